@@ -1,0 +1,1 @@
+"""The release config: models, loading with places, JSON Schema, shipped examples."""

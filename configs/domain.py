@@ -1,0 +1,133 @@
+"""The ``domain`` section: one model per column kind, each building its column."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, model_validator
+from pydantic_core import PydanticCustomError
+
+from configs.amounts import FiniteNumber
+from mechanisms.columns import Categorical, Column, Date, Integer, Numeric, Ordinal, Period
+from mechanisms.errors import ConfigError, EdgesError
+
+
+class Section(BaseModel):
+    """A part of the config: unknown keys are errors, values do not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class CategoriesFile(Section):
+    """Categories kept in a text file of their own, one a line, UTF-8."""
+
+    file: StrictStr
+
+
+ReadLines = Callable[[str], list[str]]
+Category = StrictBool | StrictInt | StrictStr | Decimal
+
+
+class _Column(Section):
+    missing: bool = Field(default=False, description="Give nulls a cell of their own.")
+
+
+class _Categories(_Column):
+    categories: Annotated[list[Category], Field(min_length=1)] | CategoriesFile
+    other: bool = Field(default=False, description="Give undeclared values a cell of their own.")
+    column: ClassVar[Callable[..., Column]] = Categorical
+
+    def build(self, name: str, read_lines: ReadLines) -> Column:
+        return type(self).column(
+            name=name,
+            categories=_categories(self.categories, read_lines),
+            other=self.other,
+            missing=self.missing,
+        )
+
+
+class CategoricalColumn(_Categories):
+    """Declared categories."""
+
+    type: Literal["categorical"]
+
+
+class OrdinalColumn(_Categories):
+    """Declared categories whose order has a meaning."""
+
+    type: Literal["ordinal"]
+    column: ClassVar[Callable[..., Column]] = Ordinal
+
+
+class IntegerColumn(_Column):
+    """Whole numbers lower..upper in cells of ``width`` values, clamped."""
+
+    type: Literal["integer"]
+    lower: StrictInt
+    upper: StrictInt
+    width: StrictInt = 1
+
+    def build(self, name: str, read_lines: ReadLines) -> Column:
+        return Integer(
+            name=name, lower=self.lower, upper=self.upper, width=self.width, missing=self.missing
+        )
+
+
+class NumericColumn(_Column):
+    """Real numbers in bins: either ``edges``, or ``lower``, ``upper`` and ``bins``."""
+
+    type: Literal["numeric"]
+    edges: list[FiniteNumber] | None = None
+    lower: FiniteNumber | None = None
+    upper: FiniteNumber | None = None
+    bins: Annotated[StrictInt, Field(ge=1, le=1_000_000)] | None = None
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        given = [value is not None for value in (self.lower, self.upper, self.bins)]
+        if any(given) if self.edges is not None else not all(given):
+            raise PydanticCustomError(
+                "EdgesError", "give either edges, or all of lower, upper and bins"
+            )
+        return self
+
+    def build(self, name: str, read_lines: ReadLines) -> Column:
+        edges = self.edges
+        if edges is None:
+            assert self.lower is not None and self.upper is not None and self.bins is not None
+            if self.lower >= self.upper:
+                raise EdgesError("lower must be below upper.", where=name)
+            edges = list(Numeric.uniform_edges(self.lower, self.upper, self.bins))
+        return Numeric(name=name, edges=tuple(edges), missing=self.missing)
+
+
+class DateColumn(_Column):
+    """Calendar dates first..last by year, month or day, clamped."""
+
+    type: Literal["date"]
+    first: datetime.date
+    last: datetime.date
+    by: Period = "month"
+
+    def build(self, name: str, read_lines: ReadLines) -> Column:
+        return Date(name=name, first=self.first, last=self.last, by=self.by, missing=self.missing)
+
+
+ColumnConfig = Annotated[
+    CategoricalColumn | OrdinalColumn | IntegerColumn | NumericColumn | DateColumn,
+    Field(discriminator="type"),
+]
+
+
+def _categories(
+    declared: list[Category] | CategoriesFile, read_lines: ReadLines
+) -> tuple[str | int | float | bool, ...]:
+    if isinstance(declared, CategoriesFile):
+        lines = read_lines(declared.file)
+        if not lines:
+            raise ConfigError(f"The categories file '{declared.file}' is empty.")
+        return tuple(lines)
+    return tuple(float(c) if isinstance(c, Decimal) else c for c in declared)

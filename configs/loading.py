@@ -1,0 +1,257 @@
+"""From a file to a checked release, with errors that name file, line and field."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from configs.release import CheckConfig, ReleaseConfig
+from configs.yaml_text import Document, parse
+from configs.yaml_text import Path as Keys
+from mechanisms import errors
+from mechanisms.columns import Column
+from mechanisms.domain import Domain
+from mechanisms.errors import (
+    BudgetValueError,
+    ConfigError,
+    ConfigNotFoundError,
+    DuplicateColumnError,
+    InfeasibleBudgetError,
+    StatpressError,
+)
+from mechanisms.planning import Plan, ProductRequest, plan_release
+from mechanisms.privacy import Privacy
+from mechanisms.registry import REGISTRY
+
+
+@dataclass(frozen=True)
+class Release:
+    """A config that has passed every check that needs no data.
+
+    Attributes:
+        config: The values as written.
+        path: The file they came from.
+        text: Its exact text.
+        domain: The declared domain, categories files read in.
+        privacy: Frame of reference of the guarantee.
+        requests: The products with their knobs.
+        document: Places of the values, for messages.
+    """
+
+    config: ReleaseConfig
+    path: Path
+    text: str
+    domain: Domain
+    privacy: Privacy
+    requests: tuple[ProductRequest, ...]
+    document: Document
+
+    def plan(self) -> Plan:
+        """Fix every parameter; needs no data.
+
+        Raises:
+            InfeasibleBudgetError: The knobs of a product do not fit its budget.
+        """
+        with _placed(self.document, ("products",)):
+            return plan_release(
+                self.requests,
+                domain=self.domain,
+                privacy=self.privacy,
+                epsilon=self.config.budget.epsilon,
+                delta=self.config.budget.delta,
+            )
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the resolved config, categories files included."""
+        resolved = {
+            "config": self.config.model_dump(mode="json"),
+            "domain": [describe_column(column) for column in self.domain.columns],
+        }
+        canonical = json.dumps(resolved, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    def located(self, relative: str) -> Path:
+        """A path of the config, taken from the config's folder."""
+        return (self.path.parent / Path(relative).expanduser()).absolute()
+
+
+def load(path: str | Path) -> Release:
+    """Read and check a config; opens no data.
+
+    Raises:
+        ConfigError: Or one of its kinds, naming file, line and field.
+    """
+    path = Path(path).absolute()
+    text = _read(path, str(path))
+    document = parse(text, path.name)
+    config = _validate(document)
+    domain = _domain(config, document, path.parent)
+    _check_columns(config, domain, document)
+    frame = config.privacy
+    with _placed(document, ("privacy",)):
+        privacy = Privacy(adjacency=frame.adjacency, unit=frame.unit, n_records=frame.n_records)
+    requests = tuple(_requests(config, document))
+    return Release(config, path, text, domain, privacy, requests, document)
+
+
+def describe_column(column: Column) -> dict[str, Any]:
+    """A column's full public declaration, as JSON values."""
+    declared = {f.name: getattr(column, f.name) for f in fields(column)}
+    values = {
+        name: str(v) if not isinstance(v, (str, int, float, bool, tuple)) else v
+        for name, v in declared.items()
+    }
+    return {"kind": column.kind, **values}
+
+
+def _read(path: Path, where: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        problem = "The file is not UTF-8 text."
+    except FileNotFoundError:
+        problem = "There is no such file."
+    except OSError as error:
+        problem = f"The file cannot be read ({error.strerror})."
+    raise ConfigNotFoundError(problem, where=where)
+
+
+def _validate(document: Document) -> ReleaseConfig:
+    if not isinstance(document.value, dict):
+        raise ConfigError("The file must be a mapping of keys.", where=document.name)
+    try:
+        return ReleaseConfig.model_validate(document.value)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False)
+    problems = [_problem(detail, document) for detail in found]
+    problems.sort(key=lambda problem: problem.where)
+    first, others = problems[0], problems[1:]
+    first.args = (str(first),)
+    if others:
+        more = "; also ".join(f"{p.where}: {p.what}" for p in others[:9])
+        first.what = f"{first.what} Also {more}"
+    raise first
+
+
+def _problem(detail: Any, document: Document) -> ConfigError:
+    """One finding of the validator as an error of the right kind."""
+    kind = detail["type"]
+    keys = _existing(detail["loc"], document, whole=kind == "missing")
+    where = document.where(keys)
+    if kind == "extra_forbidden":
+        return errors.UnknownKeyError(f"There is no key '{keys[-1]}' here.", where=where)
+    if kind == "missing":
+        return ConfigError(f"'{keys[-1]}' is missing.", where=where)
+    message = detail["msg"].removeprefix("Input ")
+    if message.split()[0] in ("must", "should", "is"):
+        message = f"The value {message}"
+    error_class = getattr(errors, kind, ConfigError)
+    if keys and keys[-1] in ("records", "pseudocount"):
+        error_class = errors.RecordsError
+    return error_class(f"{message[0].upper()}{message[1:]}.", where=where)
+
+
+def _existing(loc: Keys, document: Document, *, whole: bool) -> Keys:
+    """The location without the validator's own tags, such as a union's member.
+
+    With ``whole`` the last key is kept although it is not in the file.
+    """
+    keys: Keys = ()
+    for i, key in enumerate(loc):
+        if (*keys, key) in document.places or (whole and i == len(loc) - 1):
+            keys = (*keys, key)
+    return keys
+
+
+def _domain(config: ReleaseConfig, document: Document, folder: Path) -> Domain:
+    columns = []
+    for name, column in config.domain.items():
+
+        def read_lines(relative: str, name: str = name) -> list[str]:
+            where = document.where(("domain", name, "categories"))
+            text = _read(folder / relative, f"{where}: {relative}")
+            return [line for line in text.splitlines() if line.strip()]
+
+        with _placed(document, ("domain", name)):
+            columns.append(column.build(name, read_lines))
+    with _placed(document, ("domain",)):
+        return Domain(tuple(columns))
+
+
+def _check_columns(config: ReleaseConfig, domain: Domain, document: Document) -> None:
+    for product, request in config.products.items():
+        place: Keys = ("products", product, "columns")
+        for i, name in enumerate(request.columns):
+            if name not in domain.names:
+                raise ConfigError(
+                    f"The domain declares no column '{name}'.", where=document.where((*place, i))
+                )
+            if name in request.columns[:i]:
+                raise DuplicateColumnError(
+                    f"Column '{name}' is named twice.", where=document.where((*place, i))
+                )
+    for name in config.checks:
+        if name not in domain.names:
+            raise ConfigError(
+                f"The domain declares no column '{name}'.", where=document.where(("checks", name))
+            )
+    shares = sum((p.share for p in config.products.values()), Decimal(0))
+    if shares != 1:
+        raise BudgetValueError(
+            f"The products' shares add up to {shares}, not 1.", where=document.where(("products",))
+        )
+
+
+def _requests(config: ReleaseConfig, document: Document) -> Iterator[ProductRequest]:
+    for name, product in config.products.items():
+        knobs = REGISTRY[product.mechanism].knobs
+        with _placed(document, ("products", name)):
+            yield ProductRequest(
+                name=name,
+                kind=product.kind,
+                mechanism=product.mechanism,
+                knobs=knobs(**{f.name: getattr(product, f.name) for f in fields(knobs)}),
+                columns=tuple(product.columns),
+                share=product.share,
+            )
+
+
+@contextmanager
+def _placed(document: Document, keys: Keys) -> Iterator[None]:
+    """Give errors of the core the place in the file where they arose."""
+    try:
+        yield
+        return
+    except (ConfigError, InfeasibleBudgetError) as error:
+        found: StatpressError = error
+    inner = found.where
+    if document.name not in inner:
+        known = (*keys, inner) if inner and (*keys, inner) in document.places else keys
+        found.where = document.where(known)
+    raise found
+
+
+def default_check(column: Column, declared: CheckConfig | None) -> tuple[Decimal, Decimal | None]:
+    """Largest shares of missing and of undeclared values that the input gate accepts.
+
+    Without a declaration a value that has no cell of its own is not accepted;
+    clamped values are not limited (None).
+    """
+    missing = Decimal(1) if column.missing else Decimal(0)
+    outside = Decimal(0) if column.kind in ("categorical", "ordinal") else None
+    if column.other_code is not None:
+        outside = None
+    if declared is not None and declared.missing_at_most is not None:
+        missing = declared.missing_at_most
+    if declared is not None and declared.outside_at_most is not None:
+        outside = declared.outside_at_most
+    return missing, outside

@@ -1,0 +1,110 @@
+"""The release config: what a methodologist writes and a disclosure officer reviews."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from decimal import Decimal
+from typing import Annotated, Any, Literal, Union, get_type_hints
+
+from pydantic import Field, StrictStr, create_model
+
+from configs.amounts import Count, Delta, Epsilon, Share
+from configs.domain import ColumnConfig, Section
+from mechanisms.mechanism import Mechanism
+from mechanisms.privacy import Adjacency, Unit
+from mechanisms.registry import REGISTRY
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")]
+Fraction01 = Annotated[Decimal, Field(ge=0, le=1)]
+
+
+class SourceConfig(Section):
+    """Where the confidential records lie."""
+
+    path: StrictStr = Field(
+        min_length=1, description="File or glob, relative to the folder of the config."
+    )
+    format: Literal["parquet", "csv"] | None = Field(
+        default=None, description="By default what the suffix says."
+    )
+
+
+class PrivacyConfig(Section):
+    """What the guarantee protects. Nothing here has a default."""
+
+    adjacency: Adjacency
+    unit: Unit
+    n_records: Count = Field(
+        description="Number of records in the source, public under replace_one."
+    )
+
+
+class BudgetConfig(Section):
+    """Privacy loss that this release may cost in all."""
+
+    epsilon: Epsilon
+    delta: Delta
+
+
+class CheckConfig(Section):
+    """Declared expectations on one source column, as shares of the records."""
+
+    missing_at_most: Fraction01 | None = Field(
+        default=None,
+        description="Share of nulls; by default 0 unless the column has a missing cell.",
+    )
+    outside_at_most: Fraction01 | None = Field(
+        default=None,
+        description="Share of undeclared or clamped values; by default 0 for categories "
+        "without an 'other' cell, and not checked where values are clamped.",
+    )
+
+
+class ProductConfig(Section):
+    """Fields that every product has."""
+
+    columns: Annotated[list[StrictStr], Field(min_length=1)]
+    share: Share = Field(default=Decimal(1), description="Share of the release's budget.")
+
+
+class PublishConfig(Section):
+    """Where the bundle goes."""
+
+    directory: StrictStr = Field(min_length=1, description="Relative to the folder of the config.")
+    formats: Annotated[list[Literal["parquet", "csv"]], Field(min_length=1)]
+    name: Name | None = Field(
+        default=None, description="Name of the bundle; by default dataset, time and run."
+    )
+
+
+def _product_model(mechanism: type[Mechanism]) -> type[ProductConfig]:
+    """The product model of one mechanism: its kinds, and its knobs as keys."""
+    hints = get_type_hints(mechanism.knobs)
+    keys: dict[str, Any] = {
+        "kind": (Literal[mechanism.kinds], ...),
+        "mechanism": (Literal[mechanism.name], ...),
+        **{knob.name: (hints[knob.name], knob.default) for knob in fields(mechanism.knobs)},
+    }
+    title = f"{mechanism.name.title()}Product"
+    return create_model(title, __base__=ProductConfig, **keys)
+
+
+PRODUCTS = {name: _product_model(mechanism) for name, mechanism in REGISTRY.items()}
+_UNION: Any = Union[tuple(PRODUCTS.values())]  # noqa: UP007 (the members are not known here)
+AnyProduct: Any = (
+    Annotated[_UNION, Field(discriminator="mechanism")] if len(PRODUCTS) > 1 else _UNION
+)
+
+
+class ReleaseConfig(Section):
+    """One release, as it stands in the file."""
+
+    title: StrictStr = Field(min_length=1)
+    dataset: Annotated[StrictStr, Field(min_length=1, max_length=200)]
+    source: SourceConfig
+    privacy: PrivacyConfig
+    budget: BudgetConfig
+    domain: Annotated[dict[StrictStr, ColumnConfig], Field(min_length=1)]
+    products: Annotated[dict[Name, AnyProduct], Field(min_length=1)]
+    checks: dict[StrictStr, CheckConfig] = Field(default_factory=dict)
+    publish: PublishConfig

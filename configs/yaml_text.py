@@ -1,0 +1,134 @@
+"""YAML 1.2 text to plain values, with the line and column of every one.
+
+Decimals stay exact (``decimal.Decimal``), a repeated key is an error, and tags
+that would build objects are refused.
+"""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from mechanisms.errors import DuplicateColumnError, YamlError
+
+Path = tuple[str | int, ...]
+_MOST_VALUES = 1_000_000
+_DEEPEST = 50
+
+
+@dataclass(frozen=True)
+class Document:
+    """A parsed file.
+
+    Attributes:
+        value: Mappings, lists, text, int, Decimal, bool, date or None.
+        places: Line and column (from 1) of every value, by its path of keys; of a
+            key's value, the place of the key.
+        name: The file's name for messages.
+    """
+
+    value: Any
+    name: str
+    places: dict[Path, tuple[int, int]] = field(repr=False)
+
+    def where(self, path: Path) -> str:
+        """``file:line:column: a.b.c`` for the nearest value on the path that exists."""
+        known = path
+        while known and known not in self.places:
+            known = known[:-1]
+        line, column = self.places.get(known, (1, 1))
+        dotted = ".".join(map(str, path))
+        return f"{self.name}:{line}:{column}" + (f": {dotted}" if dotted else "")
+
+
+def parse(text: str, name: str) -> Document:
+    """Parse one YAML document.
+
+    Raises:
+        YamlError: Not YAML, more than one document, or a tag a config may not use.
+        DuplicateColumnError: A key occurs twice in one mapping.
+    """
+    try:
+        root = YAML(typ="rt", pure=True).compose(text)
+        problem = None
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
+        problem = YamlError(f"This is not YAML: {error.problem or error.context}.", where=place)
+    except (YAMLError, ValueError) as error:
+        problem = YamlError(f"This is not YAML: {str(error).splitlines()[0]}.", where=name)
+    except RecursionError:
+        problem = YamlError("The YAML is nested too deeply.", where=name)
+    if problem is not None:
+        raise problem
+    if root is None:
+        raise YamlError("The file is empty.", where=name)
+    builder = _Builder(name)
+    return Document(builder.build(root, ()), name, builder.places)
+
+
+class _Builder:
+    """Turns a node tree into plain values and notes where each one stands."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.places: dict[Path, tuple[int, int]] = {}
+
+    def build(self, node: Node, path: Path) -> Any:
+        self.places.setdefault(path, (node.start_mark.line + 1, node.start_mark.column + 1))
+        if len(self.places) > _MOST_VALUES:
+            raise YamlError("The file has more than a million values.", where=self.name)
+        if len(path) > _DEEPEST:
+            raise YamlError("The YAML is nested too deeply.", where=self._where(node))
+        if isinstance(node, MappingNode):
+            return self._mapping(node, path)
+        if isinstance(node, SequenceNode):
+            return [self.build(item, (*path, i)) for i, item in enumerate(node.value)]
+        assert isinstance(node, ScalarNode)
+        return self._scalar(node)
+
+    def _mapping(self, node: MappingNode, path: Path) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            if not isinstance(key_node, ScalarNode) or key_node.value == "<<":
+                raise YamlError("A key must be plain text.", where=self._where(key_node))
+            key = str(key_node.value)
+            if key in result:
+                raise DuplicateColumnError(f"'{key}' is given twice.", where=self._where(key_node))
+            mark = key_node.start_mark
+            self.places[(*path, key)] = (mark.line + 1, mark.column + 1)
+            result[key] = self.build(value_node, (*path, key))
+        return result
+
+    def _scalar(self, node: ScalarNode) -> Any:
+        tag = str(node.tag).rpartition(":")[2]
+        text = str(node.value)
+        plain = text.replace("_", "")
+        try:
+            match tag:
+                case "str":
+                    return text
+                case "null":
+                    return None
+                case "bool":
+                    return text.lower() in ("true", "yes", "on")
+                case "int":
+                    sign, digits = (plain[0], plain[1:]) if plain[0] in "+-" else ("", plain)
+                    base = 0 if digits[:2].lower() in ("0x", "0o", "0b") else 10
+                    return int(sign + digits, base)
+                case "float":
+                    return Decimal(plain.lower().replace(".inf", "inf").replace(".nan", "nan"))
+                case "timestamp":
+                    return datetime.date.fromisoformat(text)
+        except (ValueError, InvalidOperation):
+            pass
+        raise YamlError(f"This {tag} cannot be read.", where=self._where(node))
+
+    def _where(self, node: Node) -> str:
+        return f"{self.name}:{node.start_mark.line + 1}:{node.start_mark.column + 1}"

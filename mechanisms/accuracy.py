@@ -1,0 +1,51 @@
+"""Expected error of a bootstrap release, from public quantities alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpectedError:
+    """What an analyst can expect before any data is read.
+
+    With N = n + pseudocount |domain| and a cell of sampling probability p, the
+    debiased count has standard deviation N sqrt(p(1-p)/m) (theory section 2).
+
+    Attributes:
+        cell_sd_average: That deviation, in records, at p = 1/|domain|.
+        cell_sd_empty: The same for a cell that is empty in the data.
+        cell_sd_most: The largest it can be for any cell of any data, p = 1/2.
+        total_variation: Bound on the expected total variation distance between
+            the debiased and the true distribution over cells, for any data
+            (Cauchy-Schwarz over the cells; the sum of their deviations is
+            largest when all are equal).
+        uniform_share: Expected share of the drawn records that come from the
+            pseudocount, uniform over the domain, and not from the data.
+    """
+
+    cell_sd_average: float
+    cell_sd_empty: float
+    cell_sd_most: float
+    total_variation: float
+    uniform_share: float
+
+    @classmethod
+    def of_bootstrap(
+        cls, pseudocount: Fraction, records: int, *, n_records: int, n_cells: int
+    ) -> ExpectedError:
+        """Expected error of m = ``records`` draws with this pseudocount."""
+        total = n_records + pseudocount * n_cells
+
+        def deviation(p: Fraction) -> float:
+            return float(total) * math.sqrt(p * (1 - p) / records)
+
+        return cls(
+            cell_sd_average=deviation(Fraction(1, n_cells)),
+            cell_sd_empty=deviation(pseudocount / total),
+            cell_sd_most=deviation(Fraction(1, 2)),
+            total_variation=float(total / n_records) * math.sqrt((n_cells - 1) / records) / 2,
+            uniform_share=float(pseudocount * n_cells / total),
+        )

@@ -1,0 +1,274 @@
+"""Bootstrapping mechanism: records drawn from the smoothed empirical distribution.
+
+Source: "Delving into Bootstrapping for Differential Privacy", section 5.1, with
+an integer pseudocount; for any positive one it is the smoothed histogram of
+Wasserman and Zhou (2010), Theorem 8. Released are m iid draws from
+p_j = (h_j + pseudocount)/N, N = n + pseudocount |domain|.
+
+Adjacency: replace-one. If a unit holds c records, a neighbour differs in c
+records, and one draw has the dominating pair
+
+    P = ((c + k)/N, k/N, rest),  Q = (k/N, (c + k)/N, rest),  k = pseudocount
+
+(theory section 2: the draw is a post-processing of this pair, and for three or
+more cells and c = 1 the pair is attained). The loss of m draws therefore lies on
+a lattice, and ``mechanisms.lattice`` computes it exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import ClassVar, Literal, Self
+
+import numpy as np
+
+from mechanisms.accuracy import ExpectedError
+from mechanisms.debias import DebiasedTable, debias
+from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
+from mechanisms.lattice import Bounds, LatticeLoss
+from mechanisms.mechanism import Target
+from mechanisms.sampling import Progress, draw_counts
+from mechanisms.table import ContingencyTable
+
+Amount = int | str | Fraction | Decimal | float
+_MOST_RECORDS = 10**15
+
+
+@dataclass(frozen=True, kw_only=True)
+class BootstrapKnobs:
+    """What a config may say about this mechanism.
+
+    Attributes:
+        pseudocount: Fictitious records added to every cell, a positive number or
+            a fraction such as 1/3; by default the smallest that meets the budget.
+        records: Number of records drawn: a number, ``n`` for as many as the
+            source has, or ``max`` for the most that the budget allows at the
+            given pseudocount.
+        calibration: ``exact``, or ``paper`` for the sufficient condition of the
+            paper's Theorem 2, kept for comparison.
+    """
+
+    pseudocount: Fraction | None = None
+    records: int | Literal["n", "max"] = "n"
+    calibration: Literal["exact", "paper"] = "exact"
+
+    def __post_init__(self) -> None:
+        if self.pseudocount is not None and self.pseudocount <= 0:
+            raise RecordsError("The pseudocount must be positive.", where="pseudocount")
+        if isinstance(self.records, int) and self.records < 1:
+            raise RecordsError("The number of records must be positive.", where="records")
+        if self.records == "max" and self.pseudocount is None:
+            raise ConfigError("'records: max' needs a pseudocount.", where="records")
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """The mechanism at fixed parameters.
+
+    Args:
+        pseudocount: k > 0; converted to an exact fraction.
+        records: m >= 1.
+    """
+
+    name: ClassVar[str] = "bootstrap"
+    kinds: ClassVar[tuple[str, ...]] = ("microdata",)
+    knobs: ClassVar[type] = BootstrapKnobs
+
+    pseudocount: Fraction
+    records: int
+
+    def __init__(self, pseudocount: Amount, records: int) -> None:
+        try:
+            exact = Fraction(pseudocount)
+        except (ValueError, OverflowError, ZeroDivisionError):
+            exact = Fraction(0)
+        if exact <= 0:
+            raise RecordsError("The pseudocount must be a positive number.")
+        if records < 1:
+            raise RecordsError("The number of records must be positive.")
+        object.__setattr__(self, "pseudocount", exact)
+        object.__setattr__(self, "records", int(records))
+
+    def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> LatticeLoss:
+        """The privacy loss of the whole release; takes no data."""
+        if n_cells < 1 or n_records < 1:
+            raise RecordsError("n_records and n_cells must be positive.")
+        if not 1 <= unit_records <= n_records:
+            raise RecordsError("unit_records must be between 1 and n_records.")
+        k, total = self.pseudocount, n_records + self.pseudocount * n_cells
+        if n_cells == 1:  # every dataset of this size is the same table
+            return LatticeLoss(up=Fraction(1, 2), down=Fraction(1, 2), draws=0)
+        return LatticeLoss(up=(unit_records + k) / total, down=k / total, draws=self.records)
+
+    def delta(
+        self, epsilon: float, *, n_records: int, n_cells: int, unit_records: int = 1
+    ) -> float:
+        """Proven upper bound on delta at this epsilon, tight to 1e-12 relative."""
+        loss = self.loss(n_records=n_records, n_cells=n_cells, unit_records=unit_records)
+        return loss.delta(epsilon).upper
+
+    def epsilon(
+        self, delta: float, *, n_records: int, n_cells: int, unit_records: int = 1
+    ) -> float:
+        """Proven upper bound on epsilon >= 0 at this delta, tight to 1e-12 relative."""
+        loss = self.loss(n_records=n_records, n_cells=n_cells, unit_records=unit_records)
+        return loss.epsilon(delta).upper
+
+    def release(
+        self,
+        table: ContingencyTable,
+        rng: np.random.Generator,
+        progress: Progress | None = None,
+    ) -> ContingencyTable:
+        """Draw the records, held as counts per drawn cell.
+
+        Args:
+            table: The private table; its size must be the public n.
+            rng: Source of bits; charge the ledger before building it.
+            progress: Called with the number of records of each finished chunk.
+        """
+        return draw_counts(table, self.pseudocount, self.records, rng, progress)
+
+    def postprocess(self, release: ContingencyTable, *, n_records: int) -> DebiasedTable:
+        """Debiased estimates of the true counts; costs nothing."""
+        return debias(release, self.pseudocount, n_records=n_records)
+
+    def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedError:
+        """Expected error from public quantities alone."""
+        return ExpectedError.of_bootstrap(
+            self.pseudocount, self.records, n_records=n_records, n_cells=n_cells
+        )
+
+    def describe(self) -> dict[str, str | int]:
+        """The parameters, enough to rebuild the mechanism."""
+        return {
+            "mechanism": self.name,
+            "pseudocount": str(self.pseudocount),
+            "records": self.records,
+        }
+
+    @classmethod
+    def from_description(cls, description: Mapping[str, object]) -> Self:
+        """Rebuild the mechanism from ``describe``."""
+        return cls(str(description["pseudocount"]), int(str(description["records"])))
+
+    @classmethod
+    def calibrate(cls, knobs: BootstrapKnobs, target: Target) -> Self:
+        """Parameters that meet a target, from public quantities alone.
+
+        Raises:
+            InfeasibleBudgetError: No parameters, or not the given ones, meet it.
+        """
+        frame = {
+            "n_records": target.n_records,
+            "n_cells": target.n_cells,
+            "unit_records": target.unit_records,
+        }
+        epsilon, delta = target.epsilon, target.delta
+        if knobs.calibration == "paper":
+            from mechanisms.bootstrap_paper import paper_parameters
+
+            return cls(*paper_parameters(epsilon, delta, knobs.pseudocount, **frame))
+        if knobs.records == "max":
+            assert knobs.pseudocount is not None
+            return cls(knobs.pseudocount, max_records(knobs.pseudocount, epsilon, delta, **frame))
+        records = target.n_records if knobs.records == "n" else knobs.records
+        if knobs.pseudocount is None:
+            return cls(_fine_pseudocount(records, epsilon, delta, **frame), records)
+        mechanism = cls(knobs.pseudocount, records)
+        if mechanism.delta(epsilon, **frame) > delta:
+            most = max_records(knobs.pseudocount, epsilon, delta, **frame)
+            least = _fine_pseudocount(records, epsilon, delta, **frame)
+            raise InfeasibleBudgetError(
+                f"{records} records at pseudocount {knobs.pseudocount} pass the budget; it "
+                f"allows {most} records at that pseudocount, or needs pseudocount {least}."
+            )
+        return mechanism
+
+
+def max_records(
+    pseudocount: Amount,
+    epsilon: float,
+    delta: float,
+    *,
+    n_records: int,
+    n_cells: int,
+    unit_records: int = 1,
+) -> int:
+    """Largest number of records at which the release is (epsilon, delta)-DP.
+
+    Exact: delta grows with the number of draws, since dropping a draw is
+    post-processing.
+
+    Raises:
+        InfeasibleBudgetError: Not even one record is allowed, or any number is.
+    """
+    frame = {"n_records": n_records, "n_cells": n_cells, "unit_records": unit_records}
+
+    def fits(m: int) -> bool:
+        return Bootstrap(pseudocount, m).delta(epsilon, **frame) <= delta
+
+    if n_cells == 1 or fits(_MOST_RECORDS):
+        raise InfeasibleBudgetError(
+            "The budget allows any number of records.", next_step="Give the number you want."
+        )
+    if not fits(1):
+        raise InfeasibleBudgetError("The budget does not allow one record at this pseudocount.")
+    return _last(fits, 1, _MOST_RECORDS)
+
+
+def min_pseudocount(
+    records: int,
+    epsilon: float,
+    delta: float,
+    *,
+    n_records: int,
+    n_cells: int,
+    unit_records: int = 1,
+    denominator: int = 1,
+) -> Fraction:
+    """Smallest multiple of 1/denominator at which the release is (epsilon, delta)-DP.
+
+    Exact: delta falls as the pseudocount grows, since a larger one mixes each
+    draw with a uniform cell.
+    """
+    frame = {"n_records": n_records, "n_cells": n_cells, "unit_records": unit_records}
+
+    def fails(numerator: int) -> bool:
+        mechanism = Bootstrap(Fraction(numerator, denominator), records)
+        return mechanism.delta(epsilon, **frame) > delta
+
+    if not fails(1):
+        return Fraction(1, denominator)
+    high = 2
+    while fails(high):
+        high *= 2
+        if high > 2**200:
+            raise InfeasibleBudgetError("No pseudocount meets this budget.")
+    return Fraction(_last(fails, high // 2, high) + 1, denominator)
+
+
+def _fine_pseudocount(records: int, epsilon: float, delta: float, **frame: int) -> Fraction:
+    """Smallest pseudocount to three significant digits, the coarsest such grid."""
+    for digits in range(13):
+        found = min_pseudocount(records, epsilon, delta, **frame, denominator=10**digits)
+        if found * 10**digits >= 100:
+            break
+    return found
+
+
+def _last(condition: Callable[[int], bool], low: int, high: int) -> int:
+    """Last integer at which a condition, true at low and false at high, is true."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        if condition(middle):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+__all__ = ["Bootstrap", "BootstrapKnobs", "Bounds", "max_records", "min_pseudocount"]

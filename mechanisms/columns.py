@@ -1,0 +1,303 @@
+"""Column kinds: total functions from any value to a small integer code.
+
+Each kind is a frozen declaration. ``code_of`` is the definition of the function,
+one value at a time; the counting engine evaluates the same function as an
+expression, and a property test holds the two equal. Every value has a code
+(theory section 1), so the domain never depends on the data:
+
+* a null, or a NaN, goes to ``missing`` if declared, else ``other``, else code 0;
+* a value outside the declared categories goes to ``other`` if declared, else
+  ``missing``, else code 0;
+* numbers and dates outside the declared range are clamped to its ends.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.errors import ConfigError, EdgesError
+
+Codes = NDArray[np.int64]
+Category = str | int | float | bool
+Period = Literal["year", "month", "day"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column(ABC):
+    """A named column with a declared, finite set of codes 0..size-1.
+
+    Attributes:
+        name: Column name in the source and in the release.
+        missing: Whether nulls have a cell of their own, the last code.
+    """
+
+    kind: ClassVar[str]
+    name: str
+    missing: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ConfigError("A column needs a name.")
+        self._check()
+
+    @abstractmethod
+    def _check(self) -> None:
+        """Refuse a declaration that is no total function."""
+
+    @property
+    @abstractmethod
+    def n_values(self) -> int:
+        """Codes that are neither ``other`` nor ``missing``."""
+
+    @property
+    def other_code(self) -> int | None:
+        """Code of the declared ``other`` cell, if there is one."""
+        return None
+
+    @property
+    def size(self) -> int:
+        """Number of codes, with ``other`` and ``missing``."""
+        return self.n_values + (self.other_code is not None) + self.missing
+
+    @property
+    def missing_code(self) -> int | None:
+        """Code of the declared ``missing`` cell, if there is one."""
+        return self.size - 1 if self.missing else None
+
+    @property
+    def null_code(self) -> int:
+        """Code that a null or a NaN receives, declared or not."""
+        return next((c for c in (self.missing_code, self.other_code) if c is not None), 0)
+
+    @property
+    def unseen_code(self) -> int:
+        """Code that a value outside the declared categories receives."""
+        return next((c for c in (self.other_code, self.missing_code) if c is not None), 0)
+
+    def code_of(self, value: Any) -> int:
+        """The code of one Python value; defined for every value."""
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            return self.null_code
+        return self._code_of(value)
+
+    @abstractmethod
+    def _code_of(self, value: Any) -> int:
+        """The code of a value that is neither null nor NaN."""
+
+    def decode(self, codes: Codes) -> NDArray[Any]:
+        """Public values of codes.
+
+        Args:
+            codes: int64[k], each in 0..size-1.
+
+        Returns:
+            An array[k] of the release's type for this column; entries of the
+            ``missing`` cell hold an arbitrary value, see ``is_missing``.
+        """
+        return self._decode(np.minimum(codes, self.size - 1 - self.missing))
+
+    @abstractmethod
+    def _decode(self, codes: Codes) -> NDArray[Any]:
+        """Public values of codes that are not ``missing``."""
+
+    def is_missing(self, codes: Codes) -> NDArray[np.bool_]:
+        """bool[k]: which codes are the ``missing`` cell."""
+        if self.missing_code is None:
+            return np.zeros(len(codes), dtype=np.bool_)
+        return np.asarray(codes == self.missing_code)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Categorical(Column):
+    """Declared categories, with optional ``other`` and ``missing`` cells.
+
+    Attributes:
+        categories: Distinct values of one type: text, numbers or booleans.
+        other: Whether undeclared values have a cell, labelled ``other``.
+    """
+
+    kind: ClassVar[str] = "categorical"
+    categories: tuple[Category, ...]
+    other: bool = False
+
+    def _check(self) -> None:
+        if not self.categories:
+            raise ConfigError("No categories are declared.", where=self.name)
+        kinds = {_type_group(category) for category in self.categories}
+        if len(kinds) > 1:
+            raise ConfigError(
+                "Categories mix text, numbers and booleans; quote them alike.", where=self.name
+            )
+        if len(set(self.categories)) < len(self.categories):
+            raise ConfigError("A category is declared twice.", where=self.name)
+        if self.other and "other" in self.categories:
+            raise ConfigError(
+                "'other' is both a category and the name of the other cell.", where=self.name
+            )
+        if any(isinstance(c, float) and not math.isfinite(c) for c in self.categories):
+            raise ConfigError("A category is not a finite number.", where=self.name)
+
+    @property
+    def n_values(self) -> int:
+        return len(self.categories)
+
+    @property
+    def other_code(self) -> int | None:
+        return len(self.categories) if self.other else None
+
+    def _code_of(self, value: Any) -> int:
+        if _type_group(value) != _type_group(self.categories[0]):
+            return self.unseen_code
+        try:
+            return self.categories.index(value)
+        except ValueError:
+            return self.unseen_code
+
+    def _decode(self, codes: Codes) -> NDArray[Any]:
+        labels: Sequence[Category] = self.categories
+        if self.other:
+            labels = [*(str(category) for category in labels), "other"]
+        values = np.empty(len(labels), dtype=object)
+        values[:] = labels
+        return np.asarray(values[codes])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ordinal(Categorical):
+    """Categories whose declared order has a meaning."""
+
+    kind: ClassVar[str] = "ordinal"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Integer(Column):
+    """Whole numbers lower..upper (both included) in cells of ``width`` values.
+
+    Fractional values are rounded down; values outside are clamped. A cell wider
+    than one is released as its midpoint.
+    """
+
+    kind: ClassVar[str] = "integer"
+    lower: int
+    upper: int
+    width: int = 1
+
+    def _check(self) -> None:
+        if not -(2**53) <= self.lower <= self.upper <= 2**53:
+            raise EdgesError("lower and upper must be in order and within ±2**53.", where=self.name)
+        if self.width < 1 or (self.upper - self.lower + 1) % self.width:
+            raise EdgesError(
+                f"Cells of width {self.width} do not tile the {self.upper - self.lower + 1} "
+                f"values from {self.lower} to {self.upper}.",
+                where=self.name,
+            )
+
+    @property
+    def n_values(self) -> int:
+        return (self.upper - self.lower + 1) // self.width
+
+    def _code_of(self, value: Any) -> int:
+        clamped = min(max(value, self.lower), self.upper)
+        return int(math.floor(clamped) - self.lower) // self.width
+
+    def _decode(self, codes: Codes) -> NDArray[Any]:
+        first = self.lower + codes * self.width
+        return first if self.width == 1 else first + (self.width - 1) / 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Numeric(Column):
+    """Real numbers in bins between declared edges, clamped at both ends.
+
+    Bin j holds edges[j] <= x < edges[j+1]; the last bin holds its upper edge.
+    Bins are released as midpoints.
+
+    Attributes:
+        edges: At least two finite numbers, strictly increasing.
+    """
+
+    kind: ClassVar[str] = "numeric"
+    edges: tuple[float, ...]
+
+    @staticmethod
+    def uniform_edges(lower: float, upper: float, bins: int) -> tuple[float, ...]:
+        """Edges of ``bins`` equal bins, each the double nearest to the exact edge."""
+        low, high = Fraction(lower), Fraction(upper)
+        return tuple(float(low + (high - low) * i / bins) for i in range(bins + 1))
+
+    def _check(self) -> None:
+        if len(self.edges) < 2:
+            raise EdgesError("A numeric column needs at least two edges.", where=self.name)
+        if not all(math.isfinite(edge) for edge in self.edges):
+            raise EdgesError("An edge is not a finite number.", where=self.name)
+        if any(a >= b for a, b in zip(self.edges, self.edges[1:], strict=False)):
+            raise EdgesError("Edges overlap or are not in increasing order.", where=self.name)
+
+    @property
+    def n_values(self) -> int:
+        return len(self.edges) - 1
+
+    def _code_of(self, value: Any) -> int:
+        return bisect_right(self.edges, value, 1, len(self.edges) - 1) - 1
+
+    def _decode(self, codes: Codes) -> NDArray[Any]:
+        edges = np.asarray(self.edges)
+        return np.asarray(edges[codes] / 2 + edges[codes + 1] / 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Date(Column):
+    """Calendar dates first..last by year, month or day, clamped at both ends.
+
+    Released as ISO 8601 text of that precision (``2000``, ``2000-03``,
+    ``2000-03-14``).
+    """
+
+    kind: ClassVar[str] = "date"
+    first: datetime.date
+    last: datetime.date
+    by: Period = "month"
+
+    def _check(self) -> None:
+        if self.by not in get_args(Period):
+            raise ConfigError("'by' must be year, month or day.", where=self.name)
+        if self.first > self.last:
+            raise EdgesError("first is later than last.", where=self.name)
+
+    def period_of(self, day: datetime.date) -> int:
+        """Periods since the year 0 (year, month) or the ordinal day."""
+        if self.by == "year":
+            return day.year
+        return day.year * 12 + day.month - 1 if self.by == "month" else day.toordinal()
+
+    @property
+    def n_values(self) -> int:
+        return self.period_of(self.last) - self.period_of(self.first) + 1
+
+    def _code_of(self, value: Any) -> int:
+        day = value.date() if isinstance(value, datetime.datetime) else value
+        clamped = min(max(day, self.first), self.last)
+        return self.period_of(clamped) - self.period_of(self.first)
+
+    def _decode(self, codes: Codes) -> NDArray[Any]:
+        unit = {"year": "Y", "month": "M", "day": "D"}[self.by]
+        start = np.array([self.first], dtype=f"datetime64[{unit}]")
+        periods = start + codes.astype(f"timedelta64[{unit}]")
+        return np.asarray(periods.astype(np.str_))
+
+
+def _type_group(value: object) -> str:
+    """Text, number or boolean: values of two groups are never equal."""
+    if isinstance(value, bool):
+        return "boolean"
+    return "number" if isinstance(value, (int, float)) else type(value).__name__

@@ -1,0 +1,63 @@
+"""Debiased cell estimates of a bootstrap release: free post-processing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.columns import Codes
+from mechanisms.domain import Domain
+from mechanisms.table import ContingencyTable
+
+
+@dataclass(frozen=True, eq=False)
+class DebiasedTable:
+    """Unbiased estimates of the true counts, for the cells that were drawn.
+
+    Attributes:
+        domain: The release's domain.
+        cells: int64[K], ascending.
+        estimates: float64[K], in records; may be negative, and are not projected,
+            since confidence statements need them as they are.
+        standard_errors: float64[K], in records.
+        undrawn_estimate: The estimate for every cell that is not listed.
+        undrawn_standard_error: Its standard error.
+    """
+
+    domain: Domain
+    cells: Codes
+    estimates: NDArray[np.float64]
+    standard_errors: NDArray[np.float64]
+    undrawn_estimate: float
+    undrawn_standard_error: float
+
+
+def debias(release: ContingencyTable, pseudocount: Fraction, *, n_records: int) -> DebiasedTable:
+    """Remove the pseudocount from a bootstrap release.
+
+    The estimate of a count is N c/m - pseudocount, N = n + pseudocount |domain|
+    (bootstrapping paper, section 5.3, times n). The standard error takes the
+    cell's probability at its released frequency, never below its known floor
+    pseudocount/N.
+
+    Args:
+        release: Counts per drawn cell; their sum is m.
+        pseudocount: As used for the draw.
+        n_records: Public number of records n of the source.
+    """
+    draws = release.n_records
+    total = float(n_records + pseudocount * release.domain.n_cells)
+    floor = float(pseudocount) / total
+    frequency = np.maximum(release.counts / draws, floor)
+    errors = total * np.sqrt(frequency * (1 - frequency) / draws)
+    return DebiasedTable(
+        domain=release.domain,
+        cells=release.cells,
+        estimates=total * (release.counts / draws) - float(pseudocount),
+        standard_errors=errors,
+        undrawn_estimate=-float(pseudocount),
+        undrawn_standard_error=total * float(np.sqrt(floor * (1 - floor) / draws)),
+    )

@@ -1,0 +1,206 @@
+"""From a budget to fixed mechanism parameters, before any data is read.
+
+Inside one release all parameters are fixed by the config, so the products'
+losses compose. In this first form epsilon and delta are each divided by the
+declared shares (basic composition, exact decimals); every mechanism is then
+charged what it provably costs, never more than its part.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal
+from typing import Any
+
+from mechanisms.accuracy import ExpectedError
+from mechanisms.domain import Domain
+from mechanisms.errors import InfeasibleBudgetError
+from mechanisms.lattice import Bounds
+from mechanisms.mechanism import Mechanism, Target
+from mechanisms.privacy import Privacy
+from mechanisms.registry import REGISTRY
+
+_EXACT = Context(prec=1000)
+_CHARGED = Context(prec=12, rounding=ROUND_CEILING)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProductRequest:
+    """A product as declared: name, kind, columns, mechanism with its knobs, share."""
+
+    name: str
+    kind: str
+    mechanism: str
+    knobs: Any
+    columns: tuple[str, ...]
+    share: Decimal
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedProduct:
+    """A product with its mechanism at fixed parameters.
+
+    Attributes:
+        epsilon: Charged: the proven epsilon at ``delta``, rounded up.
+        delta: Charged: the product's part of delta.
+        epsilon_bounds: Enclosure of the exact epsilon at that delta.
+        delta_bounds: Enclosure of the exact delta at the product's part of epsilon.
+        expected_error: From public quantities alone.
+    """
+
+    request: ProductRequest
+    domain: Domain
+    mechanism: Mechanism
+    epsilon: Decimal
+    delta: Decimal
+    epsilon_bounds: Bounds
+    delta_bounds: Bounds
+    expected_error: ExpectedError
+
+    @property
+    def n_records(self) -> int:
+        """Number of records that will be released."""
+        return int(self.mechanism.describe()["records"])
+
+    def describe(self, privacy: Privacy) -> dict[str, str | int]:
+        """All that is needed to recompute this product's loss, for the ledger."""
+        return {
+            "product": self.request.name,
+            **self.mechanism.describe(),
+            "n_records": privacy.n_records,
+            "n_cells": str(self.domain.n_cells),
+            "unit_records": privacy.unit_records,
+            "epsilon": f"{self.epsilon:f}",
+            "delta": str(self.delta),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a release will do and cost."""
+
+    privacy: Privacy
+    domain: Domain
+    products: tuple[PlannedProduct, ...]
+
+    @property
+    def epsilon(self) -> Decimal:
+        """Charged in all, an exact sum."""
+        return _sum(product.epsilon for product in self.products)
+
+    @property
+    def delta(self) -> Decimal:
+        """Charged in all, an exact sum."""
+        return _sum(product.delta for product in self.products)
+
+    def describe(self) -> list[dict[str, str | int]]:
+        """The mechanisms of a charge."""
+        return [product.describe(self.privacy) for product in self.products]
+
+
+def plan_release(
+    requests: Sequence[ProductRequest],
+    *,
+    domain: Domain,
+    privacy: Privacy,
+    epsilon: Decimal,
+    delta: Decimal,
+) -> Plan:
+    """Fix every product's parameters so that together they meet (epsilon, delta).
+
+    Args:
+        requests: At least one product; their shares add up to 1.
+        domain: The declared domain.
+        privacy: Frame of reference of the guarantee.
+        epsilon: Budget of the release.
+        delta: Budget of the release.
+
+    Raises:
+        InfeasibleBudgetError: A product's knobs do not fit its part.
+    """
+    products = []
+    for request in requests:
+        part = domain.project(request.columns)
+        epsilon_part = _EXACT.multiply(epsilon, request.share)
+        delta_part = _EXACT.multiply(delta, request.share)
+        target = Target(
+            epsilon=_rounded_down(epsilon_part),
+            delta=_rounded_down(delta_part),
+            n_records=privacy.n_records,
+            n_cells=part.n_cells,
+            unit_records=privacy.unit_records,
+        )
+        mechanism = _calibrated(request, target)
+        loss = mechanism.loss(
+            n_records=privacy.n_records, n_cells=part.n_cells, unit_records=privacy.unit_records
+        )
+        bounds = loss.epsilon(target.delta)
+        products.append(
+            PlannedProduct(
+                request=request,
+                domain=part,
+                mechanism=mechanism,
+                epsilon=min(charged(bounds.upper), epsilon_part),
+                delta=delta_part,
+                epsilon_bounds=bounds,
+                delta_bounds=loss.delta(target.epsilon),
+                expected_error=mechanism.expected_error(
+                    n_records=privacy.n_records, n_cells=part.n_cells
+                ),
+            )
+        )
+    used = [name for name in domain.names if any(name in p.domain.names for p in products)]
+    return Plan(privacy=privacy, domain=domain.project(used), products=tuple(products))
+
+
+def _calibrated(request: ProductRequest, target: Target) -> Mechanism:
+    """The product's mechanism; an error names the product."""
+    try:
+        return REGISTRY[request.mechanism].calibrate(request.knobs, target)
+    except InfeasibleBudgetError as error:
+        error.where = request.name
+        raise
+
+
+def recompute_charge(mechanisms: Sequence[dict[str, Any]]) -> tuple[Decimal, Decimal]:
+    """The (epsilon, delta) that a charge's mechanism descriptions cost, from scratch.
+
+    Args:
+        mechanisms: As given by ``Plan.describe``.
+    """
+    epsilon = delta = Decimal(0)
+    for description in mechanisms:
+        mechanism = REGISTRY[description["mechanism"]].from_description(description)
+        part = Decimal(description["delta"])
+        loss = mechanism.loss(
+            n_records=int(description["n_records"]),
+            n_cells=int(description["n_cells"]),
+            unit_records=int(description["unit_records"]),
+        )
+        # Rounding up may stop at the product's part of epsilon, which is feasible too.
+        proven = Decimal(loss.epsilon(_rounded_down(part)).upper)
+        stated = Decimal(description["epsilon"])
+        feasible = loss.delta(_rounded_down(stated)).upper <= _rounded_down(part)
+        epsilon = _EXACT.add(epsilon, stated if feasible else proven)
+        delta = _EXACT.add(delta, part)
+    return epsilon, delta
+
+
+def charged(epsilon: float) -> Decimal:
+    """Twelve significant digits of an upper bound, rounded up."""
+    return _CHARGED.create_decimal(Decimal(epsilon))
+
+
+def _rounded_down(amount: Decimal) -> float:
+    """The largest double that is not above an exact decimal."""
+    nearest = float(amount)
+    return nearest if Decimal(nearest) <= amount else math.nextafter(nearest, -math.inf)
+
+
+def _sum(amounts: Any) -> Decimal:
+    total = Decimal(0)
+    for amount in amounts:
+        total = _EXACT.add(total, amount)
+    return total

@@ -1,0 +1,85 @@
+"""Sparse contingency table: the only form in which private data is held.
+
+Everything after counting sees this table alone, so its cost is in occupied
+cells, never in records or in the size of the domain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from mechanisms.columns import Codes
+from mechanisms.domain import Domain
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ContingencyTable:
+    """Counts of the occupied cells of a domain.
+
+    Its ``repr`` shows no number, since a table may be private.
+
+    Args:
+        domain: The declared domain.
+        cells: int64[K], strictly ascending cell codes.
+        counts: int64[K], each at least 1.
+
+    Raises:
+        ValueError: The arrays are no such table.
+    """
+
+    domain: Domain
+    cells: Codes
+    counts: Codes
+
+    def __post_init__(self) -> None:
+        for name in ("cells", "counts"):
+            array = np.asarray(getattr(self, name))
+            if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+                raise ValueError(f"{name} must be a one-dimensional integer array")
+            owned = array.astype(np.int64, copy=False).view()
+            owned.flags.writeable = False
+            object.__setattr__(self, name, owned)
+        if len(self.cells) != len(self.counts):
+            raise ValueError("cells and counts differ in length")
+        if np.any(self.cells[1:] <= self.cells[:-1]):
+            raise ValueError("cells are not strictly ascending")
+        if len(self.cells) and not (
+            self.cells[0] >= 0 and int(self.cells[-1]) < self.domain.n_cells
+        ):
+            raise ValueError("a cell is outside the domain")
+        if np.any(self.counts < 1):
+            raise ValueError("a count is below 1")
+
+    def __repr__(self) -> str:
+        return f"ContingencyTable({', '.join(self.domain.names)})"
+
+    @property
+    def n_records(self) -> int:
+        """Sum of the counts."""
+        return int(self.counts.sum())
+
+    @classmethod
+    def from_cells(cls, domain: Domain, cells: Codes, counts: Codes) -> ContingencyTable:
+        """Table of cells in any order and with repeats, whose counts are added."""
+        return cls(domain, *sum_by_cell(cells, counts))
+
+    def marginal(self, names: Iterable[str]) -> ContingencyTable:
+        """The table of some of the columns, in the order given."""
+        domain = self.domain.project(names)
+        if domain == self.domain:
+            return self
+        codes = {name: self.domain.codes(self.cells, name) for name in domain.names}
+        return ContingencyTable.from_cells(domain, domain.encode(codes), self.counts)
+
+
+def sum_by_cell(cells: Codes, counts: Codes) -> tuple[Codes, Codes]:
+    """Distinct cells int64[k], ascending, and the sums of their counts int64[k]."""
+    order = np.argsort(cells, kind="stable")
+    ordered = cells[order]
+    starts = np.flatnonzero(np.diff(ordered, prepend=np.int64(-1)))
+    if not len(starts):
+        return ordered, counts[order]
+    return ordered[starts], np.add.reduceat(counts[order], starts)

@@ -1,0 +1,108 @@
+"""Draws: totals, extremes, chunks, and what a release may not hold."""
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mechanisms import sampling
+from mechanisms.bootstrap import Bootstrap
+from mechanisms.columns import Integer
+from mechanisms.domain import Domain
+from mechanisms.errors import RecordsError
+from mechanisms.table import ContingencyTable, sum_by_cell
+
+
+def table_of(counts: dict[int, int], n_cells: int) -> ContingencyTable:
+    domain = Domain((Integer(name="c", lower=0, upper=n_cells - 1),))
+    cells = np.array(sorted(counts), dtype=np.int64)
+    return ContingencyTable(domain, cells, np.array([counts[c] for c in sorted(counts)]))
+
+
+@given(
+    counts=st.dictionaries(st.integers(0, 40), st.integers(1, 9), min_size=1),
+    kappa=st.fractions(Fraction(1, 50), 20, max_denominator=50),
+    records=st.integers(1, 300),
+    seed=st.integers(0, 2**32),
+)
+def test_release_has_the_planned_records_inside_the_domain(
+    counts: dict[int, int], kappa: Fraction, records: int, seed: int
+) -> None:
+    table = table_of(counts, 41)
+    release = Bootstrap(kappa, records).release(table, np.random.default_rng(seed))
+    assert release.n_records == records
+    assert release.domain == table.domain
+
+
+@pytest.mark.parametrize("n_cells", [1, 2, 2**22, 2**52])
+def test_chunks_add_up(monkeypatch: pytest.MonkeyPatch, n_cells: int) -> None:
+    monkeypatch.setattr(sampling, "_CHUNK", 64)
+    seen: list[int] = []
+    table = table_of({0: 3}, n_cells)
+    release = Bootstrap(Fraction(1, 7), 1000).release(table, np.random.default_rng(1), seen.append)
+    assert release.n_records == 1000
+    assert sum(seen) == 1000
+    assert len(seen) == 16
+
+
+def test_more_occupied_cells_than_draws() -> None:
+    table = table_of(dict.fromkeys(range(0, 4000, 2), 2), 4000)
+    tiny = Fraction(1, 10**9)
+    expected = Bootstrap(tiny, 500).release(table, np.random.default_rng(5))
+    assert expected.n_records == 500
+    assert np.all(expected.cells % 2 == 0)
+
+
+@pytest.mark.parametrize("pseudocount", [0, -1, "nan", "inf", "1/0", "-1/3", float("nan")])
+def test_pseudocount_must_be_positive(pseudocount: object) -> None:
+    with pytest.raises(RecordsError):
+        Bootstrap(pseudocount, 5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("records", [0, -3])
+def test_records_must_be_positive(records: int) -> None:
+    with pytest.raises(RecordsError):
+        Bootstrap(1, records)
+
+
+def test_sum_by_cell() -> None:
+    cells, counts = sum_by_cell(np.array([5, 1, 5, 2]), np.array([1, 2, 3, 4]))
+    assert cells.tolist() == [1, 2, 5]
+    assert counts.tolist() == [2, 4, 4]
+    empty = np.zeros(0, dtype=np.int64)
+    assert [len(part) for part in sum_by_cell(empty, empty)] == [0, 0]
+
+
+def test_debiased_estimates_are_unbiased_by_enumeration() -> None:
+    """The mean of the estimates over all releases is the true count, exactly."""
+    table, kappa, m = table_of({0: 2, 2: 1}, 3), Fraction(3, 2), 3
+    mechanism, total = Bootstrap(kappa, m), Fraction(3) + 3 * kappa
+    p = [(h + kappa) / total for h in (2, 0, 1)]
+    mean = np.zeros(3)
+    for draws in itertools.product(range(3), repeat=m):
+        weight = float(np.prod([float(p[z]) for z in draws]))
+        cells, counts = np.unique(np.array(draws), return_counts=True)
+        release = ContingencyTable(table.domain, cells, counts)
+        debiased = mechanism.postprocess(release, n_records=3)
+        estimates = np.full(3, debiased.undrawn_estimate)
+        estimates[debiased.cells] = debiased.estimates
+        mean += weight * estimates
+    assert mean == pytest.approx([2, 0, 1], abs=1e-12)
+
+
+def test_standard_error_is_that_of_the_draw() -> None:
+    table, kappa, m = table_of({0: 60, 1: 30}, 4), Fraction(5), 2000
+    mechanism = Bootstrap(kappa, m)
+    rng = np.random.default_rng(7)
+    found = np.array(
+        [
+            mechanism.postprocess(mechanism.release(table, rng), n_records=90).estimates[0]
+            for _ in range(4000)
+        ]
+    )
+    one = mechanism.postprocess(mechanism.release(table, rng), n_records=90)
+    assert found.std() == pytest.approx(one.standard_errors[0], rel=0.08)
+    assert found.mean() == pytest.approx(60, abs=0.3)
