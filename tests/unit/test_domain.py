@@ -1,6 +1,7 @@
 """Columns and domains: total functions, mixed radix, refusals."""
 
 import datetime
+import itertools
 import math
 from typing import Any
 
@@ -62,7 +63,7 @@ def test_uniform_edges_tile_and_are_nearest(bins: int) -> None:
     edges = Numeric.uniform_edges(4, 9, bins)
     assert edges[0] == 4.0
     assert edges[-1] == 9.0
-    assert all(a < b for a, b in zip(edges, edges[1:], strict=False))
+    assert all(a < b for a, b in itertools.pairwise(edges))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Flows a person can read on one page, and the command line."""

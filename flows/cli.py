@@ -1,0 +1,303 @@
+"""Command line: parses, calls, prints. Heavy packages are imported where used."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import App, CycloptsError, Parameter
+
+from mechanisms.errors import ConfirmationError, StatpressError
+
+if TYPE_CHECKING:
+    from flows.conduct import Session
+
+app = App(
+    name="statpress",
+    help="The press of a statistical agency: one reviewed YAML file in, a differentially "
+    "private release out.",
+    version_flags=["--version"],
+    result_action="return_value",
+)
+ledger_app = App(name="ledger", help="The account of every unit of privacy loss.")
+app.command(ledger_app)
+
+Json = Annotated[bool, Parameter(name="--json", negative="", help="Print one JSON object.")]
+HomeFolder = Annotated[
+    Path | None,
+    Parameter(
+        name="--home", help="Folder of ledger and logs; by default STATPRESS_HOME or per user."
+    ),
+]
+NoOrchestrator = Annotated[
+    bool, Parameter(name="--no-orchestrator", negative="", help="Run without Prefect.")
+]
+Timings = Annotated[
+    bool, Parameter(name="--timings", negative="", help="Print where the time went.")
+]
+Seed = Annotated[
+    int | None,
+    Parameter(name="--insecure-seed", help="Draw from a known seed; never publishable."),
+]
+Yes = Annotated[
+    bool, Parameter(name=["--yes", "-y"], negative="", help="Do not ask before charging again.")
+]
+
+
+@app.command
+def demo(
+    *,
+    directory: Path = Path("statpress-demo"),
+    yes: Yes = False,
+    no_orchestrator: NoOrchestrator = False,
+    timings: Timings = False,
+    json: Json = False,
+) -> None:
+    """Release a synthetic file from real census microdata, in a folder of its own.
+
+    Args:
+        directory: Folder for data, config, ledger and releases.
+    """
+    started = time.perf_counter()
+    from flows.conduct import session
+    from tasks.home import Home
+
+    home = Home(directory.absolute() / "home")
+    with session(home) as opened:
+        from flows.demo import prepare
+
+        config, known = prepare(directory.absolute(), home)
+        if known and not yes:
+            _confirm(config, home)
+        _press(opened, config, no_orchestrator, None, timings, json, started)
+
+
+@app.command
+def validate(config: Path, *, json: Json = False) -> None:
+    """Check a config without opening its source.
+
+    Args:
+        config: The release config.
+    """
+    from configs.loading import load
+    from flows.terminal import show, show_json
+
+    release = load(config)
+    plan = release.plan()
+    facts = {"valid": True, "config_sha256": release.sha256, "cells": str(plan.domain.n_cells)}
+    show_json(facts) if json else show(f"{config}: valid ({plan.domain.n_cells:,} cells).")
+
+
+@app.command
+def plan(config: Path, *, home: HomeFolder = None, json: Json = False) -> None:
+    """Print what a release will draw, cost and err by, without opening its source.
+
+    Args:
+        config: The release config.
+    """
+    from configs.loading import load
+    from flows import reports
+    from flows.terminal import show, show_json
+    from tasks.pipeline import remaining_budget
+
+    release = load(config)
+    planned = release.plan()
+    remaining = remaining_budget(_home(home), release.config.dataset)
+    if json:
+        show_json(reports.plan_facts(release, planned, remaining))
+    else:
+        for part in reports.plan_report(release, planned, remaining):
+            show(part)
+
+
+@app.command
+def run(
+    config: Path,
+    *,
+    home: HomeFolder = None,
+    no_orchestrator: NoOrchestrator = False,
+    timings: Timings = False,
+    insecure_seed: Seed = None,
+    json: Json = False,
+) -> None:
+    """Press a release: count, charge, draw, check, publish.
+
+    Args:
+        config: The release config.
+    """
+    started = time.perf_counter()
+    from flows.conduct import session
+
+    with session(_home(home)) as opened:
+        _press(opened, config, no_orchestrator, insecure_seed, timings, json, started)
+
+
+@app.command
+def verify(bundle: Path, *, home: HomeFolder = None, json: Json = False) -> None:
+    """Check every file of a bundle against its manifest, without the ledger.
+
+    With --home also check that the ledger knows the bundle and its charge.
+
+    Args:
+        bundle: The bundle's folder.
+    """
+    from flows.terminal import show, show_json
+    from tasks.manifest import verify_bundle
+
+    manifest = verify_bundle(bundle)
+    if home is not None:
+        from tasks.ledger_check import check_bundle
+
+        check_bundle(_home(home), bundle, manifest)
+    if json:
+        show_json({"verified": True, "against_ledger": home is not None, **manifest})
+        return
+    mark = "" if manifest["publishable"] else " It is NOT PUBLISHABLE (known seed)."
+    show(f"{bundle}: {len(manifest['files'])} files, all as published.{mark}")
+
+
+@ledger_app.command
+def register(
+    dataset: str,
+    *,
+    epsilon: str,
+    delta: str,
+    n_records: int,
+    adjacency: str = "replace_one",
+    unit: str = "record",
+    home: HomeFolder = None,
+    json: Json = False,
+) -> None:
+    """Open a dataset's account with the budget of its whole life.
+
+    Args:
+        dataset: Name of the account, as configs give it.
+        epsilon: Limit of the sum of all charges.
+        delta: Limit of the sum of all charges.
+        n_records: Public number of records.
+        adjacency: Neighbouring relation.
+        unit: Privacy unit.
+    """
+    from flows import reports
+    from flows.terminal import show, show_json
+    from mechanisms.privacy import Adjacency, Privacy, Unit
+    from tasks.ledger import Ledger
+
+    frame = Privacy(adjacency=Adjacency(adjacency), unit=Unit(unit), n_records=n_records)
+    place = _home(home)
+    place.folder("")
+    with Ledger.open(place.ledger) as ledger:
+        entry = ledger.register(
+            dataset=dataset,
+            epsilon=epsilon,
+            delta=delta,
+            adjacency=str(frame.adjacency),
+            unit=str(frame.unit),
+            unit_records=frame.unit_records,
+            n_records=frame.n_records,
+        )
+        account = ledger.account(dataset)
+    if json:
+        show_json({"entry": entry.hash, **reports.account_facts(account)})
+    else:
+        show(f"Registered {dataset}: epsilon {epsilon}, delta {delta}.")
+
+
+@ledger_app.command(name="show")
+def show_ledger(dataset: str | None = None, *, home: HomeFolder = None, json: Json = False) -> None:
+    """Print what each dataset has spent and what remains.
+
+    Args:
+        dataset: One account; by default all.
+    """
+    from flows import reports
+    from flows.terminal import show, show_json
+    from tasks.ledger import Ledger
+
+    with Ledger.open(_home(home).ledger, create=False) as ledger:
+        accounts = [ledger.account(dataset)] if dataset else list(ledger.accounts().values())
+    if json:
+        show_json({"accounts": [reports.account_facts(account) for account in accounts]})
+    else:
+        show(reports.ledger_report(accounts))
+
+
+@ledger_app.command(name="verify")
+def verify_ledger(*, home: HomeFolder = None, json: Json = False) -> None:
+    """Recompute the chain and every charge from its mechanisms' descriptions."""
+    from flows.terminal import show, show_json
+    from tasks.ledger_check import verify_ledger
+
+    found = verify_ledger(_home(home))
+    if json:
+        show_json({"verified": True, "entries": found.entries, "head": found.head})
+    else:
+        show(f"{found.entries} entries, chain and sums hold. Head {found.head}")
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    as_json = "--json" in sys.argv
+    try:
+        app(exit_on_error=False)
+    except CycloptsError:
+        sys.exit(2)  # cyclopts has printed what is wrong
+    except StatpressError as error:
+        from flows.terminal import show_error
+
+        show_error(error, as_json=as_json)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _home(folder: Path | None) -> Any:
+    from tasks.home import Home
+
+    return Home(folder.expanduser().absolute()) if folder else Home.default()
+
+
+def _press(
+    opened: Session,
+    config: Path,
+    no_orchestrator: bool,
+    insecure_seed: int | None,
+    timings: bool,
+    as_json: bool,
+    started: float,
+) -> None:
+    """Run the flow with progress, then say what came of it."""
+    from flows import reports
+    from flows.terminal import Progress, show, show_json
+    from tasks.pipeline import remaining_budget
+
+    with Progress(shown=not as_json) as progress:
+        opened.announce, opened.advance = progress.announce, progress.advance
+        outcome = opened.run(config, orchestrated=not no_orchestrator, insecure_seed=insecure_seed)
+    remaining = remaining_budget(opened.home, outcome.dataset)
+    spent = opened.timings | {"total": time.perf_counter() - started}
+    if as_json:
+        show_json(reports.outcome_facts(outcome, remaining, spent if timings else None))
+        return
+    show(reports.outcome_report(outcome, remaining))
+    if timings:
+        show(reports.timings_report(spent))
+
+
+def _confirm(config: Path, home: Any) -> None:
+    """Say what running again costs, and ask."""
+    from configs.loading import load
+    from tasks.pipeline import remaining_budget
+
+    release = load(config)
+    planned = release.plan()
+    remaining = remaining_budget(home, release.config.dataset)
+    print(
+        f"The demo was set up before. Running it again charges epsilon {planned.epsilon:f}, "
+        f"delta {planned.delta} of the remaining {remaining}.",
+        file=sys.stderr,
+    )
+    if not (sys.stdin.isatty() and input("Charge again? [y/N] ").strip().lower() in ("y", "yes")):
+        raise ConfirmationError("Nothing was charged.")

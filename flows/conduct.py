@@ -1,0 +1,116 @@
+"""Carrying out the release flow: as a Prefect flow, or as plain functions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mechanisms.errors import InternalError, OrchestratorError, StatpressError
+from tasks.home import Home
+from tasks.inspector import Inspector
+from tasks.private_zone import CuratorLog, guarded, new_run_id, silence_core_dumps
+from tasks.steps import Conduct, conducted
+
+if TYPE_CHECKING:
+    from tasks.pipeline import Outcome
+
+QUIET_DEFAULTS = {
+    "DO_NOT_TRACK": "1",
+    "GX_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_UI_V2_ENABLED": "false",
+    "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+    "PREFECT_LOGGING_LEVEL": "ERROR",
+}
+
+
+@dataclass
+class Session:
+    """One run about to be carried out; its quality process is already starting.
+
+    Attributes:
+        home: Where the ledger lies.
+        inspector: The quality process, with the run's curator log.
+        announce: Called with the title of each step.
+        advance: Called with the number of records done.
+        timings: Seconds per step, filled as the run goes.
+    """
+
+    home: Home
+    inspector: Inspector
+    announce: Callable[[str], None] = lambda title: None
+    advance: Callable[[int], None] = lambda records: None
+    timings: dict[str, float] = field(default_factory=dict)
+
+    def run(
+        self, config: str | Path, *, orchestrated: bool = True, insecure_seed: int | None = None
+    ) -> Outcome:
+        """Run the release flow once.
+
+        Raises:
+            StatpressError: With a message fit for the public zone, whatever happened.
+        """
+        from flows.release import press
+
+        log = self.inspector.log
+        way = Conduct(
+            log=log, orchestrated=orchestrated, announce=self.announce, timings=self.timings
+        )
+
+        def body() -> Outcome:
+            return press(
+                str(config),
+                home=self.home,
+                inspector=self.inspector,
+                insecure_seed=insecure_seed,
+                advance=self.advance,
+            )
+
+        with conducted(way):
+            safe = guarded(body, log)
+            return _as_flow(safe, way) if orchestrated else safe()
+
+
+@contextmanager
+def session(home: Home, run_id: str | None = None) -> Iterator[Session]:
+    """Open a session: quiet defaults, no core dumps, quality process started."""
+    for name, value in QUIET_DEFAULTS.items():
+        os.environ.setdefault(name, value)
+    silence_core_dumps()
+    log = CuratorLog(home.folder("curator"), run_id or new_run_id())
+    with Inspector(log) as inspector:
+        yield Session(home, inspector)
+
+
+def _as_flow(body: Callable[[], Outcome], way: Conduct) -> Outcome:
+    """Run the body as a Prefect flow without parameters."""
+    way.announce("start orchestrator")
+    failure: StatpressError
+
+    def start() -> Outcome:
+        from prefect import flow
+
+        run_flow = flow(
+            name="statpress-release",
+            flow_run_name=f"release-{way.log.run_id[:8]}",
+            retries=0,
+            persist_result=False,
+            log_prints=False,
+        )(body)
+        outcome: Outcome = run_flow()
+        return outcome
+
+    try:
+        return guarded(start, way.log)()
+    except InternalError as error:
+        failure = error
+        if not way.timings:  # no step began: the orchestrator is at fault
+            failure = OrchestratorError(
+                f"The orchestrator could not run the flow; incident {way.log.run_id}."
+            )
+    raise failure

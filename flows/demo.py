@@ -1,0 +1,57 @@
+"""The demo: real microdata, its own folder, its own ledger."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from configs.loading import Release, load
+from mechanisms.errors import DependencyError
+from tasks.demo_data import write_census2000
+from tasks.home import Home
+from tasks.ledger import Ledger
+from tasks.pipeline import remaining_budget
+
+BUDGET = {"epsilon": "10", "delta": "1e-7"}
+
+
+def prepare(directory: Path, home: Home) -> tuple[Path, bool]:
+    """Make or re-use the demo's data, config and ledger account.
+
+    Returns:
+        The config, and whether the dataset was there already.
+
+    Raises:
+        DependencyError: The extra ``demo`` is not installed.
+    """
+    config = directory / "census2000.yaml"
+    data = directory / "data" / "census2000.parquet"
+    if not data.exists() and not write_census2000(data):
+        raise DependencyError(
+            "The demo's data is not installed.",
+            next_step="Install it with: pip install 'statpress[demo]'",
+        )
+    if not config.exists():
+        with as_file(files("configs") / "census2000.yaml") as shipped:
+            shutil.copyfile(shipped, f"{config}.new")
+        os.replace(f"{config}.new", config)
+    release = load(config)
+    known = remaining_budget(home, release.config.dataset) is not None
+    if not known:
+        _register(home, release)
+    return config, known
+
+
+def _register(home: Home, release: Release) -> None:
+    home.folder("")
+    with Ledger.open(home.ledger) as ledger:
+        ledger.register(
+            dataset=release.config.dataset,
+            **BUDGET,
+            adjacency=str(release.privacy.adjacency),
+            unit=str(release.privacy.unit),
+            unit_records=release.privacy.unit_records,
+            n_records=release.privacy.n_records,
+        )

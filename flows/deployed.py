@@ -1,0 +1,30 @@
+"""The flow that a Prefect deployment names: ``flows/deployed.py:release``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from prefect import flow
+
+from flows.conduct import session
+from flows.release import press
+from tasks.home import Home
+from tasks.private_zone import guarded
+from tasks.steps import Conduct, conducted
+
+
+@flow(name="statpress-release", retries=0, persist_result=False, log_prints=False)
+def release(config: str, home: str | None = None) -> str:
+    """Press one release on a worker.
+
+    Args:
+        config: Path of the release config on the worker.
+        home: Home folder on the worker; by default the one its environment names.
+
+    Returns:
+        The path of the bundle.
+    """
+    place = Home(Path(home).absolute()) if home else Home.default()
+    with session(place) as opened, conducted(Conduct(opened.inspector.log, orchestrated=True)):
+        run = guarded(press, opened.inspector.log)
+        return str(run(config, home=place, inspector=opened.inspector).bundle)

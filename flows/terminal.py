@@ -1,0 +1,108 @@
+"""What a person sees: progress, tables, errors. ``NO_COLOR`` is honoured by rich."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from mechanisms.errors import StatpressError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def show(value: Any) -> None:
+    """Print text or a rich table to standard output."""
+    from rich.console import Console
+
+    Console(soft_wrap=True).print(value, markup=False, highlight=False)
+
+
+def show_json(value: Mapping[str, Any]) -> None:
+    """Print one JSON object to standard output."""
+    print(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+
+
+def show_error(error: StatpressError, *, as_json: bool) -> None:
+    """Print an error: JSON on standard output, or text on standard error."""
+    if as_json:
+        facts = {
+            "kind": error.kind,
+            "exit_code": error.exit_code,
+            "what": error.what,
+            "where": error.where,
+            "next_step": error.next_step,
+        }
+        show_json({"error": facts})
+        return
+    from rich.console import Console
+
+    console = Console(stderr=True, soft_wrap=True)
+    console.print("error: ", style="bold red", end="")
+    place = f"{error.where}: " if error.where else ""
+    console.print(f"{place}{error.what}", markup=False, highlight=False)
+    console.print(f"       {error.next_step}", markup=False, highlight=False)
+
+
+def table(title: str, columns: list[str], rows: list[list[str]]) -> Table:
+    """A plain table; figures are right-aligned."""
+    from rich.table import Table
+
+    result = Table(title=title, title_justify="left", title_style="bold")
+    for i, column in enumerate(columns):
+        result.add_column(column, justify="left" if i == 0 else "right", overflow="fold")
+    for row in rows:
+        result.add_row(*row)
+    return result
+
+
+class Progress:
+    """Names of the steps and a count of records, on a terminal alone."""
+
+    def __init__(self, *, shown: bool) -> None:
+        self._bar: Any = None
+        self._task: Any = None
+        self.shown = shown and sys.stderr.isatty()
+
+    def __enter__(self) -> Self:
+        if self.shown:
+            from rich.console import Console
+            from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+            from rich.progress import Progress as Bars
+
+            self._bar = Bars(
+                SpinnerColumn(),
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TextColumn("{task.fields[records]}"),
+                TimeElapsedColumn(),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            self._bar.start()
+            self._task = self._bar.add_task("start", total=None, records="")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def announce(self, title: str) -> None:
+        """A step begins."""
+        if self._bar is not None:
+            self._bar.reset(self._task, description=title, total=None, records="")
+
+    def advance(self, records: int) -> None:
+        """More records are done."""
+        if self._bar is not None:
+            self._bar.advance(self._task, records)
+            done = int(self._bar.tasks[0].completed)
+            self._bar.update(self._task, records=f"{done:,} records")

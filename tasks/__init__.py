@@ -1,0 +1,1 @@
+"""The only I/O: counting, quality gates, ledger, entropy, writing, publishing."""

@@ -1,0 +1,215 @@
+"""Building a bundle: data, debiased tables, privacy statement, codebook, config."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from configs.loading import Release, describe_column
+from mechanisms.planning import Plan, PlannedProduct
+from mechanisms.table import ContingencyTable
+from tasks.entries import Entry
+from tasks.manifest import seal
+from tasks.run import Run
+from tasks.writing import profile_file, write_debiased, write_records
+
+_LISTED_CELLS = 10_000
+_DEBIASED = ("estimate", "standard_error")
+_PACKAGES = ("statpress", "numpy", "pyarrow", "python-flint", "randomgen")
+
+
+def write_bundle(
+    run: Run,
+    release: Release,
+    plan: Plan,
+    charge: Entry,
+    drawn: Mapping[str, ContingencyTable],
+) -> None:
+    """Write everything but the manifest into the folder under construction."""
+    data = run.building / "data"
+    data.mkdir()
+    for product in plan.products:
+        table = drawn[product.request.name]
+        debiased = product.mechanism.postprocess(table, n_records=plan.privacy.n_records)
+        for suffix in release.config.publish.formats:
+            write_records(table, data / f"{product.request.name}.{suffix}", run.advance)
+            write_debiased(debiased, data / f"{product.request.name}_debiased.{suffix}")
+    _write_json(run, "privacy.json", privacy_statement(run, release, plan, charge))
+    _write_json(run, "datapackage.json", _datapackage(release, plan))
+    (run.building / "config.yaml").write_text(release.text, encoding="utf-8")
+    (run.building / "README.md").write_text(_readme(run, release, plan), encoding="utf-8")
+
+
+def profile_bundle(
+    run: Run, release: Release, plan: Plan, drawn: Mapping[str, ContingencyTable]
+) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
+    """Profiles of the written data files, and the number of rows each should have."""
+    profiles, rows = {}, {}
+    for product in plan.products:
+        name = product.request.name
+        for suffix in release.config.publish.formats:
+            for stem, extra, n_rows in (
+                (name, (), product.n_records),
+                (f"{name}_debiased", _DEBIASED, len(drawn[name].cells)),
+            ):
+                path = run.building / "data" / f"{stem}.{suffix}"
+                profiles[path.name] = profile_file(path, product.domain, extra)
+                rows[path.name] = n_rows
+    return profiles, rows
+
+
+def seal_bundle(run: Run, release: Release, charge: Entry) -> str:
+    """Write the manifest; returns its seal."""
+    return seal(
+        run.building,
+        {
+            "dataset": release.config.dataset,
+            "title": release.config.title,
+            "run_id": run.run_id,
+            "created": run.created,
+            "publishable": run.insecure_seed is None,
+            "config_sha256": release.sha256,
+            "ledger_entry": {"sequence": charge.sequence, "hash": charge.hash},
+            "versions": {"python": platform.python_version()}
+            | {package: version(package) for package in _PACKAGES},
+        },
+    )
+
+
+def privacy_statement(run: Run, release: Release, plan: Plan, charge: Entry) -> dict[str, Any]:
+    """What the release reveals at most, with everything needed to recompute it."""
+    privacy = plan.privacy
+    products = {p.request.name: _product_statement(p, plan) for p in plan.products}
+    advantage = sum(p["attack_advantage"] for p in products.values())
+    return {
+        "publishable": run.insecure_seed is None,
+        "adjacency": privacy.adjacency,
+        "unit": privacy.unit,
+        "unit_records": privacy.unit_records,
+        "n_records": privacy.n_records,
+        "epsilon": f"{plan.epsilon:f}",
+        "delta": str(plan.delta),
+        "composition": "epsilon and delta of the products add up",
+        "ledger_entry": {"sequence": charge.sequence, "hash": charge.hash},
+        "attack_advantage": min(advantage, 1.0),
+        "meaning": "Someone who knows all records but one and must decide between two "
+        "candidates for it gains at most 'attack_advantage' over guessing (true positive "
+        "rate minus false positive rate).",
+        "outside_the_guarantee": "Quality checks on the source may stop a run before it is "
+        "charged; that a release exists shows that they passed.",
+        "products": products,
+    }
+
+
+def _product_statement(product: PlannedProduct, plan: Plan) -> dict[str, Any]:
+    privacy = plan.privacy
+    loss = product.mechanism.loss(
+        n_records=privacy.n_records,
+        n_cells=product.domain.n_cells,
+        unit_records=privacy.unit_records,
+    )
+    budget = float(product.epsilon)
+    curve = []
+    for factor in (0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 2):
+        bounds = loss.delta(budget * factor)
+        curve.append(
+            {
+                "epsilon": budget * factor,
+                "delta_lower": bounds.lower,
+                "delta_upper": bounds.upper,
+            }
+        )
+    error = product.expected_error
+    return {
+        **product.describe(privacy),
+        "columns": list(product.domain.names),
+        "epsilon_lower": product.epsilon_bounds.lower,
+        "epsilon_upper": product.epsilon_bounds.upper,
+        "attack_advantage": curve[0]["delta_upper"],
+        "curve": curve,
+        "expected_error": {name: getattr(error, name) for name in error.__dataclass_fields__},
+    }
+
+
+def _datapackage(release: Release, plan: Plan) -> dict[str, Any]:
+    """Frictionless data package: a resource per file, with schema and codebook."""
+    resources = []
+    for product in plan.products:
+        fields = [_field(product, name) for name in product.domain.names]
+        estimates = [
+            {"name": "estimate", "type": "number", "description": "Debiased count, unprojected."},
+            {"name": "standard_error", "type": "number", "description": "Of the estimate."},
+        ]
+        for suffix in release.config.publish.formats:
+            for stem, extra in (("", []), ("_debiased", estimates)):
+                name = f"{product.request.name}{stem}"
+                resources.append(
+                    {
+                        "name": f"{name}-{suffix}".lower(),
+                        "path": f"data/{name}.{suffix}",
+                        "format": suffix,
+                        "schema": {"fields": fields + extra},
+                    }
+                )
+    return {
+        "profile": "data-package",
+        "name": _slug(release.config.dataset),
+        "title": release.config.title,
+        "resources": resources,
+    }
+
+
+def _slug(text: str) -> str:
+    return "".join(c if c.isalnum() or c in "-._" else "-" for c in text.lower())
+
+
+def _field(product: PlannedProduct, name: str) -> dict[str, Any]:
+    """A column with its declaration and, if short enough, its codebook."""
+    column = product.domain[name]
+    values = column.decode(np.arange(min(column.size, _LISTED_CELLS) - column.missing))
+    types = {"i": "integer", "f": "number", "b": "boolean"}
+    kind = types.get(np.asarray(values.tolist()).dtype.kind, "string")
+    field: dict[str, Any] = {"name": name, "type": kind, "declared": describe_column(column)}
+    if column.size <= _LISTED_CELLS:
+        field["constraints"] = {"enum": values.tolist(), "required": not column.missing}
+    return field
+
+
+def _readme(run: Run, release: Release, plan: Plan) -> str:
+    mark = "" if run.insecure_seed is None else "**NOT PUBLISHABLE: drawn with a known seed.**\n\n"
+    lines = [
+        f"# {release.config.title}",
+        "",
+        f"{mark}A release of the dataset `{release.config.dataset}` that satisfies "
+        f"({plan.epsilon:f}, {plan.delta})-differential privacy under {plan.privacy.adjacency}, "
+        f"unit: {plan.privacy.unit}.",
+        "",
+        "Every record in `data/` is synthetic. The order of the rows carries no information.",
+        "",
+    ]
+    for product in plan.products:
+        error, name = product.expected_error, product.request.name
+        lines += [
+            f"- `{name}`: {product.n_records:,} records over {product.domain.n_cells:,} cells; "
+            f"{error.uniform_share:.0%} of them come from the pseudocount "
+            f"{product.mechanism.describe()['pseudocount']} and are uniform over the cells. "
+            f"For counts use `{name}_debiased`, which removes that bias: typical standard "
+            f"error {error.cell_sd_average:,.1f} records. A cell not listed there was not drawn.",
+        ]
+    lines += [
+        "",
+        "`privacy.json` states the guarantee, `datapackage.json` the columns and their codes.",
+        "Check the bundle with `statpress verify`.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _write_json(run: Run, name: str, value: Any) -> None:
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    (run.building / name).write_text(text + "\n", encoding="utf-8")

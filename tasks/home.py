@@ -1,0 +1,55 @@
+"""Where statpress keeps what must not lie in a bundle: ledger, curator logs, work.
+
+The home is ``$STATPRESS_HOME`` or ``~/.local/share/statpress``. One place per
+user, whatever the current folder, because a second ledger would be a second
+budget.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from mechanisms.errors import OutputNotWritableError
+
+
+@dataclass(frozen=True)
+class Home:
+    """A home folder; only its owner can enter it."""
+
+    root: Path
+
+    @classmethod
+    def default(cls) -> Home:
+        """The home that the environment names."""
+        data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+        chosen = os.environ.get("STATPRESS_HOME") or Path(data) / "statpress"
+        return cls(Path(chosen).expanduser().absolute())
+
+    @property
+    def ledger(self) -> Path:
+        """The ledger's file."""
+        return self.root / "ledger.sqlite"
+
+    def folder(self, name: str) -> Path:
+        """A private folder of the home, made with mode 0700.
+
+        Raises:
+            OutputNotWritableError: It cannot be made.
+        """
+        folder = self.root / name
+        try:
+            for part in (self.root, folder):
+                part.mkdir(parents=True, exist_ok=True, mode=0o700)
+            folder.chmod(0o700)
+            reason = None
+        except OSError as error:
+            reason = error.strerror
+        if reason is not None:
+            raise OutputNotWritableError(
+                f"The home folder cannot be made ({reason}).",
+                where=str(folder),
+                next_step="Set STATPRESS_HOME to a folder of your own.",
+            )
+        return folder

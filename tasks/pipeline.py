@@ -1,0 +1,170 @@
+"""The steps of a release, each a few lines of load, call, save."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from configs.loading import Release, load
+from mechanisms.planning import Plan
+from mechanisms.table import ContingencyTable
+from tasks import bundle, counting, quality
+from tasks.amounts import Loss, canonical
+from tasks.entries import Entry
+from tasks.entropy import generator
+from tasks.home import Home
+from tasks.journal import check_charge
+from tasks.ledger import Ledger
+from tasks.run import Run, publish_folder
+from tasks.steps import step
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a run leaves behind; public."""
+
+    run_id: str
+    dataset: str
+    bundle: Path
+    seal: str
+    epsilon: str
+    delta: str
+    ledger_entry: str
+    publishable: bool
+
+
+@step("read config")
+def read_config(path: str) -> Release:
+    """Read and check the config; nothing else is opened."""
+    return load(path)
+
+
+@step("plan")
+def fix_plan(release: Release) -> Plan:
+    """Fix every mechanism's parameters without data."""
+    return release.plan()
+
+
+@step("check budget")
+def check_budget(home: Home, release: Release, plan: Plan, run_id: str, seeded: bool) -> None:
+    """Refuse early what the ledger would refuse at the charge."""
+    with Ledger.open(home.ledger, create=False) as ledger:
+        check_charge(ledger.state(), _charge(release, plan, run_id, seeded) | {"created": "-"})
+
+
+@step("check input")
+def check_input(run: Run, release: Release) -> None:
+    """Input gate: an aggregate profile of the source against its declarations."""
+    profile = counting.profile(_source(release), release.domain, scratch=run.work)
+    quality.check_source(run.inspector, release, profile)
+
+
+@step("count once")
+def count_once(run: Run, release: Release, plan: Plan) -> ContingencyTable:
+    """One GROUP BY where the data lies; the last sight of the source."""
+    return counting.count(_source(release), plan.domain, scratch=run.work)
+
+
+@step("check counts")
+def check_counts(run: Run, release: Release, table: ContingencyTable) -> None:
+    """Table gate."""
+    quality.check_table(run.inspector, release, table)
+
+
+@step("charge ledger")
+def charge_ledger(home: Home, run: Run, release: Release, plan: Plan) -> Entry:
+    """Commit the charge; from here on the budget is spent, whatever happens."""
+    seeded = run.insecure_seed is not None
+    with Ledger.open(home.ledger, create=False) as ledger:
+        return ledger.charge(**_charge(release, plan, run.run_id, seeded))
+
+
+@step("draw records")
+def draw_records(
+    run: Run, plan: Plan, table: ContingencyTable, charge: Entry
+) -> dict[str, ContingencyTable]:
+    """Run the mechanisms; what they return is public."""
+    rng = generator(charge, insecure_seed=run.insecure_seed)
+    return {
+        product.request.name: product.mechanism.release(
+            table.marginal(product.request.columns), rng, run.advance
+        )
+        for product in plan.products
+    }
+
+
+@step("write bundle")
+def write_products(
+    run: Run, release: Release, plan: Plan, charge: Entry, drawn: dict[str, ContingencyTable]
+) -> None:
+    """Post-process and write, beside the final place."""
+    bundle.write_bundle(run, release, plan, charge, drawn)
+
+
+@step("check release")
+def check_products(
+    run: Run, release: Release, plan: Plan, drawn: dict[str, ContingencyTable]
+) -> None:
+    """Release gate, on the files as they were written."""
+    profiles, rows = bundle.profile_bundle(run, release, plan, drawn)
+    quality.check_release(run.inspector, profiles, rows)
+
+
+@step("publish")
+def publish_bundle(home: Home, run: Run, release: Release, plan: Plan, charge: Entry) -> Outcome:
+    """Seal the bundle, move it into place, note it in the ledger."""
+    seal = bundle.seal_bundle(run, release, charge)
+    place = publish_folder(run)
+    with Ledger.open(home.ledger, create=False) as ledger:
+        ledger.publish(
+            run_id=run.run_id,
+            dataset=release.config.dataset,
+            bundle=str(place),
+            manifest_sha256=seal,
+        )
+    return Outcome(
+        run_id=run.run_id,
+        dataset=release.config.dataset,
+        bundle=place,
+        seal=seal,
+        epsilon=canonical(plan.epsilon),
+        delta=canonical(plan.delta),
+        ledger_entry=charge.hash,
+        publishable=run.insecure_seed is None,
+    )
+
+
+def remaining_budget(home: Home, dataset: str) -> Loss | None:
+    """What the ledger still grants a dataset; None without a ledger or an account."""
+    if not home.ledger.exists():
+        return None
+    with Ledger.open(home.ledger, create=False) as ledger:
+        account = ledger.accounts().get(dataset)
+    return account.remaining if account else None
+
+
+def _source(release: Release) -> counting.Source:
+    declared = release.config.source
+    form = declared.format or ("csv" if ".csv" in Path(declared.path).suffixes else "parquet")
+    return counting.Source(pattern=str(release.located(declared.path)), format=form)
+
+
+def _charge(release: Release, plan: Plan, run_id: str, seeded: bool) -> dict[str, Any]:
+    """The fields of the charge entry."""
+    privacy = plan.privacy
+    return {
+        "dataset": release.config.dataset,
+        "run_id": run_id,
+        "epsilon": canonical(plan.epsilon),
+        "delta": canonical(plan.delta),
+        "mechanisms": plan.describe(),
+        "config_sha256": release.sha256,
+        "adjacency": str(privacy.adjacency),
+        "unit": str(privacy.unit),
+        "unit_records": privacy.unit_records,
+        "n_records": privacy.n_records,
+        "insecure_seed": seeded,
+        "version": version("statpress"),
+    }

@@ -1,0 +1,209 @@
+"""One run's places: private work folder, curator log, bundle under construction.
+
+Everything is claimed before the charge, so that a folder that cannot be written
+or a name that is taken costs nothing. A run that was killed leaves folders that
+nobody holds a lock on; the next run removes them.
+"""
+
+from __future__ import annotations
+
+import datetime
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from configs.loading import Release
+from mechanisms.errors import BundleExistsError, OutputNotWritableError
+from mechanisms.planning import Plan
+from tasks.home import Home
+from tasks.inspector import Inspector
+from tasks.private_zone import CuratorLog, route_library_logs
+
+_BUILDING = ".building-"
+
+
+class Run:
+    """The open places of one run; its ``repr`` shows the run's id alone.
+
+    Attributes:
+        run_id: Public identifier, the idempotency key of the charge.
+        started: UTC time, to the second.
+        insecure_seed: A test's seed; marks the bundle as not publishable.
+        log: The curator log.
+        work: Private folder of mode 0700 for spill files.
+        building: The bundle under construction, beside its final place.
+        target: The final place.
+        inspector: The quality process.
+        advance: Told the number of records done, for a progress bar.
+    """
+
+    def __init__(
+        self,
+        *,
+        run_id: str,
+        log: CuratorLog,
+        insecure_seed: int | None,
+        work: Path,
+        building: Path,
+        target: Path,
+        inspector: Inspector,
+        advance: Callable[[int], None],
+    ) -> None:
+        self.run_id, self.log, self.insecure_seed = run_id, log, insecure_seed
+        self.started = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
+        self.work, self.building, self.target = work, building, target
+        self.inspector, self.advance = inspector, advance
+
+    def __repr__(self) -> str:
+        return f"Run({self.run_id})"
+
+    @property
+    def created(self) -> str:
+        """Start time as ISO 8601 text."""
+        return self.started.isoformat().replace("+00:00", "Z")
+
+
+@contextmanager
+def open_run(
+    release: Release,
+    plan: Plan,
+    *,
+    home: Home,
+    inspector: Inspector,
+    insecure_seed: int | None = None,
+    advance: Callable[[int], None] = lambda records: None,
+) -> Iterator[Run]:
+    """Claim the places of a run, and give them back whatever happens.
+
+    Raises:
+        OutputNotWritableError: A folder cannot be made, or lacks space.
+        BundleExistsError: A bundle of the declared name is there.
+    """
+    log, run_id = inspector.log, inspector.log.run_id
+    with ExitStack() as stack:
+        stack.callback(route_library_logs(log))
+        work_root = home.folder("work")
+        directory = release.located(release.config.publish.directory)
+        target = directory / _bundle_name(release, run_id, insecure_seed)
+        if os.path.lexists(target):
+            raise BundleExistsError("A bundle of this name is already there.", where=str(target))
+        _remove_abandoned(work_root, "")
+        work = stack.enter_context(_claimed(work_root / run_id))
+        _make_directory(directory)
+        _remove_abandoned(directory, _BUILDING)
+        building = stack.enter_context(_claimed(directory / f"{_BUILDING}{run_id}"))
+        _check_space(directory, plan, len(release.config.publish.formats))
+        yield Run(
+            run_id=run_id,
+            log=log,
+            insecure_seed=insecure_seed,
+            work=work,
+            building=building,
+            target=target,
+            inspector=inspector,
+            advance=advance,
+        )
+
+
+def publish_folder(run: Run) -> Path:
+    """Move the finished bundle into place in one step; returns its final place.
+
+    Its files are on disk before it appears. If another run took the name in the
+    meantime, the bundle goes beside it under a name with the run's id, since its
+    budget is spent.
+    """
+    for path in (*run.building.rglob("*"), run.building):
+        _sync(path)
+    run.building.chmod(0o755)
+    for target in (run.target, run.target.with_name(f"{run.target.name}-{run.run_id[:8]}")):
+        try:
+            os.rename(run.building, target)
+        except OSError as error:
+            if os.path.lexists(target):
+                continue
+            raise OutputNotWritableError(
+                f"The bundle cannot be moved into place ({error.strerror}).", where=str(target)
+            ) from None
+        _sync(target.parent)
+        return target
+    raise BundleExistsError("A bundle of this name is already there.", where=str(run.target))
+
+
+def _bundle_name(release: Release, run_id: str, insecure_seed: int | None) -> str:
+    """The declared name, or the dataset with time and run; tests are marked."""
+    name = release.config.publish.name
+    if name is None:
+        now = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
+        safe = "".join(c if c.isalnum() or c in "-_" else "-" for c in release.config.dataset)
+        name = f"{safe[:60]}-{now}-{run_id[:8]}"
+    return name if insecure_seed is None else f"{name}-NOT-PUBLISHABLE"
+
+
+def _make_directory(directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        return
+    except OSError as error:
+        reason = error.strerror
+    raise OutputNotWritableError(
+        f"The publishing directory cannot be made ({reason}).", where=str(directory)
+    )
+
+
+@contextmanager
+def _claimed(folder: Path) -> Iterator[Path]:
+    """A new folder of mode 0700 that is locked while in use and removed after."""
+    try:
+        folder.mkdir(mode=0o700)
+        descriptor = os.open(folder, os.O_RDONLY)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        reason = None
+    except OSError as error:
+        reason = error.strerror
+    if reason is not None:
+        raise OutputNotWritableError(
+            f"A working folder cannot be made ({reason}).", where=str(folder.parent)
+        )
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(descriptor)
+
+
+def _remove_abandoned(parent: Path, prefix: str) -> None:
+    """Remove folders of runs that were killed: nobody holds their lock."""
+    for folder in parent.glob(f"{prefix}*"):
+        try:
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+        except OSError:
+            continue  # in use, or not ours to remove
+        finally:
+            os.close(descriptor)
+
+
+def _check_space(directory: Path, plan: Plan, n_formats: int) -> None:
+    """Refuse before the charge what clearly cannot be written after it."""
+    values = sum(p.n_records * len(p.domain.columns) for p in plan.products)
+    needed = 4 * values * n_formats + 2**20
+    if shutil.disk_usage(directory).free < needed:
+        raise OutputNotWritableError(
+            f"The bundle may need {needed / 2**20:.0f} MiB; the disk has less free.",
+            where=str(directory),
+        )
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

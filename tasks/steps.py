@@ -1,0 +1,106 @@
+"""Steps: plain functions that become Prefect tasks when a flow runs them.
+
+Inside an orchestrated flow a step is a Prefect task without parameters: what
+passes from step to step is bound beforehand, so the orchestrator sees the step's
+name, its state and its duration, and nothing else. Steps that charge or draw
+must not run twice, so no step is retried, cached or persisted.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, ParamSpec, TypeVar
+
+from mechanisms.errors import OrchestratorError, StatpressError
+from tasks.private_zone import CuratorLog, guarded
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass
+class Conduct:
+    """How the steps of one run are carried out.
+
+    Attributes:
+        log: Curator log that takes what must not leave a step.
+        orchestrated: Whether steps are Prefect tasks.
+        announce: Called with a step's title when it starts.
+        timings: Seconds per step title, in order.
+    """
+
+    log: CuratorLog
+    orchestrated: bool = False
+    announce: Callable[[str], None] = lambda title: None
+    timings: dict[str, float] = field(default_factory=dict)
+    previous: Any = None
+
+
+_CONDUCT: ContextVar[Conduct | None] = ContextVar("statpress_conduct", default=None)
+
+
+@contextmanager
+def conducted(conduct: Conduct) -> Iterator[Conduct]:
+    """Carry out the steps called inside in this way."""
+    token = _CONDUCT.set(conduct)
+    try:
+        yield conduct
+    finally:
+        _CONDUCT.reset(token)
+
+
+def step(title: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Make a function a step with a public title."""
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            conduct = _CONDUCT.get()
+            if conduct is None:
+                return function(*args, **kwargs)
+            conduct.announce(title)
+            bound = guarded(functools.partial(function, *args, **kwargs), conduct.log)
+            started = time.perf_counter()
+            try:
+                return _as_task(title, bound, conduct) if conduct.orchestrated else bound()
+            finally:
+                spent = time.perf_counter() - started
+                conduct.timings[title] = conduct.timings.get(title, 0.0) + spent
+
+        return call
+
+    return decorate
+
+
+def _as_task(title: str, bound: Callable[[], T], conduct: Conduct) -> T:
+    """Run a bound step as a Prefect task that follows the step before it."""
+    from prefect import task
+    from prefect.cache_policies import NO_CACHE
+
+    def body() -> T:
+        return bound()
+
+    body.__name__ = body.__qualname__ = title.replace(" ", "_")
+    options: dict[str, Any] = {
+        "name": title,
+        "task_run_name": title,
+        "retries": 0,
+        "persist_result": False,
+        "cache_policy": NO_CACHE,
+        "log_prints": False,
+    }
+    after = [conduct.previous] if conduct.previous is not None else None
+    state = task(body, **options)(return_state=True, wait_for=after)
+    conduct.previous = state
+    if state.is_completed():
+        result: T = state.result()
+        return result
+    failure = state.result(raise_on_failure=False)
+    if not isinstance(failure, StatpressError):  # cancelled, crashed or timed out outside
+        failure = OrchestratorError(f"The orchestrator stopped the step '{title}'.")
+    raise failure

@@ -1,0 +1,180 @@
+"""Writing drawn records and tables as Parquet or CSV, in bounded memory.
+
+Records are exchangeable: they are written cell by cell, so the order of the rows
+carries no information. At most a chunk of rows is expanded at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mechanisms.columns import Codes, Column
+from mechanisms.debias import DebiasedTable
+from mechanisms.domain import Domain
+from mechanisms.table import ContingencyTable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Progress = Callable[[int], None]
+_CHUNK = 1 << 20
+_LISTED = 1 << 17
+
+
+def write_records(release: ContingencyTable, path: Path, progress: Progress | None = None) -> None:
+    """Expand counts to records and write them; the suffix gives the format."""
+    with _Writer(path, _schema(release.domain)) as writer:
+        ends = np.cumsum(release.counts)
+        total = int(ends[-1]) if len(ends) else 0
+        for start in range(0, total, _CHUNK):
+            stop = min(start + _CHUNK, total)
+            first = int(np.searchsorted(ends, start, side="right"))
+            last = int(np.searchsorted(ends, stop, side="left")) + 1
+            bounds = np.clip(ends[first:last], start, stop)
+            times = np.diff(bounds, prepend=start)
+            writer.write(_record_arrays(release.domain, release.cells[first:last], times))
+            if progress is not None:
+                progress(stop - start)
+
+
+def write_debiased(table: DebiasedTable, path: Path) -> None:
+    """Write debiased estimates with their standard errors, a row per drawn cell."""
+    import pyarrow as pa
+
+    schema = _schema(table.domain)
+    for name in ("estimate", "standard_error"):
+        schema = schema.append(pa.field(name, pa.float64(), nullable=False))
+    with _Writer(path, schema) as writer:
+        for start in range(0, len(table.cells), _CHUNK):
+            part = slice(start, start + _CHUNK)
+            arrays = _record_arrays(table.domain, table.cells[part], None)
+            arrays += [pa.array(table.estimates[part]), pa.array(table.standard_errors[part])]
+            writer.write(arrays)
+
+
+def profile_file(path: Path, domain: Domain, extra: tuple[str, ...] = ()) -> dict[str, int]:
+    """Aggregates of a written file, for the release gate; reads it in batches.
+
+    Returns:
+        ``rows``; ``schema``, 1 if names or types differ from the declared ones;
+        and per column the number of values outside the domain.
+    """
+    import pyarrow.compute as pc
+
+    schema = _schema(domain)
+    figures = {"rows": 0, "schema": 0} | {f"outside {c.name}": 0 for c in domain.columns}
+    allowed = {column.name: _allowed(column) for column in domain.columns}
+    for batch in _read(path, schema):
+        figures["rows"] += batch.num_rows
+        names = [*schema.names, *extra]
+        if batch.schema.names != names or any(
+            not batch.schema.field(f.name).type.equals(f.type) for f in schema
+        ):
+            figures["schema"] = 1
+            continue
+        for column in domain.columns:
+            inside = allowed[column.name](batch.column(column.name))
+            figures[f"outside {column.name}"] += batch.num_rows - (pc.sum(inside).as_py() or 0)
+    return figures
+
+
+class _Writer:
+    """A Parquet or CSV file being written in chunks of rows."""
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        import pyarrow.csv
+        import pyarrow.parquet
+
+        self._schema = schema
+        if path.suffix == ".csv":
+            self._file: Any = pyarrow.csv.CSVWriter(path, schema)
+        else:
+            self._file = pyarrow.parquet.ParquetWriter(path, schema, compression="zstd")
+
+    def __enter__(self) -> _Writer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def write(self, arrays: list[Any]) -> None:
+        import pyarrow as pa
+
+        self._file.write(pa.record_batch(arrays, schema=self._schema))
+
+
+def _record_arrays(domain: Domain, cells: Codes, times: Codes | None) -> list[Any]:
+    """Arrow arrays of the columns, each cell repeated ``times`` times."""
+    import pyarrow as pa
+
+    arrays = []
+    for column in domain.columns:
+        codes, positions = np.unique(domain.codes(cells, column.name), return_inverse=True)
+        values = pa.array(column.decode(codes), _arrow_type(column), mask=column.is_missing(codes))
+        if times is not None:
+            positions = np.repeat(positions.astype(np.int32), times)
+        arrays.append(values.take(pa.array(positions.astype(np.int32))))
+    return arrays
+
+
+def _schema(domain: Domain) -> pa.Schema:
+    import pyarrow as pa
+
+    return pa.schema([pa.field(c.name, _arrow_type(c), nullable=c.missing) for c in domain.columns])
+
+
+def _arrow_type(column: Column) -> pa.DataType:
+    """The type of a column's public values; the same for every release of it."""
+    import pyarrow as pa
+
+    sample = column.decode(np.zeros(1, dtype=np.int64))
+    if sample.dtype.kind in "if":
+        return pa.int64() if sample.dtype.kind == "i" else pa.float64()
+    kinds = {type(value) for value in column.decode(np.arange(min(column.size, _LISTED)))}
+    named = {bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
+    if kinds == {int, float}:
+        return pa.float64()
+    return named.get(kinds.pop(), pa.string()) if len(kinds) == 1 else pa.string()
+
+
+def _allowed(column: Column) -> Callable[[Any], Any]:
+    """A function of an Arrow array: which of its values the domain declares."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    n_declared = column.size - column.missing
+    if n_declared <= _LISTED:
+        listed = pa.array(column.decode(np.arange(n_declared)), _arrow_type(column))
+
+        def inside(values: Any) -> Any:
+            found = pc.is_in(values, value_set=listed)
+            return pc.or_(found, pc.is_null(values)) if column.missing else found
+
+        return inside
+    ends = column.decode(np.array([0, n_declared - 1])).tolist()
+
+    def between(values: Any) -> Any:
+        found = pc.and_(pc.greater_equal(values, ends[0]), pc.less_equal(values, ends[1]))
+        return pc.fill_null(found, column.missing)
+
+    return between
+
+
+def _read(path: Path, schema: pa.Schema) -> Iterator[Any]:
+    """Record batches of a written file."""
+    if path.suffix == ".csv":
+        import pyarrow.csv
+
+        types = {field.name: field.type for field in schema}
+        options = pyarrow.csv.ConvertOptions(column_types=types, strings_can_be_null=True)
+        with pyarrow.csv.open_csv(path, convert_options=options) as reader:
+            yield from reader
+    else:
+        import pyarrow.parquet
+
+        with pyarrow.parquet.ParquetFile(path) as file:
+            yield from file.iter_batches()

@@ -1,0 +1,25 @@
+"""Accounting queries: the cost for a trillion records against that for a thousand."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from mechanisms.bootstrap import Bootstrap, max_records
+
+
+def query(records: int) -> float:
+    return Bootstrap(1000, records).epsilon(1e-9, n_records=10**9, n_cells=10**6)
+
+
+def test_a_trillion_records(benchmark: Any) -> None:
+    started = time.perf_counter()
+    query(1000)
+    small = time.perf_counter() - started
+    benchmark(query, 10**12)
+    benchmark.extra_info["ratio_to_a_thousand"] = benchmark.stats.stats.median / small
+
+
+def test_largest_release(benchmark: Any) -> None:
+    found = benchmark(max_records, 1000, 1.0, 1e-8, n_records=10**6, n_cells=1000)
+    assert found == 38_459_154

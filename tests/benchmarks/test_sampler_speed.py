@@ -1,0 +1,97 @@
+"""Drawing records: rate over 20,000 occupied cells, and writing them in bounded memory.
+
+The baseline of the same run is the generator alone: bounded 64-bit integers, one
+for each record. ``-m benchmark_full`` draws 2·10⁷ records.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from randomgen import AESCounter
+
+from mechanisms.columns import Integer
+from mechanisms.domain import Domain
+from mechanisms.sampling import draw_counts
+from mechanisms.table import ContingencyTable
+
+OCCUPIED = 20_000
+
+
+def occupied_table() -> ContingencyTable:
+    rng = np.random.default_rng(1)
+    sizes = (50, 20, 10, 10)
+    columns = tuple(Integer(name=f"c{i}", lower=0, upper=s - 1) for i, s in enumerate(sizes))
+    domain = Domain(columns)
+    cells = np.sort(rng.choice(domain.n_cells, OCCUPIED, replace=False))
+    return ContingencyTable(domain, cells, rng.integers(1, 2000, OCCUPIED))
+
+
+def measure(benchmark: Any, records: int) -> float:
+    table, rng = occupied_table(), np.random.Generator(AESCounter())
+    started = time.perf_counter()
+    for _ in range(records // 2_000_000):
+        rng.integers(0, table.n_records, size=2_000_000, dtype=np.int64)
+    bare = time.perf_counter() - started
+    release = benchmark.pedantic(
+        draw_counts, args=(table, Fraction(5, 2), records, rng), rounds=3, warmup_rounds=1
+    )
+    assert release.n_records == records
+    spent = benchmark.stats.stats.median
+    benchmark.extra_info["records_per_second"] = records / spent
+    benchmark.extra_info["ratio_to_bare_generator"] = spent / bare
+    return float(records / spent)
+
+
+def test_drawing_quick(benchmark: Any) -> None:
+    measure(benchmark, 2_000_000)
+
+
+@pytest.mark.benchmark_full
+def test_drawing_twenty_million(benchmark: Any) -> None:
+    rate = measure(benchmark, 20_000_000)
+    print(f"\n{rate / 1e6:.1f} million records a second (target 15)")
+
+
+WRITE = """
+import resource, sys
+from fractions import Fraction
+from pathlib import Path
+import numpy as np
+from randomgen import AESCounter
+sys.path.insert(0, {here!r})
+from test_sampler_speed import occupied_table
+from mechanisms.sampling import draw_counts
+from tasks.writing import write_records
+rng = np.random.Generator(AESCounter())
+release = draw_counts(occupied_table(), Fraction(5, 2), {records}, rng)
+for suffix in ("parquet", "csv"):
+    write_records(release, Path({folder!r}) / f"out.{{suffix}}")
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+def peak_of_writing(folder: Path, records: int) -> int:
+    """Peak memory in MiB of a fresh process that draws and writes."""
+    code = WRITE.format(here=str(Path(__file__).parent), records=records, folder=str(folder))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return int(done.stdout)
+
+
+def test_writing_takes_memory_of_a_chunk_not_of_the_release(tmp_path: Path) -> None:
+    few, many = (peak_of_writing(tmp_path, records) for records in (2_000_000, 8_000_000))
+    assert many < 1.25 * few
+
+
+@pytest.mark.benchmark_full
+def test_writing_twenty_million(benchmark: Any, tmp_path: Path) -> None:
+    peak = benchmark.pedantic(peak_of_writing, args=(tmp_path, 20_000_000), rounds=1)
+    benchmark.extra_info["peak_mib"] = peak
+    print(f"\n20 million records drawn and written: peak {peak} MiB")

@@ -1,0 +1,132 @@
+"""A small agency: a private source, a config, a registered dataset, a quality process."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from bad_input import CANARY, RARE, N
+
+from flows.conduct import Session
+from tasks.entries import Entry
+from tasks.home import Home
+from tasks.inspector import Inspector
+from tasks.ledger import Ledger
+from tasks.pipeline import Outcome
+from tasks.private_zone import CuratorLog, new_run_id
+
+CONFIG = """\
+title: Test release
+dataset: testdata
+source: {path: data/source.parquet}
+privacy: {adjacency: replace_one, unit: record, n_records: 400}
+budget: {epsilon: 1.0, delta: 1.0e-6}
+domain:
+  region: {type: categorical, categories: [north, south], other: true, missing: true}
+  age: {type: integer, lower: 0, upper: 99, width: 10}
+  pay: {type: numeric, lower: 0, upper: 100, bins: 5, missing: true}
+  born: {type: date, first: 1950-01-01, last: 2000-12-31, by: year}
+products:
+  people: {kind: microdata, mechanism: bootstrap, columns: [region, age, pay], share: 0.5}
+  births: {kind: microdata, mechanism: bootstrap, columns: [born], share: 0.5}
+publish: {directory: releases, formats: [parquet, csv], name: first}
+"""
+
+
+def source_table() -> pa.Table:
+    """Private records; the canary and the rare number occur nowhere else."""
+    return pa.table(
+        {
+            "region": [("north", "south", None)[i % 3] for i in range(N - 1)] + [CANARY],
+            "age": [i % 90 for i in range(N)],
+            "pay": [float(i % 97) for i in range(N - 1)] + [RARE],
+            "born": [datetime.date(1950 + i % 50, 1, 1) for i in range(N)],
+        }
+    )
+
+
+@dataclass
+class Agency:
+    """One folder with everything a run needs, and the ways to run it."""
+
+    folder: Path
+    inspector: Inspector
+    text: str = CONFIG
+
+    @property
+    def home(self) -> Home:
+        return Home(self.folder / "home")
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "release.yaml"
+
+    @property
+    def source(self) -> Path:
+        return self.folder / "data" / "source.parquet"
+
+    @property
+    def releases(self) -> Path:
+        return self.folder / "releases"
+
+    def replace(self, old: str, new: str) -> None:
+        """Change the config; the old text must be there."""
+        assert old in self.text
+        self.text = self.text.replace(old, new, 1)
+        self.config.write_text(self.text)
+
+    def write_source(self, table: pa.Table) -> None:
+        self.source.parent.mkdir(exist_ok=True)
+        pq.write_table(table, self.source)
+
+    def register(self, **changes: Any) -> None:
+        self.home.folder("")
+        fields = {
+            "dataset": "testdata",
+            "epsilon": "3",
+            "delta": "1e-5",
+            "adjacency": "replace_one",
+            "unit": "record",
+            "unit_records": 1,
+            "n_records": N,
+        }
+        with Ledger.open(self.home.ledger) as ledger:
+            ledger.register(**(fields | changes))
+
+    def entries(self) -> list[Entry]:
+        if not self.home.ledger.exists():
+            return []
+        with Ledger.open(self.home.ledger, create=False) as ledger:
+            return list(ledger.entries())
+
+    def run(self, *, orchestrated: bool = False, **arguments: Any) -> Outcome:
+        self.inspector.log = CuratorLog(self.home.folder("curator"), new_run_id())
+        session = Session(self.home, self.inspector)
+        return session.run(self.config, orchestrated=orchestrated, **arguments)
+
+    def bundles(self) -> list[Path]:
+        """Everything in the publishing directory, unfinished bundles too."""
+        return sorted(self.releases.iterdir()) if self.releases.is_dir() else []
+
+
+@pytest.fixture(scope="session")
+def inspector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inspector]:
+    """One quality process for all tests: it takes seconds to start."""
+    with Inspector(CuratorLog(tmp_path_factory.mktemp("quality"), "start")) as started:
+        yield started
+
+
+@pytest.fixture
+def agency(tmp_path: Path, inspector: Inspector) -> Agency:
+    """A fresh agency whose config and source are in order."""
+    made = Agency(tmp_path, inspector)
+    made.config.write_text(made.text)
+    made.write_source(source_table())
+    made.register()
+    return made

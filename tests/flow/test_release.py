@@ -1,0 +1,293 @@
+"""A whole run: what is in the bundle, what is in the ledger, what is left behind."""
+
+import csv
+import json
+import os
+import stat
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from configs.loading import load
+from flows.release import press
+from mechanisms.bootstrap import Bootstrap
+from mechanisms.errors import (
+    BundleVerificationError,
+    InsufficientBudgetError,
+    ReleaseGateError,
+)
+from tasks import pipeline, writing
+from tasks.ledger import Ledger
+from tasks.ledger_check import check_bundle, verify_ledger
+from tasks.manifest import NAME, verify_bundle
+
+
+def test_bundle_holds_what_was_planned(agency) -> None:
+    outcome = agency.run()
+    plan = load(agency.config).plan()
+    bundle = outcome.bundle
+    assert bundle == agency.releases / "first"
+    manifest = verify_bundle(bundle)
+    assert manifest["publishable"] is True
+    assert {path.name for path in (bundle / "data").iterdir()} == {
+        f"{product}{part}.{suffix}"
+        for product in ("people", "births")
+        for part in ("", "_debiased")
+        for suffix in ("parquet", "csv")
+    }
+    people = pq.read_table(bundle / "data" / "people.parquet")
+    assert people.num_rows == 400
+    assert people.schema.names == ["region", "age", "pay"]
+    assert set(people["region"].to_pylist()) <= {"north", "south", "other", None}
+    assert set(people["age"].to_pylist()) <= {4.5 + 10 * i for i in range(10)}
+    assert set(people["pay"].to_pylist()) <= {10.0, 30.0, 50.0, 70.0, 90.0, None}
+    with (bundle / "data" / "people.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["age"] for row in rows] == [
+        str(v).removesuffix(".0") for v in people["age"].to_pylist()
+    ]
+    assert (bundle / "config.yaml").read_text() == agency.config.read_text()
+    privacy = json.loads((bundle / "privacy.json").read_text())
+    assert Decimal(privacy["epsilon"]) == plan.epsilon <= 1
+    assert Decimal(privacy["delta"]) == plan.delta == Decimal("1e-6")
+    for name, stated in privacy["products"].items():
+        mechanism = Bootstrap(stated["pseudocount"], stated["records"])
+        frame = {"n_records": 400, "n_cells": int(stated["n_cells"])}
+        assert mechanism.epsilon(float(stated["delta"]), **frame) <= float(stated["epsilon"]), name
+        for point in stated["curve"]:
+            assert point["delta_lower"] <= point["delta_upper"]
+            assert mechanism.delta(point["epsilon"], **frame) == point["delta_upper"]
+    package = json.loads((bundle / "datapackage.json").read_text())
+    assert {r["path"] for r in package["resources"]} == {
+        f"data/{path.name}" for path in (bundle / "data").iterdir()
+    }
+
+
+def test_debiased_table_is_the_counts_without_the_pseudocount(agency) -> None:
+    bundle = agency.run().bundle
+    stated = json.loads((bundle / "privacy.json").read_text())["products"]["births"]
+    kappa = float(Fraction(stated["pseudocount"]))
+    births = pq.read_table(bundle / "data" / "births.parquet")["born"].to_pylist()
+    debiased = pq.read_table(bundle / "data" / "births_debiased.parquet").to_pylist()
+    total = 400 + kappa * 51
+    for row in debiased:
+        drawn = births.count(row["born"])
+        assert row["estimate"] == pytest.approx(total * drawn / 400 - kappa)
+        p = max(drawn / 400, kappa / total)
+        assert row["standard_error"] == pytest.approx(total * np.sqrt(p * (1 - p) / 400))
+    assert {row["born"] for row in debiased} == set(births)
+
+
+def test_ledger_holds_the_charge_and_the_publication(agency) -> None:
+    outcome = agency.run()
+    kinds = [entry.kind for entry in agency.entries()]
+    assert kinds == ["register", "charge", "publish"]
+    charge = agency.entries()[1]
+    assert charge.hash == outcome.ledger_entry
+    assert charge.body["config_sha256"] == load(agency.config).sha256
+    manifest = verify_bundle(outcome.bundle)
+    assert manifest["ledger_entry"] == {"sequence": 2, "hash": charge.hash}
+    assert agency.entries()[2].body["manifest_sha256"] == manifest["seal"] == outcome.seal
+    assert verify_ledger(agency.home).entries == 3
+    check_bundle(agency.home, outcome.bundle, manifest)
+
+
+def test_runs_add_up_until_the_budget_is_spent(agency) -> None:
+    agency.replace(", name: first", "")
+    first, second, third = agency.run(), agency.run(), None
+    assert first.bundle != second.bundle
+    with Ledger.open(agency.home.ledger, create=False) as ledger:
+        spent = ledger.account("testdata").spent
+    assert spent.epsilon == 2 * Decimal(first.epsilon)
+    agency.run()
+    before = agency.entries()
+    with pytest.raises(InsufficientBudgetError):
+        third = agency.run()
+    assert third is None
+    assert agency.entries() == before
+    assert len(agency.bundles()) == 3
+
+
+def test_nothing_is_left_behind_and_what_is_kept_is_private(agency) -> None:
+    agency.run()
+    assert list((agency.home.root / "work").iterdir()) == []
+    assert [path.name for path in agency.bundles()] == ["first"]
+    for folder in (agency.home.root, *(agency.home.root / n for n in ("work", "curator"))):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    for file in (agency.home.root / "curator").iterdir():
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(agency.home.ledger.stat().st_mode) == 0o600
+
+
+def test_a_killed_runs_folders_are_removed_and_a_live_ones_are_not(agency) -> None:
+    import fcntl
+
+    work, live = agency.home.folder("work") / "dead", agency.home.folder("work") / "live"
+    building = agency.releases / ".building-dead"
+    for folder in (work, live, building):
+        folder.mkdir(parents=True)
+        (folder / "spill").write_text("x")
+    held = os.open(live, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    agency.run()
+    assert not work.exists()
+    assert not building.exists()
+    assert live.exists()
+    os.close(held)
+
+
+def test_insecure_seed_repeats_and_is_marked(agency) -> None:
+    first = agency.run(insecure_seed=5)
+    assert first.bundle.name == "first-NOT-PUBLISHABLE"
+    assert not first.publishable
+    assert verify_bundle(first.bundle)["publishable"] is False
+    assert "NOT PUBLISHABLE" in (first.bundle / "README.md").read_text()
+    agency.replace("name: first", "name: second")
+    second = agency.run(insecure_seed=5)
+    agency.replace("name: second", "name: third")
+    third = agency.run()
+    data = [(o.bundle / "data" / "people.csv").read_text() for o in (first, second, third)]
+    assert data[0] == data[1] != data[2]
+
+
+def test_release_gate_stops_a_file_that_is_not_as_planned(
+    agency, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = writing.write_records
+
+    def broken(release, path: Path, progress=None) -> None:
+        honest(release, path, progress)
+        if path.name == "people.parquet":
+            table = pq.read_table(path)
+            pq.write_table(table.slice(1), path)
+
+    monkeypatch.setattr("tasks.bundle.write_records", broken)
+    with pytest.raises(ReleaseGateError, match=r"people\.parquet"):
+        agency.run()
+    assert agency.bundles() == []
+    assert [entry.kind for entry in agency.entries()] == ["register", "charge"]
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("region", "Zyx-canary-7719"), ("age", 4.0), ("pay", 48_151_623.42)]
+)
+def test_release_gate_finds_a_value_outside_the_domain(
+    agency, monkeypatch: pytest.MonkeyPatch, column: str, value: object
+) -> None:
+    honest = writing.write_records
+
+    def broken(release, path: Path, progress=None) -> None:
+        honest(release, path, progress)
+        if path.name == "people.parquet":
+            table = pq.read_table(path)
+            values = [value, *table[column].to_pylist()[1:]]
+            index = table.schema.get_field_index(column)
+            field = table.schema.field(column)
+            pq.write_table(table.set_column(index, field, pa.array(values, field.type)), path)
+
+    monkeypatch.setattr("tasks.bundle.write_records", broken)
+    with pytest.raises(ReleaseGateError, match=r"people\.parquet"):
+        agency.run()
+    assert agency.bundles() == []
+
+
+def test_a_name_taken_during_the_run_loses_nothing(agency, monkeypatch) -> None:
+    honest = pipeline.bundle.seal_bundle
+
+    def late(run, release, charge) -> str:
+        (agency.releases / "first").mkdir()
+        (agency.releases / "first" / "theirs").write_text("x")
+        return honest(run, release, charge)
+
+    monkeypatch.setattr("tasks.pipeline.bundle.seal_bundle", late)
+    outcome = agency.run()
+    assert outcome.bundle.name == f"first-{outcome.run_id[:8]}"
+    verify_bundle(outcome.bundle)
+    assert (agency.releases / "first" / "theirs").read_text() == "x"
+
+
+def _change(bundle: Path) -> str:
+    path = bundle / "data" / "people.csv"
+    path.write_bytes(path.read_bytes()[:-2] + b"9\n")
+    return "data/people.csv was changed"
+
+
+def _remove(bundle: Path) -> str:
+    (bundle / "privacy.json").unlink()
+    return "privacy.json is missing"
+
+
+def _add(bundle: Path) -> str:
+    (bundle / "data" / ".extra").write_text("")
+    return "data/.extra was added"
+
+
+def _add_folder(bundle: Path) -> str:
+    (bundle / "more").mkdir()
+    return "more was added"
+
+
+def _link(bundle: Path) -> str:
+    kept = bundle.parent / "kept"
+    (bundle / "config.yaml").rename(kept)
+    (bundle / "config.yaml").symlink_to(kept)
+    return "config.yaml was changed"
+
+
+def _manifest(bundle: Path) -> str:
+    path = bundle / NAME
+    path.write_text(path.read_text().replace("Test release", "Best release"))
+    return "manifest.json was changed"
+
+
+def _no_manifest(bundle: Path) -> str:
+    (bundle / NAME).unlink()
+    return "manifest.json is missing"
+
+
+def _garbage(bundle: Path) -> str:
+    (bundle / NAME).write_text("[1, 2]")
+    return "manifest.json was changed"
+
+
+@pytest.mark.parametrize(
+    "tamper", [_change, _remove, _add, _add_folder, _link, _manifest, _no_manifest, _garbage]
+)
+def test_verify_finds_what_changed(agency, tamper) -> None:
+    bundle = agency.run().bundle
+    verify_bundle(bundle)
+    expected = tamper(bundle)
+    with pytest.raises(BundleVerificationError) as caught:
+        verify_bundle(bundle)
+    assert expected in caught.value.what
+
+
+def test_verify_against_the_ledger_finds_a_resealed_bundle(agency) -> None:
+    bundle = agency.run().bundle
+    manifest = verify_bundle(bundle)
+    from tasks.manifest import seal
+
+    (bundle / "README.md").write_text("rewritten")
+    facts = {k: v for k, v in manifest.items() if k not in ("format", "files", "seal")}
+    seal(bundle, facts)
+    resealed = verify_bundle(bundle)
+    with pytest.raises(BundleVerificationError, match="another seal"):
+        check_bundle(agency.home, bundle, resealed)
+
+
+def test_flow_reads_like_its_picture() -> None:
+    import inspect
+
+    body = inspect.getsource(press)
+    order = [
+        "read_config", "fix_plan", "check_budget", "check_input", "count_once", "check_counts",
+        "charge_ledger", "draw_records", "write_products", "check_products", "publish_bundle",
+    ]  # fmt: skip
+    places = [body.index(f"{name}(") for name in order]
+    assert places == sorted(places)
+    assert "try" not in body

@@ -1,0 +1,143 @@
+"""The command line as a user has it: processes, exit codes, JSON, colours, README."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mechanisms.errors import exit_codes
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+
+
+def statpress(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the console script of this environment."""
+    script = Path(sys.executable).with_name("statpress")
+    full = {**os.environ, "STATPRESS_HOME": str(cwd / "home"), "COLUMNS": "200", **environment}
+    return subprocess.run(
+        [str(script), *arguments], cwd=cwd, env=full, capture_output=True, text=True, check=False
+    )
+
+
+def commands(*parents: str) -> list[str]:
+    """All commands, as the help lists them."""
+    from flows.cli import app, ledger_app
+
+    found = [name for name in app if not name.startswith("-") and name != "ledger"]
+    return found + [f"ledger {name}" for name in ledger_app if not name.startswith("-")]
+
+
+def test_every_command_has_help_and_stands_in_the_readme(tmp_path: Path) -> None:
+    assert len(commands()) >= 8
+    for command in commands():
+        shown = statpress(*command.split(), "--help", cwd=tmp_path)
+        assert shown.returncode == 0
+        assert f"Usage: statpress {command}" in shown.stdout
+        assert "--json" in shown.stdout
+        assert f"`statpress {command}" in README
+
+
+def test_readme_lists_every_exit_code() -> None:
+    from mechanisms import errors
+
+    listed = re.findall(r"^\| (\d+) \| `(\w+)` \| (.+) \|$", README, re.MULTILINE)
+    expected = [
+        (str(code), name.removesuffix("Error"), getattr(errors, name).__doc__.splitlines()[0][:-1])
+        for name, code in exit_codes().items()
+    ]
+    assert listed == expected
+    assert len(set(exit_codes().values())) == len(exit_codes())
+
+
+def test_readme_has_exactly_two_set_up_commands() -> None:
+    set_up = README.split("## Set up")[1].split("\n## ")[0]
+    shown = [line.strip() for line in set_up.splitlines() if line.startswith("    ")]
+    assert len(shown) == 2
+    assert "statpress demo" in shown[0]
+    assert "pytest" in shown[1]
+
+
+def test_the_config_in_the_readme_is_valid(tmp_path: Path) -> None:
+    block = README.split("```yaml\n")[1].split("```")[0]
+    (tmp_path / "release.yaml").write_text("\n".join(line[3:] for line in block.splitlines()))
+    assert statpress("validate", "release.yaml", cwd=tmp_path).returncode == 0
+    ruined = (tmp_path / "release.yaml").read_text().replace("share", "shard").replace("title", "t")
+    (tmp_path / "release.yaml").write_text(ruined)
+    assert statpress("validate", "release.yaml", cwd=tmp_path).returncode == 13
+
+
+def test_plan_opens_no_source_and_shows_what_it_must(tmp_path: Path) -> None:
+    config = str(ROOT / "configs" / "census2000.yaml")  # its data does not exist there
+    shown = statpress("plan", config, cwd=tmp_path, NO_COLOR="1")
+    assert shown.returncode == 0
+    assert "\x1b[" not in shown.stdout
+    for word in ("pseudocount", "records", "epsilon", "delta", "sd of a cell", "total variation"):
+        assert word in shown.stdout
+    assert "not registered" in shown.stdout
+    assert not (tmp_path / "home").exists()
+    facts = json.loads(statpress("plan", config, "--json", cwd=tmp_path).stdout)
+    for product in facts["products"].values():
+        assert product["epsilon_lower"] <= product["epsilon_upper"] <= float(product["epsilon"])
+        assert product["delta_lower"] <= product["delta_upper"] <= float(product["delta"])
+    assert facts["remaining"] is None
+
+
+def test_ledger_commands(tmp_path: Path) -> None:
+    def ledger(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return statpress("ledger", *arguments, cwd=tmp_path)
+
+    assert ledger("show").returncode == exit_codes()["LedgerUnavailableError"]
+    opened = ledger("register", "d", "--epsilon", "1.5", "--delta", "1e-8", "--n-records", "10")
+    assert opened.returncode == 0
+    again = ledger("register", "d", "--epsilon", "9", "--delta", "1e-8", "--n-records", "10")
+    assert again.returncode == exit_codes()["AlreadyRegisteredError"]
+    for wrong in ("nan", "-1", "0", "x"):
+        refused = ledger("register", "e", "--epsilon", wrong, "--delta", "0", "--n-records", "10")
+        assert refused.returncode == exit_codes()["AmountError"], refused.stderr
+    facts = json.loads(ledger("show", "d", "--json").stdout)["accounts"][0]
+    assert facts["remaining"] == {"epsilon": "1.5", "delta": "1e-8"}
+    assert ledger("show", "nobody").returncode == exit_codes()["UnregisteredDatasetError"]
+    verified = json.loads(ledger("verify", "--json").stdout)
+    assert verified["entries"] == 1
+
+
+def test_errors_as_json_and_as_text(tmp_path: Path) -> None:
+    shown = statpress("validate", "nope.yaml", "--json", cwd=tmp_path)
+    error = json.loads(shown.stdout)["error"]
+    assert shown.returncode == error["exit_code"] == exit_codes()["ConfigNotFoundError"]
+    assert error["kind"] == "ConfigNotFound"
+    assert error["next_step"]
+    shown = statpress("validate", "nope.yaml", cwd=tmp_path)
+    assert "nope.yaml" in shown.stderr
+    assert shown.stdout == ""
+    assert statpress("no-such-command", cwd=tmp_path).returncode == 2
+    assert statpress("run", cwd=tmp_path).returncode == 2
+    assert statpress("verify", "x", "--no-such-option", cwd=tmp_path).returncode == 2
+
+
+@pytest.mark.system
+def test_demo_twice_without_the_orchestrator(tmp_path: Path) -> None:
+    first = statpress("demo", "--no-orchestrator", "--timings", "--json", cwd=tmp_path)
+    assert first.returncode == 0, first.stderr
+    facts = json.loads(first.stdout)
+    assert facts["timings"]["total"] > 0
+    bundle = Path(facts["bundle"])
+    assert statpress("verify", str(bundle), cwd=tmp_path).returncode == 0
+    with_ledger = ("verify", str(bundle), "--home", "statpress-demo/home")
+    assert statpress(*with_ledger, cwd=tmp_path).returncode == 0
+    refused = statpress("demo", "--no-orchestrator", cwd=tmp_path)
+    assert refused.returncode == exit_codes()["ConfirmationError"]
+    assert facts["epsilon"] in refused.stderr
+    second = statpress("demo", "--no-orchestrator", "--yes", "--json", cwd=tmp_path)
+    assert second.returncode == 0
+    remaining = json.loads(second.stdout)["remaining"]
+    assert float(remaining["epsilon"]) == pytest.approx(10 - 2 * float(facts["epsilon"]))
+    (bundle / "README.md").write_text("changed")
+    changed = statpress("verify", str(bundle), cwd=tmp_path)
+    assert changed.returncode == exit_codes()["BundleVerificationError"]
+    assert "README.md was changed" in changed.stderr

@@ -1,0 +1,162 @@
+"""SIGKILL anywhere in a run: a whole bundle or none, and a ledger that knows every draw.
+
+Each point is a fork of this process that runs the real flow and kills itself there.
+Points are the borders of every step, and every call to the operating system that
+touches the run's folders, as Python's audit events report them.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import flows.release
+import tasks.pipeline
+from tasks.inspector import Inspector
+from tasks.ledger import Ledger
+from tasks.ledger_check import verify_ledger
+from tasks.manifest import verify_bundle
+
+pytestmark = pytest.mark.system
+
+STEPS = (
+    "read_config", "fix_plan", "check_budget", "check_input", "count_once", "check_counts",
+    "charge_ledger", "draw_records", "write_products", "check_products", "publish_bundle",
+)  # fmt: skip
+EVENTS = ("open", "os.mkdir", "os.rename", "os.chmod", "os.remove", "os.rmdir", "sqlite3.connect")
+
+
+class InProcess(Inspector):
+    """The gates without their own process, which takes seconds for each point."""
+
+    def __init__(self, log: Any) -> None:
+        self.log = log
+
+    def meets(self, gate: str, profile: Any, expectations: Any) -> bool:
+        return all(
+            (e.least is None or profile[e.figure] >= e.least)
+            and (e.most is None or profile[e.figure] <= e.most)
+            for e in expectations
+        )
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def in_child(agency: Any, arm: Callable[[], None]) -> int:
+    """Run the flow in a fork in which ``arm`` has set the point of death."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            marker = agency.folder / "drawn"
+            honest = tasks.pipeline.generator
+
+            def noted(*arguments: Any, **named: Any) -> Any:
+                marker.write_text("a random bit may have been used")
+                return honest(*arguments, **named)
+
+            tasks.pipeline.generator = noted
+            arm()
+            agency.run()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitpid(child, 0)[1]
+
+
+def assert_sound(agency: Any) -> None:
+    """No half bundle is visible, and the ledger holds at least what was drawn."""
+    verify_ledger(agency.home)
+    charged = [entry for entry in agency.entries() if entry.kind == "charge"]
+    visible = [path for path in agency.bundles() if not path.name.startswith(".")]
+    for bundle in visible:
+        assert verify_bundle(bundle)["ledger_entry"]["hash"] == charged[0].hash
+    if visible or (agency.folder / "drawn").exists():
+        assert len(charged) == 1
+
+
+def assert_next_run_is_clean(agency: Any) -> None:
+    """The next run succeeds beside what the killed one left, and removes its folders."""
+    agency.replace("name: first", "name: next")
+    agency.run()
+    assert list((agency.home.root / "work").iterdir()) == []
+    names = {path.name for path in agency.bundles()}
+    assert names <= {"first", "next"}
+    verify_bundle(agency.releases / "next")
+    with Ledger.open(agency.home.ledger, create=False) as ledger:
+        account = ledger.account("testdata")
+    assert sum(charge.published for charge in account.charges.values()) >= 1
+
+
+@pytest.fixture
+def quick(agency: Any) -> Any:
+    agency.inspector = InProcess(None)
+    return agency
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("step", STEPS)
+def test_killed_at_a_steps_border(quick: Any, step: str, after: bool) -> None:
+    honest = getattr(flows.release, step)
+
+    def lethal(*arguments: Any, **named: Any) -> Any:
+        if not after:
+            die()
+        honest(*arguments, **named)
+        die()
+
+    status = in_child(quick, lambda: setattr(flows.release, step, lethal))
+    assert os.WTERMSIG(status) == signal.SIGKILL
+    assert_sound(quick)
+    assert_next_run_is_clean(quick)
+
+
+def watch(folder: Path, seen: Callable[[], None]) -> None:
+    """Call ``seen`` at every audited call that touches the folder."""
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if event in EVENTS and any(str(folder) in str(a) for a in arguments[:2]):
+            seen()
+
+    sys.addaudithook(hook)
+
+
+def test_killed_at_every_call_that_touches_its_folders(
+    quick: Any, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    read, write = os.pipe()
+
+    def count() -> None:
+        watch(quick.folder, lambda: os.write(write, b"."))
+
+    assert in_child(quick, count) == 0
+    os.close(write)
+    total = len(os.read(read, 1 << 16))
+    os.close(read)
+    assert total > 40
+    for point in range(1, total + 1):
+        folder = tmp_path_factory.mktemp("killed")
+        agency = type(quick)(folder, quick.inspector)
+        agency.config.write_text(agency.text)
+        agency.source.parent.mkdir()
+        agency.source.write_bytes(quick.source.read_bytes())
+        agency.register()
+        calls = iter(range(1, total + 2))
+
+        def strike(point: int = point, calls: Iterator[int] = calls) -> None:
+            if next(calls) == point:
+                die()
+
+        status = in_child(agency, lambda f=folder, s=strike: watch(f, s))
+        assert os.WIFSIGNALED(status), f"point {point} of {total} was not reached"
+        assert_sound(agency)
+        if point % 10 == 0:
+            assert_next_run_is_clean(agency)

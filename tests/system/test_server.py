@@ -1,0 +1,120 @@
+"""The command line against a real Prefect server, with its database and log on disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bad_input import CANARY
+
+pytestmark = pytest.mark.system
+BIN = Path(sys.executable).parent
+
+
+def free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return int(listening.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """A server process; yields the environment that points a client to it."""
+    home, port = tmp_path_factory.mktemp("prefect-server"), free_port()
+    api = f"http://127.0.0.1:{port}/api"
+    environment = {
+        **os.environ,
+        "PREFECT_HOME": str(home),
+        "PREFECT_API_URL": api,
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "DO_NOT_TRACK": "1",
+    }
+    command = [str(BIN / "prefect"), "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    with (home / "server.log").open("w") as log:
+        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        try:
+            deadline = time.monotonic() + 180
+            while time.monotonic() < deadline:
+                assert process.poll() is None, (home / "server.log").read_text()
+                try:
+                    with urllib.request.urlopen(f"{api}/health", timeout=2) as answer:
+                        if answer.status == 200:
+                            break
+                except OSError:
+                    time.sleep(0.3)
+            else:
+                pytest.fail("the server did not start")
+            yield environment
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def run(agency: Any, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [
+            str(BIN / "statpress"),
+            "run",
+            str(agency.config),
+            "--home",
+            str(agency.home.root),
+            "--json",
+        ],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def flow_runs(environment: dict[str, str]) -> list[dict[str, Any]]:
+    request = urllib.request.Request(
+        f"{environment['PREFECT_API_URL']}/flow_runs/filter",
+        data=b"{}",
+        headers={"Content-Type": "application/json"},
+        method="POST",
+    )
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return json.load(answer)
+
+
+def test_run_on_a_server(agency: Any, server: dict[str, str]) -> None:
+    done = run(agency, server)
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert Path(facts["bundle"]).is_dir()
+    found = [r for r in flow_runs(server) if r["name"] == f"release-{facts['run_id'][:8]}"]
+    assert [r["state_type"] for r in found] == ["COMPLETED"]
+    assert found[0]["parameters"] == {}
+
+
+def test_failing_run_on_a_server_tells_nothing(agency: Any, server: dict[str, str]) -> None:
+    agency.replace("other: true, missing: true", "missing: true")  # the canary has no cell
+    done = run(agency, server)
+    assert done.returncode == 46
+    assert json.loads(done.stdout)["error"]["kind"] == "QualityGate"
+    failed = [r for r in flow_runs(server) if r["state_type"] == "FAILED"]
+    assert failed
+    told = json.dumps(failed) + done.stdout + done.stderr
+    assert CANARY not in told
+    for path in Path(server["PREFECT_HOME"]).rglob("*"):
+        if path.is_file():
+            assert CANARY.encode() not in path.read_bytes(), path
+    assert [entry.kind for entry in agency.entries()] == ["register"]
+
+
+def test_server_out_of_reach(agency: Any, server: dict[str, str]) -> None:
+    nowhere = server | {"PREFECT_API_URL": f"http://127.0.0.1:{free_port()}/api"}
+    nowhere["PREFECT_CLIENT_MAX_RETRIES"] = "0"
+    done = run(agency, nowhere)
+    assert done.returncode == 61, done.stdout + done.stderr
+    assert [entry.kind for entry in agency.entries()] == ["register"]

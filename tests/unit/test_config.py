@@ -1,0 +1,152 @@
+"""Configs: places of errors, exact values, categories files, defaults, schema."""
+
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from configs.loading import default_check, load
+from configs.release import CheckConfig
+from configs.schema import schema_text
+from configs.yaml_text import parse
+from mechanisms import errors
+from mechanisms.columns import Categorical, Numeric
+from mechanisms.planning import recompute_charge
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = ROOT / "configs" / "census2000.yaml"
+
+
+def changed(folder: Path, old: str, new: str) -> Path:
+    text = SHIPPED.read_text()
+    assert old in text
+    path = folder / "c.yaml"
+    path.write_text(text.replace(old, new, 1))
+    return path
+
+
+def test_shipped_config_is_valid_and_its_plan_recomputes() -> None:
+    release = load(SHIPPED)
+    plan = release.plan()
+    assert plan.epsilon <= release.config.budget.epsilon
+    assert plan.delta == release.config.budget.delta
+    assert recompute_charge(plan.describe()) == (plan.epsilon, plan.delta)
+    understated = [d | {"epsilon": "0.5"} for d in plan.describe()]
+    assert recompute_charge(understated)[0] > 1
+
+
+def test_shipped_schema_is_the_models() -> None:
+    assert (ROOT / "configs" / "release.schema.json").read_text() == schema_text()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place"),
+    [
+        ("title:", "titel:", "c.yaml:3:1: titel"),
+        ("epsilon: 2.0", "epsilon: -2", "c.yaml:7:10: budget.epsilon"),
+        ("bins: 10", "bins: 0", "c.yaml:20:49: domain.lweekinc.bins"),
+        ("width: 10", "width: 7", "c.yaml:21:3: domain.exper"),
+        ("[state, educ]", "[state, nope]", "c.yaml:31:22: products.states.columns.1"),
+        ("share: 0.6", "share: 0.6\n    records: 0", "c.yaml:28:5: products.workers.records"),
+        ("share: 0.6", "share: 0.7", "c.yaml:22:1: products"),
+        ("  lweekinc: {missing", "  wage: {missing", "c.yaml:34:3: checks.wage"),
+        ("adjacency: replace_one, ", "", "c.yaml:6:1: privacy.adjacency"),
+    ],
+)
+def test_errors_name_file_line_and_field(tmp_path: Path, old: str, new: str, place: str) -> None:
+    with pytest.raises(errors.ConfigError) as caught:
+        load(changed(tmp_path, old, new))
+    assert caught.value.where == place
+
+
+def test_several_faults_are_told_together(tmp_path: Path) -> None:
+    path = changed(tmp_path, "title:", "titel:")
+    path.write_text(path.read_text().replace("delta: 1.0e-8", "delta: 2"))
+    with pytest.raises(errors.ConfigError, match=r"budget\.delta"):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("", errors.YamlError), ("a: [1", errors.YamlError), ("a: 1\n---\nb: 2", errors.YamlError),
+        ("a: !!python/object:os.system x", errors.YamlError), ("a: &x [*x]", errors.YamlError),
+        ("? [a]\n: 1", errors.YamlError), ("<<: {a: 1}", errors.YamlError),
+        ("a: *nope", errors.YamlError), ("a: \x00", errors.YamlError),
+        ("[" * 10_000, errors.YamlError), ("a: 1\na: 2", errors.DuplicateColumnError),
+    ],
+    ids=range(11),
+)  # fmt: skip
+def test_what_is_not_yaml_for_us(text: str, kind: type[Exception]) -> None:
+    with pytest.raises(kind):
+        parse(text, "c.yaml")
+
+
+def test_values_are_yaml_1_2_and_exact() -> None:
+    value = parse(
+        "a: 0.1234567890123456789012345\nb: no\nc: 1e-300\nd: 1_000\n"
+        "e: '7'\nf: 0x1F\ng: ~\nh: true",
+        "c.yaml",
+    ).value
+    assert value == {
+        "a": Decimal("0.1234567890123456789012345"), "b": "no", "c": Decimal("1e-300"),
+        "d": 1000, "e": "7", "f": 31, "g": None, "h": True,
+    }  # fmt: skip
+
+
+def test_categories_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "levels.txt").write_text("low\nhigh\n\n")
+    path = changed(
+        tmp_path, "categories: [9, 10, 11, 12, 13, 14, 16]", "categories: {file: levels.txt}"
+    )
+    release = load(path)
+    assert release.domain["educ"].categories == ("low", "high")
+    first = release.sha256
+    (tmp_path / "levels.txt").write_text("low\nmiddle\nhigh\n")
+    assert load(path).sha256 != first  # the hash covers what the config refers to
+    (tmp_path / "levels.txt").unlink()
+    with pytest.raises(errors.ConfigNotFoundError, match=r"levels\.txt"):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    ("pseudocount", "exact"), [("1/3", Fraction(1, 3)), ("0.3", Fraction(3, 10))]
+)
+def test_pseudocount_is_exact(tmp_path: Path, pseudocount: str, exact: Fraction) -> None:
+    path = changed(
+        tmp_path, "share: 0.6", f"share: 0.6\n    pseudocount: {pseudocount}\n    records: max"
+    )
+    assert load(path).requests[0].knobs.pseudocount == exact
+
+
+def test_paper_calibration_is_charged_by_the_exact_accountant(tmp_path: Path) -> None:
+    path = changed(tmp_path, "share: 0.6", "share: 0.6\n    calibration: paper")
+    plan = load(path).plan()
+    workers = plan.products[0]
+    assert workers.mechanism.pseudocount > 1000
+    assert workers.epsilon < Decimal("0.05")  # of the 1.2 that the theorem proves
+
+
+def test_infeasible_knobs_name_what_would_do(tmp_path: Path) -> None:
+    path = changed(tmp_path, "share: 0.6", "share: 0.6\n    pseudocount: 2")
+    with pytest.raises(errors.InfeasibleBudgetError, match=r"allows \d+ records") as caught:
+        load(path).plan()
+    assert "products.workers" in caught.value.where
+
+
+def test_input_gate_defaults_accept_only_values_with_a_cell() -> None:
+    bare = Categorical(name="a", categories=("x",))
+    full = Categorical(name="a", categories=("x",), other=True, missing=True)
+    number = Numeric(name="a", edges=(0.0, 1.0))
+    assert default_check(bare, None) == (0, 0)
+    assert default_check(full, None) == (1, None)
+    assert default_check(number, None) == (0, None)
+    declared = CheckConfig(missing_at_most=Decimal("0.5"), outside_at_most=Decimal("0.1"))
+    assert default_check(number, declared) == (Decimal("0.5"), Decimal("0.1"))
+
+
+def test_hash_does_not_depend_on_layout(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text("# a comment\n" + SHIPPED.read_text())
+    assert load(path).sha256 == load(SHIPPED).sha256
