@@ -269,10 +269,12 @@ def _press(
     started: float,
 ) -> None:
     """Run the flow with progress, then say what came of it."""
+    from configs.loading import load
     from flows import reports
     from flows.terminal import Progress, show, show_json
     from tasks.pipeline import remaining_budget
 
+    load(config).plan()  # a faulty config need not wait for a server
     with Progress(shown=not as_json) as progress:
         opened.announce, opened.advance = progress.announce, progress.advance
         outcome = opened.run(config, orchestrated=not no_orchestrator, insecure_seed=insecure_seed)
