@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,8 @@ from mechanisms.errors import (
 from mechanisms.planning import Plan, ProductRequest, plan_release
 from mechanisms.privacy import Privacy
 from mechanisms.registry import REGISTRY
+
+RESERVED_COLUMNS = ("estimate", "standard_error")
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ class Release:
 
     def located(self, relative: str) -> Path:
         """A path of the config, taken from the config's folder."""
-        return (self.path.parent / Path(relative).expanduser()).absolute()
+        return (self.path.parent / relative).absolute()
 
 
 def load(path: str | Path) -> Release:
@@ -118,6 +120,8 @@ def _read(path: Path, where: str) -> str:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         problem = "The file is not UTF-8 text."
+    except ValueError:
+        problem = "This is no path."
     except FileNotFoundError:
         problem = "There is no such file."
     except OSError as error:
@@ -178,7 +182,15 @@ def _domain(config: ReleaseConfig, document: Document, folder: Path) -> Domain:
 
         def read_lines(relative: str, name: str = name) -> list[str]:
             where = document.where(("domain", name, "categories"))
-            text = _read(folder / relative, f"{where}: {relative}")
+            path = (folder / relative).resolve()
+            if path.suffix != ".txt" or folder.resolve() not in path.parents:
+                # Its lines are published, so it must not be a data file by mistake.
+                raise ConfigError(
+                    f"'{relative}' is no .txt file beside or below the config.",
+                    where=where,
+                    next_step="Keep the categories in a .txt file in the config's folder.",
+                )
+            text = _read(path, f"{where}: {relative}")
             return [line for line in text.splitlines() if line.strip()]
 
         with _placed(document, ("domain", name)):
@@ -188,12 +200,27 @@ def _domain(config: ReleaseConfig, document: Document, folder: Path) -> Domain:
 
 
 def _check_columns(config: ReleaseConfig, domain: Domain, document: Document) -> None:
+    stems: set[str] = set()
     for product, request in config.products.items():
         place: Keys = ("products", product, "columns")
+        written = {product.casefold(), f"{product}_debiased".casefold()}
+        if written & stems:
+            raise ConfigError(
+                "This product and another would be written to the same file.",
+                where=document.where(("products", product)),
+                next_step="Rename one of them.",
+            )
+        stems |= written
         for i, name in enumerate(request.columns):
             if name not in domain.names:
                 raise ConfigError(
                     f"The domain declares no column '{name}'.", where=document.where((*place, i))
+                )
+            if name in RESERVED_COLUMNS:
+                raise ConfigError(
+                    f"'{name}' is the name of a column of every debiased table.",
+                    where=document.where((*place, i)),
+                    next_step="Rename the column in the source.",
                 )
             if name in request.columns[:i]:
                 raise DuplicateColumnError(
@@ -204,7 +231,8 @@ def _check_columns(config: ReleaseConfig, domain: Domain, document: Document) ->
             raise ConfigError(
                 f"The domain declares no column '{name}'.", where=document.where(("checks", name))
             )
-    shares = sum((p.share for p in config.products.values()), Decimal(0))
+    with localcontext(prec=1000):
+        shares = sum((p.share for p in config.products.values()), Decimal(0))
     if shares != 1:
         raise BudgetValueError(
             f"The products' shares add up to {shares}, not 1.", where=document.where(("products",))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from decimal import Decimal
 from typing import Annotated, Any, Literal, Union, get_type_hints
 
-from pydantic import Field, StrictStr, create_model
+from pydantic import AfterValidator, BeforeValidator, Field, StrictStr, create_model
+from pydantic_core import PydanticCustomError
 
 from configs.amounts import Count, Delta, Epsilon, Share
 from configs.domain import ColumnConfig, Section
@@ -14,16 +16,30 @@ from mechanisms.mechanism import Mechanism
 from mechanisms.privacy import Adjacency, Unit
 from mechanisms.registry import REGISTRY
 
+
+def _printable(text: str) -> str:
+    """One line without control characters, which could repaint a terminal."""
+    if not text.isprintable():
+        raise PydanticCustomError("ConfigError", "must be one line of printable text")
+    return text
+
+
+def _short(value: Any) -> Any:
+    """Refuse text such as 1e99999999, whose exact value would fill the memory."""
+    if isinstance(value, str) and (len(value) > 100 or re.search("[0-9.][eE]", value)):
+        raise PydanticCustomError("RecordsError", "must be written out in at most 100 characters")
+    return value
+
+
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")]
+Line = Annotated[StrictStr, Field(min_length=1, max_length=1000), AfterValidator(_printable)]
 Fraction01 = Annotated[Decimal, Field(ge=0, le=1)]
 
 
 class SourceConfig(Section):
     """Where the confidential records lie."""
 
-    path: StrictStr = Field(
-        min_length=1, description="File or glob, relative to the folder of the config."
-    )
+    path: Line = Field(description="File or glob, relative to the folder of the config.")
     format: Literal["parquet", "csv"] | None = Field(
         default=None, description="By default what the suffix says."
     )
@@ -70,7 +86,7 @@ class ProductConfig(Section):
 class PublishConfig(Section):
     """Where the bundle goes."""
 
-    directory: StrictStr = Field(min_length=1, description="Relative to the folder of the config.")
+    directory: Line = Field(description="Relative to the folder of the config.")
     formats: Annotated[list[Literal["parquet", "csv"]], Field(min_length=1)]
     name: Name | None = Field(
         default=None, description="Name of the bundle; by default dataset, time and run."
@@ -79,7 +95,10 @@ class PublishConfig(Section):
 
 def _product_model(mechanism: type[Mechanism]) -> type[ProductConfig]:
     """The product model of one mechanism: its kinds, and its knobs as keys."""
-    hints = get_type_hints(mechanism.knobs)
+    hints = {
+        name: Annotated[hint, BeforeValidator(_short)]
+        for name, hint in get_type_hints(mechanism.knobs).items()
+    }
     keys: dict[str, Any] = {
         "kind": (Literal[mechanism.kinds], ...),
         "mechanism": (Literal[mechanism.name], ...),
@@ -99,8 +118,8 @@ AnyProduct: Any = (
 class ReleaseConfig(Section):
     """One release, as it stands in the file."""
 
-    title: StrictStr = Field(min_length=1)
-    dataset: Annotated[StrictStr, Field(min_length=1, max_length=200)]
+    title: Line
+    dataset: Annotated[Line, Field(max_length=200)]
     source: SourceConfig
     privacy: PrivacyConfig
     budget: BudgetConfig

@@ -20,6 +20,7 @@ from mechanisms.errors import DuplicateColumnError, YamlError
 Path = tuple[str | int, ...]
 _MOST_VALUES = 1_000_000
 _DEEPEST = 50
+_LONGEST_NUMBER = 400  # digits on either side of the point
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,10 @@ class _Builder:
                     base = 0 if digits[:2].lower() in ("0x", "0o", "0b") else 10
                     return int(sign + digits, base)
                 case "float":
-                    return Decimal(plain.lower().replace(".inf", "inf").replace(".nan", "nan"))
+                    number = Decimal(plain.lower().replace(".inf", "inf").replace(".nan", "nan"))
+                    if number.is_finite() and abs(number.adjusted()) > _LONGEST_NUMBER:
+                        raise ValueError("too long")
+                    return number
                 case "timestamp":
                     return datetime.date.fromisoformat(text)
         except (ValueError, InvalidOperation):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from pathlib import Path
@@ -155,7 +156,7 @@ def verify(bundle: Path, *, home: HomeFolder = None, json: Json = False) -> None
         show_json({"verified": True, "against_ledger": home is not None, **manifest})
         return
     mark = "" if manifest["publishable"] else " It is NOT PUBLISHABLE (known seed)."
-    show(f"{bundle}: {len(manifest['files'])} files, all as published.{mark}")
+    show(f"{bundle}: {len(manifest['files'])} files, all as the manifest says.{mark}")
 
 
 @ledger_app.command
@@ -240,6 +241,7 @@ def verify_ledger(*, home: HomeFolder = None, json: Json = False) -> None:
 def main() -> None:
     """Entry point of the console script."""
     as_json = "--json" in sys.argv
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
         app(exit_on_error=False)
     except CycloptsError:
@@ -250,7 +252,13 @@ def main() -> None:
         show_error(error, as_json=as_json)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
+        print("Interrupted. What was charged stays spent.", file=sys.stderr)
         sys.exit(130)
+
+
+def _interrupt(number: int, frame: object) -> None:
+    """Let a termination clean up as an interruption does."""
+    raise KeyboardInterrupt
 
 
 def _home(folder: Path | None) -> Any:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mechanisms.errors import InternalError, OrchestratorError, StatpressError
+from mechanisms.errors import ConfigError, InternalError, OrchestratorError, StatpressError
 from tasks.home import Home
 from tasks.inspector import Inspector
 from tasks.private_zone import CuratorLog, guarded, new_run_id, silence_core_dumps
@@ -57,6 +57,8 @@ class Session:
         """
         from flows.release import press
 
+        if insecure_seed is not None and insecure_seed < 0:
+            raise ConfigError("The seed must not be negative.", where="--insecure-seed")
         log = self.inspector.log
         way = Conduct(
             log=log, orchestrated=orchestrated, announce=self.announce, timings=self.timings
@@ -77,12 +79,12 @@ class Session:
 
 
 @contextmanager
-def session(home: Home, run_id: str | None = None) -> Iterator[Session]:
+def session(home: Home) -> Iterator[Session]:
     """Open a session: quiet defaults, no core dumps, quality process started."""
     for name, value in QUIET_DEFAULTS.items():
         os.environ.setdefault(name, value)
     silence_core_dumps()
-    log = CuratorLog(home.folder("curator"), run_id or new_run_id())
+    log = CuratorLog(home.folder("curator"), new_run_id())
     with Inspector(log) as inspector:
         yield Session(home, inspector)
 

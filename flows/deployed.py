@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from prefect import flow
 
 from flows.conduct import session
@@ -14,17 +12,16 @@ from tasks.steps import Conduct, conducted
 
 
 @flow(name="statpress-release", retries=0, persist_result=False, log_prints=False)
-def release(config: str, home: str | None = None) -> str:
-    """Press one release on a worker.
+def release(config: str) -> str:
+    """Press one release on a worker, with the home that its environment names.
 
     Args:
         config: Path of the release config on the worker.
-        home: Home folder on the worker; by default the one its environment names.
 
     Returns:
         The path of the bundle.
     """
-    place = Home(Path(home).absolute()) if home else Home.default()
+    place = Home.default()
     with session(place) as opened, conducted(Conduct(opened.inspector.log, orchestrated=True)):
         run = guarded(press, opened.inspector.log)
         return str(run(config, home=place, inspector=opened.inspector).bundle)

@@ -18,6 +18,7 @@ from tasks.pipeline import (
     fix_plan,
     publish_bundle,
     read_config,
+    rehearse,
     write_products,
 )
 from tasks.run import open_run
@@ -54,6 +55,8 @@ def press(
         insecure_seed=insecure_seed,
         advance=advance,
     ) as run:
+        rehearse(run, release, plan)
+
         # Private zone: what the source holds, and whether it passed its checks.
         check_input(run, release)
         table = count_once(run, release, plan)

@@ -18,7 +18,13 @@ def show(value: Any) -> None:
     """Print text or a rich table to standard output."""
     from rich.console import Console
 
-    Console(soft_wrap=True).print(value, markup=False, highlight=False)
+    shown = plain(value) if isinstance(value, str) else value
+    Console(soft_wrap=True).print(shown, markup=False, highlight=False)
+
+
+def plain(text: str) -> str:
+    """Text that cannot repaint a terminal: control and direction marks are spelled out."""
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
 def show_json(value: Mapping[str, Any]) -> None:
@@ -43,19 +49,20 @@ def show_error(error: StatpressError, *, as_json: bool) -> None:
     console = Console(stderr=True, soft_wrap=True)
     console.print("error: ", style="bold red", end="")
     place = f"{error.where}: " if error.where else ""
-    console.print(f"{place}{error.what}", markup=False, highlight=False)
-    console.print(f"       {error.next_step}", markup=False, highlight=False)
+    console.print(plain(f"{place}{error.what}"), markup=False, highlight=False)
+    console.print(plain(f"       {error.next_step}"), markup=False, highlight=False)
 
 
 def table(title: str, columns: list[str], rows: list[list[str]]) -> Table:
     """A plain table; figures are right-aligned."""
     from rich.table import Table
+    from rich.text import Text
 
     result = Table(title=title, title_justify="left", title_style="bold")
     for i, column in enumerate(columns):
         result.add_column(column, justify="left" if i == 0 else "right", overflow="fold")
     for row in rows:
-        result.add_row(*row)
+        result.add_row(*(Text(plain(cell)) for cell in row))
     return result
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from configs.loading import Release, describe_column
+from mechanisms.errors import ConfigError
 from mechanisms.planning import Plan, PlannedProduct
 from mechanisms.table import ContingencyTable
 from tasks.entries import Entry
@@ -43,6 +44,30 @@ def write_bundle(
     _write_json(run, "datapackage.json", _datapackage(release, plan))
     (run.building / "config.yaml").write_text(release.text, encoding="utf-8")
     (run.building / "README.md").write_text(_readme(run, release, plan), encoding="utf-8")
+
+
+def rehearse(run: Run, release: Release, plan: Plan) -> None:
+    """Write and read back a table with every declared value of every product.
+
+    Raises:
+        ConfigError: A value does not come back as it was written.
+    """
+    for product in plan.products:
+        domain = product.domain
+        rows = np.arange(min(max(column.size for column in domain.columns), _LISTED_CELLS))
+        codes = {column.name: rows % column.size for column in domain.columns}
+        cells, counts = np.unique(domain.encode(codes), return_counts=True)
+        table = ContingencyTable(domain, cells, counts)
+        for suffix in release.config.publish.formats:
+            path = run.building / f"rehearsal.{suffix}"
+            write_records(table, path)
+            found = profile_file(path, domain)
+            path.unlink()
+            if found.pop("rows") != len(rows) or any(found.values()):
+                raise ConfigError(
+                    f"A declared value cannot be written to {suffix} and read back.",
+                    where=f"products.{product.request.name}",
+                )
 
 
 def profile_bundle(
@@ -101,7 +126,8 @@ def privacy_statement(run: Run, release: Release, plan: Plan, charge: Entry) -> 
         "candidates for it gains at most 'attack_advantage' over guessing (true positive "
         "rate minus false positive rate).",
         "outside_the_guarantee": "Quality checks on the source may stop a run before it is "
-        "charged; that a release exists shows that they passed.",
+        "charged; that a release exists shows that they passed. How long the steps of a run "
+        "take depends on the source, and is seen by whoever watches the orchestrator.",
         "products": products,
     }
 

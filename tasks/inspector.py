@@ -6,8 +6,10 @@ several seconds importing Great Expectations, so it is started as early as can b
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import select
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -16,6 +18,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from tasks.private_zone import CuratorLog
+
+_PATIENCE_SECONDS = 180
 
 
 @dataclass(frozen=True)
@@ -44,11 +48,15 @@ class Inspector:
 
     def __init__(self, log: CuratorLog) -> None:
         self.log = log
+        self._process = self._start()
+
+    def _start(self) -> subprocess.Popen[str]:
         environment = {**os.environ, "GX_ANALYTICS_ENABLED": "false"}
-        descriptor = os.open(log.path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+        descriptor = os.open(self.log.path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
         try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tasks.quality_process"],
+            # -P: a folder named tasks where the user stands is not ours.
+            return subprocess.Popen(
+                [sys.executable, "-P", "-m", "tasks.quality_process"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=descriptor,
@@ -67,33 +75,50 @@ class Inspector:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.kill()  # it holds nothing; its own exit would take a second
         self._process.wait()
-        self._process.stdin.close()
-        self._process.stdout.close()
+        for pipe in (self._process.stdin, self._process.stdout):
+            with contextlib.suppress(OSError):
+                pipe.close()
 
     def meets(self, gate: str, profile: Mapping[str, int], expectations: list[Between]) -> bool:
         """Whether a profile meets all expectations; the detail goes to the curator.
 
         Raises:
-            RuntimeError: The quality process ended; its output is in the curator log.
+            RuntimeError: The quality process does not answer; its output is in the curator log.
         """
         request = {
             "gate": gate,
             "profile": dict(profile),
             "expectations": [each.as_request() for each in expectations],
         }
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError("the quality process ended")
-        answer = json.loads(line)
+        answer = self._ask(request)
+        if answer is None:  # it died or hangs; a gate must not cost a charged run
+            self._stop()
+            self._process = self._start()
+            answer = self._ask(request)
+        if answer is None:
+            raise RuntimeError("the quality process does not answer")
         if len(answer["met"]) != len(expectations):
             raise RuntimeError("the quality process left an expectation out")
         self.log.write(f"gate {gate}: {'passed' if answer['success'] else 'FAILED'}")
         for each in expectations:
             self.log.write(f"  {each} observed {profile[each.figure]}")
         return bool(answer["success"]) and all(answer["met"].values())
+
+    def _ask(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The answer of the quality process, None if there is none in time."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+            ready = select.select([self._process.stdout], [], [], _PATIENCE_SECONDS)[0]
+            line = self._process.stdout.readline() if ready else ""
+        except OSError:
+            return None
+        answer: dict[str, Any] | None = json.loads(line) if line else None
+        return answer

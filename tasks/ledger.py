@@ -20,7 +20,12 @@ from typing import Any, Self, TypeVar
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from mechanisms.errors import LedgerIntegrityError, LedgerUnavailableError, UnregisteredDatasetError
+from mechanisms.errors import (
+    LedgerError,
+    LedgerIntegrityError,
+    LedgerUnavailableError,
+    UnregisteredDatasetError,
+)
 from tasks.accounts import Account, State
 from tasks.amounts import canonical, exact
 from tasks.entries import Entry, canonical_json
@@ -152,11 +157,14 @@ class Ledger:
         n_records: int,
         insecure_seed: bool,
         version: str,
+        once: bool = False,
     ) -> Entry:
         """Spend budget for a run; once this returns, the charge is on disk for good.
 
         The same call again returns the entry that is there, so that a caller who
-        does not know whether the first attempt came through may repeat it.
+        does not know whether the first attempt came through may repeat it. A caller
+        who is going to draw gives ``once``: then a run that was charged before is
+        refused, since it may have drawn before.
 
         Raises:
             BudgetError: The budget forbids it; nothing was written.
@@ -165,6 +173,7 @@ class Ledger:
         """
         return self._append(
             "charge",
+            once=once,
             dataset=dataset,
             run_id=run_id,
             epsilon=canonical(exact(epsilon, where="epsilon")),
@@ -245,7 +254,7 @@ class Ledger:
         state = self._within(self._reader, lambda connection: replay(inspected(connection)))
         return Verification(state.next_sequence - 1, state.head)
 
-    def _append(self, kind: str, **fields: object) -> Entry:
+    def _append(self, kind: str, *, once: bool = False, **fields: object) -> Entry:
         """Check and write one entry in one serialised transaction."""
         created = datetime.now(UTC).isoformat(timespec="seconds")
         body = json.loads(canonical_json({**fields, "created": created}))
@@ -253,6 +262,12 @@ class Ledger:
         def work(connection: Connection) -> Entry:
             state = self._current(connection)
             entry = None if kind == "register" else repeated(state, kind, body)
+            if entry is not None and once:
+                raise LedgerError(
+                    "This run was charged before and may have drawn.",
+                    where=f"entry {entry.sequence}",
+                    next_step="Start a new run.",
+                )
             if entry is None:
                 entry = next_entry(state, kind, body)
                 append(connection, entry)

@@ -28,9 +28,18 @@ def check_bundle(home: Home, bundle: Path, manifest: dict[str, Any]) -> None:
         charge = ledger.state().charges.get(manifest["run_id"])
     if charge is None or charge.entry.hash != manifest["ledger_entry"]["hash"]:
         raise BundleVerificationError("The ledger has no such charge.", where=str(bundle))
-    noted = charge.publication
-    if noted is not None and noted.body["manifest_sha256"] != manifest["seal"]:
+    body, noted = charge.entry.body, charge.publication
+    if noted is None:
+        raise BundleVerificationError(
+            "The ledger charged this bundle and never noted it as published.",
+            where=str(bundle),
+            next_step="Ask the publisher whether the run was interrupted.",
+        )
+    if noted.body["manifest_sha256"] != manifest["seal"]:
         raise BundleVerificationError("The ledger noted another seal.", where=str(bundle))
+    stated = (manifest["dataset"], manifest["config_sha256"], manifest["publishable"])
+    if stated != (body["dataset"], body["config_sha256"], not body["insecure_seed"]):
+        raise BundleVerificationError("The ledger's charge says otherwise.", where=str(bundle))
 
 
 def _recomputed(body: dict[str, Any]) -> tuple[Decimal, Decimal]:

@@ -186,9 +186,11 @@ def check_schema(connection: Connection) -> bool:
                 where=str(connection.engine.url.database),
                 next_step="Use a version of statpress that knows this schema.",
             )
-        missing = [name for name, sql in _TRIGGERS.items() if found.get(name) != sql]
-        if missing:
-            flaw = f"The guards of the ledger were altered: {', '.join(missing)}."
+        altered = [name for name, sql in _TRIGGERS.items() if found.get(name) != sql]
+        own = {"entries", "meta", *_TRIGGERS}
+        altered += [name for name, sql in found.items() if name not in own and sql is not None]
+        if altered:
+            flaw = f"The guards of the ledger were altered: {', '.join(altered)}."
     if flaw:
         raise LedgerIntegrityError(flaw, where=str(connection.engine.url.database))
     return True
@@ -202,7 +204,7 @@ def stored(connection: Connection, first: int = 0) -> Iterator[Entry]:
 
 
 def append(connection: Connection, entry: Entry) -> None:
-    """Write an entry at the end."""
+    """Write an entry at the end, and see that it is there."""
     row = {
         "sequence": entry.sequence,
         "kind": entry.kind,
@@ -211,6 +213,13 @@ def append(connection: Connection, entry: Entry) -> None:
         "hash": entry.hash,
     }
     connection.execute(insert(_ENTRIES), row)
+    written = select(_ENTRIES.c.hash).where(_ENTRIES.c.sequence == entry.sequence)
+    if connection.scalar(written) != entry.hash:
+        raise LedgerIntegrityError(
+            "The database did not keep the entry.",
+            sequence=entry.sequence,
+            where=str(connection.engine.url.database),
+        )
 
 
 def fault(error: SQLAlchemyError, path: Path) -> LedgerError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +15,13 @@ from mechanisms.errors import BundleVerificationError
 
 FORMAT = "statpress-bundle/1"
 NAME = "manifest.json"
+FACTS = (
+    "dataset", "title", "run_id", "created", "publishable", "config_sha256", "ledger_entry",
+    "versions",
+)  # fmt: skip
 _SEAL = "seal"
+_ENTRY = {"sequence": int, "hash": str}
+_LONGEST = 16 * 2**20
 
 
 def seal(folder: Path, facts: Mapping[str, Any]) -> str:
@@ -22,7 +29,7 @@ def seal(folder: Path, facts: Mapping[str, Any]) -> str:
 
     Args:
         folder: The bundle under construction.
-        facts: Dataset, run, ledger entry, versions: JSON values.
+        facts: The values named in ``FACTS``, as JSON.
 
     Returns:
         The seal: SHA-256 over the manifest's canonical content.
@@ -36,8 +43,7 @@ def seal(folder: Path, facts: Mapping[str, Any]) -> str:
         ],
     }
     digest = _digest_of(manifest)
-    text = json.dumps({**manifest, _SEAL: digest}, indent=2, ensure_ascii=False)
-    (folder / NAME).write_text(text + "\n", encoding="utf-8")
+    (folder / NAME).write_text(_text({**manifest, _SEAL: digest}), encoding="utf-8")
     return digest
 
 
@@ -66,19 +72,43 @@ def verify_bundle(folder: Path) -> dict[str, Any]:
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest, if it is letter for letter what ``seal`` writes."""
     path = folder / NAME
     if path.is_symlink() or not path.is_file():
         raise BundleVerificationError(f"{NAME} is missing.", where=str(folder))
+    manifest: dict[str, Any] = {}
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-        stated = manifest.pop(_SEAL)
-        whole = manifest["format"] == FORMAT and stated == _digest_of(manifest)
-        whole = whole and all({"path", "bytes", "sha256"} <= f.keys() for f in manifest["files"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        text = path.read_text(encoding="utf-8") if path.stat().st_size <= _LONGEST else ""
+        manifest = json.loads(text)
+        sealed = {key: value for key, value in manifest.items() if key != _SEAL}
+        whole = (
+            text == _text(manifest)
+            and manifest.keys() == {"format", *FACTS, "files", _SEAL}
+            and manifest["format"] == FORMAT
+            and manifest[_SEAL] == _digest_of(sealed)
+            and isinstance(manifest["publishable"], bool)
+            and all(isinstance(manifest["ledger_entry"][key], t) for key, t in _ENTRY.items())
+            and all(_is_file_record(each) for each in manifest["files"])
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         whole = False
     if not whole:
         raise BundleVerificationError(f"{NAME} was changed.", where=str(folder))
-    return {**manifest, _SEAL: stated}
+    return manifest
+
+
+def _is_file_record(each: Any) -> bool:
+    return (
+        each.keys() == {"path", "bytes", "sha256"}
+        and isinstance(each["path"], str)
+        and type(each["bytes"]) is int
+        and each["bytes"] >= 0
+        and re.fullmatch("[0-9a-f]{64}", each["sha256"]) is not None
+    )
+
+
+def _text(manifest: Mapping[str, Any]) -> str:
+    return json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
 
 
 def _digest_of(manifest: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.loading import Release, load
+from mechanisms.errors import StatpressError
 from mechanisms.planning import Plan
 from mechanisms.table import ContingencyTable
 from tasks import bundle, counting, quality
@@ -73,12 +74,18 @@ def check_counts(run: Run, release: Release, table: ContingencyTable) -> None:
     quality.check_table(run.inspector, release, table)
 
 
+@step("rehearse")
+def rehearse(run: Run, release: Release, plan: Plan) -> None:
+    """Write and read back every declared value, before a charge depends on it."""
+    bundle.rehearse(run, release, plan)
+
+
 @step("charge ledger")
 def charge_ledger(home: Home, run: Run, release: Release, plan: Plan) -> Entry:
     """Commit the charge; from here on the budget is spent, whatever happens."""
     seeded = run.insecure_seed is not None
     with Ledger.open(home.ledger, create=False) as ledger:
-        return ledger.charge(**_charge(release, plan, run.run_id, seeded))
+        return ledger.charge(**_charge(release, plan, run.run_id, seeded), once=True)
 
 
 @step("draw records")
@@ -117,13 +124,17 @@ def publish_bundle(home: Home, run: Run, release: Release, plan: Plan, charge: E
     """Seal the bundle, move it into place, note it in the ledger."""
     seal = bundle.seal_bundle(run, release, charge)
     place = publish_folder(run)
-    with Ledger.open(home.ledger, create=False) as ledger:
-        ledger.publish(
-            run_id=run.run_id,
-            dataset=release.config.dataset,
-            bundle=str(place),
-            manifest_sha256=seal,
-        )
+    try:
+        with Ledger.open(home.ledger, create=False) as ledger:
+            ledger.publish(
+                run_id=run.run_id,
+                dataset=release.config.dataset,
+                bundle=str(place),
+                manifest_sha256=seal,
+            )
+    except StatpressError as error:
+        error.what += f" The bundle is whole at {place}, charged, and not noted in the ledger."
+        raise
     return Outcome(
         run_id=run.run_id,
         dataset=release.config.dataset,

@@ -8,6 +8,8 @@ message with the incident's number. Warnings and library logs go the same way.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import functools
 import logging
 import os
@@ -24,6 +26,7 @@ from mechanisms.errors import InternalError, StatpressError
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_PUBLIC_FIELDS = {"remaining", "requested", "sequence"}
 _LIBRARIES = ("duckdb", "great_expectations", "ibis", "pyarrow", "sqlalchemy", "asyncio")
 
 
@@ -43,14 +46,12 @@ class CuratorLog:
         return f"CuratorLog({self.run_id})"
 
     def write(self, text: str) -> None:
-        """Append text; a full disk here must not hide the run's own error."""
+        """Append text; never raises, since a full disk must not open the wall."""
         flags = os.O_CREAT | os.O_APPEND | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
-        try:
+        with contextlib.suppress(OSError):
             descriptor = os.open(self.path, flags, 0o600)
-        except OSError:
-            return
-        with os.fdopen(descriptor, "a", encoding="utf-8") as file:
-            file.write(text.rstrip("\n") + "\n")
+            with os.fdopen(descriptor, "a", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(text.rstrip("\n") + "\n")
 
     def handler(self) -> logging.Handler:
         """A handler for the logs of libraries that touch private data."""
@@ -89,30 +90,56 @@ def guarded(function: Callable[P, T], log: CuratorLog) -> Callable[P, T]:
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        with warnings.catch_warnings(record=True) as caught:
+        caught: BaseException | None = None
+        with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             try:
-                return function(*args, **kwargs)
-            except StatpressError as error:
-                failure = _without_trace(error)
-            except Exception:
-                log.write(traceback.format_exc())
-                failure = InternalError(
-                    f"An unforeseen error stopped the run; incident {log.run_id}.",
-                    next_step=f"The curator finds the detail in the curator log {log.run_id}.log.",
-                )
-            finally:
-                for warning in caught:
-                    log.write(f"warning: {warning.category.__name__}: {warning.message}")
+                result = function(*args, **kwargs)
+            except BaseException as error:
+                caught = error
+        for warning in warned:
+            log.write(f"warning: {warning.category.__name__}: {_text(warning.message)}")
+        if caught is None:
+            return result
+        failure = _public(caught, log)
+        del caught, args, kwargs  # the frames of the failure hold nothing private
         raise failure
 
     return call
 
 
-def _without_trace(error: StatpressError) -> StatpressError:
-    """The same error without cause, context and frames, which hold private values."""
-    error.__cause__ = error.__context__ = error.__traceback__ = None
-    return error
+def _public(error: BaseException, log: CuratorLog) -> BaseException:
+    """A fresh exception that says what may be said about an error.
+
+    Errors of our own keep their public fields; interruptions and cancellations keep
+    their kind, since an orchestrator acts on it; all else becomes one fixed message.
+    """
+    if isinstance(error, StatpressError):
+        fresh = type(error)(error.what, where=error.where, next_step=error.next_step)
+        for name in _PUBLIC_FIELDS & vars(error).keys():
+            setattr(fresh, name, getattr(error, name))
+        return fresh
+    log.write(_text(error, trace=True))
+    if isinstance(error, KeyboardInterrupt):
+        return KeyboardInterrupt()
+    if isinstance(error, asyncio.CancelledError):
+        return asyncio.CancelledError()
+    if type(error).__name__ == "TerminationSignal":  # Prefect's, for a run it stops
+        return type(error)(signal=int(getattr(error, "signal", 15)))  # type: ignore[call-arg]
+    return InternalError(
+        f"An unforeseen error stopped the run; incident {log.run_id}.",
+        next_step=f"The curator finds the detail in the curator log {log.run_id}.log.",
+    )
+
+
+def _text(error: object, *, trace: bool = False) -> str:
+    """An error as text, even if it cannot say what it is."""
+    try:
+        if trace and isinstance(error, BaseException):
+            return "".join(traceback.format_exception(error))
+        return str(error)
+    except Exception:
+        return f"{type(error).__name__}, which cannot be printed"
 
 
 def silence_core_dumps() -> None:

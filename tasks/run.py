@@ -10,7 +10,9 @@ from __future__ import annotations
 import datetime
 import fcntl
 import os
+import re
 import shutil
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -20,9 +22,12 @@ from mechanisms.errors import BundleExistsError, OutputNotWritableError
 from mechanisms.planning import Plan
 from tasks.home import Home
 from tasks.inspector import Inspector
+from tasks.manifest import NAME as MANIFEST
 from tasks.private_zone import CuratorLog, route_library_logs
 
 _BUILDING = ".building-"
+_RUN_ID = re.compile("[0-9a-f]{32}")
+_TRIES = 20
 
 
 class Run:
@@ -92,7 +97,7 @@ def open_run(
             raise BundleExistsError("A bundle of this name is already there.", where=str(target))
         _remove_abandoned(work_root, "")
         work = stack.enter_context(_claimed(work_root / run_id))
-        _make_directory(directory)
+        _make_directory(directory, home)
         _remove_abandoned(directory, _BUILDING)
         building = stack.enter_context(_claimed(directory / f"{_BUILDING}{run_id}"))
         _check_space(directory, plan, len(release.config.publish.formats))
@@ -116,8 +121,8 @@ def publish_folder(run: Run) -> Path:
     budget is spent.
     """
     for path in (*run.building.rglob("*"), run.building):
+        path.chmod(0o755 if path.is_dir() else 0o644)
         _sync(path)
-    run.building.chmod(0o755)
     for target in (run.target, run.target.with_name(f"{run.target.name}-{run.run_id[:8]}")):
         try:
             os.rename(run.building, target)
@@ -142,28 +147,40 @@ def _bundle_name(release: Release, run_id: str, insecure_seed: int | None) -> st
     return name if insecure_seed is None else f"{name}-NOT-PUBLISHABLE"
 
 
-def _make_directory(directory: Path) -> None:
+def _make_directory(directory: Path, home: Home) -> None:
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        return
+        if not directory.is_dir():
+            directory.mkdir(parents=True)
+            directory.chmod(0o755)
+        mode = directory.stat().st_mode
+        reason = None
     except OSError as error:
-        reason = error.strerror
-    raise OutputNotWritableError(
-        f"The publishing directory cannot be made ({reason}).", where=str(directory)
-    )
+        reason = f"cannot be made ({error.strerror})"
+    if reason is None and mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+        reason = "can be written by everyone, who could replace a bundle"
+    real = directory.resolve()
+    if reason is None and (real == home.root.resolve() or home.root.resolve() in real.parents):
+        reason = "lies inside the private home"
+    if reason is None and any((part / MANIFEST).exists() for part in (real, *real.parents)):
+        reason = "lies inside a bundle"
+    if reason is not None:
+        raise OutputNotWritableError(f"The publishing directory {reason}.", where=str(directory))
 
 
 @contextmanager
 def _claimed(folder: Path) -> Iterator[Path]:
     """A new folder of mode 0700 that is locked while in use and removed after."""
-    try:
-        folder.mkdir(mode=0o700)
-        descriptor = os.open(folder, os.O_RDONLY)
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        reason = None
-    except OSError as error:
-        reason = error.strerror
-    if reason is not None:
+    descriptor = None
+    for _ in range(_TRIES):  # another run's sweep may come between making and locking
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            descriptor = _locked(folder)
+            reason = "others keep it locked"
+        except OSError as error:
+            reason = str(error.strerror)
+        if descriptor is not None:
+            break
+    if descriptor is None:
         raise OutputNotWritableError(
             f"A working folder cannot be made ({reason}).", where=str(folder.parent)
         )
@@ -174,19 +191,31 @@ def _claimed(folder: Path) -> Iterator[Path]:
         os.close(descriptor)
 
 
+def _locked(folder: Path) -> int | None:
+    """A descriptor that holds the folder's lock; None if another has it or removed it."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(descriptor), folder.lstat()):
+            return descriptor
+    except OSError:
+        pass
+    os.close(descriptor)
+    return None
+
+
 def _remove_abandoned(parent: Path, prefix: str) -> None:
     """Remove folders of runs that were killed: nobody holds their lock."""
-    for folder in parent.glob(f"{prefix}*"):
+    for folder in parent.iterdir():
+        name = folder.name.removeprefix(prefix)
+        if folder.name != f"{prefix}{name}" or not _RUN_ID.fullmatch(name):
+            continue  # not one of ours
         try:
-            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            descriptor = _locked(folder)
         except OSError:
             continue
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if descriptor is not None:
             shutil.rmtree(folder, ignore_errors=True)
-        except OSError:
-            continue  # in use, or not ours to remove
-        finally:
             os.close(descriptor)
 
 

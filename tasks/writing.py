@@ -90,16 +90,18 @@ class _Writer:
         import pyarrow.parquet
 
         self._schema = schema
+        self._sink = path.open("xb")  # never over another product's file
         if path.suffix == ".csv":
-            self._file: Any = pyarrow.csv.CSVWriter(path, schema)
+            self._file: Any = pyarrow.csv.CSVWriter(self._sink, schema)
         else:
-            self._file = pyarrow.parquet.ParquetWriter(path, schema, compression="zstd")
+            self._file = pyarrow.parquet.ParquetWriter(self._sink, schema, compression="zstd")
 
     def __enter__(self) -> _Writer:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
+        self._sink.close()
 
     def write(self, arrays: list[Any]) -> None:
         import pyarrow as pa
@@ -170,8 +172,14 @@ def _read(path: Path, schema: pa.Schema) -> Iterator[Any]:
         import pyarrow.csv
 
         types = {field.name: field.type for field in schema}
-        options = pyarrow.csv.ConvertOptions(column_types=types, strings_can_be_null=True)
-        with pyarrow.csv.open_csv(path, convert_options=options) as reader:
+        convert = pyarrow.csv.ConvertOptions(
+            column_types=types,
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        )
+        lines = pyarrow.csv.ParseOptions(ignore_empty_lines=False, newlines_in_values=True)
+        with pyarrow.csv.open_csv(path, convert_options=convert, parse_options=lines) as reader:
             yield from reader
     else:
         import pyarrow.parquet

@@ -146,12 +146,15 @@ def test_the_search_finds_what_is_there(agency, prefect_home: Path) -> None:
     assert [text for text in prefect_states() if bad_input.CANARY in text]
 
 
-def test_canary_in_the_deployed_flow(agency, capfd, prefect_home: Path) -> None:
+def test_canary_in_the_deployed_flow(
+    agency, capfd, prefect_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STATPRESS_HOME", str(agency.home.root))
     from flows.deployed import release
 
-    place = release(config=str(agency.config), home=str(agency.home.root))
+    place = release(config=str(agency.config))
     assert Path(place) == agency.releases / "first"
     out, err = capfd.readouterr()
     assert_silent(agency, out + err, prefect_home)
     with pytest.raises(StatpressError, match="already there"):
-        release(config=str(agency.config), home=str(agency.home.root))
+        release(config=str(agency.config))

@@ -127,9 +127,9 @@ def test_nothing_is_left_behind_and_what_is_kept_is_private(agency) -> None:
 def test_a_killed_runs_folders_are_removed_and_a_live_ones_are_not(agency) -> None:
     import fcntl
 
-    work, live = agency.home.folder("work") / "dead", agency.home.folder("work") / "live"
-    building = agency.releases / ".building-dead"
-    for folder in (work, live, building):
+    work, live = (agency.home.folder("work") / (32 * letter) for letter in "ab")
+    building, strange = agency.releases / f".building-{32 * 'c'}", agency.releases / ".building-x"
+    for folder in (work, live, building, strange):
         folder.mkdir(parents=True)
         (folder / "spill").write_text("x")
     held = os.open(live, os.O_RDONLY)
@@ -138,6 +138,7 @@ def test_a_killed_runs_folders_are_removed_and_a_live_ones_are_not(agency) -> No
     assert not work.exists()
     assert not building.exists()
     assert live.exists()
+    assert strange.exists()  # not one of ours
     os.close(held)
 
 
@@ -285,7 +286,7 @@ def test_flow_reads_like_its_picture() -> None:
 
     body = inspect.getsource(press)
     order = [
-        "read_config", "fix_plan", "check_budget", "check_input", "count_once", "check_counts",
+        "read_config", "fix_plan", "check_budget", "rehearse", "check_input", "count_once", "check_counts",
         "charge_ledger", "draw_records", "write_products", "check_products", "publish_bundle",
     ]  # fmt: skip
     places = [body.index(f"{name}(") for name in order]

@@ -1,0 +1,341 @@
+"""What an attacker, or bad luck, tried: each stays closed."""
+
+import asyncio
+import json
+import os
+import stat
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from bad_input import CANARY
+
+from flows.conduct import Session
+from flows.terminal import plain
+from mechanisms.errors import (
+    BundleVerificationError,
+    ConfigError,
+    InsufficientBudgetError,
+    InternalError,
+    LedgerError,
+    LedgerIntegrityError,
+    OutputNotWritableError,
+    StatpressError,
+)
+from tasks import pipeline
+from tasks.inspector import Between, Inspector
+from tasks.ledger import Ledger
+from tasks.ledger_check import check_bundle
+from tasks.manifest import NAME, seal, verify_bundle
+from tasks.private_zone import CuratorLog, guarded
+
+
+def raised(function, log: CuratorLog) -> tuple[BaseException, str]:
+    """What leaves the wall, and all a traceback of it would tell."""
+    with pytest.raises(BaseException) as caught:
+        guarded(function, log)()
+    error = caught.value
+    told = "".join(traceback.format_exception(error)) + repr(vars(error)) + repr(error.args)
+    return error, told
+
+
+def raiser(error: BaseException):
+    def run() -> None:
+        try:
+            raise ValueError(CANARY)
+        except ValueError:
+            raise error  # its context is private too
+
+    return run
+
+
+def test_wall_holds_when_the_curator_log_cannot_be_written(tmp_path: Path) -> None:
+    full = CuratorLog(tmp_path, "x")
+    full.path = Path("/dev/full")
+    for message in (CANARY, CANARY + "\udcff"):
+        for log in (full, CuratorLog(tmp_path / "nowhere", "x"), CuratorLog(tmp_path, "y")):
+            error, told = raised(raiser(RuntimeError(message)), log)
+            assert type(error) is InternalError
+            assert CANARY not in told
+
+
+@pytest.mark.parametrize(
+    ("given", "leaves"),
+    [
+        (SystemExit(CANARY), InternalError),
+        (MemoryError(CANARY), InternalError),
+        (GeneratorExit(CANARY), InternalError),
+        (KeyboardInterrupt(CANARY), KeyboardInterrupt),
+        (asyncio.CancelledError(CANARY), asyncio.CancelledError),
+        (ExceptionGroup(CANARY, [ValueError(CANARY)]), InternalError),
+    ],
+)
+def test_no_kind_of_exception_passes_the_wall(tmp_path: Path, given, leaves: type) -> None:
+    error, told = raised(raiser(given), CuratorLog(tmp_path, "run"))
+    assert type(error) is leaves
+    assert CANARY not in told
+    assert error.__context__ is None
+    assert CANARY in (tmp_path / "run.log").read_text()
+
+
+def test_our_own_errors_pass_with_their_public_fields_alone(tmp_path: Path) -> None:
+    given = InsufficientBudgetError("too much", where="here", remaining="1", requested="2")
+    given.add_note(CANARY)
+    given.detail = CANARY
+    error, told = raised(raiser(given), CuratorLog(tmp_path, "run"))
+    assert (error.what, error.where, error.remaining, error.requested) == (
+        "too much",
+        "here",
+        "1",
+        "2",
+    )
+    assert CANARY not in told
+
+
+def test_a_folder_named_tasks_is_not_run(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / "__init__.py").write_text("")
+    (tmp_path / "tasks" / "quality_process.py").write_text("open('ran', 'w')")
+    monkeypatch.chdir(tmp_path)
+    with Inspector(CuratorLog(tmp_path, "log")) as inspector:
+        assert inspector.meets("gate", {"x": 1}, [Between("x", 1, 1)])
+    assert not (tmp_path / "ran").exists()
+
+
+def test_quality_process_is_started_again_once_it_died(tmp_path: Path) -> None:
+    with Inspector(CuratorLog(tmp_path, "log")) as inspector:
+        inspector._process.kill()
+        inspector._process.wait()
+        assert inspector.meets("gate", {"x": 1}, [Between("x", 1, 1)])
+        assert not inspector.meets("gate", {"x": 1}, [Between("x", 2)])
+
+
+def test_one_charge_is_one_draw(agency) -> None:
+    first = agency.run()
+    agency.replace("name: first", "name: second")
+    again = Session(agency.home, agency.inspector)  # the same run id
+    with pytest.raises(StatpressError):
+        again.run(agency.config, orchestrated=False)
+    with Ledger.open(agency.home.ledger, create=False) as ledger:
+        charge = dict(ledger.state().charges[first.run_id].entry.body)
+        charge.pop("created")
+        assert ledger.charge(**charge).hash == first.ledger_entry
+        with pytest.raises(LedgerError, match="charged before"):
+            ledger.charge(**charge, once=True)
+    assert [path.name for path in agency.bundles()] == ["first"]
+
+
+def test_an_added_trigger_is_found_and_a_swallowed_entry_too(agency, monkeypatch) -> None:
+    import sqlite3
+
+    with sqlite3.connect(agency.home.ledger) as raw:
+        raw.execute(
+            "CREATE TRIGGER zz BEFORE INSERT ON entries WHEN NEW.kind = 'charge' "
+            "BEGIN SELECT RAISE(IGNORE); END"
+        )
+    with pytest.raises(LedgerIntegrityError, match="zz"):
+        agency.run()
+    monkeypatch.setattr("tasks.ledger.check_schema", lambda connection: True)
+    with pytest.raises(LedgerIntegrityError):
+        agency.run()
+    assert agency.bundles() == []
+
+
+@pytest.mark.parametrize("names", [("people", "people_debiased"), ("People", "people")])
+def test_two_products_never_share_a_file(agency, names: tuple[str, str]) -> None:
+    agency.replace("  people:", f"  {names[0]}:")
+    agency.replace("  births:", f"  {names[1]}:")
+    with pytest.raises(ConfigError, match="same file"):
+        agency.run()
+
+
+@pytest.mark.parametrize("name", ["estimate", "standard_error"])
+def test_names_of_the_debiased_columns_are_reserved(agency, name: str) -> None:
+    agency.replace("  born:", f"  {name}:")
+    agency.replace("[born]", f"[{name}]")
+    with pytest.raises(ConfigError, match=name):
+        agency.run()
+
+
+@pytest.mark.parametrize("category", ["NA", "null", "nan", "", " a ", 'q"uo,te', "li\\nne", "#"])
+def test_awkward_categories_come_back_from_csv(agency, category: str) -> None:
+    quoted = category.replace('"', '\\"')
+    agency.replace("categories: [north, south]", f'categories: [north, south, "{quoted}"]')
+    bundle = agency.run().bundle
+    written = category.replace("\\n", "\n")
+    read = pyarrow.csv.read_csv(
+        bundle / "data" / "people.csv",
+        parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
+        convert_options=pyarrow.csv.ConvertOptions(
+            column_types={"region": pa.string()}, strings_can_be_null=True, null_values=[""],
+            quoted_strings_can_be_null=False,
+        ),
+    )["region"].to_pylist()  # fmt: skip
+    assert written in read
+    assert sorted(map(str, read)) == sorted(
+        map(str, pq.read_table(bundle / "data" / "people.parquet")["region"].to_pylist())
+    )
+
+
+def test_a_column_of_nulls_alone_is_written_and_read(agency) -> None:
+    agency.replace("by: year}", "by: year, missing: true}")
+    bundle = agency.run().bundle
+    assert None in pq.read_table(bundle / "data" / "births.parquet")["born"].to_pylist()
+
+
+def test_rehearsal_stops_before_the_charge(agency, monkeypatch) -> None:
+    honest = pipeline.bundle.profile_file
+
+    def unfaithful(path: Path, domain, extra=()) -> dict[str, int]:
+        found = honest(path, domain, extra)
+        return found | ({"rows": 0} if path.stem == "rehearsal" else {})
+
+    monkeypatch.setattr("tasks.bundle.profile_file", unfaithful)
+    with pytest.raises(ConfigError, match="read back"):
+        agency.run()
+    assert [entry.kind for entry in agency.entries()] == ["register"]
+
+
+def test_a_negative_seed_is_refused_before_the_charge(agency) -> None:
+    with pytest.raises(ConfigError, match="seed"):
+        agency.run(insecure_seed=-1)
+    assert [entry.kind for entry in agency.entries()] == ["register"]
+
+
+@pytest.mark.parametrize("path", ["data/source.csv", "../levels.txt", "/etc/passwd", "levels.yaml"])
+def test_categories_are_read_from_text_files_of_the_config_alone(agency, path: str) -> None:
+    for place in (agency.source.with_suffix(".csv"), agency.folder / "levels.yaml"):
+        place.write_text(CANARY)
+    agency.replace("categories: [north, south]", f"categories: {{file: {path}}}")
+    with pytest.raises(ConfigError, match="txt") as caught:
+        agency.run()
+    assert CANARY not in str(caught.value)
+
+
+def test_publishing_inside_the_home_or_a_bundle_is_refused(agency) -> None:
+    bundle = agency.run().bundle
+    for place in ("home/work", "releases/first", "releases/first/data"):
+        agency.text = agency.text.replace("directory: releases", f"directory: {place}")
+        agency.replace("name: first", "name: evil")
+        with pytest.raises(OutputNotWritableError, match="inside"):
+            agency.run()
+        agency.text = agency.text.replace(f"directory: {place}", "directory: releases")
+        agency.replace("name: evil", "name: first")
+    verify_bundle(bundle)
+
+
+def test_a_directory_that_everyone_can_write_is_refused(agency) -> None:
+    agency.releases.mkdir()
+    agency.releases.chmod(0o777)
+    with pytest.raises(OutputNotWritableError, match="everyone"):
+        agency.run()
+    agency.releases.chmod(0o1777)
+    agency.run()
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o077])
+def test_modes_do_not_depend_on_the_umask(agency, mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        bundle = agency.run().bundle
+    finally:
+        os.umask(before)
+    for path in (bundle, *bundle.rglob("*")):
+        assert stat.S_IMODE(path.stat().st_mode) == (0o755 if path.is_dir() else 0o644)
+
+
+def test_verify_with_the_ledger_needs_a_noted_publication(agency, monkeypatch) -> None:
+    def fails(self, **fields) -> None:
+        raise LedgerError("locked")
+
+    monkeypatch.setattr(Ledger, "publish", fails)
+    with pytest.raises(LedgerError, match="whole at"):
+        agency.run()
+    bundle = agency.releases / "first"
+    manifest = verify_bundle(bundle)
+    (bundle / "data" / "people.csv").write_text("forged")
+    seal(bundle, {k: v for k, v in manifest.items() if k not in ("format", "files", "seal")})
+    with pytest.raises(BundleVerificationError, match="never noted"):
+        check_bundle(agency.home, bundle, verify_bundle(bundle))
+
+
+def _duplicate_key(bundle: Path, manifest: dict) -> None:
+    path = bundle / NAME
+    path.write_text(path.read_text().replace("{", '{\n  "publishable": true,', 1))
+
+
+def _trailing(bundle: Path, manifest: dict) -> None:
+    with (bundle / NAME).open("a") as file:
+        file.write(" ")
+
+
+def _deep(bundle: Path, manifest: dict) -> None:
+    (bundle / NAME).write_text("[" * 100_000)
+
+
+def _missing_fact(bundle: Path, manifest: dict) -> None:
+    facts = {k: v for k, v in manifest.items() if k not in ("format", "files", "seal", "run_id")}
+    seal(bundle, facts)
+
+
+def _declared_link(bundle: Path, manifest: dict) -> None:
+    (bundle / "data" / "link.csv").symlink_to("/etc/passwd")
+    seal(bundle, {k: v for k, v in manifest.items() if k not in ("format", "files", "seal")})
+
+
+def _odd_files(bundle: Path, manifest: dict) -> None:
+    text = json.dumps(manifest | {"files": [{"path": ["x"], "bytes": 1, "sha256": "a" * 64}]})
+    (bundle / NAME).write_text(text)
+
+
+@pytest.mark.parametrize(
+    "attack", [_duplicate_key, _trailing, _deep, _missing_fact, _declared_link, _odd_files]
+)
+def test_hostile_manifests_are_refused(agency, attack) -> None:
+    bundle = agency.run(insecure_seed=1).bundle
+    attack(bundle, verify_bundle(bundle))
+    with pytest.raises(BundleVerificationError):
+        verify_bundle(bundle)
+
+
+def test_text_cannot_repaint_a_terminal(agency, tmp_path: Path) -> None:
+    assert plain("a\x1b[2Kb\r\u202ec\nd") == "a\\x1b[2Kb\\r\\u202ec\nd"
+    agency.replace("title: Test release", 'title: "x\\e]0;pwn\\a"')
+    with pytest.raises(ConfigError, match="printable"):
+        agency.run()
+
+
+def test_a_terminated_run_leaves_no_folder(agency) -> None:
+    script = Path(sys.executable).with_name("statpress")
+    command = [str(script), "run", str(agency.config), "--home", str(agency.home.root)]
+    process = subprocess.Popen([*command, "--no-orchestrator"], stderr=subprocess.PIPE, text=True)
+    for _ in range(600):
+        if list((agency.home.root / "work").glob("*")):
+            break
+        try:
+            process.wait(0.02)
+        except subprocess.TimeoutExpired:
+            continue
+    process.terminate()
+    told = process.communicate(timeout=30)[1]
+    assert process.returncode == 130, told
+    assert list((agency.home.root / "work").iterdir()) == []
+    assert agency.bundles() == []
+
+
+@pytest.mark.parametrize("value", ["1e99999999", "'1e99999999'", "1e-99999999"])
+def test_numbers_of_absurd_length_are_refused_at_once(agency, value: str) -> None:
+    agency.replace("columns: [born], share", f"columns: [born], pseudocount: {value}, share")
+    with pytest.raises(ConfigError):
+        agency.run()
+
+
+def test_shares_are_summed_exactly(agency) -> None:
+    agency.replace("share: 0.5}\npublish", f"share: 0.5{'0' * 38}1}}\npublish")
+    with pytest.raises(ConfigError, match="add up"):
+        agency.run()
