@@ -286,7 +286,8 @@ def test_flow_reads_like_its_picture() -> None:
 
     body = inspect.getsource(press)
     order = [
-        "read_config", "fix_plan", "check_budget", "rehearse", "check_input", "count_once", "check_counts",
+        "read_config", "fix_plan", "check_budget", "rehearse", "check_input", "count_once",
+        "check_counts",
         "charge_ledger", "draw_records", "write_products", "check_products", "publish_bundle",
     ]  # fmt: skip
     places = [body.index(f"{name}(") for name in order]

@@ -26,7 +26,8 @@ from tasks.manifest import verify_bundle
 pytestmark = pytest.mark.system
 
 STEPS = (
-    "read_config", "fix_plan", "check_budget", "rehearse", "check_input", "count_once", "check_counts",
+    "read_config", "fix_plan", "check_budget", "rehearse", "check_input", "count_once",
+    "check_counts",
     "charge_ledger", "draw_records", "write_products", "check_products", "publish_bundle",
 )  # fmt: skip
 EVENTS = ("open", "os.mkdir", "os.rename", "os.chmod", "os.remove", "os.rmdir", "sqlite3.connect")
