@@ -35,6 +35,7 @@ from mechanisms.table import ContingencyTable
 
 Amount = int | str | Fraction | Decimal | float
 _MOST_RECORDS = 10**15
+_LARGEST_PSEUDOCOUNT = 10**15  # also the finest, 1/10**15: the accountant is tight between
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,10 +86,10 @@ class Bootstrap:
             exact = Fraction(pseudocount)
         except (ValueError, OverflowError, ZeroDivisionError):
             exact = Fraction(0)
-        if exact <= 0:
-            raise RecordsError("The pseudocount must be a positive number.")
-        if records < 1:
-            raise RecordsError("The number of records must be positive.")
+        if not Fraction(1, _LARGEST_PSEUDOCOUNT) <= exact <= _LARGEST_PSEUDOCOUNT:
+            raise RecordsError("The pseudocount must be between 1e-15 and 1e15.")
+        if not 1 <= records <= _MOST_RECORDS:
+            raise RecordsError("The number of records must be between 1 and 1e15.")
         object.__setattr__(self, "pseudocount", exact)
         object.__setattr__(self, "records", int(records))
 
@@ -243,11 +244,12 @@ def min_pseudocount(
 
     if not fails(1):
         return Fraction(1, denominator)
+    most = _LARGEST_PSEUDOCOUNT * denominator
     high = 2
-    while fails(high):
-        high *= 2
-        if high > 2**200:
-            raise InfeasibleBudgetError("No pseudocount meets this budget.")
+    while high < most and fails(high):
+        high = min(2 * high, most)
+    if high == most and fails(most):
+        raise InfeasibleBudgetError("No pseudocount up to 1e15 meets this budget.")
     return Fraction(_last(fails, high // 2, high) + 1, denominator)
 
 

@@ -11,7 +11,8 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy import stats
 
-from mechanisms.bootstrap import Bootstrap
+from mechanisms.bootstrap import Bootstrap, min_pseudocount
+from mechanisms.errors import InfeasibleBudgetError, RecordsError
 from mechanisms.lattice import LatticeLoss
 
 EPSILONS = (0.0, 0.1, 0.3, 0.4, 0.9, 1.7)
@@ -217,7 +218,7 @@ def test_epsilon_inverts_delta() -> None:
         assert high - low <= 1e-11 * high
 
 
-@pytest.mark.parametrize("m", [10**6, 10**9, 10**12, 10**15, 10**18])
+@pytest.mark.parametrize("m", [10**6, 10**9, 10**12, 10**15])
 def test_far_below_and_above_the_mean_loss(m: int) -> None:
     loss = Bootstrap(10, m).loss(n_records=1000, n_cells=50)
     mean = m * float(loss.up - loss.down) * math.log(1.1)
@@ -236,3 +237,30 @@ def test_no_loss_where_there_is_one_cell() -> None:
 def test_epsilon_must_be_finite(epsilon: float) -> None:
     with pytest.raises(ValueError, match="finite"):
         Bootstrap(1, 10).delta(epsilon, n_records=3, n_cells=2)
+
+
+@pytest.mark.parametrize("kappa", [Fraction(1, 10**15), Fraction(1, 10**9), 1, 10**9, 10**15])
+@pytest.mark.parametrize("n_cells", [2, 1000, 2**63 - 1])
+@pytest.mark.parametrize(("n", "m"), [(1, 10**15), (10**6, 10**9), (10**12, 10**12)])
+def test_bounds_are_tight_at_the_ends_of_what_is_allowed(
+    kappa: Fraction, n_cells: int, n: int, m: int
+) -> None:
+    loss = Bootstrap(kappa, m).loss(n_records=n, n_cells=n_cells)
+    mean = float(m * (loss.up - loss.down)) * math.log1p(float(loss.up / loss.down - 1))
+    for epsilon in (0.0, mean / 3, mean, 1.5 * mean + 1e-3, 3 * mean + 1):
+        low, high = loss.delta(epsilon)
+        assert 0 <= low <= high <= 1
+        assert high - low <= 1e-11 * high + 1e-320
+
+
+@pytest.mark.parametrize("pseudocount", ["1e16", Fraction(1, 10**16)])
+def test_pseudocounts_beyond_what_is_allowed(pseudocount: object) -> None:
+    with pytest.raises(RecordsError):
+        Bootstrap(pseudocount, 5)
+    with pytest.raises(RecordsError):
+        Bootstrap(1, 10**16)
+
+
+def test_no_pseudocount_reaches_no_loss() -> None:
+    with pytest.raises(InfeasibleBudgetError):
+        min_pseudocount(100, 0.0, 0.0, n_records=10, n_cells=2)
