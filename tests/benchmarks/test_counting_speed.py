@@ -1,0 +1,143 @@
+"""Counting against the bare GROUP BY of the engine, and the memory it takes.
+
+Two baselines, both on the same file: (i) a GROUP BY of the four codes, stored as
+small integers, which is the least that any count must do; (ii) hand-written SQL
+that discretises with floor and CASE and groups by the state as it stands. Times
+are of the wall clock and of all cores' work; the latter hardly depends on what
+else the machine does. The full size runs with ``-m benchmark_full``.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from mechanisms.columns import Categorical, Integer, Numeric
+from mechanisms.domain import Domain
+from tasks.counting import MEMORY_LIMIT, Source, count
+
+ROOT = Path(__file__).parents[2]
+RECORDS = "SELECT i, hash(i) h, hash(i * 3 + 1) k FROM range({n}) r(i)"
+COLUMNS = """
+    's' || lpad((h % 51)::VARCHAR, 2, '0') AS state,
+    (hash(i + 1000000007) % 16)::SMALLINT AS educ,
+    2 + 7.5 * ((k % 1000003) / 1000003.0)::DOUBLE AS income,
+    (hash(i * 7 + 5) % 60)::INTEGER AS exper
+"""
+BARE_CODES = """
+    CASE WHEN state IS NULL THEN 0 ELSE substr(state, 2)::INTEGER END::UTINYINT AS c_state,
+    coalesce(educ, 0)::UTINYINT AS c_educ,
+    CASE WHEN income IS NULL OR income < 4 THEN 0 WHEN income >= 9 THEN 19
+         ELSE floor((income - 4) / 0.25) END::UTINYINT AS c_income,
+    (least(coalesce(exper, 0), 49) // 5)::UTINYINT AS c_exper
+"""
+BARE_GROUP_BY = "SELECT c_state, c_educ, c_income, c_exper, count(*) FROM '{file}' GROUP BY ALL"
+HAND_WRITTEN = """
+    SELECT state, least(greatest(educ, 0), 15) AS e,
+        CASE WHEN income IS NULL OR income < 4 THEN 0 WHEN income >= 9 THEN 19
+             ELSE floor((income - 4) / 0.25) END::INTEGER AS i,
+        least(greatest(exper, 0), 49) // 5 AS x, count(*)
+    FROM '{file}' GROUP BY ALL
+"""
+DOMAIN = Domain(
+    (
+        Categorical(name="state", categories=tuple(f"s{i:02d}" for i in range(51))),
+        Integer(name="educ", lower=0, upper=15),
+        Numeric(name="income", edges=Numeric.uniform_edges(4, 9, 20)),
+        Integer(name="exper", lower=0, upper=49, width=5),
+    )
+)
+SIZES = [
+    pytest.param(1_000_000, 0, id="1M"),
+    pytest.param(20_000_000, 0, id="20M", marks=pytest.mark.benchmark_full),
+    pytest.param(20_000_000, 1000, id="20M-nulls", marks=pytest.mark.benchmark_full),
+]
+COUNT_IN_A_FRESH_PROCESS = """
+import resource, sys
+from pathlib import Path
+from tasks.counting import Source, count
+from {module} import DOMAIN
+table = count(Source(sys.argv[1], "parquet"), DOMAIN, scratch=Path(sys.argv[2]))
+assert table.n_records == int(sys.argv[3])
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def write_records(path: Path, n: int, null_every: int) -> None:
+    """Records in a Parquet file, each column with its code; one in so many is null."""
+    names = ("state", "educ", "income", "exper")
+    nulled = ", ".join(
+        f"CASE WHEN hash(i * 13 + {j}) % {null_every or 1} = {0 if null_every else 1} "
+        f"THEN NULL ELSE {name} END AS {name}"
+        for j, name in enumerate(names)
+    )
+    with duckdb.connect(config={"preserve_insertion_order": False}) as engine:
+        engine.execute(
+            f"COPY (SELECT state, educ, income, exper, {BARE_CODES} FROM (SELECT {nulled} FROM "
+            f"(SELECT i, {COLUMNS} FROM ({RECORDS.format(n=n)}))) ) TO '{path}' (FORMAT parquet)"
+        )
+
+
+def least_times(runs: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    """For each run the least wall-clock and least processor seconds, taken in turns."""
+    least = {name: [float("inf")] * 2 for name in runs}
+    for _ in range(rounds):
+        for name, run in runs.items():
+            wall, work = time.perf_counter(), time.process_time()
+            run()
+            spent = (time.perf_counter() - wall, time.process_time() - work)
+            least[name] = [min(pair) for pair in zip(least[name], spent, strict=True)]
+    return least
+
+
+@pytest.mark.parametrize(("n", "null_every"), SIZES)
+def test_count_speed(benchmark: BenchmarkFixture, tmp_path: Path, n: int, null_every: int) -> None:
+    path = tmp_path / "records.parquet"
+    write_records(path, n, null_every)
+    source = Source(str(path), "parquet")
+    engine = duckdb.connect(
+        config={"memory_limit": MEMORY_LIMIT, "preserve_insertion_order": False}
+    )
+    runs: dict[str, Callable[[], object]] = {
+        "count": lambda: count(source, DOMAIN, scratch=tmp_path),
+        "bare": lambda: engine.sql(BARE_GROUP_BY.format(file=path)).to_arrow_table(),
+        "hand": lambda: engine.sql(HAND_WRITTEN.format(file=path)).to_arrow_table(),
+    }
+    counted = count(source, DOMAIN, scratch=tmp_path)
+    cells = [row[4] for row in engine.sql(BARE_GROUP_BY.format(file=path)).fetchall()]
+    assert sorted(cells) == sorted(counted.counts.tolist())
+    times = least_times(runs, rounds=7)
+    for name, baseline in (("bare", "bare GROUP BY"), ("hand", "hand-written SQL")):
+        wall, work = (a / b for a, b in zip(times["count"], times[name], strict=True))
+        benchmark.extra_info[f"wall, count : {baseline}"] = round(wall, 2)
+        benchmark.extra_info[f"work, count : {baseline}"] = round(work, 2)
+    benchmark.extra_info["seconds"] = {name: round(t[0], 3) for name, t in times.items()}
+    print(n, null_every, dict(benchmark.extra_info))
+    benchmark.pedantic(runs["count"], rounds=3)
+    if n >= 20_000_000:
+        assert times["count"][1] < 2.6 * times["bare"][1]
+        assert times["count"][1] < 1.3 * times["hand"][1]
+        assert counted.n_records == n
+        peak = peak_memory(path, tmp_path, n)
+        benchmark.extra_info["peak memory, GB"] = peak
+        print("peak memory of a fresh process, GB:", peak)
+        assert peak < 0.6
+
+
+def peak_memory(path: Path, scratch: Path, n: int) -> float:
+    """Peak resident memory, in GB, of a fresh process that counts."""
+    code = COUNT_IN_A_FRESH_PROCESS.format(module=Path(__file__).stem)
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(path), str(scratch), str(n)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(Path(__file__).parent)])},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return round(int(run.stdout) / 1e6, 3)

@@ -1,0 +1,381 @@
+"""Counting: what is read, what is refused, and that no private text gets out."""
+
+import datetime
+import gzip
+import os
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from mechanisms.columns import Categorical, Date, Integer, Numeric
+from mechanisms.domain import Domain
+from mechanisms.errors import (
+    ColumnNotFoundError,
+    ColumnTypeError,
+    EmptySourceError,
+    InternalError,
+    SourceError,
+    SourceNotFoundError,
+    SourceUnreadableError,
+    StatpressError,
+)
+from tasks import counting
+from tasks.counting import Source, SourceProfile, count, open_source, profile
+
+CANARY = "Zyx-canary-7719"
+STATE = Categorical(name="state", categories=("CA", "NY"), other=True, missing=True)
+AGE = Integer(name="age", lower=0, upper=9, width=5)
+DOMAIN = Domain((STATE, AGE))
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Path:
+    path = tmp_path / "scratch"
+    path.mkdir(mode=0o700)
+    return path
+
+
+def parquet(path: Path, **columns: list[object]) -> Source:
+    pq.write_table(pa.table(columns), path)
+    return Source(str(path), "parquet")
+
+
+def text(path: Path, content: str | bytes) -> Source:
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return Source(str(path), "csv")
+
+
+def counts(source: Source, domain: Domain, scratch: Path) -> dict[int, int]:
+    table = count(source, domain, scratch=scratch)
+    return dict(zip(table.cells.tolist(), table.counts.tolist(), strict=True))
+
+
+def expected(domain: Domain, *records: tuple[object, ...]) -> dict[int, int]:
+    cells = [domain.cell_of(dict(zip(domain.names, record, strict=True))) for record in records]
+    return {cell: cells.count(cell) for cell in sorted(set(cells))}
+
+
+def refusal(
+    kind: type[StatpressError], source: Source, domain: Domain, scratch: Path
+) -> StatpressError:
+    """The error of a count and of a profile, checked to be of one kind and silent."""
+    for run in (profile, count):
+        with pytest.raises(StatpressError) as caught:
+            run(source, domain, scratch=scratch)
+        error = caught.value
+        assert type(error) is kind
+        assert error.__context__ is None
+        assert error.__cause__ is None
+        said = "".join(traceback.format_exception(error)) + repr(vars(error)) + repr(error.args)
+        assert CANARY not in said
+    return error
+
+
+# --- what is counted -----------------------------------------------------------
+
+
+def test_count_of_a_parquet_file(tmp_path: Path, scratch: Path) -> None:
+    source = parquet(tmp_path / "a.parquet", state=["CA", "NY", None, "TX", "CA"],
+                     age=[1, 99, -3, None, 4], extra=[CANARY] * 5)  # fmt: skip
+    records = [("CA", 1), ("NY", 99), (None, -3), ("TX", None), ("CA", 4)]
+    assert counts(source, DOMAIN, scratch) == expected(DOMAIN, *records)
+
+
+def test_count_of_a_csv_reads_text_and_takes_what_it_cannot_read_for_null(
+    tmp_path: Path, scratch: Path
+) -> None:
+    source = text(tmp_path / "a.csv", 'age,state\n1,CA\n,"TX"\n"x, y",\n 7 ,"CA"\n4.9,\n""," CA"\n')
+    records = [("CA", 1), ("TX", None), (None, None), ("CA", 7), (None, 4.9), (" CA", None)]
+    assert counts(source, DOMAIN, scratch) == expected(DOMAIN, *records)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_csv_line_ends_byte_order_mark_and_quotes(
+    tmp_path: Path, scratch: Path, end: str, mark: str
+) -> None:
+    name = Categorical(name="n", categories=('a"b', "c,d", "e\nf"), other=True)
+    lines = ["n", '"a""b"', '"c,d"', '"e\nf"'.replace("\n", end), "#g"]
+    source = text(tmp_path / "a.csv", mark + end.join(lines) + end)
+    found = counts(source, Domain((name,)), scratch)
+    assert found == ({0: 1, 1: 1, 2: 1, 3: 1} if end == "\n" else {0: 1, 1: 1, 3: 2})
+
+
+def test_compressed_csv(tmp_path: Path, scratch: Path) -> None:
+    path = tmp_path / "a.csv.gz"
+    path.write_bytes(gzip.compress(b"state,age\nCA,1\n"))
+    assert counts(Source(str(path), "csv"), DOMAIN, scratch) == expected(DOMAIN, ("CA", 1))
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+def test_glob_adds_the_files_and_ignores_the_order_of_parquet_columns(
+    tmp_path: Path, scratch: Path, form: str
+) -> None:
+    folder = tmp_path / "it's [1] *"
+    folder.mkdir()
+    if form == "parquet":
+        parquet(folder / "1.parquet", state=["CA"], age=[1])
+        parquet(folder / "2.parquet", age=[1, 7], state=["CA", "NY"])
+    else:
+        text(folder / "1.csv", "state,age\nCA,1\n")
+        text(folder / "2.csv", "state,age\nCA,1\nNY,7\n")
+    source = Source(str(tmp_path / "it's*" / f"?.{form}"), form)
+    assert counts(source, DOMAIN, scratch) == expected(DOMAIN, ("CA", 1), ("CA", 1), ("NY", 7))
+    literal = Source(str(folder / f"1.{form}"), form)
+    assert counts(literal, DOMAIN, scratch) == expected(DOMAIN, ("CA", 1))
+
+
+@pytest.mark.parametrize("name", ["q\"u'o", "s p.a;c--e", "größe", "SELECT", "value_0", "a\\b"])
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+def test_any_name_of_a_column(tmp_path: Path, scratch: Path, name: str, form: str) -> None:
+    domain = Domain((Integer(name=name, lower=0, upper=9),))
+    path = tmp_path / f"a.{form}"
+    if form == "parquet":
+        source = parquet(path, **{name: [3], "z": [1]})
+    else:
+        source = text(path, f'"{name.replace(chr(34), chr(34) * 2)}",z\n3,1\n')
+    assert counts(source, domain, scratch) == {3: 1}
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+def test_names_that_differ_in_case_are_different_columns(
+    tmp_path: Path, scratch: Path, form: str
+) -> None:
+    lower, upper = (Integer(name=name, lower=0, upper=9) for name in "aA")
+    path = tmp_path / f"a.{form}"
+    source = parquet(path, A=[2], a=[1]) if form == "parquet" else text(path, "A,a\n2,1\n")
+    assert counts(source, Domain((lower,)), scratch) == {1: 1}
+    assert counts(source, Domain((upper,)), scratch) == {2: 1}
+    assert counts(source, Domain((lower, upper)), scratch) == {12: 1}
+
+
+def test_times_are_taken_as_utc(tmp_path: Path, scratch: Path) -> None:
+    column = Date(
+        name="t", first=datetime.date(2000, 1, 1), last=datetime.date(2000, 1, 9), by="day"
+    )
+    late = datetime.datetime(2000, 1, 2, 23, tzinfo=datetime.timezone(datetime.timedelta(hours=-5)))
+    table = pa.table({"t": pa.array([late], type=pa.timestamp("us", "America/New_York"))})
+    pq.write_table(table, tmp_path / "a.parquet")
+    source = Source(str(tmp_path / "a.parquet"), "parquet")
+    assert counts(source, Domain((column,)), scratch) == {2: 1}
+
+
+def test_huge_numbers_in_a_dictionary_are_clamped_before_any_cast(
+    tmp_path: Path, scratch: Path
+) -> None:
+    column = Integer(name="x", lower=-5, upper=5, missing=True)
+    values = [1e300, -1e300, float("inf"), float("nan"), None, 2.5, -2.5] * 1000
+    source = parquet(tmp_path / "a.parquet", x=values)
+    assert counts(source, Domain((column,)), scratch) == {
+        0: 1000,
+        2: 1000,
+        7: 1000,
+        10: 2000,
+        11: 2000,
+    }
+
+
+def test_profile_counts_nulls_and_values_outside(tmp_path: Path, scratch: Path) -> None:
+    source = parquet(tmp_path / "a.parquet", state=["CA", "TX", None, "TX", "CA"],
+                     age=[1, 99, -3, None, 9])  # fmt: skip
+    found = profile(source, DOMAIN, scratch=scratch)
+    assert found.n_records == 5
+    assert [(c.name, c.n_null, c.n_outside) for c in found.columns] == [
+        ("state", 1, 2), ("age", 1, 2)]  # fmt: skip
+    assert repr(found) == "SourceProfile(state, age)"
+    assert not any(character.isdigit() for character in repr(found.columns))
+
+
+def test_profile_of_an_empty_source(tmp_path: Path, scratch: Path) -> None:
+    found: SourceProfile = profile(text(tmp_path / "a.csv", "state,age\n"), DOMAIN, scratch=scratch)
+    assert found.n_records == 0
+    assert [(c.n_null, c.n_outside) for c in found.columns] == [(0, 0), (0, 0)]
+
+
+def test_engine_spills_to_scratch_installs_nothing_and_uses_utc(
+    tmp_path: Path, scratch: Path
+) -> None:
+    source = parquet(tmp_path / "a.parquet", state=["CA"], age=[1])
+    with open_source(source, scratch=scratch, memory_limit="100MB") as table:
+        engine = table.get_backend().con
+        settings = dict(engine.execute("SELECT name, value FROM duckdb_settings()").fetchall())
+    assert settings["temp_directory"] == str(scratch)
+    assert settings["autoinstall_known_extensions"] == "false"
+    assert settings["autoload_known_extensions"] == "false"
+    assert settings["TimeZone"] == "UTC"
+    assert list(scratch.iterdir()) == []
+
+
+def test_import_is_light() -> None:
+    code = (
+        "import sys, tasks.counting, tasks.discretise; "
+        "print(sorted({'ibis', 'duckdb', 'pyarrow', 'pandas'} & set(sys.modules)))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+# --- what is refused ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("pattern", [f"none-{CANARY[:3]}.parquet", "*.parquet"])
+def test_no_file(tmp_path: Path, scratch: Path, pattern: str) -> None:
+    source = Source(str(tmp_path / pattern), "parquet")
+    error = refusal(SourceNotFoundError, source, DOMAIN, scratch)
+    assert error.where == source.pattern
+
+
+def test_missing_column_is_named_and_no_other(tmp_path: Path, scratch: Path) -> None:
+    source = parquet(tmp_path / "a.parquet", State=["CA"], **{CANARY: [1]})
+    error = refusal(ColumnNotFoundError, source, DOMAIN, scratch)
+    assert "'state'" in str(error)
+
+
+def test_columns_of_different_types_in_two_files_are_not_mixed(
+    tmp_path: Path, scratch: Path
+) -> None:
+    parquet(tmp_path / "1.parquet", state=["CA"], age=[1])
+    parquet(tmp_path / "2.parquet", state=["CA"], age=[1.7])
+    refusal(ColumnNotFoundError, Source(str(tmp_path / "*.parquet"), "parquet"), DOMAIN, scratch)
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "found"),
+    [
+        (AGE, [CANARY], "string"),
+        (AGE, [True], "boolean"),
+        (Numeric(name="age", edges=(0.0, 1.0)), [datetime.date(2000, 1, 1)], "date"),
+        (Date(name="age", first=datetime.date(2000, 1, 1), last=datetime.date(2000, 1, 1)), [1],
+         "int64"),
+        (Categorical(name="age", categories=("1",)), [1], "int64"),
+        (Categorical(name="age", categories=(1,)), ["1"], "string"),
+        (Categorical(name="age", categories=(1,)), [True], "boolean"),
+        (Categorical(name="age", categories=(True,)), [1], "int64"),
+        (Categorical(name="age", categories=("1",)), [b"1"], "binary"),
+    ],
+)  # fmt: skip
+def test_wrong_type(
+    tmp_path: Path, scratch: Path, column: Integer, values: list[object], found: str
+) -> None:
+    source = parquet(tmp_path / "a.parquet", age=values)
+    error = refusal(ColumnTypeError, source, Domain((column,)), scratch)
+    assert error.where == "age"
+    assert column.kind in str(error)
+    assert found in str(error)
+
+
+def test_csv_refuses_integer_categories_that_no_double_equals(
+    tmp_path: Path, scratch: Path
+) -> None:
+    column = Categorical(name="id", categories=(2**53 + 1,))
+    source = text(tmp_path / "a.csv", "id\n1\n")
+    refusal(ColumnTypeError, source, Domain((column,)), scratch)
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+def test_empty_source(tmp_path: Path, scratch: Path, form: str) -> None:
+    path = tmp_path / f"a.{form}"
+    if form == "csv":
+        source = text(path, "state,age\n")
+    else:
+        schema = pa.schema([("state", pa.string()), ("age", pa.int64())])
+        pq.write_table(schema.empty_table(), path)
+        source = Source(str(path), "parquet")
+    with pytest.raises(EmptySourceError):
+        count(source, DOMAIN, scratch=scratch)
+
+
+def unreadable(tmp_path: Path, name: str) -> Source:
+    path = tmp_path / name
+    if name == "folder.parquet":
+        path.mkdir()
+    elif name == "text.parquet":
+        path.write_text(f"state,age\n{CANARY},1\n" * 50)
+    elif name == "cut.parquet":
+        whole = parquet(path, state=[CANARY] * 9000, age=list(range(9000)))
+        path.write_bytes(Path(whole.pattern).read_bytes()[:-40])
+    elif name == "corrupt.parquet":
+        parquet(path, state=[f"{CANARY}{i}" for i in range(9000)], age=list(range(9000)))
+        content = bytearray(path.read_bytes())
+        content[100:40000] = b"\xff" * 39900
+        path.write_bytes(content)
+    elif name == "pipe.csv":
+        os.mkfifo(path)
+    return Source(str(path), "csv" if name.endswith("csv") else "parquet")
+
+
+@pytest.mark.parametrize(
+    "name", ["folder.parquet", "text.parquet", "cut.parquet", "corrupt.parquet", "pipe.csv"]
+)
+def test_unreadable_files(tmp_path: Path, scratch: Path, name: str) -> None:
+    refusal(SourceUnreadableError, unreadable(tmp_path, name), DOMAIN, scratch)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        f"state,age\nCA,1\n{CANARY}\n",
+        f"state,age\nCA,1\nCA,1,{CANARY}\n",
+        f'state,age\nCA,"{CANARY}\n',
+        f'state,age\n"CA"{CANARY},1\n',
+        f"state,age\n{CANARY},".encode() + b"\xff\xfe\n",
+        f"state,ag\xe9 {CANARY}\n".encode("latin-1"),
+        "",
+        "\nstate,age\nCA,1\n",
+        f"state,age\nCA,1\r\n{CANARY},2\r\n",
+        "state,age\n" + "CA,1\n" * 60_000 + f"CA,1,{CANARY}\n",
+    ],
+    ids=["short", "long", "open quote", "stray quote", "not utf-8", "header not utf-8", "no bytes",
+         "no header", "mixed line ends", "late"],
+)  # fmt: skip
+def test_malformed_csv_is_refused_whole(
+    tmp_path: Path, scratch: Path, content: str | bytes
+) -> None:
+    refusal(SourceUnreadableError, text(tmp_path / "a.csv", content), DOMAIN, scratch)
+
+
+def test_csv_files_with_different_headers_are_refused(tmp_path: Path, scratch: Path) -> None:
+    text(tmp_path / "1.csv", "state,age\nCA,1\n")
+    text(tmp_path / "2.csv", "age,state\n1,CA\n")
+    refusal(SourceUnreadableError, Source(str(tmp_path / "*.csv"), "csv"), DOMAIN, scratch)
+
+
+@pytest.mark.parametrize("where", ["_parquet_schema", "_connect"])
+@pytest.mark.parametrize(
+    ("raised", "kind"),
+    [(PermissionError, SourceUnreadableError), (ValueError, InternalError)],
+)
+def test_what_others_raise_is_not_repeated(
+    tmp_path: Path,
+    scratch: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    where: str,
+    raised: type[Exception],
+    kind: type[StatpressError],
+) -> None:
+    source = parquet(tmp_path / "a.parquet", state=["CA"], age=[1])
+
+    def fail(*_: object) -> None:
+        raise raised(CANARY)
+
+    monkeypatch.setattr(counting, where, fail)
+    refusal(kind, source, DOMAIN, scratch)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_permission_denied(tmp_path: Path, scratch: Path) -> None:
+    source = parquet(tmp_path / "a.parquet", state=["CA"], age=[1])
+    Path(source.pattern).chmod(0)
+    refusal(SourceUnreadableError, source, DOMAIN, scratch)
+
+
+def test_no_memory(tmp_path: Path, scratch: Path) -> None:
+    source = parquet(tmp_path / "a.parquet", state=["CA"] * 200_000, age=list(range(200_000)))
+    with pytest.raises(SourceError, match="memory") as caught:
+        count(source, DOMAIN, scratch=scratch, memory_limit="1KB")
+    assert caught.value.__context__ is None
