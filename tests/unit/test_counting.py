@@ -5,6 +5,7 @@ import gzip
 import os
 import subprocess
 import sys
+import tempfile
 import traceback
 from pathlib import Path
 
@@ -367,11 +368,18 @@ def test_what_others_raise_is_not_repeated(
     refusal(kind, source, DOMAIN, scratch)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_permission_denied(tmp_path: Path, scratch: Path) -> None:
-    source = parquet(tmp_path / "a.parquet", state=["CA"], age=[1])
-    Path(source.pattern).chmod(0)
-    refusal(SourceUnreadableError, source, DOMAIN, scratch)
+def test_permission_denied(scratch: Path) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        source = parquet(Path(folder) / "a.parquet", state=["CA"], age=[1])
+        Path(source.pattern).chmod(0)
+        before = os.geteuid()
+        try:
+            if before == 0:  # root reads everything, so be nobody
+                os.seteuid(65534)
+            refusal(SourceUnreadableError, source, DOMAIN, scratch)
+        finally:
+            os.seteuid(before)
 
 
 def test_no_memory(tmp_path: Path, scratch: Path) -> None:
