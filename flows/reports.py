@@ -58,7 +58,7 @@ def plan_report(release: Release, plan: Plan, remaining: Loss | None) -> Iterato
             ["  delta at its part of epsilon", _bounds(product.delta_bounds)],
             ["  expected sd of a cell, average", f"{error.cell_sd_average:,.1f} records"],
             ["  expected sd of a cell, at most", f"{error.cell_sd_most:,.1f} records"],
-            ["  expected total variation, at most", f"{min(error.total_variation, 1):.4f}"],
+            ["  expected total variation, at most", f"{error.total_variation:.4f}"],
             ["  records from the pseudocount", f"{error.uniform_share:.1%}"],
         ]
         if error.uniform_share > 0.5:

@@ -17,11 +17,12 @@ class ExpectedError:
     Attributes:
         cell_sd_average: That deviation, in records, at p = 1/|domain|.
         cell_sd_empty: The same for a cell that is empty in the data.
-        cell_sd_most: The largest it can be for any cell of any data, p = 1/2.
-        total_variation: Bound on the expected total variation distance between
-            the debiased and the true distribution over cells, for any data
-            (Cauchy-Schwarz over the cells; the sum of their deviations is
-            largest when all are equal).
+        cell_sd_most: The largest it can be for any cell of any data: p = 1/2, or the
+            largest possible p = (n + pseudocount)/N if that is less.
+        total_variation: Bound on the expected total variation distance (half the
+            sum of absolute differences) between the debiased shares, which may be
+            negative, and the true ones, for any data; it may pass 1. (Cauchy-Schwarz
+            over the cells; their deviations add up to most when all are equal.)
         uniform_share: Expected share of the drawn records that come from the
             pseudocount, uniform over the domain, and not from the data.
     """
@@ -45,7 +46,7 @@ class ExpectedError:
         return cls(
             cell_sd_average=deviation(Fraction(1, n_cells)),
             cell_sd_empty=deviation(pseudocount / total),
-            cell_sd_most=deviation(Fraction(1, 2)),
+            cell_sd_most=deviation(min(Fraction(1, 2), (n_records + pseudocount) / total)),
             total_variation=float(total / n_records) * math.sqrt((n_cells - 1) / records) / 2,
             uniform_share=float(pseudocount * n_cells / total),
         )

@@ -57,10 +57,16 @@ class BootstrapKnobs:
     calibration: Literal["exact", "paper"] = "exact"
 
     def __post_init__(self) -> None:
-        if self.pseudocount is not None and self.pseudocount <= 0:
-            raise RecordsError("The pseudocount must be positive.", where="pseudocount")
-        if isinstance(self.records, int) and self.records < 1:
-            raise RecordsError("The number of records must be positive.", where="records")
+        if self.pseudocount is not None:
+            _check_pseudocount(self.pseudocount, "pseudocount")
+        if isinstance(self.records, int):
+            _check_records(self.records, "records")
+        if self.calibration == "paper" and isinstance(self.records, int):
+            raise ConfigError(
+                "'calibration: paper' chooses the number of records itself.",
+                where="records",
+                next_step="Leave out records, or use 'calibration: exact'.",
+            )
         if self.records == "max" and self.pseudocount is None:
             raise ConfigError("'records: max' needs a pseudocount.", where="records")
 
@@ -86,10 +92,8 @@ class Bootstrap:
             exact = Fraction(pseudocount)
         except (ValueError, OverflowError, ZeroDivisionError):
             exact = Fraction(0)
-        if not Fraction(1, _LARGEST_PSEUDOCOUNT) <= exact <= _LARGEST_PSEUDOCOUNT:
-            raise RecordsError("The pseudocount must be between 1e-15 and 1e15.")
-        if not 1 <= records <= _MOST_RECORDS:
-            raise RecordsError("The number of records must be between 1 and 1e15.")
+        _check_pseudocount(exact)
+        _check_records(records)
         object.__setattr__(self, "pseudocount", exact)
         object.__setattr__(self, "records", int(records))
 
@@ -172,7 +176,13 @@ class Bootstrap:
         if knobs.calibration == "paper":
             from mechanisms.bootstrap_paper import paper_parameters
 
-            return cls(*paper_parameters(epsilon, delta, knobs.pseudocount, **frame))
+            pseudocount, records = paper_parameters(epsilon, delta, knobs.pseudocount, **frame)
+            if records > _MOST_RECORDS or pseudocount > _LARGEST_PSEUDOCOUNT:
+                raise InfeasibleBudgetError(
+                    f"The paper's calibration asks for {records:.1e} records.",
+                    next_step="Use 'calibration: exact'.",
+                )
+            return cls(pseudocount, records)
         if knobs.records == "max":
             assert knobs.pseudocount is not None
             return cls(knobs.pseudocount, max_records(knobs.pseudocount, epsilon, delta, **frame))
@@ -214,7 +224,7 @@ def max_records(
 
     if n_cells == 1 or fits(_MOST_RECORDS):
         raise InfeasibleBudgetError(
-            "The budget allows any number of records.", next_step="Give the number you want."
+            "The budget allows 1e15 records or more.", next_step="Give the number you want."
         )
     if not fits(1):
         raise InfeasibleBudgetError("The budget does not allow one record at this pseudocount.")
@@ -251,6 +261,18 @@ def min_pseudocount(
     if high == most and fails(most):
         raise InfeasibleBudgetError("No pseudocount up to 1e15 meets this budget.")
     return Fraction(_last(fails, high // 2, high) + 1, denominator)
+
+
+def _check_pseudocount(pseudocount: Fraction, where: str = "") -> None:
+    if not Fraction(1, _LARGEST_PSEUDOCOUNT) <= pseudocount <= _LARGEST_PSEUDOCOUNT:
+        raise RecordsError("The pseudocount must be between 1e-15 and 1e15.", where=where)
+    if pseudocount.denominator > _LARGEST_PSEUDOCOUNT**2:
+        raise RecordsError("The pseudocount has more than 30 digits.", where=where)
+
+
+def _check_records(records: int, where: str = "") -> None:
+    if not 1 <= records <= _MOST_RECORDS:
+        raise RecordsError("The number of records must be between 1 and 1e15.", where=where)
 
 
 def _fine_pseudocount(records: int, epsilon: float, delta: float, **frame: int) -> Fraction:

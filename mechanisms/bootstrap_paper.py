@@ -26,7 +26,7 @@ def corollary_3(
     The pseudocount is the positive root k0 of the corollary's quadratic, rounded
     up (at least 2, as the theorem asks), and the records are floor(U).
     """
-    least = 2 / gamma**2 * math.log(2 / delta)
+    least = 2 / gamma**2 * (math.log(2) - math.log(delta))
     a2 = epsilon * n_cells
     a1 = epsilon * n_records - 2 * n_cells * gamma * least
     a0 = -(2 * n_records * gamma + 1) * least
@@ -47,7 +47,7 @@ def theorem_2_records(
     if pseudocount < 2:
         return 0
     total = n_records + pseudocount * n_cells
-    a = 2 * math.log(2 / delta) * math.log1p(1 / pseudocount)
+    a = 2 * (math.log(2) - math.log(delta)) * math.log1p(1 / pseudocount)
     gamma = (a + math.sqrt(a * a + epsilon * a / total)) / epsilon
     if gamma >= 1:
         return 0

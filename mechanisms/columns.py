@@ -2,7 +2,7 @@
 
 Each kind is a frozen declaration. ``code_of`` is the definition of the function,
 one value at a time; the counting engine evaluates the same function as an
-expression, and a property test holds the two equal. Every value has a code
+expression, and a property test holds the two equal. Every value of a column's type has a code
 (theory section 1), so the domain never depends on the data:
 
 * a null, or a NaN, goes to ``missing`` if declared, else ``other``, else code 0;
@@ -85,8 +85,8 @@ class Column(ABC):
         return next((c for c in (self.other_code, self.missing_code) if c is not None), 0)
 
     def code_of(self, value: Any) -> int:
-        """The code of one Python value; defined for every value."""
-        if value is None or (isinstance(value, float) and math.isnan(value)):
+        """The code of one value; defined for null, NaN and every value of the kind's type."""
+        if value is None or value != value:  # NaN and NaT differ from themselves
             return self.null_code
         return self._code_of(value)
 
@@ -271,6 +271,8 @@ class Date(Column):
     def _check(self) -> None:
         if self.by not in get_args(Period):
             raise ConfigError("'by' must be year, month or day.", where=self.name)
+        if isinstance(self.first, datetime.datetime) or isinstance(self.last, datetime.datetime):
+            raise ConfigError("first and last are dates, without a time.", where=self.name)
         if self.first > self.last:
             raise EdgesError("first is later than last.", where=self.name)
 

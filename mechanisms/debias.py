@@ -24,7 +24,8 @@ class DebiasedTable:
             since confidence statements need them as they are.
         standard_errors: float64[K], in records.
         undrawn_estimate: The estimate for every cell that is not listed.
-        undrawn_standard_error: Its standard error.
+        undrawn_standard_error: Its standard error if the cell is empty in the data,
+            the least it can be.
     """
 
     domain: Domain
@@ -40,8 +41,8 @@ def debias(release: ContingencyTable, pseudocount: Fraction, *, n_records: int) 
 
     The estimate of a count is N c/m - pseudocount, N = n + pseudocount |domain|
     (bootstrapping paper, section 5.3, times n). The standard error takes the
-    cell's probability at its released frequency, never below its known floor
-    pseudocount/N.
+    cell's probability at its released frequency, kept within what is known of it:
+    pseudocount/N to (n + pseudocount)/N.
 
     Args:
         release: Counts per drawn cell; their sum is m.
@@ -51,7 +52,8 @@ def debias(release: ContingencyTable, pseudocount: Fraction, *, n_records: int) 
     draws = release.n_records
     total = float(n_records + pseudocount * release.domain.n_cells)
     floor = float(pseudocount) / total
-    frequency = np.maximum(release.counts / draws, floor)
+    ceiling = (n_records + float(pseudocount)) / total
+    frequency = np.clip(release.counts / draws, floor, ceiling)
     errors = total * np.sqrt(frequency * (1 - frequency) / draws)
     return DebiasedTable(
         domain=release.domain,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ class Domain:
         if self.n_cells > MAX_CELLS:
             sizes = ", ".join(f"{column.name} {column.size:,}" for column in self.columns)
             raise DomainTooLargeError(
-                f"The domain has {self.n_cells:.3e} cells, more than 2**63 - 1 ({sizes})."
+                f"The domain has {Decimal(self.n_cells):.3e} cells, more than 2**63 - 1 ({sizes})."
             )
         strides, stride = [], 1
         for column in reversed(self.columns):

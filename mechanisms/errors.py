@@ -112,7 +112,7 @@ class RecordsError(ConfigError):
     """A number of records, or a pseudocount, that is not positive."""
 
     exit_code = 17
-    next_step = "Give a positive number."
+    next_step = "Give a number in that range."
 
 
 class DomainTooLargeError(ConfigError):

@@ -192,6 +192,8 @@ class _Contour:
         reach = min(math.sqrt(2 * bits * math.log(2)) / max(sd, 1e-9), 2.0)
         self.below = arb(min(reach, theta - region[0]))
         self.above = arb(min(reach, region[1] - theta))
+        if not (self.below > 0 and self.above > 0):
+            raise ArithmeticError("the contour lies outside the region of convergence")
         self.nodes = 2 * math.ceil(self._nodes_needed() / 2) + 1
 
     def phi(self, z: arb) -> arb:
@@ -216,17 +218,22 @@ class _Contour:
     def _left_out(self) -> tuple[int, int]:
         """Half-open run of nodes in 1..L//2 whose terms are below 2**-bits."""
         half = self.nodes // 2
-        gap = -math.expm1(-2 * self.bits * math.log(2) / self.m)
-        v, b = float(self.v), float(self.b)
-        if v * v <= b * gap:
-            return half + 1, half + 1
-        root = math.sqrt(v * v - b * gap)
-        x1, x2 = gap / (v + root), ((v + root) / b if b > 0 else math.inf)
-        if x1 >= 2:
-            return half + 1, half + 1
-        first = math.ceil(math.acos(1 - x1) * self.nodes / (2 * math.pi)) + 1
-        last = half if x2 >= 2 else math.floor(math.acos(1 - x2) * self.nodes / (2 * math.pi)) - 1
-        return (first, last + 1) if first <= last else (half + 1, half + 1)
+        none = half + 1, half + 1
+        v, b = self.v.mid(), self.b.mid()
+        gap = -(arb(-2 * self.bits) * arb(2).log() / self.m).expm1()
+        square = (v * v - b * gap).mid()
+        if not square > 0:
+            return none
+        root = square.sqrt()
+        x1, x2 = gap / (v + root), (v + root) / b
+        if not x1 < 2:
+            return none
+        turn = self.nodes / (2 * arb.pi())
+        first = _whole(2 * (x1 / 2).sqrt().asin() * turn) + 2
+        last = half
+        if x2 < 2:  # 1 - cos u = x as u = 2 asin sqrt(x/2), which keeps small angles
+            last = min(last, _whole((arb.pi() - 2 * (1 - x2 / 2).sqrt().asin()) * turn) - 1)
+        return (first, last + 1) if first <= last else none
 
     def mean(self, weight: Callable[[acb], acb]) -> tuple[arb, arb]:
         """Enclosure of the mean of phi(z)^m weight(z) over the circle."""
@@ -261,6 +268,11 @@ class _Contour:
 def _step(loss: LatticeLoss) -> arb:
     """L = log(up / down)."""
     return _ball(loss.up / loss.down).log()
+
+
+def _whole(value: arb) -> int:
+    """The floor of a ball's midpoint; off by one at most, which its callers allow for."""
+    return int(str(value.mid().floor().unique_fmpz()))
 
 
 def _ball(value: Fraction) -> arb:

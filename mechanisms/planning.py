@@ -16,7 +16,7 @@ from typing import Any
 
 from mechanisms.accuracy import ExpectedError
 from mechanisms.domain import Domain
-from mechanisms.errors import InfeasibleBudgetError
+from mechanisms.errors import AmountError, InfeasibleBudgetError
 from mechanisms.lattice import Bounds
 from mechanisms.mechanism import Mechanism, Target
 from mechanisms.privacy import Privacy
@@ -137,6 +137,9 @@ def plan_release(
             n_records=privacy.n_records, n_cells=part.n_cells, unit_records=privacy.unit_records
         )
         bounds = loss.epsilon(target.delta)
+        delta_bounds = loss.delta(target.epsilon)
+        if delta_bounds.upper > target.delta:
+            raise ArithmeticError("the calibrated mechanism is not proven to meet its target")
         products.append(
             PlannedProduct(
                 request=request,
@@ -145,7 +148,7 @@ def plan_release(
                 epsilon=min(charged(bounds.upper), epsilon_part),
                 delta=delta_part,
                 epsilon_bounds=bounds,
-                delta_bounds=loss.delta(target.epsilon),
+                delta_bounds=delta_bounds,
                 expected_error=mechanism.expected_error(
                     n_records=privacy.n_records, n_cells=part.n_cells
                 ),
@@ -179,11 +182,13 @@ def recompute_charge(mechanisms: Sequence[dict[str, Any]]) -> tuple[Decimal, Dec
             n_cells=int(description["n_cells"]),
             unit_records=int(description["unit_records"]),
         )
-        # Rounding up may stop at the product's part of epsilon, which is feasible too.
-        proven = Decimal(loss.epsilon(_rounded_down(part)).upper)
         stated = Decimal(description["epsilon"])
-        feasible = loss.delta(_rounded_down(stated)).upper <= _rounded_down(part)
-        epsilon = _EXACT.add(epsilon, stated if feasible else proven)
+        if not (stated >= 0 and 0 <= part < 1):
+            raise AmountError("A mechanism's description states no valid amount.")
+        proven = stated
+        if loss.delta(_rounded_down(stated)).upper > _rounded_down(part):
+            proven = Decimal(loss.epsilon(_rounded_down(part)).upper)
+        epsilon = _EXACT.add(epsilon, proven)
         delta = _EXACT.add(delta, part)
     return epsilon, delta
 

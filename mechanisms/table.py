@@ -52,6 +52,8 @@ class ContingencyTable:
             raise ValueError("a cell is outside the domain")
         if np.any(self.counts < 1):
             raise ValueError("a count is below 1")
+        if len(self.counts) and float(self.counts.sum(dtype=np.float64)) >= 2.0**62:
+            raise ValueError("the counts add up to 2**62 or more")
 
     def __repr__(self) -> str:
         return f"ContingencyTable({', '.join(self.domain.names)})"

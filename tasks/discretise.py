@@ -6,8 +6,8 @@ Ibis expression, so that it runs where the data lies. They agree on every value:
 * nulls and NaN are set apart first, since engines order NaN differently;
 * a number is compared with each declared edge in the column's own type, that is,
   with the least value of that type not below the edge, so nothing is rounded;
-* equal bins are a product and a floor only where that is proved to be the same
-  (``_monotone_product``), else a bisection of the edges;
+* bins are found by bisection of the edges, and many equal bins by a product
+  proved to be the bin or the next, and one comparison with the edge between;
 * categories are looked up by a join with their list, since a chain of
   comparisons costs every record the length of the list;
 * a decimal is compared with the shortest decimal that denotes an edge or a
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _EXACT_DOUBLES = 2**53
 _LARGEST_SCALE = 18  # no engine's type holds int64 and decimals of a larger scale
-_FEWEST_BINS_FOR_A_PRODUCT = 4
+_FEWEST_BINS_TO_GUESS = 8
 _TEXT_READ_AS = {"number": "float64"}
 
 
@@ -199,10 +199,12 @@ def _join_digits(derived: ir.Table, column: Categorical, place: _Place) -> ir.Ta
 def _numeric(column: Numeric, value: Any, place: _Place) -> tuple[Any, Any]:
     edges, last = column.edges, column.n_values - 1
     outside = _below(value, edges[0]) | ~_below(value, edges[-1], or_equal=True)
-    scale = _monotone_product(edges) if value.type().is_floating() else None
+    scale = _guessing_scale(edges) if value.type().is_floating() else None
     if scale is None:
         return _bisection(value, edges, 0, last, place), outside
-    inside = place.times(_floor((value - _double(edges[0])) * _double(scale)))
+    guess = ((value - _double(edges[0])) * _double(scale)).floor()
+    edge = _literal([repr(edge) for edge in edges], "array<string>").cast("array<float64>")[guess]
+    inside = place.times(guess - (value < edge).cast("int64"))
     low = _below(value, edges[1]).ifelse(place.constant(0), inside)
     return _below(value, edges[last]).ifelse(low, place.constant(last)), outside
 
@@ -216,28 +218,25 @@ def _bisection(value: Any, edges: tuple[float, ...], first: int, last: int, plac
     return _below(value, edges[middle]).ifelse(low, _bisection(value, edges, middle, last, place))
 
 
-def _monotone_product(edges: tuple[float, ...]) -> float | None:
-    """A scale for which floor((x - edges[0]) * scale) is the bin of each double x.
+def _guessing_scale(edges: tuple[float, ...]) -> float | None:
+    """A scale for which floor((x - edges[0]) * scale) is the bin of x or the next.
 
     Subtraction, multiplication by a positive number and floor never decrease, as
-    rounded in doubles too. So if the result is right at each inner edge and at
-    the double below it, it is right at all x from the first to the last inner
-    edge. None if no scale has this property, as when the bins are not equal.
+    rounded in doubles too. So if at each inner edge the result is not below the
+    bin that begins there, and at the double just below not above it, then the
+    same holds at all x from the first to the last inner edge. None if no such
+    scale is found, as when the bins are not equal, or if they are few.
     """
     bins = len(edges) - 1
-    if bins < _FEWEST_BINS_FOR_A_PRODUCT:
+    if bins < _FEWEST_BINS_TO_GUESS:
         return None
-    inner, wanted = np.asarray(edges[1:-1]), np.arange(1, bins)
+    inner, begins = np.asarray(edges[1:-1]), np.arange(1, bins)
     below = np.nextafter(inner, -np.inf)
     with np.errstate(all="ignore"):
-        scale = bins / (np.float64(edges[-1]) - edges[0])
-        for ulps in (0, 1, -1, 2, -2, 3, -3):
-            tried = scale + ulps * np.spacing(scale)
-            right = np.floor((inner - edges[0]) * tried) == wanted
-            right &= np.floor((below - edges[0]) * tried) == wanted - 1
-            if right.all():
-                return float(tried)
-    return None
+        scale = np.max(begins / (inner - edges[0])) * (1 + 2**-50)
+        enough = np.floor((inner - edges[0]) * scale) >= begins
+        not_too_much = np.floor((below - edges[0]) * scale) <= begins
+    return float(scale) if np.all(enough & not_too_much) else None
 
 
 def _integer(column: Integer, value: Any, place: _Place) -> tuple[Any, Any]:

@@ -150,3 +150,19 @@ def test_hash_does_not_depend_on_layout(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     path.write_text("# a comment\n" + SHIPPED.read_text())
     assert load(path).sha256 == load(SHIPPED).sha256
+
+
+@pytest.mark.parametrize(
+    "more", ["calibration: paper\n    records: 5", "records: 10000000000000000"]
+)
+def test_knobs_that_cannot_be_met_are_refused_with_their_place(tmp_path: Path, more: str) -> None:
+    path = changed(tmp_path, "share: 0.6", f"share: 0.6\n    {more}")
+    with pytest.raises(errors.ConfigError) as caught:
+        load(path)
+    assert "products.workers.records" in caught.value.where
+
+
+def test_a_description_cannot_hide_a_loss_behind_a_negative_one() -> None:
+    described = load(SHIPPED).plan().describe()
+    with pytest.raises(errors.AmountError):
+        recompute_charge([described[0], described[1] | {"epsilon": "-0.5"}])

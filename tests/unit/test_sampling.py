@@ -106,3 +106,32 @@ def test_standard_error_is_that_of_the_draw() -> None:
     one = mechanism.postprocess(mechanism.release(table, rng), n_records=90)
     assert found.std() == pytest.approx(one.standard_errors[0], rel=0.08)
     assert found.mean() == pytest.approx(60, abs=0.3)
+
+
+def test_standard_error_knows_the_largest_possible_frequency() -> None:
+    table = table_of({0: 5, 1: 5}, 3)
+    mechanism = Bootstrap(1, 1)
+    debiased = mechanism.postprocess(
+        mechanism.release(table, np.random.default_rng(0)), n_records=10
+    )
+    p = 11 / 13  # (n + pseudocount) / N
+    assert debiased.standard_errors == pytest.approx([13 * np.sqrt(p * (1 - p))])
+
+
+def test_expected_errors_bound_what_happens() -> None:
+    """Measured over releases of a table that is as uneven as can be, and an even one."""
+    for counts in ({0: 100}, dict.fromkeys(range(100), 1)):
+        table, mechanism = table_of(counts, 1000), Bootstrap(10, 100)
+        expected = mechanism.expected_error(n_records=100, n_cells=1000)
+        truth = np.zeros(1000)
+        truth[table.cells] = table.counts
+        distances, first = [], []
+        for seed in range(60):
+            release = mechanism.release(table, np.random.default_rng(seed))
+            debiased = mechanism.postprocess(release, n_records=100)
+            estimates = np.full(1000, debiased.undrawn_estimate)
+            estimates[debiased.cells] = debiased.estimates
+            distances.append(np.abs(estimates - truth).sum() / 2 / 100)
+            first.append(estimates[0])
+        assert 1 < np.mean(distances) <= expected.total_variation
+        assert np.std(first) <= 1.4 * expected.cell_sd_most
