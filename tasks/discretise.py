@@ -202,9 +202,9 @@ def _numeric(column: Numeric, value: Any, place: _Place) -> tuple[Any, Any]:
     scale = _guessing_scale(edges) if value.type().is_floating() else None
     if scale is None:
         return _bisection(value, edges, 0, last, place), outside
-    guess = ((value - _double(edges[0])) * _double(scale)).floor()
-    edge = _literal([repr(edge) for edge in edges], "array<string>").cast("array<float64>")[guess]
-    inside = place.times(guess - (value < edge).cast("int64"))
+    guess = _floor((value - _double(edges[0])) * _double(scale))
+    begins = _literal([repr(edge) for edge in edges], "array<string>").cast("array<float64>")
+    inside = place.times(guess - (value < begins[guess.cast("int32")]).cast("float64"))
     low = _below(value, edges[1]).ifelse(place.constant(0), inside)
     return _below(value, edges[last]).ifelse(low, place.constant(last)), outside
 

@@ -26,6 +26,7 @@ def prefect_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     patch.setenv("PREFECT_HOME", str(home))
     patch.setenv("PREFECT_LOCAL_STORAGE_PATH", str(home / "storage"))
     patch.setenv("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
+    patch.setattr(logging, "raiseExceptions", False)  # its console handler outlives a capture
     patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("tmp")))
     import tempfile
 
@@ -131,21 +132,6 @@ def test_canary_in_an_unforeseen_error(
     assert error.exit_code == 70
 
 
-def test_the_search_finds_what_is_there(agency, prefect_home: Path) -> None:
-    """The canary test can fail: the value is found where it was put."""
-    (prefect_home / "leak").write_text(f"xx{bad_input.CANARY}")
-    assert found_in(prefect_home)
-    (prefect_home / "leak").unlink()
-    from prefect import flow
-
-    @flow(name="leak", persist_result=False)
-    def leak(value: str) -> None:
-        return None
-
-    leak(bad_input.CANARY)
-    assert [text for text in prefect_states() if bad_input.CANARY in text]
-
-
 def test_canary_in_the_deployed_flow(
     agency, capfd, prefect_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,3 +144,18 @@ def test_canary_in_the_deployed_flow(
     assert_silent(agency, out + err, prefect_home)
     with pytest.raises(StatpressError, match="already there"):
         release(config=str(agency.config))
+
+
+def test_the_search_finds_what_is_there(agency, prefect_home: Path) -> None:
+    """The canary test can fail: the value is found where it was put. Must run last."""
+    (prefect_home / "leak").write_text(f"xx{bad_input.CANARY}")
+    assert found_in(prefect_home)
+    (prefect_home / "leak").unlink()
+    from prefect import flow
+
+    @flow(name="leak", persist_result=False)
+    def leak(value: str) -> None:
+        return None
+
+    leak(bad_input.CANARY)
+    assert [text for text in prefect_states() if bad_input.CANARY in text]

@@ -2,7 +2,9 @@
 
 import datetime
 import gzip
+import math
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -179,6 +181,36 @@ def test_huge_numbers_in_a_dictionary_are_clamped_before_any_cast(
         10: 2000,
         11: 2000,
     }
+
+
+def test_integers_that_no_double_equals(tmp_path: Path, scratch: Path) -> None:
+    number = Categorical(name="x", categories=(2**53 + 1, 2**62 + 1), other=True)
+    values = [2**53, 2**53 + 1, 2**62, 2**62 + 1]
+    whole = parquet(tmp_path / "a.parquet", x=values)
+    assert counts(whole, Domain((number,)), scratch) == {0: 1, 1: 1, 2: 2}
+    doubles = parquet(tmp_path / "b.parquet", x=[float(value) for value in values])
+    assert counts(doubles, Domain((number,)), scratch) == {2: 4}
+
+
+@pytest.mark.parametrize("convert", [int, float])
+def test_a_range_wider_than_the_whole_doubles(
+    tmp_path: Path, scratch: Path, convert: type[float]
+) -> None:
+    column = Integer(name="x", lower=-(2**53), upper=2**53 - 2, width=3)
+    values = [convert(sign * (2**53 - i)) for i in range(40) for sign in (-1, 1)]
+    source = parquet(tmp_path / "a.parquet", x=values)
+    expected_counts = expected(Domain((column,)), *((value,) for value in values))
+    assert counts(source, Domain((column,)), scratch) == expected_counts
+
+
+def test_edges_of_seventeen_digits(tmp_path: Path, scratch: Path) -> None:
+    generator = random.Random(3)
+    edges = sorted(generator.uniform(0, 10 ** generator.randint(-3, 6)) for _ in range(200))
+    column = Numeric(name="x", edges=tuple(edges))
+    values = [near for edge in edges for near in (edge, math.nextafter(edge, 0))]
+    source = parquet(tmp_path / "a.parquet", x=values)
+    expected_counts = expected(Domain((column,)), *((value,) for value in values))
+    assert counts(source, Domain((column,)), scratch) == expected_counts
 
 
 def test_profile_counts_nulls_and_values_outside(tmp_path: Path, scratch: Path) -> None:
