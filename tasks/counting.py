@@ -13,6 +13,7 @@ import contextlib
 import csv
 import glob
 import gzip
+import logging
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -38,6 +39,9 @@ Format = Literal["parquet", "csv"]
 MEMORY_LIMIT = "300MB"
 _LONGEST_HEADER_LINE = 2**20
 _Result = TypeVar("_Result")
+_PRIVATE = logging.getLogger("statpress.private")  # heard by a run's curator log alone
+_PRIVATE.propagate = False
+_PRIVATE.addHandler(logging.NullHandler())
 
 
 @dataclass(frozen=True)
@@ -284,15 +288,18 @@ def _guarded(source: Source, run: Callable[[], _Result]) -> _Result:
     except StatpressError:
         raise
     except duckdb.OutOfMemoryException:
+        _PRIVATE.exception("counting")
         failure = SourceError(
             "Counting needs more memory, or more room to spill, than it may use.",
             where=source.pattern,
             next_step="Raise the memory limit, or free space in the work directory.",
         )
     except (duckdb.Error, pa.ArrowException, OSError, UnicodeError, csv.Error):
+        _PRIVATE.exception("counting")
         failure = SourceUnreadableError(
             f"The source cannot be read as {source.format}.", where=source.pattern
         )
     except Exception:
+        _PRIVATE.exception("counting")
         failure = InternalError("Counting failed.", where=source.pattern)
     raise failure  # outside the except block: no __context__

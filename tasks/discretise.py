@@ -19,24 +19,28 @@ cells: exact there, and cheaper than int64 sums that watch for overflow.
 
 from __future__ import annotations
 
-import functools
-import math
 from dataclasses import dataclass
-from decimal import Decimal
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mechanisms.columns import Categorical, Category, Column, Date, Integer, Numeric
+from mechanisms.columns import Categorical, Column, Date, Integer, Numeric
 from mechanisms.domain import Domain
 from mechanisms.errors import ColumnNotFoundError, ColumnTypeError
+from tasks.engine_types import (
+    EXACT_DOUBLES,
+    below,
+    double,
+    floor,
+    grid,
+    in_type,
+    is_exact_double,
+    literal,
+)
 
 if TYPE_CHECKING:
-    import ibis.expr.datatypes as dt
     import ibis.expr.types as ir
 
-_EXACT_DOUBLES = 2**53
 _LARGEST_SCALE = 18  # no engine's type holds int64 and decimals of a larger scale
 _FEWEST_BINS_TO_GUESS = 8
 _TEXT_READ_AS = {"number": "float64"}
@@ -61,7 +65,7 @@ class _Place:
 
     def constant(self, code: int) -> Any:
         step = code * self.stride
-        return _double(step) if self.dtype == "float64" else _literal(step, self.dtype)
+        return double(step) if self.dtype == "float64" else literal(step, self.dtype)
 
     def times(self, code: Any) -> Any:
         code = code.cast(self.dtype)
@@ -96,7 +100,7 @@ def coded_columns(domain: Domain, table: ir.Table) -> tuple[ir.Table, list[Coded
         ColumnNotFoundError: A declared column is missing.
         ColumnTypeError: A column's type cannot carry its discretisation.
     """
-    dtype = "float64" if domain.n_cells <= _EXACT_DOUBLES else "int64"
+    dtype = "float64" if domain.n_cells <= EXACT_DOUBLES else "int64"
     places = [_Place(index, stride, dtype) for index, stride in enumerate(domain.strides)]
     derived = table.select(
         **{f"value_{i}": _comparable(column, table) for i, column in enumerate(domain.columns)}
@@ -121,7 +125,7 @@ def read_text(domain: Domain, table: ir.Table) -> ir.Table:
     read = {}
     for column in (column for column in domain.columns if column.name in table.columns):
         categories = column.categories if isinstance(column, Categorical) else ()
-        if not all(map(_is_exact_double, categories)):
+        if not all(map(is_exact_double, categories)):
             raise ColumnTypeError(
                 "Text is read as doubles, and none equals a category beyond 2**53.",
                 where=column.name,
@@ -186,7 +190,7 @@ def _join_digits(derived: ir.Table, column: Categorical, place: _Place) -> ir.Ta
     import pyarrow as pa
 
     value = derived[f"value_{place.index}"]
-    codes = {_in_type(category, value.type()): c for c, category in enumerate(column.categories)}
+    codes = {in_type(category, value.type()): c for c, category in enumerate(column.categories)}
     codes.pop(None, None)
     digits = pa.array([code * place.stride for code in codes.values()], type=pa.int64())
     keys = pa.array(list(codes), type=value.type().to_pyarrow())
@@ -198,15 +202,15 @@ def _join_digits(derived: ir.Table, column: Categorical, place: _Place) -> ir.Ta
 
 def _numeric(column: Numeric, value: Any, place: _Place) -> tuple[Any, Any]:
     edges, last = column.edges, column.n_values - 1
-    outside = _below(value, edges[0]) | ~_below(value, edges[-1], or_equal=True)
+    outside = below(value, edges[0]) | ~below(value, edges[-1], or_equal=True)
     scale = _guessing_scale(edges) if value.type().is_floating() else None
     if scale is None:
         return _bisection(value, edges, 0, last, place), outside
-    guess = _floor((value - _double(edges[0])) * _double(scale))
-    begins = _literal([repr(edge) for edge in edges], "array<string>").cast("array<float64>")
+    guess = floor((value - double(edges[0])) * double(scale))
+    begins = literal([repr(edge) for edge in edges], "array<string>").cast("array<float64>")
     inside = place.times(guess - (value < begins[guess.cast("int32")]).cast("float64"))
-    low = _below(value, edges[1]).ifelse(place.constant(0), inside)
-    return _below(value, edges[last]).ifelse(low, place.constant(last)), outside
+    low = below(value, edges[1]).ifelse(place.constant(0), inside)
+    return below(value, edges[last]).ifelse(low, place.constant(last)), outside
 
 
 def _bisection(value: Any, edges: tuple[float, ...], first: int, last: int, place: _Place) -> Any:
@@ -215,7 +219,7 @@ def _bisection(value: Any, edges: tuple[float, ...], first: int, last: int, plac
         return place.constant(first)
     middle = (first + last + 1) // 2
     low = _bisection(value, edges, first, middle - 1, place)
-    return _below(value, edges[middle]).ifelse(low, _bisection(value, edges, middle, last, place))
+    return below(value, edges[middle]).ifelse(low, _bisection(value, edges, middle, last, place))
 
 
 def _guessing_scale(edges: tuple[float, ...]) -> float | None:
@@ -243,31 +247,31 @@ def _integer(column: Integer, value: Any, place: _Place) -> tuple[Any, Any]:
     import ibis
 
     dtype = value.type()
-    outside = _below(value, column.lower) | ~_below(value, column.upper + 1)
+    outside = below(value, column.lower) | ~below(value, column.upper + 1)
     if dtype.is_integer():
-        lowest, highest, _ = _grid(dtype)
+        lowest, highest, _ = grid(dtype)
         low, high = max(column.lower, lowest), min(column.upper, highest)
         if low <= high:
-            raised = ibis.greatest(value, _literal(low, dtype))
-            clamped = ibis.least(raised, _literal(high, dtype)).cast("float64")
+            raised = ibis.greatest(value, literal(low, dtype))
+            clamped = ibis.least(raised, literal(high, dtype)).cast("float64")
             return _digit_of_whole(column, clamped, place), outside
-    inside = _digit_of_whole(column, _floor(value), place)
-    low = _below(value, column.lower).ifelse(place.constant(0), inside)
-    return _below(value, column.upper).ifelse(low, place.constant(column.n_values - 1)), outside
+    inside = _digit_of_whole(column, floor(value), place)
+    low = below(value, column.lower).ifelse(place.constant(0), inside)
+    return below(value, column.upper).ifelse(low, place.constant(column.n_values - 1)), outside
 
 
 def _digit_of_whole(column: Integer, whole: Any, place: _Place) -> Any:
     """The digit of whole doubles in the column's range."""
     # Over a range that wide, the distance from the middle is exact, from the end not.
-    middle = column.n_values // 2 if column.upper - column.lower > _EXACT_DOUBLES else 0
+    middle = column.n_values // 2 if column.upper - column.lower > EXACT_DOUBLES else 0
     start = column.lower + middle * column.width
-    code = whole - _double(start) if start else whole
-    digit = place.times(code if column.width == 1 else _floor(code / _double(column.width)))
+    code = whole - double(start) if start else whole
+    digit = place.times(code if column.width == 1 else floor(code / double(column.width)))
     return digit + place.constant(middle) if middle else digit
 
 
 def _date(column: Date, value: Any, place: _Place) -> tuple[Any, Any]:
-    first, last = _literal(column.first, "date"), _literal(column.last, "date")
+    first, last = literal(column.first, "date"), literal(column.last, "date")
     start = column.period_of(column.first)
     period = {
         "year": lambda: value.year() - start,
@@ -280,84 +284,3 @@ def _date(column: Date, value: Any, place: _Place) -> tuple[Any, Any]:
 
 
 _KINDS: dict[str, Any] = {Numeric.kind: _numeric, Integer.kind: _integer, Date.kind: _date}
-
-
-def _literal(value: Any, dtype: Any) -> Any:
-    import ibis
-
-    return ibis.literal(value, type=dtype)
-
-
-def _double(number: float) -> Any:
-    """A double, written as text: engines take 0.1 in a query for a decimal."""
-    return _literal(repr(float(number)), "string").cast("float64")
-
-
-def _floor(number: Any) -> Any:
-    """The floor as a double."""
-    if number.type().is_decimal():
-        whole = number.cast("int64")  # to the nearest or towards zero, as engines please
-        return (whole - (whole > number).cast("int64")).cast("float64")
-    return _plain_floor()(number)
-
-
-@functools.cache
-def _plain_floor() -> Any:
-    """FLOOR without the cast to int64 that Ibis adds, a tenth of the time of a count."""
-    import ibis
-
-    signature = (("float64",), "float64")
-    return ibis.udf.scalar.builtin(lambda number: number, name="floor", signature=signature)
-
-
-def _grid(dtype: dt.DataType) -> tuple[int, int, int]:
-    """Least and greatest value of an integer or decimal type in units of 10**-scale, scale."""
-    if dtype.is_decimal():
-        greatest = 10 ** int(dtype.precision) - 1
-        return -greatest, greatest, int(dtype.scale)
-    return int(dtype.bounds.lower), int(dtype.bounds.upper), 0
-
-
-def _units(number: float, dtype: dt.DataType) -> Fraction:
-    """A declared number in the units of an integer or decimal type."""
-    written = dtype.is_decimal() and isinstance(number, float) and abs(number) < _EXACT_DOUBLES
-    return Fraction(repr(number) if written else number) * Fraction(10) ** _grid(dtype)[2]
-
-
-def _of_units(units: int, dtype: dt.DataType) -> int | Decimal:
-    """So many units as a value of the type."""
-    return Decimal(f"{units}E-{_grid(dtype)[2]}") if dtype.is_decimal() else units
-
-
-def _is_exact_double(category: Category) -> bool:
-    """Whether a category is no integer, or one that some double equals."""
-    try:
-        return not isinstance(category, int) or float(category) == category
-    except OverflowError:
-        return False
-
-
-def _in_type(category: Category, dtype: dt.DataType) -> Any:
-    """A category in the column's type, or None if no value of it is equal."""
-    if isinstance(category, (str, bool)):
-        return category
-    if dtype.is_floating():
-        return float(category) if _is_exact_double(category) else None
-    units, (lowest, highest, _) = _units(category, dtype), _grid(dtype)
-    whole = units.denominator == 1 and lowest <= units <= highest
-    return _of_units(int(units), dtype) if whole else None
-
-
-def _below(value: Any, bound: float, *, or_equal: bool = False) -> Any:
-    """Whether value < bound (or <=), for a value that is neither null nor NaN."""
-    dtype = value.type()
-    if dtype.is_floating():
-        least = float(bound)
-        if least < bound:  # an integer between two doubles
-            least = math.nextafter(least, math.inf)
-        return value <= _double(least) if or_equal else value < _double(least)
-    units, (lowest, highest, _) = _units(bound, dtype), _grid(dtype)
-    least = math.floor(units) + 1 if or_equal else math.ceil(units)
-    if not lowest < least <= highest:
-        return _literal(least > highest, "boolean")
-    return value < _literal(_of_units(least, dtype), dtype)

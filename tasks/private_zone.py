@@ -27,7 +27,15 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _PUBLIC_FIELDS = {"remaining", "requested", "sequence"}
-_LIBRARIES = ("duckdb", "great_expectations", "ibis", "pyarrow", "sqlalchemy", "asyncio")
+_LIBRARIES = (
+    "duckdb",
+    "great_expectations",
+    "ibis",
+    "pyarrow",
+    "sqlalchemy",
+    "asyncio",
+    "statpress.private",
+)
 
 
 class CuratorLog:

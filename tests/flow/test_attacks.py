@@ -342,3 +342,11 @@ def test_shares_are_summed_exactly(agency) -> None:
     agency.replace("share: 0.5}\npublish", f"share: 0.5{'0' * 38}1}}\npublish")
     with pytest.raises(ConfigError, match="add up"):
         agency.run()
+
+
+def test_the_curator_learns_what_the_engine_said(agency) -> None:
+    agency.source.write_bytes(b"PAR1" + CANARY.encode() * 20 + b"PAR1")
+    with pytest.raises(StatpressError) as caught:
+        agency.run()
+    assert CANARY not in "".join(traceback.format_exception(caught.value))
+    assert "Traceback" in agency.inspector.log.path.read_text()
