@@ -17,7 +17,7 @@ from typing import Any
 from mechanisms.accuracy import ExpectedError
 from mechanisms.domain import Domain
 from mechanisms.errors import AmountError, InfeasibleBudgetError
-from mechanisms.lattice import Bounds
+from mechanisms.lattice import Bounds, LatticeLoss
 from mechanisms.mechanism import Mechanism, Target
 from mechanisms.privacy import Privacy
 from mechanisms.registry import REGISTRY
@@ -48,6 +48,7 @@ class PlannedProduct:
         epsilon_bounds: Enclosure of the exact epsilon at that delta.
         delta_bounds: Enclosure of the exact delta at the product's part of epsilon.
         expected_error: From public quantities alone.
+        loss: The mechanism's privacy loss at this size and domain.
     """
 
     request: ProductRequest
@@ -58,6 +59,12 @@ class PlannedProduct:
     epsilon_bounds: Bounds
     delta_bounds: Bounds
     expected_error: ExpectedError
+    loss: LatticeLoss
+
+    @property
+    def attack_advantage(self) -> float:
+        """Most that an attack gains over guessing, the loss's delta at epsilon 0."""
+        return self.loss.delta(0.0).upper
 
     @property
     def n_records(self) -> int:
@@ -94,6 +101,11 @@ class Plan:
     def delta(self) -> Decimal:
         """Charged in all, an exact sum."""
         return _sum(product.delta for product in self.products)
+
+    @property
+    def attack_advantage(self) -> float:
+        """The same for the whole release: total variation adds up, and ends at 1."""
+        return min(1.0, math.fsum(product.attack_advantage for product in self.products))
 
     def describe(self) -> list[dict[str, str | int]]:
         """The mechanisms of a charge."""
@@ -149,6 +161,7 @@ def plan_release(
                 delta=delta_part,
                 epsilon_bounds=bounds,
                 delta_bounds=delta_bounds,
+                loss=loss,
                 expected_error=mechanism.expected_error(
                     n_records=privacy.n_records, n_cells=part.n_cells
                 ),

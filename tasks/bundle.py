@@ -110,7 +110,6 @@ def privacy_statement(run: Run, release: Release, plan: Plan, charge: Entry) -> 
     """What the release reveals at most, with everything needed to recompute it."""
     privacy = plan.privacy
     products = {p.request.name: _product_statement(p, plan) for p in plan.products}
-    advantage = sum(p["attack_advantage"] for p in products.values())
     return {
         "publishable": run.insecure_seed is None,
         "adjacency": privacy.adjacency,
@@ -121,7 +120,7 @@ def privacy_statement(run: Run, release: Release, plan: Plan, charge: Entry) -> 
         "delta": str(plan.delta),
         "composition": "epsilon and delta of the products add up",
         "ledger_entry": {"sequence": charge.sequence, "hash": charge.hash},
-        "attack_advantage": min(advantage, 1.0),
+        "attack_advantage": plan.attack_advantage,
         "meaning": "Someone who knows all records but one and must decide between two "
         "candidates for it gains at most 'attack_advantage' over guessing (true positive "
         "rate minus false positive rate).",
@@ -133,16 +132,10 @@ def privacy_statement(run: Run, release: Release, plan: Plan, charge: Entry) -> 
 
 
 def _product_statement(product: PlannedProduct, plan: Plan) -> dict[str, Any]:
-    privacy = plan.privacy
-    loss = product.mechanism.loss(
-        n_records=privacy.n_records,
-        n_cells=product.domain.n_cells,
-        unit_records=privacy.unit_records,
-    )
     budget = float(product.epsilon)
     curve = []
     for factor in (0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 2):
-        bounds = loss.delta(budget * factor)
+        bounds = product.loss.delta(budget * factor)
         curve.append(
             {
                 "epsilon": budget * factor,
@@ -152,11 +145,11 @@ def _product_statement(product: PlannedProduct, plan: Plan) -> dict[str, Any]:
         )
     error = product.expected_error
     return {
-        **product.describe(privacy),
+        **product.describe(plan.privacy),
         "columns": list(product.domain.names),
         "epsilon_lower": product.epsilon_bounds.lower,
         "epsilon_upper": product.epsilon_bounds.upper,
-        "attack_advantage": curve[0]["delta_upper"],
+        "attack_advantage": product.attack_advantage,
         "curve": curve,
         "expected_error": {name: getattr(error, name) for name in error.__dataclass_fields__},
     }
@@ -225,7 +218,8 @@ def _readme(run: Run, release: Release, plan: Plan) -> str:
             f"{error.uniform_share:.0%} of them come from the pseudocount "
             f"{product.mechanism.describe()['pseudocount']} and are uniform over the cells. "
             f"For counts use `{name}_debiased`, which removes that bias: typical standard "
-            f"error {error.cell_sd_average:,.1f} records. A cell not listed there was not drawn.",
+            f"error {error.cell_sd_average:,.1f} records. A cell not listed there was not "
+            "drawn: its estimate is minus the pseudocount.",
         ]
     lines += [
         "",

@@ -86,6 +86,17 @@ def test_no_kind_of_exception_passes_the_wall(tmp_path: Path, given, leaves: typ
     assert CANARY in (tmp_path / "run.log").read_text()
 
 
+def test_the_orchestrators_termination_keeps_its_kind(tmp_path: Path) -> None:
+    from prefect.exceptions import TerminationSignal
+
+    given = TerminationSignal(signal=15)
+    given.add_note(CANARY)
+    error, told = raised(raiser(given), CuratorLog(tmp_path, "run"))
+    assert type(error) is TerminationSignal
+    assert error.signal == 15
+    assert CANARY not in told
+
+
 def test_our_own_errors_pass_with_their_public_fields_alone(tmp_path: Path) -> None:
     given = InsufficientBudgetError("too much", where="here", remaining="1", requested="2")
     given.add_note(CANARY)
