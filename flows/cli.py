@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, CycloptsError, Parameter
 
@@ -166,8 +166,8 @@ def register(
     epsilon: str,
     delta: str,
     n_records: int,
-    adjacency: str = "replace_one",
-    unit: str = "record",
+    adjacency: Literal["replace_one"] = "replace_one",
+    unit: Literal["record"] = "record",
     home: HomeFolder = None,
     json: Json = False,
 ) -> None:
@@ -184,24 +184,12 @@ def register(
     from flows import reports
     from flows.terminal import show, show_json
     from mechanisms.privacy import Adjacency, Privacy, Unit
-    from tasks.ledger import Ledger
+    from tasks.pipeline import register_dataset
 
     frame = Privacy(adjacency=Adjacency(adjacency), unit=Unit(unit), n_records=n_records)
-    place = _home(home)
-    place.folder("")
-    with Ledger.open(place.ledger) as ledger:
-        entry = ledger.register(
-            dataset=dataset,
-            epsilon=epsilon,
-            delta=delta,
-            adjacency=str(frame.adjacency),
-            unit=str(frame.unit),
-            unit_records=frame.unit_records,
-            n_records=frame.n_records,
-        )
-        account = ledger.account(dataset)
+    account = register_dataset(_home(home), dataset, frame, epsilon=epsilon, delta=delta)
     if json:
-        show_json({"entry": entry.hash, **reports.account_facts(account)})
+        show_json({"entry": account.registration.hash, **reports.account_facts(account)})
     else:
         show(f"Registered {dataset}: epsilon {epsilon}, delta {delta}.")
 

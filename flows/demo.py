@@ -7,12 +7,11 @@ import shutil
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from configs.loading import Release, load
+from configs.loading import load
 from mechanisms.errors import DependencyError
 from tasks.demo_data import write_census2000
 from tasks.home import Home
-from tasks.ledger import Ledger
-from tasks.pipeline import remaining_budget
+from tasks.pipeline import register_dataset, remaining_budget
 
 BUDGET = {"epsilon": "10", "delta": "1e-7"}
 
@@ -40,18 +39,5 @@ def prepare(directory: Path, home: Home) -> tuple[Path, bool]:
     release = load(config)
     known = remaining_budget(home, release.config.dataset) is not None
     if not known:
-        _register(home, release)
+        register_dataset(home, release.config.dataset, release.privacy, **BUDGET)
     return config, known
-
-
-def _register(home: Home, release: Release) -> None:
-    home.folder("")
-    with Ledger.open(home.ledger) as ledger:
-        ledger.register(
-            dataset=release.config.dataset,
-            **BUDGET,
-            adjacency=str(release.privacy.adjacency),
-            unit=str(release.privacy.unit),
-            unit_records=release.privacy.unit_records,
-            n_records=release.privacy.n_records,
-        )

@@ -10,8 +10,10 @@ from typing import Any
 from configs.loading import Release, load
 from mechanisms.errors import StatpressError
 from mechanisms.planning import Plan
+from mechanisms.privacy import Privacy
 from mechanisms.table import ContingencyTable
 from tasks import bundle, counting, quality
+from tasks.accounts import Account
 from tasks.amounts import Loss, canonical
 from tasks.entries import Entry
 from tasks.entropy import generator
@@ -145,6 +147,24 @@ def publish_bundle(home: Home, run: Run, release: Release, plan: Plan, charge: E
         ledger_entry=charge.hash,
         publishable=run.insecure_seed is None,
     )
+
+
+def register_dataset(
+    home: Home, dataset: str, privacy: Privacy, *, epsilon: str, delta: str
+) -> Account:
+    """Open a dataset's account in the home's ledger, which is made if need be."""
+    home.folder("")
+    with Ledger.open(home.ledger) as ledger:
+        ledger.register(
+            dataset=dataset,
+            epsilon=epsilon,
+            delta=delta,
+            adjacency=str(privacy.adjacency),
+            unit=str(privacy.unit),
+            unit_records=privacy.unit_records,
+            n_records=privacy.n_records,
+        )
+        return ledger.account(dataset)
 
 
 def remaining_budget(home: Home, dataset: str) -> Loss | None:

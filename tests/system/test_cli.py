@@ -99,6 +99,9 @@ def test_ledger_commands(tmp_path: Path) -> None:
     for wrong in ("nan", "-1", "0", "x"):
         refused = ledger("register", "e", "--epsilon", wrong, "--delta", "0", "--n-records", "10")
         assert refused.returncode == exit_codes()["AmountError"], refused.stderr
+    limits = ("--epsilon", "1", "--delta", "0", "--n-records", "10")
+    for option in (("--adjacency", "add_remove"), ("--unit", "person")):
+        assert ledger("register", "e", *limits, *option).returncode == 2
     facts = json.loads(ledger("show", "d", "--json").stdout)["accounts"][0]
     assert facts["remaining"] == {"epsilon": "1.5", "delta": "1e-8"}
     assert ledger("show", "nobody").returncode == exit_codes()["UnregisteredDatasetError"]
