@@ -6,10 +6,11 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, CycloptsError, Parameter
 
+from flows.ledger_cli import HomeFolder, Json, home_of, ledger_app
 from mechanisms.errors import ConfirmationError, StatpressError
 
 if TYPE_CHECKING:
@@ -22,16 +23,8 @@ app = App(
     version_flags=["--version"],
     result_action="return_value",
 )
-ledger_app = App(name="ledger", help="The account of every unit of privacy loss.")
 app.command(ledger_app)
 
-Json = Annotated[bool, Parameter(name="--json", negative="", help="Print one JSON object.")]
-HomeFolder = Annotated[
-    Path | None,
-    Parameter(
-        name="--home", help="Folder of ledger and logs; by default STATPRESS_HOME or per user."
-    ),
-]
 NoOrchestrator = Annotated[
     bool, Parameter(name="--no-orchestrator", negative="", help="Run without Prefect.")
 ]
@@ -105,7 +98,7 @@ def plan(config: Path, *, home: HomeFolder = None, json: Json = False) -> None:
 
     release = load(config)
     planned = release.plan()
-    remaining = remaining_budget(_home(home), release.config.dataset)
+    remaining = remaining_budget(home_of(home), release.config.dataset)
     if json:
         show_json(reports.plan_facts(release, planned, remaining))
     else:
@@ -131,7 +124,7 @@ def run(
     started = time.perf_counter()
     from flows.conduct import session
 
-    with session(_home(home)) as opened:
+    with session(home_of(home)) as opened:
         _press(opened, config, no_orchestrator, insecure_seed, timings, json, started)
 
 
@@ -151,7 +144,7 @@ def verify(bundle: Path, *, home: HomeFolder = None, json: Json = False) -> None
     if home is not None:
         from tasks.ledger_check import check_bundle
 
-        check_bundle(_home(home), bundle, manifest)
+        check_bundle(home_of(home), bundle, manifest)
     if json:
         show_json({"verified": True, "against_ledger": home is not None, **manifest})
         return
@@ -159,79 +152,12 @@ def verify(bundle: Path, *, home: HomeFolder = None, json: Json = False) -> None
     show(f"{bundle}: {len(manifest['files'])} files, all as the manifest says.{mark}")
 
 
-@ledger_app.command
-def register(
-    dataset: str,
-    *,
-    epsilon: str,
-    delta: str,
-    n_records: int,
-    adjacency: Literal["replace_one"] = "replace_one",
-    unit: Literal["record"] = "record",
-    home: HomeFolder = None,
-    json: Json = False,
-) -> None:
-    """Open a dataset's account with the budget of its whole life.
-
-    Args:
-        dataset: Name of the account, as configs give it.
-        epsilon: Limit of the sum of all charges.
-        delta: Limit of the sum of all charges.
-        n_records: Public number of records.
-        adjacency: Neighbouring relation.
-        unit: Privacy unit.
-    """
-    from flows import reports
-    from flows.terminal import show, show_json
-    from mechanisms.privacy import Adjacency, Privacy, Unit
-    from tasks.pipeline import register_dataset
-
-    frame = Privacy(adjacency=Adjacency(adjacency), unit=Unit(unit), n_records=n_records)
-    account = register_dataset(_home(home), dataset, frame, epsilon=epsilon, delta=delta)
-    if json:
-        show_json({"entry": account.registration.hash, **reports.account_facts(account)})
-    else:
-        show(f"Registered {dataset}: epsilon {epsilon}, delta {delta}.")
-
-
-@ledger_app.command(name="show")
-def show_ledger(dataset: str | None = None, *, home: HomeFolder = None, json: Json = False) -> None:
-    """Print what each dataset has spent and what remains.
-
-    Args:
-        dataset: One account; by default all.
-    """
-    from flows import reports
-    from flows.terminal import show, show_json
-    from tasks.ledger import Ledger
-
-    with Ledger.open(_home(home).ledger, create=False) as ledger:
-        accounts = [ledger.account(dataset)] if dataset else list(ledger.accounts().values())
-    if json:
-        show_json({"accounts": [reports.account_facts(account) for account in accounts]})
-    else:
-        show(reports.ledger_report(accounts))
-
-
-@ledger_app.command(name="verify")
-def verify_ledger(*, home: HomeFolder = None, json: Json = False) -> None:
-    """Recompute the chain and every charge from its mechanisms' descriptions."""
-    from flows.terminal import show, show_json
-    from tasks.ledger_check import verify_ledger
-
-    found = verify_ledger(_home(home))
-    if json:
-        show_json({"verified": True, "entries": found.entries, "head": found.head})
-    else:
-        show(f"{found.entries} entries, chain and sums hold. Head {found.head}")
-
-
 def main() -> None:
     """Entry point of the console script."""
     as_json = "--json" in sys.argv
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        app(exit_on_error=False)
+        app(sys.argv[1:], exit_on_error=False)
     except CycloptsError:
         sys.exit(2)  # cyclopts has printed what is wrong
     except StatpressError as error:
@@ -247,12 +173,6 @@ def main() -> None:
 def _interrupt(number: int, frame: object) -> None:
     """Let a termination clean up as an interruption does."""
     raise KeyboardInterrupt
-
-
-def _home(folder: Path | None) -> Any:
-    from tasks.home import Home
-
-    return Home(folder.expanduser().absolute()) if folder else Home.default()
 
 
 def _press(

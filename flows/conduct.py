@@ -79,12 +79,17 @@ class Session:
 
 
 @contextmanager
-def session(home: Home) -> Iterator[Session]:
-    """Open a session: quiet defaults, no core dumps, quality process started."""
+def session(home: Home, run_id: str | None = None) -> Iterator[Session]:
+    """Open a session: quiet defaults, no core dumps, quality process started.
+
+    Args:
+        home: Where ledger and logs lie.
+        run_id: The run's identifier, which the ledger charges once; by default a new one.
+    """
     for name, value in QUIET_DEFAULTS.items():
         os.environ.setdefault(name, value)
     silence_core_dumps()
-    log = CuratorLog(home.folder("curator"), new_run_id())
+    log = CuratorLog(home.folder("curator"), run_id or new_run_id())
     with Inspector(log) as inspector:
         yield Session(home, inspector)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from prefect import flow
+from prefect.runtime import flow_run
 
 from flows.conduct import session
 from flows.release import press
@@ -15,6 +18,10 @@ from tasks.steps import Conduct, conducted
 def release(config: str) -> str:
     """Press one release on a worker, with the home that its environment names.
 
+    The orchestrator's id of the flow run is the run's id in the ledger. So a flow run
+    that is started again is never charged twice: it goes on if it had not begun to
+    draw, and is refused if it had.
+
     Args:
         config: Path of the release config on the worker.
 
@@ -22,6 +29,9 @@ def release(config: str) -> str:
         The path of the bundle.
     """
     place = Home.default()
-    with session(place) as opened, conducted(Conduct(opened.inspector.log, orchestrated=True)):
+    with (
+        session(place, UUID(flow_run.id).hex) as opened,
+        conducted(Conduct(opened.inspector.log, orchestrated=True)),
+    ):
         run = guarded(press, opened.inspector.log)
         return str(run(config, home=place, inspector=opened.inspector).bundle)

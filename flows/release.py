@@ -65,7 +65,7 @@ def press(
         charge = charge_ledger(home, run, release, plan)
 
         # Public zone: everything from the draw on.
-        drawn = draw_records(run, plan, table, charge)
+        drawn = draw_records(home, run, plan, table, charge)
         write_products(run, release, plan, charge, drawn)
         check_products(run, release, plan, drawn)
         return publish_bundle(home, run, release, plan, charge)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterator
+from decimal import ROUND_CEILING, Context, Decimal
 from typing import TYPE_CHECKING, Any
 
 from configs.loading import Release
-from flows.terminal import table
+from flows.terminal import share_bar, table
+from mechanisms.odometer import Reading
 from mechanisms.planning import Plan
-from tasks.accounts import Account
+from tasks.accounts import Account, Charge
 from tasks.amounts import Loss, canonical
 from tasks.pipeline import Outcome
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+_WORDS = {"rho_delta": "delta"}
 
 
 def plan_facts(release: Release, plan: Plan, remaining: Loss | None) -> dict[str, Any]:
@@ -34,8 +40,7 @@ def plan_facts(release: Release, plan: Plan, remaining: Loss | None) -> dict[str
     return {
         "dataset": release.config.dataset,
         "config_sha256": release.sha256,
-        "epsilon": canonical(plan.epsilon),
-        "delta": canonical(plan.delta),
+        **{measure: canonical(amount) for measure, amount in plan.amounts.items()},
         "products": products,
         "remaining": loss_facts(remaining),
     }
@@ -56,6 +61,7 @@ def plan_report(release: Release, plan: Plan, remaining: Loss | None) -> Iterato
             ["  epsilon at that delta, proven", _bounds(product.epsilon_bounds)],
             ["  delta, charged", canonical(product.delta)],
             ["  delta at its part of epsilon", _bounds(product.delta_bounds)],
+            ["  rho, charged under zcdp", canonical(product.rho)],
             ["  expected sd of a cell, average", f"{error.cell_sd_average:,.1f} records"],
             ["  expected sd of a cell, at most", f"{error.cell_sd_most:,.1f} records"],
             ["  expected total variation, at most", f"{error.total_variation:.4f}"],
@@ -106,56 +112,105 @@ def timings_report(timings: dict[str, float]) -> Table:
     return table("Timings", ["step", "seconds"], [[k, f"{v:.2f}"] for k, v in timings.items()])
 
 
-def account_facts(account: Account) -> dict[str, Any]:
+def account_facts(account: Account, reading: Reading | None = None) -> dict[str, Any]:
     """One account of the ledger."""
-    return {
+    facts: dict[str, Any] = {
         "dataset": account.dataset,
+        "policy": account.policy,
         "limit": loss_facts(account.limit),
-        "spent": loss_facts(account.spent),
+        "spent": loss_facts(account.spent - account.reserved),
+        "reserved": loss_facts(account.reserved),
         "remaining": loss_facts(account.remaining),
         "registered": dict(account.registration.body),
-        "charges": [
-            {
-                "run_id": run_id,
-                **(loss_facts(charge.loss) or {}),
-                "published": charge.published,
-                "created": charge.entry.body["created"],
-                "entry": charge.entry.hash,
-            }
-            for run_id, charge in account.charges.items()
-        ],
+        "amendments": [dict(entry.body) for entry in account.amendments],
+        "charges": [charge_facts(charge) for charge in account.charges.values()],
+    }
+    if reading is not None:
+        facts["reading"] = {
+            "delta": canonical(reading.delta),
+            "epsilon_adaptive": _finite(reading.adaptive),
+            "epsilon_fixed": _finite(reading.fixed),
+        }
+    return facts
+
+
+def charge_facts(charge: Charge) -> dict[str, Any]:
+    """One charge, with what became of it."""
+    body, publication = charge.entry.body, charge.publication
+    return {
+        "sequence": charge.entry.sequence,
+        "created": body["created"],
+        "dataset": body["dataset"],
+        "run_id": body["run_id"],
+        **charge.loss.texts(),
+        "status": str(charge.status),
+        "published": charge.published,
+        "config_sha256": body["config_sha256"],
+        "publishable": not body["insecure_seed"],
+        "bundle": publication.body["bundle"] if publication else None,
+        "entry": charge.entry.hash,
     }
 
 
-def ledger_report(accounts: list[Account]) -> Table:
-    """All accounts for a person."""
-    rows = [
-        [
-            account.dataset,
-            _loss(account.limit),
-            _loss(account.spent),
-            _loss(account.remaining),
-            f"{len(account.charges)} ({sum(c.published for c in account.charges.values())})",
+def account_report(account: Account, reading: Reading) -> Iterator[Any]:
+    """The same for a person: the odometer, with a bar per limited measure."""
+    reserved = account.reserved
+    rows, bars = [], []
+    for measure, limit in account.limit.amounts.items():
+        spent, kept = account.spent[measure] - reserved[measure], reserved[measure]
+        left = account.remaining[measure]
+        amounts = [canonical(amount) for amount in (limit, spent, kept, left)]
+        rows.append([_WORDS.get(measure, measure), *amounts])
+        bars.append(share_bar(f"{_WORDS.get(measure, measure):<8}", left, limit))
+    columns = ["", "limit", "spent", "reserved", "remaining"]
+    yield table(f"{account.dataset}: policy {account.policy}", columns, rows)
+    yield from bars
+    counts = Counter(str(charge.status) for charge in account.charges.values())
+    runs = ", ".join(f"{n} {status}" for status, n in counts.items()) or "none"
+    yield f"Charges: {runs}."
+    if account.amendments:
+        last = account.amendments[-1].body
+        yield f"Amended {len(account.amendments)} times, last at {last['created']}."
+    delta = canonical(reading.delta)
+    yield f"All charges together: epsilon {_rounded(reading.adaptive)} at delta {delta}."
+    if reading.fixed < reading.adaptive:
+        yield (
+            f"  If no config depended on an earlier release: epsilon {_rounded(reading.fixed)} "
+            f"at delta {delta}."
+        )
+    yield ""
+
+
+def history_report(charges: list[dict[str, Any]]) -> str:
+    """All charges for a person, two lines each."""
+    lines = []
+    for charge in charges:
+        mark = "" if charge["publishable"] else " NOT PUBLISHABLE"
+        lines += [
+            f"{charge['sequence']:>6}  {charge['created']}  {charge['dataset']}  "
+            f"{charge['status']}{mark}  run {charge['run_id']}",
+            f"        epsilon {charge['epsilon']}, delta {charge['delta']}; rho {charge['rho']}, "
+            f"delta {charge['rho_delta']}{'; ' + charge['bundle'] if charge['bundle'] else ''}",
         ]
-        for account in accounts
-    ]
-    columns = ["dataset", "limit", "spent", "remaining", "charges (published)"]
-    return table("Ledger: epsilon, delta", columns, rows)
+    return "\n".join(lines or ["No charges."])
 
 
 def loss_facts(loss: Loss | None) -> dict[str, str] | None:
     """A loss as exact decimal text."""
-    if loss is None:
-        return None
-    return {"epsilon": canonical(loss.epsilon), "delta": canonical(loss.delta)}
-
-
-def _loss(loss: Loss) -> str:
-    return f"{canonical(loss.epsilon)}, {canonical(loss.delta)}"
+    return None if loss is None else loss.texts()
 
 
 def _remaining(loss: Loss | None) -> str:
-    return "dataset not registered" if loss is None else _loss(loss)
+    return "dataset not registered" if loss is None else str(loss)
+
+
+def _rounded(epsilon: float) -> str:
+    """Five digits, rounded up."""
+    return f"{Context(prec=5, rounding=ROUND_CEILING).create_decimal(Decimal(epsilon)):f}"
+
+
+def _finite(epsilon: float) -> float | None:
+    return epsilon if math.isfinite(epsilon) else None
 
 
 def _bounds(bounds: tuple[float, float]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from decimal import Decimal
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -12,6 +13,8 @@ from mechanisms.errors import StatpressError
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+_BAR = 40
 
 
 def show(value: Any) -> None:
@@ -64,6 +67,20 @@ def table(title: str, columns: list[str], rows: list[list[str]]) -> Table:
     for row in rows:
         result.add_row(*(Text(plain(cell)) for cell in row))
     return result
+
+
+def share_bar(label: str, part: Decimal, whole: Decimal) -> Any:
+    """A bar as long as what is left of the whole, with its percentage rounded down."""
+    from rich.text import Text
+
+    share = min(Decimal(1), max(Decimal(0), part / whole)) if whole else Decimal(0)
+    full = int(share * _BAR)
+    colour = "green" if share > Decimal("0.25") else "yellow" if share else "red"
+    text = Text(label)
+    text.append("█" * full, style=colour)
+    text.append("░" * (_BAR - full), style="dim")
+    text.append(f" {int(share * 100):3d} % left")
+    return text
 
 
 class Progress:

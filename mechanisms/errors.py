@@ -207,6 +207,40 @@ class AmountError(LedgerError):
     next_step = "Give a finite decimal such as 0.5 or 1e-8."
 
 
+class LedgerSchemaError(LedgerUnavailableError):
+    """The ledger was made by an older or a newer version than this one."""
+
+    exit_code = 34
+
+
+class LedgerLockedError(LedgerUnavailableError):
+    """Another process has kept the ledger locked for too long."""
+
+    exit_code = 35
+    next_step = "Find the process that holds the ledger, then try again."
+
+
+class LedgerFullError(LedgerUnavailableError):
+    """There is no space left for the ledger."""
+
+    exit_code = 36
+    next_step = "Make room where the ledger lies, then try again."
+
+
+class LedgerReadOnlyError(LedgerUnavailableError):
+    """The ledger can be read and not written."""
+
+    exit_code = 37
+    next_step = "Mend the permissions of the ledger and of its folder or role."
+
+
+class SigningKeyError(LedgerError):
+    """A key file is missing, not readable, or no Ed25519 key."""
+
+    exit_code = 38
+    next_step = "Make a key with 'openssl genpkey -algorithm ed25519 -out key.pem'."
+
+
 # --- the keeper of the data ------------------------------------------------------
 
 

@@ -3,13 +3,14 @@
 Inside one release all parameters are fixed by the config, so the products'
 losses compose. In this first form epsilon and delta are each divided by the
 declared shares (basic composition, exact decimals); every mechanism is then
-charged what it provably costs, never more than its part.
+charged what it provably costs, never more than its part. The rho of
+zero-concentrated privacy comes along, for accounts kept in that measure.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any
@@ -21,9 +22,11 @@ from mechanisms.lattice import Bounds, LatticeLoss
 from mechanisms.mechanism import Mechanism, Target
 from mechanisms.privacy import Privacy
 from mechanisms.registry import REGISTRY
+from mechanisms.renyi import concentrated
 
 _EXACT = Context(prec=1000)
 _CHARGED = Context(prec=12, rounding=ROUND_CEILING)
+_MEASURES = ("epsilon", "delta", "rho", "rho_delta")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +48,8 @@ class PlannedProduct:
     Attributes:
         epsilon: Charged: the proven epsilon at ``delta``, rounded up.
         delta: Charged: the product's part of delta.
+        rho: Charged under zCDP: the proven rho, rounded up.
+        rho_delta: Delta beside rho; 0, since every mechanism so far has a rho.
         epsilon_bounds: Enclosure of the exact epsilon at that delta.
         delta_bounds: Enclosure of the exact delta at the product's part of epsilon.
         expected_error: From public quantities alone.
@@ -56,6 +61,8 @@ class PlannedProduct:
     mechanism: Mechanism
     epsilon: Decimal
     delta: Decimal
+    rho: Decimal
+    rho_delta: Decimal
     epsilon_bounds: Bounds
     delta_bounds: Bounds
     expected_error: ExpectedError
@@ -81,6 +88,7 @@ class PlannedProduct:
             "unit_records": privacy.unit_records,
             "epsilon": f"{self.epsilon:f}",
             "delta": str(self.delta),
+            "rho": f"{self.rho:f}",
         }
 
 
@@ -101,6 +109,11 @@ class Plan:
     def delta(self) -> Decimal:
         """Charged in all, an exact sum."""
         return _sum(product.delta for product in self.products)
+
+    @property
+    def amounts(self) -> dict[str, Decimal]:
+        """Charged in all, by measure: exact sums."""
+        return {name: _sum(getattr(p, name) for p in self.products) for name in _MEASURES}
 
     @property
     def attack_advantage(self) -> float:
@@ -159,6 +172,8 @@ def plan_release(
                 mechanism=mechanism,
                 epsilon=min(charged(bounds.upper), epsilon_part),
                 delta=delta_part,
+                rho=charged(concentrated(loss).upper),
+                rho_delta=Decimal(0),
                 epsilon_bounds=bounds,
                 delta_bounds=delta_bounds,
                 loss=loss,
@@ -180,21 +195,28 @@ def _calibrated(request: ProductRequest, target: Target) -> Mechanism:
         raise
 
 
-def recompute_charge(mechanisms: Sequence[dict[str, Any]]) -> tuple[Decimal, Decimal]:
-    """The (epsilon, delta) that a charge's mechanism descriptions cost, from scratch.
-
-    Args:
-        mechanisms: As given by ``Plan.describe``.
-    """
-    epsilon = delta = Decimal(0)
-    for description in mechanisms:
-        mechanism = REGISTRY[description["mechanism"]].from_description(description)
-        part = Decimal(description["delta"])
-        loss = mechanism.loss(
+def described_loss(description: Mapping[str, Any]) -> LatticeLoss:
+    """The privacy loss of a mechanism as a charge describes it."""
+    return (
+        REGISTRY[description["mechanism"]]
+        .from_description(description)
+        .loss(
             n_records=int(description["n_records"]),
             n_cells=int(description["n_cells"]),
             unit_records=int(description["unit_records"]),
         )
+    )
+
+
+def recompute_charge(mechanisms: Sequence[Mapping[str, Any]]) -> dict[str, Decimal]:
+    """What a charge's mechanism descriptions cost at least, from scratch, by measure.
+
+    Args:
+        mechanisms: As given by ``Plan.describe``.
+    """
+    epsilon = delta = rho = Decimal(0)
+    for description in mechanisms:
+        loss, part = described_loss(description), Decimal(description["delta"])
         stated = Decimal(description["epsilon"])
         if not (stated >= 0 and 0 <= part < 1):
             raise AmountError("A mechanism's description states no valid amount.")
@@ -203,7 +225,9 @@ def recompute_charge(mechanisms: Sequence[dict[str, Any]]) -> tuple[Decimal, Dec
             proven = Decimal(loss.epsilon(_rounded_down(part)).upper)
         epsilon = _EXACT.add(epsilon, proven)
         delta = _EXACT.add(delta, part)
-    return epsilon, delta
+        # The lower end: a later version's tighter or looser bound is no tampering.
+        rho = _EXACT.add(rho, Decimal(concentrated(loss).lower))
+    return dict(zip(_MEASURES, (epsilon, delta, rho, Decimal(0)), strict=True))
 
 
 def charged(epsilon: float) -> Decimal:

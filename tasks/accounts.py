@@ -7,22 +7,53 @@ written, by anyone else.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 
-from tasks.amounts import NOTHING, Loss
+from tasks.amounts import Loss
 from tasks.entries import ZERO_HASH, Entry
+from tasks.policies import loss_of
+
+
+class Status(StrEnum):
+    """How far a charged run has come."""
+
+    RESERVED = "reserved"
+    """Charged, and provably nothing drawn: it may still be voided."""
+
+    DRAWN = "drawn"
+    """Drawing began: spent for good."""
+
+    PUBLISHED = "published"
+    """A bundle of the run was published."""
+
+    VOID = "void"
+    """Given back before anything was drawn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """A charge, with the entry of its publication once there is one."""
+    """A charge, with the entries that followed for its run."""
 
     entry: Entry
+    draw: Entry | None = None
+    void: Entry | None = None
     publication: Entry | None = None
 
     @property
     def loss(self) -> Loss:
-        """What it spent."""
-        return Loss.of(self.entry.body)
+        """What it spends, in every measure."""
+        return loss_of(self.entry.body)
+
+    @property
+    def status(self) -> Status:
+        """How far the run has come."""
+        if self.publication is not None:
+            return Status.PUBLISHED
+        if self.void is not None:
+            return Status.VOID
+        # The ledger's first form kept no entry of the draw: it may have happened.
+        drawn = self.draw is not None or "rho" not in self.entry.body
+        return Status.DRAWN if drawn else Status.RESERVED
 
     @property
     def published(self) -> bool:
@@ -32,12 +63,23 @@ class Charge:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The budget of one dataset and its charges by run, in order."""
+    """The budget of one dataset and its charges by run, in order.
+
+    Attributes:
+        registration: The entry that opened it.
+        policy: The policy in force.
+        limit: The limit in force, in the policy's measures.
+        spent: Sum of all charges that are not void, in every measure.
+        charges: By run, in order.
+        amendments: Entries that changed policy or limit, in order.
+    """
 
     registration: Entry
+    policy: str
     limit: Loss
-    spent: Loss = NOTHING
+    spent: Loss = field(default_factory=Loss.nothing)
     charges: dict[str, Charge] = field(default_factory=dict)
+    amendments: tuple[Entry, ...] = ()
 
     @property
     def dataset(self) -> str:
@@ -46,13 +88,22 @@ class Account:
 
     @property
     def remaining(self) -> Loss:
-        """What later charges may still spend."""
+        """What later charges may still spend, in the policy's measures."""
         return self.limit - self.spent
+
+    @property
+    def reserved(self) -> Loss:
+        """The part of ``spent`` whose runs have not begun to draw."""
+        total = Loss.nothing()
+        for charge in self.charges.values():
+            if charge.status is Status.RESERVED:
+                total += charge.loss
+        return total
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What the entries so far amount to. To be read; only ``replay`` makes new ones."""
+    """What the entries so far amount to. To be read; only ``tasks.journal`` makes new ones."""
 
     accounts: dict[str, Account] = field(default_factory=dict)
     charges: dict[str, Charge] = field(default_factory=dict)

@@ -7,7 +7,7 @@ sum keeps every digit, or it raises: nothing is ever rounded.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import Any
@@ -63,32 +63,63 @@ def canonical(number: Decimal) -> str:
     return format(least, "f") if plain else str(least).lower()
 
 
+MEASURES = ("epsilon", "delta", "rho", "rho_delta")
+"""What a charge is measured in: (epsilon, delta)-DP, and rho_delta-approximate rho-zCDP."""
+
+_NAMES = {"rho_delta": "delta"}  # as people write them
+
+
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A privacy loss, or a limit of it: epsilon and delta as exact decimals."""
+    """A privacy loss, or a limit of it: exact decimals by measure.
 
-    epsilon: Decimal
-    delta: Decimal
+    Attributes:
+        amounts: Decimals by the names of some of ``MEASURES``.
+    """
+
+    amounts: Mapping[str, Decimal]
 
     @classmethod
-    def of(cls, body: Mapping[str, Any]) -> Loss:
-        """The loss an entry's body states."""
-        return cls(exact(body["epsilon"]), exact(body["delta"]))
+    def of(cls, body: Mapping[str, Any], measures: tuple[str, ...] = MEASURES) -> Loss:
+        """The loss that a mapping of amounts, as text or number, states in these measures."""
+        return cls({measure: exact(body[measure], where=measure) for measure in measures})
+
+    @classmethod
+    def sums(cls, texts: Mapping[str, str]) -> Loss:
+        """The sums that ``texts`` wrote, which may be longer than any single amount."""
+        return cls({measure: _EXACT.create_decimal(texts[measure]) for measure in MEASURES})
+
+    @classmethod
+    def nothing(cls) -> Loss:
+        """No loss, in every measure."""
+        return cls(dict.fromkeys(MEASURES, Decimal(0)))
+
+    def __getitem__(self, measure: str) -> Decimal:
+        return self.amounts[measure]
 
     def __add__(self, other: Loss) -> Loss:
-        add = _EXACT.add
-        return Loss(add(self.epsilon, other.epsilon), add(self.delta, other.delta))
+        return Loss({m: _EXACT.add(self[m], other[m]) for m in self.amounts})
 
     def __sub__(self, other: Loss) -> Loss:
-        take = _EXACT.subtract
-        return Loss(take(self.epsilon, other.epsilon), take(self.delta, other.delta))
+        """The difference in this loss's measures; below 0 where the other is larger."""
+        return Loss({m: _EXACT.subtract(self[m], other[m]) for m in self.amounts})
+
+    def within(self, measures: Iterable[str]) -> Loss:
+        """The same loss in some of its measures."""
+        return Loss({m: self[m] for m in measures})
 
     def covers(self, other: Loss) -> bool:
-        """Whether the other loss is no larger, in epsilon as well as in delta."""
-        return self.epsilon >= other.epsilon and self.delta >= other.delta
+        """Whether the other loss is no larger in any of this loss's measures."""
+        return all(self[m] >= other[m] for m in self.amounts)
+
+    def texts(self) -> dict[str, str]:
+        """Canonical text by measure."""
+        return {m: canonical(amount) for m, amount in self.amounts.items()}
 
     def __str__(self) -> str:
-        return f"epsilon {canonical(self.epsilon)} and delta {canonical(self.delta)}"
+        return " and ".join(f"{_NAMES.get(m, m)} {text}" for m, text in self.texts().items())
 
 
-NOTHING = Loss(Decimal(0), Decimal(0))
+def half_square(epsilon: Decimal) -> Decimal:
+    """Exactly epsilon**2 / 2: the rho of any epsilon-DP mechanism."""
+    return _EXACT.multiply(_EXACT.multiply(epsilon, epsilon), Decimal("0.5"))

@@ -118,7 +118,8 @@ def privacy_statement(run: Run, release: Release, plan: Plan, charge: Entry) -> 
         "n_records": privacy.n_records,
         "epsilon": f"{plan.epsilon:f}",
         "delta": str(plan.delta),
-        "composition": "epsilon and delta of the products add up",
+        "rho": f"{plan.amounts['rho']:f}",
+        "composition": "epsilon and delta of the products add up, and so does rho (zCDP)",
         "ledger_entry": {"sequence": charge.sequence, "hash": charge.hash},
         "attack_advantage": plan.attack_advantage,
         "meaning": "Someone who knows all records but one and must decide between two "

@@ -39,9 +39,9 @@ def entry_hash(sequence: int, kind: str, body: Body, previous: str) -> str:
 
 
 def parse_entry(
-    sequence: int, kind: object, text: object, previous: object, hash_: object
+    sequence: object, kind: object, text: object, previous: object, hash_: object
 ) -> Entry:
-    """The entry that a stored row stands for.
+    """The entry that stored or exported parts stand for.
 
     Raises:
         LedgerIntegrityError: A part is not text, or the body is not the canonical
@@ -54,11 +54,11 @@ def parse_entry(
         whole = all(isinstance(part, str) for part in parts) and canonical_json(body) == text
     except (ValueError, RecursionError, StatpressError):
         whole = False
-    if not (whole and isinstance(body, dict)):
+    if not (whole and isinstance(body, dict)) or type(sequence) is not int:
         raise LedgerIntegrityError(
             "The entry is not in the form it was written in.",
-            sequence=sequence,
-            where=f"entry {sequence}",
+            sequence=sequence if type(sequence) is int else None,
+            where=f"entry {str(sequence)[:60]}",
         )
     return Entry(sequence, str(kind), body, str(previous), str(hash_))
 
@@ -114,6 +114,15 @@ def check_fields(body: Body, names: frozenset[str]) -> None:
         _FORMS.get(name, _short_text)(name, body[name])
 
 
+def check_name(name: str, value: object) -> None:
+    """Raise unless the value is text such as a dataset or a run is named by.
+
+    Raises:
+        LedgerError: It is not.
+    """
+    _short_text(name, value)
+
+
 def _short_text(name: str, value: object) -> None:
     """Names, identifiers, versions and times."""
     _text(name, value, 200)
@@ -131,7 +140,17 @@ def _text(name: str, value: object, most: int) -> None:
 
 def _digest(name: str, value: object) -> None:
     usable = isinstance(value, str) and re.fullmatch(r"[0-9a-f]{64}", value) is not None
-    _require(usable, name, "a SHA-256 in 64 lower-case hexadecimal digits")
+    _require(usable, name, "64 lower-case hexadecimal digits")
+
+
+def _signature(name: str, value: object) -> None:
+    usable = isinstance(value, str) and re.fullmatch(r"[0-9a-f]{128}", value) is not None
+    _require(usable, name, "an Ed25519 signature in 128 lower-case hexadecimal digits")
+
+
+def _reason(name: str, value: object) -> None:
+    if value is not None:
+        _text(name, value, 1000)
 
 
 def _flag(name: str, value: object) -> None:
@@ -179,5 +198,10 @@ _FORMS: dict[str, Callable[[str, object], None]] = {
     "manifest_sha256": _digest,
     "mechanisms": _objects,
     "n_records": _count,
+    "public_key": _digest,
+    "reason": _reason,
+    "rho": _amount,
+    "rho_delta": _delta,
+    "signature": _signature,
     "unit_records": _count,
 }

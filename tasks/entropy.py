@@ -9,19 +9,20 @@ import numpy as np
 from tasks.entries import Entry
 
 
-def generator(charge: Entry, *, insecure_seed: int | None = None) -> np.random.Generator:
+def generator(draw: Entry, *, insecure_seed: int | None = None) -> np.random.Generator:
     """A generator for one charged run.
 
-    It takes the ledger entry of the charge, so that there is no bit before the
-    charge is committed. The bits are AES-128 in counter mode under a key from
-    the operating system.
+    It takes the ledger's entry that the run begins to draw, which follows its charge
+    and can be written once, so that there is no bit before the charge is committed
+    and no run draws twice. The bits are AES-128 in counter mode under a key from the
+    operating system.
 
     Args:
-        charge: The committed entry.
+        draw: The committed entry.
         insecure_seed: For tests alone; the bundle is then marked not publishable.
     """
-    if charge.kind != "charge":
-        raise ValueError("randomness needs a committed charge")
+    if draw.kind != "draw":
+        raise ValueError("randomness needs a charged run that the ledger lets draw")
     from randomgen import AESCounter
 
     if insecure_seed is not None:

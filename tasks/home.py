@@ -2,7 +2,7 @@
 
 The home is ``$STATPRESS_HOME`` or ``~/.local/share/statpress``. One place per
 user, whatever the current folder, because a second ledger would be a second
-budget.
+budget. Workers on several machines share a ledger that ``$STATPRESS_LEDGER`` names.
 """
 
 from __future__ import annotations
@@ -16,21 +16,29 @@ from mechanisms.errors import OutputNotWritableError
 
 @dataclass(frozen=True)
 class Home:
-    """A home folder; only its owner can enter it."""
+    """A home folder; only its owner can enter it.
+
+    Attributes:
+        root: The folder.
+        address: Where the ledger lies if not in the folder: an address such as
+            ``postgresql://host/database``, or a path.
+    """
 
     root: Path
+    address: str | None = None
 
     @classmethod
     def default(cls) -> Home:
         """The home that the environment names."""
         data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
         chosen = os.environ.get("STATPRESS_HOME") or Path(data) / "statpress"
-        return cls(Path(chosen).expanduser().absolute())
+        address = os.environ.get("STATPRESS_LEDGER") or None
+        return cls(Path(chosen).expanduser().absolute(), address)
 
     @property
-    def ledger(self) -> Path:
-        """The ledger's file."""
-        return self.root / "ledger.sqlite"
+    def ledger(self) -> Path | str:
+        """The ledger's file or address."""
+        return self.address or self.root / "ledger.sqlite"
 
     def folder(self, name: str) -> Path:
         """A private folder of the home, made with mode 0700.

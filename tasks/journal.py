@@ -1,68 +1,49 @@
-"""The rules of the privacy-loss ledger, free of storage, clock and randomness.
+"""The chain of the privacy-loss ledger, free of storage, clock and randomness.
 
-A ledger is a chain of entries, each with the hash of the one before. ``apply``
-is the only step from one state to the next. The same rule that refuses a new
-entry to its author finds a broken one when the chain is verified, so that the
-two can never disagree.
+A ledger is a chain of entries, each with the hash of the one before. ``apply`` is
+the only step from one state to the next; what it lets pass is in ``tasks.rules``.
 
-The filter is basic composition: charges chosen adaptively, one after the other,
-stay within (epsilon, delta) while the sums of their epsilons and of their deltas
-do (Rogers, Roth, Ullman and Vadhan 2016, "Privacy odometers and filters").
+Entries that move an account's balance state the balance after them. So the next
+charge needs a handful of entries (``resume``), not the whole history, while
+``replay`` recomputes every balance and trusts none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import NamedTuple
 
-from mechanisms.errors import (
-    AlreadyRegisteredError,
-    AmountError,
-    InsufficientBudgetError,
-    LedgerError,
-    LedgerIntegrityError,
-    PolicyMismatchError,
-    StatpressError,
-    UnregisteredDatasetError,
-)
-from tasks.accounts import Account, Charge, State
-from tasks.amounts import Loss, canonical, exact
-from tasks.entries import Body, Entry, canonical_json, check_fields, entry_hash
+from mechanisms.errors import LedgerError, LedgerIntegrityError, StatpressError
+from tasks.accounts import Charge, State
+from tasks.amounts import Loss
+from tasks.entries import Body, Entry, canonical_json, entry_hash
+from tasks.policies import loss_of
+from tasks.rules import RULES
 
-__all__ = [
-    "Account",
-    "Body",
-    "Charge",
-    "Entry",
-    "Loss",
-    "Recompute",
-    "State",
-    "apply",
-    "canonical",
-    "check_charge",
-    "check_publish",
-    "check_recomputed",
-    "check_register",
-    "entry_hash",
-    "exact",
-    "next_entry",
-    "repeated",
-    "replay",
-]
-
-Recompute = Callable[[Body], tuple[object, object]]
-_TERMS = ("adjacency", "unit", "unit_records", "n_records")  # a charge repeats them
+Recompute = Callable[[Body], Loss]
+_SET_WHEN_WRITTEN = {"created", "spent"}  # no difference between an act and its repetition
 
 
 def next_entry(state: State, kind: str, body: Body) -> Entry:
     """The entry that would follow, once its rule has let it pass.
 
+    Args:
+        state: As ``replay`` or ``resume`` give it.
+        kind: One of ``RULES``.
+        body: All fields but the balance, which is computed here.
+
     Raises:
         BudgetError: The budget forbids it.
         LedgerError: The body is not one of this kind.
     """
-    _RULES[kind].check(state, body)
+    rule = RULES[kind]
+    rule.check(state, body)
+    if kind == "charge" and "rho" not in body:
+        raise LedgerError(
+            "A charge states its loss in every measure.", where="rho", next_step="State its rho."
+        )
+    if rule.balance:
+        body = {**body, "spent": rule.balance(state, body).texts()}
     sequence, previous = state.next_sequence, state.head
     return Entry(sequence, kind, body, previous, entry_hash(sequence, kind, body, previous))
 
@@ -88,204 +69,165 @@ def replay(entries: Iterable[Entry], state: State | None = None) -> State:
         for name, account in start.accounts.items()
     }
     draft = replace(start, accounts=accounts, charges=dict(start.charges))
-    head, sequence = start.head, start.next_sequence
     for entry in entries:
-        flaw = _flaw(draft, entry, head, sequence)
+        flaw = _flaw(draft, entry)
         if flaw:
-            raise LedgerIntegrityError(flaw, sequence=sequence, where=f"entry {sequence}")
-        _RULES[entry.kind].record(draft, entry)
-        head, sequence = entry.hash, sequence + 1
-    return replace(draft, head=head, next_sequence=sequence)
+            raise _broken(flaw, draft.next_sequence)
+        RULES[entry.kind].record(draft, entry)
+        draft = replace(draft, head=entry.hash, next_sequence=entry.sequence + 1)
+    return draft
 
 
-def _flaw(state: State, entry: Entry, head: str, sequence: int) -> str:
+def _flaw(state: State, entry: Entry) -> str:
     """What is wrong with an entry, or nothing."""
+    sequence = state.next_sequence
     if type(entry.sequence) is not int or entry.sequence != sequence:
         return f"An entry numbered {entry.sequence!r} stands where {sequence} belongs."
-    if entry.previous != head:
+    if entry.previous != state.head:
         return "The entry does not continue the hash of the one before."
-    if entry.kind not in _RULES:
+    if entry.kind not in RULES:
         return f"The entry is of the unknown kind {entry.kind!r}."
     try:
-        if entry_hash(sequence, entry.kind, entry.body, head) != entry.hash:
+        if not _whole(entry):
             return "The entry does not agree with its own hash."
-        _RULES[entry.kind].check(state, entry.body)
+        return _broken_rule(state, entry)
     except StatpressError as error:
         return f"The entry breaks a rule of the ledger: {error.where} {error.what}"
+
+
+def _broken_rule(state: State, entry: Entry) -> str:
+    """What is wrong with the balance it states, or nothing; raises what its rule raises."""
+    rule, body = RULES[entry.kind], entry.body
+    if not rule.balance or (entry.kind == "charge" and "rho" not in body):
+        rule.check(state, body)
+        return ""
+    given = {name: value for name, value in body.items() if name != "spent"}
+    rule.check(state, given)
+    balance = rule.balance(state, given).texts()
+    if body.get("spent") != balance:
+        return f"The entry states another balance than {', '.join(balance.values())}."
     return ""
+
+
+def _whole(entry: Entry) -> bool:
+    """Whether the entry agrees with its own hash."""
+    return entry.hash == entry_hash(entry.sequence, entry.kind, entry.body, entry.previous)
+
+
+def _broken(flaw: str, sequence: int) -> LedgerIntegrityError:
+    return LedgerIntegrityError(flaw, sequence=sequence, where=f"entry {sequence}")
+
+
+def resume(rows: Iterable[Entry], *, dataset: str | None, run_id: str | None) -> State | None:
+    """The part of the state that an act on one dataset and run can depend on.
+
+    Args:
+        rows: In order: the dataset's registration and amendments, its last entry
+            that states a balance, all of the run, and the last of the ledger.
+        dataset: The dataset of the act; None for an act on the whole ledger.
+        run_id: The run of the act, if it has one.
+
+    Returns:
+        The partial state; None if only a replay of everything can tell, because
+        the last charge is of the ledger's first form and states no balance.
+
+    Raises:
+        LedgerIntegrityError: A row does not agree with its own hash, or does not fit.
+    """
+    draft = State()
+    for entry in rows:
+        if not _whole(entry) or entry.kind not in RULES:
+            raise _broken("The entry does not agree with its own hash.", entry.sequence)
+        rule, body = RULES[entry.kind], entry.body
+        same_run = run_id is not None and body.get("run_id") == run_id
+        try:
+            if body.get("dataset") != dataset:
+                if same_run and entry.kind == "charge":
+                    draft.charges[body["run_id"]] = Charge(entry)
+            elif same_run or entry.kind in {"register", "amend-policy"}:
+                rule.record(draft, entry)
+            if body.get("dataset") == dataset and rule.balance:
+                if "spent" not in body:
+                    return None
+                account = draft.accounts[body["dataset"]]
+                draft.accounts[account.dataset] = replace(account, spent=Loss.sums(body["spent"]))
+        except (StatpressError, ArithmeticError, LookupError, TypeError, ValueError):
+            raise _broken("The entry does not fit those before it.", entry.sequence) from None
+        draft = replace(draft, head=entry.hash, next_sequence=entry.sequence + 1)
+    return draft
 
 
 def repeated(state: State, kind: str, body: Body) -> Entry | None:
     """The entry this run already has of this kind, if it says the same.
 
-    The time of writing does not count as a difference.
+    The time of writing does not count as a difference. A draw is never repeated.
 
     Raises:
-        AmountError: An amount or a number of records is not usable.
-        LedgerError: It says something else, or a field is not usable.
+        LedgerError: It says something else.
     """
-    check_fields(body, _RULES[kind].fields)
-    charge = state.charges.get(body["run_id"])
-    entry = charge and (charge.entry if kind == "charge" else charge.publication)
-    if not entry:
+    charge = state.charges.get(str(body.get("run_id", "")))
+    known = charge and {
+        "charge": charge.entry,
+        "void": charge.void,
+        "publish": charge.publication,
+    }.get(kind)
+    if not known:
         return None
-    names = body.keys() - {"created"}
-    other = [n for n in names if canonical_json(body[n]) != canonical_json(entry.body.get(n))]
+    names = (body.keys() | known.body.keys()) - _SET_WHEN_WRITTEN
+    other = [n for n in names if _text(body, n) != _text(known.body, n)]
     if other:
         raise LedgerError(
             f"The ledger has a {kind} of this run that differs in {', '.join(sorted(other))}.",
             where=f"run {body['run_id']!r}",
             next_step="Repeat the run with what it was charged for, or start a new run.",
         )
-    return entry
-
-
-def check_register(state: State, body: Body) -> None:
-    """Raise unless the body registers a new dataset with usable limits.
-
-    Raises:
-        AlreadyRegisteredError: The dataset has an account.
-        AmountError: A limit or a number of records is not usable.
-        LedgerError: Another field is not usable.
-    """
-    check_fields(body, _RULES["register"].fields)
-    if body["policy"] != "basic":
+    if kind == "charge" and charge is not None and charge.void is not None:
         raise LedgerError(
-            f"The policy {body['policy']!r} is not known.",
-            where="policy",
-            next_step="Give 'basic': epsilons and deltas add up.",
-        )
-    if exact(body["epsilon"]) == 0:
-        raise AmountError("The limit must be above 0.", where="epsilon")
-    account = state.accounts.get(body["dataset"])
-    if account:
-        was = account.registration.body
-        terms = ", ".join(f"{name} {was[name]}" for name in ("policy", *_TERMS))
-        raise AlreadyRegisteredError(
-            f"Registered at {was['created']} with {account.limit}, {terms}.",
-            where=f"dataset {account.dataset!r}",
-        )
-
-
-def check_charge(state: State, body: Body) -> None:
-    """Raise unless the account covers the charge, exactly to the last digit.
-
-    Raises:
-        UnregisteredDatasetError: There is no account of this dataset.
-        PolicyMismatchError: Adjacency, unit or size differ from the registration.
-        InsufficientBudgetError: Too little epsilon or too little delta remains.
-        AmountError: An amount or a number of records is not usable.
-        LedgerError: Another field is not usable, or the run was charged already.
-    """
-    check_fields(body, _RULES["charge"].fields)
-    account, place = state.accounts.get(body["dataset"]), f"dataset {body['dataset']!r}"
-    if account is None:
-        raise UnregisteredDatasetError("The ledger has no account of this name.", where=place)
-    if body["run_id"] in state.charges:
-        raise LedgerError(
-            "This run was charged already.",
+            "The charge of this run is void.",
             where=f"run {body['run_id']!r}",
             next_step="Start a new run.",
         )
-    was = account.registration.body
-    other = [
-        f"{name} {body[name]} is not {was[name]}" for name in _TERMS if body[name] != was[name]
-    ]
-    if other:
-        raise PolicyMismatchError(
-            f"The charge differs from the registration: {', '.join(other)}.", where=place
-        )
-    requested, remaining = Loss.of(body), account.remaining
-    if not remaining.covers(requested):
-        raise InsufficientBudgetError(
-            f"The charge asks for {requested}; what remains is {remaining}.",
-            remaining=remaining,
-            requested=requested,
-            where=place,
-        )
+    return known
 
 
-def check_publish(state: State, body: Body) -> None:
-    """Raise unless the body publishes a charged run of the same dataset, once.
+def check_run(state: State, body: Body) -> None:
+    """Raise unless a run may be charged and draw, or was charged and may still draw.
+
+    Args:
+        state: As ``replay`` gives it.
+        body: Of its charge.
 
     Raises:
-        LedgerError: The run is unknown, of another dataset, or published already.
+        BudgetError: The budget forbids the charge.
+        LedgerError: The run was charged otherwise, is void, or may have drawn.
     """
-    check_fields(body, _RULES["publish"].fields)
-    charge = state.charges.get(body["run_id"])
-    if charge is None:
-        flaw = "The ledger has no charge of this run."
-    elif charge.entry.body["dataset"] != body["dataset"]:
-        flaw = "This run was charged to another dataset."
-    elif charge.published:
-        flaw = "This run was published already."
+    if repeated(state, "charge", body) is None:
+        RULES["charge"].check(state, body)
     else:
-        return
-    raise LedgerError(
-        flaw,
-        where=f"run {body['run_id']!r}",
-        next_step="Publish what 'statpress ledger show' lists as charged.",
-    )
+        RULES["draw"].check(state, {name: body[name] for name in ("dataset", "run_id", "created")})
+
+
+def _text(body: Body, name: str) -> str:
+    """The canonical text of a field that may be missing."""
+    return canonical_json([body[name]] if name in body else [])
 
 
 def check_recomputed(entry: Entry, recompute: Recompute) -> None:
     """Raise unless the mechanisms a charge describes spend no more than it states.
 
+    Args:
+        entry: A charge.
+        recompute: The least that the mechanisms of a body provably spend.
+
     Raises:
         LedgerIntegrityError: They spend more, or their loss cannot be computed.
     """
-    charged, flaw = Loss.of(entry.body), ""
+    charged, flaw = loss_of(entry.body), ""
     try:
-        epsilon, delta = recompute(entry.body)
-        spent = Loss(exact(epsilon), exact(delta))
+        spent = recompute(entry.body)
         if not charged.covers(spent):
             flaw = f"The mechanisms spend {spent}; charged was {charged}."
     except (StatpressError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         flaw = f"The loss cannot be recomputed ({type(error).__name__}): {error}"
     if flaw:
-        raise LedgerIntegrityError(flaw, sequence=entry.sequence, where=f"entry {entry.sequence}")
-
-
-def _record_register(state: State, entry: Entry) -> None:
-    """Open the account."""
-    state.accounts[entry.body["dataset"]] = Account(entry, Loss.of(entry.body))
-
-
-def _record_charge(state: State, entry: Entry) -> None:
-    """Spend from the account."""
-    _keep(state, Charge(entry))
-    account = state.accounts[entry.body["dataset"]]
-    spent = account.spent + Loss.of(entry.body)
-    state.accounts[account.dataset] = replace(account, spent=spent)
-
-
-def _record_publish(state: State, entry: Entry) -> None:
-    """Mark the charge as published."""
-    _keep(state, replace(state.charges[entry.body["run_id"]], publication=entry))
-
-
-def _keep(state: State, charge: Charge) -> None:
-    """File a charge by run, in the state and in its account."""
-    body = charge.entry.body
-    state.charges[body["run_id"]] = charge
-    state.accounts[body["dataset"]].charges[body["run_id"]] = charge
-
-
-class _Rule(NamedTuple):
-    """What one kind of entry holds, when it may follow, and what it changes."""
-
-    fields: frozenset[str]
-    check: Callable[[State, Body], None]
-    record: Callable[[State, Entry], None]
-
-
-_COMMON = frozenset({"dataset", "created"})
-_BUDGETED = _COMMON | {"epsilon", "delta", *_TERMS}
-_RUN = {"run_id", "mechanisms", "config_sha256", "insecure_seed", "version"}
-_RULES = {
-    "register": _Rule(_BUDGETED | {"policy"}, check_register, _record_register),
-    "charge": _Rule(_BUDGETED | _RUN, check_charge, _record_charge),
-    "publish": _Rule(
-        _COMMON | {"run_id", "bundle", "manifest_sha256"}, check_publish, _record_publish
-    ),
-}
+        raise _broken(flaw, entry.sequence)

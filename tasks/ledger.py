@@ -1,146 +1,92 @@
-"""The privacy-loss ledger on disk: append-only, hash-chained, one writer at a time.
+"""The privacy-loss ledger in a database: append-only, hash-chained, one writer at a time.
 
-The rules are in ``tasks.journal``; here they meet SQLite. A charge is checked and
-written in one transaction that takes the write lock first (``BEGIN IMMEDIATE``),
-so that runs at the same moment cannot overspend together. Write-ahead logging with
-``synchronous=FULL`` keeps every acknowledged charge through a crash.
+The rules are in ``tasks.rules``; here they meet SQLite or PostgreSQL. Every act is
+checked and written in one transaction that waits for all writers before it, so that
+runs at the same moment cannot overspend together. It reads the few entries it
+depends on, whatever the length of the history; ``state`` and ``verify`` read all.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import Connection
 
-from mechanisms.errors import (
-    LedgerError,
-    LedgerIntegrityError,
-    LedgerUnavailableError,
-    UnregisteredDatasetError,
-)
-from tasks.accounts import Account, State
+from mechanisms.errors import LedgerError, LedgerIntegrityError
+from tasks.accounts import State
 from tasks.amounts import canonical, exact
-from tasks.entries import Entry, canonical_json
-from tasks.journal import Recompute, check_recomputed, next_entry, repeated, replay
-from tasks.ledger_file import (
-    append,
-    check_schema,
-    connect,
-    create_schema,
-    fault,
-    make_file,
-    place,
-    stored,
-)
+from tasks.entries import Body, Entry, canonical_json, check_name
+from tasks.journal import next_entry, repeated, replay, resume
+from tasks.ledger_access import LedgerAccess, replayed
+from tasks.ledger_store import Store
+from tasks.ledger_tables import append, append_all, relevant, stored
+from tasks.policies import measures_of
+from tasks.signing import public_text, sign
 
-_T = TypeVar("_T")
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+_Compose = Callable[[State], Body]
 
 
-@dataclass(frozen=True, slots=True)
-class Verification:
-    """What a verified ledger holds: the number of entries and the last hash."""
-
-    entries: int
-    head: str
-
-
-class Ledger:
+class Ledger(LedgerAccess):
     """A ledger opened with ``Ledger.open``; each process opens its own."""
 
-    def __init__(self, path: Path, reader: Engine, writer: Engine) -> None:
-        self.path = path
-        self._reader = reader
-        self._writer = writer
-        self._process = os.getpid()
-        self._replayed = State()
-
-    @classmethod
-    def open(cls, location: str | Path, *, create: bool = True) -> Self:
-        """Open the ledger of a path or of an ``sqlite:///`` address.
-
-        Args:
-            location: Path of the file, or a database address.
-            create: Make the file, for its owner alone, when there is none.
-
-        Raises:
-            LedgerUnavailableError: There is no ledger, or it cannot be opened.
-            LedgerIntegrityError: The file is no ledger, or no longer a whole one.
-        """
-        path = place(location)
-        if create:
-            make_file(path)
-        elif not path.is_file():
-            raise LedgerUnavailableError(
-                "There is no ledger here.",
-                where=str(path),
-                next_step="Check the path, or make one with 'statpress ledger register'.",
-            )
-        ledger = cls(path, connect(path, writable=False), connect(path, writable=True))
-        ready = False
-        try:
-            if not ledger._within(ledger._reader, check_schema):
-                if not create:
-                    raise LedgerUnavailableError("The file is empty.", where=str(path))
-                ledger._within(ledger._writer, create_schema)
-            ready = True
-        finally:
-            if not ready:
-                ledger.close()
-        return ledger
-
-    def close(self) -> None:
-        """Let go of the file."""
-        self._reader.dispose()
-        self._writer.dispose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._seen: tuple[int, str] = (0, "")  # the last entry this object knows of
 
     def register(
         self,
         *,
         dataset: str,
-        epsilon: object,
-        delta: object,
         adjacency: str,
         unit: str,
         unit_records: int,
         n_records: int,
         policy: str = "basic",
+        **limits: object,
     ) -> Entry:
         """Open an account with limits that no sum of charges may pass.
+
+        Args:
+            dataset: Name of the account.
+            adjacency: The neighbouring relation.
+            unit: The privacy unit.
+            unit_records: Records of one unit.
+            n_records: Public number of records.
+            policy: ``basic``, or ``zcdp``.
+            limits: ``epsilon`` and ``delta``, or ``rho`` and ``rho_delta``.
 
         Raises:
             AlreadyRegisteredError: The dataset has an account.
             LedgerError: A value is not usable, or the ledger is not.
         """
-        return self._append(
-            "register",
-            dataset=dataset,
-            policy=policy,
-            epsilon=canonical(exact(epsilon, where="epsilon")),
-            delta=canonical(exact(delta, where="delta")),
-            adjacency=adjacency,
-            unit=unit,
-            unit_records=unit_records,
-            n_records=n_records,
-        )
+        terms = {"adjacency": adjacency, "unit": unit}
+        records = {"unit_records": unit_records, "n_records": n_records}
+        body = {"dataset": dataset, "policy": policy, **terms, **records}
+        return self._append("register", body | _limits(policy, limits))
+
+    def amend(
+        self, *, dataset: str, policy: str, reason: str | None = None, **limits: object
+    ) -> Entry:
+        """Put another policy or limit in force; the old one stays in the chain.
+
+        Args:
+            dataset: Name of the account.
+            policy: ``basic`` or ``zcdp``.
+            reason: Needed to raise a limit or to change the policy.
+            limits: As in ``register``.
+
+        Raises:
+            UnregisteredDatasetError: There is no such account.
+            LedgerError: The rules forbid it, or a value is not usable.
+        """
+        body = {"dataset": dataset, "policy": policy, "reason": reason}
+        return self._append("amend-policy", body | _limits(policy, limits))
 
     def charge(
         self,
@@ -149,6 +95,8 @@ class Ledger:
         run_id: str,
         epsilon: object,
         delta: object,
+        rho: object,
+        rho_delta: object,
         mechanisms: list[dict[str, Any]],
         config_sha256: str,
         adjacency: str,
@@ -157,154 +105,138 @@ class Ledger:
         n_records: int,
         insecure_seed: bool,
         version: str,
-        once: bool = False,
     ) -> Entry:
-        """Spend budget for a run; once this returns, the charge is on disk for good.
+        """Reserve and spend budget for a run; once this returns, it is on disk for good.
 
         The same call again returns the entry that is there, so that a caller who
-        does not know whether the first attempt came through may repeat it. A caller
-        who is going to draw gives ``once``: then a run that was charged before is
-        refused, since it may have drawn before.
+        does not know whether the first attempt came through may repeat it.
 
         Raises:
             BudgetError: The budget forbids it; nothing was written.
-            LedgerError: The run was charged otherwise before, a value is not usable,
-                or the ledger is not.
+            LedgerError: The run was charged otherwise before or is void, a value is
+                not usable, or the ledger is not.
         """
-        return self._append(
-            "charge",
-            once=once,
-            dataset=dataset,
-            run_id=run_id,
-            epsilon=canonical(exact(epsilon, where="epsilon")),
-            delta=canonical(exact(delta, where="delta")),
-            mechanisms=mechanisms,
-            config_sha256=config_sha256,
-            adjacency=adjacency,
-            unit=unit,
-            unit_records=unit_records,
-            n_records=n_records,
-            insecure_seed=insecure_seed,
-            version=version,
-        )
+        losses = {"epsilon": epsilon, "delta": delta, "rho": rho, "rho_delta": rho_delta}
+        body: Body = {
+            "dataset": dataset,
+            "run_id": run_id,
+            **{name: canonical(exact(value, where=name)) for name, value in losses.items()},
+            "mechanisms": mechanisms,
+            "config_sha256": config_sha256,
+            "adjacency": adjacency,
+            "unit": unit,
+            "unit_records": unit_records,
+            "n_records": n_records,
+            "insecure_seed": insecure_seed,
+            "version": version,
+        }
+        return self._append("charge", body)
+
+    def draw(self, *, run_id: str, dataset: str) -> Entry:
+        """Record that a charged run begins to draw; it can never be voided after.
+
+        Raises:
+            LedgerError: The run is not charged, is void, or began before: then it may
+                have drawn, and must not draw again.
+        """
+        return self._append("draw", {"run_id": run_id, "dataset": dataset})
+
+    def void(self, *, run_id: str, dataset: str, reason: str) -> Entry:
+        """Give a charge back whose run never began to draw; may be repeated.
+
+        Raises:
+            LedgerError: The run is not charged, or may have drawn.
+        """
+        return self._append("void", {"run_id": run_id, "dataset": dataset, "reason": reason})
 
     def publish(self, *, run_id: str, dataset: str, bundle: str, manifest_sha256: str) -> Entry:
-        """Record that the bundle of a charged run was published; may be repeated.
+        """Record that the bundle of a drawn run was published; may be repeated.
 
         Raises:
-            LedgerError: The run was not charged, or was published otherwise.
+            LedgerError: The run never drew, or was published otherwise.
         """
-        return self._append(
-            "publish",
-            run_id=run_id,
-            dataset=dataset,
-            bundle=bundle,
-            manifest_sha256=manifest_sha256,
-        )
+        body = {"run_id": run_id, "dataset": dataset, "bundle": bundle}
+        return self._append("publish", body | {"manifest_sha256": manifest_sha256})
 
-    def entries(self) -> Iterator[Entry]:
-        """All entries in order, as stored; ``verify`` is what checks them."""
-        self._same_process()
-        try:
-            with self._reader.begin() as connection:
-                yield from stored(connection)
-            return
-        except SQLAlchemyError as error:
-            failure = fault(error, self.path)
-        raise failure
-
-    def state(self) -> State:
-        """All accounts, charges and the head, from a replay of every entry."""
-        return self._within(self._reader, lambda connection: replay(stored(connection)))
-
-    def accounts(self) -> dict[str, Account]:
-        """The accounts by dataset, in the order they were registered."""
-        return self.state().accounts
-
-    def account(self, dataset: str) -> Account:
-        """Limit, spent, remaining and charges of one dataset.
+    def checkpoint(self, key: Ed25519PrivateKey) -> Entry:
+        """Sign the head of the chain.
 
         Raises:
-            UnregisteredDatasetError: The ledger has no account of this name.
+            LedgerError: The ledger is not usable.
         """
-        account = self.accounts().get(dataset)
-        if account is None:
-            raise UnregisteredDatasetError(
-                "The ledger has no account of this name.", where=f"dataset {dataset!r}"
-            )
-        return account
 
-    def verify(self, recompute: Recompute | None = None) -> Verification:
-        """Recompute the chain and every sum from the entries alone.
+        def compose(state: State) -> Body:
+            signature = sign(key, state.next_sequence, state.head)
+            return {"public_key": public_text(key), "signature": signature}
 
-        Args:
-            recompute: Gives the (epsilon, delta) that a charge's body describes;
-                neither may be above what was charged.
+        return self._append("checkpoint", {}, compose)
+
+    def restore(self, entries: Iterator[Entry]) -> State:
+        """Write the entries of an export into this ledger, which must be empty.
 
         Raises:
-            LedgerIntegrityError: The first broken entry, with its sequence.
+            LedgerIntegrityError: The first entry that does not hold; nothing was written.
+            LedgerError: The ledger holds entries already.
         """
 
-        def inspected(connection: Connection) -> Iterator[Entry]:
-            for entry in stored(connection):
-                yield entry  # the replay has passed it when the loop goes on
-                if recompute and entry.kind == "charge":
-                    check_recomputed(entry, recompute)
+        def work(connection: Connection) -> State:
+            if next(stored(connection), None) is not None:
+                raise LedgerError(
+                    "The ledger holds entries already.",
+                    where=self.where,
+                    next_step="Import into an empty ledger.",
+                )
+            batch = list(entries)
+            state = replay(batch)
+            append_all(connection, batch)
+            return state
 
-        state = self._within(self._reader, lambda connection: replay(inspected(connection)))
-        return Verification(state.next_sequence - 1, state.head)
+        return self._within(self.store.writer, work)
 
-    def _append(self, kind: str, *, once: bool = False, **fields: object) -> Entry:
+    def _append(self, kind: str, body: Body, compose: _Compose | None = None) -> Entry:
         """Check and write one entry in one serialised transaction."""
         created = datetime.now(UTC).isoformat(timespec="seconds")
-        body = json.loads(canonical_json({**fields, "created": created}))
+        given = json.loads(canonical_json({**body, "created": created}))
+        names = {name: given.get(name) for name in ("dataset", "run_id")}
+        for name, value in names.items():
+            if name in given:
+                check_name(name, value)
 
         def work(connection: Connection) -> Entry:
-            state = self._current(connection)
-            entry = None if kind == "register" else repeated(state, kind, body)
-            if entry is not None and once:
-                raise LedgerError(
-                    "This run was charged before and may have drawn.",
-                    where=f"entry {entry.sequence}",
-                    next_step="Start a new run.",
-                )
+            state = self._standing(connection, names["dataset"], names["run_id"])
+            entry = repeated(state, kind, given)
             if entry is None:
-                entry = next_entry(state, kind, body)
+                entry = next_entry(state, kind, given | (compose(state) if compose else {}))
                 append(connection, entry)
             return entry
 
-        return self._within(self._writer, work)
+        entry = self._within(self.store.writer, work)
+        self._seen = max(self._seen, (entry.sequence, entry.hash))
+        return entry
 
-    def _current(self, connection: Connection) -> State:
-        """The state at the head, from what this object replayed before and what is new."""
-        known = self._replayed
-        anchor = known.next_sequence - 1
-        rows = stored(connection, first=anchor)
-        last = next(rows, None) if anchor else None
-        if anchor and (last is None or last.hash != known.head):
+    def _standing(self, connection: Connection, dataset: str | None, run_id: str | None) -> State:
+        """The state as far as an act on this dataset and run can depend on it."""
+        anchor, _ = self._seen
+        rows = relevant(connection, dataset=dataset, run_id=run_id, anchor=anchor)
+        if anchor and all((row.sequence, row.hash) != self._seen for row in rows):
             raise LedgerIntegrityError(
                 "The entry is no longer the one that was here before.",
                 sequence=anchor,
                 where=f"entry {anchor}",
             )
-        self._replayed = replay(rows, known)
-        return self._replayed
+        state = resume(rows, dataset=dataset, run_id=run_id)
+        return replayed(connection) if state is None else state
 
-    def _within(self, engine: Engine, work: Callable[[Connection], _T]) -> _T:
-        """The result of the work, in a transaction of its own."""
-        self._same_process()
-        try:
-            with engine.begin() as connection:
-                return work(connection)
-        except SQLAlchemyError as error:
-            failure = fault(error, self.path)
-        raise failure  # outside the except block: no internals ride along as its context
 
-    def _same_process(self) -> None:
-        """Raise in a forked child: SQLite's locks do not survive a fork."""
-        if os.getpid() != self._process:
-            raise LedgerUnavailableError(
-                "The ledger was opened by another process.",
-                where=str(self.path),
-                next_step="Open it again in this process.",
-            )
+def _limits(policy: str, limits: dict[str, object]) -> dict[str, str]:
+    """The limits of a policy in their canonical text."""
+    measures = measures_of(policy)
+    odd = sorted(limits.keys() ^ set(measures))
+    if odd:
+        raise LedgerError(
+            f"The policy {policy!r} limits {' and '.join(measures)}; given otherwise:"
+            f" {', '.join(odd)}.",
+            where="limit",
+            next_step="Give exactly these limits.",
+        )
+    return {name: canonical(exact(limits[name], where=name)) for name in measures}

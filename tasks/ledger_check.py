@@ -1,21 +1,79 @@
-"""Checks that need the ledger and the accountant together."""
+"""Checks and readings that need the ledger and the accountant together."""
 
 from __future__ import annotations
 
+import functools
+import json
+import math
+from collections.abc import Collection, Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from mechanisms.errors import BundleVerificationError
-from mechanisms.planning import recompute_charge
+from mechanisms.errors import BundleVerificationError, StatpressError
+from mechanisms.odometer import Reading, read_odometer
+from mechanisms.planning import described_loss, recompute_charge
+from mechanisms.renyi import renyi_divergence
+from tasks.accounts import Account, Status
+from tasks.amounts import Loss, exact, half_square
+from tasks.entries import Body, Entry, canonical_json
 from tasks.home import Home
-from tasks.ledger import Ledger, Verification
+from tasks.inspection import Verification
+from tasks.ledger import Ledger
+from tasks.manifest import verify_bundle
+
+READING_DELTA = Decimal("1e-8")
+_ORDERS = tuple(1 + 2.0 ** (k / 4) for k in range(-32, 65))  # 1.004 to 65 537
 
 
-def verify_ledger(home: Home) -> Verification:
-    """Recompute chain, sums, and every charge from its mechanisms' descriptions."""
+def verify_ledger(
+    home: Home, *, head: str | None = None, trusted: Collection[str] = ()
+) -> Verification:
+    """Recompute chain, sums, and every charge from its mechanisms' descriptions.
+
+    Args:
+        home: Where the ledger lies.
+        head: A hash kept elsewhere that the chain must hold.
+        trusted: Public keys, one of which must have signed every checkpoint.
+
+    Raises:
+        LedgerIntegrityError: The first entry that does not hold.
+    """
     with Ledger.open(home.ledger, create=False) as ledger:
-        return ledger.verify(_recomputed)
+        return ledger.verify(recomputed, head=head, trusted=trusted)
+
+
+def recomputed(body: Body) -> Loss:
+    """The least that the mechanisms of a charge spend, from their descriptions alone."""
+    total = Loss.nothing()
+    for described in body["mechanisms"]:
+        parameters = {name: value for name, value in described.items() if name != "product"}
+        total += _least(canonical_json(parameters))
+    return total
+
+
+def read_account(account: Account, delta: Decimal | None = None) -> Reading:
+    """The tightest (epsilon, delta) readings of an account's whole history.
+
+    Args:
+        account: As the ledger replays it.
+        delta: Of the reading; by default the registered limit of ``basic``, else 1e-8.
+    """
+    registered, spent = account.registration.body, account.spent
+    if registered["policy"] == "basic":
+        default = exact(registered["delta"]) or READING_DELTA
+        anchor = half_square(exact(registered["epsilon"]))
+    else:
+        default, anchor = READING_DELTA, exact(registered["rho"])
+    return read_odometer(
+        epsilon=spent["epsilon"],
+        epsilon_delta=spent["delta"],
+        rho=spent["rho"],
+        rho_delta=spent["rho_delta"],
+        anchor=anchor,
+        delta=delta or default,
+        divergences=_divergences(account),
+    )
 
 
 def check_bundle(home: Home, bundle: Path, manifest: dict[str, Any]) -> None:
@@ -33,7 +91,7 @@ def check_bundle(home: Home, bundle: Path, manifest: dict[str, Any]) -> None:
         raise BundleVerificationError(
             "The ledger charged this bundle and never noted it as published.",
             where=str(bundle),
-            next_step="Ask the publisher whether the run was interrupted.",
+            next_step="If it is the publisher's, note it with 'statpress ledger note'.",
         )
     if noted.body["manifest_sha256"] != manifest["seal"]:
         raise BundleVerificationError("The ledger noted another seal.", where=str(bundle))
@@ -42,5 +100,62 @@ def check_bundle(home: Home, bundle: Path, manifest: dict[str, Any]) -> None:
         raise BundleVerificationError("The ledger's charge says otherwise.", where=str(bundle))
 
 
-def _recomputed(body: dict[str, Any]) -> tuple[Decimal, Decimal]:
-    return recompute_charge(body["mechanisms"])
+def note_bundle(home: Home, bundle: Path) -> Entry:
+    """Note a whole bundle as published, where a run ended before it could.
+
+    Raises:
+        BundleVerificationError: The bundle is not whole, or not what was charged.
+        LedgerError: Its run never drew, or published another bundle.
+    """
+    manifest = verify_bundle(bundle)
+    with Ledger.open(home.ledger, create=False) as ledger:
+        charge = ledger.state().charges.get(manifest["run_id"])
+        if charge is None or charge.entry.hash != manifest["ledger_entry"]["hash"]:
+            raise BundleVerificationError("The ledger has no such charge.", where=str(bundle))
+        if charge.publication is not None:
+            place = charge.publication.body["bundle"]
+        else:
+            place = str(bundle.absolute())
+        return ledger.publish(
+            run_id=manifest["run_id"],
+            dataset=charge.entry.body["dataset"],
+            bundle=place,
+            manifest_sha256=manifest["seal"],
+        )
+
+
+@functools.lru_cache(maxsize=4096)
+def _least(description: str) -> Loss:
+    """What one described mechanism spends at least; scheduled releases repeat themselves."""
+    amounts: Mapping[str, Decimal] = recompute_charge([json.loads(description)])
+    return Loss(dict(amounts))
+
+
+@functools.lru_cache(maxsize=4096)
+def _curve(description: str) -> tuple[float, ...] | None:
+    """Upper bounds on one mechanism's Rényi divergences; None if it is not known."""
+    try:
+        loss = described_loss(json.loads(description))
+        return tuple(renyi_divergence(loss, order).upper for order in _ORDERS)
+    except (StatpressError, ArithmeticError, LookupError, TypeError, ValueError):
+        return None
+
+
+def _divergences(account: Account) -> list[tuple[float, float]]:
+    """The sums of all mechanisms' Rényi divergences by order; empty if one is not known."""
+    curves = []
+    for charge in account.charges.values():
+        if charge.status is Status.VOID:
+            continue
+        for described in charge.entry.body["mechanisms"]:
+            parameters = {name: value for name, value in described.items() if name != "product"}
+            curve = _curve(canonical_json(parameters))
+            if curve is None:
+                return []
+            curves.append(curve)
+    sums = [math.fsum(column) for column in zip(*curves, strict=True)]
+    return [
+        (order, math.nextafter(total, math.inf))
+        for order, total in zip(_ORDERS, sums, strict=False)
+        if math.isfinite(total)
+    ]

@@ -18,7 +18,7 @@ from tasks.amounts import Loss, canonical
 from tasks.entries import Entry
 from tasks.entropy import generator
 from tasks.home import Home
-from tasks.journal import check_charge
+from tasks.journal import check_run
 from tasks.ledger import Ledger
 from tasks.run import Run, publish_folder
 from tasks.steps import step
@@ -52,9 +52,9 @@ def fix_plan(release: Release) -> Plan:
 
 @step("check budget")
 def check_budget(home: Home, release: Release, plan: Plan, run_id: str, seeded: bool) -> None:
-    """Refuse early what the ledger would refuse at the charge."""
+    """Refuse early what the ledger would refuse later; a replay of its whole chain."""
     with Ledger.open(home.ledger, create=False) as ledger:
-        check_charge(ledger.state(), _charge(release, plan, run_id, seeded) | {"created": "-"})
+        check_run(ledger.state(), _charge(release, plan, run_id, seeded) | {"created": "-"})
 
 
 @step("check input")
@@ -87,15 +87,20 @@ def charge_ledger(home: Home, run: Run, release: Release, plan: Plan) -> Entry:
     """Commit the charge; from here on the budget is spent, whatever happens."""
     seeded = run.insecure_seed is not None
     with Ledger.open(home.ledger, create=False) as ledger:
-        return ledger.charge(**_charge(release, plan, run.run_id, seeded), once=True)
+        return ledger.charge(**_charge(release, plan, run.run_id, seeded))
 
 
 @step("draw records")
 def draw_records(
-    run: Run, plan: Plan, table: ContingencyTable, charge: Entry
+    home: Home, run: Run, plan: Plan, table: ContingencyTable, charge: Entry
 ) -> dict[str, ContingencyTable]:
-    """Run the mechanisms; what they return is public."""
-    rng = generator(charge, insecure_seed=run.insecure_seed)
+    """Record that drawing begins, once and for all; then run the mechanisms.
+
+    What they return is public.
+    """
+    with Ledger.open(home.ledger, create=False) as ledger:
+        draw = ledger.draw(run_id=run.run_id, dataset=charge.body["dataset"])
+    rng = generator(draw, insecure_seed=run.insecure_seed)
     return {
         product.request.name: product.mechanism.release(
             table.marginal(product.request.columns), rng, run.advance
@@ -136,6 +141,7 @@ def publish_bundle(home: Home, run: Run, release: Release, plan: Plan, charge: E
             )
     except StatpressError as error:
         error.what += f" The bundle is whole at {place}, charged, and not noted in the ledger."
+        error.next_step = f"Then run 'statpress ledger note {place}'."
         raise
     return Outcome(
         run_id=run.run_id,
@@ -150,26 +156,26 @@ def publish_bundle(home: Home, run: Run, release: Release, plan: Plan, charge: E
 
 
 def register_dataset(
-    home: Home, dataset: str, privacy: Privacy, *, epsilon: str, delta: str
+    home: Home, dataset: str, privacy: Privacy, *, policy: str = "basic", **limits: str
 ) -> Account:
     """Open a dataset's account in the home's ledger, which is made if need be."""
     home.folder("")
     with Ledger.open(home.ledger) as ledger:
         ledger.register(
             dataset=dataset,
-            epsilon=epsilon,
-            delta=delta,
+            policy=policy,
             adjacency=str(privacy.adjacency),
             unit=str(privacy.unit),
             unit_records=privacy.unit_records,
             n_records=privacy.n_records,
+            **limits,
         )
         return ledger.account(dataset)
 
 
 def remaining_budget(home: Home, dataset: str) -> Loss | None:
     """What the ledger still grants a dataset; None without a ledger or an account."""
-    if not home.ledger.exists():
+    if not Ledger.exists(home.ledger):
         return None
     with Ledger.open(home.ledger, create=False) as ledger:
         account = ledger.accounts().get(dataset)
@@ -188,8 +194,7 @@ def _charge(release: Release, plan: Plan, run_id: str, seeded: bool) -> dict[str
     return {
         "dataset": release.config.dataset,
         "run_id": run_id,
-        "epsilon": canonical(plan.epsilon),
-        "delta": canonical(plan.delta),
+        **{measure: canonical(amount) for measure, amount in plan.amounts.items()},
         "mechanisms": plan.describe(),
         "config_sha256": release.sha256,
         "adjacency": str(privacy.adjacency),

@@ -86,14 +86,14 @@ def test_debiased_table_is_the_counts_without_the_pseudocount(agency) -> None:
 def test_ledger_holds_the_charge_and_the_publication(agency) -> None:
     outcome = agency.run()
     kinds = [entry.kind for entry in agency.entries()]
-    assert kinds == ["register", "charge", "publish"]
+    assert kinds == ["register", "charge", "draw", "publish"]
     charge = agency.entries()[1]
     assert charge.hash == outcome.ledger_entry
     assert charge.body["config_sha256"] == load(agency.config).sha256
     manifest = verify_bundle(outcome.bundle)
     assert manifest["ledger_entry"] == {"sequence": 2, "hash": charge.hash}
-    assert agency.entries()[2].body["manifest_sha256"] == manifest["seal"] == outcome.seal
-    assert verify_ledger(agency.home).entries == 3
+    assert agency.entries()[3].body["manifest_sha256"] == manifest["seal"] == outcome.seal
+    assert verify_ledger(agency.home).entries == 4
     check_bundle(agency.home, outcome.bundle, manifest)
 
 
@@ -103,7 +103,7 @@ def test_runs_add_up_until_the_budget_is_spent(agency) -> None:
     assert first.bundle != second.bundle
     with Ledger.open(agency.home.ledger, create=False) as ledger:
         spent = ledger.account("testdata").spent
-    assert spent.epsilon == 2 * Decimal(first.epsilon)
+    assert spent["epsilon"] == 2 * Decimal(first.epsilon)
     agency.run()
     before = agency.entries()
     with pytest.raises(InsufficientBudgetError):
@@ -171,7 +171,7 @@ def test_release_gate_stops_a_file_that_is_not_as_planned(
     with pytest.raises(ReleaseGateError, match=r"people\.parquet"):
         agency.run()
     assert agency.bundles() == []
-    assert [entry.kind for entry in agency.entries()] == ["register", "charge"]
+    assert [entry.kind for entry in agency.entries()] == ["register", "charge", "draw"]
 
 
 @pytest.mark.parametrize(

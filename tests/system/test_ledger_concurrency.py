@@ -1,215 +1,322 @@
-"""Real processes on one ledger: charging at once, and killed at every statement."""
+"""Real processes that race on one ledger, from its making until the budget is gone."""
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
+import time
+import traceback
+from collections.abc import Callable
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import Connection, Engine, create_engine, event
 
+import tasks.ledger_access
+from mechanisms.errors import AlreadyRegisteredError, InsufficientBudgetError, StatpressError
+from tasks.entries import Body, Entry, entry_hash
+from tasks.journal import next_entry, repeated
 from tasks.ledger import Ledger
+from tasks.ledger_tables import append
+
+pytestmark = pytest.mark.system
 
 ROOT = Path(__file__).parents[2]
-WORKERS = 8
-
-COMMON = """
-import json, os, signal, sys, time
-from pathlib import Path
-
-from mechanisms.errors import AlreadyRegisteredError, InsufficientBudgetError
-from tasks.ledger import Ledger
-
-TERMS = {"adjacency": "replace_one", "unit": "record", "unit_records": 1, "n_records": 1000}
-
-
-def register(ledger):
-    return ledger.register(dataset="census", epsilon="1", delta="0.5", **TERMS)
+WORKERS, ATTEMPTS = 32, 200
+AMOUNTS = ("0.01", "0.001000000000000000000000000001")
+SHARE = Fraction(6, 10)  # of all that is asked for, the limit covers so much
+TERMS: dict[str, Any] = {
+    "adjacency": "replace_one",
+    "unit": "record",
+    "unit_records": 1,
+    "n_records": 1000,
+}
+TIMEOUT = 240
 
 
-def charge(ledger, run_id):
+def limit_for(workers: int, attempts: int) -> str:
+    """A limit that runs out in the midst, and not at a round number."""
+    asked = workers * sum(Fraction(AMOUNTS[number % 2]) for number in range(attempts))
+    units = int(asked * SHARE * 10**30)
+    return f"{Decimal(units).scaleb(-30):f}"
+
+
+def charge(ledger: Ledger, run_id: str, epsilon: str) -> Entry:
     return ledger.charge(
-        dataset="census", run_id=run_id, epsilon="0.01", delta="1e-9",
-        mechanisms=[{"mechanism": "laplace", "scale": "100"}], config_sha256="a" * 64,
-        insecure_seed=False, version="0.1.0", **TERMS,
+        dataset="census",
+        run_id=run_id,
+        epsilon=epsilon,
+        delta="1e-30",
+        rho="1e-9",
+        rho_delta=0,
+        mechanisms=[{"mechanism": "laplace", "scale": "100"}],
+        config_sha256="a" * 64,
+        insecure_seed=False,
+        version="0.1.0",
+        **TERMS,
     )
-"""
-
-WORKER = """
-folder, worker = Path(sys.argv[1]), sys.argv[2]
-(folder / f"ready-{worker}").touch()
-while not (folder / "go").exists():
-    time.sleep(0.001)
-ledger = Ledger.open(folder / "ledger.db")
-report = {"registered": True, "charged": {}, "refused": 0}
-try:
-    register(ledger)
-except AlreadyRegisteredError:
-    report["registered"] = False
-report["shared"] = charge(ledger, "shared").hash
-for number in range(25):
-    run_id = f"run-{worker}-{number}"
-    try:
-        report["charged"][run_id] = charge(ledger, run_id).hash
-    except InsufficientBudgetError as error:
-        report["refused"] += 1
-        assert error.remaining.epsilon == 0
-print(json.dumps(report))
-"""
-
-# Forks a child for each step of a history and kills it there; a step is a moment
-# before or after a statement, before a commit, or when a connection is given back.
-KILLER = """
-from sqlalchemy import Engine, Pool, event
 
 
-def history(path, written, last_step):
-    step = 0
-
-    def pass_step(name):
-        nonlocal step
-        step += 1
-        if step == last_step:
-            os.write(written, json.dumps({"killed": name}).encode() + b"\\n")
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    @event.listens_for(Engine, "before_cursor_execute")
-    def before(connection, cursor, statement, *rest):
-        pass_step("before " + statement)
-
-    @event.listens_for(Engine, "after_cursor_execute")
-    def after(connection, cursor, statement, *rest):
-        pass_step("after " + statement)
-
-    @event.listens_for(Engine, "commit")
-    def commit(connection):
-        pass_step("before COMMIT")
-
-    @event.listens_for(Pool, "checkin")
-    def checkin(raw, record):
-        pass_step("after the transaction")
-
-    ledger = Ledger.open(path)
-    for act in (register, lambda book: charge(book, "run-1"), lambda book: charge(book, "run-2")):
-        entry = act(ledger)
-        os.write(written, json.dumps({"acknowledged": entry.hash}).encode() + b"\\n")
+# What the processes do; the parent of them all has everything imported, and forks.
 
 
-folder = Path(sys.argv[1])
-step, finished = 0, False
-while not finished:
-    step += 1
-    path = folder / f"{step}" / "ledger.db"
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(read)
+def work(location: str, worker: int, attempts: int, limit: str, spoil: str) -> dict[str, Any]:
+    """Open the ledger, register, and charge until all attempts are made."""
+    with Ledger.open(location) as ledger:
+        SPOILS[spoil](ledger)
+        registered = True
         try:
-            history(path, write, step)
-            os._exit(0)
-        except BaseException as error:
-            os.write(2, repr(error).encode())
-            os._exit(1)
-    os.close(write)
-    with os.fdopen(read) as lines:
-        said = [json.loads(line) for line in lines]
-    _, status = os.waitpid(child, 0)
-    finished = os.WIFEXITED(status)
-    assert not finished or os.WEXITSTATUS(status) == 0
-    with Ledger.open(path) as ledger:
-        verified = ledger.verify()
-        kept = [entry.hash for entry in ledger.entries()]
-        try:
-            register(ledger)
+            ledger.register(dataset="census", epsilon=limit, delta="0.5", **TERMS)
         except AlreadyRegisteredError:
-            pass
-        again = [charge(ledger, run).sequence for run in ("run-1", "run-2", "run-1")]
-        spent = str(ledger.account("census").spent.epsilon)
-        assert ledger.verify().entries == 3
-    print(json.dumps({
-        "step": step,
-        "killed": next((line["killed"] for line in said if "killed" in line), None),
-        "acknowledged": [line["acknowledged"] for line in said if "acknowledged" in line],
-        "kept": kept, "entries": verified.entries, "again": again, "spent": spent,
-    }))
-"""
+            registered = False
+        report: dict[str, Any] = {"registered": registered, "tries": []}
+        report["shared"] = attempt(ledger, "shared", AMOUNTS[1])
+        for number in range(attempts):
+            epsilon, run_id = AMOUNTS[(number + worker) % 2], f"run-{worker}-{number}"
+            report["tries"].append(attempt(ledger, run_id, epsilon))
+        return report
 
 
-def start(script: str, *arguments: str) -> subprocess.Popen[str]:
-    """A Python process that runs the script with the project's packages."""
-    return subprocess.Popen(
-        [sys.executable, "-c", COMMON + script, *arguments],
+def attempt(ledger: Ledger, run_id: str, epsilon: str) -> dict[str, Any]:
+    """Charge, and tell what came of it."""
+    told: dict[str, Any] = {"run": run_id, "epsilon": epsilon}
+    try:
+        told["hash"] = charge(ledger, run_id, epsilon).hash
+    except InsufficientBudgetError as error:
+        told["remaining"] = str(error.remaining["epsilon"])
+    except StatpressError as error:
+        told["lost"] = f"{type(error).__name__}: {error}"
+    return told
+
+
+def race(folder: str, location: str, workers: int, attempts: int, limit: str, spoil: str) -> None:
+    """Fork the workers, let them go at the same moment, and wait for them."""
+    from tasks import ledger_schema, ledger_sqlite  # noqa: F401 (warm before the fork)
+
+    warm = Path(folder) / "warm.db"
+    Ledger.open(warm).close()
+    if "://" in location:
+        import psycopg  # noqa: F401
+        import sqlalchemy.dialects.postgresql.psycopg  # noqa: F401
+    read, write = os.pipe()
+    children = []
+    for worker in range(workers):
+        child = os.fork()
+        if child == 0:
+            os.close(write)
+            os.read(read, 1)  # until the parent closes its end
+            try:
+                report = work(location, worker, attempts, limit, spoil)
+            except BaseException:
+                report = {"died": traceback.format_exc()}
+            (Path(folder) / f"report-{worker}.json").write_text(json.dumps(report))
+            os._exit(0)
+        children.append(child)
+    os.close(read)
+    started = time.perf_counter()
+    os.close(write)
+    for child in children:
+        os.waitpid(child, 0)
+    print(json.dumps(time.perf_counter() - started))
+
+
+# Ledgers that are broken on purpose.
+
+
+def without_a_queue(ledger: Ledger) -> None:
+    """Transactions that begin without the lock; and no trigger on what they insert."""
+    old = ledger.store.writer
+    if old.dialect.name == "sqlite":
+        connect = {"timeout": 30, "isolation_level": None}
+        engine, begin = create_engine(f"sqlite:///{ledger.where}", connect_args=connect), "BEGIN"
+    else:
+        engine = create_engine(old.url, isolation_level="READ COMMITTED")
+        begin = "SET LOCAL search_path TO statpress"
+
+    @event.listens_for(engine, "begin")
+    def begin_with(connection: Connection) -> None:
+        connection.exec_driver_sql(begin)
+
+    _drop_trigger(old)
+    ledger.store.writer = engine
+
+
+def check_before(ledger: Ledger) -> None:
+    """The budget is checked in one transaction and charged in the next."""
+
+    def check_then_append(kind: str, body: Body, compose: object = None) -> Entry:
+        given = {**body, "created": "2026-01-01T00:00:00+00:00"}
+        names = (given["dataset"], given.get("run_id"))
+
+        def standing(connection: Connection) -> Any:
+            return ledger._standing(connection, *names)
+
+        def write(connection: Connection) -> Entry:
+            now = standing(connection)
+            link = (now.next_sequence, kind, checked.body, now.head)
+            entry = Entry(*link, entry_hash(*link))
+            append(connection, entry)
+            return entry
+
+        state = ledger._within(ledger.store.reader, standing)
+        known = repeated(state, kind, given)
+        if known:
+            return known
+        checked = next_entry(state, kind, given)
+        time.sleep(random.uniform(0, 0.005))
+        return ledger._within(ledger.store.writer, write)
+
+    ledger._append = check_then_append  # type: ignore[method-assign]
+
+
+def _drop_trigger(engine: Engine) -> None:
+    on = " ON entries" if engine.dialect.name == "postgresql" else ""
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"DROP TRIGGER IF EXISTS entries_follow{on}")
+    tasks.ledger_access.check_schema = lambda connection: True  # type: ignore[attr-defined]
+
+
+def no_spoil(ledger: Ledger) -> None:
+    """The ledger as it is."""
+
+
+SPOILS: dict[str, Callable[[Ledger], None]] = {
+    "": no_spoil,
+    "without a queue": without_a_queue,
+    "check before": check_before,
+}
+
+
+# What the test does: run the race and compare what was told with what is there.
+
+
+def run_race(
+    folder: Path,
+    location: str,
+    *,
+    workers: int = WORKERS,
+    attempts: int = ATTEMPTS,
+    spoil: str = "",
+) -> tuple[list[dict[str, Any]], float]:
+    """The reports of all workers, and the seconds from the start to the last of them."""
+    arguments = (str(folder), location, workers, attempts, limit_for(workers, attempts), spoil)
+    path = os.pathsep.join((str(ROOT), str(Path(__file__).parent)))
+    done = subprocess.run(
+        [sys.executable, "-c", f"from test_ledger_concurrency import race; race(*{arguments!r})"],
+        env={**os.environ, "PYTHONPATH": path},
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
+        timeout=TIMEOUT,  # a race that hangs fails here
+        check=False,
     )
+    assert done.returncode == 0, done.stderr
+    files = [folder / f"report-{worker}.json" for worker in range(workers)]
+    reports = [json.loads(file.read_text()) if file.exists() else {} for file in files]
+    return reports, json.loads(done.stdout)
 
 
-def reports(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
-    """The JSON lines of a process that ended well."""
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 0, err
-    return [json.loads(line) for line in out.splitlines()]
+def flaws(reports: list[dict[str, Any]], ledger: Ledger, attempts: int) -> list[str]:
+    """Everything in which the reports, the chain and the limit do not agree."""
+    checks = (_lost, _misjudged, _unlike_the_chain, _overspent, _unverified)
+    entries = list(ledger.entries())
+    return [flaw for check in checks for flaw in check(reports, entries, ledger, attempts)]
 
 
-def test_processes_at_once_never_overspend_and_lose_nothing(tmp_path: Path) -> None:
-    workers = [start(WORKER, str(tmp_path), str(worker)) for worker in range(WORKERS)]
-    while len(list(tmp_path.glob("ready-*"))) < WORKERS:
-        assert all(worker.poll() is None for worker in workers)
-    (tmp_path / "go").touch()  # they race from the making of the file on
-    told = [report for worker in workers for report in reports(worker)]
+def _tries(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [told for report in reports for told in report.get("tries", ())]
 
-    assert sorted(report["registered"] for report in told) == [False] * (WORKERS - 1) + [True]
-    with Ledger.open(tmp_path / "ledger.db", create=False) as ledger:
+
+def _lost(reports: list[dict[str, Any]], _: object, __: object, attempts: int) -> list[str]:
+    """Attempts that were neither charged nor refused."""
+    found = [f"lost: {report.get('died', report)}" for report in reports if "tries" not in report]
+    made = [len(report["tries"]) for report in reports if "tries" in report]
+    found += [f"lost: {number} of {attempts} attempts" for number in made if number != attempts]
+    told = [*_tries(reports), *(report["shared"] for report in reports if "shared" in report)]
+    return found + [f"lost: {one['lost']}" for one in told if "lost" in one]
+
+
+def _misjudged(reports: list[dict[str, Any]], *_: object) -> list[str]:
+    """Refusals of what would have fitted, and more than one registration."""
+    refused = [told for told in _tries(reports) if "remaining" in told]
+    found = [
+        f"refused in error: {told}"
+        for told in refused
+        if Fraction(told["remaining"]) >= Fraction(told["epsilon"])
+    ]
+    registered = sum(report.get("registered", False) for report in reports)
+    return found + ([] if registered == 1 else [f"registered: {registered} times"])
+
+
+def _unlike_the_chain(reports: list[dict[str, Any]], entries: list[Entry], *_: object) -> list[str]:
+    """Charges that were told and are not there, or are there and were not told."""
+    charges = [entry for entry in entries if entry.kind == "charge"]
+    chain = {entry.body["run_id"]: entry.hash for entry in charges}
+    told = {told["run"]: told["hash"] for told in _tries(reports) if "hash" in told}
+    shared = {report["shared"].get("hash") for report in reports if "shared" in report}
+    found = [] if len(chain) == len(charges) else ["twice: a run has more than one charge"]
+    if shared != {chain.pop("shared", None)}:
+        found.append(f"twice: the shared run has the hashes {shared}")
+    if told != chain:
+        found.append(f"lost: {len(told.items() ^ chain.items())} charges differ from what was told")
+    return found
+
+
+def _overspent(
+    reports: list[dict[str, Any]], entries: list[Entry], ledger: Ledger, *_: object
+) -> list[str]:
+    """The sum of the charges, by arithmetic of its own, against the limit."""
+    spent = sum(Fraction(e.body["epsilon"]) for e in entries if e.kind == "charge")
+    succeeded = sum(Fraction(told["epsilon"]) for told in _tries(reports) if "hash" in told)
+    limits = [Fraction(e.body["epsilon"]) for e in entries if e.kind == "register"]
+    found = [] if spent <= limits[0] else [f"overspent by {float(spent - limits[0])}"]
+    if spent != succeeded + Fraction(AMOUNTS[1]):
+        found.append("lost: the successes do not sum to what was spent")
+    if limits[0] - spent >= Fraction(AMOUNTS[1]):
+        found.append(f"left over: {float(limits[0] - spent)}")
+    return found
+
+
+def _unverified(_: object, entries: list[Entry], ledger: Ledger, *__: object) -> list[str]:
+    """What the ledger finds in itself."""
+    try:
+        assert ledger.verify().entries == len(entries)
         account = ledger.account("census")
-        chain = {run: charge.entry.hash for run, charge in account.charges.items()}
-        assert ledger.verify().entries == 1 + len(chain)
-    assert {report["shared"] for report in told} == {chain.pop("shared")}
-    assert {run: hash_ for r in told for run, hash_ in r["charged"].items()} == chain
-    assert len(chain) == 99  # with the shared one, a hundred times 0.01
-    assert sum(report["refused"] for report in told) == WORKERS * 25 - 99
-    assert account.spent.epsilon == account.limit.epsilon
-    assert account.spent.delta == Decimal("1e-7")
+    except StatpressError as error:
+        return [f"broken: {error}"]
+    spent = sum(Fraction(e.body["epsilon"]) for e in entries if e.kind == "charge")
+    return [] if Fraction(account.spent["epsilon"]) == spent else ["broken: another sum"]
 
 
-@pytest.fixture(scope="module")
-def deaths(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """What was left after a death at each step, and last after a life to the end."""
-    return reports(start(KILLER, str(tmp_path_factory.mktemp("deaths"))))
+def test_processes_at_once_never_overspend_and_lose_nothing(location: str, tmp_path: Path) -> None:
+    reports, seconds = run_race(tmp_path, location)
+    with Ledger.open(location, create=False) as ledger:
+        assert flaws(reports, ledger, ATTEMPTS) == []
+        charges = len(ledger.account("census").charges)
+    tries = WORKERS * ATTEMPTS
+    print(
+        f"\n{tries} attempts, {charges} charges in {seconds:.1f} s: {tries / seconds:.0f} a second"
+    )
+    assert tries / 2 < charges < tries  # the limit ran out in the midst
 
 
-def test_the_deaths_cover_every_statement(deaths: list[dict[str, Any]]) -> None:
-    *killed, last = deaths
-    assert last["killed"] is None
-    assert len(last["acknowledged"]) == 3
-    moments = [death["killed"] for death in killed]
-    assert None not in moments
-    for statement in ("BEGIN IMMEDIATE", "INSERT INTO entries", "CREATE TABLE", "CREATE TRIGGER"):
-        for moment in ("before", "after"):
-            assert any(m.strip().startswith(f"{moment} {statement}") for m in moments) or any(
-                m.startswith(moment) and statement in m for m in moments
-            )
-    # One schema, one registration, two charges, and the reading at the start.
-    assert moments.count("before COMMIT") == 5
-    assert moments.count("before BEGIN IMMEDIATE") == 4
-    # Some die with a charge on disk that nobody was told of, some without it.
-    assert {len(d["kept"]) - len(d["acknowledged"]) for d in killed} == {0, 1}
-
-
-def test_an_acknowledged_charge_outlives_any_death(deaths: list[dict[str, Any]]) -> None:
-    for death in deaths:
-        told = death["acknowledged"]
-        assert death["kept"][: len(told)] == told, death["killed"]
-        assert death["entries"] == len(death["kept"])
-
-
-def test_repeating_after_any_death_charges_once(deaths: list[dict[str, Any]]) -> None:
-    for death in deaths:
-        assert death["again"] == [2, 3, 2], death["killed"]
-        assert death["spent"] == "0.02", death["killed"]
+@pytest.mark.parametrize(
+    ("spoil", "expected"),
+    [("without a queue", {"lost"}), ("check before", {"overspent", "broken"})],
+)
+def test_the_race_finds_a_ledger_that_is_broken(
+    location: str, tmp_path: Path, spoil: str, expected: set[str]
+) -> None:
+    reports, _ = run_race(tmp_path, location, workers=8, attempts=40, spoil=spoil)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tasks.ledger_access, "check_schema", lambda connection: True)
+        with Ledger.open(location, create=False) as ledger:
+            found = flaws(reports, ledger, 40)
+    kinds = {flaw.split(":")[0].split()[0] for flaw in found}
+    assert expected <= kinds, found[:5]

@@ -31,9 +31,11 @@ def test_shipped_config_is_valid_and_its_plan_recomputes() -> None:
     plan = release.plan()
     assert plan.epsilon <= release.config.budget.epsilon
     assert plan.delta == release.config.budget.delta
-    assert recompute_charge(plan.describe()) == (plan.epsilon, plan.delta)
+    again = recompute_charge(plan.describe())
+    assert (again["epsilon"], again["delta"]) == (plan.epsilon, plan.delta)
+    assert 0 < again["rho"] <= plan.amounts["rho"] <= again["rho"] * Decimal("1.00001")
     understated = [d | {"epsilon": "0.5"} for d in plan.describe()]
-    assert recompute_charge(understated)[0] > 1
+    assert recompute_charge(understated)["epsilon"] > 1
 
 
 def test_shipped_schema_is_the_models() -> None:

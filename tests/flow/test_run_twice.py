@@ -1,0 +1,173 @@
+"""The same run started again: charged once, drawn once, whatever had happened before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flows.conduct import Session
+from mechanisms.errors import BundleVerificationError, LedgerError, StatpressError
+from tasks.ledger import Ledger
+from tasks.ledger_check import check_bundle, note_bundle, verify_ledger
+from tasks.manifest import verify_bundle
+
+
+class CutError(Exception):
+    """Stands for whatever may end a run."""
+
+
+def cut(*_: Any, **__: Any) -> None:
+    raise CutError
+
+
+def again(agency: Any) -> Any:
+    """Run with the id of the run before."""
+    return Session(agency.home, agency.inspector).run(agency.config, orchestrated=False)
+
+
+def kinds(agency: Any) -> list[str]:
+    return [entry.kind for entry in agency.entries()]
+
+
+def test_a_run_cut_before_it_drew_goes_on_with_its_charge(
+    agency: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("flows.release.draw_records", cut)
+        with pytest.raises(StatpressError):
+            agency.run()
+    assert kinds(agency) == ["register", "charge"]
+    outcome = again(agency)
+    assert kinds(agency) == ["register", "charge", "draw", "publish"]
+    assert outcome.ledger_entry == agency.entries()[1].hash
+    check_bundle(agency.home, outcome.bundle, verify_bundle(outcome.bundle))
+
+
+def test_a_run_cut_while_it_drew_never_draws_again(
+    agency: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("tasks.pipeline.generator", cut)
+        with pytest.raises(StatpressError):
+            agency.run()
+    assert kinds(agency) == ["register", "charge", "draw"]
+    with pytest.raises(LedgerError, match="may have drawn"):
+        again(agency)
+    run_id = agency.inspector.log.run_id
+    with Ledger.open(agency.home.ledger) as ledger:
+        with pytest.raises(LedgerError, match="stays spent"):
+            ledger.void(run_id=run_id, dataset="testdata", reason="it failed")
+        assert ledger.account("testdata").spent["epsilon"] > 0
+    assert agency.bundles() == []
+
+
+def test_a_run_whose_charge_is_void_never_draws(
+    agency: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("flows.release.draw_records", cut)
+        with pytest.raises(StatpressError):
+            agency.run()
+    run_id = agency.inspector.log.run_id
+    with Ledger.open(agency.home.ledger) as ledger:
+        ledger.void(run_id=run_id, dataset="testdata", reason="its worker is gone")
+        assert ledger.account("testdata").spent["epsilon"] == 0
+    with pytest.raises(LedgerError, match="void"):
+        again(agency)
+    assert kinds(agency) == ["register", "charge", "void"]
+    assert agency.run().run_id != run_id  # a new run is another matter
+
+
+def test_void_between_charge_and_draw_stops_the_run(
+    agency: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import flows.release
+
+    honest, drawn = flows.release.draw_records, []
+
+    def too_late(home: Any, run: Any, *rest: Any) -> Any:
+        with Ledger.open(home.ledger) as ledger:
+            ledger.void(run_id=run.run_id, dataset="testdata", reason="the officer was faster")
+        return honest(home, run, *rest)
+
+    monkeypatch.setattr("tasks.pipeline.generator", lambda *a, **k: drawn.append(a))
+    monkeypatch.setattr("flows.release.draw_records", too_late)
+    with pytest.raises(LedgerError, match="void"):
+        agency.run()
+    assert drawn == []
+    assert agency.bundles() == []
+
+
+def test_a_bundle_the_ledger_missed_can_be_noted_later(
+    agency: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = Ledger.publish
+
+    def unavailable(*_: Any, **__: Any) -> None:
+        raise LedgerError("The server is gone.", where="here")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "publish", unavailable)
+        with pytest.raises(LedgerError, match="ledger note"):
+            agency.run()
+    (bundle,) = agency.bundles()
+    assert Ledger.publish is honest
+    with pytest.raises(BundleVerificationError, match="never noted"):
+        check_bundle(agency.home, bundle, verify_bundle(bundle))
+    entry = note_bundle(agency.home, bundle)
+    assert note_bundle(agency.home, bundle) == entry
+    check_bundle(agency.home, bundle, verify_bundle(bundle))
+    verify_ledger(agency.home)
+    (bundle / "README.md").write_text("changed")
+    with pytest.raises(BundleVerificationError):
+        note_bundle(agency.home, bundle)
+
+
+def test_a_flow_run_started_again_by_the_orchestrator_is_one_run(
+    agency: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STATPRESS_HOME", str(agency.home.root))
+    from uuid import uuid4
+
+    import flows.deployed
+
+    class FlowRun:
+        id = str(uuid4())
+
+    monkeypatch.setattr(flows.deployed, "flow_run", FlowRun)
+    with monkeypatch.context() as patch:
+        patch.setattr("flows.release.draw_records", cut)
+        with pytest.raises(StatpressError):
+            flows.deployed.release.fn(config=str(agency.config))
+    flows.deployed.release.fn(config=str(agency.config))
+    assert kinds(agency) == ["register", "charge", "draw", "publish"]
+    assert agency.entries()[1].body["run_id"] == FlowRun.id.replace("-", "")
+    agency.replace("name: first", "name: second")
+    with pytest.raises(LedgerError):
+        flows.deployed.release.fn(config=str(agency.config))
+
+
+def test_a_release_under_zcdp_is_charged_its_rho(agency: Any) -> None:
+    with Ledger.open(agency.home.ledger) as ledger:
+        ledger.amend(
+            dataset="testdata", policy="zcdp", rho="100", rho_delta="0", reason="new policy"
+        )
+    agency.run()
+    with Ledger.open(agency.home.ledger) as ledger:
+        account = ledger.account("testdata")
+        charged = agency.entries()[2].body
+        assert account.spent["rho"] == account.charges[charged["run_id"]].loss["rho"] > 0
+        parts = [described["rho"] for described in charged["mechanisms"]]
+        assert sum(map(float, parts)) == pytest.approx(float(charged["rho"]), rel=1e-12)
+        assert account.remaining.texts().keys() == {"rho", "rho_delta"}
+        ledger.amend(
+            dataset="testdata",
+            policy="zcdp",
+            rho=account.spent["rho"] * 2 - account.spent["rho"] / 10**6,
+            rho_delta="0",
+        )
+    agency.replace("name: first", "name: second")
+    with pytest.raises(StatpressError, match="asks for rho"):
+        agency.run()
+    assert verify_ledger(agency.home).entries == 6

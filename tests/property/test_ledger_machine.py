@@ -1,0 +1,354 @@
+"""Random histories on a real ledger, against a model that shares no code with it.
+
+The model is a dictionary of accounts and one of runs, with fractions for amounts. It
+says of every act whether it is written, is a repetition, or is refused and how.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from mechanisms.errors import (
+    AlreadyRegisteredError,
+    AmountError,
+    InsufficientBudgetError,
+    LedgerError,
+    PolicyMismatchError,
+    StatpressError,
+    UnregisteredDatasetError,
+)
+from tasks.ledger import Ledger
+
+LIMITED = {"basic": ["epsilon", "delta"], "zcdp": ["rho", "rho_delta"]}
+MEASURES = [*LIMITED["basic"], *LIMITED["zcdp"]]
+KEYS = [Ed25519PrivateKey.from_private_bytes(bytes([n] * 32)) for n in (1, 2)]
+TERMS = {"adjacency": "replace_one", "unit": "record", "unit_records": 1, "n_records": 1000}
+
+Amounts = dict[str, Any]
+Outcome = int | type[StatpressError]
+
+
+def number(amount: Any) -> Fraction:
+    """What an amount stands for: a float for its shortest text."""
+    return Fraction(repr(amount) if isinstance(amount, float) else str(amount))
+
+
+def numbers(amounts: Amounts) -> dict[str, Fraction]:
+    return {name: number(amount) for name, amount in amounts.items()}
+
+
+@dataclass
+class Run:
+    """A charged run, in the model."""
+
+    dataset: str
+    said: tuple[Any, ...]
+    loss: dict[str, Fraction]
+    sequence: int
+    status: str = "reserved"
+    ending: tuple[str, int] = ("", 0)  # what the void or the publication said, its sequence
+
+
+@dataclass
+class Account:
+    """An account, in the model."""
+
+    policy: str
+    limit: dict[str, Fraction]
+
+
+@dataclass
+class Model:
+    """What a ledger has to do, said in another way."""
+
+    accounts: dict[str, Account] = field(default_factory=dict)
+    runs: dict[str, Run] = field(default_factory=dict)
+    length: int = 0
+
+    def spent(self, dataset: str, *statuses: str) -> dict[str, Fraction]:
+        """The sum over the dataset's runs in these statuses."""
+        counted = [r for r in self.runs.values() if r.dataset == dataset and r.status in statuses]
+        return {m: sum((r.loss[m] for r in counted), Fraction(0)) for m in MEASURES}
+
+    def remaining(self, dataset: str) -> dict[str, Fraction]:
+        spent = self.spent(dataset, "reserved", "drawn", "published")
+        return {m: limit - spent[m] for m, limit in self.accounts[dataset].limit.items()}
+
+    def written(self) -> int:
+        self.length += 1
+        return self.length
+
+    def register(self, dataset: str, policy: str, limits: Amounts) -> Outcome:
+        limit = numbers(limits)
+        if limit[LIMITED[policy][0]] == 0:
+            return AmountError
+        if dataset in self.accounts:
+            return AlreadyRegisteredError
+        self.accounts[dataset] = Account(policy, limit)
+        return self.written()
+
+    def amend(self, dataset: str, policy: str, limits: Amounts, reason: str | None) -> Outcome:
+        if dataset not in self.accounts:
+            return UnregisteredDatasetError
+        now, limit = self.accounts[dataset], numbers(limits)
+        spent = self.spent(dataset, "reserved", "drawn", "published")
+        same = policy == now.policy
+        if same and limit == now.limit:
+            return LedgerError
+        if any(spent[m] > limit[m] for m in limit):
+            return LedgerError
+        if reason is None and not (same and all(limit[m] <= now.limit[m] for m in limit)):
+            return LedgerError
+        self.accounts[dataset] = Account(policy, limit)
+        return self.written()
+
+    def charge(self, dataset: str, run: str, losses: Amounts, n_records: int) -> Outcome:
+        said = (dataset, numbers(losses), n_records)
+        if run in self.runs:
+            known = self.runs[run]
+            repeats = known.said == said and known.status != "void"
+            return known.sequence if repeats else LedgerError
+        if dataset not in self.accounts:
+            return UnregisteredDatasetError
+        if n_records != TERMS["n_records"]:
+            return PolicyMismatchError
+        loss = numbers(losses)
+        if any(loss[m] > left for m, left in self.remaining(dataset).items()):
+            return InsufficientBudgetError
+        self.runs[run] = Run(dataset, said, loss, self.written())
+        return self.length
+
+    def end(self, dataset: str, run: str, before: str, after: str, said: str = "") -> Outcome:
+        """Draw, void or publish: from one status to the next, and the last two once more."""
+        known = self.runs.get(run)
+        if known is None or known.dataset != dataset:
+            return LedgerError
+        if known.status == after and after != "drawn" and known.ending[0] == said:
+            return known.ending[1]
+        if known.status != before:
+            return LedgerError
+        known.status, known.ending = after, (said, self.written())
+        return self.length
+
+
+small = st.sampled_from(["0", "1e-9", "2e-9", "3e-10", "1e-300", 1e-9, "5e-9"])
+large = st.one_of(
+    st.sampled_from(["0", "0.1", 0.1, "0.30", "1", "1e-300", 0.30000000000000004, "0.7", "3"]),
+    st.decimals(min_value=0, max_value=1, places=2),
+    st.floats(min_value=0, max_value=0.5),
+)
+losses = st.fixed_dictionaries({"epsilon": large, "delta": small, "rho": large, "rho_delta": small})
+limits = st.sampled_from(["basic", "zcdp"]).flatmap(
+    lambda policy: st.tuples(
+        st.just(policy),
+        st.fixed_dictionaries(dict(zip(LIMITED[policy], (large, small), strict=True))),
+    )
+)
+datasets = st.sampled_from(["a", "a", "a", "b", "b", "c"])
+runs = st.sampled_from([f"run-{number}" for number in range(6)])
+texts = st.sampled_from(["one", "one", "one", "two"])
+places = st.integers(0, 9)
+acts = st.lists(
+    st.tuples(st.sampled_from(["draw", "void", "publish"]), texts), min_size=1, max_size=5
+)
+strays = st.sampled_from([None] * 5 + ["b"])
+
+
+class LedgerMachine(RuleBasedStateMachine):
+    """Every act on the ledger and on the model; both have to answer alike."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp())
+        self.ledger = Ledger.open(self.folder / "ledger.db")
+        self.model = Model()
+        self.checkpoints: list[int] = []
+
+    def teardown(self) -> None:
+        try:
+            self.assert_verified()
+        finally:
+            self.ledger.close()
+            shutil.rmtree(self.folder)
+
+    def agree(self, expected: Outcome, act: Any) -> None:
+        """The act's entry, or the class of its refusal, is the expected one."""
+        try:
+            found: Outcome = act().sequence
+        except StatpressError as error:
+            found = type(error)
+        assert found == expected
+
+    @initialize()
+    def two_accounts(self) -> None:
+        self.register("a", ("basic", {"epsilon": "1", "delta": "1e-8"}))
+        self.register("b", ("zcdp", {"rho": "0.5", "rho_delta": "1e-9"}))
+
+    @rule(dataset=datasets, limit=limits)
+    def register(self, dataset: str, limit: tuple[str, Amounts]) -> None:
+        policy, amounts = limit
+        expected = self.model.register(dataset, policy, amounts)
+        self.agree(
+            expected,
+            lambda: self.ledger.register(dataset=dataset, policy=policy, **amounts, **TERMS),
+        )
+
+    @rule(dataset=datasets, limit=limits, reason=st.sampled_from([None, "agreed"]))
+    def amend(self, dataset: str, limit: tuple[str, Amounts], reason: str | None) -> None:
+        policy, amounts = limit
+        expected = self.model.amend(dataset, policy, amounts, reason)
+        self.agree(
+            expected,
+            lambda: self.ledger.amend(dataset=dataset, policy=policy, reason=reason, **amounts),
+        )
+
+    @rule(dataset=datasets, part=st.sampled_from(["all", "half", "twice"]))
+    def amend_to_what_is_spent(self, dataset: str, part: str) -> None:
+        """Exactly what is spent, or half or twice of it, under the policy in force."""
+        account = self.model.accounts.get(dataset)
+        if account is None:
+            return
+        spent = self.model.spent(dataset, "reserved", "drawn", "published")
+        factor = {"all": Fraction(1), "half": Fraction(1, 2), "twice": Fraction(2)}[part]
+        amounts = {m: exact_text(spent[m] * factor) for m in account.limit}
+        if number(amounts[LIMITED[account.policy][1]]) < 1:
+            self.amend(dataset, (account.policy, amounts), "agreed")
+
+    @rule(dataset=datasets, run=runs, loss=losses, n_records=st.sampled_from([1000] * 9 + [9]))
+    def charge(self, dataset: str, run: str, loss: Amounts, n_records: int) -> None:
+        expected = self.model.charge(dataset, run, loss, n_records)
+        described = {"mechanisms": [{"kind": "x"}], "config_sha256": "a" * 64, "version": "1"}
+        terms = {**TERMS, "n_records": n_records}
+        self.agree(
+            expected,
+            lambda: self.ledger.charge(
+                dataset=dataset, run_id=run, **loss, **described, **terms, insecure_seed=False
+            ),
+        )
+
+    @rule(place=places)
+    def charge_again(self, place: int) -> None:
+        """The same as before, its amounts written in another way."""
+        run = self.charged(place)
+        if run in self.model.runs:
+            known = self.model.runs[run]
+            again = {m: exact_text(amount) for m, amount in known.loss.items()}
+            self.charge(known.dataset, run, again, 1000)
+
+    @rule(dataset=datasets, run=runs)
+    def charge_what_remains(self, dataset: str, run: str) -> None:
+        """To the last digit, so that nothing more fits after it."""
+        if dataset in self.model.accounts and run not in self.model.runs:
+            rest = self.model.remaining(dataset)
+            loss = {m: exact_text(rest.get(m, Fraction(0))) for m in MEASURES}
+            self.charge(dataset, run, loss, 1000)
+            policy = self.model.accounts[dataset].policy
+            more = {**dict.fromkeys(MEASURES, "0"), LIMITED[policy][0]: "1e-400"}
+            self.charge(dataset, "run-never", more, 1000)
+
+    @rule(acts=acts, place=places, stray=strays)
+    def act_on_a_run(self, acts: list[tuple[str, str]], place: int, stray: str | None) -> None:
+        """Acts on a run of any status, now and then under a wrong dataset."""
+        run = self.charged(place)
+        known = self.model.runs.get(run)
+        for kind, said in acts:
+            self.act(kind, run, stray or (known.dataset if known else "a"), said)
+
+    @rule(dataset=st.sampled_from(["a", "b"]), acts=acts)
+    def live_a_whole_life(self, dataset: str, acts: list[tuple[str, str]]) -> None:
+        """Charge a run of its own, then do these acts to it, in their order or out of it."""
+        run = f"life-{self.model.length}"
+        little = dict.fromkeys(MEASURES, "1e-10")
+        self.charge(dataset, run, little, 1000)
+        for kind, said in acts:
+            self.act(kind, run, dataset, said)
+        self.charge(dataset, run, little, 1000)
+
+    def act(self, kind: str, run: str, dataset: str, said: str) -> None:
+        names = {"run_id": run, "dataset": dataset}
+        if kind == "draw":
+            expected = self.model.end(dataset, run, "reserved", "drawn")
+            self.agree(expected, lambda: self.ledger.draw(**names))
+        elif kind == "void":
+            expected = self.model.end(dataset, run, "reserved", "void", said)
+            self.agree(expected, lambda: self.ledger.void(**names, reason=said))
+        else:
+            expected = self.model.end(dataset, run, "drawn", "published", said)
+            digest = {"manifest_sha256": "b" * 64}
+            self.agree(expected, lambda: self.ledger.publish(**names, bundle=said, **digest))
+
+    @rule(key=st.sampled_from([0, 1]))
+    def checkpoint(self, key: int) -> None:
+        expected = self.model.written()
+        self.agree(expected, lambda: self.ledger.checkpoint(KEYS[key]))
+        self.checkpoints.append(expected)
+
+    @rule()
+    def reopen(self) -> None:
+        self.ledger.close()
+        self.ledger = Ledger.open(self.folder / "ledger.db", create=False)
+
+    @rule()
+    def restore_an_export(self) -> None:
+        """A ledger made of the exported entries has the same state."""
+        with Ledger.open(self.folder / "copy.db") as copy:
+            assert copy.restore(self.ledger.entries()) == self.ledger.state()
+        (self.folder / "copy.db").unlink()
+
+    def charged(self, place: int) -> str:
+        """One of the runs that were charged, or one that was not."""
+        return [*self.model.runs, "run-unknown"][place % (len(self.model.runs) + 1)]
+
+    @invariant()
+    def ledger_and_model_hold_the_same(self) -> None:
+        state = self.ledger.state()
+        model = self.model
+        assert state.next_sequence - 1 == model.length
+        assert {r: c.status.value for r, c in state.charges.items()} == {
+            r: run.status for r, run in model.runs.items()
+        }
+        assert list(state.accounts) == list(model.accounts)
+        for name, account in state.accounts.items():
+            assert account.policy == model.accounts[name].policy
+            assert fractions(account.limit) == model.accounts[name].limit
+            assert fractions(account.spent) == model.spent(name, "reserved", "drawn", "published")
+            assert fractions(account.reserved) == model.spent(name, "reserved")
+            assert fractions(account.remaining) == model.remaining(name)
+            assert min(fractions(account.remaining).values()) >= 0
+
+    def assert_verified(self) -> None:
+        entries = list(self.ledger.entries())
+        found = self.ledger.verify(head=entries[-1].hash if entries else None)
+        assert (found.entries, list(found.checkpoints)) == (self.model.length, self.checkpoints)
+        for entry in entries:
+            if entry.kind == "charge":
+                assert entry.sequence == self.model.runs[entry.body["run_id"]].sequence
+
+
+def fractions(loss: Any) -> dict[str, Fraction]:
+    return {m: Fraction(amount) for m, amount in loss.amounts.items()}
+
+
+def exact_text(amount: Fraction) -> str:
+    """The decimal text of a fraction that has one, with idle zeros at its end."""
+    places = 0
+    while amount.denominator != 1:
+        amount, places = amount * 10, places + 1
+    return str(Decimal((0, tuple(map(int, str(amount.numerator))), -places))) + (
+        "00" if 0 < places < 6 else ""
+    )
+
+
+TestLedgerMachine = LedgerMachine.TestCase
+TestLedgerMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
