@@ -94,7 +94,7 @@ def renyi_divergence(loss: LatticeLoss, order: Fraction | int | float) -> Bounds
 
 
 def concentrated(loss: LatticeLoss) -> Bounds:
-    """Bounds on the smallest rho at which the loss is rho-zCDP, within 2**-35 relative if it can be."""
+    """Bounds on the smallest rho at which the loss is rho-zCDP, 2**-35 apart if they can be."""
     if loss.up == loss.down or loss.draws == 0:
         return Bounds(0.0, 0.0)
     with ctx.workprec(_BITS):

@@ -80,7 +80,10 @@ def charge(location: str, run_id: str, **changes: Any) -> None:
     amounts = {"epsilon": "0.25", "delta": "1e-9", "rho": "0.01", "rho_delta": 0}
     with Ledger.open(location) as opened:
         opened.charge(
-            **{"dataset": "d", "run_id": run_id, "mechanisms": [], "config_sha256": "a" * 64},
+            dataset="d",
+            run_id=run_id,
+            mechanisms=[],
+            config_sha256="a" * 64,
             **{"insecure_seed": False, "version": "1", **TERMS, **amounts, **changes},
         )
 
