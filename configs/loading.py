@@ -31,7 +31,7 @@ from mechanisms.planning import Plan, ProductRequest, plan_release
 from mechanisms.privacy import Privacy
 from mechanisms.registry import REGISTRY
 
-RESERVED_COLUMNS = ("estimate", "standard_error")
+RESERVED_COLUMNS = ("estimate", "projected", "raw", "standard_error")
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from configs.loading import Release
@@ -53,10 +54,9 @@ def plan_report(release: Release, plan: Plan, remaining: Loss | None) -> Iterato
     for product in plan.products:
         described, error = product.mechanism.describe(), product.expected_error
         rows += [
-            [product.request.name, f"{product.request.kind} by {described['mechanism']}"],
+            [product.request.name, f"{product.request.kind} by {described.pop('mechanism')}"],
             ["  cells", f"{product.domain.n_cells:,}"],
-            ["  pseudocount", str(described["pseudocount"])],
-            ["  records", f"{product.n_records:,}"],
+            *([f"  {name}", _figure(value)] for name, value in described.items()),
             ["  epsilon, charged", canonical(product.epsilon)],
             ["  epsilon at that delta, proven", _bounds(product.epsilon_bounds)],
             ["  delta, charged", canonical(product.delta)],
@@ -65,8 +65,9 @@ def plan_report(release: Release, plan: Plan, remaining: Loss | None) -> Iterato
             ["  expected sd of a cell, average", f"{error.cell_sd_average:,.1f} records"],
             ["  expected sd of a cell, at most", f"{error.cell_sd_most:,.1f} records"],
             ["  expected total variation, at most", f"{error.total_variation:.4f}"],
-            ["  records from the pseudocount", f"{error.uniform_share:.1%}"],
         ]
+        if error.uniform_share:
+            rows.append(["  records from the pseudocount", f"{error.uniform_share:.1%}"])
         if error.uniform_share > 0.5:
             rows.append(["", "mostly uniform noise: fewer cells or a larger share would help"])
     rows.append(["release: epsilon, delta", f"{canonical(plan.epsilon)}, {canonical(plan.delta)}"])
@@ -202,6 +203,13 @@ def loss_facts(loss: Loss | None) -> dict[str, str] | None:
 
 def _remaining(loss: Loss | None) -> str:
     return "dataset not registered" if loss is None else str(loss)
+
+
+def _figure(value: str | int) -> str:
+    """A parameter as a person reads it."""
+    if isinstance(value, int):
+        return f"{value:,}"
+    return value if len(value) < 12 else f"{float(Fraction(value)):.6g}"
 
 
 def _rounded(epsilon: float) -> str:

@@ -1,4 +1,4 @@
-"""Expected error of a bootstrap release, from public quantities alone."""
+"""Expected error of a release, from public quantities alone."""
 
 from __future__ import annotations
 
@@ -32,6 +32,17 @@ class ExpectedError:
     cell_sd_most: float
     total_variation: float
     uniform_share: float
+
+    @classmethod
+    def of_noise(cls, sd: float, *, n_records: int, n_cells: int) -> ExpectedError:
+        """Expected error of independent noise of this standard deviation on every cell."""
+        return cls(
+            cell_sd_average=sd,
+            cell_sd_empty=sd,
+            cell_sd_most=sd,
+            total_variation=sd * n_cells / (2 * n_records),
+            uniform_share=0.0,
+        )
 
     @classmethod
     def of_bootstrap(

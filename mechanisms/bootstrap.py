@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from mechanisms.accuracy import ExpectedError
 from mechanisms.debias import DebiasedTable, debias
 from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
 from mechanisms.lattice import Bounds, LatticeLoss
+from mechanisms.losses import DrawsLoss, PrivacyLoss
 from mechanisms.mechanism import Target
 from mechanisms.sampling import Progress, draw_counts
 from mechanisms.table import ContingencyTable
@@ -81,7 +82,7 @@ class Bootstrap:
     """
 
     name: ClassVar[str] = "bootstrap"
-    kinds: ClassVar[tuple[str, ...]] = ("microdata",)
+    kinds: ClassVar[tuple[str, ...]] = ("microdata", "table")
     knobs: ClassVar[type] = BootstrapKnobs
 
     pseudocount: Fraction
@@ -97,8 +98,13 @@ class Bootstrap:
         object.__setattr__(self, "pseudocount", exact)
         object.__setattr__(self, "records", int(records))
 
-    def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> LatticeLoss:
+    def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
         """The privacy loss of the whole release; takes no data."""
+        frame = {"n_records": n_records, "n_cells": n_cells, "unit_records": unit_records}
+        return DrawsLoss(self.lattice(**frame))
+
+    def lattice(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> LatticeLoss:
+        """The same as draws from the pair of the module's text."""
         if n_cells < 1 or n_records < 1:
             raise RecordsError("n_records and n_cells must be positive.")
         if not 1 <= unit_records <= n_records:
@@ -112,15 +118,19 @@ class Bootstrap:
         self, epsilon: float, *, n_records: int, n_cells: int, unit_records: int = 1
     ) -> float:
         """Proven upper bound on delta at this epsilon, tight to 1e-12 relative."""
-        loss = self.loss(n_records=n_records, n_cells=n_cells, unit_records=unit_records)
+        loss = self.lattice(n_records=n_records, n_cells=n_cells, unit_records=unit_records)
         return loss.delta(epsilon).upper
 
     def epsilon(
         self, delta: float, *, n_records: int, n_cells: int, unit_records: int = 1
     ) -> float:
         """Proven upper bound on epsilon >= 0 at this delta, tight to 1e-12 relative."""
-        loss = self.loss(n_records=n_records, n_cells=n_cells, unit_records=unit_records)
+        loss = self.lattice(n_records=n_records, n_cells=n_cells, unit_records=unit_records)
         return loss.epsilon(delta).upper
+
+    def rows(self, *, n_cells: int) -> int:
+        """Most cells that the release can list."""
+        return min(self.records, n_cells)
 
     def release(
         self,
@@ -137,7 +147,7 @@ class Bootstrap:
         """
         return draw_counts(table, self.pseudocount, self.records, rng, progress)
 
-    def postprocess(self, release: ContingencyTable, *, n_records: int) -> DebiasedTable:
+    def postprocess(self, release: Any, *, n_records: int) -> DebiasedTable:
         """Debiased estimates of the true counts; costs nothing."""
         return debias(release, self.pseudocount, n_records=n_records)
 

@@ -6,13 +6,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self
 
-import numpy as np
-
 from mechanisms.accuracy import ExpectedError
+from mechanisms.columns import Codes
 from mechanisms.debias import DebiasedTable
-from mechanisms.lattice import LatticeLoss
+from mechanisms.domain import Domain
+from mechanisms.losses import PrivacyLoss
+from mechanisms.randomness import Randomness
 from mechanisms.sampling import Progress
 from mechanisms.table import ContingencyTable
+
+
+class RawTable(Protocol):
+    """What a private step gives back: integers by cell, public from then on."""
+
+    @property
+    def domain(self) -> Domain:
+        """The release's domain."""
+
+    @property
+    def cells(self) -> Codes:
+        """int64[K], ascending: the listed cells."""
+
+    @property
+    def counts(self) -> Codes:
+        """int64[K]: drawn or noisy counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,20 +60,24 @@ class Mechanism(Protocol):
         """Parameters that meet the target, from public quantities alone."""
         ...
 
-    def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> LatticeLoss:
+    def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
         """The privacy loss; takes no data."""
+        ...
+
+    def rows(self, *, n_cells: int) -> int:
+        """Most cells that a release can list."""
         ...
 
     def release(
         self,
         table: ContingencyTable,
-        rng: np.random.Generator,
+        rng: Randomness,
         progress: Progress | None = None,
-    ) -> ContingencyTable:
+    ) -> RawTable:
         """The private step."""
         ...
 
-    def postprocess(self, release: ContingencyTable, *, n_records: int) -> DebiasedTable:
+    def postprocess(self, release: Any, *, n_records: int) -> DebiasedTable:
         """Free improvement of a release."""
         ...
 

@@ -18,11 +18,11 @@ from typing import Any
 from mechanisms.accuracy import ExpectedError
 from mechanisms.domain import Domain
 from mechanisms.errors import AmountError, InfeasibleBudgetError
-from mechanisms.lattice import Bounds, LatticeLoss
+from mechanisms.lattice import Bounds
+from mechanisms.losses import PrivacyLoss
 from mechanisms.mechanism import Mechanism, Target
 from mechanisms.privacy import Privacy
 from mechanisms.registry import REGISTRY
-from mechanisms.renyi import concentrated
 
 _EXACT = Context(prec=1000)
 _CHARGED = Context(prec=12, rounding=ROUND_CEILING)
@@ -66,17 +66,19 @@ class PlannedProduct:
     epsilon_bounds: Bounds
     delta_bounds: Bounds
     expected_error: ExpectedError
-    loss: LatticeLoss
+    loss: PrivacyLoss
 
     @property
     def attack_advantage(self) -> float:
         """Most that an attack gains over guessing, the loss's delta at epsilon 0."""
-        return self.loss.delta(0.0).upper
+        return self.loss.attack_advantage.upper
 
     @property
-    def n_records(self) -> int:
-        """Number of records that will be released."""
-        return int(self.mechanism.describe()["records"])
+    def rows(self) -> int:
+        """Rows of its main file, at most: records of microdata, else listed cells."""
+        if self.request.kind == "microdata":
+            return int(self.mechanism.describe()["records"])
+        return self.mechanism.rows(n_cells=self.domain.n_cells)
 
     def describe(self, privacy: Privacy) -> dict[str, str | int]:
         """All that is needed to recompute this product's loss, for the ledger."""
@@ -172,7 +174,7 @@ def plan_release(
                 mechanism=mechanism,
                 epsilon=min(charged(bounds.upper), epsilon_part),
                 delta=delta_part,
-                rho=charged(concentrated(loss).upper),
+                rho=charged(loss.rho.upper),
                 rho_delta=Decimal(0),
                 epsilon_bounds=bounds,
                 delta_bounds=delta_bounds,
@@ -195,7 +197,7 @@ def _calibrated(request: ProductRequest, target: Target) -> Mechanism:
         raise
 
 
-def described_loss(description: Mapping[str, Any]) -> LatticeLoss:
+def described_loss(description: Mapping[str, Any]) -> PrivacyLoss:
     """The privacy loss of a mechanism as a charge describes it."""
     return (
         REGISTRY[description["mechanism"]]
@@ -226,7 +228,7 @@ def recompute_charge(mechanisms: Sequence[Mapping[str, Any]]) -> dict[str, Decim
         epsilon = _EXACT.add(epsilon, proven)
         delta = _EXACT.add(delta, part)
         # The lower end: a later version's tighter or looser bound is no tampering.
-        rho = _EXACT.add(rho, Decimal(concentrated(loss).lower))
+        rho = _EXACT.add(rho, Decimal(loss.rho.lower))
     return dict(zip(_MEASURES, (epsilon, delta, rho, Decimal(0)), strict=True))
 
 

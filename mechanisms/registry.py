@@ -7,9 +7,12 @@ from types import MappingProxyType
 
 from mechanisms.bootstrap import Bootstrap
 from mechanisms.mechanism import Mechanism
+from mechanisms.perturbed import GaussianTable, LaplaceTable
 
 REGISTRY: Mapping[str, type[Mechanism]] = MappingProxyType(
     {
         Bootstrap.name: Bootstrap,
+        LaplaceTable.name: LaplaceTable,
+        GaussianTable.name: GaussianTable,
     }
 )

@@ -12,16 +12,17 @@ import numpy as np
 
 from configs.loading import Release, describe_column
 from mechanisms.errors import ConfigError
+from mechanisms.mechanism import RawTable
 from mechanisms.planning import Plan, PlannedProduct
 from mechanisms.table import ContingencyTable
 from tasks.entries import Entry
 from tasks.manifest import seal
+from tasks.products import FIGURES, file_forms, product_files, reading_advice
 from tasks.run import Run
-from tasks.writing import profile_file, write_debiased, write_records
+from tasks.writing import profile_file, write_records
 
 _LISTED_CELLS = 10_000
-_DEBIASED = ("estimate", "standard_error")
-_PACKAGES = ("statpress", "numpy", "pyarrow", "python-flint", "randomgen")
+_PACKAGES = ("statpress", "numpy", "opendp", "pyarrow", "python-flint", "randomgen")
 
 
 def write_bundle(
@@ -29,17 +30,15 @@ def write_bundle(
     release: Release,
     plan: Plan,
     charge: Entry,
-    drawn: Mapping[str, ContingencyTable],
+    drawn: Mapping[str, RawTable],
 ) -> None:
     """Write everything but the manifest into the folder under construction."""
     data = run.building / "data"
     data.mkdir()
     for product in plan.products:
-        table = drawn[product.request.name]
-        debiased = product.mechanism.postprocess(table, n_records=plan.privacy.n_records)
-        for suffix in release.config.publish.formats:
-            write_records(table, data / f"{product.request.name}.{suffix}", run.advance)
-            write_debiased(debiased, data / f"{product.request.name}_debiased.{suffix}")
+        for file in product_files(product, drawn[product.request.name], plan):
+            for suffix in release.config.publish.formats:
+                file.write(data / f"{file.stem}.{suffix}", run.advance)
     _write_json(run, "privacy.json", privacy_statement(run, release, plan, charge))
     _write_json(run, "datapackage.json", _datapackage(release, plan))
     (run.building / "config.yaml").write_text(release.text, encoding="utf-8")
@@ -71,20 +70,16 @@ def rehearse(run: Run, release: Release, plan: Plan) -> None:
 
 
 def profile_bundle(
-    run: Run, release: Release, plan: Plan, drawn: Mapping[str, ContingencyTable]
+    run: Run, release: Release, plan: Plan, drawn: Mapping[str, RawTable]
 ) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
     """Profiles of the written data files, and the number of rows each should have."""
     profiles, rows = {}, {}
     for product in plan.products:
-        name = product.request.name
-        for suffix in release.config.publish.formats:
-            for stem, extra, n_rows in (
-                (name, (), product.n_records),
-                (f"{name}_debiased", _DEBIASED, len(drawn[name].cells)),
-            ):
-                path = run.building / "data" / f"{stem}.{suffix}"
-                profiles[path.name] = profile_file(path, product.domain, extra)
-                rows[path.name] = n_rows
+        for file in product_files(product, drawn[product.request.name], plan):
+            for suffix in release.config.publish.formats:
+                path = run.building / "data" / f"{file.stem}.{suffix}"
+                profiles[path.name] = profile_file(path, product.domain, file.figures)
+                rows[path.name] = file.rows
     return profiles, rows
 
 
@@ -161,17 +156,16 @@ def _datapackage(release: Release, plan: Plan) -> dict[str, Any]:
     resources = []
     for product in plan.products:
         fields = [_field(product, name) for name in product.domain.names]
-        estimates = [
-            {"name": "estimate", "type": "number", "description": "Debiased count, unprojected."},
-            {"name": "standard_error", "type": "number", "description": "Of the estimate."},
-        ]
         for suffix in release.config.publish.formats:
-            for stem, extra in (("", []), ("_debiased", estimates)):
-                name = f"{product.request.name}{stem}"
+            for stem, figures in file_forms(product).items():
+                extra = [
+                    {"name": name, "type": FIGURES[name][0], "description": FIGURES[name][1]}
+                    for name in figures
+                ]
                 resources.append(
                     {
-                        "name": f"{name}-{suffix}".lower(),
-                        "path": f"data/{name}.{suffix}",
+                        "name": f"{stem}-{suffix}".lower(),
+                        "path": f"data/{stem}.{suffix}",
                         "format": suffix,
                         "schema": {"fields": fields + extra},
                     }
@@ -209,19 +203,12 @@ def _readme(run: Run, release: Release, plan: Plan) -> str:
         f"({plan.epsilon:f}, {plan.delta})-differential privacy under {plan.privacy.adjacency}, "
         f"unit: {plan.privacy.unit}.",
         "",
-        "Every record in `data/` is synthetic. The order of the rows carries no information.",
+        "No record of the source is in `data/`: what is there was drawn, or has noise on it. "
+        "The order of the rows carries no information.",
         "",
     ]
     for product in plan.products:
-        error, name = product.expected_error, product.request.name
-        lines += [
-            f"- `{name}`: {product.n_records:,} records over {product.domain.n_cells:,} cells; "
-            f"{error.uniform_share:.0%} of them come from the pseudocount "
-            f"{product.mechanism.describe()['pseudocount']} and are uniform over the cells. "
-            f"For counts use `{name}_debiased`, which removes that bias: typical standard "
-            f"error {error.cell_sd_average:,.1f} records. A cell not listed there was not "
-            "drawn: its estimate is minus the pseudocount.",
-        ]
+        lines.append(reading_advice(product))
     lines += [
         "",
         "`privacy.json` states the guarantee, `datapackage.json` the columns and their codes.",

@@ -13,7 +13,6 @@ from typing import Any
 from mechanisms.errors import BundleVerificationError, StatpressError
 from mechanisms.odometer import Reading, read_odometer
 from mechanisms.planning import described_loss, recompute_charge
-from mechanisms.renyi import renyi_divergence
 from tasks.accounts import Account, Status
 from tasks.amounts import Loss, exact, half_square
 from tasks.entries import Body, Entry, canonical_json
@@ -136,7 +135,7 @@ def _curve(description: str) -> tuple[float, ...] | None:
     """Upper bounds on one mechanism's Rényi divergences; None if it is not known."""
     try:
         loss = described_loss(json.loads(description))
-        return tuple(renyi_divergence(loss, order).upper for order in _ORDERS)
+        return tuple(loss.renyi(order).upper for order in _ORDERS)
     except (StatpressError, ArithmeticError, LookupError, TypeError, ValueError):
         return None
 

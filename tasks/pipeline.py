@@ -9,6 +9,7 @@ from typing import Any
 
 from configs.loading import Release, load
 from mechanisms.errors import StatpressError
+from mechanisms.mechanism import RawTable
 from mechanisms.planning import Plan
 from mechanisms.privacy import Privacy
 from mechanisms.table import ContingencyTable
@@ -93,7 +94,7 @@ def charge_ledger(home: Home, run: Run, release: Release, plan: Plan) -> Entry:
 @step("draw records")
 def draw_records(
     home: Home, run: Run, plan: Plan, table: ContingencyTable, charge: Entry
-) -> dict[str, ContingencyTable]:
+) -> dict[str, RawTable]:
     """Record that drawing begins, once and for all; then run the mechanisms.
 
     What they return is public.
@@ -111,16 +112,14 @@ def draw_records(
 
 @step("write bundle")
 def write_products(
-    run: Run, release: Release, plan: Plan, charge: Entry, drawn: dict[str, ContingencyTable]
+    run: Run, release: Release, plan: Plan, charge: Entry, drawn: dict[str, RawTable]
 ) -> None:
     """Post-process and write, beside the final place."""
     bundle.write_bundle(run, release, plan, charge, drawn)
 
 
 @step("check release")
-def check_products(
-    run: Run, release: Release, plan: Plan, drawn: dict[str, ContingencyTable]
-) -> None:
+def check_products(run: Run, release: Release, plan: Plan, drawn: dict[str, RawTable]) -> None:
     """Release gate, on the files as they were written."""
     profiles, rows = bundle.profile_bundle(run, release, plan, drawn)
     quality.check_release(run.inspector, profiles, rows)

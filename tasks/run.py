@@ -221,7 +221,7 @@ def _remove_abandoned(parent: Path, prefix: str) -> None:
 
 def _check_space(directory: Path, plan: Plan, n_formats: int) -> None:
     """Refuse before the charge what clearly cannot be written after it."""
-    values = sum(p.n_records * len(p.domain.columns) for p in plan.products)
+    values = sum(p.rows * (len(p.domain.columns) + 4) for p in plan.products)
     needed = 4 * values * n_formats + 2**20
     if shutil.disk_usage(directory).free < needed:
         raise OutputNotWritableError(

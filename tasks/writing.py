@@ -6,14 +6,14 @@ carries no information. At most a chunk of rows is expanded at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mechanisms.columns import Codes, Column
-from mechanisms.debias import DebiasedTable
 from mechanisms.domain import Domain
 from mechanisms.table import ContingencyTable
 
@@ -41,19 +41,27 @@ def write_records(release: ContingencyTable, path: Path, progress: Progress | No
                 progress(stop - start)
 
 
-def write_debiased(table: DebiasedTable, path: Path) -> None:
-    """Write debiased estimates with their standard errors, a row per drawn cell."""
+def write_cells(
+    domain: Domain, cells: Codes, figures: Mapping[str, NDArray[Any]], path: Path
+) -> None:
+    """Write a row per listed cell: its columns, then the figures.
+
+    Args:
+        domain: The columns.
+        cells: int64[K].
+        figures: Per name of a further column its values, int64[K] or float64[K].
+        path: The suffix gives the format.
+    """
     import pyarrow as pa
 
-    schema = _schema(table.domain)
-    for name in ("estimate", "standard_error"):
-        schema = schema.append(pa.field(name, pa.float64(), nullable=False))
+    schema = _schema(domain)
+    for name, values in figures.items():
+        schema = schema.append(pa.field(name, pa.from_numpy_dtype(values.dtype), nullable=False))
     with _Writer(path, schema) as writer:
-        for start in range(0, len(table.cells), _CHUNK):
+        for start in range(0, len(cells), _CHUNK):
             part = slice(start, start + _CHUNK)
-            arrays = _record_arrays(table.domain, table.cells[part], None)
-            arrays += [pa.array(table.estimates[part]), pa.array(table.standard_errors[part])]
-            writer.write(arrays)
+            arrays = _record_arrays(domain, cells[part], None)
+            writer.write([*arrays, *(pa.array(values[part]) for values in figures.values())])
 
 
 def profile_file(path: Path, domain: Domain, extra: tuple[str, ...] = ()) -> dict[str, int]:

@@ -168,7 +168,7 @@ def test_two_products_never_share_a_file(agency, names: tuple[str, str]) -> None
         agency.run()
 
 
-@pytest.mark.parametrize("name", ["estimate", "standard_error"])
+@pytest.mark.parametrize("name", ["estimate", "projected", "raw", "standard_error"])
 def test_names_of_the_debiased_columns_are_reserved(agency, name: str) -> None:
     agency.replace("  born:", f"  {name}:")
     agency.replace("[born]", f"[{name}]")

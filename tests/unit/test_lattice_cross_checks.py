@@ -140,7 +140,7 @@ def by_binomials(loss: LatticeLoss, epsilon: float) -> float:
 def test_against_a_sum_over_binomials(
     kappa: int, m: int, n: int, n_cells: int, epsilon: float
 ) -> None:
-    loss = Bootstrap(kappa, m).loss(n_records=n, n_cells=n_cells)
+    loss = Bootstrap(kappa, m).lattice(n_records=n, n_cells=n_cells)
     low, high = loss.delta(epsilon)
     expected = by_binomials(loss, epsilon)
     assert low <= high
@@ -164,7 +164,7 @@ def privacy_loss_distributions() -> ModuleType:
 def test_against_dp_accounting(kappa: int, m: int) -> None:
     pld = privacy_loss_distributions()
     frame = {"n_records": 500, "n_cells": 12}
-    loss = Bootstrap(kappa, m).loss(**frame)
+    loss = Bootstrap(kappa, m).lattice(**frame)
     p = {0: float(loss.up), 1: float(loss.down), 2: float(1 - loss.up - loss.down)}
     q = {0: p[1], 1: p[0], 2: p[2]}
     logs = [{z: math.log(v) for z, v in pair.items()} for pair in (p, q)]
@@ -203,7 +203,7 @@ def by_convolution(loss: LatticeLoss, epsilon: float) -> mpmath.mpf:
 @pytest.mark.parametrize("kappa", [Fraction(1, 10**6), Fraction(1, 3), Fraction(5), Fraction(900)])
 @pytest.mark.parametrize(("n", "m"), [(1, 1), (2, 7), (10, 24), (10**9, 16)])
 def test_bounds_enclose_exact_convolution(n: int, n_cells: int, kappa: Fraction, m: int) -> None:
-    loss = Bootstrap(kappa, m).loss(n_records=n, n_cells=n_cells)
+    loss = Bootstrap(kappa, m).lattice(n_records=n, n_cells=n_cells)
     unit = math.log(loss.up / loss.down)
     for epsilon in (-0.7, 0.0, 1e-9, 0.3, unit * 0.5, unit * 1.5, unit * m * 0.9, unit * m):
         low, high = loss.delta(epsilon)
@@ -215,7 +215,7 @@ def test_bounds_enclose_exact_convolution(n: int, n_cells: int, kappa: Fraction,
 
 
 def test_pure_epsilon_is_where_delta_ends() -> None:
-    loss = Bootstrap(5, 12).loss(n_records=40, n_cells=6)
+    loss = Bootstrap(5, 12).lattice(n_records=40, n_cells=6)
     low, high = loss.pure_epsilon
     assert low <= 12 * math.log(6 / 5) <= high
     assert loss.delta(high).upper == 0.0
@@ -224,7 +224,7 @@ def test_pure_epsilon_is_where_delta_ends() -> None:
 
 
 def test_epsilon_inverts_delta() -> None:
-    loss = Bootstrap(100, 60_881).loss(n_records=10_000, n_cells=20)
+    loss = Bootstrap(100, 60_881).lattice(n_records=10_000, n_cells=20)
     for delta in (0.1, 1e-2, 1e-6, 1e-12, 1e-100):
         low, high = loss.epsilon(delta)
         assert loss.delta(high).upper <= delta
@@ -234,7 +234,7 @@ def test_epsilon_inverts_delta() -> None:
 
 @pytest.mark.parametrize("m", [10**6, 10**9, 10**12, 10**15])
 def test_far_below_and_above_the_mean_loss(m: int) -> None:
-    loss = Bootstrap(10, m).loss(n_records=1000, n_cells=50)
+    loss = Bootstrap(10, m).lattice(n_records=1000, n_cells=50)
     mean = m * float(loss.up - loss.down) * math.log(1.1)
     near_one = loss.delta(mean / 1.5 if m > 10**7 else mean / 20)
     assert near_one.lower > 0.9 if m > 10**7 else near_one.lower > 0.5
@@ -259,7 +259,7 @@ def test_epsilon_must_be_finite(epsilon: float) -> None:
 def test_bounds_are_tight_at_the_ends_of_what_is_allowed(
     kappa: Fraction, n_cells: int, n: int, m: int
 ) -> None:
-    loss = Bootstrap(kappa, m).loss(n_records=n, n_cells=n_cells)
+    loss = Bootstrap(kappa, m).lattice(n_records=n, n_cells=n_cells)
     mean = float(m * (loss.up - loss.down)) * math.log1p(float(loss.up / loss.down - 1))
     for epsilon in (0.0, mean / 3, mean, 1.5 * mean + 1e-3, 3 * mean + 1):
         low, high = loss.delta(epsilon)

@@ -57,7 +57,7 @@ def test_a_reading_needs_a_delta(delta: Decimal) -> None:
 def test_a_reading_is_never_below_the_exact_composition() -> None:
     """Two unlike bootstraps, composed exactly by convolving their losses."""
     frame = {"n_records": 50, "n_cells": 4}
-    losses = [Bootstrap(5, 20).loss(**frame), Bootstrap(9, 35).loss(**frame)]
+    losses = [Bootstrap(5, 20).lattice(**frame), Bootstrap(9, 35).lattice(**frame)]
     divergences = [(a, sum(renyi_divergence(x, a).upper for x in losses)) for a in ORDERS]
     for delta in (1e-2, 1e-4, 1e-6):
         rho = sum(D(concentrated(loss).upper) for loss in losses)

@@ -39,7 +39,7 @@ def pair(mass: Fraction, slope: Fraction, draws: int) -> LatticeLoss:
 
 
 def bootstrap(kappa: object, m: int, n: int, n_cells: int) -> LatticeLoss:
-    return Bootstrap(kappa, m).loss(n_records=n, n_cells=n_cells)
+    return Bootstrap(kappa, m).lattice(n_records=n, n_cells=n_cells)
 
 
 def direct(loss: LatticeLoss, order: Fraction) -> mpmath.mpf:

@@ -1,0 +1,261 @@
+"""Perturbed histogram: integer noise on every cell of the table.
+
+Source: Wasserman and Zhou (2010), section 4; the noise is discrete, as in Ghosh,
+Roughgarden and Sundararajan (2012) for the Laplace form and Canonne, Kamath and
+Steinke (2020) for the Gaussian one, so that no floating point reaches the output.
+
+Adjacency: replace-one with a unit of one record. A record that moves takes one from a
+cell and adds one to another: two independent cells whose counts move by 1, and no
+other. The loss of the table is that of these two cells, exactly. (A unit of several
+records can move them between many cells; which of these moves is the worst is not
+settled here, so such units are refused.) Released are all |domain| noisy counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.accuracy import ExpectedError
+from mechanisms.debias import DebiasedTable
+from mechanisms.domain import Domain
+from mechanisms.errors import InfeasibleBudgetError, RecordsError
+from mechanisms.losses import DiscreteGaussianLoss, DiscreteLaplaceLoss, PrivacyLoss, PureLoss
+from mechanisms.mechanism import Target
+from mechanisms.randomness import Randomness
+from mechanisms.sampling import Progress
+from mechanisms.table import ContingencyTable
+
+MOST_CELLS = 10_000_000
+_CHUNK = 1 << 16
+_FINEST, _WIDEST = Fraction(1, 2**20), Fraction(2**40)
+_ENDS = (-20 * 1024, 40 * 1024)  # their places on the grid
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NoisyCounts:
+    """Noisy counts of every cell of a domain.
+
+    Attributes:
+        domain: The release's domain.
+        counts: int64[|domain|], by cell code; may be negative.
+    """
+
+    domain: Domain
+    counts: NDArray[np.int64]
+
+    @property
+    def cells(self) -> NDArray[np.int64]:
+        """int64[|domain|]: every cell."""
+        return np.arange(self.domain.n_cells)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PerturbedKnobs:
+    """What a config may say about this mechanism.
+
+    Attributes:
+        scale: Of the noise, in records: exp(-|z|/scale) for Laplace, the standard
+            deviation for Gaussian; by default the smallest that meets the budget.
+    """
+
+    scale: Fraction | None = None
+
+    def __post_init__(self) -> None:
+        if self.scale is not None:
+            _check_scale(self.scale, "scale")
+
+
+@dataclass(frozen=True)
+class _Perturbed:
+    """Noise of one scale on every cell.
+
+    Attributes:
+        scale: A fraction that is exactly a double, as the samplers take it.
+    """
+
+    kinds: ClassVar[tuple[str, ...]] = ("table",)
+    knobs: ClassVar[type] = PerturbedKnobs
+    name: ClassVar[str]
+
+    scale: Fraction
+
+    def __post_init__(self) -> None:
+        _check_scale(self.scale)
+        if Fraction(float(self.scale)) != self.scale:
+            raise RecordsError("The scale must be exactly a double.", where="scale")
+
+    @property
+    def _loss(self) -> PrivacyLoss:
+        raise NotImplementedError
+
+    def _noise(self, rng: Randomness, size: int) -> NDArray[np.int64]:
+        raise NotImplementedError
+
+    @property
+    def sd(self) -> float:
+        """Standard deviation of the noise on a cell, in records."""
+        raise NotImplementedError
+
+    def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
+        """The privacy loss of the whole table; takes no data."""
+        if unit_records != 1:
+            raise InfeasibleBudgetError(
+                f"The mechanism '{self.name}' serves units of one record alone so far.",
+                next_step="Use 'bootstrap'.",
+            )
+        if n_cells == 1 or n_records < 1:  # every dataset of this size is the same table
+            return PureLoss(Fraction(0))
+        return self._loss
+
+    def rows(self, *, n_cells: int) -> int:
+        """Every cell is listed."""
+        return n_cells
+
+    def release(
+        self, table: ContingencyTable, rng: Randomness, progress: Progress | None = None
+    ) -> NoisyCounts:
+        """Add the noise.
+
+        Args:
+            table: The private table.
+            rng: Source of noise; charge the ledger before building it.
+            progress: Called with the number of cells of each finished chunk.
+        """
+        noisy = np.empty(table.domain.n_cells, np.int64)
+        for start in range(0, len(noisy), _CHUNK):
+            part = noisy[start : start + _CHUNK]
+            part[:] = self._noise(rng, len(part))
+            if progress is not None:
+                progress(len(part))
+        noisy[table.cells] += table.counts
+        return NoisyCounts(table.domain, noisy)
+
+    def postprocess(self, release: NoisyCounts, *, n_records: int) -> DebiasedTable:
+        """The noisy counts are unbiased as they are; their error is the noise's."""
+        return DebiasedTable(
+            domain=release.domain,
+            cells=release.cells,
+            estimates=release.counts.astype(np.float64),
+            standard_errors=np.full(len(release.counts), self.sd),
+            undrawn_estimate=0.0,
+            undrawn_standard_error=0.0,
+        )
+
+    def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedError:
+        """Expected error from public quantities alone."""
+        return ExpectedError.of_noise(self.sd, n_records=n_records, n_cells=n_cells)
+
+    def describe(self) -> dict[str, str | int]:
+        """The parameters, enough to rebuild the mechanism."""
+        return {"mechanism": self.name, "scale": str(self.scale)}
+
+    @classmethod
+    def from_description(cls, description: Mapping[str, object]) -> Self:
+        """Rebuild the mechanism from ``describe``."""
+        return cls(Fraction(str(description["scale"])))
+
+    @classmethod
+    def calibrate(cls, knobs: PerturbedKnobs, target: Target) -> Self:
+        """The given scale, or the smallest within a thousandth that meets the target.
+
+        Raises:
+            InfeasibleBudgetError: No scale, or not the given one, meets it.
+        """
+        if target.n_cells > MOST_CELLS:
+            raise InfeasibleBudgetError(
+                f"A noisy table has a row per cell; {target.n_cells:,} are too many.",
+                next_step=f"Declare at most {MOST_CELLS:,} cells, or use 'bootstrap'.",
+            )
+
+        def fits(scale: Fraction) -> bool:
+            loss = cls(scale).loss(
+                n_records=target.n_records,
+                n_cells=target.n_cells,
+                unit_records=target.unit_records,
+            )
+            return loss.delta(target.epsilon).upper <= target.delta
+
+        if knobs.scale is not None:
+            scale = _double_above(knobs.scale)
+            if not fits(scale):
+                least = cls._smallest(fits)
+                raise InfeasibleBudgetError(
+                    f"Noise of scale {float(scale):g} passes the budget; it needs {float(least):g}."
+                )
+            return cls(scale)
+        return cls(cls._smallest(fits))
+
+    @staticmethod
+    def _smallest(fits: Callable[[Fraction], bool]) -> Fraction:
+        """Smallest scale on the grid at which a budget is met."""
+        low, high = _ENDS
+        if fits(_grid(low)):
+            return _grid(low)
+        if not fits(_grid(high)):
+            raise InfeasibleBudgetError("No scale of the noise meets this budget.")
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if fits(_grid(middle)) else (middle, high)
+        return _grid(high)
+
+
+def _grid(index: int) -> Fraction:
+    """The index-th scale: 1024 steps from each power of two to the next; index 0 is 1."""
+    power, step = divmod(index, 1024)
+    return Fraction(1024 + step, 1024) * Fraction(2) ** power
+
+
+def _double_above(scale: Fraction) -> Fraction:
+    """The smallest double that is not below a fraction."""
+    nearest = float(scale)
+    return Fraction(nearest if Fraction(nearest) >= scale else math.nextafter(nearest, math.inf))
+
+
+def _check_scale(scale: Fraction, where: str = "") -> None:
+    if not _FINEST <= scale <= _WIDEST:
+        raise RecordsError("The scale must be between 2**-20 and 2**40 records.", where=where)
+
+
+@dataclass(frozen=True)
+class LaplaceTable(_Perturbed):
+    """Two-sided geometric noise, exp(-|z|/scale); pure, or (epsilon, delta) exactly."""
+
+    name: ClassVar[str] = "laplace"
+
+    @property
+    def _loss(self) -> PrivacyLoss:
+        return DiscreteLaplaceLoss(self.scale, 1, 2)
+
+    def _noise(self, rng: Randomness, size: int) -> NDArray[np.int64]:
+        return rng.discrete_laplace(self.scale, size)
+
+    @property
+    def sd(self) -> float:
+        """Of variance 2 r / (1 - r)**2, r = exp(-1/scale)."""
+        return math.sqrt(2) * math.exp(-0.5 / float(self.scale)) / -math.expm1(-1 / self.scale)
+
+
+@dataclass(frozen=True)
+class GaussianTable(_Perturbed):
+    """Discrete Gaussian noise, exp(-z**2/(2 scale**2))."""
+
+    name: ClassVar[str] = "gaussian"
+
+    @property
+    def _loss(self) -> PrivacyLoss:
+        return DiscreteGaussianLoss(self.scale**2, 1, 2)
+
+    def _noise(self, rng: Randomness, size: int) -> NDArray[np.int64]:
+        return rng.discrete_gaussian(self.scale, size)
+
+    @property
+    def sd(self) -> float:
+        """At most the scale (Canonne, Kamath and Steinke 2020, Corollary 9)."""
+        return float(self.scale)

@@ -1,0 +1,121 @@
+"""The files of each kind of product: what they hold, and how they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from mechanisms.mechanism import RawTable
+from mechanisms.planning import Plan, PlannedProduct
+from mechanisms.projection import project_to_simplex
+from tasks.writing import Progress, write_cells, write_records
+
+FIGURES = {
+    "raw": ("integer", "Count as the mechanism gave it, drawn or noisy; may be negative."),
+    "estimate": ("number", "Unbiased estimate of the count; may be negative."),
+    "standard_error": ("number", "Of the estimate."),
+    "projected": (
+        "number",
+        "The nearest counts to the estimates that are not negative and add up to the public "
+        "number of records; for use as a table, not for intervals.",
+    ),
+}
+"""Columns that a table has beside those of the domain: type and description."""
+
+_ESTIMATES = ("estimate", "standard_error", "projected")
+
+
+@dataclass(frozen=True)
+class ProductFile:
+    """One file of a product, in every declared format.
+
+    Attributes:
+        stem: Its name without suffix.
+        rows: Number of rows it will have.
+        write: Writes it to a path.
+        figures: Names of the columns beside the domain's.
+    """
+
+    stem: str
+    rows: int
+    write: Callable[[Path, Progress], None] = field(repr=False)
+    figures: tuple[str, ...] = ()
+
+
+def file_forms(product: PlannedProduct) -> dict[str, tuple[str, ...]]:
+    """The stems of a product's files, and the columns of each beside the domain's."""
+    name = product.request.name
+    if product.request.kind == "microdata":
+        return {name: (), f"{name}_debiased": _ESTIMATES}
+    return {name: ("raw", *_ESTIMATES)}
+
+
+def product_files(product: PlannedProduct, drawn: RawTable, plan: Plan) -> list[ProductFile]:
+    """The files of a drawn product; everything in them is post-processing of the draw."""
+    files = []
+    for stem, figures in file_forms(product).items():
+        if figures:
+            values = _figures(product, drawn, plan)
+            chosen = {name: values[name] for name in figures}
+            files.append(ProductFile(stem, len(drawn.cells), _cells(drawn, chosen), figures))
+        else:
+            files.append(ProductFile(stem, product.rows, _records(drawn)))
+    return files
+
+
+def reading_advice(product: PlannedProduct) -> str:
+    """What a reader of the bundle has to know of a product, in one list item."""
+    name, error = product.request.name, product.expected_error
+    described = product.mechanism.describe()
+    cells = f"{product.domain.n_cells:,} cells"
+    if product.request.kind == "microdata":
+        return (
+            f"- `{name}`: {product.rows:,} synthetic records over {cells}; "
+            f"{error.uniform_share:.0%} of them come from the pseudocount "
+            f"{described['pseudocount']} and are uniform over the cells. For counts use "
+            f"`{name}_debiased`, which removes that bias: typical standard error "
+            f"{error.cell_sd_average:,.1f} records. {_unlisted(described)}"
+        )
+    return (
+        f"- `{name}`: a table of {cells} by the mechanism `{described['mechanism']}`; typical "
+        f"standard error {error.cell_sd_average:,.1f} records. {_unlisted(described)}"
+        "Use `estimate` with its standard error, or `projected` as a table of counts."
+    )
+
+
+def _unlisted(described: Mapping[str, Any]) -> str:
+    if "pseudocount" not in described:
+        return ""
+    return "A cell not listed was not drawn: its estimate is minus the pseudocount. "
+
+
+def _figures(product: PlannedProduct, drawn: RawTable, plan: Plan) -> dict[str, NDArray[Any]]:
+    """All columns of a table of cells."""
+    n_records = plan.privacy.n_records
+    table = product.mechanism.postprocess(drawn, n_records=n_records)
+    projected = project_to_simplex(
+        table.estimates,
+        float(n_records),
+        n_cells=product.domain.n_cells,
+        absent=table.undrawn_estimate,
+    )
+    return {
+        "raw": drawn.counts,
+        "estimate": table.estimates,
+        "standard_error": table.standard_errors,
+        "projected": projected.values,
+    }
+
+
+def _records(drawn: Any) -> Callable[[Path, Progress], None]:
+    return lambda path, progress: write_records(drawn, path, progress)
+
+
+def _cells(
+    drawn: RawTable, figures: Mapping[str, NDArray[Any]]
+) -> Callable[[Path, Progress], None]:
+    return lambda path, progress: write_cells(drawn.domain, drawn.cells, figures, path)

@@ -1,0 +1,334 @@
+"""Consistent tables: a quadratic programme built cell by cell, covariances, broken twins."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from mechanisms import consistency
+from mechanisms.bootstrap import Bootstrap
+from mechanisms.columns import Integer
+from mechanisms.consistency import ConsistentTable, NoisyTable, disagreement, make_consistent
+from mechanisms.domain import Domain
+from mechanisms.table import ContingencyTable
+
+Floats = NDArray[np.float64]
+Adjust = Callable[..., list[ConsistentTable]]
+SIZES = {"a": 2, "b": 3, "c": 2, "d": 1, "e": 4}
+SCHEMES = [
+    ("ab", "bc", "ca"),  # a cycle
+    ("ab", "cb", "b"),
+    ("ab", "ce"),  # nothing in common but the total
+    ("abc", "cab", "cb", "a"),  # axes in different orders
+    ("ad", "db", "d"),  # a column of one code
+    ("abe", "eb", "be", "ae"),
+    ("ab",),
+]
+
+
+def domain(names: str) -> Domain:
+    return Domain(tuple(Integer(name=n, lower=0, upper=SIZES[n] - 1) for n in names))
+
+
+def made(scheme: Sequence[str], seed: int, per_cell: bool) -> list[NoisyTable]:
+    rng = np.random.default_rng(seed)
+    tables = []
+    for names in scheme:
+        shape = tuple(SIZES[n] for n in names)
+        variances = np.exp(rng.normal(0, 1.5, shape if per_cell else ()))
+        tables.append(NoisyTable(domain(names), rng.normal(20, 9, shape), variances))
+    return tables
+
+
+def programme(
+    tables: Sequence[NoisyTable], total: float | None
+) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+    """Cells, variances, their errors, and the constraints, pair by pair and cell by cell.
+
+    The constraints are all that are asked for, most of them redundant.
+    """
+    cells = [
+        (i, dict(zip(t.domain.names, codes, strict=True)))
+        for i, t in enumerate(tables)
+        for codes in itertools.product(*(range(c.size) for c in t.domain.columns))
+    ]
+    rows, wanted = [], []
+    for i, j in itertools.combinations(range(len(tables)), 2):
+        common = sorted(set(tables[i].domain.names) & set(tables[j].domain.names))
+        for codes in itertools.product(*(range(SIZES[n]) for n in common)):
+            here = [
+                all(c.get(n) == v for n, v in zip(common, codes, strict=True)) for _, c in cells
+            ]
+            sign = [{i: 1.0, j: -1.0}.get(k, 0.0) for k, _ in cells]
+            rows.append(np.where(here, sign, 0.0))
+            wanted.append(0.0)
+    if total is not None:
+        rows.append(np.array([float(k == 0) for k, _ in cells]))
+        wanted.append(total)
+    y = np.concatenate([t.estimates.ravel() for t in tables])
+    v = np.concatenate([np.broadcast_to(t.variances, t.estimates.shape).ravel() for t in tables])
+    matrix, goal = np.reshape(rows, (len(rows), len(y))), np.array(wanted)
+    inverse = np.linalg.pinv(matrix * v @ matrix.T, rcond=1e-11) if len(rows) else np.zeros((0, 0))
+    solution = y - v * (matrix.T @ (inverse @ (matrix @ y - goal)))
+    covariance = np.diag(v) - (v[:, None] * matrix.T) @ inverse @ (matrix * v)
+    return solution, np.sqrt(np.maximum(np.diag(covariance), 0)), matrix, goal, v
+
+
+def flat(parts: Sequence[Floats]) -> Floats:
+    return np.concatenate([np.asarray(p).ravel() for p in parts])
+
+
+def check(adjust: Adjust, tables: Sequence[NoisyTable], total: float | None) -> None:
+    found = adjust(tables, total=total)
+    solution, errors, matrix, goal, variances = programme(tables, total)
+    estimates = flat([t.estimates for t in found])
+    assert matrix @ estimates == pytest.approx(goal, abs=1e-9)
+    assert estimates == pytest.approx(solution, abs=1e-7)
+    assert flat([t.standard_errors for t in found]) == pytest.approx(errors, abs=1e-6)
+    assert np.all(flat([t.standard_errors for t in found]) <= np.sqrt(variances))
+    assert [t.domain for t in found] == [t.domain for t in tables]
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("per_cell", [False, True])
+@pytest.mark.parametrize("total", [None, 100.0])
+def test_agrees_with_the_programme(
+    scheme: Sequence[str], per_cell: bool, total: float | None
+) -> None:
+    for seed in range(3):
+        check(make_consistent, made(scheme, seed, per_cell), total)
+
+
+@given(
+    scheme=st.lists(
+        st.sets(st.sampled_from("abcde"), min_size=1, max_size=3).map(lambda s: "".join(s)),
+        min_size=1,
+        max_size=4,
+    ),
+    seed=st.integers(0, 999),
+    per_cell=st.booleans(),
+    total=st.sampled_from([None, 0.0, 50.0]),
+)
+@settings(max_examples=40, deadline=None)
+def test_any_overlap(scheme: list[str], seed: int, per_cell: bool, total: float | None) -> None:
+    check(make_consistent, made(scheme, seed, per_cell), total)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("total", [None, 100.0])
+def test_both_ways_are_the_same(scheme: Sequence[str], total: float | None) -> None:
+    tables = made(scheme, 5, per_cell=False)
+    listed = [
+        NoisyTable(t.domain, t.estimates, np.full(t.estimates.shape, t.variances)) for t in tables
+    ]
+    pooled, solved = make_consistent(tables, total=total), make_consistent(listed, total=total)
+    for one, other in zip(pooled, solved, strict=True):
+        assert one.estimates == pytest.approx(other.estimates, abs=1e-9)
+        assert one.standard_errors == pytest.approx(other.standard_errors, abs=1e-7)
+
+
+def test_agrees_with_a_solver_that_knows_no_matrix_algebra() -> None:
+    tables = made(("ab", "bc", "ca"), 3, per_cell=True)
+    _, _, matrix, goal, v = programme(tables, 60.0)
+    y = flat([t.estimates for t in tables])
+    independent = np.linalg.qr(matrix.T)[1]
+    kept = [i for i in range(len(matrix)) if abs(independent[min(i, len(y) - 1), i]) > 1e-9]
+    found = minimize(
+        lambda x: float((((x - y) ** 2) / v).sum()),
+        y,
+        jac=lambda x: 2 * (x - y) / v,
+        constraints={
+            "type": "eq",
+            "fun": lambda x: (matrix @ x - goal)[kept],
+            "jac": lambda x: matrix[kept],
+        },
+        method="SLSQP",
+        options={"ftol": 1e-14, "maxiter": 500},
+    )
+    ours = flat([t.estimates for t in make_consistent(tables, total=60.0)])
+    assert ours == pytest.approx(found.x, abs=1e-4)
+
+
+@pytest.mark.parametrize("per_cell", [False, True])
+def test_standard_errors_are_those_of_the_linear_map(per_cell: bool) -> None:
+    """The map is read off from unit vectors; its covariance gives the errors."""
+    tables = made(("ab", "bc", "c"), 7, per_cell)
+    shapes = [t.estimates.shape for t in tables]
+    ends = np.cumsum([int(np.prod(s)) for s in shapes])
+
+    def adjusted(y: Floats) -> Floats:
+        parts = np.split(y, ends[:-1])
+        given_tables = [
+            NoisyTable(t.domain, p.reshape(s), t.variances)
+            for t, p, s in zip(tables, parts, shapes, strict=True)
+        ]
+        return flat([t.estimates for t in make_consistent(given_tables)])
+
+    linear = np.column_stack([adjusted(unit) for unit in np.eye(ends[-1])])
+    v = flat([np.broadcast_to(t.variances, t.estimates.shape) for t in tables])
+    errors = flat([t.standard_errors for t in make_consistent(tables)])
+    assert errors == pytest.approx(np.sqrt(np.diag(linear * v @ linear.T)), abs=1e-9)
+
+
+@pytest.mark.parametrize("per_cell", [False, True])
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_idempotent_and_independent_of_order(scheme: Sequence[str], per_cell: bool) -> None:
+    tables = made(scheme, 11, per_cell)
+    once = make_consistent(tables)
+    again = make_consistent(
+        [NoisyTable(t.domain, x.estimates, t.variances) for t, x in zip(tables, once, strict=True)]
+    )
+    backwards = make_consistent(tables[::-1])[::-1]
+    for other in (again, backwards):
+        for one, two in zip(once, other, strict=True):
+            assert two.estimates == pytest.approx(one.estimates, abs=1e-9)
+            assert two.standard_errors == pytest.approx(one.standard_errors, abs=1e-7)
+
+
+@pytest.mark.parametrize("per_cell", [False, True])
+def test_order_of_columns_and_of_codes_does_not_matter(per_cell: bool) -> None:
+    tables = made(("abc", "be", "ca"), 13, per_cell)
+    once = make_consistent(tables, total=70)
+    spread = np.asarray(tables[0].variances)
+    turned = NoisyTable(
+        domain("cba"),
+        tables[0].estimates.transpose(2, 1, 0)[:, ::-1],
+        spread.transpose(2, 1, 0)[:, ::-1] if per_cell else float(spread),
+    )
+    flipped = NoisyTable(
+        tables[1].domain,
+        tables[1].estimates[::-1],
+        np.asarray(tables[1].variances)[::-1] if per_cell else tables[1].variances,
+    )
+    other = make_consistent([turned, flipped, tables[2]], total=70)
+    back = other[0].estimates[:, ::-1].transpose(2, 1, 0)
+    assert back == pytest.approx(once[0].estimates, abs=1e-9)
+    assert other[1].estimates[::-1] == pytest.approx(once[1].estimates, abs=1e-9)
+
+
+def test_variances_far_apart_and_large_tables() -> None:
+    """A census of 10**9 against a poor survey, and 120,000 cells by the closed form."""
+    big = Domain(
+        tuple(
+            Integer(name=n, lower=0, upper=s - 1) for n, s in zip("xyz", (40, 50, 60), strict=True)
+        )
+    )
+    rng = np.random.default_rng(1)
+    one = NoisyTable(big, rng.normal(1e4, 100, (40, 50, 60)), 1e4)
+    two = NoisyTable(big.project("xy"), one.estimates.sum(axis=2) + 1e-3, 1e-6)
+    found = make_consistent([one, two])
+    assert found[0].estimates.sum(axis=2) == pytest.approx(two.estimates, rel=1e-12)
+    pairs = [(t.domain, t.estimates) for t in found]
+    assert disagreement(pairs) <= 1e-14 * np.abs(one.estimates).sum()
+
+
+def test_a_release_and_its_published_marginal() -> None:
+    whole = domain("ab")
+    table = ContingencyTable(whole, np.array([0, 2, 5]), np.array([30, 50, 20]))
+    mechanism = Bootstrap(Fraction(1, 2), 500)
+    rng = np.random.default_rng(3)
+    debiased = [
+        mechanism.postprocess(mechanism.release(t, rng), n_records=100)
+        for t in (table, table.marginal("b"))
+    ]
+    tables = [NoisyTable.from_debiased(d) for d in debiased]
+    assert tables[0].estimates.ravel()[debiased[0].cells] == pytest.approx(debiased[0].estimates)
+    found = make_consistent(tables, total=100)
+    assert found[0].estimates.sum(axis=0) == pytest.approx(found[1].estimates, abs=1e-9)
+    assert found[0].estimates.sum() == pytest.approx(100, abs=1e-9)
+
+
+def test_no_tables() -> None:
+    assert make_consistent([]) == []
+
+
+def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
+    ab, plain = domain("ab"), np.ones((2, 3))
+    for estimates, variances, words in [
+        (np.ones((3, 2)), 1.0, "shape"),
+        (plain, np.ones(3), "shape"),
+        (plain * np.nan, 1.0, "finite"),
+        (plain, 0.0, "above 0"),
+        (plain, -plain, "above 0"),
+        (plain, np.inf, "finite"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            NoisyTable(ab, estimates, variances)
+    table = NoisyTable(ab, plain, plain)
+    with pytest.raises(ValueError, match="total"):
+        make_consistent([table], total=np.inf)
+    other = NoisyTable(Domain((Integer(name="a", lower=1, upper=2),)), np.ones(2), 1.0)
+    with pytest.raises(ValueError, match="column 'a' differs"):
+        make_consistent([table, other])
+    monkeypatch.setattr(consistency, "_MOST_CONSTRAINTS", 2)
+    with pytest.raises(ValueError, match="6 constraints"):
+        make_consistent([table, table])
+
+
+# --- broken twins -----------------------------------------------------------------
+
+
+def nothing_done(tables: Sequence[NoisyTable], *, total: float | None) -> list[ConsistentTable]:
+    return [
+        ConsistentTable(t.domain, t.estimates, np.sqrt(t.variances + 0 * t.estimates))
+        for t in tables
+    ]
+
+
+def weights_ignored(tables: Sequence[NoisyTable], *, total: float | None) -> list[ConsistentTable]:
+    return make_consistent([NoisyTable(t.domain, t.estimates, 1.0) for t in tables], total=total)
+
+
+def total_ignored(tables: Sequence[NoisyTable], *, total: float | None) -> list[ConsistentTable]:
+    return make_consistent(tables)
+
+
+def errors_as_before(tables: Sequence[NoisyTable], *, total: float | None) -> list[ConsistentTable]:
+    before = nothing_done(tables, total=total)
+    found = make_consistent(tables, total=total)
+    return [
+        ConsistentTable(f.domain, f.estimates, b.standard_errors)
+        for f, b in zip(found, before, strict=True)
+    ]
+
+
+def first_two_alone(tables: Sequence[NoisyTable], *, total: float | None) -> list[ConsistentTable]:
+    return [*make_consistent(tables[:2], total=total), *nothing_done(tables[2:], total=total)]
+
+
+def one_after_the_other(
+    tables: Sequence[NoisyTable], *, total: float | None
+) -> list[ConsistentTable]:
+    """Consistent, and not the nearest: pairs first, then all."""
+    pair = make_consistent(tables[:2], total=total)
+    again = [
+        NoisyTable(t.domain, p.estimates, t.variances)
+        for t, p in zip(tables[:2], pair, strict=True)
+    ]
+    again[0] = NoisyTable(again[0].domain, np.round(again[0].estimates), again[0].variances)
+    return make_consistent([*again, *tables[2:]], total=total)
+
+
+TWINS = [
+    nothing_done,
+    weights_ignored,
+    total_ignored,
+    errors_as_before,
+    first_two_alone,
+    one_after_the_other,
+]
+
+
+@pytest.mark.parametrize("broken", TWINS)
+@pytest.mark.parametrize("per_cell", [False, True])
+def test_broken_twins_are_caught(broken: Adjust, per_cell: bool) -> None:
+    tables = made(("ab", "bc", "ca"), 17, per_cell)
+    check(make_consistent, tables, 90.0)
+    with pytest.raises(AssertionError):
+        check(broken, tables, 90.0)
