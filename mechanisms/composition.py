@@ -47,7 +47,7 @@ from typing import Any
 
 import numpy as np
 from flint import arb, ctx
-from scipy import fft
+from scipy import fft  # type: ignore[import-untyped]
 
 from mechanisms.lattice import Bounds, LatticeLoss, _outwards
 from mechanisms.losses import (
@@ -67,9 +67,11 @@ from mechanisms.renyi import epsilon_at
 _SHARE = 0.006  # of epsilon, what the lower bound's shift may take
 _COARSE = 0.1  # first interval, in standard deviations of an average part
 _POINTS = 60_000  # evaluations of a curve for one composition
-_TAIL = 1e-18  # a part's curve is followed to here
+_TAIL = 1e-18  # a part's curve is followed to here,
+_FAR = 4096.0  # or to this epsilon
 _TRUNCATION = 1e-15  # of dp-accounting's self-composition
 _ROUND = 2.0**-53
+_ZERO = np.longdouble(0)
 _MOST_CELLS = 16  # of discrete Gaussian noise, whose constants cost the square
 _ORDERS = (1.01, 1.1, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128, 512)
 
@@ -129,7 +131,7 @@ class ComposedLoss(Loss):
     def rho(self) -> Bounds:
         """The upper bound adds suprema; the lower one is of the sum, at a few orders."""
         upper = _sum((part.rho, times) for part, times in self._counts).upper
-        seen = [(a, self.renyi(a).lower) for a in (1, 1.25, 2, 8)]
+        seen = [(a, self.renyi(a).lower) for a in (1, 1.25, 2, 8, 64, 512, 4096)]
         if math.isinf(max(low for _, low in seen)):
             return Bounds(math.inf, math.inf)
         with ctx.workprec(128):
@@ -149,16 +151,20 @@ class ComposedLoss(Loss):
         most = self.pure_epsilon.upper
         if delta == 0 or not self._spread:
             return self.pure_epsilon if delta == 0 else Bounds(0.0, 0.0)
-        coarse = self._coarse()
-        _, rough = _turn(lambda e: self._worse(e, coarse).upper > delta, most)
-        h = self._interval(min(rough, most), delta)
-        low, _ = _turn(lambda e: self._worse(e, h).lower > delta, most)
-        _, high = _turn(lambda e: self._worse(e, h).upper > delta, most)
+        coarse = _OnGrid(self, self._coarse())
+        _, rough = _turn(lambda e: coarse.delta(e).upper > delta, most)
+        fine = _OnGrid(self, self._interval(min(rough, most), delta))
+        low, _ = _turn(lambda e: fine.delta(e).lower > delta, most)
+        _, high = _turn(lambda e: fine.delta(e).upper > delta, most)
         alone = max(part.epsilon(delta).lower for part, _ in self._counts)
         high = min(high, rough, most)
         if math.isinf(high) or delta < 1e-8:
             high = min(high, max(0.0, epsilon_at(self._divergences(), delta)))
         return Bounds(min(max(low, alone), high), high)
+
+    def trade_off(self, alpha: float) -> Bounds:
+        """The base's search, all on one grid."""
+        return _OnGrid(self, self._interval(0.0, 1e-4)).trade_off(alpha)
 
     def _divergences(self) -> list[tuple[float, float]]:
         return [(order, self.renyi(order).upper) for order in _ORDERS]
@@ -171,13 +177,6 @@ class ComposedLoss(Loss):
         found = self._at(epsilon, reverse, self._interval(epsilon, max(rough, _TRUNCATION)))
         high = min(found.upper, rough)
         return Bounds(min(max(found.lower, alone), high), high)
-
-    def _worse(self, epsilon: float, h: float) -> Bounds:
-        one = self._at(epsilon, False, h)
-        if self.symmetric:
-            return one
-        two = self._at(epsilon, True, h)
-        return Bounds(max(one.lower, two.lower), max(one.upper, two.upper))
 
     def _at(self, epsilon: float, reverse: bool, h: float) -> Bounds:
         """One order's curve at epsilon >= 0 from the grid of interval h."""
@@ -223,6 +222,34 @@ class ComposedLoss(Loss):
 
 
 @dataclass(frozen=True)
+class _OnGrid(Loss):
+    """A composition whose curve is always read from the same grid."""
+
+    whole: ComposedLoss
+    h: float
+
+    @property
+    def symmetric(self) -> bool:
+        return self.whole.symmetric
+
+    def _ahead(self, epsilon: float, reverse: bool) -> Bounds:
+        if epsilon >= self.pure_epsilon.upper or not self.whole._spread:
+            return Bounds(0.0, 0.0)
+        return self.whole._at(epsilon, reverse, self.h)
+
+    @functools.cached_property
+    def pure_epsilon(self) -> Bounds:
+        return self.whole.pure_epsilon
+
+    @property
+    def rho(self) -> Bounds:
+        return self.whole.rho
+
+    def renyi(self, order: Order) -> Bounds:
+        return self.whole.renyi(order)
+
+
+@dataclass(frozen=True)
 class _Grid:
     """Masses at h j for j >= first, of one part, and the slack of both bounds."""
 
@@ -235,17 +262,27 @@ class _Grid:
 
 @dataclass(frozen=True)
 class _Account:
-    """Composed masses with what rounding (above) and moved mass (below) may add up to."""
+    """Composed masses with what rounding (above) and moved mass (below) may add up to.
 
-    pmf: Any
+    ``p`` and ``q`` are sums over the losses from h (start + k) on, ending with 0.
+    """
+
     h: float
     count: int
+    start: int
+    p: np.ndarray[Any, np.dtype[np.longdouble]]
+    q: np.ndarray[Any, np.dtype[np.longdouble]]
+    infinite: float
     above: float
     below: float
 
     def _read(self, epsilon: float) -> tuple[float, float]:
-        value = float(self.pmf.get_delta_for_epsilon(epsilon))
-        return value, value * (self.pmf.size + 16) * _ROUND
+        """The curve at epsilon >= 0, and a bound on the error of these sums."""
+        k = min(max(math.floor(epsilon / self.h) + 1 - self.start, 0), len(self.p) - 1)
+        p, q = self.p[k], self.q[k] * np.exp(np.longdouble(epsilon)) if self.q[k] else _ZERO
+        value = self.infinite + float(p - q)
+        unit = 4 * (len(self.p) + 16) * float(np.finfo(np.longdouble).eps)
+        return value, unit * float(abs(p) + abs(q)) + 4 * _ROUND * abs(value)
 
     def upper(self, epsilon: float) -> float:
         value, error = self._read(epsilon)
@@ -284,7 +321,16 @@ def _account(parts: Counts, one_way: bool | None, h: float) -> _Account:
         heapq.heappush(heap, (both.size, order, both))
     transform *= 1.01
     count = sum(times for _, times in parts)
-    return _Account(heap[0][2], h, count, above + transform, below + above + transform)
+    return _sums(heap[0][2], h, count, above + transform, below + above + transform)
+
+
+def _sums(pmf: Any, h: float, count: int, above: float, below: float) -> _Account:
+    """Sums over the losses of at least 0, which are all that epsilon >= 0 needs."""
+    start = max(pmf._lower_loss, 0)
+    masses = pmf._probs[start - pmf._lower_loss :].astype(np.longdouble)
+    weights = masses * np.exp(-h * (start + np.arange(len(masses))).astype(np.longdouble))
+    p, q = (np.append(np.cumsum(x[::-1])[::-1], _ZERO) for x in (masses, weights))
+    return _Account(h, count, start, p, q, float(pmf._infinity_mass), above, below)
 
 
 @functools.lru_cache(maxsize=512)
@@ -351,8 +397,8 @@ def _curve(part: PrivacyLoss, one_way: bool | None) -> Callable[[float], Bounds]
 @functools.lru_cache(maxsize=512)
 def _reach(part: PrivacyLoss) -> float:
     """An epsilon beyond which the curve is as good as flat."""
-    most = min(part.pure_epsilon.upper, 512.0)
-    floor = part.delta(512.0).upper * (1 + 1e-6) + _TAIL
+    most = min(part.pure_epsilon.upper, _FAR)
+    floor = part.delta(_FAR).upper * (1 + 1e-6) + _TAIL
     low, high = 0.0, min(most, max(_shift(part), 1e-9))
     while high < most and part.delta(high).upper > floor:
         low, high = high, min(2 * high, most)
@@ -364,9 +410,12 @@ def _reach(part: PrivacyLoss) -> float:
 
 @functools.lru_cache(maxsize=512)
 def _shift(part: PrivacyLoss) -> float:
-    """The mu of the Gaussian loss with the same advantage."""
+    """The mu of the Gaussian loss with the same advantage, or the same mean if that is near 1."""
     advantage = part.delta(0.0).upper
-    return 2 * NormalDist().inv_cdf((1 + min(advantage, 1 - 1e-12)) / 2) if advantage else 0.0
+    mean = part.renyi(1).upper if advantage > 1 - 1e-9 else math.inf
+    if mean < math.inf:
+        return math.sqrt(2 * mean)
+    return 2 * NormalDist().inv_cdf((1 + min(advantage, 1 - 1e-9)) / 2) if advantage else 0.0
 
 
 def _weight(part: PrivacyLoss) -> int:

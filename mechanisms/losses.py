@@ -682,7 +682,7 @@ def _conjugate(curve: Callable[[float], Bounds], alpha: float) -> Bounds:
     if alpha == 1:
         return Bounds(0.0, 0.0)
     far = -math.log(alpha) + 1 if alpha else 64.0
-    best, most = 0.0, math.nextafter(1 - alpha, 2)
+    best, most = 0.0, min(math.nextafter(1 - alpha, 2), 1.0)
 
     def at(e: float) -> tuple[float, arb, arb]:
         nonlocal best

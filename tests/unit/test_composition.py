@@ -1,0 +1,408 @@
+"""Composition against brute-force convolution, exact formulas and broken twins."""
+
+import itertools
+import math
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mechanisms import composition
+from mechanisms.composition import ComposedLoss, compose
+from mechanisms.lattice import LatticeLoss
+from mechanisms.losses import (
+    DiscreteGaussianLoss,
+    DiscreteLaplaceLoss,
+    DiscreteLoss,
+    DrawsLoss,
+    GaussianLoss,
+    PrivacyLoss,
+    ProfileLoss,
+    PureLoss,
+)
+
+F = Fraction
+DELTAS = (1e-2, 1e-6, 1e-9)
+ONE = DiscreteLoss((F(1, 10), F(9, 10)), (F(3, 10), F(7, 10)))
+TWO = DiscreteLoss((F(1, 2), F(1, 2)), (F(1, 5), F(4, 5)))
+
+Atoms = list[tuple[float, float]]  # loss and probability under P
+
+
+def forget() -> None:
+    for cached in (composition._account, composition._grid, composition._reach):
+        cached.cache_clear()
+
+
+@pytest.fixture
+def fresh() -> Iterable[None]:
+    """No memory of other tests, and none left of a broken twin."""
+    forget()
+    yield
+    forget()
+
+
+def draws(up: int, down: int, m: int) -> DrawsLoss:
+    return DrawsLoss(LatticeLoss(up=F(up, 100), down=F(down, 100), draws=m))
+
+
+def lattice_atoms(loss: DrawsLoss) -> dict[int, Fraction]:
+    """Exact probabilities of the multiples of the step, by repeated convolution."""
+    lattice = loss.lattice
+    pmf = {0: F(1)}
+    steps = ((1, lattice.up), (-1, lattice.down), (0, 1 - lattice.up - lattice.down))
+    for _ in range(lattice.draws):
+        new: dict[int, Fraction] = {}
+        for (j, mass), (jump, weight) in itertools.product(pmf.items(), steps):
+            new[j + jump] = new.get(j + jump, F(0)) + mass * weight
+        pmf = new
+    return pmf
+
+
+def lattice_pair_delta(one: DrawsLoss, two: DrawsLoss, epsilon: float) -> mpmath.mpf:
+    with mpmath.workdps(40):
+
+        def big(value: Fraction) -> mpmath.mpf:
+            return mpmath.mpf(value.numerator) / value.denominator
+
+        def found(loss: DrawsLoss) -> list[tuple[mpmath.mpf, mpmath.mpf]]:
+            step = mpmath.log(big(loss.lattice.up / loss.lattice.down))
+            return [(j * step, big(mass)) for j, mass in lattice_atoms(loss).items()]
+
+        return mpmath.fsum(
+            p * q * -mpmath.expm1(epsilon - x - y)
+            for (x, p), (y, q) in itertools.product(found(one), found(two))
+            if x + y > epsilon
+        )
+
+
+def test_two_lattices_against_exact_convolution() -> None:
+    one, two = draws(22, 20, 9), draws(30, 20, 7)
+    composed = compose([one, two])
+    for epsilon in (0.0, 0.2, 0.9, 2.0):
+        low, high = composed.delta(epsilon)
+        exact = lattice_pair_delta(one, two, epsilon)
+        assert low <= exact <= high
+    for delta in (1e-2, 1e-6):
+        low, high = composed.epsilon(delta)
+        assert lattice_pair_delta(one, two, low) >= delta
+        assert lattice_pair_delta(one, two, high) <= delta
+        assert high - low < 0.01 * high
+
+
+def atoms(loss: PrivacyLoss) -> Atoms:
+    """The loss distribution of a part, in floating point."""
+    if isinstance(loss, PureLoss):
+        e = float(loss.bound)
+        return [(e, 1 / (1 + math.exp(-e))), (-e, 1 / (1 + math.exp(e)))]
+    if isinstance(loss, DiscreteLaplaceLoss):
+        s, r = loss.shift, math.exp(-1 / loss.scale)
+        weight = [1.0, *((1 - r) * r**j for j in range(1, s)), r**s]
+        one = [(float((s - 2 * j) / loss.scale), w / (1 + r)) for j, w in enumerate(weight)]
+        return convolved([one] * loss.cells)
+    if isinstance(loss, DiscreteLoss):
+        return [(math.log(a / b), float(a)) for a, b in zip(loss.p, loss.q, strict=True) if a and b]
+    raise TypeError
+
+
+def convolved(parts: list[Atoms]) -> Atoms:
+    total: dict[float, float] = {0.0: 1.0}
+    for part in parts:
+        new: dict[float, float] = {}
+        for (x, p), (y, q) in itertools.product(total.items(), part):
+            key = round(x + y, 13)
+            new[key] = new.get(key, 0.0) + p * q
+        total = new
+    return list(total.items())
+
+
+def curve(found: Atoms, epsilon: float) -> float:
+    return math.fsum(p * -math.expm1(epsilon - x) for x, p in found if x > epsilon)
+
+
+def exact_epsilon(found: Atoms, delta: float) -> float:
+    low, high = 0.0, max(x for x, _ in found)
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if curve(found, middle) > delta else (low, middle)
+    return high
+
+
+MIXTURES: list[list[PrivacyLoss]] = [
+    [PureLoss(F(1, 3)), PureLoss(F(1, 2))],
+    [PureLoss(F(1, 10))] * 50,
+    [PureLoss(F(k, 40)) for k in range(1, 13)],
+    [DiscreteLaplaceLoss(F(5), 2, 2), DiscreteLaplaceLoss(F(7), 3, 2)],
+    [DiscreteLaplaceLoss(F(9), 1, 2)] * 5 + [PureLoss(F(1, 7))] * 8,
+    [PureLoss(F(2)), DiscreteLaplaceLoss(F(30), 4, 1), PureLoss(F(1, 50))],
+]
+
+
+@pytest.mark.parametrize("parts", MIXTURES, ids=range(len(MIXTURES)))
+def test_mixtures_against_brute_force_and_the_one_percent_rule(parts: list[PrivacyLoss]) -> None:
+    composed = compose(parts)
+    found = convolved([atoms(part) for part in parts])
+    for delta in DELTAS:
+        exact = exact_epsilon(found, delta)
+        low, high = composed.epsilon(delta)
+        assert low <= exact * (1 + 1e-9)
+        assert exact * (1 - 1e-9) <= high <= 1.01 * exact
+        assert low >= (0.97 if delta < 1e-8 else 0.985) * exact
+    for epsilon in (0.0, 0.4, 1.1):
+        low, high = composed.delta(epsilon)
+        assert low - 1e-13 <= curve(found, epsilon) <= high + 1e-13
+
+
+def hidden(loss: PrivacyLoss) -> ProfileLoss:
+    """The same curve without its formula, so that it must go through the grid."""
+    return ProfileLoss(lambda e: loss.delta(e).upper, lambda e: loss.delta(e).lower)
+
+
+@pytest.mark.parametrize("count", [1, 2, 10, 100, 3000])
+@pytest.mark.parametrize("mu", [F(1, 10), F(1), F(3)])
+def test_one_percent_rule_against_the_exact_gaussian(count: int, mu: Fraction) -> None:
+    part = hidden(GaussianLoss(F(0), mu**2 / count))
+    composed = ComposedLoss((part,) * count)
+    whole = GaussianLoss(mu)
+    for delta in (1e-2, 1e-6):
+        low, high = composed.epsilon(delta)
+        exact = whole.epsilon(delta)
+        assert low <= exact.upper
+        assert exact.lower <= high <= 1.01 * exact.upper
+        assert low >= 0.985 * exact.lower
+
+
+def test_one_percent_rule_for_discrete_gaussian_noise() -> None:
+    exact = DiscreteGaussianLoss(F(40), 2, 12)
+    part = hidden(DiscreteGaussianLoss(F(40), 2, 2))
+    other = hidden(DiscreteGaussianLoss(F(40), 2, 4))
+    low, high = compose([part, other, part, other]).epsilon(1e-6)
+    assert low <= exact.epsilon(1e-6).upper
+    assert exact.epsilon(1e-6).lower <= high <= 1.01 * exact.epsilon(1e-6).upper
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.3])
+def test_trade_off_against_the_exact_gaussian(alpha: float) -> None:
+    part = hidden(GaussianLoss(F(0), F(1, 20)))
+    low, high = ComposedLoss((part,) * 20).trade_off(alpha)
+    exact = GaussianLoss(F(1)).trade_off(alpha)
+    assert low <= exact.upper and exact.lower <= high
+    assert high - low < 0.02
+
+
+def test_exact_special_cases() -> None:
+    gauss = compose([GaussianLoss(F(3, 5)), GaussianLoss(F(4, 5))])
+    assert gauss == GaussianLoss(F(1))
+    assert compose([GaussianLoss(F(1))] * 2) == GaussianLoss(F(0), F(2))
+    assert compose([draws(11, 10, 3), draws(11, 10, 4)]) == draws(11, 10, 7)
+    laplace, noise = DiscreteLaplaceLoss(F(3), 1, 2), DiscreteGaussianLoss(F(3), 1, 2)
+    assert compose([laplace] * 3) == DiscreteLaplaceLoss(F(3), 1, 6)
+    assert compose([noise] * 2) == DiscreteGaussianLoss(F(3), 1, 4)
+    pure = compose([PureLoss(F(1, 4)), PureLoss(F(1, 2))])
+    assert pure.epsilon(0.0).lower <= 0.75 <= pure.epsilon(0.0).upper < 0.75 + 1e-12
+    assert compose([compose([PureLoss(F(1)), noise]), noise]) == compose(
+        [PureLoss(F(1)), noise, noise]
+    )
+    assert compose([]).delta(0.0) == (0.0, 0.0)
+    assert compose([PureLoss(F(0)), noise]) == noise
+
+
+def test_rho_and_divergences_add() -> None:
+    parts = [PureLoss(F(1, 2)), DiscreteLaplaceLoss(F(3), 1, 2), GaussianLoss(F(1, 2))]
+    composed = compose(parts)
+    assert composed.renyi(2).upper == pytest.approx(sum(p.renyi(2).upper for p in parts))
+    assert composed.rho.lower <= sum(p.rho.upper for p in parts)
+    assert composed.rho.upper >= sum(p.rho.lower for p in parts)
+
+
+def mixed_orders(epsilon: float) -> dict[tuple[bool, bool], float]:
+    """The curve of ONE and TWO in each combination of their orders."""
+
+    def one_way(loss: DiscreteLoss, reverse: bool) -> Atoms:
+        return atoms(DiscreteLoss(loss.q, loss.p) if reverse else loss)
+
+    return {
+        orders: curve(convolved([one_way(ONE, orders[0]), one_way(TWO, orders[1])]), epsilon)
+        for orders in itertools.product((False, True), repeat=2)
+    }
+
+
+def test_asymmetric_pairs_in_every_combination_of_orders() -> None:
+    apart, same = compose([ONE, TWO]), compose([ONE, TWO], same_order=True)
+    for epsilon in (0.0, 0.3, 0.8, 1.2):
+        found = mixed_orders(epsilon)
+        assert max(found.values()) <= apart.delta(epsilon).upper + 1e-14
+        for reverse in (False, True):
+            low, high = same.ordered(epsilon, reverse=reverse)
+            assert low <= found[reverse, reverse] + 1e-14
+            assert found[reverse, reverse] <= high + 1e-14
+        together = max(found[False, False], found[True, True])
+        assert same.delta(epsilon).lower <= together + 1e-14
+        assert together <= same.delta(epsilon).upper + 1e-14
+
+
+def test_a_composition_of_one_order_only_is_caught() -> None:
+    broken = compose([ONE, TWO], same_order=True)
+    missed = [
+        max(mixed_orders(e).values()) - broken.ordered(e, reverse=r).upper
+        for e in (0.3, 0.8)
+        for r in (False, True)
+    ]
+    assert max(missed) > 1e-2
+
+
+def test_same_order_meets_the_one_percent_rule() -> None:
+    part = DiscreteLoss((F(1, 100), F(99, 100)), (F(1, 90), F(89, 90)))
+    composed = compose([part] * 200, same_order=True)
+    found = convolved([atoms(part)] * 200)
+    back = convolved([atoms(DiscreteLoss(part.q, part.p))] * 200)
+    for delta in (1e-2, 1e-6):
+        exact = max(exact_epsilon(found, delta), exact_epsilon(back, delta))
+        low, high = composed.epsilon(delta)
+        assert low <= exact <= high * (1 + 1e-9)
+        assert high <= 1.01 * exact
+
+
+@pytest.mark.usefixtures("fresh")
+def test_optimistic_rounding_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = composition._grid.__wrapped__
+
+    def broken(part: PrivacyLoss, one_way: bool | None, h: float) -> Any:
+        grid = honest(part, one_way, h)
+        return composition._Grid(grid.first - 1, grid.masses, 0.0, 0.0, 0.0)
+
+    parts = [PureLoss(F(1, 10))] * 50
+    exact = exact_epsilon(convolved([atoms(part) for part in parts]), 1e-6)
+    assert compose(parts).epsilon(1e-6).upper >= exact
+    composition._account.cache_clear()
+    monkeypatch.setattr(composition, "_grid", broken)
+    assert compose(parts).epsilon(1e-6).upper < exact
+
+
+@pytest.mark.usefixtures("fresh")
+def test_rounding_up_by_whole_intervals_breaks_the_one_percent_rule(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An excess of n intervals, which connecting the dots avoids."""
+    honest = composition._grid.__wrapped__
+
+    def broken(part: PrivacyLoss, one_way: bool | None, h: float) -> Any:
+        grid = honest(part, one_way, h)
+        return composition._Grid(grid.first + 1, grid.masses, grid.infinite, 0.0, 0.0)
+
+    parts = [PureLoss(F(1, 10))] * 50
+    exact = exact_epsilon(convolved([atoms(part) for part in parts]), 1e-6)
+    monkeypatch.setattr(composition, "_grid", broken)
+    monkeypatch.setattr(ComposedLoss, "_interval", lambda self, e, d: self._coarse())
+    assert compose(parts).epsilon(1e-6).upper > 1.01 * exact
+
+
+def test_one_cell_in_place_of_two_is_caught() -> None:
+    right = [DiscreteLaplaceLoss(F(5), 2, 2), PureLoss(F(1, 3))]
+    broken = [DiscreteLaplaceLoss(F(5), 2, 1), PureLoss(F(1, 3))]
+    exact = exact_epsilon(convolved([atoms(part) for part in right]), 1e-6)
+    assert compose(broken).epsilon(1e-6).upper < 0.9 * exact
+
+
+def test_fifty_parts_are_quick_and_repeated_ones_compose_with_themselves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    dense = composition._pld_pmf().DensePLDPmf
+    seen = []
+    real = dense.self_compose
+
+    def counted(self: Any, times: int, truncation: float) -> Any:
+        seen.append(times)
+        return real(self, times, truncation)
+
+    monkeypatch.setattr(dense, "self_compose", counted)
+    forget()
+    start = time.process_time()
+    repeated = PureLoss(F(1, 31))
+    compose([repeated] * 49 + [GaussianLoss(F(1, 3))]).epsilon(1e-6)
+    assert set(seen) == {49}
+    different = [DiscreteLaplaceLoss(F(20 + k), 1, 2) for k in range(50)]
+    compose(different).epsilon(1e-6)
+    assert time.process_time() - start < 2.0
+
+
+def test_import_leaves_no_log_handler() -> None:
+    code = (
+        "import logging\n"
+        "from mechanisms import composition\n"
+        "assert 'dp_accounting' not in __import__('sys').modules\n"
+        "composition._pld_pmf()\n"
+        "assert not logging.root.handlers\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_unknown_lower_bounds_still_give_a_bracket() -> None:
+    exact = GaussianLoss(F(1, 2))
+    part = ProfileLoss(lambda e: exact.delta(e).upper)
+    low, high = compose([part, part]).epsilon(1e-6)
+    assert low == 0.0
+    assert GaussianLoss(F(0), F(1, 2)).epsilon(1e-6).lower <= high
+    low, high = compose([part, part, PureLoss(F(1))]).epsilon(1e-6)
+    assert 0.9 < low < high
+
+
+def test_tiny_deltas_fall_back_to_divergences() -> None:
+    composed = compose([PureLoss(F(1, 10))] * 30 + [GaussianLoss(F(1, 2))])
+    low, high = composed.epsilon(1e-30)
+    assert 0 < low < high < math.inf
+    assert composed.epsilon(1e-9).upper < high
+
+
+def test_transform_errors_stay_within_what_is_charged() -> None:
+    rng = np.random.default_rng(3)
+    for size, times in ((301, 7), (801, 60)):
+        masses = np.exp(-((np.arange(size) - size / 2) ** 2) / 800.0) * rng.uniform(0.5, 1, size)
+        masses /= masses.sum()
+        pmf = composition._pld_pmf().DensePLDPmf(0.01, 0, masses, 0.0, True)
+        found = pmf.self_compose(times, 1e-15)
+        exact = np.array([1.0])
+        for _ in range(times):
+            exact = np.convolve(exact, masses)
+        part = exact[found._lower_loss : found._lower_loss + found.size]
+        error = np.abs(found._probs - part).sum()
+        assert error <= composition._power_error(masses, times, found.size)
+        both = pmf.compose(pmf, 0.0)
+        error = np.abs(both._probs - np.convolve(masses, masses)).sum()
+        assert error <= composition._product_error(masses, masses)
+
+
+PARTS = st.one_of(
+    st.fractions(F(1, 20), 1, max_denominator=20).map(PureLoss),
+    st.builds(
+        DiscreteLaplaceLoss,
+        st.fractions(2, 20, max_denominator=4),
+        st.integers(1, 3),
+        st.just(2),
+    ),
+)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(PARTS, min_size=2, max_size=4), st.floats(-7, -1))
+def test_bracket_holds_for_any_parts(parts: list[PrivacyLoss], exponent: float) -> None:
+    delta = 10**exponent
+    found = convolved([atoms(part) for part in parts])
+    low, high = compose(parts).epsilon(delta)
+    if curve(found, 0.0) <= delta:
+        assert low == 0.0
+        return
+    exact = exact_epsilon(found, delta)
+    assert low <= exact * (1 + 1e-9) + 1e-9
+    assert exact * (1 - 1e-9) <= high + 1e-9
+    small = compose(parts).delta(low + high)
+    assert 0 <= small.lower <= small.upper <= delta
+    assert compose(parts).delta(-0.1).upper >= compose(parts).delta(0.1).lower
