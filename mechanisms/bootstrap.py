@@ -27,9 +27,11 @@ import numpy as np
 
 from mechanisms.accuracy import ExpectedError
 from mechanisms.debias import DebiasedTable, debias
+from mechanisms.enclosures import Bounds
 from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
-from mechanisms.lattice import Bounds, LatticeLoss
-from mechanisms.losses import DrawsLoss, PrivacyLoss
+from mechanisms.finite_losses import DrawsLoss
+from mechanisms.lattice import LatticeLoss
+from mechanisms.losses import PrivacyLoss
 from mechanisms.mechanism import Target
 from mechanisms.sampling import Progress, draw_counts
 from mechanisms.table import ContingencyTable

@@ -47,7 +47,7 @@ from flint import arb, fmpq
 from numpy.typing import NDArray
 
 from mechanisms.columns import Codes
-from mechanisms.ks_sampler import EPSILON_SLACK, choose_real, rate_of
+from mechanisms.exact_choice import EPSILON_SLACK, choose_real, rate_of
 
 __all__ = [
     "EPSILON_SLACK",

@@ -9,26 +9,17 @@ total. If the noise of every cell is independent, with mean 0 and the variances
 given, this is the best linear unbiased estimate (Gauss and Markov), and the standard
 errors returned are its own, never larger than before.
 
-**Constraints.** The function of a table's cells that belongs to a set T of its columns
-is its marginal on T where no code is the last of its column. These functions, over all
-T, are a basis of the functions of the table. So the conditions "equal in tables that
-both hold T", each table compared with the one before it, are all that is to
-be met, and none follows from others: the matrix C of the constraints C x = b has full
-rank, and so has C V C' for the diagonal V of variances.
-
 **One variance per table.** The interactions of a table (its marginals, centred along
 each axis: the analysis of variance) are uncorrelated, so each is pooled on its own by
-inverse variance: a closed form, in time of the cells times the sets T that are shared
-(Qardaji, Yang and Li 2014 for the pooling; Xiao, He, Zhang and Kifer 2023 for the
+inverse variance: a closed form, in time of the cells times the sets T of columns that are
+shared (Qardaji, Yang and Li 2014 for the pooling; Xiao, He, Zhang and Kifer 2023 for the
 basis).
 
-**A variance per cell.** x = y - V C' (C V C')^-1 (C y - b) with covariance
-V - V C' (C V C')^-1 C V, by a dense Cholesky factor scaled to a unit diagonal and two
-steps of refinement; up to 4000 constraints.
+**A variance per cell.** A linear system with one unknown for each constraint, up to 4000
+of them: mechanisms.constrained_least_squares.
 
 Both are direct. What is left of a disagreement is checked on every result: at
-most 10**-9 of the largest table's sum of absolute values. In the second way, standard
-errors lose digits as variances spread: six are left where they differ 10**10-fold.
+most 10**-9 of the largest table's sum of absolute values.
 """
 
 from __future__ import annotations
@@ -39,21 +30,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
-from scipy.sparse import csr_array, vstack
 
+from mechanisms.constrained_least_squares import Floats, Names, Shared, solve
 from mechanisms.debias import DebiasedTable
 from mechanisms.domain import Domain
 
-Floats = NDArray[np.float64]
-Names = tuple[str, ...]
-Shared = list[tuple[Names, list[int]]]
-
 _RESIDUAL = 1e-9
-_MOST_CONSTRAINTS = 4000
 _MOST_CELLS = 10**7
-_BLOCK = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +111,7 @@ def make_consistent(
     """The nearest tables, weighted by inverse variance, whose common marginals agree.
 
     Source: generalised least squares with linear constraints (Rao 1973, chapter 4);
-    the basis and the closed form are in the module's text.
+    the closed form is in the module's text, the basis in constrained_least_squares.
 
     Args:
         tables: In any number and overlap; a column has the same codes in all.
@@ -150,8 +133,11 @@ def make_consistent(
                     "Build all tables from the columns of one domain."
                 )
     shared = _shared(tables, tuple(columns), total)
-    single = all(isinstance(table.variances, float) for table in tables)
-    adjusted, errors = (_pool if single else _solve)(tables, shared, total)
+    if all(isinstance(table.variances, float) for table in tables):
+        adjusted, errors = _pool(tables, shared, total)
+    else:
+        domains, estimates = [t.domain for t in tables], [t.estimates for t in tables]
+        adjusted, errors = solve(domains, estimates, [t.variances for t in tables], shared, total)
     gap = disagreement([(t.domain, x) for t, x in zip(tables, adjusted, strict=True)], total=total)
     scale = max([abs(total or 0.0), *(float(np.abs(t.estimates).sum()) for t in tables)])
     if not gap <= _RESIDUAL * scale:
@@ -233,78 +219,3 @@ def _pool(
         for x, t, part in zip(adjusted, tables, left, strict=True)
     ]
     return adjusted, errors
-
-
-def _constraints(
-    tables: Sequence[NoisyTable], shared: Shared, total: float | None
-) -> tuple[csr_array, Floats]:
-    """The matrix C, sparse [q, P], and b float64[q] for P cells of all tables in a row."""
-    starts = np.cumsum([0, *(t.domain.n_cells for t in tables)])
-    blocks, wanted = [], []
-
-    def sums(index: int, names: Names) -> csr_array:
-        domain = tables[index].domain
-        cells = np.arange(domain.n_cells, dtype=np.int64)
-        rows, inside, size = np.zeros_like(cells), np.ones(len(cells), dtype=bool), 1
-        for name in names:
-            codes, last = domain.codes(cells, name), domain[name].size - 1
-            rows, inside, size = rows * last + codes, inside & (codes < last), size * last
-        places = (rows[inside], starts[index] + cells[inside])
-        return csr_array((np.ones(int(inside.sum())), places), shape=(size, int(starts[-1])))
-
-    for names, indices in shared:
-        for before, after in itertools.pairwise(indices):
-            blocks.append(sums(after, names) - sums(before, names))
-            wanted.append(np.zeros(blocks[-1].shape[0]))
-        if not names and total is not None:
-            blocks.append(sums(indices[0], names))
-            wanted.append(np.array([total]))
-    if not blocks:
-        return csr_array((0, int(starts[-1]))), np.zeros(0)
-    return csr_array(vstack(blocks)), np.concatenate(wanted)
-
-
-def _solve(
-    tables: Sequence[NoisyTable], shared: Shared, total: float | None
-) -> tuple[list[Floats], list[Floats]]:
-    """Estimates and standard errors by the Cholesky factor of C V C'."""
-    matrix, wanted = _constraints(tables, shared, total)
-    count = matrix.shape[0]
-    if count > _MOST_CONSTRAINTS:
-        raise ValueError(
-            f"make_consistent: {count} constraints are more than {_MOST_CONSTRAINTS}. "
-            "Give one variance for each table, or merge codes."
-        )
-    variances = np.concatenate(
-        [np.broadcast_to(t.variances, t.estimates.shape).ravel() for t in tables]
-    )
-    cells = np.concatenate([t.estimates.ravel() for t in tables])
-    left = variances.copy()
-    if count:
-        weighted = csr_array(matrix * variances[None, :])
-        gram = (weighted @ matrix.T).toarray()
-        scale = 1 / np.sqrt(gram.diagonal())
-        try:
-            factor = np.linalg.cholesky(scale[:, None] * gram * scale)
-        except np.linalg.LinAlgError as error:
-            raise ArithmeticError(
-                "make_consistent: the constraints cannot be solved in double precision. "
-                "Bring the variances closer together, or give one for each table."
-            ) from error
-        for _ in range(3):
-            gap = scale * (matrix @ cells - wanted)
-            half = solve_triangular(factor, gap, lower=True)
-            step = solve_triangular(factor, half, lower=True, trans="T")
-            cells = cells - weighted.T @ (scale * step)
-        columns = weighted.tocsc()
-        for start in range(0, len(cells), _BLOCK):
-            block = columns[:, start : start + _BLOCK].toarray() * scale[:, None]
-            known = solve_triangular(factor, block, lower=True)
-            left[start : start + _BLOCK] -= (known**2).sum(axis=0)
-    ends = np.cumsum([t.domain.n_cells for t in tables])[:-1]
-    shapes = [t.estimates.shape for t in tables]
-    errors = np.sqrt(np.clip(left, 0.0, variances))
-    return (
-        [x.reshape(s) for x, s in zip(np.split(cells, ends), shapes, strict=True)],
-        [x.reshape(s) for x, s in zip(np.split(errors, ends), shapes, strict=True)],
-    )

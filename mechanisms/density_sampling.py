@@ -42,7 +42,7 @@ from flint import ctx
 from numpy.typing import NDArray
 
 from mechanisms.columns import Codes
-from mechanisms.lattice import Bounds, _ball, _outwards
+from mechanisms.enclosures import Bounds, ball, outwards
 from mechanisms.sampling import below
 
 _LARGEST_KERNEL_BITS = 40
@@ -234,7 +234,7 @@ def density_epsilon(
     """Bounds on m log(ratio), the smallest epsilon at delta = 0; charge the upper one."""
     excess = draw_ratio(kernel, uniform, n_records, unit_records) - 1
     with ctx.workprec(128):
-        return _outwards(_ball(excess).log1p() * records)
+        return outwards(ball(excess).log1p() * records)
 
 
 def _check(counts: Codes, kernel: Kernel, uniform: Fraction) -> int:

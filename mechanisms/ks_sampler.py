@@ -32,32 +32,28 @@ which is the law above: the differences W(r) - W(r-1) are never formed.
   radius joins the few. Given acceptance, the law is that of W(r) exp(-rate r) whatever
   the bounds were: they need to be valid, not good.
 
-**Arithmetic.** All sums are of non-negative terms in balls (Arb), which enclose their
-rounding errors. A uniform variate has as many bits, and the balls as many digits, as it
-takes for the comparison to be certain (``choose_real``), so each outcome is that of
-arithmetic without error. What has to be added to epsilon is nought, EPSILON_SLACK;
-floats choose only which radii to look at. The time taken depends on the data, and grows
-with the square of the width r k/n of the bands that matter: k is meant to be well below n.
+**Arithmetic.** All sums are of non-negative terms in balls, and every choice is by
+``choose_real`` (mechanisms.exact_choice), so each outcome is that of arithmetic without
+error. What has to be added to epsilon is nought, EPSILON_SLACK; floats choose only which
+radii to look at. The time taken depends on the data, and grows with the square of the
+width r k/n of the bands that matter: k is meant to be well below n.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from flint import arb, arb_poly, ctx, fmpq
+from flint import arb, arb_poly, ctx
 
 from mechanisms.columns import Codes
+from mechanisms.exact_choice import EPSILON_SLACK, WORD, choose_real, decay, rate_of
 
-EPSILON_SLACK = 0
-"""To be added to epsilon for errors of arithmetic: the samplers make none."""
-
-_WORD = 64
+__all__ = ["EPSILON_SLACK", "Band", "Radii", "sample_ks"]
 
 
 def sample_ks(
@@ -191,7 +187,7 @@ class Radii:
         n, rate = self.cumulative[-1], float(self.rate)
         while True:
             pieces = self.pieces()
-            with ctx.workprec(2 * _WORD):  # of choose_real, which will need the same rows
+            with ctx.workprec(2 * WORD):  # of choose_real, which will need the same rows
                 sizes = [_log(self.size(a)) for a in (*self.knots, None)]
             lengths = [-rate * a + _log_below_1(rate, a, b) for a, b in pieces]
             high = [length + size for length, size in zip(lengths, sizes[1:], strict=True)]
@@ -241,52 +237,6 @@ class Radii:
 
             a, b = (m, b) if choose_real(halves, rng) else (a, m)
         return (n, n) if a >= n or b is None else (b, end)
-
-
-def rate_of(epsilon: Fraction | float, unit_records: int) -> Fraction:
-    """Epsilon/(2c), the rate of the exponential mechanism.
-
-    Raises:
-        ValueError: Epsilon is not positive and finite, or c not positive.
-    """
-    if not (math.isfinite(epsilon) and epsilon > 0 and unit_records >= 1):
-        raise ValueError("epsilon must be positive and finite, unit_records at least 1")
-    return Fraction(epsilon) / (2 * unit_records)
-
-
-def decay(rate: Fraction, steps: int | None) -> arb:
-    """Enclosure of exp(-rate steps) at the precision of the moment; None is infinity."""
-    if steps is None:
-        return arb(0)
-    return arb(fmpq(-rate.numerator * steps, rate.denominator)).exp()
-
-
-def choose_real(weights: Callable[[], Sequence[arb]], rng: np.random.Generator) -> int:
-    """An index with probability exactly proportional to non-negative real weights.
-
-    A uniform variate U of the unit interval gets bits until balls show between which
-    cumulative weights U times their sum lies; it is never rounded. The number of rounds
-    is finite with probability 1, and one but for a chance near the number of weights
-    times 2**-64.
-
-    Args:
-        weights: Returns enclosures of the weights at the precision of the moment, which
-            must narrow as it grows. Their sum is positive.
-        rng: Source of bits.
-    """
-    bits = value = 0
-    while True:
-        bits += _WORD
-        value = value << _WORD | int.from_bytes(rng.bytes(_WORD // 8), "big")
-        with ctx.workprec(2 * bits):
-            bounds = list(itertools.accumulate(weights()))
-            unit = bounds[-1] / arb(2) ** bits
-            low, high = unit * value, unit * (value + 1)
-            # A comparison of balls is true only if it holds for all of their points.
-            last = len(bounds) - 1
-            at = next((i for i in range(last) if high <= bounds[i]), last)
-            if at == 0 or bounds[at - 1] <= low:
-                return at
 
 
 def _inverse_factorials(length: int) -> arb_poly:

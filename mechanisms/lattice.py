@@ -36,19 +36,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
 
-from flint import acb, arb, ctx, fmpq
+from flint import acb, arb, ctx
+
+from mechanisms.enclosures import Bounds, ball, outwards
 
 _RELATIVE_BITS = 40
 _MOST_BITS = 8192
-
-
-class Bounds(NamedTuple):
-    """A proven enclosure lower <= value <= upper, rounded outwards."""
-
-    lower: float
-    upper: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +69,7 @@ class LatticeLoss:
     def pure_epsilon(self) -> Bounds:
         """M l, the epsilon at delta = 0 (Wasserman and Zhou, equation 8)."""
         with ctx.workprec(128):
-            return _outwards(_step(self) * self.draws)
+            return outwards(_step(self) * self.draws)
 
     def delta(self, epsilon: float) -> Bounds:
         """Bounds on the smallest delta at which the loss is (epsilon, delta)-DP.
@@ -87,7 +81,7 @@ class LatticeLoss:
             raise ValueError("epsilon must be finite")
         if self.up == self.down or self.draws == 0:
             with ctx.workprec(128):
-                return _outwards(arb(max(0.0, -math.expm1(min(epsilon, 0.0)))))
+                return outwards(arb(max(0.0, -math.expm1(min(epsilon, 0.0)))))
         bits = 80
         while True:
             with ctx.workprec(bits + self._guard_bits(epsilon)):
@@ -96,7 +90,7 @@ class LatticeLoss:
                     lower, upper = value
                     tight = upper <= lower * (1 + arb(2) ** -_RELATIVE_BITS)
                     if tight or bits >= _MOST_BITS:
-                        return _outwards(lower.union(upper), most=1.0)
+                        return outwards(lower.union(upper), most=1.0)
             bits *= 2
 
     def epsilon(self, delta: float) -> Bounds:
@@ -135,7 +129,7 @@ class LatticeLoss:
         if first is None:
             return None
         j0 = int(first) + 1
-        m, p, q = self.draws, _ball(self.up), _ball(self.down)
+        m, p, q = self.draws, ball(self.up), ball(self.down)
         edge = (arb(epsilon) - step * j0).exp()  # e^(epsilon - l j0) < 1
         if j0 > m:
             return arb(0), arb(0)
@@ -180,8 +174,8 @@ class _Contour:
         self, loss: LatticeLoss, j0: int, theta: float, region: tuple[float, float], bits: int
     ) -> None:
         self.m, self.j0 = loss.draws, j0
-        self.p, self.q = _ball(loss.up), _ball(loss.down)
-        self.rest = _ball(1 - loss.up - loss.down)
+        self.p, self.q = ball(loss.up), ball(loss.down)
+        self.rest = ball(1 - loss.up - loss.down)
         self.theta, self.bits = arb(theta), bits
         self.radius = self.theta.exp()
         phi = self.phi(self.radius)
@@ -240,7 +234,7 @@ class _Contour:
         m, nodes = self.m, self.nodes
 
         def term(node: int) -> acb:
-            z = acb(self.radius) * acb.exp_pi_i(acb(_ball(Fraction(2 * node, nodes))))
+            z = acb(self.radius) * acb.exp_pi_i(acb(ball(Fraction(2 * node, nodes))))
             return (self.rest + self.p * z + self.q / z) ** m * weight(z)
 
         on_axis = term(0).real
@@ -267,25 +261,12 @@ class _Contour:
 
 def _step(loss: LatticeLoss) -> arb:
     """L = log(up / down)."""
-    return _ball(loss.up / loss.down).log()
+    return ball(loss.up / loss.down).log()
 
 
 def _whole(value: arb) -> int:
     """The floor of a ball's midpoint; off by one at most, which its callers allow for."""
     return int(str(value.mid().floor().unique_fmpz()))
-
-
-def _ball(value: Fraction) -> arb:
-    """The tightest ball around an exact fraction."""
-    return arb(fmpq(value.numerator, value.denominator))
-
-
-def _outwards(value: arb, most: float = math.inf) -> Bounds:
-    """Doubles around a ball, within 0..most; underflow keeps an upper bound above 0."""
-    low, high = value.lower(), value.upper()
-    below = math.nextafter(float(low), -math.inf) if low != 0 else 0.0
-    above = math.nextafter(float(high), math.inf) if high != 0 else 0.0
-    return Bounds(min(max(below, 0.0), most), min(max(above, 0.0), most))
 
 
 def _last_true(

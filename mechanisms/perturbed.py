@@ -26,8 +26,9 @@ from mechanisms.accuracy import ExpectedError
 from mechanisms.debias import DebiasedTable
 from mechanisms.domain import Domain
 from mechanisms.errors import InfeasibleBudgetError, RecordsError
-from mechanisms.losses import DiscreteGaussianLoss, DiscreteLaplaceLoss, PrivacyLoss, PureLoss
+from mechanisms.losses import PrivacyLoss, PureLoss
 from mechanisms.mechanism import Target
+from mechanisms.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
 from mechanisms.randomness import Randomness
 from mechanisms.sampling import Progress
 from mechanisms.table import ContingencyTable

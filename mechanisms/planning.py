@@ -17,8 +17,8 @@ from typing import Any
 
 from mechanisms.accuracy import ExpectedError
 from mechanisms.domain import Domain
+from mechanisms.enclosures import Bounds
 from mechanisms.errors import AmountError, InfeasibleBudgetError
-from mechanisms.lattice import Bounds
 from mechanisms.losses import PrivacyLoss
 from mechanisms.mechanism import Mechanism, Target
 from mechanisms.privacy import Privacy

@@ -33,7 +33,8 @@ from fractions import Fraction
 
 from flint import arb, ctx
 
-from mechanisms.lattice import Bounds, LatticeLoss, _ball, _outwards
+from mechanisms.enclosures import Bounds, ball, outwards
+from mechanisms.lattice import LatticeLoss
 
 _BITS = 192
 _MOST_BITS = 8192
@@ -46,9 +47,9 @@ class _Draw:
     """One draw, in balls at the precision of the moment."""
 
     def __init__(self, loss: LatticeLoss) -> None:
-        self.step = _ball(loss.up / loss.down - 1).log1p()
-        self.root = _ball(loss.up * loss.down).sqrt()
-        self.mean = _ball(loss.up - loss.down) * self.step  # the Kullback-Leibler divergence
+        self.step = ball(loss.up / loss.down - 1).log1p()
+        self.root = ball(loss.up * loss.down).sqrt()
+        self.mean = ball(loss.up - loss.down) * self.step  # the Kullback-Leibler divergence
 
     def excess(self, t: arb) -> arb:
         """The h of the module's text."""
@@ -87,9 +88,9 @@ def renyi_divergence(loss: LatticeLoss, order: Fraction | int | float) -> Bounds
     while True:
         with ctx.workprec(bits):
             draw = _Draw(loss)
-            value = draw.divergence(_ball(t)) if t else draw.mean
+            value = draw.divergence(ball(t)) if t else draw.mean
             if value.rel_accuracy_bits() >= _ACCURATE_BITS or bits >= _MOST_BITS:
-                return _outwards(value * loss.draws)
+                return outwards(value * loss.draws)
         bits *= 2
 
 
@@ -101,7 +102,7 @@ def concentrated(loss: LatticeLoss) -> Bounds:
         draw = _Draw(loss)
         lower, upper = _supremum(draw)
         rho = draw.mean * loss.draws
-        return Bounds(_outwards(rho * lower).lower, _outwards(rho * upper).upper)
+        return Bounds(outwards(rho * lower).lower, outwards(rho * upper).upper)
 
 
 def _supremum(draw: _Draw) -> Bounds:
@@ -110,7 +111,7 @@ def _supremum(draw: _Draw) -> Bounds:
 
     def piece(a: float, b: float, at_a: arb, at_b: arb) -> tuple[float, float, float, arb, arb]:
         most = draw.ceiling(a * unit, b * unit, at_a, at_b) / draw.mean
-        return -_outwards(most).upper if most.is_finite() else -math.inf, a, b, at_a, at_b
+        return -outwards(most).upper if most.is_finite() else -math.inf, a, b, at_a, at_b
 
     best, pieces = 1.0, [piece(0.0, math.inf, arb(0), arb(0))]
     while -pieces[0][0] > best * (1 + _GAP) and len(pieces) < _MOST_PIECES:
@@ -123,7 +124,7 @@ def _supremum(draw: _Draw) -> Bounds:
             cut = (a + b) / 2
         t = cut * unit
         at_cut = draw.excess(t)
-        best = max(best, _outwards(draw.divergence(t) / (1 + t) / draw.mean).lower)
+        best = max(best, outwards(draw.divergence(t) / (1 + t) / draw.mean).lower)
         heapq.heappush(pieces, piece(a, cut, at_a, at_cut))
         heapq.heappush(pieces, piece(cut, b, at_cut, at_b))
     return Bounds(best, max(best, -pieces[0][0]))
@@ -172,7 +173,7 @@ def epsilon_of_rho(rho: Decimal, delta: float) -> float:
             high = middle
     with ctx.workprec(_BITS):
         t_ball = arb(math.exp(high))
-        return _converted(_ball(Fraction(rho)) * (1 + t_ball), t_ball, delta)
+        return _converted(ball(Fraction(rho)) * (1 + t_ball), t_ball, delta)
 
 
 def tail_of_rho(rho: Decimal, delta: Decimal | float) -> float:
@@ -186,11 +187,11 @@ def tail_of_rho(rho: Decimal, delta: Decimal | float) -> float:
     if delta == 0 or rho == 0:
         return math.inf if rho else 0.0
     with ctx.workprec(_BITS):
-        exact, chance = _ball(Fraction(rho)), Fraction(delta)
-        return _outwards(exact + 2 * (exact * _ball(1 / chance - 1).log1p()).sqrt()).upper
+        exact, chance = ball(Fraction(rho)), Fraction(delta)
+        return outwards(exact + 2 * (exact * ball(1 / chance - 1).log1p()).sqrt()).upper
 
 
 def _converted(divergence: arb, t: arb, delta: float) -> float:
     """Proposition 12 at order 1 + t, rounded up."""
     share = t.log() - t.log1p()  # log(1 - 1/alpha), also for small t
-    return _outwards(divergence + share - (arb(delta).log() + t.log1p()) / t).upper
+    return outwards(divergence + share - (arb(delta).log() + t.log1p()) / t).upper

@@ -121,7 +121,7 @@ class ToldEpsilon:
     def proven_delta(self, epsilon: float) -> float:
         """A lower bound on the true delta that fails with probability below LEVEL."""
         frame = {"n_records": 5, "n_cells": 4}
-        loss = self.mechanism.loss(**frame)
+        loss = self.mechanism.lattice(**frame)
         first = math.floor(epsilon / math.log(loss.up / loss.down)) + 1
         rng, hits = generator(), []
         for table in self.tables:

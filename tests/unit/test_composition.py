@@ -15,19 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms import composition
+from mechanisms import pld
 from mechanisms.composition import ComposedLoss, compose
+from mechanisms.finite_losses import DiscreteLoss, DrawsLoss
 from mechanisms.lattice import LatticeLoss
-from mechanisms.losses import (
-    DiscreteGaussianLoss,
-    DiscreteLaplaceLoss,
-    DiscreteLoss,
-    DrawsLoss,
-    GaussianLoss,
-    PrivacyLoss,
-    ProfileLoss,
-    PureLoss,
-)
+from mechanisms.losses import GaussianLoss, PrivacyLoss, ProfileLoss, PureLoss
+from mechanisms.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
 
 F = Fraction
 DELTAS = (1e-2, 1e-6, 1e-9)
@@ -38,7 +31,7 @@ Atoms = list[tuple[float, float]]  # loss and probability under P
 
 
 def forget() -> None:
-    for cached in (composition._account, composition._grid, composition._reach):
+    for cached in (pld.account, pld._grid, pld.reach):
         cached.cache_clear()
 
 
@@ -273,17 +266,17 @@ def test_same_order_meets_the_one_percent_rule() -> None:
 
 @pytest.mark.usefixtures("fresh")
 def test_optimistic_rounding_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = composition._grid.__wrapped__
+    honest = pld._grid.__wrapped__
 
     def broken(part: PrivacyLoss, one_way: bool | None, h: float) -> Any:
         grid = honest(part, one_way, h)
-        return composition._Grid(grid.first - 1, grid.masses, 0.0, 0.0, 0.0)
+        return pld._Grid(grid.first - 1, grid.masses, 0.0, 0.0, 0.0)
 
     parts = [PureLoss(F(1, 10))] * 50
     exact = exact_epsilon(convolved([atoms(part) for part in parts]), 1e-6)
     assert compose(parts).epsilon(1e-6).upper >= exact
-    composition._account.cache_clear()
-    monkeypatch.setattr(composition, "_grid", broken)
+    pld.account.cache_clear()
+    monkeypatch.setattr(pld, "_grid", broken)
     assert compose(parts).epsilon(1e-6).upper < exact
 
 
@@ -292,15 +285,15 @@ def test_rounding_up_by_whole_intervals_breaks_the_one_percent_rule(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An excess of n intervals, which connecting the dots avoids."""
-    honest = composition._grid.__wrapped__
+    honest = pld._grid.__wrapped__
 
     def broken(part: PrivacyLoss, one_way: bool | None, h: float) -> Any:
         grid = honest(part, one_way, h)
-        return composition._Grid(grid.first + 1, grid.masses, grid.infinite, 0.0, 0.0)
+        return pld._Grid(grid.first + 1, grid.masses, grid.infinite, 0.0, 0.0)
 
     parts = [PureLoss(F(1, 10))] * 50
     exact = exact_epsilon(convolved([atoms(part) for part in parts]), 1e-6)
-    monkeypatch.setattr(composition, "_grid", broken)
+    monkeypatch.setattr(pld, "_grid", broken)
     monkeypatch.setattr(ComposedLoss, "_interval", lambda self, e, d: self._coarse())
     assert compose(parts).epsilon(1e-6).upper > 1.01 * exact
 
@@ -315,7 +308,7 @@ def test_one_cell_in_place_of_two_is_caught() -> None:
 def test_fifty_parts_are_quick_and_repeated_ones_compose_with_themselves(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    dense = composition._pld_pmf().DensePLDPmf
+    dense = pld._pld_pmf().DensePLDPmf
     seen = []
     real = dense.self_compose
 
@@ -337,9 +330,9 @@ def test_fifty_parts_are_quick_and_repeated_ones_compose_with_themselves(
 def test_import_leaves_no_log_handler() -> None:
     code = (
         "import logging\n"
-        "from mechanisms import composition\n"
+        "from mechanisms import composition, pld\n"
         "assert 'dp_accounting' not in __import__('sys').modules\n"
-        "composition._pld_pmf()\n"
+        "pld._pld_pmf()\n"
         "assert not logging.root.handlers\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -367,17 +360,17 @@ def test_transform_errors_stay_within_what_is_charged() -> None:
     for size, times in ((301, 7), (801, 60)):
         masses = np.exp(-((np.arange(size) - size / 2) ** 2) / 800.0) * rng.uniform(0.5, 1, size)
         masses /= masses.sum()
-        pmf = composition._pld_pmf().DensePLDPmf(0.01, 0, masses, 0.0, True)
+        pmf = pld._pld_pmf().DensePLDPmf(0.01, 0, masses, 0.0, True)
         found = pmf.self_compose(times, 1e-15)
         exact = np.array([1.0])
         for _ in range(times):
             exact = np.convolve(exact, masses)
         part = exact[found._lower_loss : found._lower_loss + found.size]
         error = np.abs(found._probs - part).sum()
-        assert error <= composition._power_error(masses, times, found.size)
+        assert error <= pld._power_error(masses, times, found.size)
         both = pmf.compose(pmf, 0.0)
         error = np.abs(both._probs - np.convolve(masses, masses)).sum()
-        assert error <= composition._product_error(masses, masses)
+        assert error <= pld._product_error(masses, masses)
 
 
 PARTS = st.one_of(

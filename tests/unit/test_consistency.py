@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from mechanisms import consistency
+from mechanisms import constrained_least_squares
 from mechanisms.bootstrap import Bootstrap
 from mechanisms.columns import Integer
 from mechanisms.consistency import ConsistentTable, NoisyTable, disagreement, make_consistent
@@ -266,7 +266,7 @@ def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     other = NoisyTable(Domain((Integer(name="a", lower=1, upper=2),)), np.ones(2), 1.0)
     with pytest.raises(ValueError, match="column 'a' differs"):
         make_consistent([table, other])
-    monkeypatch.setattr(consistency, "_MOST_CONSTRAINTS", 2)
+    monkeypatch.setattr(constrained_least_squares, "_MOST_CONSTRAINTS", 2)
     with pytest.raises(ValueError, match="6 constraints"):
         make_consistent([table, table])
 

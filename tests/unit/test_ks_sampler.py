@@ -11,7 +11,8 @@ import pytest
 from flint import arb, ctx
 
 from mechanisms import ks_sampler
-from mechanisms.ks_sampler import EPSILON_SLACK, Band, Radii, choose_real, sample_ks
+from mechanisms.exact_choice import choose_real
+from mechanisms.ks_sampler import EPSILON_SLACK, Band, Radii, sample_ks
 
 Table = tuple[int, ...]
 Law = dict[Table, float]

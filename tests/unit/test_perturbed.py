@@ -12,8 +12,8 @@ import pytest
 from mechanisms.columns import Categorical
 from mechanisms.domain import Domain
 from mechanisms.errors import InfeasibleBudgetError, RecordsError
-from mechanisms.losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
 from mechanisms.mechanism import Target
+from mechanisms.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
 from mechanisms.perturbed import GaussianTable, LaplaceTable, PerturbedKnobs
 from mechanisms.table import ContingencyTable
 from tasks.entropy import SeededRandomness, SystemRandomness
@@ -140,7 +140,10 @@ def test_a_given_scale_is_kept_or_refused_with_one_that_would_do() -> None:
 
 
 def table() -> ContingencyTable:
-    columns = (Categorical(name="a", categories=tuple("abcd")), Categorical(name="b", categories=tuple("xyz")))
+    columns = (
+        Categorical(name="a", categories=tuple("abcd")),
+        Categorical(name="b", categories=tuple("xyz")),
+    )
     domain = Domain(columns)
     return ContingencyTable(domain, np.array([0, 5, 11]), np.array([7, 2, 40]))
 

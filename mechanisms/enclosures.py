@@ -1,0 +1,138 @@
+"""Proven enclosures: balls in the formulas, doubles rounded outwards in the results.
+
+A ball (Arb) holds the value it stands for whatever was rounded on the way, and a
+comparison of balls is true only if it holds for all of their points. A formula is evaluated
+at growing precision until its ball is accurate enough, and the doubles returned lie
+around that ball. The searches keep this: ``turn`` ends at points where the condition was
+seen, ``supremum`` between a value attained and a bound that holds everywhere.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import NamedTuple
+
+from flint import arb, ctx, fmpq
+
+BITS = 128
+"""Of precision, where a formula is evaluated first."""
+
+_MOST_BITS = 4096
+_ACCURATE_BITS = 60
+_INVERSE = 2.0**-42  # relative width at which a search for epsilon stops
+_FARTHEST = 2.0**20  # no finite epsilon beyond this is looked for
+_GAP = 2.0**-20  # relative, between the bounds on a supremum
+_MOST_PIECES = 4000  # then the bounds are as wide as they are, and still bounds
+
+
+class Bounds(NamedTuple):
+    """A proven enclosure lower <= value <= upper, rounded outwards."""
+
+    lower: float
+    upper: float
+
+
+def ball(value: Fraction) -> arb:
+    """The tightest ball around an exact fraction."""
+    return arb(fmpq(value.numerator, value.denominator))
+
+
+def outwards(value: arb, most: float = math.inf) -> Bounds:
+    """Doubles around a ball, within 0..most; underflow keeps an upper bound above 0."""
+    low, high = value.lower(), value.upper()
+    below = math.nextafter(float(low), -math.inf) if low != 0 else 0.0
+    above = math.nextafter(float(high), math.inf) if high != 0 else 0.0
+    return Bounds(min(max(below, 0.0), most), min(max(above, 0.0), most))
+
+
+def exactly(value: Fraction | int) -> Bounds:
+    """Doubles around an exact number, the number itself where it is a double."""
+    exact = Fraction(value)
+    near = float(exact) if exact < 10**300 else math.inf
+    if math.isfinite(near) and Fraction(near) == exact:
+        return Bounds(near, near)
+    with ctx.workprec(BITS):
+        return outwards(ball(exact))
+
+
+def enclosed(value: Callable[[], arb], most: float = math.inf) -> Bounds:
+    """Doubles around a value, at the first precision that is accurate enough."""
+    bits = BITS
+    while True:
+        with ctx.workprec(bits):
+            found = value()
+            tiny = found.abs_upper() < arb(2) ** -1100
+            sharp = tiny or found.rel_accuracy_bits() >= _ACCURATE_BITS
+            if (sharp and found.is_finite()) or bits >= _MOST_BITS:
+                return outwards(found, most)
+        bits *= 2
+
+
+def larger(one: Bounds, two: Bounds) -> Bounds:
+    """Enclosure of the larger of two enclosed values."""
+    return Bounds(max(one.lower, two.lower), max(one.upper, two.upper))
+
+
+def turn(above: Callable[[float], bool], most: float) -> tuple[float, float]:
+    """Where a condition turns false: the last point seen true and the first seen false.
+
+    At ``most`` it is false without a look.
+    """
+    if not above(0.0):
+        return 0.0, 0.0
+    low, high = 0.0, min(1.0, most)
+    while high < most and above(high):
+        if high > _FARTHEST:
+            return high, math.inf
+        low, high = high, min(2 * high, most)
+    while high - low > _INVERSE * high and high > 1e-300:
+        middle = (low + high) / 2
+        if above(middle):
+            low = middle
+        else:
+            high = middle
+    return low, high
+
+
+def supremum(cgf: Callable[[arb], arb], mean: arb, largest: arb) -> arb:
+    """Ball around the supremum over t >= 0 of K(t) / (t (1 + t)), K = cgf, K'(0) = mean.
+
+    K is convex with K(0) = 0 and K(t) <= largest t. On a piece it lies below its chord
+    c t - d, d >= 0, and the chord over t (1 + t) has one maximum; from 0 the bound is
+    K(b)/b. Best-first branch and bound on these.
+    """
+    unit = float((1 / largest).mid())
+
+    def ceiling(a: float, b: float, at_a: arb, at_b: arb) -> arb:
+        if b == math.inf:
+            return largest / (1 + arb(a))
+        plain = at_b / b / (1 + arb(a))
+        if a == 0:
+            return plain
+        slope = (at_b - at_a) / (arb(b) - a)
+        dip = (slope * a - at_a).max(arb(0))
+        peak = (dip + (dip * dip + slope * dip).sqrt()) / slope
+        best = (at_a / (a * (1 + arb(a)))).max(at_b / (b * (1 + arb(b))))
+        if not (peak < a or peak > b):
+            best = best.max((slope * peak - dip) / (peak * (1 + peak)))
+        return best.min(plain) if best.is_finite() else plain
+
+    def piece(a: float, b: float, at_a: arb, at_b: arb) -> tuple[float, float, float, arb, arb]:
+        return -outwards(ceiling(a, b, at_a, at_b)).upper, a, b, at_a, at_b
+
+    best = mean.lower()
+    pieces = [piece(0.0, math.inf, arb(0), arb(0))]
+    while -pieces[0][0] > float(best) * (1 + _GAP) and len(pieces) < _MOST_PIECES:
+        _, a, b, at_a, at_b = heapq.heappop(pieces)
+        if b == math.inf:
+            cut = 16 * a or unit
+        else:
+            cut = math.sqrt(a * b) if b > 2 * a and a else (a + b) / 2 if a else b / 16
+        at_cut = cgf(arb(cut))
+        best = best.max((at_cut / (cut * (1 + arb(cut)))).lower())
+        heapq.heappush(pieces, piece(a, cut, at_a, at_cut))
+        heapq.heappush(pieces, piece(cut, b, at_cut, at_b))
+    return best.union(best.max(arb(-pieces[0][0])))
