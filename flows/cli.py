@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 import signal
 import sys
 import time
@@ -155,6 +157,9 @@ def verify(bundle: Path, *, home: HomeFolder = None, json: Json = False) -> None
 def main() -> None:
     """Entry point of the console script."""
     as_json = "--json" in sys.argv
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         app(sys.argv[1:], exit_on_error=False)
@@ -165,6 +170,9 @@ def main() -> None:
 
         show_error(error, as_json=as_json)
         sys.exit(error.exit_code)
+    except BrokenPipeError:  # whoever read the output has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
     except KeyboardInterrupt:
         print("Interrupted. What was charged stays spent.", file=sys.stderr)
         sys.exit(130)

@@ -30,7 +30,7 @@ def home_of(folder: Path | None) -> Home:
     """The home that an option or the environment names."""
     from tasks.home import Home
 
-    return Home(folder.expanduser().absolute()) if folder else Home.default()
+    return Home.of(folder) if folder else Home.default()
 
 
 @ledger_app.command
@@ -102,10 +102,8 @@ def amend(
 
     with Ledger.open(home_of(home).ledger, create=False) as ledger:
         was = ledger.account(dataset)
-        chosen = policy or was.policy
-        given = _limits(chosen, epsilon, delta, rho)
-        kept = was.limit.texts() if chosen == was.policy else {}
-        entry = ledger.amend(dataset=dataset, policy=chosen, reason=reason, **(kept | given))
+        given = _limits(policy or was.policy, epsilon, delta, rho)
+        entry = ledger.amend(dataset=dataset, policy=policy, reason=reason, **given)
         account = ledger.account(dataset)
     if json:
         show_json({"entry": entry.hash, **reports.account_facts(account)})

@@ -7,14 +7,19 @@ is to hold at every moment of such a history needs more than a conversion:
 * *basic*: the sums of epsilon and delta are a reading at every moment (Rogers, Roth,
   Ullman and Vadhan 2016, section 3);
 * *zcdp*: fix a grid of levels of rho beforehand and a delta for each, so that the
-  deltas add up to the one asked for. At each level a filter holds (Whitehouse,
-  Ramdas, Rogers and Wu 2023, Theorem 1), so with the union over all levels the
-  smallest level that covers the history is a reading, whenever one looks (the
-  doubling of Lecuyer 2021, "Practical privacy filters and odometers", on a finer
-  grid). Per level the tail of the privacy loss is bounded (Bun and Steinke 2016).
+  deltas add up to nine tenths of the one asked for; the last tenth is for the deltas
+  charged beside rho. At each level a filter holds (Whitehouse, Ramdas, Rogers and Wu
+  2023, Theorem 1), so with the union over all levels the smallest level that covers
+  the history is a reading, whenever one looks (the doubling of Lecuyer 2021,
+  "Practical privacy filters and odometers", on a finer grid). Per level the tail of
+  the privacy loss is bounded (Bun and Steinke 2016).
+
+Which of the two is read is fixed before the first charge, by the policy a dataset is
+registered with. The smaller of both would not do: an analyst who picks each charge by
+the outputs before could spend the whole delta on either, and so twice.
 
 If no charge depended on an earlier output, the direct conversions hold, which are
-tighter.
+tighter, and the smallest of them does.
 """
 
 from __future__ import annotations
@@ -27,6 +32,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from mechanisms.renyi import epsilon_at, epsilon_of_rho, tail_of_rho
 
 _STEP = Decimal("0.9")  # from level to level
+_BESIDE = Decimal("0.1")  # of delta, kept for the deltas charged beside rho
 _UP = Context(prec=60, rounding=ROUND_CEILING)
 _DOWN = Context(prec=60, rounding=ROUND_FLOOR)
 
@@ -52,7 +58,7 @@ def read_odometer(
     epsilon_delta: Decimal,
     rho: Decimal,
     rho_delta: Decimal,
-    anchor: Decimal,
+    anchor: Decimal | None,
     delta: Decimal,
     divergences: Sequence[tuple[float, float]] = (),
 ) -> Reading:
@@ -63,7 +69,8 @@ def read_odometer(
         epsilon_delta: Sum of the deltas charged with them.
         rho: Sum of the charged rhos.
         rho_delta: Sum of the deltas charged with them.
-        anchor: A rho fixed before the first charge, such as the registered limit.
+        anchor: The registered limit of rho, where the policy *zcdp* was registered;
+            None for *basic*. Either way fixed before the first charge.
         delta: Of the reading, in (0, 1).
         divergences: Pairs (order, sum of upper bounds on the Rényi divergences of
             that order), if every mechanism of the history is known.
@@ -74,14 +81,17 @@ def read_odometer(
     if not 0 < delta < 1:
         raise ValueError("delta must be in (0, 1)")
     basic = _upwards(epsilon) if epsilon_delta <= delta else math.inf
-    left = _DOWN.subtract(delta, rho_delta)
-    if left <= 0:
-        return Reading(delta, basic, basic)
-    adaptive = min(basic, _levelled(rho, anchor, left))
-    below = _downwards(left)
-    fixed = min(adaptive, epsilon_of_rho(rho, below))
-    if divergences:
-        fixed = min(fixed, epsilon_at(divergences, below))
+    adaptive = basic
+    if anchor is not None:
+        beside = _DOWN.multiply(delta, _BESIDE)
+        levels = _DOWN.subtract(delta, beside)
+        adaptive = _levelled(rho, anchor, levels) if rho_delta <= beside else math.inf
+    fixed = min(basic, adaptive)
+    left = _downwards(_DOWN.subtract(delta, rho_delta))
+    if left > 0:
+        fixed = min(fixed, epsilon_of_rho(rho, left))
+        if divergences:
+            fixed = min(fixed, epsilon_at(divergences, left))
     return Reading(delta, adaptive, fixed)
 
 

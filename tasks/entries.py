@@ -19,6 +19,7 @@ from tasks.amounts import canonical, exact
 
 Body = dict[str, Any]
 ZERO_HASH = "0" * 64
+_DEEPEST = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +75,24 @@ def canonical_json(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
-def _refuse_inexact(value: object, where: str) -> None:
-    """Raise unless JSON gives the value back as it is, every digit kept."""
+def _refuse_inexact(value: object, where: str, depth: int = 0) -> None:
+    """Raise unless JSON gives the value back as it is, every digit kept, anywhere."""
+    if depth > _DEEPEST:
+        raise LedgerError(
+            "A ledger entry is not nested as deep as this.",
+            where=where[:200],
+            next_step=f"Nest lists and objects at most {_DEEPEST} deep.",
+        )
     if value is None or isinstance(value, (str, bool)):
         return
     if isinstance(value, int) and abs(value) < 2**63:
         return
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         for key, child in value.items():
-            _refuse_inexact(child, f"{where}.{key}")
+            _refuse_inexact(child, f"{where}.{key}", depth + 1)
     elif isinstance(value, (list, tuple)):
         for index, child in enumerate(value):
-            _refuse_inexact(child, f"{where}[{index}]")
+            _refuse_inexact(child, f"{where}[{index}]", depth + 1)
     elif isinstance(value, float):
         raise AmountError("A ledger entry holds no binary floats.", where=where)
     else:
@@ -112,6 +119,15 @@ def check_fields(body: Body, names: frozenset[str]) -> None:
         )
     for name in sorted(names):
         _FORMS.get(name, _short_text)(name, body[name])
+
+
+def check_place(value: str) -> None:
+    """Raise unless a bundle's path is one that the ledger can note.
+
+    Raises:
+        LedgerError: It is not.
+    """
+    _long_text("bundle", value)
 
 
 def check_name(name: str, value: object) -> None:

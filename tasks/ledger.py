@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
 
-from mechanisms.errors import LedgerError, LedgerIntegrityError
+from mechanisms.errors import LedgerError, LedgerIntegrityError, UnregisteredDatasetError
 from tasks.accounts import State
 from tasks.amounts import canonical, exact
 from tasks.entries import Body, Entry, canonical_json, check_name
@@ -71,22 +71,38 @@ class Ledger(LedgerAccess):
         return self._append("register", body | _limits(policy, limits))
 
     def amend(
-        self, *, dataset: str, policy: str, reason: str | None = None, **limits: object
+        self,
+        *,
+        dataset: str,
+        policy: str | None = None,
+        reason: str | None = None,
+        **limits: object,
     ) -> Entry:
         """Put another policy or limit in force; the old one stays in the chain.
 
         Args:
             dataset: Name of the account.
-            policy: ``basic`` or ``zcdp``.
+            policy: ``basic`` or ``zcdp``; by default the one in force.
             reason: Needed to raise a limit or to change the policy.
-            limits: As in ``register``.
+            limits: As in ``register``; under the policy in force, what is not given
+                stays as it is at that moment.
 
         Raises:
             UnregisteredDatasetError: There is no such account.
             LedgerError: The rules forbid it, or a value is not usable.
         """
-        body = {"dataset": dataset, "policy": policy, "reason": reason}
-        return self._append("amend-policy", body | _limits(policy, limits))
+
+        def compose(state: State) -> Body:
+            account = state.accounts.get(dataset)
+            if account is None:
+                raise UnregisteredDatasetError(
+                    "The ledger has no account of this name.", where=f"dataset {dataset!r}"
+                )
+            chosen = policy or account.policy
+            kept = account.limit.texts() if chosen == account.policy else {}
+            return {"policy": chosen, **_limits(chosen, kept | limits)}
+
+        return self._append("amend-policy", {"dataset": dataset, "reason": reason}, compose)
 
     def charge(
         self,

@@ -100,6 +100,8 @@ class LedgerAccess:
 
             def work(connection: Connection) -> str:
                 form = upgrade(connection)
+                if not form:
+                    raise LedgerUnavailableError("The database is empty.", where=ledger.where)
                 replayed(connection)
                 return form
 

@@ -10,16 +10,17 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from mechanisms.errors import BundleVerificationError, StatpressError
+from mechanisms.errors import BundleVerificationError, LedgerError, StatpressError
 from mechanisms.odometer import Reading, read_odometer
 from mechanisms.planning import described_loss, recompute_charge
 from tasks.accounts import Account, Status
-from tasks.amounts import Loss, exact, half_square
-from tasks.entries import Body, Entry, canonical_json
+from tasks.amounts import Loss, exact
+from tasks.entries import ZERO_HASH, Body, Entry, canonical_json
 from tasks.home import Home
 from tasks.inspection import Verification
 from tasks.ledger import Ledger
 from tasks.manifest import verify_bundle
+from tasks.policies import loss_of
 
 READING_DELTA = Decimal("1e-8")
 _ORDERS = tuple(1 + 2.0 ** (k / 4) for k in range(-32, 65))  # 1.004 to 65 537
@@ -38,8 +39,33 @@ def verify_ledger(
     Raises:
         LedgerIntegrityError: The first entry that does not hold.
     """
+    if head == ZERO_HASH:
+        raise LedgerError(
+            "This is the head of an empty ledger, which every ledger continues.",
+            where="head",
+            next_step="Give the head of a ledger with entries.",
+        )
     with Ledger.open(home.ledger, create=False) as ledger:
         return ledger.verify(recomputed, head=head, trusted=trusted)
+
+
+def check_covered(body: Body) -> None:
+    """Raise unless a charge about to be made covers what its descriptions say it spends.
+
+    What ``verify_ledger`` would find for ever after is found before it is written.
+
+    Raises:
+        LedgerError: It does not, or a description cannot be read back.
+    """
+    flaw = ""
+    try:
+        spent = recomputed(body)
+        if not loss_of(body).covers(spent):
+            flaw = f"The mechanisms spend {spent}, which is more than the charge."
+    except (StatpressError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        flaw = f"The charge's mechanisms cannot be recomputed ({type(error).__name__})."
+    if flaw:
+        raise LedgerError(flaw, where=f"run {body['run_id']!r}", next_step="Report this.")
 
 
 def recomputed(body: Body) -> Loss:
@@ -60,8 +86,7 @@ def read_account(account: Account, delta: Decimal | None = None) -> Reading:
     """
     registered, spent = account.registration.body, account.spent
     if registered["policy"] == "basic":
-        default = exact(registered["delta"]) or READING_DELTA
-        anchor = half_square(exact(registered["epsilon"]))
+        default, anchor = exact(registered["delta"]) or READING_DELTA, None
     else:
         default, anchor = READING_DELTA, exact(registered["rho"])
     return read_odometer(
@@ -146,6 +171,8 @@ def _divergences(account: Account) -> list[tuple[float, float]]:
     for charge in account.charges.values():
         if charge.status is Status.VOID:
             continue
+        if not charge.entry.body["mechanisms"]:
+            return []
         for described in charge.entry.body["mechanisms"]:
             parameters = {name: value for name, value in described.items() if name != "product"}
             curve = _curve(canonical_json(parameters))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -53,22 +54,26 @@ def write_export(ledger: Ledger, path: Path) -> Verification:
             export that is there.
         LedgerUnavailableError: The file cannot be written.
     """
-    kept = read_head(path) if path.exists() else None
+    place = Path(os.path.realpath(path))  # what a link points to is replaced, not the link
+    kept = read_head(place) if os.path.lexists(place) else None
     found = ledger.verify(head=kept)
-    new, failure = path.with_name(f"{path.name}.new"), ""
+    new, failure = "", ""
     try:
-        new.unlink(missing_ok=True)
-        descriptor = os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        descriptor, new = tempfile.mkstemp(prefix=".export-", dir=place.parent)  # of mode 0600
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
             for line in lines(ledger):
                 file.write(f"{line}\n")
             file.flush()
             os.fsync(file.fileno())
-        os.replace(new, path)
+        os.replace(new, place)
+        new = ""
     except OSError as error:
         failure = error.strerror or type(error).__name__
+    finally:
+        if new:
+            with contextlib.suppress(OSError):
+                os.unlink(new)
     if failure:
-        new.unlink(missing_ok=True)
         raise LedgerUnavailableError(f"The export cannot be written: {failure}.", where=str(path))
     return found
 
@@ -115,6 +120,8 @@ def _parts(path: Path) -> list[dict[str, Any]]:
     """The JSON objects of an export; the last one is its end."""
     failure, text = "", ""
     try:
+        if not path.is_file() and path.exists():
+            raise OSError(0, "it is no file")
         text = path.read_text(encoding="ascii")
     except OSError as error:
         failure = error.strerror or type(error).__name__

@@ -25,6 +25,10 @@ from mechanisms.errors import (
 from tasks import ledger_store
 
 _SCHEMA = "statpress"
+_OPTIONS = {
+    "host", "port", "passfile", "service", "sslmode", "sslcert", "sslkey", "sslrootcert",
+    "sslcrl", "gssencmode", "channel_binding", "target_session_attrs",
+}  # fmt: skip
 _MAKING = 0x73746174  # the advisory lock of those who change the schema
 _HERE = f"SET LOCAL search_path TO {_SCHEMA}, pg_temp"
 # A server or role may be set to acknowledge before the disk has it: not for us.
@@ -50,7 +54,14 @@ class PostgresStore:
                 where="ledger address",
                 next_step="Install it with: pip install 'statpress[postgres]'",
             )
-        host = url.host or str(url.query.get("host", ""))
+        host, unclear = url.host or url.query.get("host", ""), url.query.keys() - _OPTIONS
+        if not isinstance(host, str) or "@" in f"{host}{url.database}" or unclear:
+            raise LedgerUnavailableError(
+                "The address has an option that is not known here, or is not well-formed.",
+                where="ledger address",
+                next_step="Write '@', '/' and ':' of a password as %40, %2F and %3A; options"
+                f" may be {', '.join(sorted(_OPTIONS))}.",
+            )
         port = f":{url.port}" if url.port else ""
         self.where = f"postgresql://{host}{port}/{url.database or ''}"
         wait = int(ledger_store.BUSY_SECONDS * 1000)
@@ -130,6 +141,7 @@ def _engine(
         **pool,
         connect_args={
             "connect_timeout": 10,
+            "client_encoding": "utf8",
             "keepalives_idle": 30,
             "tcp_user_timeout": int(ledger_store.BUSY_SECONDS * 1000),
             "application_name": "statpress ledger",

@@ -26,6 +26,7 @@ from mechanisms.errors import (
     LedgerUnavailableError,
 )
 from tasks import ledger_store
+from tasks.home import make_private
 
 _making = threading.Lock()  # closing any handle of a file drops SQLite's locks on it
 
@@ -34,14 +35,23 @@ class SQLiteStore:
     """A file that may hold a ledger."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        path = self.path = Path("/" + str(path).lstrip("/"))  # two slashes begin a host name
         self.where = str(path)
         self.reader = _engine(path, writable=False)
         self.writer = self.maker = _engine(path, writable=True)
 
     def present(self) -> bool:
-        """Whether there is a file."""
-        return self.path.is_file()
+        """Whether there is a file.
+
+        Raises:
+            LedgerUnavailableError: Its folder cannot be entered.
+        """
+        failure = ""
+        try:
+            return self.path.is_file()
+        except OSError as error:
+            failure = error.strerror or type(error).__name__
+        raise LedgerUnavailableError(f"The ledger cannot be reached: {failure}.", where=self.where)
 
     def make(self) -> None:
         """Make the file and its folder, for their owner alone, unless they are there.
@@ -51,7 +61,7 @@ class SQLiteStore:
         """
         failure = ""
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self.path.parent)
             with _making:
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         except FileExistsError:
@@ -85,7 +95,7 @@ def _engine(path: Path, *, writable: bool) -> Engine:
     """
     url = URL.create(
         "sqlite+pysqlite",
-        database=f"file:{quote(str(path))}",
+        database=f"file:{quote(os.fsencode(path))}",
         query={"uri": "true", "mode": "rw" if writable else "ro"},
     )
     # One writing connection: the threads of a process queue here, not at the lock.

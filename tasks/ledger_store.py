@@ -60,13 +60,13 @@ def open_store(location: str | Path) -> Store:
     if isinstance(location, Path) or "://" not in location:
         from tasks.ledger_sqlite import SQLiteStore
 
-        return SQLiteStore(Path(location).expanduser().absolute())
+        return SQLiteStore(Path(location).absolute())
     url: URL | None = None
     with contextlib.suppress(ArgumentError, ValueError):
         url = make_url(location)
     if url is not None and url.drivername in {"sqlite", "sqlite+pysqlite"}:
         file = url.database
-        if file and file != ":memory:" and not url.query and not url.host:
+        if file and file.startswith("/") and not url.query and not url.host:
             from tasks.ledger_sqlite import SQLiteStore
 
             return SQLiteStore(Path(file).absolute())

@@ -21,6 +21,7 @@ from tasks.entropy import generator
 from tasks.home import Home
 from tasks.journal import check_run
 from tasks.ledger import Ledger
+from tasks.ledger_check import check_covered
 from tasks.run import Run, publish_folder
 from tasks.steps import step
 
@@ -55,7 +56,9 @@ def fix_plan(release: Release) -> Plan:
 def check_budget(home: Home, release: Release, plan: Plan, run_id: str, seeded: bool) -> None:
     """Refuse early what the ledger would refuse later; a replay of its whole chain."""
     with Ledger.open(home.ledger, create=False) as ledger:
-        check_run(ledger.state(), _charge(release, plan, run_id, seeded) | {"created": "-"})
+        body = _charge(release, plan, run_id, seeded) | {"created": "-"}
+        check_covered(body)
+        check_run(ledger.state(), body)
 
 
 @step("check input")

@@ -11,6 +11,9 @@ stay valid when each config depends on what earlier releases showed:
   Whitehouse, Ramdas, Rogers and Wu 2023, "Fully adaptive composition in differential
   privacy", Theorem 1).
 
+They hold for a limit that is fixed beforehand. A limit that is raised, or a policy that
+is changed, after looking at releases is a new promise; the chain keeps its reason.
+
 Every charge states its loss in the measures of every policy, so that an account can
 be moved from one to the other and nothing has to be guessed.
 """

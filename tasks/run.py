@@ -20,6 +20,7 @@ from pathlib import Path
 from configs.loading import Release
 from mechanisms.errors import BundleExistsError, OutputNotWritableError
 from mechanisms.planning import Plan
+from tasks.entries import check_place
 from tasks.home import Home
 from tasks.inspector import Inspector
 from tasks.manifest import NAME as MANIFEST
@@ -93,6 +94,7 @@ def open_run(
         work_root = home.folder("work")
         directory = release.located(release.config.publish.directory)
         target = directory / _bundle_name(release, run_id, insecure_seed)
+        check_place(f"{target}-{run_id}")
         if os.path.lexists(target):
             raise BundleExistsError("A bundle of this name is already there.", where=str(target))
         _remove_abandoned(work_root, "")

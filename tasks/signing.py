@@ -72,9 +72,9 @@ def read_private_key(path: Path, ask: Callable[[], str] | None = None) -> Ed2551
             where=str(path),
             next_step="Run the command on a terminal, where it can ask for the passphrase.",
         )
-    password = ask().encode() if encrypted and ask else None
+    password = ask().encode(errors="surrogateescape") if encrypted and ask else None
     key: object = None
-    with contextlib.suppress(ValueError, UnsupportedAlgorithm):
+    with contextlib.suppress(TypeError, ValueError, UnsupportedAlgorithm):
         key = load_pem_private_key(text, password)
     if not isinstance(key, Ed25519PrivateKey):
         wrong = ", or the passphrase is wrong" if encrypted else ""

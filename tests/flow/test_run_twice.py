@@ -171,3 +171,35 @@ def test_a_release_under_zcdp_is_charged_its_rho(agency: Any) -> None:
     with pytest.raises(StatpressError, match="asks for rho"):
         agency.run()
     assert verify_ledger(agency.home).entries == 6
+
+
+def test_a_place_that_the_ledger_could_not_note_is_refused_before_the_charge(agency: Any) -> None:
+    agency.replace("directory: releases", 'directory: "rele\\tases"')
+    with pytest.raises(StatpressError):
+        agency.run()
+    agency.replace('directory: "rele\\tases"', "directory: releases")
+    moved = type(agency)(agency.folder / "ta\tb", agency.inspector, agency.text)
+    moved.folder.mkdir()
+    moved.config.write_text(moved.text)
+    moved.source.parent.mkdir()
+    moved.source.write_bytes(agency.source.read_bytes())
+    moved.register()
+    with pytest.raises(LedgerError, match="not usable"):
+        moved.run()
+    assert kinds(moved) == ["register"]
+
+
+def test_a_charge_that_verify_would_refuse_is_refused_before_it_is_made(
+    agency: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mechanisms.planning import PlannedProduct
+
+    honest = PlannedProduct.describe
+
+    def understated(self: Any, privacy: Any) -> Any:
+        return {**honest(self, privacy), "pseudocount": "1/2"}
+
+    monkeypatch.setattr(PlannedProduct, "describe", understated)
+    with pytest.raises(LedgerError, match="more than the charge"):
+        agency.run()
+    assert kinds(agency) == ["register"]

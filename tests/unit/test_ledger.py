@@ -321,13 +321,21 @@ def test_an_amended_limit_binds_at_once(ledger: Ledger) -> None:
     account = ledger.account("census")
     assert (account.policy, len(account.amendments)) == ("zcdp", 2)
     for limits in (
-        {"rho": 1},
         {"rho": 1, "rho_delta": 0, "epsilon": 1},
         {"epsilon": 1, "delta": 0},
     ):
         with pytest.raises(LedgerError, match="limits rho and rho_delta"):
             ledger.amend(dataset="census", policy="zcdp", reason="x", **limits)
-    assert ledger.verify().entries == 5
+    # What is not given stays as it is at that moment, whoever changed it before.
+    ledger.amend(dataset="census", rho="0.3", reason="more")
+    assert ledger.account("census").limit.texts() == {"rho": "0.3", "rho_delta": "0"}
+    ledger.amend(dataset="census", rho_delta="1e-9", reason="for a mechanism without rho")
+    assert ledger.account("census").limit.texts() == {"rho": "0.3", "rho_delta": "1e-9"}
+    with pytest.raises(LedgerError, match="limits epsilon and delta"):
+        ledger.amend(dataset="census", policy="basic", epsilon=9, reason="half of it")
+    with pytest.raises(UnregisteredDatasetError):
+        ledger.amend(dataset="nobody", rho=1)
+    assert ledger.verify().entries == 7
 
 
 def test_a_checkpoint_signs_the_head_and_repeats_at_will(ledger: Ledger) -> None:

@@ -41,11 +41,35 @@ def test_many_small_charges_read_less_than_their_sum() -> None:
 def test_a_delta_beyond_the_reading_leaves_no_reading_by_sums() -> None:
     adaptive, fixed = reading(epsilon=D(1), epsilon_delta=D("2e-6"), rho=D("0.01"))
     assert fixed < adaptive < math.inf
+    assert math.isinf(reading(epsilon=D(1), epsilon_delta=D("2e-6"), anchor=None)[0])
     assert reading(epsilon=D(1), epsilon_delta=D("2e-6"), rho_delta=D("1e-6")) == (
         math.inf,
         math.inf,
     )
-    assert reading(epsilon=D(1), rho_delta=D("1e-6")) == (1.0, 1.0)
+    assert reading(epsilon=D(1), rho_delta=D("1e-6")) == (math.inf, 1.0)
+    assert reading(epsilon=D(1), rho_delta=D("1e-6"), anchor=None) == (1.0, 1.0)
+
+
+def test_the_policy_registered_decides_what_is_read_whatever_was_charged() -> None:
+    """An adaptive analyst could spend the whole delta on either, so the least is no reading.
+
+    First a mechanism whose rho reads as 8.72 at delta 1e-6, then, unless its loss passed
+    that, one that is (0, delta)-DP: the least of both rules would still read 8.8 and be
+    wrong with a probability of 1.33 delta.
+    """
+    first = {"epsilon": D("8.8"), "rho": D("0.99995")}
+    then = {"epsilon": D("8.8"), "epsilon_delta": D("1e-6"), "rho": D("2.08095")}
+    assert [reading(**step, anchor=None)[0] for step in (first, then)] == [8.8, 8.8]
+    by_levels = [reading(**step)[0] for step in (first, then)]
+    assert by_levels[0] > 8.73  # of nine tenths of delta
+    assert by_levels[1] > 12
+    assert by_levels[0] <= by_levels[1]
+
+
+def test_the_parts_of_delta_add_up_to_the_whole() -> None:
+    most = D("1e-7")  # a tenth
+    assert reading(rho=D("0.1"), rho_delta=most)[0] == reading(rho=D("0.1"))[0]
+    assert math.isinf(reading(rho=D("0.1"), rho_delta=most + D("1e-20"))[0])
 
 
 @pytest.mark.parametrize("delta", [D(0), D(1), D("-0.1")])
@@ -70,7 +94,8 @@ def test_a_reading_is_never_below_the_exact_composition() -> None:
             divergences=divergences,
         )
         exact = composed_epsilon(losses, delta)
-        assert exact <= fixed <= adaptive
+        assert exact <= fixed <= float(epsilon)
+        assert exact <= adaptive
         assert fixed < float(epsilon)
         assert fixed < 1.6 * exact
         halved = [(a, d / 4) for a, d in divergences]  # the broken twin
@@ -118,7 +143,8 @@ def test_levels_cover_every_rho_and_their_deltas_add_up_to_less_than_the_whole()
 def test_the_adaptive_reading_costs_a_bounded_factor(rho: float, anchor: float, delta: str) -> None:
     adaptive, fixed = reading(epsilon=D("1e9"), rho=D(rho), anchor=D(anchor), delta=D(delta))
     assert 0 <= fixed <= adaptive
+    assert adaptive < math.inf
     assert adaptive >= rho  # of the tail of a mechanism with this rho
     levels = abs(math.log(rho / anchor) / math.log(0.9)) + 2
-    tail = math.log(3 * levels**2 / float(delta))
+    tail = math.log(3 * levels**2 / (0.9 * float(delta)))
     assert adaptive <= 1.12 * (rho + 2 * math.sqrt(rho * tail))

@@ -1,0 +1,126 @@
+"""Where a ledger may lie: no second budget by accident, no password on a screen."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mechanisms.errors import LedgerError, LedgerUnavailableError, StatpressError
+from tasks.entries import canonical_json
+from tasks.home import Home
+from tasks.ledger import Ledger
+from tasks.ledger_export import write_export
+
+TERMS: dict[str, Any] = {
+    "adjacency": "replace_one",
+    "unit": "record",
+    "unit_records": 1,
+    "n_records": 1000,
+}
+
+
+@pytest.mark.parametrize("name", ["STATPRESS_LEDGER", "STATPRESS_HOME"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "ledger.db",
+        "postgresql:/u:hush-7719@host/db",
+        "host=h password=hush-7719",
+        "~nosuchuser/hush-7719",
+    ],
+)
+def test_a_relative_place_in_the_environment_is_refused_unseen(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(StatpressError) as caught:
+        Home.default()
+    assert caught.value.where == name
+    assert "hush-7719" not in str(caught.value)
+
+
+def test_places_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("STATPRESS_HOME", str(tmp_path))
+    monkeypatch.delenv("STATPRESS_LEDGER", raising=False)
+    assert Home.default().ledger == tmp_path / "ledger.sqlite"
+    for value in ("/srv/ledger.db", "postgresql://h/db", "sqlite:////srv/ledger.db"):
+        monkeypatch.setenv("STATPRESS_LEDGER", value)
+        assert Home.default().ledger == value
+    assert Home.of(tmp_path / "x").ledger == tmp_path / "x" / "ledger.sqlite"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://u:s3/cret@hush-7719@127.0.0.1:1/db",
+        "postgresql://h/db?plugin=hush-7719",
+        "postgresql://h/db?host=a&host=b",
+        "postgresql://h/db?options=-csearch_path%3Dhush-7719",
+        "sqlite:///relative-hush-7719.db",
+        "mysql://u:hush-7719@h/db",
+    ],
+)
+def test_an_unclear_address_is_refused_unseen(address: str, tmp_path: Path) -> None:
+    with pytest.raises(LedgerUnavailableError) as caught:
+        Ledger.open(address)
+    error = caught.value
+    assert "hush-7719" not in f"{error} {error.where}"
+    assert error.__context__ is None
+
+
+def test_two_slashes_are_no_host(tmp_path: Path) -> None:
+    with Ledger.open(f"/{tmp_path}/ledger.db") as ledger:
+        assert ledger.where == str(tmp_path / "ledger.db")
+
+
+def test_every_folder_made_on_the_way_is_private(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        Home(tmp_path / "a" / "b").folder("work")
+        with Ledger.open(tmp_path / "c" / "d" / "ledger.db") as ledger:
+            ledger.register(dataset="d", epsilon=1, delta=0, **TERMS)
+    finally:
+        os.umask(before)
+    for folder in ("a", "a/b", "a/b/work", "c", "c/d"):
+        assert stat.S_IMODE((tmp_path / folder).stat().st_mode) == 0o700, folder
+
+
+def test_what_nobody_may_enter_is_unavailable(tmp_path: Path, monkeypatch: Any) -> None:
+    def forbidden(self: Path) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "is_file", forbidden)
+        with pytest.raises(LedgerUnavailableError, match="Permission denied"):
+            Ledger.exists(tmp_path / "ledger.db")
+
+
+def test_an_export_leaves_other_files_alone(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path / "ledger.db") as ledger:
+        ledger.register(dataset="d", epsilon=1, delta=0, **TERMS)
+        beside = tmp_path / "export.new"
+        beside.write_text("precious")
+        (tmp_path / "kept").mkdir()
+        link = tmp_path / "export"
+        link.symlink_to(tmp_path / "kept" / "export")
+        write_export(ledger, link)
+        assert link.is_symlink()
+        assert (tmp_path / "kept" / "export").is_file()
+        assert beside.read_text() == "precious"
+        os.mkfifo(tmp_path / "pipe")
+        for bad in (tmp_path / "pipe", tmp_path / ("x" * 300), tmp_path / "ledger.db" / "x"):
+            with pytest.raises(LedgerUnavailableError):
+                write_export(ledger, bad)
+    assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".export-")] == []
+
+
+def test_deep_descriptions_are_refused() -> None:
+    deep: Any = []
+    for _ in range(2000):
+        deep = [deep]
+    with pytest.raises(LedgerError, match="nested"):
+        canonical_json({"mechanisms": [{"a": deep}]})
