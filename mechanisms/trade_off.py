@@ -21,6 +21,7 @@ def conjugate(curve: Callable[[float], Bounds], alpha: float) -> Bounds:
     if alpha == 1:
         return Bounds(0.0, 0.0)
     far = -math.log(alpha) + 1 if alpha else 64.0
+    seen: list[tuple[float, arb, arb]] = []
     best, most = 0.0, min(math.nextafter(1 - alpha, 2), 1.0)
 
     def at(e: float) -> tuple[float, arb, arb]:
@@ -29,7 +30,8 @@ def conjugate(curve: Callable[[float], Bounds], alpha: float) -> Bounds:
         x = arb(e).exp()
         value = (1 - arb(low)).union(1 - arb(high)) - x * alpha
         best = max(best, outwards(value.lower().max(arb(0))).lower)
-        return e, x, value
+        seen.append((e, x, value))
+        return seen[-1]
 
     with ctx.workprec(BITS):
         left, right = at(-48.0), at(far)
@@ -46,6 +48,11 @@ def conjugate(curve: Callable[[float], Bounds], alpha: float) -> Bounds:
                 middle, right = inner, outer
             else:
                 left, middle = inner, outer
+        # Where the top is flat, points far from each other tell more than near ones.
+        seen.sort(key=lambda point: point[0])
+        for gap in (1, 2, 4, 8, 16, 32):
+            for three in zip(seen, seen[gap:], seen[2 * gap :], strict=False):
+                most = min(most, _concave_ceiling(*three, arb(far).exp()))
     return Bounds(best, max(best, most))
 
 
