@@ -155,6 +155,21 @@ def _problem(detail: Any, document: Document) -> ConfigError:
         return errors.UnknownKeyError(f"There is no key '{keys[-1]}' here.", where=where)
     if kind == "missing":
         return ConfigError(f"'{keys[-1]}' is missing.", where=where)
+    if kind == "union_tag_invalid":  # only products are told apart by a tag
+        known = ", ".join(REGISTRY)
+        return ConfigError(
+            f"There is no mechanism '{str(detail['input'].get('mechanism'))[:60]}'; "
+            f"there are {known}.",
+            where=document.where((*keys, "mechanism")),
+        )
+    if kind == "literal_error" and keys[0] == "products" and keys[-1] == "kind":
+        chosen = str(detail["loc"][2])
+        serving = [name for name, m in REGISTRY.items() if detail["input"] in m.kinds]
+        return ConfigError(
+            f"The mechanism '{chosen}' serves {' and '.join(REGISTRY[chosen].kinds)}, and not "
+            f"'{str(detail['input'])[:60]}', which {' and '.join(serving) or 'none'} would serve.",
+            where=where,
+        )
     message = detail["msg"].removeprefix("Input ")
     if message.split()[0] in ("must", "should", "is"):
         message = f"The value {message}"

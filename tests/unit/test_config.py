@@ -1,5 +1,6 @@
 """Configs: places of errors, exact values, categories files, defaults, schema."""
 
+import re
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -12,6 +13,7 @@ from configs.schema import schema_text
 from configs.yaml_text import parse
 from mechanisms import errors
 from mechanisms.columns import Categorical, Numeric
+from mechanisms.errors import ConfigError
 from mechanisms.planning import recompute_charge
 
 ROOT = Path(__file__).parents[2]
@@ -168,3 +170,35 @@ def test_a_description_cannot_hide_a_loss_behind_a_negative_one() -> None:
     described = load(SHIPPED).plan().describe()
     with pytest.raises(errors.AmountError):
         recompute_charge([described[0], described[1] | {"epsilon": "-0.5"}])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "mechanism: bootstrap",
+            "mechanism: laplace",
+            "The mechanism 'laplace' serves table, and not 'microdata', which bootstrap would",
+        ),
+        (
+            "kind: microdata",
+            "kind: picture",
+            "serves microdata and table, and not 'picture', which none would serve",
+        ),
+        (
+            "mechanism: bootstrap",
+            "mechanism: bootsrap",
+            "There is no mechanism 'bootsrap'; there are bootstrap, laplace, gaussian",
+        ),
+    ],
+)
+def test_a_product_that_no_mechanism_serves_says_which_would(
+    tmp_path: Path, old: str, new: str, said: str
+) -> None:
+    text = SHIPPED.read_text()
+    assert old in text
+    config = tmp_path / "release.yaml"
+    config.write_text(text.replace(old, new, 1))
+    with pytest.raises(ConfigError, match=re.escape(said)) as caught:
+        load(config)
+    assert "release.yaml:" in caught.value.where
