@@ -250,7 +250,8 @@ def _check_columns(config: ReleaseConfig, domain: Domain, document: Document) ->
         shares = sum((p.share for p in config.products.values()), Decimal(0))
     if shares != 1:
         raise BudgetValueError(
-            f"The products' shares add up to {shares}, not 1.", where=document.where(("products",))
+            f"The products' shares add up to {shares}, not 1 (one that is not given counts as 1).",
+            where=document.where(("products",)),
         )
 
 

@@ -139,6 +139,8 @@ def show_ledger(
         pairs = zip(accounts, readings, strict=True)
         show_json({"accounts": [reports.account_facts(*pair) for pair in pairs]})
         return
+    if not accounts:
+        show("No accounts.")
     for account, reading in zip(accounts, readings, strict=True):
         for part in reports.account_report(account, reading):
             show(part)

@@ -71,7 +71,11 @@ def plan_report(release: Release, plan: Plan, remaining: Loss | None) -> Iterato
         if error.uniform_share > 0.5:
             rows.append(["", "mostly uniform noise: fewer cells or a larger share would help"])
     rows.append(["release: epsilon, delta", f"{canonical(plan.epsilon)}, {canonical(plan.delta)}"])
+    rows.append(["release: rho, delta", f"{canonical(plan.amounts['rho'])}, 0 (under zcdp)"])
     rows.append(["remaining budget", _remaining(remaining)])
+    if remaining is not None:
+        fits = remaining.covers(Loss(plan.amounts))
+        rows.append(["it covers this release", "yes" if fits else "NO"])
     yield table("Plan, from public quantities alone", ["", ""], rows)
 
 
@@ -166,6 +170,11 @@ def account_report(account: Account, reading: Reading) -> Iterator[Any]:
     columns = ["", "limit", "spent", "reserved", "remaining"]
     yield table(f"{account.dataset}: policy {account.policy}", columns, rows)
     yield from bars
+    was = account.registration.body
+    yield (
+        f"Registered {was['created'][:10]}: {was['n_records']:,} records, {was['adjacency']}, "
+        f"unit {was['unit']}."
+    )
     counts = Counter(str(charge.status) for charge in account.charges.values())
     runs = ", ".join(f"{n} {status}" for status, n in counts.items()) or "none"
     yield f"Charges: {runs}."

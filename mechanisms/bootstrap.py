@@ -86,6 +86,7 @@ class Bootstrap:
     name: ClassVar[str] = "bootstrap"
     kinds: ClassVar[tuple[str, ...]] = ("microdata", "table")
     knobs: ClassVar[type] = BootstrapKnobs
+    pure: ClassVar[bool] = False
 
     pseudocount: Fraction
     records: int

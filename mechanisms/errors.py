@@ -238,7 +238,7 @@ class SigningKeyError(LedgerError):
     """A key file is missing, not readable, or no Ed25519 key."""
 
     exit_code = 38
-    next_step = "Make a key with 'openssl genpkey -algorithm ed25519 -out key.pem'."
+    next_step = "Check the path of the key; the README says how to make one."
 
 
 # --- the keeper of the data ------------------------------------------------------

@@ -47,13 +47,15 @@ class Mechanism(Protocol):
     """A mechanism at fixed parameters.
 
     ``name`` is its key in the registry and in a config; ``kinds`` are the
-    products it can serve; ``knobs`` is a frozen dataclass of what a config may
-    set, its field names the keys of the YAML.
+    products it can serve; ``pure`` says that it needs no delta and is charged
+    none; ``knobs`` is a frozen dataclass of what a config may set, its field
+    names the keys of the YAML.
     """
 
     name: ClassVar[str]
     kinds: ClassVar[tuple[str, ...]]
     knobs: ClassVar[type]
+    pure: ClassVar[bool]
 
     @classmethod
     def calibrate(cls, knobs: Any, target: Target) -> Self:

@@ -83,6 +83,7 @@ class _Perturbed:
 
     kinds: ClassVar[tuple[str, ...]] = ("table",)
     knobs: ClassVar[type] = PerturbedKnobs
+    pure: ClassVar[bool] = False
     name: ClassVar[str]
 
     scale: Fraction
@@ -188,7 +189,9 @@ class _Perturbed:
             if not fits(scale):
                 least = cls._smallest(fits)
                 raise InfeasibleBudgetError(
-                    f"Noise of scale {float(scale):g} passes the budget; it needs {float(least):g}."
+                    f"Noise of scale {float(scale):g} is too little for the budget.",
+                    next_step=f"Give a scale of at least {float(least):.6g}, leave it out, or"
+                    " raise the budget.",
                 )
             return cls(scale)
         return cls(cls._smallest(fits))
@@ -200,7 +203,10 @@ class _Perturbed:
         if fits(_grid(low)):
             return _grid(low)
         if not fits(_grid(high)):
-            raise InfeasibleBudgetError("No scale of the noise meets this budget.")
+            raise InfeasibleBudgetError(
+                "No scale of this noise meets the budget.",
+                next_step="Raise the budget; 'gaussian' needs a delta above 0, 'laplace' none.",
+            )
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if fits(_grid(middle)) else (middle, high)
@@ -229,6 +235,7 @@ class LaplaceTable(_Perturbed):
     """Two-sided geometric noise, exp(-|z|/scale); pure, or (epsilon, delta) exactly."""
 
     name: ClassVar[str] = "laplace"
+    pure: ClassVar[bool] = True
 
     @property
     def _loss(self) -> PrivacyLoss:

@@ -152,6 +152,8 @@ def plan_release(
         part = domain.project(request.columns)
         epsilon_part = _EXACT.multiply(epsilon, request.share)
         delta_part = _EXACT.multiply(delta, request.share)
+        if REGISTRY[request.mechanism].pure:
+            delta_part = Decimal(0)
         target = Target(
             epsilon=_rounded_down(epsilon_part),
             delta=_rounded_down(delta_part),

@@ -22,6 +22,10 @@ from tasks.run import Run
 from tasks.writing import profile_file, write_records
 
 _LISTED_CELLS = 10_000
+_INSECURE = (
+    "**NOT PUBLISHABLE: drawn from a known seed, for tests alone. No guarantee holds: whoever "
+    "knows the seed can take the noise away. What follows would hold of secret randomness.**\n\n"
+)
 _PACKAGES = ("statpress", "numpy", "opendp", "pyarrow", "python-flint", "randomgen")
 
 
@@ -195,7 +199,7 @@ def _field(product: PlannedProduct, name: str) -> dict[str, Any]:
 
 
 def _readme(run: Run, release: Release, plan: Plan) -> str:
-    mark = "" if run.insecure_seed is None else "**NOT PUBLISHABLE: drawn with a known seed.**\n\n"
+    mark = "" if run.insecure_seed is None else _INSECURE
     lines = [
         f"# {release.config.title}",
         "",

@@ -247,12 +247,13 @@ class Ledger(LedgerAccess):
 def _limits(policy: str, limits: dict[str, object]) -> dict[str, str]:
     """The limits of a policy in their canonical text."""
     measures = measures_of(policy)
-    odd = sorted(limits.keys() ^ set(measures))
-    if odd:
+    missing, surplus = set(measures) - limits.keys(), limits.keys() - set(measures)
+    if missing or surplus:
+        said = [f"missing is {', '.join(sorted(missing))}"] if missing else []
+        said += [f"not one of them is {', '.join(sorted(surplus))}"] if surplus else []
         raise LedgerError(
-            f"The policy {policy!r} limits {' and '.join(measures)}; given otherwise:"
-            f" {', '.join(odd)}.",
+            f"The policy {policy!r} limits {' and '.join(measures)}; {'; '.join(said)}.",
             where="limit",
-            next_step="Give exactly these limits.",
+            next_step="Give --epsilon and --delta for 'basic', --rho and --delta for 'zcdp'.",
         )
     return {name: canonical(exact(limits[name], where=name)) for name in measures}

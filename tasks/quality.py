@@ -44,7 +44,7 @@ def check_source(inspector: Inspector, release: Release, profile: SourceProfile)
             if most is not None:
                 expectations.append(Between(figure, 0, _floor(most * n)))
     if not inspector.meets("input", figures, expectations):
-        raise _private_stop("input", release)
+        raise _private_stop("input", release, inspector)
 
 
 def check_table(inspector: Inspector, release: Release, table: ContingencyTable) -> None:
@@ -67,7 +67,7 @@ def check_table(inspector: Inspector, release: Release, table: ContingencyTable)
         Between("cells past the domain", 0, 0),
     ]
     if not inspector.meets("table", figures, expectations):
-        raise _private_stop("table", release)
+        raise _private_stop("table", release, inspector)
 
 
 def check_release(
@@ -92,10 +92,11 @@ def check_release(
             raise ReleaseGateError("A written file does not agree with its plan.", where=name)
 
 
-def _private_stop(gate: str, release: Release) -> QualityGateError:
+def _private_stop(gate: str, release: Release, inspector: Inspector) -> QualityGateError:
     return QualityGateError(
         f"The {gate} gate stopped the run; nothing was charged.",
         where=release.config.source.path,
+        next_step=f"Read the curator log {inspector.log.path}.",
     )
 
 
