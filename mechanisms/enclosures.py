@@ -12,6 +12,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable
+from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -38,6 +39,18 @@ class Bounds(NamedTuple):
 def ball(value: Fraction) -> arb:
     """The tightest ball around an exact fraction."""
     return arb(fmpq(value.numerator, value.denominator))
+
+
+def double_below(amount: Decimal | Fraction) -> float:
+    """The largest double that is not above an exact number."""
+    nearest = float(amount)  # infinite for a decimal beyond the doubles
+    exact = Decimal(nearest) if isinstance(amount, Decimal) else Fraction(nearest)
+    return nearest if exact <= amount else math.nextafter(nearest, -math.inf)
+
+
+def double_above(amount: Decimal | Fraction) -> float:
+    """The smallest double that is not below an exact number."""
+    return -double_below(-amount if isinstance(amount, Fraction) else amount.copy_negate())
 
 
 def outwards(value: arb, most: float = math.inf) -> Bounds:

@@ -29,6 +29,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
+from mechanisms.enclosures import double_above, double_below
 from mechanisms.renyi import epsilon_at, epsilon_of_rho, tail_of_rho
 
 _STEP = Decimal("0.9")  # from level to level
@@ -80,14 +81,14 @@ def read_odometer(
     """
     if not 0 < delta < 1:
         raise ValueError("delta must be in (0, 1)")
-    basic = _upwards(epsilon) if epsilon_delta <= delta else math.inf
+    basic = double_above(epsilon) if epsilon_delta <= delta else math.inf
     adaptive = basic
     if anchor is not None:
         beside = _DOWN.multiply(delta, _BESIDE)
         levels = _DOWN.subtract(delta, beside)
         adaptive = _levelled(rho, anchor, levels) if rho_delta <= beside else math.inf
     fixed = min(basic, adaptive)
-    left = _downwards(_DOWN.subtract(delta, rho_delta))
+    left = double_below(_DOWN.subtract(delta, rho_delta))
     if left > 0:
         fixed = min(fixed, epsilon_of_rho(rho, left))
         if divergences:
@@ -115,15 +116,3 @@ def _levelled(rho: Decimal, anchor: Decimal, delta: Decimal) -> float:
 def _level(anchor: Decimal, j: int) -> Decimal:
     """The j-th level, rounded up; the same for every history."""
     return _UP.multiply(anchor, _UP.power(_STEP, j))
-
-
-def _upwards(amount: Decimal) -> float:
-    """The smallest double that is not below an exact decimal."""
-    nearest = float(amount)
-    return nearest if Decimal(nearest) >= amount else math.nextafter(nearest, math.inf)
-
-
-def _downwards(amount: Decimal) -> float:
-    """The largest double that is not above an exact decimal."""
-    nearest = float(amount)
-    return nearest if Decimal(nearest) <= amount else math.nextafter(nearest, -math.inf)

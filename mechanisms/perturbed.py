@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from mechanisms.accuracy import ExpectedError
 from mechanisms.debias import DebiasedTable
 from mechanisms.domain import Domain
+from mechanisms.enclosures import double_above
 from mechanisms.errors import InfeasibleBudgetError, RecordsError
 from mechanisms.losses import PrivacyLoss, PureLoss
 from mechanisms.mechanism import Target
@@ -185,7 +186,7 @@ class _Perturbed:
             return loss.delta(target.epsilon).upper <= target.delta
 
         if knobs.scale is not None:
-            scale = _double_above(knobs.scale)
+            scale = Fraction(double_above(knobs.scale))
             if not fits(scale):
                 least = cls._smallest(fits)
                 raise InfeasibleBudgetError(
@@ -217,12 +218,6 @@ def _grid(index: int) -> Fraction:
     """The index-th scale: 1024 steps from each power of two to the next; index 0 is 1."""
     power, step = divmod(index, 1024)
     return Fraction(1024 + step, 1024) * Fraction(2) ** power
-
-
-def _double_above(scale: Fraction) -> Fraction:
-    """The smallest double that is not below a fraction."""
-    nearest = float(scale)
-    return Fraction(nearest if Fraction(nearest) >= scale else math.nextafter(nearest, math.inf))
 
 
 def _check_scale(scale: Fraction, where: str = "") -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from mechanisms.accuracy import ExpectedError
 from mechanisms.domain import Domain
-from mechanisms.enclosures import Bounds
+from mechanisms.enclosures import Bounds, double_below
 from mechanisms.errors import AmountError, InfeasibleBudgetError
 from mechanisms.losses import PrivacyLoss
 from mechanisms.mechanism import Mechanism, Target
@@ -155,8 +155,8 @@ def plan_release(
         if REGISTRY[request.mechanism].pure:
             delta_part = Decimal(0)
         target = Target(
-            epsilon=_rounded_down(epsilon_part),
-            delta=_rounded_down(delta_part),
+            epsilon=double_below(epsilon_part),
+            delta=double_below(delta_part),
             n_records=privacy.n_records,
             n_cells=part.n_cells,
             unit_records=privacy.unit_records,
@@ -225,8 +225,8 @@ def recompute_charge(mechanisms: Sequence[Mapping[str, Any]]) -> dict[str, Decim
         if not (stated >= 0 and 0 <= part < 1):
             raise AmountError("A mechanism's description states no valid amount.")
         proven = stated
-        if loss.delta(_rounded_down(stated)).upper > _rounded_down(part):
-            proven = Decimal(loss.epsilon(_rounded_down(part)).upper)
+        if loss.delta(double_below(stated)).upper > double_below(part):
+            proven = Decimal(loss.epsilon(double_below(part)).upper)
         epsilon = _EXACT.add(epsilon, proven)
         delta = _EXACT.add(delta, part)
         # The lower end: a later version's tighter or looser bound is no tampering.
@@ -237,12 +237,6 @@ def recompute_charge(mechanisms: Sequence[Mapping[str, Any]]) -> dict[str, Decim
 def charged(epsilon: float) -> Decimal:
     """Twelve significant digits of an upper bound, rounded up."""
     return _CHARGED.create_decimal(Decimal(epsilon))
-
-
-def _rounded_down(amount: Decimal) -> float:
-    """The largest double that is not above an exact decimal."""
-    nearest = float(amount)
-    return nearest if Decimal(nearest) <= amount else math.nextafter(nearest, -math.inf)
 
 
 def _sum(amounts: Any) -> Decimal:
