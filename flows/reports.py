@@ -71,7 +71,8 @@ def plan_report(release: Release, plan: Plan, remaining: Loss | None) -> Iterato
         if error.uniform_share > 0.5:
             rows.append(["", "mostly uniform noise: fewer cells or a larger share would help"])
     rows.append(["release: epsilon, delta", f"{canonical(plan.epsilon)}, {canonical(plan.delta)}"])
-    rows.append(["release: rho, delta", f"{canonical(plan.amounts['rho'])}, 0 (under zcdp)"])
+    zcdp = ", ".join(canonical(plan.amounts[name]) for name in ("rho", "rho_delta"))
+    rows.append(["release under zcdp: rho, delta", zcdp])
     rows.append(["remaining budget", _remaining(remaining)])
     if remaining is not None:
         fits = remaining.covers(Loss(plan.amounts))

@@ -108,12 +108,14 @@ class _Perturbed:
 
     def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
         """The privacy loss of the whole table; takes no data."""
+        if n_cells < 1 or n_records < 1:
+            raise RecordsError("n_records and n_cells must be positive.")
         if unit_records != 1:
             raise InfeasibleBudgetError(
                 f"The mechanism '{self.name}' serves units of one record alone so far.",
                 next_step="Use 'bootstrap'.",
             )
-        if n_cells == 1 or n_records < 1:  # every dataset of this size is the same table
+        if n_cells == 1:  # every dataset of this size is the same table
             return PureLoss(Fraction(0))
         return self._loss
 
@@ -227,7 +229,7 @@ def _check_scale(scale: Fraction, where: str = "") -> None:
 
 @dataclass(frozen=True)
 class LaplaceTable(_Perturbed):
-    """Two-sided geometric noise, exp(-|z|/scale); pure, or (epsilon, delta) exactly."""
+    """Two-sided geometric noise, exp(-|z|/scale); charged its pure epsilon 2/scale."""
 
     name: ClassVar[str] = "laplace"
     pure: ClassVar[bool] = True

@@ -13,7 +13,7 @@ from typing import Any
 from mechanisms.errors import BundleVerificationError, LedgerError, StatpressError
 from mechanisms.odometer import Reading, read_odometer
 from mechanisms.planning import described_loss, recompute_charge
-from tasks.accounts import Account, Status
+from tasks.accounts import Account, Charge, Status
 from tasks.amounts import Loss, exact
 from tasks.entries import ZERO_HASH, Body, Entry, canonical_json
 from tasks.home import Home
@@ -69,11 +69,22 @@ def check_covered(body: Body) -> None:
 
 
 def recomputed(body: Body) -> Loss:
-    """The least that the mechanisms of a charge spend, from their descriptions alone."""
+    """The least that the mechanisms of a charge spend, from their descriptions alone.
+
+    Raises:
+        LedgerError: A description is of another size than the charge: a larger one
+            would make the same mechanism look cheaper.
+    """
     total = Loss.nothing()
     for described in body["mechanisms"]:
-        parameters = {name: value for name, value in described.items() if name != "product"}
-        total += _least(canonical_json(parameters))
+        for name in ("n_records", "unit_records"):
+            if described[name] != body[name]:
+                raise LedgerError(
+                    f"A mechanism is described with {name} {described[name]}, and charged"
+                    f" with {body[name]}.",
+                    where=f"run {body['run_id']!r}",
+                )
+        total += _least(_parameters(described))
     return total
 
 
@@ -107,9 +118,7 @@ def check_bundle(home: Home, bundle: Path, manifest: dict[str, Any]) -> None:
         BundleVerificationError: It did not.
     """
     with Ledger.open(home.ledger, create=False) as ledger:
-        charge = ledger.state().charges.get(manifest["run_id"])
-    if charge is None or charge.entry.hash != manifest["ledger_entry"]["hash"]:
-        raise BundleVerificationError("The ledger has no such charge.", where=str(bundle))
+        charge = _charged(ledger, bundle, manifest)
     body, noted = charge.entry.body, charge.publication
     if noted is None:
         raise BundleVerificationError(
@@ -133,9 +142,7 @@ def note_bundle(home: Home, bundle: Path) -> Entry:
     """
     manifest = verify_bundle(bundle)
     with Ledger.open(home.ledger, create=False) as ledger:
-        charge = ledger.state().charges.get(manifest["run_id"])
-        if charge is None or charge.entry.hash != manifest["ledger_entry"]["hash"]:
-            raise BundleVerificationError("The ledger has no such charge.", where=str(bundle))
+        charge = _charged(ledger, bundle, manifest)
         if charge.publication is not None:
             place = charge.publication.body["bundle"]
         else:
@@ -146,6 +153,19 @@ def note_bundle(home: Home, bundle: Path) -> Entry:
             bundle=place,
             manifest_sha256=manifest["seal"],
         )
+
+
+def _charged(ledger: Ledger, bundle: Path, manifest: Mapping[str, Any]) -> Charge:
+    """The charge that a bundle's manifest names."""
+    charge = ledger.state().charges.get(manifest["run_id"])
+    if charge is None or charge.entry.hash != manifest["ledger_entry"]["hash"]:
+        raise BundleVerificationError("The ledger has no such charge.", where=str(bundle))
+    return charge
+
+
+def _parameters(described: Mapping[str, Any]) -> str:
+    """A mechanism's description without the product's name, as one text."""
+    return canonical_json({name: v for name, v in described.items() if name != "product"})
 
 
 @functools.lru_cache(maxsize=4096)
@@ -174,8 +194,7 @@ def _divergences(account: Account) -> list[tuple[float, float]]:
         if not charge.entry.body["mechanisms"]:
             return []
         for described in charge.entry.body["mechanisms"]:
-            parameters = {name: value for name, value in described.items() if name != "product"}
-            curve = _curve(canonical_json(parameters))
+            curve = _curve(_parameters(described))
             if curve is None:
                 return []
             curves.append(curve)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,11 +58,12 @@ def file_forms(product: PlannedProduct) -> dict[str, tuple[str, ...]]:
 def product_files(product: PlannedProduct, drawn: RawTable, plan: Plan) -> list[ProductFile]:
     """The files of a drawn product; everything in them is post-processing of the draw."""
     files = []
+    # Computed when the first file is written, once; whoever only checks the files needs none.
+    values = functools.cache(lambda: _figures(product, drawn, plan))
     for stem, figures in file_forms(product).items():
         if figures:
-            values = _figures(product, drawn, plan)
-            chosen = {name: values[name] for name in figures}
-            files.append(ProductFile(stem, len(drawn.cells), _cells(drawn, chosen), figures))
+            write = _cells(drawn, values, figures)
+            files.append(ProductFile(stem, len(drawn.cells), write, figures))
         else:
             files.append(ProductFile(stem, product.rows, _records(drawn)))
     return files
@@ -116,6 +118,10 @@ def _records(drawn: Any) -> Callable[[Path, Progress], None]:
 
 
 def _cells(
-    drawn: RawTable, figures: Mapping[str, NDArray[Any]]
+    drawn: RawTable, values: Callable[[], Mapping[str, NDArray[Any]]], figures: tuple[str, ...]
 ) -> Callable[[Path, Progress], None]:
-    return lambda path, progress: write_cells(drawn.domain, drawn.cells, figures, path)
+    def write(path: Path, progress: Progress) -> None:
+        chosen = {name: values()[name] for name in figures}
+        write_cells(drawn.domain, drawn.cells, chosen, path)
+
+    return write

@@ -189,17 +189,25 @@ def test_a_place_that_the_ledger_could_not_note_is_refused_before_the_charge(age
     assert kinds(moved) == ["register"]
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"pseudocount": "1/2"}, "more than the charge"),
+        ({"pseudocount": "1/2", "n_records": 10**9}, "cannot be recomputed"),
+        ({"unit_records": 2}, "cannot be recomputed"),
+    ],
+)
 def test_a_charge_that_verify_would_refuse_is_refused_before_it_is_made(
-    agency: Any, monkeypatch: pytest.MonkeyPatch
+    agency: Any, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], said: str
 ) -> None:
     from mechanisms.planning import PlannedProduct
 
     honest = PlannedProduct.describe
 
     def understated(self: Any, privacy: Any) -> Any:
-        return {**honest(self, privacy), "pseudocount": "1/2"}
+        return {**honest(self, privacy), **changes}
 
     monkeypatch.setattr(PlannedProduct, "describe", understated)
-    with pytest.raises(LedgerError, match="more than the charge"):
+    with pytest.raises(LedgerError, match=said):
         agency.run()
     assert kinds(agency) == ["register"]

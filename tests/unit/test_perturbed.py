@@ -218,3 +218,9 @@ def test_the_average_over_many_tables_is_the_truth() -> None:
     truth = np.zeros(12)
     truth[private.cells] = private.counts
     assert total / 4000 == pytest.approx(truth, abs=5 * 2 / math.sqrt(4000))
+
+
+@pytest.mark.parametrize("frame", [{"n_records": 0, "n_cells": 3}, {"n_records": 3, "n_cells": 0}])
+def test_a_size_that_cannot_be_has_no_loss_to_state(frame: dict[str, int]) -> None:
+    with pytest.raises(RecordsError):
+        LaplaceTable(Fraction(1)).loss(**frame)
