@@ -6,6 +6,9 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
+BRIDGE = math.sqrt(math.pi / 2) * math.log(2)
+"""Expected largest absolute value of a Brownian bridge (Kolmogorov's law), 0.8687."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedError:
@@ -23,6 +26,9 @@ class ExpectedError:
             sum of absolute differences) between the debiased shares, which may be
             negative, and the true ones, for any data; it may pass 1. (Cauchy-Schwarz
             over the cells; their deviations add up to most when all are equal.)
+        kolmogorov_smirnov: About the expected Kolmogorov-Smirnov distance between the
+            debiased shares of ordered cells and the true ones, taken as that of a
+            Brownian bridge: a guide, no bound.
         uniform_share: Expected share of the drawn records that come from the
             pseudocount, uniform over the domain, and not from the data.
     """
@@ -31,6 +37,7 @@ class ExpectedError:
     cell_sd_empty: float
     cell_sd_most: float
     total_variation: float
+    kolmogorov_smirnov: float
     uniform_share: float
 
     @classmethod
@@ -41,6 +48,7 @@ class ExpectedError:
             cell_sd_empty=sd,
             cell_sd_most=sd,
             total_variation=sd * n_cells / (2 * n_records),
+            kolmogorov_smirnov=BRIDGE * sd * math.sqrt(n_cells) / n_records,
             uniform_share=0.0,
         )
 
@@ -59,5 +67,6 @@ class ExpectedError:
             cell_sd_empty=deviation(pseudocount / total),
             cell_sd_most=deviation(min(Fraction(1, 2), (n_records + pseudocount) / total)),
             total_variation=float(total / n_records) * math.sqrt((n_cells - 1) / records) / 2,
+            kolmogorov_smirnov=BRIDGE * float(total / n_records) / math.sqrt(records),
             uniform_share=float(pseudocount * n_cells / total),
         )

@@ -180,16 +180,12 @@ class Bootstrap:
         Raises:
             InfeasibleBudgetError: No parameters, or not the given ones, meet it.
         """
-        frame = {
-            "n_records": target.n_records,
-            "n_cells": target.n_cells,
-            "unit_records": target.unit_records,
-        }
-        epsilon, delta = target.epsilon, target.delta
         if knobs.calibration == "paper":
             from mechanisms.bootstrap_paper import paper_parameters
 
-            pseudocount, records = paper_parameters(epsilon, delta, knobs.pseudocount, **frame)
+            pseudocount, records = paper_parameters(
+                target.epsilon, target.delta, knobs.pseudocount, **target.frame
+            )
             if records > _MOST_RECORDS or pseudocount > _LARGEST_PSEUDOCOUNT:
                 raise InfeasibleBudgetError(
                     f"The paper's calibration asks for {records:.1e} records.",
@@ -198,14 +194,14 @@ class Bootstrap:
             return cls(pseudocount, records)
         if knobs.records == "max":
             assert knobs.pseudocount is not None
-            return cls(knobs.pseudocount, max_records(knobs.pseudocount, epsilon, delta, **frame))
+            return cls(knobs.pseudocount, _most_records(knobs.pseudocount, target))
         records = target.n_records if knobs.records == "n" else knobs.records
         if knobs.pseudocount is None:
-            return cls(_fine_pseudocount(records, epsilon, delta, **frame), records)
+            return cls(_fine_pseudocount(records, target), records)
         mechanism = cls(knobs.pseudocount, records)
-        if mechanism.delta(epsilon, **frame) > delta:
-            most = max_records(knobs.pseudocount, epsilon, delta, **frame)
-            least = _fine_pseudocount(records, epsilon, delta, **frame)
+        if not target.allows(mechanism.loss(**target.frame)):
+            most = _most_records(knobs.pseudocount, target)
+            least = _fine_pseudocount(records, target)
             raise InfeasibleBudgetError(
                 f"{records} records at pseudocount {knobs.pseudocount} pass the budget; it "
                 f"allows {most} records at that pseudocount, or needs pseudocount {least}."
@@ -231,11 +227,14 @@ def max_records(
         InfeasibleBudgetError: Not even one record is allowed, or any number is.
     """
     frame = {"n_records": n_records, "n_cells": n_cells, "unit_records": unit_records}
+    return _most_records(pseudocount, Target(epsilon=epsilon, delta=delta, **frame))
 
+
+def _most_records(pseudocount: Amount, target: Target) -> int:
     def fits(m: int) -> bool:
-        return Bootstrap(pseudocount, m).delta(epsilon, **frame) <= delta
+        return target.allows(Bootstrap(pseudocount, m).loss(**target.frame))
 
-    if n_cells == 1 or fits(_MOST_RECORDS):
+    if target.n_cells == 1 or fits(_MOST_RECORDS):
         raise InfeasibleBudgetError(
             "The budget allows 1e15 records or more.", next_step="Give the number you want."
         )
@@ -260,10 +259,13 @@ def min_pseudocount(
     draw with a uniform cell.
     """
     frame = {"n_records": n_records, "n_cells": n_cells, "unit_records": unit_records}
+    return _least_pseudocount(records, Target(epsilon=epsilon, delta=delta, **frame), denominator)
 
+
+def _least_pseudocount(records: int, target: Target, denominator: int = 1) -> Fraction:
     def fails(numerator: int) -> bool:
         mechanism = Bootstrap(Fraction(numerator, denominator), records)
-        return mechanism.delta(epsilon, **frame) > delta
+        return not target.allows(mechanism.loss(**target.frame))
 
     if not fails(1):
         return Fraction(1, denominator)
@@ -288,10 +290,10 @@ def _check_records(records: int, where: str = "") -> None:
         raise RecordsError("The number of records must be between 1 and 1e15.", where=where)
 
 
-def _fine_pseudocount(records: int, epsilon: float, delta: float, **frame: int) -> Fraction:
+def _fine_pseudocount(records: int, target: Target) -> Fraction:
     """Smallest pseudocount to three significant digits, the coarsest such grid."""
     for digits in range(13):
-        found = min_pseudocount(records, epsilon, delta, **frame, denominator=10**digits)
+        found = _least_pseudocount(records, target, 10**digits)
         if found * 10**digits >= 100:
             break
     return found

@@ -34,13 +34,35 @@ class RawTable(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """A budget to meet, with the public quantities that decide what it buys."""
+    """A budget to meet, with the public quantities that decide what it buys.
+
+    Attributes:
+        epsilon: To be met at ``delta``.
+        delta: At least 0.
+        rho: If given, the budget is this much of zero-concentrated privacy instead.
+    """
 
     epsilon: float
     delta: float
     n_records: int
     n_cells: int
     unit_records: int = 1
+    rho: float | None = None
+
+    @property
+    def frame(self) -> dict[str, int]:
+        """The public quantities, as ``Mechanism.loss`` takes them."""
+        return {
+            "n_records": self.n_records,
+            "n_cells": self.n_cells,
+            "unit_records": self.unit_records,
+        }
+
+    def allows(self, loss: PrivacyLoss) -> bool:
+        """Whether a loss is proven to be within the budget."""
+        if self.rho is not None:
+            return loss.rho.upper <= self.rho
+        return loss.delta(self.epsilon).upper <= self.delta
 
 
 class Mechanism(Protocol):

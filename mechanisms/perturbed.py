@@ -180,12 +180,7 @@ class _Perturbed:
             )
 
         def fits(scale: Fraction) -> bool:
-            loss = cls(scale).loss(
-                n_records=target.n_records,
-                n_cells=target.n_cells,
-                unit_records=target.unit_records,
-            )
-            return loss.delta(target.epsilon).upper <= target.delta
+            return target.allows(cls(scale).loss(**target.frame))
 
         if knobs.scale is not None:
             scale = Fraction(double_above(knobs.scale))
