@@ -167,7 +167,7 @@ def _problem(detail: Any, document: Document) -> ConfigError:
         serving = [name for name, m in REGISTRY.items() if detail["input"] in m.kinds]
         return ConfigError(
             f"The mechanism '{chosen}' serves {' and '.join(REGISTRY[chosen].kinds)}, and not "
-            f"'{str(detail['input'])[:60]}', which {' and '.join(serving) or 'none'} would serve.",
+            f"'{str(detail['input'])[:60]}', which {', '.join(serving) or 'none'} would serve.",
             where=where,
         )
     message = detail["msg"].removeprefix("Input ")
@@ -218,7 +218,7 @@ def _check_columns(config: ReleaseConfig, domain: Domain, document: Document) ->
     stems: set[str] = set()
     for product, request in config.products.items():
         place: Keys = ("products", product, "columns")
-        written = {product.casefold(), f"{product}_debiased".casefold()}
+        written = {f"{product}{part}".casefold() for part in ("", "_debiased", "_estimates")}
         if written & stems:
             raise ConfigError(
                 "This product and another would be written to the same file.",

@@ -104,7 +104,7 @@ def _product_model(mechanism: type[Mechanism]) -> type[ProductConfig]:
         "mechanism": (Literal[mechanism.name], ...),
         **{knob.name: (hints[knob.name], knob.default) for knob in fields(mechanism.knobs)},
     }
-    title = f"{mechanism.name.title()}Product"
+    title = f"{mechanism.name.title().replace('_', '')}Product"
     return create_model(title, __base__=ProductConfig, **keys)
 
 

@@ -67,7 +67,7 @@ def plan_report(release: Release, plan: Plan, remaining: Loss | None) -> Iterato
             ["  expected total variation, at most", f"{error.total_variation:.4f}"],
         ]
         if error.uniform_share:
-            rows.append(["  records from the pseudocount", f"{error.uniform_share:.1%}"])
+            rows.append(["  records that are uniform", f"{error.uniform_share:.1%}"])
         if error.uniform_share > 0.5:
             rows.append(["", "mostly uniform noise: fewer cells or a larger share would help"])
     rows.append(["release: epsilon, delta", f"{canonical(plan.epsilon)}, {canonical(plan.delta)}"])
@@ -219,7 +219,8 @@ def _figure(value: str | int) -> str:
     """A parameter as a person reads it."""
     if isinstance(value, int):
         return f"{value:,}"
-    return value if len(value) < 12 else f"{float(Fraction(value)):.6g}"
+    number = len(value) >= 12 and value[0].isdigit()
+    return f"{float(Fraction(value)):.6g}" if number else value
 
 
 def _rounded(epsilon: float) -> str:

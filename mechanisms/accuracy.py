@@ -70,3 +70,24 @@ class ExpectedError:
             kolmogorov_smirnov=BRIDGE * float(total / n_records) / math.sqrt(records),
             uniform_share=float(pseudocount * n_cells / total),
         )
+
+    @classmethod
+    def of_records(cls, records: int, *, n_records: int, n_cells: int) -> ExpectedError:
+        """Sampling error of k = ``records`` records that stand for the data as they are.
+
+        What chooses them is biased by an amount that depends on the data, so these
+        figures are a guide for data near the base measure, and no bounds; that of the
+        total variation is the one that always holds.
+        """
+
+        def deviation(p: float) -> float:
+            return n_records * math.sqrt(p * (1 - p) / records)
+
+        return cls(
+            cell_sd_average=deviation(1 / n_cells),
+            cell_sd_empty=deviation(1 / (records + 2)),
+            cell_sd_most=deviation(0.5),
+            total_variation=1.0 if n_cells > 1 else 0.0,
+            kolmogorov_smirnov=min(BRIDGE / math.sqrt(records), 1.0),
+            uniform_share=0.0,
+        )

@@ -32,7 +32,7 @@ from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
 from mechanisms.finite_losses import DrawsLoss
 from mechanisms.lattice import LatticeLoss
 from mechanisms.losses import PrivacyLoss
-from mechanisms.mechanism import Target
+from mechanisms.mechanism import Target, check_frame
 from mechanisms.sampling import Progress, draw_counts
 from mechanisms.table import ContingencyTable
 
@@ -87,6 +87,7 @@ class Bootstrap:
     kinds: ClassVar[tuple[str, ...]] = ("microdata", "table")
     knobs: ClassVar[type] = BootstrapKnobs
     pure: ClassVar[bool] = False
+    unbiased: ClassVar[bool] = True
 
     pseudocount: Fraction
     records: int
@@ -108,10 +109,7 @@ class Bootstrap:
 
     def lattice(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> LatticeLoss:
         """The same as draws from the pair of the module's text."""
-        if n_cells < 1 or n_records < 1:
-            raise RecordsError("n_records and n_cells must be positive.")
-        if not 1 <= unit_records <= n_records:
-            raise RecordsError("unit_records must be between 1 and n_records.")
+        check_frame(n_records=n_records, n_cells=n_cells, unit_records=unit_records)
         k, total = self.pseudocount, n_records + self.pseudocount * n_cells
         if n_cells == 1:  # every dataset of this size is the same table
             return LatticeLoss(up=Fraction(1, 2), down=Fraction(1, 2), draws=0)
@@ -226,8 +224,14 @@ def max_records(
     Raises:
         InfeasibleBudgetError: Not even one record is allowed, or any number is.
     """
-    frame = {"n_records": n_records, "n_cells": n_cells, "unit_records": unit_records}
-    return _most_records(pseudocount, Target(epsilon=epsilon, delta=delta, **frame))
+    target = Target(
+        epsilon=epsilon,
+        delta=delta,
+        n_records=n_records,
+        n_cells=n_cells,
+        unit_records=unit_records,
+    )
+    return _most_records(pseudocount, target)
 
 
 def _most_records(pseudocount: Amount, target: Target) -> int:
@@ -258,8 +262,14 @@ def min_pseudocount(
     Exact: delta falls as the pseudocount grows, since a larger one mixes each
     draw with a uniform cell.
     """
-    frame = {"n_records": n_records, "n_cells": n_cells, "unit_records": unit_records}
-    return _least_pseudocount(records, Target(epsilon=epsilon, delta=delta, **frame), denominator)
+    target = Target(
+        epsilon=epsilon,
+        delta=delta,
+        n_records=n_records,
+        n_cells=n_cells,
+        unit_records=unit_records,
+    )
+    return _least_pseudocount(records, target, denominator)
 
 
 def _least_pseudocount(records: int, target: Target, denominator: int = 1) -> Fraction:

@@ -1,4 +1,4 @@
-"""Debiased cell estimates of a bootstrap release: free post-processing."""
+"""Estimates of the cells from a release, and those of a bootstrap: free post-processing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from mechanisms.table import ContingencyTable
 
 @dataclass(frozen=True, eq=False)
 class DebiasedTable:
-    """Unbiased estimates of the true counts, for the cells that were drawn.
+    """Estimates of the true counts, for the cells that a release lists.
+
+    Unbiased if the mechanism is (``Mechanism.unbiased``).
 
     Attributes:
         domain: The release's domain.

@@ -33,6 +33,7 @@ unit. Nothing has to be added to epsilon for arithmetic.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
@@ -101,7 +102,7 @@ class HistogramKernel:
         return Fraction(1, int(self._sizes[self.bins[cell]])) if same else Fraction(0)
 
     def extremes(self) -> set[tuple[Fraction, Fraction]]:
-        sizes = {Fraction(1, int(size)) for size in self._sizes}
+        sizes = {Fraction(1, int(size)) for size in np.unique(self._sizes)}
         return {(Fraction(0) if len(self._sizes) > 1 else size, size) for size in sizes}
 
 
@@ -141,36 +142,54 @@ class TableKernel:
         return Fraction(int(self.table[origin, cell]), 1 << self.bits)
 
     def extremes(self) -> set[tuple[Fraction, Fraction]]:
-        columns = zip(self.table.min(axis=0), self.table.max(axis=0), strict=True)
-        return {
-            (Fraction(int(a), 1 << self.bits), Fraction(int(b), 1 << self.bits)) for a, b in columns
-        }
+        columns = set(
+            zip(self.table.min(axis=0).tolist(), self.table.max(axis=0).tolist(), strict=True)
+        )
+        return {(Fraction(a, 1 << self.bits), Fraction(b, 1 << self.bits)) for a, b in columns}
 
 
-def gaussian_kernel(n_cells: int, bandwidth: float, bits: int = 30) -> TableKernel:
+def gaussian_kernel(n_cells: int, bandwidth: Fraction | float, bits: int = 30) -> TableKernel:
     """A Gaussian on ordered cells, cut off at the ends and rounded; public.
+
+    Its values are the same on every machine, as what they cost is.
 
     Args:
         n_cells: Number of cells s.
-        bandwidth: Standard deviation in cells, positive.
-        bits: Values are multiples of 2**-bits.
+        bandwidth: Standard deviation in cells, positive; a float is taken as its exact value.
+        bits: Values are multiples of 2**-bits, at most 30.
     """
     if not bandwidth > 0:
         raise ValueError("the bandwidth must be positive")
+    square = 2 * Fraction(bandwidth) ** 2
+    heights = np.array([_falling(distance**2 / square) for distance in range(n_cells)])
     steps = np.arange(n_cells)
-    weights = np.exp(-0.5 * ((steps[:, np.newaxis] - steps) / bandwidth) ** 2)
-    return round_kernel(weights, bits)
+    return round_kernel(heights[np.abs(steps[:, np.newaxis] - steps)], bits)
 
 
-def round_kernel(weights: NDArray[np.float64], bits: int = 30) -> TableKernel:
-    """A kernel near weights float64[s, s], each row scaled and rounded to add up to 2**bits.
+def round_kernel(weights: Codes, bits: int = 30) -> TableKernel:
+    """A kernel near weights int64[s, s], each row scaled and rounded to add up to 2**bits.
 
     What rounding down leaves over goes to the largest value of the row.
+
+    Args:
+        weights: From 0 to 2**32, no row all 0.
+        bits: At most 30.
     """
-    rows = np.floor(weights / weights.sum(axis=1, keepdims=True) * 2.0**bits).astype(np.int64)
+    rows = (weights << bits) // weights.sum(axis=1, keepdims=True)
     left = (1 << bits) - rows.sum(axis=1)
     rows[np.arange(len(rows)), rows.argmax(axis=1)] += left
     return TableKernel(rows, bits)
+
+
+def _falling(exponent: Fraction) -> int:
+    """The floor of 2**32 exp(-exponent)."""
+    bits = 128
+    while True:
+        with ctx.workprec(bits):
+            floor = ((-ball(exponent)).exp() * 2**32).floor().unique_fmpz()
+        if floor is not None:
+            return int(floor)
+        bits *= 2
 
 
 def sample_density(
@@ -235,6 +254,24 @@ def density_epsilon(
     excess = draw_ratio(kernel, uniform, n_records, unit_records) - 1
     with ctx.workprec(128):
         return outwards(ball(excess).log1p() * records)
+
+
+def balanced_draws(n_records: int, epsilon: Fraction, density: Fraction) -> int:
+    """The number of draws that Theorem 9 balances against the uniform share.
+
+    Its proof bounds the expected Cramer-von Mises distance by a term of the bins and
+    w^2 + 1/(4m), and by its equation 9 w is about B m/(n epsilon) with B bins. With the bins
+    as declared that is least at m = (n epsilon/B)^(2/3)/2, where w is about
+    (n epsilon/B)^(-1/3)/2. If B grows as n^(r/(r + 3)) these are the theorem's rates in r
+    dimensions, n^(2/(r + 3)) and n^(-1/(r + 3)).
+
+    Args:
+        n_records: n.
+        epsilon: Per record of a unit, at delta 0.
+        density: Largest density of a record's kernel against uniform, s K_max; B for bins.
+    """
+    balanced = math.pow(n_records * epsilon / density, 2 / 3) / 2
+    return max(1, round(min(balanced, 1e9)))
 
 
 def _check(counts: Codes, kernel: Kernel, uniform: Fraction) -> int:

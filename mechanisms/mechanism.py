@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any, ClassVar, Protocol, Self
 
 from mechanisms.accuracy import ExpectedError
 from mechanisms.columns import Codes
 from mechanisms.debias import DebiasedTable
 from mechanisms.domain import Domain
-from mechanisms.losses import PrivacyLoss
+from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
+from mechanisms.losses import PrivacyLoss, PureLoss
 from mechanisms.randomness import Randomness
 from mechanisms.sampling import Progress
 from mechanisms.table import ContingencyTable
+
+_FIRST, _LAST, _DIGITS = -9, 6, 12  # powers of ten and digits of a pure epsilon
 
 
 class RawTable(Protocol):
@@ -40,6 +46,8 @@ class Target:
         epsilon: To be met at ``delta``.
         delta: At least 0.
         rho: If given, the budget is this much of zero-concentrated privacy instead.
+        shape: Number of codes of each column, for mechanisms that know cells as places;
+            empty for the cells of one column.
     """
 
     epsilon: float
@@ -48,6 +56,7 @@ class Target:
     n_cells: int
     unit_records: int = 1
     rho: float | None = None
+    shape: tuple[int, ...] = ()
 
     @property
     def frame(self) -> dict[str, int]:
@@ -64,6 +73,61 @@ class Target:
             return loss.rho.upper <= self.rho
         return loss.delta(self.epsilon).upper <= self.delta
 
+    def pure_epsilon(self) -> Decimal:
+        """Largest epsilon per record that a pure guarantee may have, to twelve digits below.
+
+        A unit of c records is charged c times this.
+
+        Raises:
+            InfeasibleBudgetError: The budget does not allow 1e-9.
+        """
+
+        def fits(epsilon: Decimal) -> bool:
+            return self.allows(PureLoss(Fraction(epsilon) * self.unit_records))
+
+        powers = [p for p in range(_FIRST, _LAST + 1) if fits(Decimal(1).scaleb(p))]
+        if not powers:
+            raise InfeasibleBudgetError("The budget does not allow an epsilon of 1e-9 a record.")
+        place = powers[-1] - _DIGITS + 1
+        low, high = 10 ** (_DIGITS - 1), 10**_DIGITS
+        while powers[-1] < _LAST and high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if fits(Decimal(middle).scaleb(place)) else (low, middle)
+        return Decimal(low).scaleb(place).normalize()
+
+    def grid(self, mechanism: str, *, columns: int | None = None, instead: str) -> tuple[int, ...]:
+        """Number of codes of each column, whose combinations must all be cells.
+
+        Args:
+            mechanism: For whom.
+            columns: Most columns that it can serve, by default any number.
+            instead: What could serve a product that it cannot.
+
+        Raises:
+            ConfigError: The mechanism cannot serve this product.
+        """
+        shape = self.shape or (self.n_cells,)
+        problem = ""
+        if math.prod(shape) != self.n_cells:
+            problem = "knows no cells that are impossible or stand for no value"
+        elif columns is not None and len(shape) > columns:
+            problem = f"serves products of {columns} column alone, whose order it goes by"
+        if problem:
+            raise ConfigError(f"The mechanism '{mechanism}' {problem}.", next_step=instead)
+        return shape
+
+
+def check_frame(*, n_records: int, n_cells: int, unit_records: int = 1) -> None:
+    """Refuse a size that cannot be.
+
+    Raises:
+        RecordsError: Not 1 <= unit_records <= n_records, or no cell.
+    """
+    if n_cells < 1 or n_records < 1:
+        raise RecordsError("n_records and n_cells must be positive.")
+    if not 1 <= unit_records <= n_records:
+        raise RecordsError("unit_records must be between 1 and n_records.")
+
 
 class Mechanism(Protocol):
     """A mechanism at fixed parameters.
@@ -71,13 +135,18 @@ class Mechanism(Protocol):
     ``name`` is its key in the registry and in a config; ``kinds`` are the
     products it can serve; ``pure`` says that it needs no delta and is charged
     none; ``knobs`` is a frozen dataclass of what a config may set, its field
-    names the keys of the YAML.
+    names the keys of the YAML; ``unbiased`` says that the estimates of
+    ``postprocess`` are right on average, whatever the data.
     """
 
     name: ClassVar[str]
     kinds: ClassVar[tuple[str, ...]]
     knobs: ClassVar[type]
     pure: ClassVar[bool]
+
+    @property
+    def unbiased(self) -> bool:
+        """Whether its estimates are."""
 
     @classmethod
     def calibrate(cls, knobs: Any, target: Target) -> Self:

@@ -85,6 +85,7 @@ class _Perturbed:
     kinds: ClassVar[tuple[str, ...]] = ("table",)
     knobs: ClassVar[type] = PerturbedKnobs
     pure: ClassVar[bool] = False
+    unbiased: ClassVar[bool] = True
     name: ClassVar[str]
 
     scale: Fraction

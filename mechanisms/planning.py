@@ -18,7 +18,7 @@ from typing import Any
 from mechanisms.accuracy import ExpectedError
 from mechanisms.domain import Domain
 from mechanisms.enclosures import Bounds, double_below
-from mechanisms.errors import AmountError, InfeasibleBudgetError
+from mechanisms.errors import AmountError, ConfigError, InfeasibleBudgetError
 from mechanisms.losses import PrivacyLoss
 from mechanisms.mechanism import Mechanism, Target
 from mechanisms.privacy import Privacy
@@ -146,6 +146,7 @@ def plan_release(
 
     Raises:
         InfeasibleBudgetError: A product's knobs do not fit its part.
+        ConfigError: A mechanism cannot serve its product.
     """
     products = []
     for request in requests:
@@ -160,6 +161,7 @@ def plan_release(
             n_records=privacy.n_records,
             n_cells=part.n_cells,
             unit_records=privacy.unit_records,
+            shape=tuple(column.size for column in part.columns),
         )
         mechanism = _calibrated(request, target)
         loss = mechanism.loss(
@@ -194,7 +196,7 @@ def _calibrated(request: ProductRequest, target: Target) -> Mechanism:
     """The product's mechanism; an error names the product."""
     try:
         return REGISTRY[request.mechanism].calibrate(request.knobs, target)
-    except InfeasibleBudgetError as error:
+    except (ConfigError, InfeasibleBudgetError) as error:
         error.where = request.name
         raise
 

@@ -6,13 +6,21 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from mechanisms.bootstrap import Bootstrap
+from mechanisms.density import Density
+from mechanisms.exponential_ks import ExponentialKS
 from mechanisms.mechanism import Mechanism
 from mechanisms.perturbed import GaussianTable, LaplaceTable
+from mechanisms.sample_resample import SampleResample
+from mechanisms.smoothed_histogram import SmoothedHistogram
 
 REGISTRY: Mapping[str, type[Mechanism]] = MappingProxyType(
     {
         Bootstrap.name: Bootstrap,
         LaplaceTable.name: LaplaceTable,
         GaussianTable.name: GaussianTable,
+        SmoothedHistogram.name: SmoothedHistogram,
+        Density.name: Density,
+        ExponentialKS.name: ExponentialKS,
+        SampleResample.name: SampleResample,
     }
 )

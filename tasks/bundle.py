@@ -17,7 +17,7 @@ from mechanisms.planning import Plan, PlannedProduct
 from mechanisms.table import ContingencyTable
 from tasks.entries import Entry
 from tasks.manifest import seal
-from tasks.products import FIGURES, file_forms, product_files, reading_advice
+from tasks.products import figure_field, file_forms, product_files, reading_advice
 from tasks.run import Run
 from tasks.writing import profile_file, write_records
 
@@ -162,10 +162,7 @@ def _datapackage(release: Release, plan: Plan) -> dict[str, Any]:
         fields = [_field(product, name) for name in product.domain.names]
         for suffix in release.config.publish.formats:
             for stem, figures in file_forms(product).items():
-                extra = [
-                    {"name": name, "type": FIGURES[name][0], "description": FIGURES[name][1]}
-                    for name in figures
-                ]
+                extra = [figure_field(product, name) for name in figures]
                 resources.append(
                     {
                         "name": f"{stem}-{suffix}".lower(),
@@ -212,7 +209,7 @@ def _readme(run: Run, release: Release, plan: Plan) -> str:
         "",
     ]
     for product in plan.products:
-        lines.append(reading_advice(product))
+        lines.append(reading_advice(product, plan))
     lines += [
         "",
         "`privacy.json` states the guarantee, `datapackage.json` the columns and their codes.",

@@ -27,6 +27,15 @@ FIGURES = {
 }
 """Columns that a table has beside those of the domain: type and description."""
 
+BIASED = {
+    "estimate": (
+        "number",
+        "Estimate of the count; biased, by an amount that depends on the data and is not known.",
+    ),
+    "standard_error": ("number", "Sampling error of the estimate, in which its bias is not."),
+}
+"""The same of a mechanism whose estimates are biased, where they differ."""
+
 _ESTIMATES = ("estimate", "standard_error", "projected")
 
 
@@ -51,8 +60,17 @@ def file_forms(product: PlannedProduct) -> dict[str, tuple[str, ...]]:
     """The stems of a product's files, and the columns of each beside the domain's."""
     name = product.request.name
     if product.request.kind == "microdata":
-        return {name: (), f"{name}_debiased": _ESTIMATES}
+        beside = "debiased" if product.mechanism.unbiased else "estimates"
+        return {name: (), f"{name}_{beside}": _ESTIMATES}
     return {name: ("raw", *_ESTIMATES)}
+
+
+def figure_field(product: PlannedProduct, figure: str) -> dict[str, str]:
+    """The codebook's entry of a column beside the domain's."""
+    kind, description = FIGURES[figure]
+    if not product.mechanism.unbiased:
+        kind, description = BIASED.get(figure, (kind, description))
+    return {"name": figure, "type": kind, "description": description}
 
 
 def product_files(product: PlannedProduct, drawn: RawTable, plan: Plan) -> list[ProductFile]:
@@ -69,30 +87,29 @@ def product_files(product: PlannedProduct, drawn: RawTable, plan: Plan) -> list[
     return files
 
 
-def reading_advice(product: PlannedProduct) -> str:
+def reading_advice(product: PlannedProduct, plan: Plan) -> str:
     """What a reader of the bundle has to know of a product, in one list item."""
     name, error = product.request.name, product.expected_error
-    described = product.mechanism.describe()
-    cells = f"{product.domain.n_cells:,} cells"
+    cells, uniform = f"{product.domain.n_cells:,} cells", error.uniform_share
+    typical = f"typical standard error {error.cell_sd_average:,.1f} records."
+    if not product.mechanism.unbiased:
+        typical += " Its estimates have a bias besides, which depends on the data."
+    if "records" in product.mechanism.describe():  # it lists the cells that it drew
+        absent = plan.privacy.n_records * uniform / (1 - uniform) / product.domain.n_cells
+        estimate = f"minus {absent:,.4g}" if uniform else "0"
+        typical += f" A cell not listed was not drawn: its estimate is {estimate}."
     if product.request.kind == "microdata":
+        _, table = file_forms(product)
+        part = f"; {uniform:.0%} of them are uniform over the cells" if uniform else ""
+        without = ", which removes those" if uniform else ""
         return (
-            f"- `{name}`: {product.rows:,} synthetic records over {cells}; "
-            f"{error.uniform_share:.0%} of them come from the pseudocount "
-            f"{described['pseudocount']} and are uniform over the cells. For counts use "
-            f"`{name}_debiased`, which removes that bias: typical standard error "
-            f"{error.cell_sd_average:,.1f} records. {_unlisted(described)}"
+            f"- `{name}`: {product.rows:,} synthetic records over {cells}{part}. "
+            f"For counts use `{table}`{without}: {typical}"
         )
     return (
-        f"- `{name}`: a table of {cells} by the mechanism `{described['mechanism']}`; typical "
-        f"standard error {error.cell_sd_average:,.1f} records. {_unlisted(described)}"
+        f"- `{name}`: a table of {cells} by the mechanism `{product.mechanism.name}`; {typical} "
         "Use `estimate` with its standard error, or `projected` as a table of counts."
     )
-
-
-def _unlisted(described: Mapping[str, Any]) -> str:
-    if "pseudocount" not in described:
-        return ""
-    return "A cell not listed was not drawn: its estimate is minus the pseudocount. "
 
 
 def _figures(product: PlannedProduct, drawn: RawTable, plan: Plan) -> dict[str, NDArray[Any]]:

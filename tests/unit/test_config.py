@@ -178,7 +178,8 @@ def test_a_description_cannot_hide_a_loss_behind_a_negative_one() -> None:
         (
             "mechanism: bootstrap",
             "mechanism: laplace",
-            "The mechanism 'laplace' serves table, and not 'microdata', which bootstrap would",
+            "The mechanism 'laplace' serves table, and not 'microdata', which bootstrap, "
+            "smoothed_histogram, density, exponential_ks, sample_resample would serve",
         ),
         (
             "kind: microdata",

@@ -189,10 +189,19 @@ def test_draws_add_up(name: str, w: Fraction) -> None:
 
 
 def test_rounding_keeps_the_kernel_near() -> None:
-    weights = np.random.default_rng(2).random((40, 40))
+    weights = np.random.default_rng(2).integers(0, 2**32, (40, 40))
     kernel = round_kernel(weights, 30)
     exact = weights / weights.sum(axis=1, keepdims=True)
     assert np.abs(kernel.table / 2.0**30 - exact).max() < 41 * 2.0**-30
+
+
+@pytest.mark.parametrize("bandwidth", [0.01, 0.7, 5.0, 1e6])
+def test_gaussian_kernel_is_near_its_density(bandwidth: float) -> None:
+    steps = np.arange(12)
+    exact = np.exp(-0.5 * ((steps[:, None] - steps) / bandwidth) ** 2)
+    exact /= exact.sum(axis=1, keepdims=True)
+    found = gaussian_kernel(12, bandwidth).table / 2.0**30
+    assert np.abs(found - exact).max() < 13 * 2.0**-30
 
 
 def test_arguments_out_of_range() -> None:

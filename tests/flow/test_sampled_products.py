@@ -1,0 +1,139 @@
+"""Products of the exponential mechanism and of density estimates through the whole flow."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from configs.loading import load
+from flows.reports import plan_facts, plan_report
+from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
+from mechanisms.registry import REGISTRY
+from tasks.ledger_check import verify_ledger
+from tasks.manifest import verify_bundle
+
+PRODUCTS = """\
+products:
+  ages: {kind: microdata, mechanism: exponential_ks, columns: [age], share: 0.2}
+  regions: {kind: table, mechanism: sample_resample, columns: [region, pay], candidates: 50,
+            share: 0.2}
+  births: {kind: microdata, mechanism: density, estimator: kde, columns: [born], share: 0.2}
+  pays: {kind: table, mechanism: density, bins: 3, columns: [pay], share: 0.2}
+  people: {kind: microdata, mechanism: smoothed_histogram, columns: [region, age], share: 0.2}
+"""
+ESTIMATES = ["estimate", "standard_error", "projected"]
+
+
+@pytest.fixture
+def sampled(agency: Any) -> Any:
+    """The agency with a config of these products alone."""
+    start, end = agency.text.index("products:"), agency.text.index("publish:")
+    agency.replace(agency.text[start:end], PRODUCTS)
+    return agency
+
+
+def test_every_mechanism_serves_its_product(sampled: Any) -> None:
+    plan = load(sampled.config).plan()
+    bundle = sampled.run().bundle
+    verify_bundle(bundle)
+    stated = json.loads((bundle / "privacy.json").read_text())
+    assert stated["delta"] == "0"
+    assert Decimal(stated["epsilon"]) == plan.epsilon <= 1
+    files = {"regions": ["raw", *ESTIMATES], "pays": ["raw", *ESTIMATES]}
+    for name, beside in (("ages", "estimates"), ("births", "estimates"), ("people", "debiased")):
+        files |= {name: [], f"{name}_{beside}": ESTIMATES}
+    assert {path.name for path in (bundle / "data").iterdir()} == {
+        f"{name}.{suffix}" for name in files for suffix in ("parquet", "csv")
+    }
+    for stem, figures in files.items():
+        product = next(p for p in plan.products if p.request.name == stem.split("_")[0])
+        table = pq.read_table(bundle / "data" / f"{stem}.parquet")
+        assert table.column_names == [*product.domain.names, *figures]
+        records = product.mechanism.records
+        if figures:
+            assert sum(table["projected"].to_pylist()) <= 400 * (1 + 1e-9)
+        if "raw" in figures:
+            assert sum(table["raw"].to_pylist()) == records
+        if not figures:
+            assert table.num_rows == records
+    for product in plan.products:
+        described = stated["products"][product.request.name]
+        mechanism = REGISTRY[described["mechanism"]].from_description(described)
+        assert mechanism == product.mechanism
+        loss = mechanism.loss(n_records=400, n_cells=product.domain.n_cells)
+        assert loss.delta(float(Decimal(described["epsilon"]))).upper == 0
+        assert Decimal(described["epsilon"]) <= Decimal("0.2")
+    assert verify_ledger(sampled.home).entries == 4
+
+
+def test_a_bias_is_said_wherever_the_estimates_are(sampled: Any) -> None:
+    bundle = sampled.run().bundle
+    lines = (bundle / "README.md").read_text().splitlines()
+    advice = {line.split("`")[1]: line for line in lines if line.startswith("- `")}
+    resources = json.loads((bundle / "datapackage.json").read_text())["resources"]
+    for resource in resources:
+        name = resource["name"].split("-")[0]
+        texts = {f["name"]: f.get("description", "") for f in resource["schema"]["fields"]}
+        if "estimate" in texts:
+            biased = name != "people_debiased"
+            assert texts["estimate"].startswith("Estimate of" if biased else "Unbiased")
+            assert ("bias" in texts["standard_error"]) is biased
+            assert (" bias " in advice[name.split("_")[0]]) is biased
+    assert "estimate is 0." in advice["ages"]
+    product = next(p for p in load(sampled.config).plan().products if p.request.name == "people")
+    absent = float(product.mechanism.pseudocount)
+    assert f"estimate is minus {absent:,.4g}." in advice["people"]
+
+
+def test_the_plan_prints_every_parameter(sampled: Any) -> None:
+    from rich.console import Console
+
+    sampled.replace("candidates: 50", "candidates: 50, distance: cramer_von_mises")
+    release = load(sampled.config)
+    facts = plan_facts(release, release.plan(), None)["products"]
+    assert facts["regions"]["distance"] == "cramer_von_mises"
+    console = Console(width=200, record=True)
+    for part in plan_report(release, release.plan(), None):
+        console.print(part)
+    text = console.export_text()
+    for word in ("cramer_von_mises", "bandwidth", "epsilon_per_record", "records that are uniform"):
+        assert word in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error", "words"),
+    [
+        ("exponential_ks, columns: [age]", "exponential_ks, columns: [age, pay]",
+         ConfigError, "ages.*1 column.*sample_resample"),
+        ("exponential_ks,", "exponential_ks, records: 100001,", RecordsError, "ages.*at most"),
+        ("candidates: 50", "candidates: 0", ConfigError, "candidates"),
+        ("candidates: 50", "candidates: 1000000", ConfigError, "regions.*counts"),
+        ("candidates: 50", "distance: series", ConfigError, "regions.*1 column"),
+        ("candidates: 50", "smoothness: 2", ConfigError, "series"),
+        ("estimator: kde", "estimator: kde, bandwidth: 0", ConfigError, "bandwidth"),
+        ("bins: 3", "bins: 7", ConfigError, "pays.*more than the 6 cells"),
+        ("bins: 3", "bins: 3, uniform: 0.001", InfeasibleBudgetError, "pays.*share of 0"),
+        ("bins: 3", "records: 100000000", InfeasibleBudgetError, "pays.*fewer records"),
+        ("smoothed_histogram,", "smoothed_histogram, uniform: 1,", ConfigError, "below 1"),
+        ("kind: table, mechanism: density", "kind: table, mechanism: densities",
+         ConfigError, "exponential_ks, sample_resample"),
+    ],
+)  # fmt: skip
+def test_what_cannot_serve_is_refused_before_a_charge(
+    sampled: Any, old: str, new: str, error: type[Exception], words: str
+) -> None:
+    sampled.replace(old, new)
+    with pytest.raises(error, match=f"(?s){words}"):
+        load(sampled.config).plan()
+
+
+def test_shares_and_bandwidths_are_exact(sampled: Any) -> None:
+    sampled.replace("estimator: kde", "estimator: kde, bandwidth: 17/4, uniform: 0.9")
+    mechanism = load(sampled.config).plan().products[2].mechanism
+    assert mechanism.bandwidth == Fraction(17, 4)
+    assert mechanism.uniform == Fraction(9, 10)

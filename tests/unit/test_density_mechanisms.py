@@ -1,0 +1,291 @@
+"""Density estimates and smoothed histograms as a config names them: claims, estimates, input."""
+
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mechanisms.bootstrap import Bootstrap
+from mechanisms.columns import Integer
+from mechanisms.density import Density, DensityKnobs
+from mechanisms.density_sampling import balanced_draws, cell_probabilities
+from mechanisms.domain import Domain
+from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError, StatpressError
+from mechanisms.exponential import sparse_table
+from mechanisms.mechanism import Target
+from mechanisms.smoothed_histogram import SmoothedHistogram, SmoothedHistogramKnobs
+from tasks.entropy import SeededRandomness
+
+Table = tuple[int, ...]
+Law = dict[Table, Fraction]
+
+
+def domain(*sizes: int) -> Domain:
+    """Columns of so many cells."""
+    named = zip("abc", sizes, strict=False)
+    return Domain(tuple(Integer(name=n, lower=0, upper=size - 1) for n, size in named))
+
+
+def tables(n_records: int, n_cells: int) -> Iterator[Table]:
+    """All tables of n records over the cells."""
+    for cuts in itertools.combinations(range(n_records + n_cells - 1), n_cells - 1):
+        bounds = (-1, *cuts, n_records + n_cells - 1)
+        yield tuple(b - a - 1 for a, b in itertools.pairwise(bounds))
+
+
+def moved(table: Table, other: Table) -> int:
+    return sum(max(a - b, 0) for a, b in zip(table, other, strict=True))
+
+
+def one_draw(mechanism: Density | SmoothedHistogram, table: Table) -> list[Fraction]:
+    """The law of a draw, by the definition."""
+    if isinstance(mechanism, Density):
+        kernel = mechanism.kernel(len(table))
+        return cell_probabilities(np.array(table), kernel, mechanism.uniform)
+    total = sum(table) + mechanism.pseudocount * len(table)
+    return [(count + mechanism.pseudocount) / total for count in table]
+
+
+def release_law(mechanism: Density | SmoothedHistogram, table: Table) -> Law:
+    p, m = one_draw(mechanism, table), mechanism.records
+    return {
+        z: Fraction(math.factorial(m))
+        * math.prod(
+            (q**x / math.factorial(x) for q, x in zip(p, z, strict=True)), start=Fraction(1)
+        )
+        for z in tables(m, len(p))
+    }
+
+
+def worst(mechanism: Density | SmoothedHistogram, n: int, s: int, c: int, factor: float) -> float:
+    """Delta at e^epsilon = factor, by enumeration of all neighbours and releases."""
+    laws = {table: release_law(mechanism, table) for table in tables(n, s)}
+    exact = Fraction(factor)
+    return float(
+        max(
+            sum((max(laws[a][z] - exact * laws[b][z], Fraction(0)) for z in laws[a]), Fraction(0))
+            for a, b in itertools.permutations(laws, 2)
+            if moved(a, b) <= c
+        )
+    )
+
+
+MECHANISMS: dict[str, Density | SmoothedHistogram] = {
+    "cells": Density(records=2, uniform=Fraction(1, 5)),
+    "bins": Density(records=2, uniform=Fraction(1, 7), bins=2),
+    "kde": Density(
+        records=2, uniform=Fraction(1, 5), estimator="kde", bandwidth=Fraction(4, 5)
+    ),
+    "smoothed": SmoothedHistogram(Fraction(1, 3), 2),
+}  # fmt: skip
+KINDS = pytest.mark.parametrize("name", MECHANISMS)
+
+
+@KINDS
+@pytest.mark.parametrize(("n", "s", "c"), [(1, 3, 1), (3, 3, 1), (3, 3, 2), (2, 4, 1)])
+def test_the_release_costs_its_loss_and_no_less(name: str, n: int, s: int, c: int) -> None:
+    mechanism = MECHANISMS[name]
+    claimed = mechanism.loss(n_records=n, n_cells=s, unit_records=c)
+    epsilon = claimed.pure_epsilon.upper
+    for share in (0.0, 0.3, 0.7, 1.0):
+        factor = math.exp(epsilon * share)
+        found, bound = worst(mechanism, n, s, c, factor), claimed.delta(epsilon * share).upper
+        assert found <= bound + 1e-12
+        if name == "smoothed" and n + s > 4:
+            assert found == pytest.approx(bound, abs=1e-12)
+    assert worst(mechanism, n, s, c, math.exp(epsilon * (1 - 1e-6))) > 0  # tight at delta 0
+
+
+@KINDS
+def test_less_smoothing_than_is_claimed_costs_more(name: str) -> None:
+    """The broken twin: half the uniform share, or half the pseudocount."""
+    mechanism = MECHANISMS[name]
+    epsilon = mechanism.loss(n_records=3, n_cells=3).pure_epsilon.upper
+    if isinstance(mechanism, Density):
+        twin: Density | SmoothedHistogram = replace(mechanism, uniform=mechanism.uniform / 2)
+    else:
+        twin = SmoothedHistogram(mechanism.pseudocount / 2, 2)
+    assert worst(twin, 3, 3, 1, math.exp(epsilon)) > 1e-3
+
+
+@pytest.mark.parametrize("weight", [Fraction(1, 7), Fraction(9, 10)])
+def test_all_three_are_one_mechanism_on_plain_cells(weight: Fraction) -> None:
+    """Theorem 8's histogram, its bootstrap form, and the density estimate with a bin a cell."""
+    target = Target(epsilon=9.0, delta=0.0, n_records=40, n_cells=6, unit_records=3)
+    frame = target.frame
+    knobs = SmoothedHistogramKnobs(records=4, uniform=weight)
+    smoothed = SmoothedHistogram.calibrate(knobs, target)
+    density = Density(records=4, uniform=weight)
+    assert one_draw(smoothed, (9, 0, 1, 30, 0, 0)) == one_draw(density, (9, 0, 1, 30, 0, 0))
+    equation_8 = 4 * math.log(float((1 - weight) * 3 * 6 / (40 * weight)) + 1)
+    for loss in (smoothed.loss(**frame), density.loss(**frame)):
+        assert loss.pure_epsilon.lower <= equation_8 * (1 + 1e-12)
+        assert loss.pure_epsilon.upper >= equation_8 * (1 - 1e-12)
+    plain = Bootstrap(smoothed.pseudocount, 4)
+    assert smoothed.loss(**frame) == plain.loss(**frame)
+    drawn = sparse_table(domain(6), [3, 0, 1, 0, 0, 0])
+    one, other = (m.postprocess(drawn, n_records=40) for m in (smoothed, density))
+    assert one.estimates.tolist() == other.estimates.tolist()
+    assert smoothed.expected_error(n_records=40, n_cells=6) == density.expected_error(
+        n_records=40, n_cells=6
+    )
+    assert smoothed.unbiased and density.unbiased
+    assert smoothed.pure and not plain.pure
+
+
+@KINDS
+def test_estimates_are_right_on_average_where_they_say_so(name: str) -> None:
+    mechanism, table = MECHANISMS[name], (5, 0, 1, 2)
+    averages = [Fraction(0)] * 4
+    for z, probability in release_law(mechanism, table).items():
+        found = mechanism.postprocess(sparse_table(domain(4), z), n_records=8)
+        values = [found.undrawn_estimate] * 4
+        for cell, estimate in zip(found.cells, found.estimates, strict=True):
+            values[int(cell)] = float(estimate)
+        averages = [a + probability * Fraction(v) for a, v in zip(averages, values, strict=True)]
+    error = max(abs(float(a) - h) for a, h in zip(averages, table, strict=True))
+    assert (error < 1e-12) is mechanism.unbiased
+    if isinstance(mechanism, Density) and not mechanism.unbiased:  # of the smoothed counts alone
+        kernel = mechanism.kernel(4)
+        smooth = [sum(h * kernel.value(x, y) for x, h in enumerate(table)) for y in range(4)]
+        assert [float(a) for a in averages] == pytest.approx([float(v) for v in smooth])
+
+
+KNOBS = [
+    DensityKnobs(),
+    DensityKnobs(bins=4),
+    DensityKnobs(estimator="kde"),
+    DensityKnobs(estimator="kde", bandwidth=Fraction(9, 4), records=3),
+    DensityKnobs(records=5),
+    SmoothedHistogramKnobs(),
+    SmoothedHistogramKnobs(records=5),
+]
+
+
+@pytest.mark.parametrize("knobs", KNOBS)
+@pytest.mark.parametrize(
+    "budget",
+    [
+        {"epsilon": 0.5, "delta": 0.0},
+        {"epsilon": 1 / 3, "delta": 0.0, "unit_records": 7},
+        {"epsilon": 3.0, "delta": 1e-6},
+        {"epsilon": 0.0, "delta": 0.0, "rho": 0.05, "unit_records": 2},
+    ],
+)
+def test_calibration_meets_the_budget_with_the_least_noise(
+    knobs: Any, budget: dict[str, Any]
+) -> None:
+    kind: Any = Density if isinstance(knobs, DensityKnobs) else SmoothedHistogram
+    target = Target(n_records=1000, n_cells=12, **budget)
+    mechanism = kind.calibrate(knobs, target)
+    assert target.allows(mechanism.loss(**target.frame))
+    if kind is Density:
+        less: Any = replace(mechanism, uniform=mechanism.uniform * Fraction(98, 100))
+    else:
+        less = kind(mechanism.pseudocount * Fraction(98, 100), mechanism.records)
+    assert not target.allows(less.loss(**target.frame))
+    described = {name: str(value) for name, value in mechanism.describe().items()}
+    assert kind.from_description(described) == mechanism
+    assert described["mechanism"] == kind.name
+
+
+def test_default_draws_balance_sampling_against_the_uniform_share() -> None:
+    """The least of w^2 + 1/(4m) at w = B m/(n epsilon), as the proof of Theorem 9 has it."""
+    for n, epsilon, bins in ((10**6, Fraction(1), 10), (10**5, Fraction(1, 4), 40)):
+        found = balanced_draws(n, epsilon, Fraction(bins))
+
+        def bound(m: int, scale: float = float(bins / (n * epsilon))) -> float:
+            return (m * scale) ** 2 + 1 / (4 * m)
+
+        assert bound(found) <= min(bound(found - 1), bound(found + 1))
+        target = Target(epsilon=float(epsilon), delta=0.0, n_records=n, n_cells=bins)
+        assert Density.calibrate(DensityKnobs(), target).records == found
+        assert SmoothedHistogram.calibrate(SmoothedHistogramKnobs(), target).records == found
+    # Theorem 9: m grows as n^(2/(r + 3)) if the bins do as n^(r/(r + 3)).
+    for r in (1, 2, 5):
+        small, large = (
+            balanced_draws(n, Fraction(1), Fraction(round(n ** (r / (r + 3)))))
+            for n in (10**12, 10**18)
+        )
+        assert large / small == pytest.approx(10 ** (6 * 2 / (r + 3)), rel=0.02)
+    assert balanced_draws(10, Fraction(1, 1000), Fraction(500)) == 1
+
+
+def test_one_cell_costs_nothing_and_is_released() -> None:
+    target = Target(epsilon=1.0, delta=0.0, n_records=8, n_cells=1)
+    rng = SeededRandomness(np.random.PCG64(1))
+    for kind, knobs in (
+        (Density, DensityKnobs()),
+        (Density, DensityKnobs(estimator="kde")),
+        (SmoothedHistogram, SmoothedHistogramKnobs()),
+    ):
+        mechanism: Any = kind.calibrate(knobs, target)
+        assert mechanism.loss(**target.frame).pure_epsilon == (0.0, 0.0)
+        assert mechanism.release(sparse_table(domain(1), [8]), rng).n_records == mechanism.records
+
+
+def test_many_draws_come_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mechanisms import density
+
+    monkeypatch.setattr(density, "_CHUNK", 100)
+    told: list[int] = []
+    private = sparse_table(domain(2, 3), [0, 9, 0, 0, 0, 1])
+    drawn = Density(records=250, uniform=Fraction(1, 2)).release(
+        private, SeededRandomness(np.random.PCG64(1)), told.append
+    )
+    assert (drawn.n_records, told) == (250, [100, 100, 50])
+    assert drawn.domain == private.domain
+
+
+def target(n: int = 1000, shape: Table = (12,)) -> Target:
+    cells = math.prod(shape)
+    return Target(epsilon=0.5, delta=0.0, n_records=n, n_cells=cells, shape=shape)
+
+
+def calibrate(target: Target, **knobs: Any) -> Callable[[], Any]:
+    return lambda: Density.calibrate(DensityKnobs(**knobs), target)
+
+
+@pytest.mark.parametrize(
+    ("refused", "error", "words"),
+    [
+        (calibrate(target(shape=(3, 4)), bins=4), ConfigError, "1 column.*'smoothed_histogram'"),
+        (calibrate(target(shape=(3, 4)), estimator="kde"), ConfigError, "1 column"),
+        (calibrate(target(shape=(2001,)), estimator="kde"), ConfigError, "at most 2,000"),
+        (calibrate(target(shape=(1_000_001,))), ConfigError, "at most 1,000,000"),
+        (calibrate(target(), bins=13), ConfigError, "13 bins are more than the 12"),
+        (calibrate(target(), records=10**6), InfeasibleBudgetError, "12.0\\d+.*fewer records"),
+        (calibrate(target(), records=10, uniform=Fraction(1, 10)), InfeasibleBudgetError,
+         "need an epsilon of 1.0\\d+.*share of 0.19"),
+        (calibrate(target(), estimator="spline"), ConfigError, "'histogram' or 'kde'"),
+        (calibrate(target(), bandwidth=Fraction(1)), ConfigError, "kde"),
+        (calibrate(target(), estimator="kde", bins=3), ConfigError, "histogram"),
+        (calibrate(target(), estimator="kde", bandwidth=Fraction(1, 101)), ConfigError, "1/100"),
+        (calibrate(target(), estimator="kde", bandwidth=Fraction(1, 3**19)), ConfigError, "1/100"),
+        (calibrate(target(), estimator="kde", bandwidth=Fraction(3**20 + 1, 3**20)), ConfigError,
+         "9 decimals"),
+        (calibrate(target(), uniform=Fraction(0)), ConfigError, "above 0"),
+        (calibrate(target(), records=0), RecordsError, "between 1"),
+        (lambda: SmoothedHistogramKnobs(uniform=Fraction(1)), ConfigError, "below 1"),
+        (lambda: SmoothedHistogramKnobs(records=0), RecordsError, "between 1"),
+        (lambda: Density(records=1, uniform=Fraction(1, 2), estimator="kde"), ConfigError,
+         "bandwidth"),
+        (lambda: MECHANISMS["cells"].loss(n_records=2, n_cells=3, unit_records=3), RecordsError,
+         "unit"),
+        (lambda: SmoothedHistogram.calibrate(
+            SmoothedHistogramKnobs(records=40, uniform=Fraction(1, 10)), target()),
+         InfeasibleBudgetError, "need an epsilon of 4.\\d+.*share of 0.4"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_refused_with_what_would_do(
+    refused: Callable[[], Any], error: type[StatpressError], words: str
+) -> None:
+    with pytest.raises(error) as caught:
+        refused()
+    assert re.search(words, str(caught.value))
