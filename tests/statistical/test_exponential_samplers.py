@@ -1,4 +1,4 @@
-"""The real samplers of section 5 and 6 against their laws, at test level 1e-6.
+"""The real samplers of sections 4 to 6 against their laws, at test level 1e-6.
 
 Each test has a broken twin, the same code with one mistake, that it must catch.
 """
@@ -6,7 +6,9 @@ Each test has a broken twin, the same code with one mistake, that it must catch.
 import itertools
 import math
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +26,8 @@ from mechanisms.candidates import (
     ks_scores,
     series_features,
 )
+from mechanisms.columns import Integer
+from mechanisms.density import Density
 from mechanisms.density_sampling import (
     HistogramKernel,
     Kernel,
@@ -31,7 +35,13 @@ from mechanisms.density_sampling import (
     gaussian_kernel,
     sample_density,
 )
+from mechanisms.domain import Domain
+from mechanisms.exponential import dense_counts, sparse_table
+from mechanisms.exponential_ks import ExponentialKS
 from mechanisms.ks_sampler import Band, sample_ks
+from mechanisms.sample_resample import SampleResample
+from mechanisms.smoothed_histogram import SmoothedHistogram
+from tasks.entropy import SystemRandomness
 
 LEVEL = 1e-6
 Table = tuple[int, ...]
@@ -153,3 +163,74 @@ def test_density_draws_follow_the_mixture(name: str) -> None:
     assert p_value(sample_density(table, kernel, w, 1_000_000, generator()), law) > LEVEL
     for broken in (Fraction(1, 10**9), w / 2):  # the share ignored, and halved
         assert p_value(sample_density(table, kernel, broken, 1_000_000, generator()), law) < LEVEL
+
+
+# --- the mechanisms that a config names ---------------------------------------
+
+
+def releases(mechanism: Any, counts: Array, times: int) -> list[Table]:
+    """Releases of the mechanism, as counts of all cells."""
+    domain = Domain((Integer(name="a", lower=0, upper=len(counts) - 1),))
+    private, rng = sparse_table(domain, counts), SystemRandomness(AESCounter(key=20261122))
+    drawn = (mechanism.release(private, rng) for _ in range(times))
+    return [tuple(dense_counts(release).tolist()) for release in drawn]
+
+
+def law_p_value(mechanism: Any, counts: Array, law: dict[Table, float], times: int) -> float:
+    seen = dict.fromkeys(law, 0)
+    for z in releases(mechanism, counts, times):
+        seen[z] += 1
+    return p_value(np.array(list(seen.values())), np.array(list(law.values())))
+
+
+def test_exponential_ks_releases_follow_the_law_they_are_charged_for() -> None:
+    """Twice the epsilon is caught."""
+    counts, k = np.array([1, 6, 0, 1]), 3
+    law = ks_law((1, 6, 0, 1), k, 0.8 / 2)
+    assert law_p_value(ks("0.8", k), counts, law, 5000) > LEVEL
+    assert law_p_value(ks("1.6", k), counts, law, 5000) < LEVEL
+
+
+def ks(epsilon: str, records: int) -> ExponentialKS:
+    return ExponentialKS(epsilon_per_record=Decimal(epsilon), records=records)
+
+
+def test_sample_resample_releases_follow_the_law_they_are_charged_for() -> None:
+    """Two uniform candidates of two records: the law is that of all pairs of them."""
+    counts = np.array([4, 0, 1])
+    every = list(tables(2, 3))
+    base = np.array([2 / math.prod(math.factorial(x) for x in z) for z in every]) / 9
+    weights = np.exp(-1.5 / 2 * np.array(ks_scores(counts, np.array(every)).numerators) / 2)
+    pairs = np.outer(base, base) * weights[:, None] / np.add.outer(weights, weights)
+    law = dict(zip(every, 2 * pairs.sum(axis=1), strict=True))
+
+    def mechanism(epsilon: str) -> SampleResample:
+        return SampleResample(
+            epsilon_per_record=Decimal(epsilon), records=2, distance="ks", candidates=2
+        )
+
+    assert sum(law.values()) == pytest.approx(1)
+    assert law_p_value(mechanism("1.5"), counts, law, 8000) > LEVEL
+    assert law_p_value(mechanism("3"), counts, law, 8000) < LEVEL
+
+
+TABLE = np.array([5, 0, 3, 0, 0, 30])
+SAMPLED: dict[str, Callable[[Fraction], Any]] = {
+    "histogram": lambda w: Density(records=400_000, uniform=w),
+    "bins": lambda w: Density(records=400_000, uniform=w, bins=4),
+    "kde": lambda w: Density(
+        records=400_000, uniform=w, estimator="kde", bandwidth=Fraction(2, 3)
+    ),
+    "smoothed": lambda w: SmoothedHistogram(38 * w / (6 * (1 - w)), 400_000),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SAMPLED)
+def test_draws_follow_the_mixture_they_are_charged_for(name: str) -> None:
+    w = Fraction(1, 5)
+    mechanism = SAMPLED[name](w)
+    kernel = Density(records=1, uniform=w) if name == "smoothed" else mechanism
+    law = np.array([float(p) for p in cell_probabilities(TABLE, kernel.kernel(6), w)])
+    assert p_value(np.array(releases(mechanism, TABLE, 1)[0]), law) > LEVEL
+    for twin in (w / 2, w * Fraction(9, 10)):
+        assert p_value(np.array(releases(SAMPLED[name](twin), TABLE, 1)[0]), law) < LEVEL
