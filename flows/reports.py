@@ -66,6 +66,8 @@ def plan_report(release: Release, plan: Plan, remaining: Loss | None) -> Iterato
             ["  expected sd of a cell, at most", f"{error.cell_sd_most:,.1f} records"],
             ["  expected total variation, at most", f"{error.total_variation:.4f}"],
         ]
+        if not product.mechanism.unbiased:
+            rows.append(["  bias of the estimates", "depends on the data, and comes on top"])
         if error.uniform_share:
             rows.append(["  records that are uniform", f"{error.uniform_share:.1%}"])
         if error.uniform_share > 0.5:

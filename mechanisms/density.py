@@ -44,7 +44,7 @@ from mechanisms.losses import PrivacyLoss, PureLoss
 from mechanisms.mechanism import Target, check_frame
 from mechanisms.randomness import Randomness
 from mechanisms.sampling import Progress
-from mechanisms.smoothed_histogram import check_uniform
+from mechanisms.smoothed_histogram import check_uniform, needed_epsilon
 from mechanisms.table import ContingencyTable
 
 Estimator = Literal["histogram", "kde"]
@@ -232,11 +232,11 @@ class Density:
         least = _least(fits)
         if least is None or share is not None:
             tried = share or _MOST_UNIFORM
-            needed = at(uniform=tried).loss(**target.frame).pure_epsilon.upper
+            needed = needed_epsilon(at(uniform=tried).loss(**target.frame))
             remedy = "fewer records" if least is None else f"a share of {float(least):g}"
             raise InfeasibleBudgetError(
                 f"{records:,} records at the uniform share {float(tried):g} "
-                f"need an epsilon of {needed:.6g}.",
+                f"need an epsilon of {needed}.",
                 next_step=f"Give {remedy}, or a budget of at least that epsilon.",
             )
         return at(uniform=least)

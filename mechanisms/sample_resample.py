@@ -56,7 +56,7 @@ from mechanisms.table import ContingencyTable
 Distance = Literal["ks", "cramer_von_mises", "mean", "series"]
 _MOST_COUNTS = 4_000_000  # over all cells of all candidates
 _MOST_TERMS = 200
-_MOST_PRODUCT = 1 << 62
+_MOST_PRODUCT = 1 << 62  # of n and k, for exact distances
 _INSTEAD = "Declare fewer cells, or use 'smoothed_histogram' or 'bootstrap'."
 _LEAST, _MOST = Fraction(1, 1000), Fraction(1000)
 
@@ -191,11 +191,12 @@ class SampleResample(ExponentialRecords):
             )
         n = target.n_records
         power = {"mean": 0.0, "series": 0.5}.get(knobs.distance, 2 / 3)
-        records = knobs.records or min(max(1, round(n**power)), 10**6)
-        if n * records >= _MOST_PRODUCT:
+        most = max(1, (_MOST_PRODUCT - 1) // n)
+        records = knobs.records or min(max(1, round(n**power)), 10**6, most)
+        if records > most:
             raise RecordsError(
                 f"{records:,} records are too many for exact distances to {n:,}.",
-                next_step=f"Give at most {_MOST_PRODUCT // n:,} records.",
+                next_step=f"Give at most {most:,} records.",
             )
         smoothness = (knobs.smoothness or Fraction(2)) if series else None
         if smoothness is not None and _terms(n, smoothness, target.n_cells) > _MOST_TERMS:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
@@ -23,6 +24,7 @@ from mechanisms.bootstrap import Bootstrap, BootstrapKnobs
 from mechanisms.density_sampling import balanced_draws
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
 from mechanisms.exponential import check_records
+from mechanisms.losses import PrivacyLoss
 from mechanisms.mechanism import Target
 
 
@@ -72,11 +74,17 @@ class SmoothedHistogram(Bootstrap):
             share = least.pseudocount * cells / (n + least.pseudocount * cells)
             raise InfeasibleBudgetError(
                 f"{records:,} records at the uniform share {float(w):g} need an epsilon of "
-                f"{loss.pure_epsilon.upper:.6g}.",
+                f"{needed_epsilon(loss)}.",
                 next_step=f"Give a share of {math.ceil(share * 10**6) / 10**6:g}, fewer "
                 "records, or a budget of at least that epsilon.",
             )
         return least
+
+
+def needed_epsilon(loss: PrivacyLoss) -> str:
+    """The budget without delta that a loss needs, to six digits rounded up."""
+    exact = Decimal(loss.pure_epsilon.upper)
+    return f"{Context(prec=6, rounding=ROUND_CEILING).create_decimal(exact):f}"
 
 
 def check_uniform(uniform: Fraction | None) -> None:

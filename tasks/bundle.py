@@ -147,6 +147,7 @@ def _product_statement(product: PlannedProduct, plan: Plan) -> dict[str, Any]:
     return {
         **product.describe(plan.privacy),
         "columns": list(product.domain.names),
+        "unbiased": product.mechanism.unbiased,
         "epsilon_lower": product.epsilon_bounds.lower,
         "epsilon_upper": product.epsilon_bounds.upper,
         "attack_advantage": product.attack_advantage,

@@ -13,6 +13,7 @@ import pytest
 from configs.loading import load
 from flows.reports import plan_facts, plan_report
 from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
+from mechanisms.planning import recompute_charge
 from mechanisms.registry import REGISTRY
 from tasks.ledger_check import verify_ledger
 from tasks.manifest import verify_bundle
@@ -68,6 +69,7 @@ def test_every_mechanism_serves_its_product(sampled: Any) -> None:
         loss = mechanism.loss(n_records=400, n_cells=product.domain.n_cells)
         assert loss.delta(float(Decimal(described["epsilon"]))).upper == 0
         assert Decimal(described["epsilon"]) <= Decimal("0.2")
+        assert described["unbiased"] is (product.request.name == "people")
     assert verify_ledger(sampled.home).entries == 4
 
 
@@ -101,6 +103,7 @@ def test_the_plan_prints_every_parameter(sampled: Any) -> None:
     for part in plan_report(release, release.plan(), None):
         console.print(part)
     text = console.export_text()
+    assert text.count("bias of the estimates") == 4
     for word in ("cramer_von_mises", "bandwidth", "epsilon_per_record", "records that are uniform"):
         assert word in text
 
@@ -137,3 +140,26 @@ def test_shares_and_bandwidths_are_exact(sampled: Any) -> None:
     mechanism = load(sampled.config).plan().products[2].mechanism
     assert mechanism.bandwidth == Fraction(17, 4)
     assert mechanism.uniform == Fraction(9, 10)
+
+
+@pytest.mark.parametrize(
+    ("product", "parameter", "other"),
+    [
+        (0, "epsilon_per_record", "0.3"),
+        (1, "epsilon_per_record", "0.3"),
+        (2, "uniform", "1/100"),
+        (2, "bandwidth", "1"),
+        (3, "bins", 6),
+        (3, "records", 9),
+        (4, "pseudocount", "1"),
+    ],
+)
+def test_another_parameter_is_another_charge(
+    sampled: Any, product: int, parameter: str, other: str | int
+) -> None:
+    plan = load(sampled.config).plan()
+    described = plan.describe()
+    assert recompute_charge(described)["epsilon"] <= plan.epsilon
+    assert parameter in described[product]
+    described[product][parameter] = other
+    assert recompute_charge(described)["epsilon"] > plan.epsilon

@@ -289,3 +289,25 @@ def test_bad_input_is_refused_with_what_would_do(
     with pytest.raises(error) as caught:
         refused()
     assert re.search(words, str(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("kind", "knobs"),
+    [
+        (Density, DensityKnobs(records=70, uniform=Fraction(1, 7))),
+        (Density, DensityKnobs(records=10**6)),
+        (SmoothedHistogram, SmoothedHistogramKnobs(records=70, uniform=Fraction(1, 7))),
+    ],
+)
+def test_the_budget_and_the_share_that_are_named_would_do(kind: Any, knobs: Any) -> None:
+    with pytest.raises(InfeasibleBudgetError) as caught:
+        kind.calibrate(knobs, target())
+    named = re.search(r"epsilon of ([0-9.]+)\.", caught.value.what)
+    assert named
+    enough = replace(target(), epsilon=float(named[1]))
+    assert kind.calibrate(knobs, enough).records == knobs.records
+    with pytest.raises(InfeasibleBudgetError):
+        kind.calibrate(knobs, replace(enough, epsilon=enough.epsilon * (1 - 1e-4)))
+    if share := re.search(r"share of ([0-9.]+),", caught.value.next_step):
+        uniform = Fraction(share[1])
+        assert kind.calibrate(replace(knobs, uniform=uniform), target()).records == 70
