@@ -87,14 +87,17 @@ def validate(config: Path, *, json: Json = False) -> None:
 
 
 @app.command
-def plan(config: Path, *, home: HomeFolder = None, json: Json = False) -> None:
+def plan(
+    config: Path, *, compare: bool = False, home: HomeFolder = None, json: Json = False
+) -> None:
     """Print what a release will draw, cost and err by, without opening its source.
 
     Args:
         config: The release config.
+        compare: Show what every mechanism would do for each product.
     """
     from configs.loading import load
-    from flows import reports
+    from flows import plan_report as reports
     from flows.terminal import show, show_json
     from tasks.pipeline import remaining_budget
 
@@ -102,10 +105,13 @@ def plan(config: Path, *, home: HomeFolder = None, json: Json = False) -> None:
     planned = release.plan()
     remaining = remaining_budget(home_of(home), release.config.dataset)
     if json:
-        show_json(reports.plan_facts(release, planned, remaining))
-    else:
-        for part in reports.plan_report(release, planned, remaining):
-            show(part)
+        facts = reports.plan_facts(release, planned, remaining)
+        show_json(facts | ({"comparison": reports.comparison_facts(planned)} if compare else {}))
+        return
+    for part in reports.plan_report(release, planned, remaining):
+        show(part)
+    for part in reports.comparison_report(planned) if compare else ():
+        show(part)
 
 
 @app.command

@@ -226,8 +226,14 @@ def max_records(
     Raises:
         InfeasibleBudgetError: Not even one record is allowed, or any number is.
     """
-    frame = {"n_records": n_records, "n_cells": n_cells, "unit_records": unit_records}
-    return _most_records(pseudocount, Target(epsilon=epsilon, delta=delta, **frame))
+    target = Target(
+        epsilon=epsilon,
+        delta=delta,
+        n_records=n_records,
+        n_cells=n_cells,
+        unit_records=unit_records,
+    )
+    return _most_records(pseudocount, target)
 
 
 def _most_records(pseudocount: Amount, target: Target) -> int:
@@ -258,8 +264,14 @@ def min_pseudocount(
     Exact: delta falls as the pseudocount grows, since a larger one mixes each
     draw with a uniform cell.
     """
-    frame = {"n_records": n_records, "n_cells": n_cells, "unit_records": unit_records}
-    return _least_pseudocount(records, Target(epsilon=epsilon, delta=delta, **frame), denominator)
+    target = Target(
+        epsilon=epsilon,
+        delta=delta,
+        n_records=n_records,
+        n_cells=n_cells,
+        unit_records=unit_records,
+    )
+    return _least_pseudocount(records, target, denominator)
 
 
 def _least_pseudocount(records: int, target: Target, denominator: int = 1) -> Fraction:
