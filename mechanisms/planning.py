@@ -21,7 +21,7 @@ from mechanisms.choice import AUTO, Choice, choose
 from mechanisms.composition import compose, compose_quickly
 from mechanisms.domain import Domain
 from mechanisms.enclosures import Bounds, double_below
-from mechanisms.errors import InfeasibleBudgetError
+from mechanisms.errors import ConfigError, InfeasibleBudgetError
 from mechanisms.fitting import ProductRequest, meet_budget
 from mechanisms.losses import PrivacyLoss
 from mechanisms.mechanism import Mechanism, Target
@@ -144,6 +144,7 @@ def plan_release(
         budget: Of the release.
 
     Raises:
+        ConfigError: A product has one cell alone.
         InfeasibleBudgetError: A product's knobs do not fit its part.
     """
     return _plan(tuple(requests), domain, privacy, budget)
@@ -154,6 +155,13 @@ def _plan(
     requests: tuple[ProductRequest, ...], domain: Domain, privacy: Privacy, budget: Budget
 ) -> Plan:
     domains = [domain.project(request.columns) for request in requests]
+    for request, own in zip(requests, domains, strict=True):
+        if own.n_cells == 1:
+            raise ConfigError(
+                "This product has a single cell, whose count is the public number of records.",
+                where=request.name,
+                next_step="Give it a column with at least two cells, or leave it out.",
+            )
     parts = [
         Part(request.share, privacy.n_records, own.n_cells, privacy.unit_records)
         for request, own in zip(requests, domains, strict=True)
