@@ -142,7 +142,7 @@ def errors_of(twin: bool, repetitions: int) -> tuple[Floats, Floats, Floats]:
 
 def test_estimates_have_no_bias_and_the_stated_error_and_the_twin_is_biased() -> None:
     # 60 means at level 1e-6 in all: 5.5 standard errors; 40 variances: 7 of theirs.
-    runs = 1500
+    runs = 800
     cells, marginal, stated = errors_of(twin=False, repetitions=runs)
 
     def bias(errors: Floats) -> float:
@@ -154,8 +154,8 @@ def test_estimates_have_no_bias_and_the_stated_error_and_the_twin_is_biased() ->
     assert max(bias(cells), bias(marginal)) < 5.5
     assert misstated(cells, stated) < 7
     cells, marginal, stated = errors_of(twin=True, repetitions=runs)
-    assert min(bias(cells), bias(marginal)) > 15
-    assert misstated(cells, stated) > 12
+    assert min(bias(cells), bias(marginal)) > 10
+    assert misstated(cells, stated) > 9
 
 
 def test_noise_of_two_tables_is_pooled() -> None:
