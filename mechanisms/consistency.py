@@ -75,7 +75,8 @@ class NoisyTable:
         """The dense table of a bootstrap release; refuses more than 10**7 cells.
 
         Cells of one release are slightly negatively correlated (they add up to the
-        records drawn), which the variances do not say.
+        records drawn), which the variances do not say, and these follow the counts;
+        mechanisms.reconciliation minds both.
         """
         if table.domain.n_cells > _MOST_CELLS:
             raise ValueError(

@@ -125,7 +125,7 @@ def _chosen(bundle: PublishedBundle, options: Options) -> list[str]:
                 next_step=f"Products with counts: {known}.",
             )
     if not asked:
-        raise RefinementError("The bundle has no product with counts.", where=str(bundle.folder))
+        raise RefinementError("No product with counts is chosen.", where=str(bundle.folder))
     names = [name for name in bundle.products if name in asked]
     for name in names:
         if options.integers and "rounded" in bundle.products[name].domain.names:

@@ -314,6 +314,24 @@ def test_a_failure_leaves_nothing_behind(
     assert list((tmp_path / "new").iterdir()) == []
 
 
+def test_a_place_taken_in_the_meantime_is_left_alone(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(*arguments: Any) -> None:
+        (tmp_path / "new" / "refined").mkdir(exist_ok=True)
+        write_cells(*arguments)
+
+    monkeypatch.setattr("tasks.refined_files.write_cells", slow)
+    with pytest.raises(BundleExistsError):
+        refine(bundle, tmp_path / "new" / "refined", Options())
+    assert [path.name for path in (tmp_path / "new").rglob("*")] == ["refined"]
+
+
+def test_no_product_is_an_error(bundle: Path, tmp_path: Path) -> None:
+    with pytest.raises(RefinementError, match="No product with counts"):
+        refine(bundle, tmp_path / "refined", Options(products=()))
+
+
 def test_what_cannot_be_done_is_refused(agency: Any, tmp_path: Path) -> None:
     agency.replace("upper: 99, width: 10", "upper: 999999, width: 1")
     agency.replace("born: {", "rounded: {")
