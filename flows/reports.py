@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from decimal import ROUND_CEILING, Context, Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.terminal import share_bar, table
@@ -51,6 +52,31 @@ def outcome_report(outcome: Outcome, remaining: Loss | None) -> str:
     if not outcome.publishable:
         lines.append("  NOT PUBLISHABLE: drawn from a known seed")
     return "\n".join(lines)
+
+
+def refinement_report(output: Path, facts: dict[str, Any]) -> Iterator[Any]:
+    """Refined tables for a person."""
+    source = facts["source"]
+    mark = "" if source["publishable"] else " It is NOT PUBLISHABLE (known seed)."
+    rows = [
+        [
+            name,
+            f"{product['kind']} by {product['mechanism']['mechanism']}",
+            f"{product['rows']:,}",
+            f"{product['root_mean_square_standard_error']:,.1f}",
+            product.get("rounding_keeps", "not rounded"),
+        ]
+        for name, product in facts["products"].items()
+    ]
+    columns = ["product", "from", "rows", "standard error (rms)", "rounding keeps"]
+    yield table(f"Refined {source['title']}; no budget is spent", columns, rows)
+    gaps = facts.get("largest_disagreement_in_records", {})
+    if gaps:
+        said = ", ".join(f"{name} {gap:,.2f}" for name, gap in gaps.items())
+        yield f"Largest disagreement between tables, in records: {said}."
+    if facts["without_counts"]:
+        yield f"Without counts, left out: {', '.join(facts['without_counts'])}."
+    yield f"Wrote {output} from the bundle with the seal {source['seal'][:16]}.{mark}"
 
 
 def timings_report(timings: dict[str, float]) -> Table:
