@@ -13,10 +13,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from configs.release import CheckConfig, ReleaseConfig
+from configs.release import CheckConfig, ReleaseConfig, kinds_of
 from configs.yaml_text import Document, parse
 from configs.yaml_text import Path as Keys
 from mechanisms import errors
+from mechanisms.budget_split import Budget
+from mechanisms.choice import AUTO, AutoKnobs
 from mechanisms.columns import Column
 from mechanisms.domain import Domain
 from mechanisms.errors import (
@@ -27,7 +29,8 @@ from mechanisms.errors import (
     InfeasibleBudgetError,
     StatpressError,
 )
-from mechanisms.planning import Plan, ProductRequest, plan_release
+from mechanisms.fitting import ProductRequest
+from mechanisms.planning import Plan, plan_release
 from mechanisms.privacy import Privacy
 from mechanisms.registry import REGISTRY
 
@@ -67,8 +70,11 @@ class Release:
                 self.requests,
                 domain=self.domain,
                 privacy=self.privacy,
-                epsilon=self.config.budget.epsilon,
-                delta=self.config.budget.delta,
+                budget=Budget(
+                    epsilon=self.config.budget.epsilon,
+                    delta=self.config.budget.delta,
+                    rho=self.config.budget.rho,
+                ),
             )
 
     @property
@@ -156,7 +162,7 @@ def _problem(detail: Any, document: Document) -> ConfigError:
     if kind == "missing":
         return ConfigError(f"'{keys[-1]}' is missing.", where=where)
     if kind == "union_tag_invalid":  # only products are told apart by a tag
-        known = ", ".join(REGISTRY)
+        known = ", ".join((AUTO, *REGISTRY))
         return ConfigError(
             f"There is no mechanism '{str(detail['input'].get('mechanism'))[:60]}'; "
             f"there are {known}.",
@@ -166,7 +172,7 @@ def _problem(detail: Any, document: Document) -> ConfigError:
         chosen = str(detail["loc"][2])
         serving = [name for name, m in REGISTRY.items() if detail["input"] in m.kinds]
         return ConfigError(
-            f"The mechanism '{chosen}' serves {' and '.join(REGISTRY[chosen].kinds)}, and not "
+            f"The mechanism '{chosen}' serves {' and '.join(kinds_of(chosen))}, and not "
             f"'{str(detail['input'])[:60]}', which {', '.join(serving) or 'none'} would serve.",
             where=where,
         )
@@ -257,7 +263,8 @@ def _check_columns(config: ReleaseConfig, domain: Domain, document: Document) ->
 
 def _requests(config: ReleaseConfig, document: Document) -> Iterator[ProductRequest]:
     for name, product in config.products.items():
-        knobs = REGISTRY[product.mechanism].knobs
+        known = REGISTRY.get(product.mechanism)
+        knobs = AutoKnobs if known is None else known.knobs
         with _placed(document, ("products", name)):
             yield ProductRequest(
                 name=name,

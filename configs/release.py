@@ -5,14 +5,21 @@ from __future__ import annotations
 import re
 from dataclasses import fields
 from decimal import Decimal
-from typing import Annotated, Any, Literal, Union, get_type_hints
+from typing import Annotated, Any, Literal, Self, Union, get_type_hints
 
-from pydantic import AfterValidator, BeforeValidator, Field, StrictStr, create_model
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    StrictStr,
+    create_model,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from configs.amounts import Count, Delta, Epsilon, Share
 from configs.domain import ColumnConfig, Section
-from mechanisms.mechanism import Mechanism
+from mechanisms.choice import AUTO, AutoKnobs
 from mechanisms.privacy import Adjacency, Unit
 from mechanisms.registry import REGISTRY
 
@@ -56,10 +63,21 @@ class PrivacyConfig(Section):
 
 
 class BudgetConfig(Section):
-    """Privacy loss that this release may cost in all."""
+    """Privacy loss that this release may cost in all: epsilon at delta, or rho."""
 
-    epsilon: Epsilon
-    delta: Delta
+    epsilon: Epsilon | None = None
+    delta: Delta = Field(description="Beside rho: where the epsilon of the release is stated.")
+    rho: Epsilon | None = Field(default=None, description="Zero-concentrated privacy.")
+
+    @model_validator(mode="after")
+    def _one_measure(self) -> Self:
+        if (self.epsilon is None) == (self.rho is None):
+            raise PydanticCustomError("BudgetValueError", "give either epsilon, or rho")
+        if self.rho is not None and not self.delta:
+            raise PydanticCustomError(
+                "BudgetValueError", "a budget of rho needs a delta above 0, to state epsilon at"
+            )
+        return self
 
 
 class CheckConfig(Section):
@@ -93,26 +111,32 @@ class PublishConfig(Section):
     )
 
 
-def _product_model(mechanism: type[Mechanism]) -> type[ProductConfig]:
+def kinds_of(mechanism: str) -> tuple[str, ...]:
+    """Kinds of product that a mechanism serves, or that any does for ``auto``."""
+    known = [REGISTRY[mechanism]] if mechanism in REGISTRY else REGISTRY.values()
+    return tuple(dict.fromkeys(kind for one in known for kind in one.kinds))
+
+
+def _product_model(mechanism: str, knobs: type) -> type[ProductConfig]:
     """The product model of one mechanism: its kinds, and its knobs as keys."""
     hints = {
         name: Annotated[hint, BeforeValidator(_short)]
-        for name, hint in get_type_hints(mechanism.knobs).items()
+        for name, hint in get_type_hints(knobs).items()
     }
     keys: dict[str, Any] = {
-        "kind": (Literal[mechanism.kinds], ...),
-        "mechanism": (Literal[mechanism.name], ...),
-        **{knob.name: (hints[knob.name], knob.default) for knob in fields(mechanism.knobs)},
+        "kind": (Literal[kinds_of(mechanism)], ...),
+        "mechanism": (Literal[mechanism], ...),
+        **{knob.name: (hints[knob.name], knob.default) for knob in fields(knobs)},
     }
-    title = f"{mechanism.name.title().replace('_', '')}Product"
+    title = f"{mechanism.title().replace('_', '')}Product"
     return create_model(title, __base__=ProductConfig, **keys)
 
 
-PRODUCTS = {name: _product_model(mechanism) for name, mechanism in REGISTRY.items()}
+PRODUCTS = {AUTO: _product_model(AUTO, AutoKnobs)} | {
+    name: _product_model(name, mechanism.knobs) for name, mechanism in REGISTRY.items()
+}
 _UNION: Any = Union[tuple(PRODUCTS.values())]  # noqa: UP007 (the members are not known here)
-AnyProduct: Any = (
-    Annotated[_UNION, Field(discriminator="mechanism")] if len(PRODUCTS) > 1 else _UNION
-)
+AnyProduct: Any = Annotated[_UNION, Field(discriminator="mechanism")]
 
 
 class ReleaseConfig(Section):

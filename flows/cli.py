@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, CycloptsError, Parameter
 
@@ -39,6 +39,32 @@ Seed = Annotated[
 ]
 Yes = Annotated[
     bool, Parameter(name=["--yes", "-y"], negative="", help="Do not ask before charging again.")
+]
+Consistent = Annotated[
+    bool,
+    Parameter(
+        name="--consistent",
+        negative="",
+        help="Make the tables agree on every marginal they share; lists every cell, at most "
+        "10,000,000 in a table.",
+    ),
+]
+Integers = Annotated[
+    bool,
+    Parameter(
+        name="--integers",
+        negative="",
+        help="Round to integers that add up to the number of records.",
+    ),
+]
+Products = Annotated[
+    list[str] | None,
+    Parameter(
+        name="--products",
+        consume_multiple=True,
+        negative="",
+        help="Names of products; by default all whose counts are published.",
+    ),
 ]
 
 
@@ -87,14 +113,17 @@ def validate(config: Path, *, json: Json = False) -> None:
 
 
 @app.command
-def plan(config: Path, *, home: HomeFolder = None, json: Json = False) -> None:
+def plan(
+    config: Path, *, compare: bool = False, home: HomeFolder = None, json: Json = False
+) -> None:
     """Print what a release will draw, cost and err by, without opening its source.
 
     Args:
         config: The release config.
+        compare: Show what every mechanism would do for each product.
     """
     from configs.loading import load
-    from flows import reports
+    from flows import plan_report as reports
     from flows.terminal import show, show_json
     from tasks.pipeline import remaining_budget
 
@@ -102,10 +131,13 @@ def plan(config: Path, *, home: HomeFolder = None, json: Json = False) -> None:
     planned = release.plan()
     remaining = remaining_budget(home_of(home), release.config.dataset)
     if json:
-        show_json(reports.plan_facts(release, planned, remaining))
-    else:
-        for part in reports.plan_report(release, planned, remaining):
-            show(part)
+        facts = reports.plan_facts(release, planned, remaining)
+        show_json(facts | ({"comparison": reports.comparison_facts(planned)} if compare else {}))
+        return
+    for part in reports.plan_report(release, planned, remaining):
+        show(part)
+    for part in reports.comparison_report(planned) if compare else ():
+        show(part)
 
 
 @app.command
@@ -152,6 +184,44 @@ def verify(bundle: Path, *, home: HomeFolder = None, json: Json = False) -> None
         return
     mark = "" if manifest["publishable"] else " It is NOT PUBLISHABLE (known seed)."
     show(f"{bundle}: {len(manifest['files'])} files, all as the manifest says.{mark}")
+
+
+@app.command
+def refine(
+    bundle: Path,
+    *,
+    output: Path,
+    consistent: Consistent = False,
+    integers: Integers = False,
+    products: Products = None,
+    format: Literal["parquet", "csv"] = "parquet",
+    json: Json = False,
+) -> None:
+    """Derive better tables from a bundle, without data or ledger; costs no budget.
+
+    Args:
+        bundle: The bundle's folder.
+        output: A new folder for the tables, beside the bundle.
+        format: Of the tables.
+    """
+    from flows import reports
+    from flows.terminal import Progress, show, show_json
+    from tasks.refining import Options
+    from tasks.refining import refine as refined
+
+    options = Options(
+        consistent=consistent,
+        integers=integers,
+        products=None if products is None else tuple(products),
+        format=format,
+    )
+    with Progress(shown=not json) as progress:
+        facts = refined(bundle, output, options, progress.announce)
+    if json:
+        show_json({"output": str(output), **facts})
+    else:
+        for part in reports.refinement_report(output, facts):
+            show(part)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Plans, outcomes and accounts as JSON facts and as text. Public quantities alone."""
+"""Outcomes and accounts as JSON facts and as text. Public quantities alone."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from decimal import ROUND_CEILING, Context, Decimal
-from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from configs.loading import Release
 from flows.terminal import share_bar, table
 from mechanisms.odometer import Reading
-from mechanisms.planning import Plan
 from tasks.accounts import Account, Charge
 from tasks.amounts import Loss, canonical
 from tasks.pipeline import Outcome
@@ -21,65 +19,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _WORDS = {"rho_delta": "delta"}
-
-
-def plan_facts(release: Release, plan: Plan, remaining: Loss | None) -> dict[str, Any]:
-    """Everything a plan says."""
-    products = {}
-    for product in plan.products:
-        error = product.expected_error
-        products[product.request.name] = {
-            **product.describe(plan.privacy),
-            "kind": product.request.kind,
-            "columns": list(product.domain.names),
-            "epsilon_lower": product.epsilon_bounds.lower,
-            "epsilon_upper": product.epsilon_bounds.upper,
-            "delta_lower": product.delta_bounds.lower,
-            "delta_upper": product.delta_bounds.upper,
-            "expected_error": {n: getattr(error, n) for n in error.__dataclass_fields__},
-        }
-    return {
-        "dataset": release.config.dataset,
-        "config_sha256": release.sha256,
-        **{measure: canonical(amount) for measure, amount in plan.amounts.items()},
-        "products": products,
-        "remaining": loss_facts(remaining),
-    }
-
-
-def plan_report(release: Release, plan: Plan, remaining: Loss | None) -> Iterator[Any]:
-    """The same for a person."""
-    yield f"{release.config.title}\n"
-    rows = []
-    for product in plan.products:
-        described, error = product.mechanism.describe(), product.expected_error
-        rows += [
-            [product.request.name, f"{product.request.kind} by {described.pop('mechanism')}"],
-            ["  cells", f"{product.domain.n_cells:,}"],
-            *([f"  {name}", _figure(value)] for name, value in described.items()),
-            ["  epsilon, charged", canonical(product.epsilon)],
-            ["  epsilon at that delta, proven", _bounds(product.epsilon_bounds)],
-            ["  delta, charged", canonical(product.delta)],
-            ["  delta at its part of epsilon", _bounds(product.delta_bounds)],
-            ["  rho, charged under zcdp", canonical(product.rho)],
-            ["  expected sd of a cell, average", f"{error.cell_sd_average:,.1f} records"],
-            ["  expected sd of a cell, at most", f"{error.cell_sd_most:,.1f} records"],
-            ["  expected total variation, at most", f"{error.total_variation:.4f}"],
-        ]
-        if not product.mechanism.unbiased:
-            rows.append(["  bias of the estimates", "depends on the data, and comes on top"])
-        if error.uniform_share:
-            rows.append(["  records that are uniform", f"{error.uniform_share:.1%}"])
-        if error.uniform_share > 0.5:
-            rows.append(["", "mostly uniform noise: fewer cells or a larger share would help"])
-    rows.append(["release: epsilon, delta", f"{canonical(plan.epsilon)}, {canonical(plan.delta)}"])
-    zcdp = ", ".join(canonical(plan.amounts[name]) for name in ("rho", "rho_delta"))
-    rows.append(["release under zcdp: rho, delta", zcdp])
-    rows.append(["remaining budget", _remaining(remaining)])
-    if remaining is not None:
-        fits = remaining.covers(Loss(plan.amounts))
-        rows.append(["it covers this release", "yes" if fits else "NO"])
-    yield table("Plan, from public quantities alone", ["", ""], rows)
 
 
 def outcome_facts(
@@ -107,12 +46,37 @@ def outcome_report(outcome: Outcome, remaining: Loss | None) -> str:
     lines = [
         f"Published {outcome.bundle}",
         f"  charged   epsilon {outcome.epsilon}, delta {outcome.delta}",
-        f"  remaining {_remaining(remaining)}",
+        f"  remaining {remaining_text(remaining)}",
         f"  ledger    {outcome.ledger_entry}",
     ]
     if not outcome.publishable:
         lines.append("  NOT PUBLISHABLE: drawn from a known seed")
     return "\n".join(lines)
+
+
+def refinement_report(output: Path, facts: dict[str, Any]) -> Iterator[Any]:
+    """Refined tables for a person."""
+    source = facts["source"]
+    mark = "" if source["publishable"] else " It is NOT PUBLISHABLE (known seed)."
+    rows = [
+        [
+            name,
+            f"{product['kind']} by {product['mechanism']['mechanism']}",
+            f"{product['rows']:,}",
+            f"{product['root_mean_square_standard_error']:,.1f}",
+            product.get("rounding_keeps", "not rounded"),
+        ]
+        for name, product in facts["products"].items()
+    ]
+    columns = ["product", "from", "rows", "standard error (rms)", "rounding keeps"]
+    yield table(f"Refined {source['title']}; no budget is spent", columns, rows)
+    gaps = facts.get("largest_disagreement_in_records", {})
+    if gaps:
+        said = ", ".join(f"{name} {gap:,.2f}" for name, gap in gaps.items())
+        yield f"Largest disagreement between tables, in records: {said}."
+    if facts["without_counts"]:
+        yield f"Without counts, left out: {', '.join(facts['without_counts'])}."
+    yield f"Wrote {output} from the bundle with the seal {source['seal'][:16]}.{mark}"
 
 
 def timings_report(timings: dict[str, float]) -> Table:
@@ -213,16 +177,9 @@ def loss_facts(loss: Loss | None) -> dict[str, str] | None:
     return None if loss is None else loss.texts()
 
 
-def _remaining(loss: Loss | None) -> str:
+def remaining_text(loss: Loss | None) -> str:
+    """What the ledger still grants, or that the dataset has no account."""
     return "dataset not registered" if loss is None else str(loss)
-
-
-def _figure(value: str | int) -> str:
-    """A parameter as a person reads it."""
-    if isinstance(value, int):
-        return f"{value:,}"
-    number = len(value) >= 12 and value[0].isdigit()
-    return f"{float(Fraction(value)):.6g}" if number else value
 
 
 def _rounded(epsilon: float) -> str:
@@ -232,7 +189,3 @@ def _rounded(epsilon: float) -> str:
 
 def _finite(epsilon: float) -> float | None:
     return epsilon if math.isfinite(epsilon) else None
-
-
-def _bounds(bounds: tuple[float, float]) -> str:
-    return f"{bounds[0]:.12g} to {bounds[1]:.12g}"

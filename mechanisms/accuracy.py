@@ -6,6 +6,10 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
+
+from mechanisms.projected_error import Floats, projected_total_variation
+
 BRIDGE = math.sqrt(math.pi / 2) * math.log(2)
 """Expected largest absolute value of a Brownian bridge (Kolmogorov's law), 0.8687."""
 
@@ -26,6 +30,8 @@ class ExpectedError:
             sum of absolute differences) between the debiased shares, which may be
             negative, and the true ones, for any data; it may pass 1. (Cauchy-Schwarz
             over the cells; their deviations add up to most when all are equal.)
+        projected_total_variation: About the expected total variation of the projected
+            counts, for reference shapes (mechanisms.projected_error): a guide, no bound.
         kolmogorov_smirnov: About the expected Kolmogorov-Smirnov distance between the
             debiased shares of ordered cells and the true ones, taken as that of a
             Brownian bridge: a guide, no bound.
@@ -37,17 +43,26 @@ class ExpectedError:
     cell_sd_empty: float
     cell_sd_most: float
     total_variation: float
+    projected_total_variation: float
     kolmogorov_smirnov: float
     uniform_share: float
 
     @classmethod
-    def of_noise(cls, sd: float, *, n_records: int, n_cells: int) -> ExpectedError:
+    def of_noise(
+        cls, sd: float, *, n_records: int, n_cells: int, laplace: bool = False
+    ) -> ExpectedError:
         """Expected error of independent noise of this standard deviation on every cell."""
         return cls(
             cell_sd_average=sd,
             cell_sd_empty=sd,
             cell_sd_most=sd,
             total_variation=sd * n_cells / (2 * n_records),
+            projected_total_variation=projected_total_variation(
+                lambda counts: np.full_like(counts, sd),
+                n_records=n_records,
+                n_cells=n_cells,
+                laplace=laplace,
+            ),
             kolmogorov_smirnov=BRIDGE * sd * math.sqrt(n_cells) / n_records,
             uniform_share=0.0,
         )
@@ -62,11 +77,19 @@ class ExpectedError:
         def deviation(p: Fraction) -> float:
             return float(total) * math.sqrt(p * (1 - p) / records)
 
+        def deviations(counts: Floats) -> Floats:
+            shares = (counts + float(pseudocount)) / float(total)
+            found: Floats = float(total) * np.sqrt(shares * (1 - shares).clip(min=0) / records)
+            return found
+
         return cls(
             cell_sd_average=deviation(Fraction(1, n_cells)),
             cell_sd_empty=deviation(pseudocount / total),
             cell_sd_most=deviation(min(Fraction(1, 2), (n_records + pseudocount) / total)),
             total_variation=float(total / n_records) * math.sqrt((n_cells - 1) / records) / 2,
+            projected_total_variation=projected_total_variation(
+                deviations, n_records=n_records, n_cells=n_cells
+            ),
             kolmogorov_smirnov=BRIDGE * float(total / n_records) / math.sqrt(records),
             uniform_share=float(pseudocount * n_cells / total),
         )
@@ -88,6 +111,7 @@ class ExpectedError:
             cell_sd_empty=deviation(1 / (records + 2)),
             cell_sd_most=deviation(0.5),
             total_variation=1.0 if n_cells > 1 else 0.0,
+            projected_total_variation=1.0 if n_cells > 1 else 0.0,
             kolmogorov_smirnov=min(BRIDGE / math.sqrt(records), 1.0),
             uniform_share=0.0,
         )

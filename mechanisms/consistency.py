@@ -75,7 +75,8 @@ class NoisyTable:
         """The dense table of a bootstrap release; refuses more than 10**7 cells.
 
         Cells of one release are slightly negatively correlated (they add up to the
-        records drawn), which the variances do not say.
+        records drawn), which the variances do not say, and these follow the counts;
+        mechanisms.reconciliation minds both.
         """
         if table.domain.n_cells > _MOST_CELLS:
             raise ValueError(
@@ -132,7 +133,7 @@ def make_consistent(
                     f"make_consistent: column '{column.name}' differs between tables. "
                     "Build all tables from the columns of one domain."
                 )
-    shared = _shared(tables, tuple(columns), total)
+    shared = shared_columns(tables, tuple(columns), total)
     if all(isinstance(table.variances, float) for table in tables):
         adjusted, errors = _pool(tables, shared, total)
     else:
@@ -155,7 +156,9 @@ def disagreement(tables: Sequence[tuple[Domain, Floats]], *, total: float | None
     gaps = [abs(float(x.sum()) - total) for _, x in tables if total is not None]
     for (first, x), (second, y) in itertools.combinations(tables, 2):
         common = tuple(name for name in first.names if name in second.names)
-        gaps.append(float(np.abs(_marginal(first, x, common) - _marginal(second, y, common)).max()))
+        gaps.append(
+            float(np.abs(marginal_of(first, x, common) - marginal_of(second, y, common)).max())
+        )
     return max(gaps, default=0.0)
 
 
@@ -163,7 +166,7 @@ def _shape(domain: Domain) -> tuple[int, ...]:
     return tuple(column.size for column in domain.columns)
 
 
-def _shared(tables: Sequence[NoisyTable], names: Names, total: float | None) -> Shared:
+def shared_columns(tables: Sequence[NoisyTable], names: Names, total: float | None) -> Shared:
     """Sets of columns, in the order of ``names``, with the tables that have to agree on them."""
     held: dict[Names, set[int]] = {}
     if total is not None and tables:
@@ -177,14 +180,14 @@ def _shared(tables: Sequence[NoisyTable], names: Names, total: float | None) -> 
     return [(subset, sorted(indices)) for subset, indices in held.items()]
 
 
-def _marginal(domain: Domain, cells: Floats, names: Names) -> Floats:
+def marginal_of(domain: Domain, cells: Floats, names: Names) -> Floats:
     """The marginal on some columns, its axes in their order."""
     kept = [name for name in domain.names if name in names]
     drop = tuple(axis for axis, name in enumerate(domain.names) if name not in names)
     return np.transpose(np.asarray(cells.sum(axis=drop)), [kept.index(name) for name in names])
 
 
-def _spread(domain: Domain, marginal: Floats, names: Names) -> Floats:
+def spread_over(domain: Domain, marginal: Floats, names: Names) -> Floats:
     """A marginal with axes as in the domain, of length 1 where it has none."""
     kept = [name for name in domain.names if name in names]
     ordered = np.transpose(marginal, [names.index(name) for name in kept])
@@ -203,7 +206,7 @@ def _pool(
             [size / (float(tables[i].variances) * tables[i].domain.n_cells) for i in indices]
         )
         weights /= weights.sum()
-        parts = [_marginal(tables[i].domain, tables[i].estimates, names) for i in indices]
+        parts = [marginal_of(tables[i].domain, tables[i].estimates, names) for i in indices]
         for axis in range(len(names)):
             parts = [part - part.mean(axis=axis, keepdims=True) for part in parts]
         pooled = np.tensordot(weights, np.stack(parts), axes=1)
@@ -211,7 +214,7 @@ def _pool(
             pooled, weights = np.array(total), np.zeros(len(indices))
         for i, part, weight in zip(indices, parts, weights.tolist(), strict=True):
             domain = tables[i].domain
-            adjusted[i] += _spread(domain, pooled - part, names) * (size / domain.n_cells)
+            adjusted[i] += spread_over(domain, pooled - part, names) * (size / domain.n_cells)
             inner = ((c.size - 1 if c.name in names else 1) / c.size for c in domain.columns)
             left[i] -= math.prod(inner) * (1 - weight)
     errors = [

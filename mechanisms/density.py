@@ -149,16 +149,16 @@ class Density:
 
     def postprocess(self, release: ContingencyTable, *, n_records: int) -> DebiasedTable:
         """Estimates without the uniform part, see the module's text; costs nothing."""
-        pseudocount = self._pseudocount(n_records, release.domain.n_cells)
+        pseudocount = self.pseudocount(n_records, release.domain.n_cells)
         return debias(release, pseudocount, n_records=n_records)
 
-    def _pseudocount(self, n_records: int, n_cells: int) -> Fraction:
+    def pseudocount(self, n_records: int, n_cells: int) -> Fraction:
         """What added to each cell is the uniform part."""
         return n_records * self.uniform / (n_cells * (1 - self.uniform))
 
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedError:
         """Sampling error from public quantities alone, without the bias of smoothing."""
-        pseudocount = self._pseudocount(n_records, n_cells)
+        pseudocount = self.pseudocount(n_records, n_cells)
         return ExpectedError.of_bootstrap(
             pseudocount, self.records, n_records=n_records, n_cells=n_cells
         )

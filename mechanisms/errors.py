@@ -329,6 +329,13 @@ class ReleaseGateError(BundleError):
     next_step = "The budget stays spent; report this with the incident id."
 
 
+class RefinementError(BundleError):
+    """A bundle's tables cannot be refined in the way that was asked."""
+
+    exit_code = 55
+    next_step = "Name other products with --products, or leave out --consistent or --integers."
+
+
 class DependencyError(StatpressError):
     """An optional dependency is not installed."""
 

@@ -46,6 +46,7 @@ class Target:
         epsilon: To be met at ``delta``.
         delta: At least 0.
         rho: If given, the budget is this much of zero-concentrated privacy instead.
+        renyi: If given, it is a Rényi divergence instead: the order, above 1, and the most.
         shape: Number of codes of each column, for mechanisms that know cells as places;
             empty for the cells of one column.
     """
@@ -56,6 +57,7 @@ class Target:
     n_cells: int
     unit_records: int = 1
     rho: float | None = None
+    renyi: tuple[int, float] | None = None
     shape: tuple[int, ...] = ()
 
     @property
@@ -71,6 +73,9 @@ class Target:
         """Whether a loss is proven to be within the budget."""
         if self.rho is not None:
             return loss.rho.upper <= self.rho
+        if self.renyi is not None:
+            order, most = self.renyi
+            return loss.renyi(order).upper <= most
         return loss.delta(self.epsilon).upper <= self.delta
 
     def pure_epsilon(self) -> Decimal:

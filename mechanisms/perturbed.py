@@ -156,7 +156,9 @@ class _Perturbed:
 
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedError:
         """Expected error from public quantities alone."""
-        return ExpectedError.of_noise(self.sd, n_records=n_records, n_cells=n_cells)
+        return ExpectedError.of_noise(
+            self.sd, n_records=n_records, n_cells=n_cells, laplace=self.name == "laplace"
+        )
 
     def describe(self) -> dict[str, str | int]:
         """The parameters, enough to rebuild the mechanism."""

@@ -1,44 +1,32 @@
 """From a budget to fixed mechanism parameters, before any data is read.
 
-Inside one release all parameters are fixed by the config, so the products'
-losses compose. In this first form epsilon and delta are each divided by the
-declared shares (basic composition, exact decimals); every mechanism is then
-charged what it provably costs, never more than its part. The rho of
+Inside one release all parameters are fixed by the config, so the products' losses compose:
+their shares become parameters such that the composed loss just meets the budget
+(mechanisms.budget_split), and what is charged is what composition proves. The rho of
 zero-concentrated privacy comes along, for accounts kept in that measure.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from decimal import ROUND_CEILING, Context, Decimal
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any
 
 from mechanisms.accuracy import ExpectedError
+from mechanisms.budget_split import Budget, Part, losses_of, part_of, targets
+from mechanisms.charging import charged, exact_sum
+from mechanisms.choice import AUTO, Choice, choose
+from mechanisms.composition import compose, compose_quickly
 from mechanisms.domain import Domain
 from mechanisms.enclosures import Bounds, double_below
-from mechanisms.errors import AmountError, ConfigError, InfeasibleBudgetError
+from mechanisms.errors import ConfigError, InfeasibleBudgetError
+from mechanisms.fitting import ProductRequest, meet_budget
 from mechanisms.losses import PrivacyLoss
 from mechanisms.mechanism import Mechanism, Target
 from mechanisms.privacy import Privacy
 from mechanisms.registry import REGISTRY
-
-_EXACT = Context(prec=1000)
-_CHARGED = Context(prec=12, rounding=ROUND_CEILING)
-_MEASURES = ("epsilon", "delta", "rho", "rho_delta")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProductRequest:
-    """A product as declared: name, kind, columns, mechanism with its knobs, share."""
-
-    name: str
-    kind: str
-    mechanism: str
-    knobs: Any
-    columns: tuple[str, ...]
-    share: Decimal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,12 +34,13 @@ class PlannedProduct:
     """A product with its mechanism at fixed parameters.
 
     Attributes:
-        epsilon: Charged: the proven epsilon at ``delta``, rounded up.
-        delta: Charged: the product's part of delta.
-        rho: Charged under zCDP: the proven rho, rounded up.
-        rho_delta: Delta beside rho; 0, since every mechanism so far has a rho.
+        request: With the mechanism that was chosen, if that was left open.
+        choice: How it was chosen, if it was.
+        target: What it was to spend, at first.
+        epsilon: What it costs alone: the proven epsilon at ``delta``, rounded up.
+        delta: Its share of delta.
+        rho: What it costs under zCDP: the proven rho, rounded up.
         epsilon_bounds: Enclosure of the exact epsilon at that delta.
-        delta_bounds: Enclosure of the exact delta at the product's part of epsilon.
         expected_error: From public quantities alone.
         loss: The mechanism's privacy loss at this size and domain.
     """
@@ -59,12 +48,12 @@ class PlannedProduct:
     request: ProductRequest
     domain: Domain
     mechanism: Mechanism
+    choice: Choice | None
+    target: Target
     epsilon: Decimal
     delta: Decimal
     rho: Decimal
-    rho_delta: Decimal
     epsilon_bounds: Bounds
-    delta_bounds: Bounds
     expected_error: ExpectedError
     loss: PrivacyLoss
 
@@ -96,31 +85,47 @@ class PlannedProduct:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a release will do and cost."""
+    """What a release will do and cost.
+
+    Attributes:
+        epsilon: Charged in all: the products composed, at ``delta``, rounded up.
+        delta: Charged in all.
+        rho: Charged in all under zCDP: an exact sum.
+        loss: Of the release; its upper bounds are tight, its lower ones need not be.
+    """
 
     privacy: Privacy
     domain: Domain
     products: tuple[PlannedProduct, ...]
-
-    @property
-    def epsilon(self) -> Decimal:
-        """Charged in all, an exact sum."""
-        return _sum(product.epsilon for product in self.products)
-
-    @property
-    def delta(self) -> Decimal:
-        """Charged in all, an exact sum."""
-        return _sum(product.delta for product in self.products)
+    epsilon: Decimal
+    delta: Decimal
+    rho: Decimal
+    loss: PrivacyLoss
 
     @property
     def amounts(self) -> dict[str, Decimal]:
-        """Charged in all, by measure: exact sums."""
-        return {name: _sum(getattr(p, name) for p in self.products) for name in _MEASURES}
+        """Charged in all, by measure."""
+        return {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "rho": self.rho,
+            "rho_delta": Decimal(0),
+        }
+
+    @property
+    def added(self) -> Decimal:
+        """What the products' epsilons would come to, added up at the same delta."""
+        return exact_sum(product.epsilon for product in self.products)
+
+    @functools.cached_property
+    def epsilon_bounds(self) -> Bounds:
+        """Enclosure of the exact epsilon at the delta that is charged."""
+        return compose(product.loss for product in self.products).epsilon(double_below(self.delta))
 
     @property
     def attack_advantage(self) -> float:
-        """The same for the whole release: total variation adds up, and ends at 1."""
-        return min(1.0, math.fsum(product.attack_advantage for product in self.products))
+        """Most that an attack gains over guessing from the whole release."""
+        return self.loss.attack_advantage.upper
 
     def describe(self) -> list[dict[str, str | int]]:
         """The mechanisms of a charge."""
@@ -128,121 +133,124 @@ class Plan:
 
 
 def plan_release(
-    requests: Sequence[ProductRequest],
-    *,
-    domain: Domain,
-    privacy: Privacy,
-    epsilon: Decimal,
-    delta: Decimal,
+    requests: Sequence[ProductRequest], *, domain: Domain, privacy: Privacy, budget: Budget
 ) -> Plan:
-    """Fix every product's parameters so that together they meet (epsilon, delta).
+    """Fix every product's parameters so that together they meet the budget.
 
     Args:
         requests: At least one product; their shares add up to 1.
         domain: The declared domain.
         privacy: Frame of reference of the guarantee.
-        epsilon: Budget of the release.
-        delta: Budget of the release.
+        budget: Of the release.
 
     Raises:
+        ConfigError: A product has one cell alone, or a mechanism cannot serve it.
         InfeasibleBudgetError: A product's knobs do not fit its part.
-        ConfigError: A mechanism cannot serve its product.
     """
-    products = []
-    for request in requests:
-        part = domain.project(request.columns)
-        epsilon_part = _EXACT.multiply(epsilon, request.share)
-        delta_part = _EXACT.multiply(delta, request.share)
-        if REGISTRY[request.mechanism].pure:
-            delta_part = Decimal(0)
-        target = Target(
-            epsilon=double_below(epsilon_part),
-            delta=double_below(delta_part),
-            n_records=privacy.n_records,
-            n_cells=part.n_cells,
-            unit_records=privacy.unit_records,
-            shape=tuple(column.size for column in part.columns),
-        )
-        mechanism = _calibrated(request, target)
-        loss = mechanism.loss(
-            n_records=privacy.n_records, n_cells=part.n_cells, unit_records=privacy.unit_records
-        )
-        bounds = loss.epsilon(target.delta)
-        delta_bounds = loss.delta(target.epsilon)
-        if delta_bounds.upper > target.delta:
-            raise ArithmeticError("the calibrated mechanism is not proven to meet its target")
-        products.append(
-            PlannedProduct(
-                request=request,
-                domain=part,
-                mechanism=mechanism,
-                epsilon=min(charged(bounds.upper), epsilon_part),
-                delta=delta_part,
-                rho=charged(loss.rho.upper),
-                rho_delta=Decimal(0),
-                epsilon_bounds=bounds,
-                delta_bounds=delta_bounds,
-                loss=loss,
-                expected_error=mechanism.expected_error(
-                    n_records=privacy.n_records, n_cells=part.n_cells
-                ),
+    return _plan(tuple(requests), domain, privacy, budget)
+
+
+@functools.lru_cache(maxsize=16)
+def _plan(
+    requests: tuple[ProductRequest, ...], domain: Domain, privacy: Privacy, budget: Budget
+) -> Plan:
+    domains = [domain.project(request.columns) for request in requests]
+    for request, own in zip(requests, domains, strict=True):
+        if own.n_cells == 1:
+            raise ConfigError(
+                "This product has a single cell, whose count is the public number of records.",
+                where=request.name,
+                next_step="Give it a column with at least two cells, or leave it out.",
             )
+    parts = [
+        Part(
+            request.share,
+            privacy.n_records,
+            own.n_cells,
+            privacy.unit_records,
+            tuple(column.size for column in own.columns),
         )
-    used = [name for name in domain.names if any(name in p.domain.names for p in products)]
-    return Plan(privacy=privacy, domain=domain.project(used), products=tuple(products))
-
-
-def _calibrated(request: ProductRequest, target: Target) -> Mechanism:
-    """The product's mechanism; an error names the product."""
-    try:
-        return REGISTRY[request.mechanism].calibrate(request.knobs, target)
-    except (ConfigError, InfeasibleBudgetError) as error:
-        error.where = request.name
-        raise
-
-
-def described_loss(description: Mapping[str, Any]) -> PrivacyLoss:
-    """The privacy loss of a mechanism as a charge describes it."""
-    return (
-        REGISTRY[description["mechanism"]]
-        .from_description(description)
-        .loss(
-            n_records=int(description["n_records"]),
-            n_cells=int(description["n_cells"]),
-            unit_records=int(description["unit_records"]),
+        for request, own in zip(requests, domains, strict=True)
+    ]
+    asked = targets(budget, parts)
+    choices = [_choose(*pair) for pair in zip(requests, asked, strict=True)]
+    requests = tuple(
+        request if choice is None else replace(request, mechanism=choice.mechanism, knobs=knobs)
+        for request, (choice, knobs) in zip(requests, choices, strict=True)
+    )
+    mechanisms, delta = meet_budget(requests, parts, budget)
+    losses = losses_of(mechanisms, parts)
+    products = tuple(
+        _product(request, own, choice, target, mechanism, loss, part_of(delta, request.share))
+        for request, own, (choice, _), target, mechanism, loss in zip(
+            requests, domains, choices, asked, mechanisms, losses, strict=True
         )
+    )
+    used = [name for name in domain.names if any(name in own.names for own in domains)]
+    whole = compose_quickly(losses)
+    return Plan(
+        privacy=privacy,
+        domain=domain.project(used),
+        products=products,
+        epsilon=_charge(whole, products, budget, delta),
+        delta=delta,
+        rho=exact_sum(product.rho for product in products),
+        loss=whole,
     )
 
 
-def recompute_charge(mechanisms: Sequence[Mapping[str, Any]]) -> dict[str, Decimal]:
-    """What a charge's mechanism descriptions cost at least, from scratch, by measure.
-
-    Args:
-        mechanisms: As given by ``Plan.describe``.
-    """
-    epsilon = delta = rho = Decimal(0)
-    for description in mechanisms:
-        loss, part = described_loss(description), Decimal(description["delta"])
-        stated = Decimal(description["epsilon"])
-        if not (stated >= 0 and 0 <= part < 1):
-            raise AmountError("A mechanism's description states no valid amount.")
-        proven = stated
-        if loss.delta(double_below(stated)).upper > double_below(part):
-            proven = Decimal(loss.epsilon(double_below(part)).upper)
-        epsilon = _EXACT.add(epsilon, proven)
-        delta = _EXACT.add(delta, part)
-        # The lower end: a later version's tighter or looser bound is no tampering.
-        rho = _EXACT.add(rho, Decimal(loss.rho.lower))
-    return dict(zip(_MEASURES, (epsilon, delta, rho, Decimal(0)), strict=True))
+def _choose(request: ProductRequest, target: Target) -> tuple[Choice | None, Any]:
+    """The mechanism with its knobs where the request leaves it open."""
+    if request.mechanism != AUTO:
+        return None, None
+    try:
+        found = choose(request.kind, target, request.knobs.minimise)
+    except InfeasibleBudgetError as error:
+        error.where = request.name
+        raise
+    return found, REGISTRY[found.mechanism].knobs()
 
 
-def charged(epsilon: float) -> Decimal:
-    """Twelve significant digits of an upper bound, rounded up."""
-    return _CHARGED.create_decimal(Decimal(epsilon))
+def _product(
+    request: ProductRequest,
+    domain: Domain,
+    choice: Choice | None,
+    target: Target,
+    mechanism: Mechanism,
+    loss: PrivacyLoss,
+    delta: Decimal,
+) -> PlannedProduct:
+    bounds = loss.epsilon(double_below(delta))
+    return PlannedProduct(
+        request=request,
+        domain=domain,
+        mechanism=mechanism,
+        choice=choice,
+        target=target,
+        epsilon=charged(bounds.upper),
+        delta=delta,
+        rho=charged(loss.rho.upper),
+        epsilon_bounds=bounds,
+        loss=loss,
+        expected_error=mechanism.expected_error(n_records=target.n_records, n_cells=target.n_cells),
+    )
 
 
-def _sum(amounts: Any) -> Decimal:
-    total = Decimal(0)
-    for amount in amounts:
-        total = _EXACT.add(total, amount)
-    return total
+def _charge(
+    whole: PrivacyLoss, products: Sequence[PlannedProduct], budget: Budget, delta: Decimal
+) -> Decimal:
+    """Epsilon charged: what is proven at delta, and never more than the budget."""
+    proven = charged(whole.epsilon(double_below(delta)).upper)
+    if budget.epsilon is None:
+        return proven
+    if whole.delta(double_below(budget.epsilon)).upper <= double_below(delta):
+        return min(proven, budget.epsilon)
+    # Without delta the parts of epsilon add up to it, and each product was held to its own.
+    parts = (part_of(budget.epsilon, product.request.share) for product in products)
+    held = [min(product.epsilon, part) for product, part in zip(products, parts, strict=True)]
+    if delta or any(
+        product.loss.delta(double_below(epsilon)).upper > 0
+        for product, epsilon in zip(products, held, strict=True)
+    ):
+        raise ArithmeticError("the calibrated mechanisms are not proven to meet the budget")
+    return exact_sum(held)

@@ -35,6 +35,7 @@ from typing import Any
 import numpy as np
 from scipy import fft
 
+from mechanisms import lattice_table
 from mechanisms.enclosures import Bounds
 from mechanisms.finite_losses import FEW_DRAWS, DiscreteLoss, DrawsLoss
 from mechanisms.losses import PrivacyLoss
@@ -190,7 +191,16 @@ def _dots(
     return masses.clip(min=0.0)
 
 
+@functools.lru_cache(maxsize=512)
+def _tabulated(part: PrivacyLoss) -> PrivacyLoss:
+    """The same loss in the form whose curve is cheapest to evaluate often."""
+    if isinstance(part, DrawsLoss) and lattice_table.fits(part.lattice):
+        return lattice_table.TabulatedLoss(part.lattice)
+    return part
+
+
 def _curve(part: PrivacyLoss, one_way: bool | None) -> Callable[[float], Bounds]:
+    part = _tabulated(part)
     if one_way is None or part.symmetric:
         return part.delta
     return lambda epsilon: part.ordered(epsilon, reverse=one_way)
@@ -199,7 +209,7 @@ def _curve(part: PrivacyLoss, one_way: bool | None) -> Callable[[float], Bounds]
 @functools.lru_cache(maxsize=512)
 def reach(part: PrivacyLoss) -> float:
     """An epsilon beyond which the curve is as good as flat."""
-    most = min(part.pure_epsilon.upper, _FAR)
+    most, part = min(part.pure_epsilon.upper, _FAR), _tabulated(part)
     floor = part.delta(_FAR).upper * (1 + 1e-6) + _TAIL
     low, high = 0.0, min(most, max(equivalent_mu(part), 1e-9))
     while high < most and part.delta(high).upper > floor:
@@ -222,6 +232,7 @@ def equivalent_mu(part: PrivacyLoss) -> float:
 
 def evaluation_cost(part: PrivacyLoss) -> int:
     """What one evaluation of a curve costs, roughly, in those of the cheapest."""
+    part = _tabulated(part)
     if isinstance(part, DrawsLoss) and part.lattice.draws > FEW_DRAWS:
         return 30
     return {DiscreteGaussianLoss: 12, DiscreteLoss: 4}.get(type(part), 1)

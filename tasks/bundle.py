@@ -12,12 +12,13 @@ import numpy as np
 
 from configs.loading import Release, describe_column
 from mechanisms.errors import ConfigError
+from mechanisms.losses import PrivacyLoss
 from mechanisms.mechanism import RawTable
 from mechanisms.planning import Plan, PlannedProduct
 from mechanisms.table import ContingencyTable
 from tasks.entries import Entry
 from tasks.manifest import seal
-from tasks.products import figure_field, file_forms, product_files, reading_advice
+from tasks.products import figures_of, file_forms, product_files, reading_advice
 from tasks.run import Run
 from tasks.writing import profile_file, write_records
 
@@ -118,7 +119,10 @@ def privacy_statement(run: Run, release: Release, plan: Plan, charge: Entry) -> 
         "epsilon": f"{plan.epsilon:f}",
         "delta": str(plan.delta),
         "rho": f"{plan.amounts['rho']:f}",
-        "composition": "epsilon and delta of the products add up, and so does rho (zCDP)",
+        "composition": "the privacy losses of the products, composed; their rho adds up (zCDP)",
+        "epsilon_lower": plan.epsilon_bounds.lower,
+        "epsilon_upper": plan.epsilon_bounds.upper,
+        "curve": _curve(plan.loss, float(plan.epsilon)),
         "ledger_entry": {"sequence": charge.sequence, "hash": charge.hash},
         "attack_advantage": plan.attack_advantage,
         "meaning": "Someone who knows all records but one and must decide between two "
@@ -132,18 +136,8 @@ def privacy_statement(run: Run, release: Release, plan: Plan, charge: Entry) -> 
 
 
 def _product_statement(product: PlannedProduct, plan: Plan) -> dict[str, Any]:
-    budget = float(product.epsilon)
-    curve = []
-    for factor in (0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 2):
-        bounds = product.loss.delta(budget * factor)
-        curve.append(
-            {
-                "epsilon": budget * factor,
-                "delta_lower": bounds.lower,
-                "delta_upper": bounds.upper,
-            }
-        )
-    error = product.expected_error
+    error, choice = product.expected_error, product.choice
+    chosen = {} if choice is None else {"chosen": choice.reason()}
     return {
         **product.describe(plan.privacy),
         "columns": list(product.domain.names),
@@ -151,9 +145,25 @@ def _product_statement(product: PlannedProduct, plan: Plan) -> dict[str, Any]:
         "epsilon_lower": product.epsilon_bounds.lower,
         "epsilon_upper": product.epsilon_bounds.upper,
         "attack_advantage": product.attack_advantage,
-        "curve": curve,
+        "curve": _curve(product.loss, float(product.epsilon)),
+        **chosen,
         "expected_error": {name: getattr(error, name) for name in error.__dataclass_fields__},
     }
+
+
+def _curve(loss: PrivacyLoss, epsilon: float) -> list[dict[str, float]]:
+    """Delta at some epsilons up to twice the one charged."""
+    curve = []
+    for factor in (0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 2):
+        bounds = loss.delta(epsilon * factor)
+        curve.append(
+            {
+                "epsilon": epsilon * factor,
+                "delta_lower": bounds.lower,
+                "delta_upper": bounds.upper,
+            }
+        )
+    return curve
 
 
 def _datapackage(release: Release, plan: Plan) -> dict[str, Any]:
@@ -163,7 +173,11 @@ def _datapackage(release: Release, plan: Plan) -> dict[str, Any]:
         fields = [_field(product, name) for name in product.domain.names]
         for suffix in release.config.publish.formats:
             for stem, figures in file_forms(product).items():
-                extra = [figure_field(product, name) for name in figures]
+                described = figures_of(product.mechanism)
+                extra = [
+                    {"name": name, "type": described[name][0], "description": described[name][1]}
+                    for name in figures
+                ]
                 resources.append(
                     {
                         "name": f"{stem}-{suffix}".lower(),

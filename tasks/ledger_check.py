@@ -10,9 +10,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from mechanisms.charging import described_loss, recompute_charge
 from mechanisms.errors import BundleVerificationError, LedgerError, StatpressError
 from mechanisms.odometer import Reading, read_odometer
-from mechanisms.planning import described_loss, recompute_charge
 from tasks.accounts import Account, Charge, Status
 from tasks.amounts import Loss, exact
 from tasks.entries import ZERO_HASH, Body, Entry, canonical_json
@@ -75,7 +75,6 @@ def recomputed(body: Body) -> Loss:
         LedgerError: A description is of another size than the charge: a larger one
             would make the same mechanism look cheaper.
     """
-    total = Loss.nothing()
     for described in body["mechanisms"]:
         for name in ("n_records", "unit_records"):
             if described[name] != body[name]:
@@ -84,8 +83,8 @@ def recomputed(body: Body) -> Loss:
                     f" with {body[name]}.",
                     where=f"run {body['run_id']!r}",
                 )
-        total += _least(_parameters(described))
-    return total
+    described = "\n".join(map(_parameters, body["mechanisms"]))
+    return _least(described, body["epsilon"], body["delta"])
 
 
 def read_account(account: Account, delta: Decimal | None = None) -> Reading:
@@ -169,10 +168,10 @@ def _parameters(described: Mapping[str, Any]) -> str:
 
 
 @functools.lru_cache(maxsize=4096)
-def _least(description: str) -> Loss:
-    """What one described mechanism spends at least; scheduled releases repeat themselves."""
-    amounts: Mapping[str, Decimal] = recompute_charge([json.loads(description)])
-    return Loss(dict(amounts))
+def _least(descriptions: str, epsilon: str, delta: str) -> Loss:
+    """What a charge's mechanisms spend at least; scheduled releases repeat themselves."""
+    mechanisms = [json.loads(line) for line in descriptions.split("\n") if line]
+    return Loss(recompute_charge(mechanisms, epsilon=exact(epsilon), delta=exact(delta)))
 
 
 @functools.lru_cache(maxsize=4096)

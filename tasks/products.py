@@ -10,7 +10,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from mechanisms.mechanism import RawTable
+from mechanisms.mechanism import Mechanism, RawTable
 from mechanisms.planning import Plan, PlannedProduct
 from mechanisms.projection import project_to_simplex
 from tasks.writing import Progress, write_cells, write_records
@@ -65,19 +65,18 @@ def file_forms(product: PlannedProduct) -> dict[str, tuple[str, ...]]:
     return {name: ("raw", *_ESTIMATES)}
 
 
-def figure_field(product: PlannedProduct, figure: str) -> dict[str, str]:
-    """The codebook's entry of a column beside the domain's."""
-    kind, description = FIGURES[figure]
-    if not product.mechanism.unbiased:
-        kind, description = BIASED.get(figure, (kind, description))
-    return {"name": figure, "type": kind, "description": description}
+def figures_of(mechanism: Mechanism) -> dict[str, tuple[str, str]]:
+    """Type and description of the columns beside the domain's."""
+    return FIGURES if mechanism.unbiased else FIGURES | BIASED
 
 
 def product_files(product: PlannedProduct, drawn: RawTable, plan: Plan) -> list[ProductFile]:
     """The files of a drawn product; everything in them is post-processing of the draw."""
     files = []
     # Computed when the first file is written, once; whoever only checks the files needs none.
-    values = functools.cache(lambda: _figures(product, drawn, plan))
+    values = functools.cache(
+        lambda: cell_figures(product.mechanism, drawn, n_records=plan.privacy.n_records)
+    )
     for stem, figures in file_forms(product).items():
         if figures:
             write = _cells(drawn, values, figures)
@@ -112,14 +111,15 @@ def reading_advice(product: PlannedProduct, plan: Plan) -> str:
     )
 
 
-def _figures(product: PlannedProduct, drawn: RawTable, plan: Plan) -> dict[str, NDArray[Any]]:
-    """All columns of a table of cells."""
-    n_records = plan.privacy.n_records
-    table = product.mechanism.postprocess(drawn, n_records=n_records)
+def cell_figures(
+    mechanism: Mechanism, drawn: RawTable, *, n_records: int
+) -> dict[str, NDArray[Any]]:
+    """All columns of a table of cells, post-processed from what was drawn alone."""
+    table = mechanism.postprocess(drawn, n_records=n_records)
     projected = project_to_simplex(
         table.estimates,
         float(n_records),
-        n_cells=product.domain.n_cells,
+        n_cells=drawn.domain.n_cells,
         absent=table.undrawn_estimate,
     )
     return {

@@ -124,7 +124,7 @@ def publish_folder(run: Run) -> Path:
     """
     for path in (*run.building.rglob("*"), run.building):
         path.chmod(0o755 if path.is_dir() else 0o644)
-        _sync(path)
+        sync(path)
     for target in (run.target, run.target.with_name(f"{run.target.name}-{run.run_id[:8]}")):
         try:
             os.rename(run.building, target)
@@ -134,7 +134,7 @@ def publish_folder(run: Run) -> Path:
             raise OutputNotWritableError(
                 f"The bundle cannot be moved into place ({error.strerror}).", where=str(target)
             ) from None
-        _sync(target.parent)
+        sync(target.parent)
         return target
     raise BundleExistsError("A bundle of this name is already there.", where=str(run.target))
 
@@ -232,7 +232,8 @@ def _check_space(directory: Path, plan: Plan, n_formats: int) -> None:
         )
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Have a file or folder on disk before going on."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

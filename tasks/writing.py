@@ -27,7 +27,7 @@ _LISTED = 1 << 17
 
 def write_records(release: ContingencyTable, path: Path, progress: Progress | None = None) -> None:
     """Expand counts to records and write them; the suffix gives the format."""
-    with _Writer(path, _schema(release.domain)) as writer:
+    with _Writer(path, schema_of(release.domain)) as writer:
         ends = np.cumsum(release.counts)
         total = int(ends[-1]) if len(ends) else 0
         for start in range(0, total, _CHUNK):
@@ -54,7 +54,7 @@ def write_cells(
     """
     import pyarrow as pa
 
-    schema = _schema(domain)
+    schema = schema_of(domain)
     for name, values in figures.items():
         schema = schema.append(pa.field(name, pa.from_numpy_dtype(values.dtype), nullable=False))
     with _Writer(path, schema) as writer:
@@ -73,10 +73,10 @@ def profile_file(path: Path, domain: Domain, extra: tuple[str, ...] = ()) -> dic
     """
     import pyarrow.compute as pc
 
-    schema = _schema(domain)
+    schema = schema_of(domain)
     figures = {"rows": 0, "schema": 0} | {f"outside {c.name}": 0 for c in domain.columns}
     allowed = {column.name: _allowed(column) for column in domain.columns}
-    for batch in _read(path, schema):
+    for batch in read_batches(path, schema):
         figures["rows"] += batch.num_rows
         names = [*schema.names, *extra]
         if batch.schema.names != names or any(
@@ -124,20 +124,21 @@ def _record_arrays(domain: Domain, cells: Codes, times: Codes | None) -> list[An
     arrays = []
     for column in domain.columns:
         codes, positions = np.unique(domain.codes(cells, column.name), return_inverse=True)
-        values = pa.array(column.decode(codes), _arrow_type(column), mask=column.is_missing(codes))
+        values = pa.array(column.decode(codes), arrow_type(column), mask=column.is_missing(codes))
         if times is not None:
             positions = np.repeat(positions.astype(np.int32), times)
         arrays.append(values.take(pa.array(positions.astype(np.int32))))
     return arrays
 
 
-def _schema(domain: Domain) -> pa.Schema:
+def schema_of(domain: Domain) -> pa.Schema:
+    """Names and types of the columns, as written."""
     import pyarrow as pa
 
-    return pa.schema([pa.field(c.name, _arrow_type(c), nullable=c.missing) for c in domain.columns])
+    return pa.schema([pa.field(c.name, arrow_type(c), nullable=c.missing) for c in domain.columns])
 
 
-def _arrow_type(column: Column) -> pa.DataType:
+def arrow_type(column: Column) -> pa.DataType:
     """The type of a column's public values; the same for every release of it."""
     import pyarrow as pa
 
@@ -158,7 +159,7 @@ def _allowed(column: Column) -> Callable[[Any], Any]:
 
     n_declared = column.size - column.missing
     if n_declared <= _LISTED:
-        listed = pa.array(column.decode(np.arange(n_declared)), _arrow_type(column))
+        listed = pa.array(column.decode(np.arange(n_declared)), arrow_type(column))
 
         def inside(values: Any) -> Any:
             found = pc.is_in(values, value_set=listed)
@@ -174,7 +175,7 @@ def _allowed(column: Column) -> Callable[[Any], Any]:
     return between
 
 
-def _read(path: Path, schema: pa.Schema) -> Iterator[Any]:
+def read_batches(path: Path, schema: pa.Schema) -> Iterator[Any]:
     """Record batches of a written file."""
     if path.suffix == ".csv":
         import pyarrow.csv

@@ -192,7 +192,8 @@ def test_a_place_that_the_ledger_could_not_note_is_refused_before_the_charge(age
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"pseudocount": "1/2"}, "more than the charge"),
+        ({"pseudocount": "1/2", "epsilon": "1000"}, "more than the charge"),
+        ({"pseudocount": "1/2"}, "cannot be recomputed"),
         ({"pseudocount": "1/2", "n_records": 10**9}, "cannot be recomputed"),
         ({"unit_records": 2}, "cannot be recomputed"),
     ],

@@ -5,18 +5,26 @@ from __future__ import annotations
 import json
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from configs.loading import load
-from flows.reports import plan_facts, plan_report
-from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
-from mechanisms.planning import recompute_charge
+from flows.plan_report import plan_facts, plan_report
+from mechanisms.charging import recompute_charge
+from mechanisms.errors import (
+    AmountError,
+    ConfigError,
+    InfeasibleBudgetError,
+    RecordsError,
+    RefinementError,
+)
 from mechanisms.registry import REGISTRY
 from tasks.ledger_check import verify_ledger
 from tasks.manifest import verify_bundle
+from tasks.refining import Options, refine
 
 PRODUCTS = """\
 products:
@@ -35,6 +43,7 @@ def sampled(agency: Any) -> Any:
     """The agency with a config of these products alone."""
     start, end = agency.text.index("products:"), agency.text.index("publish:")
     agency.replace(agency.text[start:end], PRODUCTS)
+    agency.replace("delta: 1.0e-6", "delta: 0")
     return agency
 
 
@@ -158,8 +167,60 @@ def test_another_parameter_is_another_charge(
     sampled: Any, product: int, parameter: str, other: str | int
 ) -> None:
     plan = load(sampled.config).plan()
-    described = plan.describe()
-    assert recompute_charge(described)["epsilon"] <= plan.epsilon
+    described, charged = plan.describe(), {"epsilon": plan.epsilon, "delta": plan.delta}
+    assert recompute_charge(described, **charged)["epsilon"] == plan.epsilon
     assert parameter in described[product]
     described[product][parameter] = other
-    assert recompute_charge(described)["epsilon"] > plan.epsilon
+    with pytest.raises(AmountError, match="below"):
+        recompute_charge(described, **charged)
+    described[product]["epsilon"] = "99"  # as if that were stated too
+    assert recompute_charge(described, **charged)["epsilon"] > plan.epsilon
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("delta: 0", "delta: 1.0e-6"),
+        ("epsilon: 1.0, delta: 0", "rho: 0.1, delta: 1.0e-6"),
+    ],
+)
+def test_other_budgets_are_divided_too(sampled: Any, old: str, new: str) -> None:
+    """By composing with a delta, and of zero-concentrated privacy."""
+    alone = load(sampled.config).plan()
+    sampled.replace(old, new)
+    plan = load(sampled.config).plan()
+    described = recompute_charge(plan.describe(), epsilon=plan.epsilon, delta=plan.delta)
+    assert described["epsilon"] <= plan.epsilon
+    if "rho" in new:
+        assert Decimal("0.05") < plan.rho <= Decimal("0.1") + Decimal("1e-9")
+    else:
+        assert plan.epsilon <= 1
+        assert plan.added >= alone.added * Decimal("0.99")  # composing never takes away
+
+
+def test_what_is_refined_is_not_called_better_than_it_is(sampled: Any, tmp_path: Path) -> None:
+    bundle = sampled.run().bundle
+    facts = refine(bundle, tmp_path / "alone", Options())
+    assert facts["without_counts"] == []
+    for name in ("ages", "regions", "births", "pays", "people"):
+        beside = {"ages": "_estimates", "births": "_estimates", "people": "_debiased"}
+        published = pq.read_table(bundle / "data" / f"{name}{beside.get(name, '')}.parquet")
+        derived = pq.read_table(tmp_path / "alone" / "data" / f"{name}.parquet")
+        assert derived.select(published.column_names) == published
+    package = json.loads((tmp_path / "alone" / "datapackage.json").read_text())
+    for resource in package["resources"]:
+        texts = {f["name"]: f.get("description", "") for f in resource["schema"]["fields"]}
+        assert texts["estimate"].startswith("Unbiased") is resource["name"].startswith("people")
+    with pytest.raises(RefinementError, match="'ages' are biased"):
+        refine(bundle, tmp_path / "agreed", Options(consistent=True))
+    refine(bundle, tmp_path / "agreed", Options(consistent=True, products=("people",)))
+
+
+def test_auto_never_takes_a_biased_mechanism(sampled: Any) -> None:
+    start, end = sampled.text.index("exponential_ks"), sampled.text.index(", columns: [age]")
+    sampled.replace(sampled.text[start:end], "auto")
+    choice = load(sampled.config).plan().products[0].choice
+    assert choice.mechanism not in ("exponential_ks", "sample_resample")
+    reasons = {candidate.name: candidate.reason for candidate in choice.candidates}
+    assert "biased" in reasons["exponential_ks"] and "biased" in reasons["sample_resample"]
+    assert reasons["density"] == reasons["smoothed_histogram"] == ""

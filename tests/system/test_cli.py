@@ -133,6 +133,14 @@ def test_demo_twice_without_the_orchestrator(tmp_path: Path) -> None:
     assert statpress("verify", str(bundle), cwd=tmp_path).returncode == 0
     with_ledger = ("verify", str(bundle), "--home", "statpress-demo/home")
     assert statpress(*with_ledger, cwd=tmp_path).returncode == 0
+    options = ("--output", "refined", "--consistent", "--integers", "--products", "workers")
+    refined = statpress("refine", str(bundle), *options, "--format", "csv", cwd=tmp_path)
+    assert refined.returncode == 0, refined.stderr
+    assert "no budget is spent" in refined.stdout and "workers" in refined.stdout
+    assert (tmp_path / "refined" / "data" / "workers.csv").exists()
+    again = statpress("refine", str(bundle), *options, "--json", cwd=tmp_path)
+    assert json.loads(again.stdout)["error"]["kind"] == "BundleExists"
+    assert again.returncode == exit_codes()["BundleExistsError"]
     refused = statpress("demo", "--no-orchestrator", cwd=tmp_path)
     assert refused.returncode == exit_codes()["ConfirmationError"]
     assert facts["epsilon"] in refused.stderr
@@ -140,7 +148,13 @@ def test_demo_twice_without_the_orchestrator(tmp_path: Path) -> None:
     assert second.returncode == 0
     remaining = json.loads(second.stdout)["remaining"]
     assert float(remaining["epsilon"]) == pytest.approx(10 - 2 * float(facts["epsilon"]))
+    told = statpress("refine", str(bundle), "--output", "anew", "--json", cwd=tmp_path)
+    stated = json.loads((tmp_path / "anew" / "refinement.json").read_text())
+    assert json.loads(told.stdout) == {"output": "anew", **stated}
     (bundle / "README.md").write_text("changed")
     changed = statpress("verify", str(bundle), cwd=tmp_path)
     assert changed.returncode == exit_codes()["BundleVerificationError"]
     assert "README.md was changed" in changed.stderr
+    changed = statpress("refine", str(bundle), "--output", "other", cwd=tmp_path)
+    assert changed.returncode == exit_codes()["BundleVerificationError"]
+    assert not (tmp_path / "other").exists()

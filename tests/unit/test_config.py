@@ -12,9 +12,9 @@ from configs.release import CheckConfig
 from configs.schema import schema_text
 from configs.yaml_text import parse
 from mechanisms import errors
+from mechanisms.charging import recompute_charge
 from mechanisms.columns import Categorical, Numeric
 from mechanisms.errors import ConfigError
-from mechanisms.planning import recompute_charge
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "configs" / "census2000.yaml"
@@ -33,11 +33,15 @@ def test_shipped_config_is_valid_and_its_plan_recomputes() -> None:
     plan = release.plan()
     assert plan.epsilon <= release.config.budget.epsilon
     assert plan.delta == release.config.budget.delta
-    again = recompute_charge(plan.describe())
+    charge = {"epsilon": plan.epsilon, "delta": plan.delta}
+    again = recompute_charge(plan.describe(), **charge)
     assert (again["epsilon"], again["delta"]) == (plan.epsilon, plan.delta)
     assert 0 < again["rho"] <= plan.amounts["rho"] <= again["rho"] * Decimal("1.00001")
+    less = plan.epsilon * Decimal("0.99")  # composition is known to within a hundredth
+    assert recompute_charge(plan.describe(), epsilon=less, delta=plan.delta)["epsilon"] > less
     understated = [d | {"epsilon": "0.5"} for d in plan.describe()]
-    assert recompute_charge(understated)["epsilon"] > 1
+    with pytest.raises(errors.AmountError, match="below the"):
+        recompute_charge(understated, **charge)
 
 
 def test_shipped_schema_is_the_models() -> None:
@@ -129,7 +133,7 @@ def test_paper_calibration_is_charged_by_the_exact_accountant(tmp_path: Path) ->
     plan = load(path).plan()
     workers = plan.products[0]
     assert workers.mechanism.pseudocount > 1000
-    assert workers.epsilon < Decimal("0.05")  # of the 1.2 that the theorem proves
+    assert workers.epsilon < workers.target.epsilon / 20  # which the theorem proves
 
 
 def test_infeasible_knobs_name_what_would_do(tmp_path: Path) -> None:
@@ -169,7 +173,11 @@ def test_knobs_that_cannot_be_met_are_refused_with_their_place(tmp_path: Path, m
 def test_a_description_cannot_hide_a_loss_behind_a_negative_one() -> None:
     described = load(SHIPPED).plan().describe()
     with pytest.raises(errors.AmountError):
-        recompute_charge([described[0], described[1] | {"epsilon": "-0.5"}])
+        recompute_charge(
+            [described[0], described[1] | {"epsilon": "-0.5"}],
+            epsilon=Decimal(2),
+            delta=Decimal("1e-8"),
+        )
 
 
 @pytest.mark.parametrize(
@@ -189,7 +197,7 @@ def test_a_description_cannot_hide_a_loss_behind_a_negative_one() -> None:
         (
             "mechanism: bootstrap",
             "mechanism: bootsrap",
-            "There is no mechanism 'bootsrap'; there are bootstrap, laplace, gaussian",
+            "There is no mechanism 'bootsrap'; there are auto, bootstrap, laplace, gaussian",
         ),
     ],
 )

@@ -1,0 +1,158 @@
+"""A plan as JSON facts and as text. Public quantities alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+from configs.loading import Release
+from flows.reports import loss_facts, remaining_text
+from flows.terminal import table
+from mechanisms.choice import Candidate, compare
+from mechanisms.planning import Plan, PlannedProduct
+from tasks.amounts import Loss, canonical
+
+_FIGURES = {
+    "cell_sd_average": "sd of a cell, average",
+    "projected_total_variation": "total variation, projected",
+    "kolmogorov_smirnov": "Kolmogorov-Smirnov",
+}
+
+
+def plan_facts(release: Release, plan: Plan, remaining: Loss | None) -> dict[str, Any]:
+    """Everything a plan says."""
+    products = {}
+    for product in plan.products:
+        error = product.expected_error
+        products[product.request.name] = {
+            **product.describe(plan.privacy),
+            "kind": product.request.kind,
+            "columns": list(product.domain.names),
+            "share": canonical(product.request.share),
+            "epsilon_lower": product.epsilon_bounds.lower,
+            "epsilon_upper": product.epsilon_bounds.upper,
+            "expected_error": {n: getattr(error, n) for n in error.__dataclass_fields__},
+        }
+        if product.choice is not None:
+            products[product.request.name]["chosen"] = product.choice.reason()
+    return {
+        "dataset": release.config.dataset,
+        "config_sha256": release.sha256,
+        **{measure: canonical(amount) for measure, amount in plan.amounts.items()},
+        "epsilon_lower": plan.epsilon_bounds.lower,
+        "epsilon_upper": plan.epsilon_bounds.upper,
+        "epsilon_added": canonical(plan.added),
+        "attack_advantage": plan.attack_advantage,
+        "products": products,
+        "remaining": loss_facts(remaining),
+    }
+
+
+def plan_report(release: Release, plan: Plan, remaining: Loss | None) -> Iterator[Any]:
+    """The same for a person."""
+    yield f"{release.config.title}\n"
+    rows = []
+    for product in plan.products:
+        rows += _product_rows(product)
+    rows.append(["release: epsilon, delta", f"{canonical(plan.epsilon)}, {canonical(plan.delta)}"])
+    rows.append(["  epsilon at that delta, proven", _bounds(plan.epsilon_bounds)])
+    if plan.added > plan.epsilon:
+        saved = 1 - plan.epsilon / plan.added
+        rows.append(
+            ["  saved by composing", f"{saved:.0%} of {_rounded(plan.added)}, epsilons added"]
+        )
+    zcdp = ", ".join(canonical(plan.amounts[name]) for name in ("rho", "rho_delta"))
+    rows.append(["release under zcdp: rho, delta", zcdp])
+    rows.append(["an attack gains, at most", f"{plan.attack_advantage:.2%}"])
+    rows.append(["remaining budget", remaining_text(remaining)])
+    if remaining is not None:
+        fits = remaining.covers(Loss(plan.amounts))
+        rows.append(["it covers this release", "yes" if fits else "NO"])
+    yield table("Plan, from public quantities alone", ["", ""], rows)
+
+
+def _product_rows(product: PlannedProduct) -> list[list[str]]:
+    described, error = product.mechanism.describe(), product.expected_error
+    rows = [
+        [product.request.name, f"{product.request.kind} by {described.pop('mechanism')}"],
+        ["  share", canonical(product.request.share)],
+        ["  cells", f"{product.domain.n_cells:,}"],
+        *([f"  {name}", _figure(value)] for name, value in described.items()),
+        ["  alone: epsilon, delta", f"{canonical(product.epsilon)}, {canonical(product.delta)}"],
+        ["  alone: rho", canonical(product.rho)],
+        ["  expected sd of a cell, average", f"{error.cell_sd_average:,.1f} records"],
+        ["  expected sd of a cell, at most", f"{error.cell_sd_most:,.1f} records"],
+        ["  expected total variation, projected", f"{error.projected_total_variation:.4f}"],
+        ["  the same unprojected, at most", f"{error.total_variation:.4f}"],
+    ]
+    if product.choice is not None:
+        rows.insert(1, ["  chosen", product.choice.reason()])
+    if not product.mechanism.unbiased:
+        rows.append(["  bias of the estimates", "depends on the data, and comes on top"])
+    if error.uniform_share:
+        rows.append(["  records that are uniform", f"{error.uniform_share:.1%}"])
+    if error.uniform_share > 0.5:
+        rows.append(["", "mostly uniform noise: fewer cells or a larger share would help"])
+    return rows
+
+
+def comparison_facts(plan: Plan) -> dict[str, Any]:
+    """What every mechanism would do at each product's target, by product and mechanism."""
+    return {
+        product.request.name: {
+            candidate.name: _candidate_facts(candidate) for candidate in _compared(product)
+        }
+        for product in plan.products
+    }
+
+
+def comparison_report(plan: Plan) -> Iterator[Any]:
+    """The same for a person: a table a product."""
+    for product in plan.products:
+        rows = []
+        for candidate in _compared(product):
+            mark = " *" if candidate.name == product.request.mechanism else ""
+            if candidate.expected_error is None:
+                rows.append([candidate.name + mark, candidate.reason, "", ""])
+                continue
+            figures = [getattr(candidate.expected_error, name) for name in _FIGURES]
+            rows.append([candidate.name + mark, *(f"{figure:,.4g}" for figure in figures)])
+        yield table(
+            f"{product.request.name}: expected errors at its share, by mechanism (* planned)",
+            ["mechanism", *_FIGURES.values()],
+            rows,
+        )
+
+
+def _compared(product: PlannedProduct) -> tuple[Candidate, ...]:
+    found = compare(product.request.kind, product.target)
+    return tuple(sorted(found, key=lambda candidate: candidate.error("total_variation")))
+
+
+def _candidate_facts(candidate: Candidate) -> dict[str, Any]:
+    if candidate.mechanism is None or candidate.expected_error is None:
+        return {"reason": candidate.reason}
+    error = candidate.expected_error
+    return {
+        **candidate.mechanism.describe(),
+        "expected_error": {n: getattr(error, n) for n in error.__dataclass_fields__},
+    }
+
+
+def _figure(value: str | int) -> str:
+    """A parameter as a person reads it."""
+    if isinstance(value, int):
+        return f"{value:,}"
+    try:
+        return value if len(value) < 12 else f"{float(Fraction(value)):.6g}"
+    except ValueError:
+        return value
+
+
+def _rounded(amount: Any) -> str:
+    return f"{float(amount):.6g}"
+
+
+def _bounds(bounds: tuple[float, float]) -> str:
+    return f"{bounds[0]:.12g} to {bounds[1]:.12g}"

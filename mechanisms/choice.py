@@ -1,0 +1,119 @@
+"""Choosing a mechanism by its expected error, before any data is read.
+
+Each mechanism that serves the kind of product is calibrated, with its defaults, to the same
+target; the expected errors follow from public quantities, so choosing costs no privacy. A
+mechanism whose estimates are biased is never chosen: its error depends on the data.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from mechanisms.accuracy import ExpectedError
+from mechanisms.errors import InfeasibleBudgetError, StatpressError
+from mechanisms.mechanism import Mechanism, Target
+from mechanisms.registry import REGISTRY
+
+AUTO = "auto"
+"""Where a config leaves the mechanism open."""
+
+Criterion = Literal["total_variation", "kolmogorov_smirnov", "cell_sd"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AutoKnobs:
+    """What a config may say where it leaves the mechanism open.
+
+    Attributes:
+        minimise: The expected error that decides: ``total_variation`` of the projected
+            counts, ``kolmogorov_smirnov`` for ordered cells, or ``cell_sd``, the
+            standard deviation of an average cell's estimate.
+    """
+
+    minimise: Criterion = "total_variation"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """What one mechanism could do for a product.
+
+    Attributes:
+        name: Of the mechanism.
+        mechanism: At fixed parameters; None if it cannot serve.
+        expected_error: From public quantities alone; None if it cannot serve.
+        reason: Why it cannot.
+    """
+
+    name: str
+    mechanism: Mechanism | None = None
+    expected_error: ExpectedError | None = None
+    reason: str = ""
+
+    def error(self, criterion: Criterion) -> float:
+        """The figure that decides; infinite if the mechanism cannot serve."""
+        if self.expected_error is None:
+            return math.inf
+        return {
+            "total_variation": self.expected_error.projected_total_variation,
+            "kolmogorov_smirnov": self.expected_error.kolmogorov_smirnov,
+            "cell_sd": self.expected_error.cell_sd_average,
+        }[criterion]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """A mechanism chosen, and what it was compared with.
+
+    Attributes:
+        mechanism: Name of the best.
+        minimise: The criterion.
+        candidates: All that serve the kind, best first.
+    """
+
+    mechanism: str
+    minimise: Criterion
+    candidates: tuple[Candidate, ...]
+
+    def reason(self) -> str:
+        """Why, in a sentence."""
+        best, *others = self.candidates
+        words = self.minimise.replace("_", " ")
+        said = f"least expected {words}, {best.error(self.minimise):.4g}"
+        able = [c for c in others if c.expected_error is not None]
+        if able:
+            said += f"; next is {able[0].name} with {able[0].error(self.minimise):.4g}"
+        return said
+
+
+def compare(kind: str, target: Target) -> tuple[Candidate, ...]:
+    """Every mechanism that serves a kind of product, calibrated with its defaults."""
+    return tuple(
+        _candidate(mechanism, target) for mechanism in REGISTRY.values() if kind in mechanism.kinds
+    )
+
+
+def choose(kind: str, target: Target, minimise: Criterion) -> Choice:
+    """The mechanism with the least expected error.
+
+    Raises:
+        InfeasibleBudgetError: None can serve.
+    """
+    found = sorted(compare(kind, target), key=lambda candidate: candidate.error(minimise))
+    if not found or found[0].mechanism is None:
+        reasons = "; ".join(f"{candidate.name}: {candidate.reason}" for candidate in found)
+        raise InfeasibleBudgetError(f"No mechanism can serve this product ({reasons}).")
+    return Choice(mechanism=found[0].name, minimise=minimise, candidates=tuple(found))
+
+
+def _candidate(mechanism: type[Mechanism], target: Target) -> Candidate:
+    try:
+        calibrated = mechanism.calibrate(mechanism.knobs(), target)
+        if not calibrated.unbiased:
+            reason = "Its estimates are biased, by an amount that depends on the data."
+            return Candidate(name=mechanism.name, reason=reason)
+        error = calibrated.expected_error(n_records=target.n_records, n_cells=target.n_cells)
+    except StatpressError as problem:
+        return Candidate(name=mechanism.name, reason=problem.what)
+    return Candidate(name=mechanism.name, mechanism=calibrated, expected_error=error)

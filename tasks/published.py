@@ -1,0 +1,214 @@
+"""A published bundle read back, with neither data nor ledger at hand.
+
+A bundle says all that its post-processed figures follow from: the declared columns, the
+mechanisms at their parameters, the public number of records, and what was drawn. So
+``rederive`` gives the very figures that the bundle holds, bit for bit.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from numpy.typing import NDArray
+
+from mechanisms.columns import Categorical, Codes, Column, Date, Integer, Numeric, Ordinal
+from mechanisms.domain import Domain
+from mechanisms.errors import BundleVerificationError, ConfigError
+from mechanisms.mechanism import Mechanism
+from mechanisms.registry import REGISTRY
+from tasks.manifest import verify_bundle
+from tasks.products import cell_figures
+from tasks.reading import read_counts, read_records
+
+_COLUMNS = MappingProxyType(
+    {kind.kind: kind for kind in (Categorical, Ordinal, Integer, Numeric, Date)}
+)
+_DATES = ("first", "last")
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedCounts:
+    """What a mechanism gave, as published.
+
+    Attributes:
+        domain: The product's columns.
+        cells: int64[K], ascending: the listed cells.
+        counts: int64[K], drawn or noisy.
+    """
+
+    domain: Domain
+    cells: Codes
+    counts: Codes
+
+    @property
+    def n_records(self) -> int:
+        """Sum of the counts."""
+        return int(self.counts.sum())
+
+
+@dataclass(frozen=True)
+class PublishedProduct:
+    """A product whose counts are published.
+
+    Attributes:
+        name: As in the config.
+        kind: ``microdata`` or ``table``.
+        domain: Its columns.
+        mechanism: At the parameters that were charged.
+        path: The file with records or raw counts.
+        fields: The columns as the bundle's data package describes them.
+    """
+
+    name: str
+    kind: str
+    domain: Domain
+    mechanism: Mechanism
+    path: Path
+    fields: tuple[Mapping[str, Any], ...]
+
+    def counts(self) -> PublishedCounts:
+        """The counts that were drawn, out of the published file.
+
+        Raises:
+            BundleVerificationError: The file is not what the bundle says of it.
+        """
+        with _understood(self.path):
+            if self.kind == "microdata":
+                cells, counts = read_records(self.path, self.domain)
+            else:
+                cells, counts = read_counts(self.path, self.domain, "raw")
+            found = PublishedCounts(self.domain, cells, counts)
+            records = self.mechanism.describe().get("records", found.n_records)
+            if found.n_records != records:
+                raise ValueError(f"it holds {found.n_records} records, not {records}")
+            if "records" not in self.mechanism.describe() and len(cells) != self.domain.n_cells:
+                raise ValueError("it does not list every cell")
+        return found
+
+
+@dataclass(frozen=True)
+class PublishedBundle:
+    """A verified bundle.
+
+    Attributes:
+        folder: Where it lies.
+        manifest: As verified.
+        n_records: The public number of records.
+        products: By name, those whose counts are published.
+        without_counts: Names of the others.
+    """
+
+    folder: Path
+    manifest: Mapping[str, Any]
+    n_records: int
+    products: Mapping[str, PublishedProduct]
+    without_counts: tuple[str, ...]
+
+
+def open_bundle(folder: Path) -> PublishedBundle:
+    """Verify a bundle and rebuild its domain and mechanisms; reads no data file but to hash it.
+
+    Raises:
+        BundleVerificationError: The bundle is not whole, or not as this version writes it.
+    """
+    manifest = verify_bundle(folder)
+    with _understood(folder):
+        stated = json.loads((folder / "privacy.json").read_text(encoding="utf-8"))
+        package = json.loads((folder / "datapackage.json").read_text(encoding="utf-8"))
+        resources = {resource["path"]: resource for resource in package["resources"]}
+        products, without = {}, []
+        for name, description in stated["products"].items():
+            product = _product(folder, name, description, resources)
+            if product is None:
+                without.append(name)
+            else:
+                products[name] = product
+        n_records = stated["n_records"]
+        if type(n_records) is not int or n_records < 1:
+            raise ValueError("its number of records is no positive integer")
+    return PublishedBundle(folder, manifest, n_records, products, tuple(without))
+
+
+def rederive(product: PublishedProduct, *, n_records: int) -> dict[str, NDArray[Any]]:
+    """The columns of the product's table of counts, from what was drawn alone.
+
+    Free post-processing: the same code on the same numbers as when the bundle was made.
+
+    Raises:
+        BundleVerificationError: The product's file is not what the bundle says of it.
+    """
+    return cell_figures(product.mechanism, product.counts(), n_records=n_records)
+
+
+def column_from(description: Mapping[str, Any]) -> Column:
+    """Rebuild a column from ``configs.loading.describe_column``.
+
+    Raises:
+        ValueError: It is of a kind that this version does not know.
+        ConfigError: It is no valid declaration.
+    """
+    fields = dict(description)
+    kind = fields.pop("kind")
+    if kind not in _COLUMNS:
+        raise ValueError(f"there is no kind of column '{kind}' in this version")
+    for name, value in fields.items():
+        if isinstance(value, list):
+            fields[name] = tuple(value)
+        elif name in _DATES:
+            fields[name] = datetime.date.fromisoformat(value)
+    return _COLUMNS[kind](**fields)
+
+
+def _product(
+    folder: Path, name: str, description: Mapping[str, Any], resources: Mapping[str, Any]
+) -> PublishedProduct | None:
+    """A product, or None if the bundle has no counts of it."""
+    found = None
+    for suffix in ("parquet", "csv"):
+        found = found or resources.get(f"data/{name}.{suffix}")
+    if found is None or Path(name).name != name:
+        raise ValueError(f"there is no file of the product '{name}'")
+    fields = found["schema"]["fields"]
+    described = [field["name"] for field in fields]
+    stem, suffix = f"data/{name}", found["format"]
+    if "raw" in described[len(description["columns"]) :]:
+        kind = "table"
+    elif {f"{stem}_{part}.{suffix}" for part in ("debiased", "estimates")} & resources.keys():
+        kind = "microdata"
+    else:
+        return None
+    columns = fields[: len(description["columns"])]
+    if [field["name"] for field in columns] != description["columns"]:
+        raise ValueError(f"the columns of the product '{name}' are described in two ways")
+    domain = Domain(tuple(column_from(field["declared"]) for field in columns))
+    if str(domain.n_cells) != description["n_cells"]:
+        raise ValueError(f"the domain of the product '{name}' is not wholly described")
+    mechanism = REGISTRY[description["mechanism"]].from_description(description)
+    path = folder / f"{stem}.{suffix}"
+    if not path.is_file():
+        raise ValueError(f"there is no file {stem}.{suffix}")
+    return PublishedProduct(name, kind, domain, mechanism, path, tuple(columns))
+
+
+@contextmanager
+def _understood(place: Path) -> Iterator[None]:
+    """Say of a whole bundle that its files do not fit each other, or this version."""
+    try:
+        yield
+        return
+    except BundleVerificationError:
+        raise
+    except (ConfigError, ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+        problem = (error.what if isinstance(error, ConfigError) else str(error)).rstrip(".")
+    raise BundleVerificationError(
+        f"The bundle is as its manifest says, and this version cannot read it: {problem}.",
+        where=str(place),
+        next_step="Use the version of statpress that the manifest names.",
+    )

@@ -1,0 +1,157 @@
+"""Plans through the whole flow: composed charges, open mechanisms, budgets of rho."""
+
+from __future__ import annotations
+
+import io
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from bad_input import N
+from rich.console import Console
+
+from configs.loading import load
+from flows import plan_report
+from mechanisms.errors import BudgetValueError, ConfigError, InfeasibleBudgetError, StatpressError
+from tasks.ledger import Ledger
+from tasks.ledger_check import verify_ledger
+
+OPEN = """\
+products:
+  people: {kind: table, mechanism: auto, columns: [region, age], share: 0.5}
+  births: {kind: table, mechanism: auto, minimise: cell_sd, columns: [born], share: 0.25}
+  pays: {kind: table, mechanism: gaussian, columns: [pay], share: 0.25}
+"""
+
+
+@pytest.fixture
+def opened(agency: Any) -> Any:
+    """The agency with products whose mechanism is left open."""
+    start, end = agency.text.index("products:"), agency.text.index("publish:")
+    agency.replace(agency.text[start:end], OPEN)
+    return agency
+
+
+def text_of(parts: Any) -> str:
+    console = Console(record=True, width=160, file=io.StringIO())
+    for part in parts:
+        console.print(part)
+    return console.export_text()
+
+
+def test_a_composed_release_is_charged_what_its_losses_compose_to(opened: Any) -> None:
+    plan = load(opened.config).plan()
+    assert plan.added > Decimal("1.3") > plan.epsilon > Decimal("0.98")
+    bundle = opened.run().bundle
+    charge = next(entry for entry in opened.entries() if entry.kind == "charge").body
+    assert Decimal(charge["epsilon"]) == plan.epsilon
+    assert verify_ledger(opened.home).entries == 4
+    stated = json.loads((bundle / "privacy.json").read_text())
+    assert Decimal(stated["epsilon"]) == plan.epsilon
+    assert stated["epsilon_lower"] <= stated["epsilon_upper"] <= float(plan.epsilon)
+    at_budget = next(p for p in stated["curve"] if p["epsilon"] == float(plan.epsilon))
+    assert at_budget["delta_upper"] <= 1e-6
+    alone = max(product["attack_advantage"] for product in stated["products"].values())
+    added = sum(product["attack_advantage"] for product in stated["products"].values())
+    assert alone < stated["attack_advantage"] < added
+
+
+def test_the_choice_is_recorded_in_the_bundle_and_not_left_to_the_reader(opened: Any) -> None:
+    bundle = opened.run().bundle
+    products = json.loads((bundle / "privacy.json").read_text())["products"]
+    assert products["people"]["mechanism"] in ("laplace", "gaussian", "bootstrap")
+    assert "least expected total variation" in products["people"]["chosen"]
+    assert "least expected cell sd" in products["births"]["chosen"]
+    assert "chosen" not in products["pays"]
+    assert "auto" in (bundle / "config.yaml").read_text()
+
+
+def test_a_plan_says_shares_choices_savings_and_what_others_would_do(opened: Any) -> None:
+    release = load(opened.config)
+    plan = release.plan()
+    said = text_of(plan_report.plan_report(release, plan, None))
+    for words in ("chosen", "least expected", "share", "saved by composing", "proven"):
+        assert words in said
+    compared = text_of(plan_report.comparison_report(plan))
+    for mechanism in ("bootstrap", "laplace", "gaussian"):
+        assert mechanism in compared
+    assert f"{plan.products[2].request.mechanism} *" in compared
+    facts = plan_report.comparison_facts(plan)
+    assert set(facts) == {"people", "births", "pays"}
+    best = min(
+        (c["expected_error"]["projected_total_variation"], name)
+        for name, c in facts["people"].items()
+        if "expected_error" in c
+    )
+    assert best[1] == plan.products[0].mechanism.name
+    json.dumps(facts)
+
+
+def test_a_release_within_a_budget_of_rho(opened: Any) -> None:
+    opened.replace("epsilon: 1.0, delta: 1.0e-6", "rho: 0.05, delta: 1.0e-6")
+    opened.home.ledger.unlink()
+    with Ledger.open(opened.home.ledger) as ledger:
+        ledger.register(
+            dataset="testdata",
+            policy="zcdp",
+            rho="0.05",
+            rho_delta="0",
+            adjacency="replace_one",
+            unit="record",
+            unit_records=1,
+            n_records=N,
+        )
+    opened.run()
+    with Ledger.open(opened.home.ledger) as ledger:
+        account = ledger.account("testdata")
+    assert Decimal("0.0495") < account.spent["rho"] <= Decimal("0.05")
+    assert verify_ledger(opened.home).entries == 4
+    opened.replace("name: first", "name: second")
+    with pytest.raises(StatpressError, match="rho"):
+        opened.run()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error", "said"),
+    [
+        ("share: 0.5", "share: 0.6", BudgetValueError, "add up to 1.1"),
+        ("epsilon: 1.0, ", "", BudgetValueError, "either epsilon, or rho"),
+        ("epsilon: 1.0, ", "epsilon: 1, rho: 1, ", BudgetValueError, "either epsilon, or rho"),
+        ("epsilon: 1.0, delta: 1.0e-6", "rho: 1, delta: 0", BudgetValueError, "above 0"),
+        ("minimise: cell_sd", "minimise: regret", ConfigError, "total_variation"),
+        ("kind: table, mechanism: auto", "kind: film, mechanism: auto", ConfigError, "none would"),
+        (
+            "mechanism: gaussian, columns: [pay]",
+            "mechanism: bootstrap, pseudocount: 1, columns: [pay]",
+            InfeasibleBudgetError,
+            "The smallest epsilon that would do is about",
+        ),
+        (
+            "mechanism: gaussian, columns: [pay]",
+            "mechanism: bootstrap, pseudocount: 0, columns: [pay]",
+            ConfigError,
+            "pseudocount must be between",
+        ),
+        (
+            "mechanism: gaussian, columns: [pay]",
+            "mechanism: bootstrap, pseudocount: 40, records: 1000000, columns: [pay]",
+            InfeasibleBudgetError,
+            "1000000 records at pseudocount 40 pass the budget",
+        ),
+        (
+            "pay: {type: numeric, lower: 0, upper: 100, bins: 5, missing: true}",
+            "pay: {type: numeric, lower: 0, upper: 100, bins: 1}",
+            ConfigError,
+            "single cell",
+        ),
+    ],
+)
+def test_bad_plans_say_what_is_wrong_and_charge_nothing(
+    opened: Any, old: str, new: str, error: type[StatpressError], said: str
+) -> None:
+    opened.replace(old, new)
+    with pytest.raises(error, match=said) as caught:
+        opened.run()
+    assert caught.value.where.startswith("release.yaml:")
+    assert [entry.kind for entry in opened.entries()] == ["register"]

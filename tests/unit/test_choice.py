@@ -1,0 +1,94 @@
+"""Choosing a mechanism: the figures it rests on, what it says, and what it refuses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mechanisms.choice import choose, compare
+from mechanisms.errors import InfeasibleBudgetError
+from mechanisms.mechanism import Target
+from mechanisms.projected_error import projected_total_variation
+from mechanisms.projection import project_to_simplex
+
+
+def target(delta: float, *, epsilon: float = 1.0, cells: int = 50, n: int = 10_000) -> Target:
+    return Target(epsilon=epsilon, delta=delta, n_records=n, n_cells=cells)
+
+
+def test_the_choice_follows_the_budget() -> None:
+    strict = choose("table", target(1e-9), "total_variation")
+    loose = choose("table", target(0.05), "total_variation")
+    assert (strict.mechanism, loose.mechanism) == ("laplace", "gaussian")
+    for choice in (strict, loose):
+        errors = [candidate.error("total_variation") for candidate in choice.candidates]
+        assert errors == sorted(errors)
+        assert f"{errors[0]:.4g}" in choice.reason()
+        assert choice.candidates[1].name in choice.reason()
+
+
+@pytest.mark.parametrize("minimise", ["total_variation", "kolmogorov_smirnov", "cell_sd"])
+def test_every_criterion_ranks_by_its_own_figure(minimise: str) -> None:
+    choice = choose("table", target(1e-6), minimise)  # type: ignore[arg-type]
+    best, *others = choice.candidates
+    assert all(best.error(choice.minimise) <= other.error(choice.minimise) for other in others)
+    assert minimise.replace("_", " ") in choice.reason()
+
+
+def test_a_mechanism_that_cannot_serve_says_why_and_comes_last() -> None:
+    choice = choose("table", target(0.0), "total_variation")
+    refused = next(c for c in choice.candidates if c.name == "gaussian")
+    assert refused.mechanism is None
+    assert "No scale" in refused.reason
+    assert choice.mechanism == "laplace"
+    assert {c.name for c in compare("microdata", target(1e-6))} >= {"bootstrap"}
+    assert "laplace" not in {c.name for c in compare("microdata", target(1e-6))}
+
+
+def test_where_none_can_serve_every_reason_is_given() -> None:
+    with pytest.raises(InfeasibleBudgetError, match=r"laplace: .*gaussian: "):
+        choose("table", Target(epsilon=1e-16, delta=0.0, n_records=10, n_cells=10**9), "cell_sd")
+
+
+def test_a_kind_without_mechanisms_is_refused() -> None:
+    with pytest.raises(InfeasibleBudgetError):
+        choose("nothing", target(1e-6), "total_variation")
+
+
+@pytest.mark.parametrize("laplace", [False, True])
+@pytest.mark.parametrize("shape", ["uniform", "zipf", "tenth"])
+def test_the_expected_error_is_that_of_simulated_projections(laplace: bool, shape: str) -> None:
+    cells, n, sd = 2000, 20_000, 12.0
+    ranks = 1.0 / np.arange(1, cells + 1)
+    if shape == "uniform":
+        ranks[:] = 1
+    if shape == "tenth":
+        ranks[cells // 10 :] = 0
+    counts = n * ranks / ranks.sum()
+    rng = np.random.default_rng(7)
+    noise = (rng.laplace if laplace else rng.normal)(
+        0, sd / np.sqrt(2) if laplace else sd, (40, cells)
+    )
+    gaps = [np.abs(project_to_simplex(counts + z, n).values - counts).sum() for z in noise]
+    simulated = float(np.mean(gaps)) / (2 * n)
+
+    from mechanisms import projected_error
+
+    weights, levels = projected_error._shape(
+        shape == "uniform", cells // 10 if shape == "tenth" else cells, n
+    )
+    weights, levels = np.append(weights, cells - weights.sum()), np.append(levels, 0.0)
+    expected = projected_error._variation(weights, levels, np.full_like(levels, sd), n, laplace)
+    assert expected == pytest.approx(simulated, rel=0.02)
+
+
+def test_more_noise_is_never_expected_to_be_better() -> None:
+    found = [
+        projected_total_variation(
+            lambda counts, sd=sd: np.full_like(counts, sd), n_records=1000, n_cells=100
+        )
+        for sd in (0.001, 1.0, 10.0, 100.0, 10_000.0)
+    ]
+    assert found == sorted(found)
+    assert found[0] < 1e-4
+    assert 0.5 < found[-1] <= 1

@@ -1,0 +1,97 @@
+"""The table of a lattice's masses against the contour integral and the full sum."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from flint import arb, ctx
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mechanisms import lattice_table
+from mechanisms.bootstrap import Bootstrap
+from mechanisms.enclosures import Bounds
+from mechanisms.finite_losses import DrawsLoss
+from mechanisms.lattice import LatticeLoss
+from mechanisms.lattice_table import TabulatedLoss, fits
+
+SETTINGS = [
+    (Fraction(1, 2), 3, 3, 3),
+    (Fraction(39, 2), 29_501, 29_501, 350),
+    (Fraction(70), 100_000, 100_000, 41),
+    (Fraction(1, 10**9), 10, 100, 5),
+    (Fraction(100), 60_881, 10_000, 20),
+]
+
+
+def overlap(one: Bounds, two: Bounds) -> bool:
+    return max(one.lower, two.lower) <= min(one.upper, two.upper)
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_the_table_and_the_contour_enclose_the_same_curve(
+    setting: tuple[Fraction, int, int, int],
+) -> None:
+    pseudocount, draws, n_records, n_cells = setting
+    loss = Bootstrap(pseudocount, draws).lattice(n_records=n_records, n_cells=n_cells)
+    assert fits(loss)
+    table = TabulatedLoss(loss)
+    for epsilon in (0.0, 1e-9, 0.01, 0.3, 1.0, 2.5, 20.0, 500.0, 4096.0):
+        found, exact = table.delta(epsilon), loss.delta(epsilon)
+        assert overlap(found, exact), epsilon
+        if exact.lower > 1e-25:
+            assert found.upper <= found.lower * (1 + 1e-9)
+        assert found.upper <= exact.upper + 1e-30
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.fractions(Fraction(1, 10**4), 50, max_denominator=10**4),
+    st.integers(1, 400),
+    st.integers(1, 200),
+    st.integers(2, 50),
+    st.floats(0, 12),
+)
+def test_the_table_agrees_everywhere(
+    pseudocount: Fraction, draws: int, n_records: int, n_cells: int, epsilon: float
+) -> None:
+    loss = Bootstrap(pseudocount, draws).lattice(n_records=n_records, n_cells=n_cells)
+    table = TabulatedLoss(loss)
+    assert overlap(table.delta(epsilon), DrawsLoss(loss).delta(epsilon))
+    assert table.pure_epsilon == loss.pure_epsilon
+
+
+def test_a_window_that_cuts_the_tail_off_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a tail bound of nought, the twin, a window too narrow goes unnoticed."""
+    loss = Bootstrap(Fraction(20), 5000).lattice(n_records=5000, n_cells=20)
+    exact = loss.delta(1.0)
+
+    def narrow(_: LatticeLoss) -> int:
+        return 12
+
+    monkeypatch.setattr(lattice_table, "_window", narrow)
+    lattice_table._sums.cache_clear()
+    assert overlap(TabulatedLoss(loss).delta(0.5), loss.delta(0.5))
+    monkeypatch.setattr(lattice_table, "_outside", lambda *_: arb(0))
+    lattice_table._sums.cache_clear()
+    assert not overlap(TabulatedLoss(loss).delta(1.0), exact)
+    lattice_table._sums.cache_clear()
+
+
+def test_the_tail_bound_bounds_the_tail() -> None:
+    loss = Bootstrap(Fraction(3), 300).lattice(n_records=200, n_cells=10)
+    table = lattice_table._sums(loss)
+    with ctx.workprec(192):
+        for start in (2, 10, 40, len(table) - 2):
+            above, below = table[start]
+            bound = lattice_table._outside(loss, start)
+            assert bound.upper() >= (above + below).lower()
+            if start > 5:
+                assert bound < 1
+
+
+def test_a_wide_lattice_has_no_table() -> None:
+    wide = Bootstrap(Fraction(10**6), 10**12).lattice(n_records=10**6, n_cells=100)
+    assert not fits(wide)
+    assert not fits(LatticeLoss(up=Fraction(1, 3), down=Fraction(1, 3), draws=5))

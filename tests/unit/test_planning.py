@@ -1,0 +1,226 @@
+"""Plans: shares become parameters whose composed loss just meets the budget."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from dp_accounting.pld import privacy_loss_distribution as pld
+
+from mechanisms.bootstrap import BootstrapKnobs
+from mechanisms.budget_split import Budget, gaussian_mu
+from mechanisms.charging import recompute_charge
+from mechanisms.choice import AutoKnobs
+from mechanisms.columns import Integer
+from mechanisms.domain import Domain
+from mechanisms.errors import AmountError, InfeasibleBudgetError
+from mechanisms.fitting import ProductRequest
+from mechanisms.losses import GaussianLoss
+from mechanisms.perturbed import PerturbedKnobs
+from mechanisms.planning import Plan, plan_release
+from mechanisms.privacy import Adjacency, Privacy, Unit
+from mechanisms.registry import REGISTRY
+
+DOMAIN = Domain(tuple(Integer(name=f"c{i}", lower=0, upper=3 + i) for i in range(5)))
+PAIRS = list(itertools.combinations(DOMAIN.names, 2))
+FRAME = Privacy(adjacency=Adjacency.REPLACE_ONE, unit=Unit.RECORD, n_records=10_000)
+ONE = Budget(epsilon=Decimal(1), delta=Decimal("1e-6"))
+
+
+def request(i: int, mechanism: str, share: Any, knobs: Any = None) -> ProductRequest:
+    own = AutoKnobs() if mechanism == "auto" else REGISTRY[mechanism].knobs()
+    return ProductRequest(
+        name=f"p{i}",
+        kind="table",
+        mechanism=mechanism,
+        knobs=own if knobs is None else knobs,
+        columns=PAIRS[i],
+        share=Decimal(share),
+    )
+
+
+def plan(mechanisms: Sequence[str], budget: Budget = ONE, shares: Sequence[Any] = ()) -> Plan:
+    given = shares or [Decimal(1) / len(mechanisms)] * len(mechanisms)
+    requests = [request(i, m, s) for i, (m, s) in enumerate(zip(mechanisms, given, strict=True))]
+    return plan_release(requests, domain=DOMAIN, privacy=FRAME, budget=budget)
+
+
+MIXED = ["gaussian", "laplace", "bootstrap", "gaussian"]
+
+
+def test_a_composed_plan_spends_the_budget_and_no_more() -> None:
+    made = plan(MIXED)
+    assert made.loss.delta(1.0).upper <= 1e-6
+    assert made.loss.delta(1.0).upper >= 0.85e-6
+    assert Decimal("0.99") < made.epsilon <= 1
+    assert made.delta == Decimal("1e-6")
+    assert made.epsilon_bounds.lower <= made.epsilon_bounds.upper <= float(made.epsilon)
+    assert made.epsilon_bounds.upper < 1.01 * made.epsilon_bounds.lower
+    assert made.added > Decimal("1.5")
+
+
+def test_the_charge_agrees_with_another_accountant() -> None:
+    made = plan(["gaussian", "laplace", "gaussian"])
+    composed = None
+    for product in made.products:
+        scale = float(product.mechanism.describe()["scale"].split("/")[0]) / float(
+            (product.mechanism.describe()["scale"].split("/") + ["1"])[1]
+        )
+        if product.mechanism.name == "gaussian":
+            one = pld.from_discrete_gaussian_mechanism(scale, value_discretization_interval=1e-4)
+        else:
+            one = pld.from_discrete_laplace_mechanism(1 / scale, value_discretization_interval=1e-4)
+        both = one.compose(one)  # a record moves between two cells
+        composed = both if composed is None else composed.compose(both)
+    assert composed is not None
+    delta = composed.get_delta_for_epsilon(float(made.epsilon))
+    assert 0.9e-6 < delta < 1.02e-6  # theirs is pessimistic by its discretisation
+
+
+def test_gaussian_products_get_their_shares_of_mu_squared() -> None:
+    made = plan(["gaussian"] * 3, shares=["0.5", "0.3", "0.2"])
+    precision = [1 / product.mechanism.scale**2 for product in made.products]
+    for product, got in zip(made.products, precision, strict=True):
+        assert float(got / sum(precision)) == pytest.approx(float(product.request.share), rel=0.005)
+
+
+def test_composing_gives_every_product_less_noise_than_adding_would() -> None:
+    made = plan(["gaussian"] * 10)
+    alone = Budget(epsilon=Decimal("0.1"), delta=Decimal("1e-7"))
+    split = plan(["gaussian"], alone).products[0].mechanism.scale
+    assert made.products[0].mechanism.scale < split / 2
+
+
+def test_one_product_is_held_to_the_budget_itself() -> None:
+    made = plan(["gaussian"])
+    assert made.products[0].loss.delta(1.0).upper <= 1e-6
+    scale = made.products[0].mechanism.scale
+    finer = REGISTRY["gaussian"](scale * Fraction(1023, 1024))
+    assert finer.loss(n_records=10_000, n_cells=20).delta(1.0).upper > 1e-6
+    assert made.epsilon <= 1
+
+
+def test_few_pure_products_are_charged_no_delta() -> None:
+    made = plan(["laplace", "laplace"])
+    assert (made.epsilon, made.delta) == (1, 0)
+    assert [product.mechanism.scale for product in made.products] == [4, 4]
+
+
+def test_many_pure_products_compose() -> None:
+    made = plan(["laplace"] * 10)
+    assert made.delta == Decimal("1e-6")
+    assert made.products[0].mechanism.scale < 20  # of adding their tenths of epsilon
+    assert made.loss.delta(1.0).upper <= 1e-6
+    assert made.loss.pure_epsilon.lower > 1
+
+
+def test_without_delta_epsilon_is_divided_exactly() -> None:
+    third = Decimal(1) / 3
+    made = plan(["laplace", "bootstrap"], Budget(epsilon=third, delta=Decimal(0)), ["0.4", "0.6"])
+    assert made.delta == 0
+    assert made.epsilon <= third
+    assert made.loss.pure_epsilon.upper <= float(third)
+    assert float(made.epsilon) == pytest.approx(1 / 3, rel=0.02)
+
+
+def test_a_budget_of_rho_is_divided_exactly() -> None:
+    made = plan(MIXED, Budget(rho=Decimal("0.1"), delta=Decimal("1e-6")))
+    assert Decimal("0.099") < made.rho <= Decimal("0.1")
+    for product in made.products:
+        assert product.loss.rho.upper <= 0.025
+    assert made.epsilon >= Decimal(made.loss.epsilon(1e-6).upper)
+    single = plan(["gaussian"], Budget(rho=Decimal("0.125"), delta=Decimal("1e-6")))
+    assert single.products[0].mechanism.scale == pytest.approx(math.sqrt(1 / 0.125), rel=0.002)
+
+
+def test_what_fixed_parameters_leave_goes_to_the_others() -> None:
+    fixed = PerturbedKnobs(scale=Fraction(40))
+    requests = [request(0, "gaussian", "0.5", fixed), request(1, "gaussian", "0.5")]
+    made = plan_release(requests, domain=DOMAIN, privacy=FRAME, budget=ONE)
+    assert made.products[0].mechanism.scale == 40
+    even = plan(["gaussian", "gaussian"]).products[1].mechanism.scale
+    assert made.products[1].mechanism.scale < 0.8 * even
+    assert made.loss.delta(1.0).upper <= 1e-6
+
+
+def test_only_fixed_parameters_are_charged_what_they_cost() -> None:
+    fixed = PerturbedKnobs(scale=Fraction(400))
+    requests = [request(i, "gaussian", "0.5", fixed) for i in range(2)]
+    made = plan_release(requests, domain=DOMAIN, privacy=FRAME, budget=ONE)
+    assert made.epsilon < Decimal("0.05")
+    assert made.delta == Decimal("1e-6")
+
+
+@pytest.mark.parametrize("products", [1, 2])
+@pytest.mark.parametrize(
+    ("mechanism", "knobs"),
+    [
+        ("gaussian", PerturbedKnobs(scale=Fraction(2))),
+        ("bootstrap", BootstrapKnobs(pseudocount=Fraction(2))),
+    ],
+)
+def test_the_smallest_budget_that_would_do_does(products: int, mechanism: str, knobs: Any) -> None:
+    share = Decimal(1) / products
+    requests = [
+        request(0, mechanism, share, knobs),
+        *([request(1, "gaussian", share)] * (products - 1)),
+    ]
+
+    def planned(epsilon: Decimal) -> Plan:
+        budget = Budget(epsilon=epsilon, delta=ONE.delta)
+        return plan_release(requests, domain=DOMAIN, privacy=FRAME, budget=budget)
+
+    with pytest.raises(InfeasibleBudgetError) as caught:
+        planned(Decimal(1))
+    assert caught.value.where == "p0"
+    said = Decimal(str(caught.value).split("would do is about ")[1].split(" ")[0].rstrip("."))
+    assert planned(said * Decimal("1.02")).products[0].request.knobs == knobs
+    with pytest.raises(InfeasibleBudgetError):
+        planned(said * Decimal("0.97"))
+
+
+def test_a_budget_that_no_size_mends_promises_nothing() -> None:
+    with pytest.raises(InfeasibleBudgetError) as caught:
+        plan(["gaussian"], Budget(epsilon=Decimal(1), delta=Decimal(0)))
+    assert "would do" not in str(caught.value)
+
+
+def test_a_charge_recomputes_and_a_smaller_one_does_not() -> None:
+    made = plan(MIXED)
+    stated = {"epsilon": made.epsilon, "delta": made.delta}
+    assert recompute_charge(made.describe(), **stated)["epsilon"] == made.epsilon
+    for less in ("0.98", "0.5"):
+        small = stated | {"epsilon": made.epsilon * Decimal(less)}
+        assert recompute_charge(made.describe(), **small)["epsilon"] > small["epsilon"]
+    finer = stated | {"delta": made.delta / 2}
+    assert recompute_charge(made.describe(), **finer)["epsilon"] > made.epsilon
+    twin = [d | ({"scale": "2"} if "scale" in d else {}) for d in made.describe()]
+    with pytest.raises(AmountError, match="below the"):
+        recompute_charge(twin, **stated)
+    silent = [
+        d | ({"scale": "2", "epsilon": "99"} if "scale" in d else {}) for d in made.describe()
+    ]
+    assert recompute_charge(silent, **stated)["epsilon"] > made.epsilon
+
+
+def test_charges_of_added_epsilons_still_recompute() -> None:
+    """As the ledger's entries of the first versions state them."""
+    one = plan(["gaussian"], Budget(epsilon=Decimal("0.5"), delta=Decimal("5e-7")))
+    both = one.describe() + one.describe()
+    again = recompute_charge(both, epsilon=2 * one.epsilon, delta=2 * one.delta)
+    assert again["epsilon"] <= 2 * one.epsilon
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (0.01, 1e-10), (8.0, 0.01)])
+def test_gaussian_mu_is_the_budget_s(epsilon: float, delta: float) -> None:
+    mu = gaussian_mu(epsilon, delta)
+    assert GaussianLoss(Fraction(mu)).delta(epsilon).upper == pytest.approx(delta, rel=1e-5)
+
+
+def test_plans_are_made_once() -> None:
+    assert plan(MIXED) is plan(MIXED)
