@@ -46,7 +46,7 @@ from tests.benchmarks.papers.bin_shares import (
     table_of,
     unbiased_shares,
 )
-from tests.benchmarks.papers.comparison import Comparison, options
+from tests.benchmarks.papers.comparison import Comparison, options, progress
 from tests.benchmarks.papers.two_resolutions import TwoResolutions
 
 RECORDS, DELTA, EPSILONS = 10_000, 0.01, (0.5, 5.0)
@@ -206,7 +206,7 @@ def compare(
     """
     result = Comparison("ε", "bins s", "mean Kolmogorov–Smirnov error", HISTOGRAM)
     data = [sample(RECORDS, np.random.default_rng([SEED, i])) for i in range(repetitions)]
-    for epsilon, s in itertools.product(epsilons, bins):
+    for epsilon, s in progress(list(itertools.product(epsilons, bins)), "Bins and epsilons"):
         offered, tables = methods(epsilon, s), [bin_counts(values, s) for values in data]
         for place, method in enumerate(offered):
             for i, counts in enumerate(tables[: slow_repetitions if method.slow else None]):

@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import csv
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+from rich.console import Console
+from rich.progress import track
 
+T = TypeVar("T")
 Key = tuple[float, float, str]
 
 
@@ -139,6 +142,11 @@ def new_figure(width: float, height: float) -> Any:
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
+
+
+def progress(steps: Sequence[T], description: str) -> Iterable[T]:
+    """The same steps, with a bar on standard error."""
+    return track(steps, description, console=Console(stderr=True))
 
 
 def options(description: str, arguments: Sequence[str] | None) -> tuple[bool, Path]:

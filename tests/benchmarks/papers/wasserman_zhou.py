@@ -56,7 +56,7 @@ from tests.benchmarks.papers.bin_shares import (
     smoothed_histogram,
     table_of,
 )
-from tests.benchmarks.papers.comparison import Comparison, new_figure, options
+from tests.benchmarks.papers.comparison import Comparison, new_figure, options, progress
 
 RECORDS, CELLS, BINS, RELEASED = 100, 100, 10, 10
 GAMMA = Fraction(11, 10)
@@ -152,7 +152,7 @@ def exponential(
 def compare(alphas: Sequence[float], repetitions: int, candidates: int) -> Comparison:
     """Figure 2: mean integrated squared errors."""
     result = Comparison("n", "α", "mean integrated squared error", SERIES)
-    for i in range(repetitions):
+    for i in progress(range(repetitions), "Data sets"):
         values = sample(RECORDS, np.random.default_rng([SEED, i]))
         rng = SeededRandomness(np.random.PCG64([SEED, i, 1]))
         for place, (curve, release) in enumerate(releases(values, candidates, rng)):
