@@ -114,3 +114,9 @@ def test_full_figure(tmp_path: Path) -> None:
             assert within(result.ratio(epsilon, s, figure.BEST), bound, 0), (epsilon, s)
             ratio = result.ratio(epsilon, s, figure.EXACT + figure.PROJECTED)
             assert within(ratio, BOOTSTRAP_WITHIN, 0), (epsilon, s)
+    for s, expected in PAPER_AT.items():
+        ratio = result.ratio(0.5, s, figure.PAPER + figure.PROJECTED)
+        assert ratio.value == pytest.approx(expected, rel=0.1)
+    for s in places[2:]:  # from 20 bins on
+        ours, opendp = (result.ratio(0.5, s, c) for c in (figure.BEST, figure.OPENDP))
+        assert opendp.value - ours.value > 3 * (opendp.standard_error + ours.standard_error), s

@@ -94,5 +94,4 @@ def test_full_figures(tmp_path: Path) -> None:
     result = figure.main(["--output", str(tmp_path)])
     for alpha in (alpha for alpha in result.places if alpha > 0.3):
         for curve in (figure.PAPER, figure.PAPER_TERMS, figure.SHARP, figure.SMOOTHED, figure.KS):
-            if curve is not figure.KS or alpha < 9:
-                assert below(result, alpha, figure.LAPLACE, curve), (alpha, curve)
+            assert below(result, alpha, figure.LAPLACE, curve), (alpha, curve)
