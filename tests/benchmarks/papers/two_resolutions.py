@@ -23,6 +23,7 @@ from mechanisms.columns import Integer
 from mechanisms.composition import compose
 from mechanisms.consistency import NoisyTable, make_consistent
 from mechanisms.domain import Domain
+from mechanisms.errors import InfeasibleBudgetError
 from mechanisms.losses import PrivacyLoss
 from mechanisms.mechanism import Target
 from mechanisms.perturbed import GaussianTable
@@ -85,6 +86,9 @@ class TwoResolutions:
         """The least noise that meets the target, at the split of the least expected error.
 
         None if the number of bins is prime.
+
+        Raises:
+            InfeasibleBudgetError: Noise of scale 4096 is too little.
         """
         low, high = 0, _WIDEST
         while high - low > 1:
@@ -92,6 +96,8 @@ class TwoResolutions:
             made = cls(1, 1, GaussianTable(Fraction(middle, _STEPS)))
             fits = target.allows(made.loss(n_records=target.n_records, n_cells=target.n_cells))
             low, high = (low, middle) if fits else (middle, high)
+        if high == _WIDEST:
+            raise InfeasibleBudgetError("Noise of scale 4096 is too little for the budget.")
         noise, s = GaussianTable(Fraction(high, _STEPS)), target.n_cells
         splits = [cls(a, s // a, noise) for a in range(2, s) if s % a == 0]
         return min(
