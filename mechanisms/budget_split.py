@@ -6,7 +6,8 @@ What is divided has to add up all the same, and it does in these currencies:
 
 * **a budget of rho**: zero-concentrated privacy adds up, so a share of rho is a target of its
   own (Bun and Steinke 2016, Lemma 2.3);
-* **one product, or a budget without delta**: a share of epsilon, at delta or at 0;
+* **one product, or a budget without delta**: a share of epsilon, at delta or at 0; and so
+  where parameters that are fixed fit no other division, a share of each;
 * **several products at (epsilon, delta)**: a share of the Rényi divergence of one order a,
   which adds up too (Mironov 2017, Proposition 1). The order is the one that matters at
   (epsilon, delta): the least of the bound (a - 1)(a mu^2/2 - epsilon) on log delta, for the
@@ -89,7 +90,12 @@ def part_of(amount: Decimal, share: Decimal) -> Decimal:
 
 
 def targets(
-    budget: Budget, parts: Sequence[Part], *, scale: float = 1.0, pure: bool = False
+    budget: Budget,
+    parts: Sequence[Part],
+    *,
+    scale: float = 1.0,
+    pure: bool = False,
+    added: bool = False,
 ) -> list[Target]:
     """What each product may spend.
 
@@ -98,6 +104,7 @@ def targets(
         parts: Its products; their shares add up to 1.
         scale: Multiplies epsilon, or mu; exactly nothing is lost at 1.
         pure: Leave delta aside.
+        added: Divide epsilon and delta, whose sums bound any composition.
     """
     delta = Decimal(0) if pure else budget.delta
     factor = Decimal(scale)
@@ -108,7 +115,7 @@ def targets(
             for rho, part in zip(rhos, parts, strict=True)
         ]
     assert budget.epsilon is not None
-    if len(parts) == 1 or not delta:
+    if added or len(parts) == 1 or not delta:
         return [
             part._target(
                 double_below(_EXACT.multiply(part_of(budget.epsilon, part.share), factor)),

@@ -73,11 +73,16 @@ def _meeting(
         return _calibrated(requests, targets(budget, parts, pure=True)), Decimal(0)
     if len(parts) == 1:
         return _calibrated(requests, targets(budget, parts)), budget.delta
-    found = _fitted(
-        budget,
-        parts,
-        lambda scale: _calibrated(requests, targets(budget, parts, scale=scale)),
-    )
+    try:
+        found = _fitted(
+            budget,
+            parts,
+            lambda scale: _calibrated(requests, targets(budget, parts, scale=scale)),
+        )
+    except InfeasibleBudgetError:
+        if pure:
+            return _calibrated(requests, targets(budget, parts, pure=True)), Decimal(0)
+        return _calibrated(requests, targets(budget, parts, added=True)), budget.delta
     if pure and budget.epsilon is not None:
         alone = (loss.pure_epsilon.upper for loss in losses_of(found, parts))
         if exact_sum(charged(epsilon) for epsilon in alone) <= EXACT.multiply(
@@ -111,16 +116,11 @@ def _least_budget(
         amount = EXACT.multiply(getattr(budget, measure), Decimal(factor))
         return replace(budget, **{measure: _SAID.create_decimal(amount)})
 
-    def fits(factor: float, whole: bool = False) -> bool:
-        try:
-            larger = scaled(factor)
-            if whole:
-                _meeting(requests, parts, larger, pure)
-            else:
-                _calibrated(requests, targets(larger, parts, pure=pure and len(parts) == 1))
-        except InfeasibleBudgetError:
-            return False
-        return True
+    def fits(factor: float) -> bool:
+        """Whether each product fits its part, divided in either way."""
+        larger = scaled(factor)
+        added, composed = (targets(larger, parts, added=added) for added in (True, False))
+        return _succeeds(_calibrated, requests, added) or _succeeds(_calibrated, requests, composed)
 
     low, high = 1.0, 2.0
     while not fits(high):
@@ -131,7 +131,7 @@ def _least_budget(
         middle = (low * high) ** 0.5
         low, high = (low, middle) if fits(middle) else (middle, high)
     for _ in range(_STEPS):  # what composing adds
-        if fits(high, whole=True):
+        if _succeeds(_meeting, requests, parts, scaled(high), pure):
             return measure, getattr(scaled(high), measure)
         high *= 1.005
     return None
@@ -167,3 +167,11 @@ def _fitted(
             next_step="Raise the budget, or leave out parameters of a product.",
         )
     return found
+
+
+def _succeeds(attempt: Callable[..., object], *arguments: object) -> bool:
+    try:
+        attempt(*arguments)
+    except InfeasibleBudgetError:
+        return False
+    return True

@@ -245,11 +245,11 @@ def _charge(
         return proven
     if whole.delta(double_below(budget.epsilon)).upper <= double_below(delta):
         return min(proven, budget.epsilon)
-    # Without delta the parts of epsilon add up to it, and each product was held to its own.
+    # Parts of epsilon and delta add up to them, if each product was held to its own.
     parts = (part_of(budget.epsilon, product.request.share) for product in products)
     held = [min(product.epsilon, part) for product, part in zip(products, parts, strict=True)]
-    if delta or any(
-        product.loss.delta(double_below(epsilon)).upper > 0
+    if any(
+        product.loss.delta(double_below(epsilon)).upper > double_below(product.delta)
         for product, epsilon in zip(products, held, strict=True)
     ):
         raise ArithmeticError("the calibrated mechanisms are not proven to meet the budget")

@@ -148,6 +148,23 @@ def test_what_fixed_parameters_leave_goes_to_the_others() -> None:
     assert made.loss.delta(1.0).upper <= 1e-6
 
 
+@pytest.mark.parametrize("other", ["laplace", "gaussian"])
+def test_parameters_that_fit_a_share_of_epsilon_are_accepted(other: str) -> None:
+    """Laplace noise of a pure half costs more than half of the Renyi divergence."""
+    requests = [
+        request(0, "laplace", "0.5", PerturbedKnobs(scale=Fraction(4))),
+        request(1, other, "0.5"),
+    ]
+    made = plan_release(requests, domain=DOMAIN, privacy=FRAME, budget=ONE)
+    assert made.products[0].mechanism.scale == 4
+    assert made.epsilon <= 1
+    assert made.delta == (0 if other == "laplace" else Decimal("1e-6"))
+    if other == "gaussian":
+        assert made.products[1].loss.delta(0.5).upper <= 0.5e-6
+    again = recompute_charge(made.describe(), epsilon=made.epsilon, delta=made.delta)
+    assert again["epsilon"] <= made.epsilon
+
+
 def test_only_fixed_parameters_are_charged_what_they_cost() -> None:
     fixed = PerturbedKnobs(scale=Fraction(400))
     requests = [request(i, "gaussian", "0.5", fixed) for i in range(2)]
