@@ -224,3 +224,17 @@ def test_auto_never_takes_a_biased_mechanism(sampled: Any) -> None:
     reasons = {candidate.name: candidate.reason for candidate in choice.candidates}
     assert "biased" in reasons["exponential_ks"] and "biased" in reasons["sample_resample"]
     assert reasons["density"] == reasons["smoothed_histogram"] == ""
+
+
+def test_draws_from_a_histogram_agree_with_other_tables(sampled: Any, tmp_path: Path) -> None:
+    """A density estimate with a bin for each cell is unbiased, and pooled by its draws' errors."""
+    sampled.replace("bins: 3, columns: [pay]", "columns: [age]")
+    bundle = sampled.run().bundle
+    refine(bundle, tmp_path / "agreed", Options(consistent=True, products=("pays", "people")))
+    pays, people = (
+        pq.read_table(tmp_path / "agreed" / "data" / f"{name}.parquet").to_pylist()
+        for name in ("pays", "people")
+    )
+    for row in pays:
+        parts = [cell["estimate"] for cell in people if cell["age"] == row["age"]]
+        assert sum(parts) == pytest.approx(row["estimate"], abs=1e-6)

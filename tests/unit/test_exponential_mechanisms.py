@@ -386,3 +386,14 @@ def test_the_expected_distance_is_a_guide_for_even_data(epsilon: str, cells: int
         error = mechanism.expected_error(n_records=n, n_cells=cells)
         assert np.mean(found) < 1.2 * error.kolmogorov_smirnov < 12 * np.mean(found)
         assert error.total_variation == 1
+
+
+def test_candidates_come_from_the_named_proposal() -> None:
+    """Uniform ones fill all cells; at a small concentration each lies nearly in one cell."""
+    rng = SeededRandomness(np.random.PCG64(3))
+    private = sparse_table(domain(10), [4] * 10)
+    even = resample("mean", records=200).release(private, rng)
+    narrow = resample("mean", records=200, concentration=Fraction(1, 1000)).release(private, rng)
+    assert len(even.cells) == 10
+    assert len(narrow.cells) <= 2
+    assert even.n_records == narrow.n_records == 200
