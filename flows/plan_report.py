@@ -16,7 +16,7 @@ from tasks.amounts import Loss, canonical
 _FIGURES = {
     "cell_sd_average": "sd of a cell, average",
     "projected_total_variation": "total variation, projected",
-    "kolmogorov_smirnov": "Kolmogorov-Smirnov",
+    "kolmogorov_smirnov": "KS distance",
 }
 
 
@@ -110,11 +110,11 @@ def comparison_facts(plan: Plan) -> dict[str, Any]:
 def comparison_report(plan: Plan) -> Iterator[Any]:
     """The same for a person: a table a product."""
     for product in plan.products:
-        rows = []
+        rows, unable = [], []
         for candidate in _compared(product):
             mark = " *" if candidate.name == product.request.mechanism else ""
             if candidate.expected_error is None:
-                rows.append([candidate.name + mark, candidate.reason, "", ""])
+                unable.append(f"  {candidate.name}{mark}: {candidate.reason}")
                 continue
             figures = [getattr(candidate.expected_error, name) for name in _FIGURES]
             rows.append([candidate.name + mark, *(f"{figure:,.4g}" for figure in figures)])
@@ -123,6 +123,8 @@ def comparison_report(plan: Plan) -> Iterator[Any]:
             ["mechanism", *_FIGURES.values()],
             rows,
         )
+        if unable:
+            yield "\n".join(["Not compared:", *unable, ""])
 
 
 def _compared(product: PlannedProduct) -> tuple[Candidate, ...]:

@@ -83,7 +83,9 @@ def test_plan_opens_no_source_and_shows_what_it_must(tmp_path: Path) -> None:
     facts = json.loads(statpress("plan", config, "--json", cwd=tmp_path).stdout)
     for product in facts["products"].values():
         assert product["epsilon_lower"] <= product["epsilon_upper"] <= float(product["epsilon"])
-        assert product["delta_lower"] <= product["delta_upper"] <= float(product["delta"])
+        assert 0 < product["expected_error"]["projected_total_variation"] < 1
+    assert facts["epsilon_lower"] <= facts["epsilon_upper"] <= float(facts["epsilon"]) <= 2
+    assert float(facts["epsilon_added"]) > 2
     assert facts["remaining"] is None
 
 
