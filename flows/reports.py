@@ -41,6 +41,8 @@ def plan_facts(release: Release, plan: Plan, remaining: Loss | None) -> dict[str
     return {
         "dataset": release.config.dataset,
         "config_sha256": release.sha256,
+        "unit": plan.privacy.unit,
+        "unit_in_words": plan.privacy.words,
         **{measure: canonical(amount) for measure, amount in plan.amounts.items()},
         "products": products,
         "remaining": loss_facts(remaining),
@@ -50,12 +52,12 @@ def plan_facts(release: Release, plan: Plan, remaining: Loss | None) -> dict[str
 def plan_report(release: Release, plan: Plan, remaining: Loss | None) -> Iterator[Any]:
     """The same for a person."""
     yield f"{release.config.title}\n"
-    rows = []
+    rows = [["protected", plan.privacy.words]]
     for product in plan.products:
         described, error = product.mechanism.describe(), product.expected_error
         rows += [
             [product.request.name, f"{product.request.kind} by {described.pop('mechanism')}"],
-            ["  cells", f"{product.domain.n_cells:,}"],
+            ["  cells", f"{product.domain.n_possible:,}"],
             *([f"  {name}", _figure(value)] for name, value in described.items()),
             ["  epsilon, charged", canonical(product.epsilon)],
             ["  epsilon at that delta, proven", _bounds(product.epsilon_bounds)],
@@ -174,7 +176,7 @@ def account_report(account: Account, reading: Reading) -> Iterator[Any]:
     was = account.registration.body
     yield (
         f"Registered {was['created'][:10]}: {was['n_records']:,} records, {was['adjacency']}, "
-        f"unit {was['unit']}."
+        f"unit {was['unit']}{_of_several(was['unit_records'])}."
     )
     counts = Counter(str(charge.status) for charge in account.charges.values())
     runs = ", ".join(f"{n} {status}" for status, n in counts.items()) or "none"
@@ -190,6 +192,10 @@ def account_report(account: Account, reading: Reading) -> Iterator[Any]:
             f"at delta {delta}."
         )
     yield ""
+
+
+def _of_several(unit_records: int) -> str:
+    return f" of {unit_records:,} records each" if unit_records > 1 else ""
 
 
 def history_report(charges: list[dict[str, Any]]) -> str:

@@ -39,6 +39,7 @@ class Target:
     Attributes:
         epsilon: To be met at ``delta``.
         delta: At least 0.
+        n_cells: Number of possible cells, the absent one included.
         rho: If given, the budget is this much of zero-concentrated privacy instead.
     """
 

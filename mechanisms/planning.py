@@ -78,7 +78,7 @@ class PlannedProduct:
         """Rows of its main file, at most: records of microdata, else listed cells."""
         if self.request.kind == "microdata":
             return int(self.mechanism.describe()["records"])
-        return self.mechanism.rows(n_cells=self.domain.n_cells)
+        return min(self.mechanism.rows(n_cells=self.domain.n_possible), self.domain.n_listed)
 
     def describe(self, privacy: Privacy) -> dict[str, str | int]:
         """All that is needed to recompute this product's loss, for the ledger."""
@@ -86,7 +86,7 @@ class PlannedProduct:
             "product": self.request.name,
             **self.mechanism.describe(),
             "n_records": privacy.n_records,
-            "n_cells": str(self.domain.n_cells),
+            "n_cells": str(self.domain.n_possible),
             "unit_records": privacy.unit_records,
             "epsilon": f"{self.epsilon:f}",
             "delta": str(self.delta),
@@ -158,12 +158,12 @@ def plan_release(
             epsilon=double_below(epsilon_part),
             delta=double_below(delta_part),
             n_records=privacy.n_records,
-            n_cells=part.n_cells,
+            n_cells=part.n_possible,
             unit_records=privacy.unit_records,
         )
         mechanism = _calibrated(request, target)
         loss = mechanism.loss(
-            n_records=privacy.n_records, n_cells=part.n_cells, unit_records=privacy.unit_records
+            n_records=privacy.n_records, n_cells=part.n_possible, unit_records=privacy.unit_records
         )
         bounds = loss.epsilon(target.delta)
         delta_bounds = loss.delta(target.epsilon)
@@ -182,7 +182,7 @@ def plan_release(
                 delta_bounds=delta_bounds,
                 loss=loss,
                 expected_error=mechanism.expected_error(
-                    n_records=privacy.n_records, n_cells=part.n_cells
+                    n_records=privacy.n_records, n_cells=part.n_possible
                 ),
             )
         )

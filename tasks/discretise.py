@@ -19,6 +19,8 @@ cells: exact there, and cheaper than int64 sums that watch for overflow.
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -72,12 +74,15 @@ class _Place:
         return code if self.stride == 1 else code * self.constant(1)
 
 
-def cell_expression(domain: Domain, table: ir.Table) -> ir.IntegerColumn:
+def cell_expression(
+    domain: Domain, table: ir.Table, *, unit: str | None = None
+) -> ir.IntegerColumn:
     """The cell code of every record of a table.
 
     Args:
         domain: The declared domain.
         table: Any Ibis table with at least the declared columns.
+        unit: Column that names each record's unit; it comes along, named ``unit``.
 
     Returns:
         An int64 column named ``cell`` of a table derived from ``table`` (see its
@@ -87,14 +92,19 @@ def cell_expression(domain: Domain, table: ir.Table) -> ir.IntegerColumn:
         ColumnNotFoundError: A declared column is missing.
         ColumnTypeError: A column's type cannot carry its discretisation.
     """
-    derived, coded = coded_columns(domain, table)
+    derived, coded = coded_columns(domain, table, unit=unit)
     digits = [column.digit for column in coded]
     cell = sum(digits[1:], start=digits[0])
-    return derived.select(cell=cell.cast("int64")).cell
+    units = {} if unit is None else {"unit": derived.unit}
+    return derived.select(cell=cell.cast("int64"), **units).cell
 
 
-def coded_columns(domain: Domain, table: ir.Table) -> tuple[ir.Table, list[Coded]]:
+def coded_columns(
+    domain: Domain, table: ir.Table, *, unit: str | None = None
+) -> tuple[ir.Table, list[Coded]]:
     """A derived table, and what becomes of each column on it, in the domain's order.
+
+    Takes the arguments of ``cell_expression``.
 
     Raises:
         ColumnNotFoundError: A declared column is missing.
@@ -102,8 +112,10 @@ def coded_columns(domain: Domain, table: ir.Table) -> tuple[ir.Table, list[Coded
     """
     dtype = "float64" if domain.n_cells <= EXACT_DOUBLES else "int64"
     places = [_Place(index, stride, dtype) for index, stride in enumerate(domain.strides)]
+    units = {} if unit is None else {"unit": table[unit]}
     derived = table.select(
-        **{f"value_{i}": _comparable(column, table) for i, column in enumerate(domain.columns)}
+        **{f"value_{i}": _comparable(column, table) for i, column in enumerate(domain.columns)},
+        **units,
     )
     for column, place in zip(domain.columns, places, strict=True):
         if isinstance(column, Categorical):
@@ -113,16 +125,47 @@ def coded_columns(domain: Domain, table: ir.Table) -> tuple[ir.Table, list[Coded
     ]
 
 
-def read_text(domain: Domain, table: ir.Table) -> ir.Table:
+def impossible(domain: Domain, coded: Sequence[Coded]) -> Any:
+    """Whether a record lies in a structural zero, from what ``coded_columns`` gave."""
+    inside = []
+    for zero in domain.zeros:
+        both = []
+        for name, runs in zero.sets:
+            index = domain.names.index(name)
+            digit, stride = coded[index].digit, domain.strides[index]
+            place = _Place(index, stride, str(digit.type()))
+            both.append(
+                _joined(
+                    [
+                        (digit >= place.constant(first)) & (digit <= place.constant(last))
+                        for first, last in runs
+                    ],
+                    operator.or_,
+                )
+            )
+        inside.append(_joined(both, operator.and_))
+    return _joined(inside, operator.or_)
+
+
+def _joined(conditions: list[Any], join: Callable[[Any, Any], Any]) -> Any:
+    """All conditions joined in a balanced tree, since engines limit the depth of a query."""
+    if len(conditions) == 1:
+        return conditions[0]
+    half = len(conditions) // 2
+    return join(_joined(conditions[:half], join), _joined(conditions[half:], join))
+
+
+def read_text(domain: Domain, table: ir.Table, *, unit: str | None = None) -> ir.Table:
     """The declared columns of a table of text, each in the type its kind needs.
 
-    Text that cannot be read is null. A number is the double nearest to the text;
-    of a date with a time and an offset the date stands as written.
+    The column ``unit``, if there is one, stays as it is. Text that cannot be read is null.
+    A number is the double nearest to the text; of a date with a time and an offset the
+    date stands as written.
 
     Raises:
         ColumnTypeError: No double equals a declared category.
     """
-    read = {}
+    read = {} if unit is None else {unit: table[unit]}
     for column in (column for column in domain.columns if column.name in table.columns):
         categories = column.categories if isinstance(column, Categorical) else ()
         if not all(map(is_exact_double, categories)):

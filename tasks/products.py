@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.mechanism import RawTable
 from mechanisms.planning import Plan, PlannedProduct
 from mechanisms.projection import project_to_simplex
+from mechanisms.table import ContingencyTable
 from tasks.writing import Progress, write_cells, write_records
 
 FIGURES = {
@@ -21,8 +23,9 @@ FIGURES = {
     "standard_error": ("number", "Of the estimate."),
     "projected": (
         "number",
-        "The nearest counts to the estimates that are not negative and add up to the public "
-        "number of records; for use as a table, not for intervals.",
+        "The nearest counts to the estimates that are not negative and, with those of the cells "
+        "that are not listed, add up to the public number of records; for use as a table, not "
+        "for intervals.",
     ),
 }
 """Columns that a table has beside those of the domain: type and description."""
@@ -60,12 +63,14 @@ def product_files(product: PlannedProduct, drawn: RawTable, plan: Plan) -> list[
     files = []
     # Computed when the first file is written, once; whoever only checks the files needs none.
     values = functools.cache(lambda: _figures(product, drawn, plan))
+    listed = ~drawn.domain.is_absent(drawn.cells)
     for stem, figures in file_forms(product).items():
         if figures:
-            write = _cells(drawn, values, figures)
-            files.append(ProductFile(stem, len(drawn.cells), write, figures))
+            write = _cells(drawn, listed, values, figures)
+            files.append(ProductFile(stem, int(listed.sum()), write, figures))
         else:
-            files.append(ProductFile(stem, product.rows, _records(drawn)))
+            records = _present(drawn)
+            files.append(ProductFile(stem, records.n_records, _records(records)))
     return files
 
 
@@ -73,19 +78,28 @@ def reading_advice(product: PlannedProduct) -> str:
     """What a reader of the bundle has to know of a product, in one list item."""
     name, error = product.request.name, product.expected_error
     described = product.mechanism.describe()
-    cells = f"{product.domain.n_cells:,} cells"
+    cells = f"{product.domain.n_listed:,} {'possible ' * bool(product.domain.zeros)}cells"
     if product.request.kind == "microdata":
         return (
             f"- `{name}`: {product.rows:,} synthetic records over {cells}; "
             f"{error.uniform_share:.0%} of them come from the pseudocount "
-            f"{described['pseudocount']} and are uniform over the cells. For counts use "
-            f"`{name}_debiased`, which removes that bias: typical standard error "
+            f"{described['pseudocount']} and are uniform over the cells. {_padded(product)}For "
+            f"counts use `{name}_debiased`, which removes that bias: typical standard error "
             f"{error.cell_sd_average:,.1f} records. {_unlisted(described)}"
         )
     return (
         f"- `{name}`: a table of {cells} by the mechanism `{described['mechanism']}`; typical "
         f"standard error {error.cell_sd_average:,.1f} records. {_unlisted(described)}"
         "Use `estimate` with its standard error, or `projected` as a table of counts."
+    )
+
+
+def _padded(product: PlannedProduct) -> str:
+    if not product.domain.absent:
+        return ""
+    return (
+        "Those that stand for records which a unit does not have are left out, so the file has "
+        "fewer rows. "
     )
 
 
@@ -102,7 +116,7 @@ def _figures(product: PlannedProduct, drawn: RawTable, plan: Plan) -> dict[str, 
     projected = project_to_simplex(
         table.estimates,
         float(n_records),
-        n_cells=product.domain.n_cells,
+        n_cells=product.domain.n_possible,
         absent=table.undrawn_estimate,
     )
     return {
@@ -113,15 +127,24 @@ def _figures(product: PlannedProduct, drawn: RawTable, plan: Plan) -> dict[str, 
     }
 
 
-def _records(drawn: Any) -> Callable[[Path, Progress], None]:
+def _present(drawn: Any) -> ContingencyTable:
+    """The drawn records without those that stand for none."""
+    table: ContingencyTable = drawn
+    return table.without_absent()
+
+
+def _records(drawn: ContingencyTable) -> Callable[[Path, Progress], None]:
     return lambda path, progress: write_records(drawn, path, progress)
 
 
 def _cells(
-    drawn: RawTable, values: Callable[[], Mapping[str, NDArray[Any]]], figures: tuple[str, ...]
+    drawn: RawTable,
+    listed: NDArray[np.bool_],
+    values: Callable[[], Mapping[str, NDArray[Any]]],
+    figures: tuple[str, ...],
 ) -> Callable[[Path, Progress], None]:
     def write(path: Path, progress: Progress) -> None:
-        chosen = {name: values()[name] for name in figures}
-        write_cells(drawn.domain, drawn.cells, chosen, path)
+        chosen = {name: values()[name][listed] for name in figures}
+        write_cells(drawn.domain, drawn.cells[listed], chosen, path)
 
     return write
