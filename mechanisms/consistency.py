@@ -77,6 +77,7 @@ class NoisyTable:
         Cells of one release are slightly negatively correlated (they add up to the
         records drawn), which the variances do not say.
         """
+        shape = _shape(table.domain)
         if table.domain.n_cells > _MOST_CELLS:
             raise ValueError(
                 f"NoisyTable({', '.join(table.domain.names)}): {table.domain.n_cells} cells "
@@ -85,7 +86,6 @@ class NoisyTable:
         estimates = np.full(table.domain.n_cells, table.undrawn_estimate)
         errors = np.full(table.domain.n_cells, table.undrawn_standard_error)
         estimates[table.cells], errors[table.cells] = table.estimates, table.standard_errors
-        shape = _shape(table.domain)
         return cls(table.domain, estimates.reshape(shape), (errors**2).reshape(shape))
 
 
@@ -160,6 +160,11 @@ def disagreement(tables: Sequence[tuple[Domain, Floats]], *, total: float | None
 
 
 def _shape(domain: Domain) -> tuple[int, ...]:
+    if domain.absent or domain.zeros:
+        raise ValueError(
+            "NoisyTable: an absent cell or structural zeros have no place in a dense table. "
+            "Give tables of all combinations."
+        )
     return tuple(column.size for column in domain.columns)
 
 

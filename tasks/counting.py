@@ -131,7 +131,7 @@ def count(
     """
 
     def run(table: ir.Table, unit: str | None) -> ContingencyTable:
-        cells = discretise.cell_expression(domain, table, unit=unit).as_table()
+        cells = discretise.cell_table(domain, table, unit=unit)
         if units is None:
             counts = cells.group_by("cell").aggregate(records=cells.count())
         else:

@@ -74,19 +74,17 @@ class _Place:
         return code if self.stride == 1 else code * self.constant(1)
 
 
-def cell_expression(
-    domain: Domain, table: ir.Table, *, unit: str | None = None
-) -> ir.IntegerColumn:
+def cell_table(domain: Domain, table: ir.Table, *, unit: str | None = None) -> ir.Table:
     """The cell code of every record of a table.
 
     Args:
         domain: The declared domain.
         table: Any Ibis table with at least the declared columns.
-        unit: Column that names each record's unit; it comes along, named ``unit``.
+        unit: Column that names each record's unit; it comes along.
 
     Returns:
-        An int64 column named ``cell`` of a table derived from ``table`` (see its
-        ``as_table``), equal to ``domain.cell_of`` of each record.
+        A table derived from ``table``: an int64 column ``cell``, equal to
+        ``domain.cell_of`` of each record, and a column ``unit`` if one was given.
 
     Raises:
         ColumnNotFoundError: A declared column is missing.
@@ -96,7 +94,7 @@ def cell_expression(
     digits = [column.digit for column in coded]
     cell = sum(digits[1:], start=digits[0])
     units = {} if unit is None else {"unit": derived.unit}
-    return derived.select(cell=cell.cast("int64"), **units).cell
+    return derived.select(cell=cell.cast("int64"), **units)
 
 
 def coded_columns(
@@ -104,7 +102,7 @@ def coded_columns(
 ) -> tuple[ir.Table, list[Coded]]:
     """A derived table, and what becomes of each column on it, in the domain's order.
 
-    Takes the arguments of ``cell_expression``.
+    Takes the arguments of ``cell_table``.
 
     Raises:
         ColumnNotFoundError: A declared column is missing.
