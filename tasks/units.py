@@ -52,7 +52,8 @@ def with_units(table: ir.Table, units: Units) -> tuple[ir.Table, str]:
         what = f"No column '{units.column}' is in all files of the source, once and of one type."
         raise ColumnNotFoundError(what, where=units.column)
     found = table[units.column].type()
-    if not (found.is_string() or found.is_integer() or found.is_uuid()):
+    whole = found.is_integer() or (found.is_decimal() and found.scale == 0)
+    if not (found.is_string() or whole or found.is_uuid()):
         raise ColumnTypeError(
             "The column that names the unit must hold text or whole numbers; the source holds "
             f"{found.copy(nullable=True)}.",

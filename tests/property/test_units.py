@@ -107,9 +107,13 @@ def test_a_replaced_unit_moves_its_records_and_no_others(
     assert sum(max(one[cell] - two.get(cell, 0), 0) for cell in one) <= c
 
 
-def test_units_may_be_whole_numbers_and_their_column_may_be_in_the_domain(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [pa.int32(), pa.uint64(), pa.decimal128(9, 0)])
+def test_units_may_be_whole_numbers_and_their_column_may_be_in_the_domain(
+    tmp_path: Path, kind: pa.DataType
+) -> None:
     path = tmp_path / "a.parquet"
-    pq.write_table(pa.table({"who": [1, 1, 1, 2], "age": [0, 0, 0, 9]}), path)
+    names = pa.array([1, 1, 1, 2]).cast(kind)
+    pq.write_table(pa.table({"who": names, "age": [0, 0, 0, 9]}), path)
     who = Integer(name="who", lower=1, upper=2)
     domain = Domain((who, COLUMNS[1]), absent=True)
     source, units = Source(str(path), "parquet"), Units("who", 2)
