@@ -16,7 +16,6 @@ from flint import arb, arb_poly, ctx
 
 from mechanisms.enclosures import BITS, Bounds, ball, enclosed, exactly, outwards, supremum
 from mechanisms.losses import Loss, Order, exact_order
-from mechanisms.renyi import delta_of_rho
 from mechanisms.theta_sums import one_sided, residue_weights, theta
 
 
@@ -142,42 +141,6 @@ class DiscreteGaussianLoss(Loss):
             return ball(line) + self.cells * ratio.log() / ball(a - 1)
 
         return enclosed(value)
-
-
-@dataclass(frozen=True)
-class DiscreteGaussianMovesLoss(Loss):
-    """The same noise where a unit's records may move between any number of cells.
-
-    The counts of the cells that fall add up to at most ``records`` = c, and so do those of
-    the cells that rise. So the squares of all moves add up to at most 2 c^2, and the
-    divergence of order a is at most a c^2 / sigma^2 (Canonne, Kamath and Steinke 2020,
-    Theorem 4, once for each cell). The curve is bounded by what this proves. One of the
-    moves takes all c records from one cell to another: that loss is known exactly, is the
-    lower bound throughout, and attains the divergence of order 1, so that rho is exact.
-    """
-
-    sigma_squared: Fraction
-    records: int
-
-    @property
-    def _attained(self) -> DiscreteGaussianLoss:
-        return DiscreteGaussianLoss(self.sigma_squared, self.records, 2)
-
-    def _ahead(self, epsilon: float, reverse: bool) -> Bounds:
-        lower = self._attained.delta(epsilon).lower
-        return Bounds(lower, delta_of_rho(self.records**2 / self.sigma_squared, epsilon))
-
-    @property
-    def pure_epsilon(self) -> Bounds:
-        return self._attained.pure_epsilon
-
-    @property
-    def rho(self) -> Bounds:
-        return self._attained.rho
-
-    def renyi(self, order: Order) -> Bounds:
-        most = exact_order(order) * self.records**2 / self.sigma_squared
-        return Bounds(self._attained.renyi(order).lower, exactly(most).upper)
 
 
 @functools.lru_cache(maxsize=64)

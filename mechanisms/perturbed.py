@@ -15,7 +15,11 @@ all.
   Randomised response dominates a pure guarantee (Kairouz, Oh and Viswanath 2015), and
   dominating pairs of independent parts multiply. So two randomised responses of c/scale
   dominate the table: the loss of one record at scale/c, of which each cell is one.
-* *Gaussian.* The counts move by at most sqrt(2) c in L2; see ``DiscreteGaussianMovesLoss``.
+* *Gaussian.* The squares of all moves add up to at most 2 c^2, so the Rényi divergence of
+  order a is at most a rho with rho = c^2/scale^2 (Canonne, Kamath and Steinke 2020, Theorem
+  4, once for each cell). What this proves of the curve is charged. One of the moves takes
+  all c records from one cell to another: its loss, known exactly, is the lower bound; it
+  attains the divergence of order 1, so that rho is exact.
 
 Released are the noisy counts of all possible cells. As for every mechanism, the records
 lie in possible cells, in a table and in its neighbours.
@@ -37,13 +41,9 @@ from mechanisms.debias import DebiasedTable
 from mechanisms.domain import Domain
 from mechanisms.enclosures import double_above
 from mechanisms.errors import InfeasibleBudgetError, RecordsError
-from mechanisms.losses import PrivacyLoss, PureLoss
+from mechanisms.losses import ConcentratedLoss, PrivacyLoss, PureLoss
 from mechanisms.mechanism import Target
-from mechanisms.noise_losses import (
-    DiscreteGaussianLoss,
-    DiscreteGaussianMovesLoss,
-    DiscreteLaplaceLoss,
-)
+from mechanisms.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
 from mechanisms.randomness import Randomness
 from mechanisms.sampling import Progress
 from mechanisms.table import ContingencyTable
@@ -256,9 +256,10 @@ class GaussianTable(_Perturbed):
     name: ClassVar[str] = "gaussian"
 
     def _loss(self, unit_records: int) -> PrivacyLoss:
+        one_move = DiscreteGaussianLoss(self.scale**2, unit_records, 2)
         if unit_records == 1:
-            return DiscreteGaussianLoss(self.scale**2, 1, 2)
-        return DiscreteGaussianMovesLoss(self.scale**2, unit_records)
+            return one_move
+        return ConcentratedLoss((unit_records / self.scale) ** 2, one_move)
 
     def _noise(self, rng: Randomness, size: int) -> NDArray[np.int64]:
         return rng.discrete_gaussian(self.scale, size)

@@ -233,7 +233,9 @@ ZERO_ERRORS = {
 @pytest.mark.parametrize("pattern", ZERO_ERRORS)
 def test_a_pattern_that_says_nothing_is_refused_at_its_place(agency: Any, pattern: str) -> None:
     agency.replace("products:", f"structural_zeros:\n  - {pattern}\nproducts:")
-    with pytest.raises(ConfigError, match=r"release\.yaml:1[0-9]:[0-9]+: structural_zeros") as caught:
+    with pytest.raises(
+        ConfigError, match=r"release\.yaml:1[0-9]:[0-9]+: structural_zeros"
+    ) as caught:
         load(agency.config)
     assert ZERO_ERRORS[pattern] in caught.value.what
 

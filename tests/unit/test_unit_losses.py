@@ -17,10 +17,12 @@ import pytest
 
 from mechanisms.bootstrap import Bootstrap
 from mechanisms.columns import Integer
+from mechanisms.composition import compose
 from mechanisms.domain import Domain
 from mechanisms.errors import RecordsError
+from mechanisms.losses import ConcentratedLoss
 from mechanisms.mechanism import Target
-from mechanisms.noise_losses import DiscreteGaussianLoss, DiscreteGaussianMovesLoss
+from mechanisms.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
 from mechanisms.perturbed import GaussianTable, LaplaceTable, PerturbedKnobs
 from mechanisms.renyi import delta_of_rho
 from mechanisms.structural_zeros import ZeroPattern
@@ -189,7 +191,8 @@ def test_merging_outputs_by_loss_is_the_enumeration_of_outputs() -> None:
 @pytest.mark.parametrize("order", [1, Fraction(3, 2), 2, 7])
 def test_divergences_of_all_moves(order: Fraction) -> None:
     scale, c = Fraction(3, 2), 2
-    loss, p = DiscreteGaussianMovesLoss(scale**2, c), noise(GaussianTable(scale), 50)
+    loss = GaussianTable(scale).loss(n_records=9, n_cells=6, unit_records=c)
+    p = noise(GaussianTable(scale), 50)
     z, a = np.arange(-50, 51), float(order)
 
     def divergence(v: int) -> float:
@@ -228,6 +231,27 @@ def test_delta_of_rho_is_the_best_order_and_valid(rho: Fraction, epsilon: float)
 
     root = Fraction(math.isqrt(int(2 * rho * 10**24)), 10**12)
     assert GaussianLoss(root).delta(epsilon).lower <= float(found)
+
+
+def test_losses_that_are_bounded_in_rho_compose_in_rho() -> None:
+    frame = {"n_records": 90, "n_cells": 6, "unit_records": 2}
+    scales = (Fraction(10), Fraction(10), Fraction(20))
+    parts = [GaussianTable(scale).loss(**frame) for scale in scales]
+    exact = compose([DiscreteGaussianLoss(scale**2, 2, 2) for scale in scales])
+    together = compose(parts)
+    assert isinstance(together, ConcentratedLoss)
+    assert together.bound == sum(4 / scale**2 for scale in scales)
+    for epsilon in EPSILONS:
+        assert together.delta(epsilon).upper == delta_of_rho(together.bound, epsilon)
+        assert together.delta(epsilon).lower <= exact.delta(epsilon).lower
+        assert together.delta(epsilon).upper >= exact.delta(epsilon).upper
+    alike = compose(parts[:2])
+    assert alike.delta(1.0).lower == DiscreteGaussianLoss(Fraction(100), 2, 4).delta(1.0).lower
+    mixed = compose([parts[0], LaplaceTable(Fraction(40)).loss(**frame)])
+    least = compose(
+        [DiscreteGaussianLoss(Fraction(100), 2, 2), DiscreteLaplaceLoss(Fraction(40), 2, 2)]
+    )
+    assert least.epsilon(1e-6).lower <= mixed.epsilon(1e-6).upper <= 1.2 * least.epsilon(1e-6).upper
 
 
 def test_what_is_no_rho() -> None:
