@@ -133,9 +133,8 @@ def privacy_statement(run: Run, release: Release, plan: Plan, charge: Entry) -> 
         "positive rate minus false positive rate).",
         "outside_the_guarantee": "Quality checks on the source may stop a run before it is "
         "charged; that a release exists shows that they passed. "
-        f"{_IMPOSSIBLE if plan.domain.zeros else ''}"
-        "How long the steps of a run "
-        "take depends on the source, and is seen by whoever watches the orchestrator.",
+        f"{_IMPOSSIBLE if release.domain.zeros else ''}How long the steps of a run take depends "
+        "on the source, and is seen by whoever watches the orchestrator.",
         "products": products,
     }
 

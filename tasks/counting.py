@@ -129,6 +129,8 @@ def count(
         SourceError: Not found, unreadable or empty; a column missing or of a
             wrong type.
     """
+    if units is not None and units.max_records > 1 and not domain.absent:
+        raise ValueError("units of several records need a domain with an absent cell")
 
     def run(table: ir.Table, unit: str | None) -> ContingencyTable:
         cells = discretise.cell_table(domain, table, unit=unit)

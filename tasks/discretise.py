@@ -19,8 +19,9 @@ cells: exact there, and cheaper than int64 sums that watch for overflow.
 
 from __future__ import annotations
 
+import functools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ import numpy as np
 from mechanisms.columns import Categorical, Column, Date, Integer, Numeric
 from mechanisms.domain import Domain
 from mechanisms.errors import ColumnNotFoundError, ColumnTypeError
+from mechanisms.structural_zeros import Runs
 from tasks.engine_types import (
     EXACT_DOUBLES,
     below,
@@ -108,7 +110,7 @@ def coded_columns(
         ColumnNotFoundError: A declared column is missing.
         ColumnTypeError: A column's type cannot carry its discretisation.
     """
-    dtype = "float64" if domain.n_cells <= EXACT_DOUBLES else "int64"
+    dtype = _digit_type(domain)
     places = [_Place(index, stride, dtype) for index, stride in enumerate(domain.strides)]
     units = {} if unit is None else {"unit": table[unit]}
     derived = table.select(
@@ -124,33 +126,26 @@ def coded_columns(
 
 
 def impossible(domain: Domain, coded: Sequence[Coded]) -> Any:
-    """Whether a record lies in a structural zero, from what ``coded_columns`` gave."""
-    inside = []
-    for zero in domain.zeros:
-        both = []
-        for name, runs in zero.sets:
-            index = domain.names.index(name)
-            digit, stride = coded[index].digit, domain.strides[index]
-            place = _Place(index, stride, str(digit.type()))
-            both.append(
-                _joined(
-                    [
-                        (digit >= place.constant(first)) & (digit <= place.constant(last))
-                        for first, last in runs
-                    ],
-                    operator.or_,
-                )
-            )
-        inside.append(_joined(both, operator.and_))
-    return _joined(inside, operator.or_)
+    """Whether a record lies in a structural zero, from what ``coded_columns`` gave.
 
+    Sets of several runs are those of listed categories, so their codes are listed too.
+    """
 
-def _joined(conditions: list[Any], join: Callable[[Any, Any], Any]) -> Any:
-    """All conditions joined in a balanced tree, since engines limit the depth of a query."""
-    if len(conditions) == 1:
-        return conditions[0]
-    half = len(conditions) // 2
-    return join(_joined(conditions[:half], join), _joined(conditions[half:], join))
+    def in_set(name: str, runs: Runs) -> Any:
+        index = domain.names.index(name)
+        digit = coded[index].digit
+        place = _Place(index, domain.strides[index], _digit_type(domain))
+        if len(runs) == 1:
+            first, last = map(place.constant, runs[0])
+            return (digit >= first) & (digit <= last)
+        codes = np.concatenate([np.arange(first, last + 1) for first, last in runs])
+        return digit.cast("int64").isin((codes * place.stride).tolist())
+
+    boxes = (
+        functools.reduce(operator.and_, (in_set(name, runs) for name, runs in zero.sets))
+        for zero in domain.zeros
+    )
+    return functools.reduce(operator.or_, boxes)
 
 
 def read_text(domain: Domain, table: ir.Table, *, unit: str | None = None) -> ir.Table:
@@ -175,6 +170,11 @@ def read_text(domain: Domain, table: ir.Table, *, unit: str | None = None) -> ir
         wanted = _wanted_type(column)
         read[column.name] = table[column.name].try_cast(_TEXT_READ_AS.get(wanted, wanted))
     return table.select(**read) if read else table
+
+
+def _digit_type(domain: Domain) -> str:
+    """The type in which codes times strides are summed."""
+    return "float64" if domain.n_cells <= EXACT_DOUBLES else "int64"
 
 
 def _wanted_type(column: Column) -> str:

@@ -8,13 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.mechanism import RawTable
 from mechanisms.planning import Plan, PlannedProduct
 from mechanisms.projection import project_to_simplex
-from mechanisms.table import ContingencyTable
 from tasks.writing import Progress, write_cells, write_records
 
 FIGURES = {
@@ -63,14 +61,14 @@ def product_files(product: PlannedProduct, drawn: RawTable, plan: Plan) -> list[
     files = []
     # Computed when the first file is written, once; whoever only checks the files needs none.
     values = functools.cache(lambda: _figures(product, drawn, plan))
-    listed = ~drawn.domain.is_absent(drawn.cells)
+    n_listed = len(drawn.cells) - int(drawn.domain.is_absent(drawn.cells[-1:]).sum())
     for stem, figures in file_forms(product).items():
         if figures:
-            write = _cells(drawn, listed, values, figures)
-            files.append(ProductFile(stem, int(listed.sum()), write, figures))
+            write = _cells(drawn, n_listed, values, figures)
+            files.append(ProductFile(stem, n_listed, write, figures))
         else:
-            records = _present(drawn)
-            files.append(ProductFile(stem, records.n_records, _records(records)))
+            left_out = int(drawn.counts[n_listed:].sum())
+            files.append(ProductFile(stem, product.rows - left_out, _records(drawn)))
     return files
 
 
@@ -127,24 +125,18 @@ def _figures(product: PlannedProduct, drawn: RawTable, plan: Plan) -> dict[str, 
     }
 
 
-def _present(drawn: Any) -> ContingencyTable:
-    """The drawn records without those that stand for none."""
-    table: ContingencyTable = drawn
-    return table.without_absent()
-
-
-def _records(drawn: ContingencyTable) -> Callable[[Path, Progress], None]:
-    return lambda path, progress: write_records(drawn, path, progress)
+def _records(drawn: Any) -> Callable[[Path, Progress], None]:
+    return lambda path, progress: write_records(drawn.without_absent(), path, progress)
 
 
 def _cells(
     drawn: RawTable,
-    listed: NDArray[np.bool_],
+    n_listed: int,
     values: Callable[[], Mapping[str, NDArray[Any]]],
     figures: tuple[str, ...],
 ) -> Callable[[Path, Progress], None]:
     def write(path: Path, progress: Progress) -> None:
-        chosen = {name: values()[name][listed] for name in figures}
-        write_cells(drawn.domain, drawn.cells[listed], chosen, path)
+        chosen = {name: values()[name][:n_listed] for name in figures}
+        write_cells(drawn.domain, drawn.cells[:n_listed], chosen, path)
 
     return write
