@@ -9,7 +9,7 @@ exactly c of them.
 among the unit's records of that cell, and the unit; the first c are kept. Records of one
 cell are alike, so with a random key this is a uniform choice. It depends on the unit's own
 records alone, and not on other units, the order of the records or the engine's threads:
-for every key, two sources that differ in one unit have tables that differ in c records.
+for every key, two sources that differ in one unit have tables that differ in at most c records.
 The mechanism's loss for this pair is then its loss for the release, since a mixture over
 keys never tells more (hockey-stick divergence is jointly convex).
 """
