@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    Tag,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from configs.amounts import FiniteNumber
 from mechanisms.columns import Categorical, Column, Date, Integer, Numeric, Ordinal, Period
 from mechanisms.errors import ConfigError, EdgesError
+from mechanisms.structural_zeros import ZeroPattern, codes_of_range, codes_of_values
 
 
 class Section(BaseModel):
@@ -29,6 +41,16 @@ class CategoriesFile(Section):
 
 ReadLines = Callable[[str], list[str]]
 Category = StrictBool | StrictInt | StrictStr | Decimal
+
+
+def _range_end(value: Any) -> Any:
+    number = isinstance(value, (int, Decimal)) and not isinstance(value, bool)
+    if (number and Decimal(value).is_finite()) or type(value) is datetime.date:
+        return value
+    raise PydanticCustomError("ConfigError", "must be a number or a date")
+
+
+RangeEnd = Annotated[StrictInt | Decimal | datetime.date, BeforeValidator(_range_end)]
 
 
 class _Column(Section):
@@ -122,6 +144,57 @@ ColumnConfig = Annotated[
 ]
 
 
+class RangeConfig(Section):
+    """A range of whole cells, both ends included; an end left out is the column's own."""
+
+    lower: RangeEnd | None = None
+    upper: RangeEnd | None = None
+
+
+def _zero_form(value: Any) -> str:
+    return "as values" if isinstance(value, list) else "as range"
+
+
+def _values_or_range(value: Any) -> Any:
+    if isinstance(value, (list, dict, RangeConfig)):
+        return value
+    raise PydanticCustomError("ConfigError", "must be a list of values, or a range")
+
+
+Values = Annotated[list[Category | None], Field(min_length=1)]
+ValuesOrRange = Annotated[
+    Annotated[Values, Tag("as values")] | Annotated[RangeConfig, Tag("as range")],
+    Discriminator(_zero_form),
+    BeforeValidator(_values_or_range),
+]
+ZeroConfig = Annotated[dict[StrictStr, ValuesOrRange], Field(min_length=1)]
+"""One pattern of structural zeros: per column its values, or its range."""
+
+
+def build_zero(declared: ZeroConfig, columns: Mapping[str, Column]) -> ZeroPattern:
+    """The pattern of one structural zero.
+
+    Raises:
+        ConfigError: A column or a value is not declared, or a range not of whole cells.
+    """
+    sets = []
+    for name, values in declared.items():
+        if name not in columns:
+            raise ConfigError(f"The domain declares no column '{name}'.", where=name)
+        if isinstance(values, RangeConfig):
+            runs = codes_of_range(columns[name], values.lower, values.upper)
+        else:
+            runs = codes_of_values(
+                columns[name], [None if v is None else _plain(v) for v in values]
+            )
+        sets.append((name, runs))
+    return ZeroPattern(tuple(sets))
+
+
+def _plain(category: Category) -> str | int | float | bool:
+    return float(category) if isinstance(category, Decimal) else category
+
+
 def _categories(
     declared: list[Category] | CategoriesFile, read_lines: ReadLines
 ) -> tuple[str | int | float | bool, ...]:
@@ -130,4 +203,4 @@ def _categories(
         if not lines:
             raise ConfigError(f"The categories file '{declared.file}' is empty.")
         return tuple(lines)
-    return tuple(float(c) if isinstance(c, Decimal) else c for c in declared)
+    return tuple(map(_plain, declared))

@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from configs.domain import build_zero
 from configs.release import CheckConfig, ReleaseConfig, kinds_of
 from configs.yaml_text import Document, parse
 from configs.yaml_text import Path as Keys
@@ -104,9 +105,8 @@ def load(path: str | Path) -> Release:
     config = _validate(document)
     domain = _domain(config, document, path.parent)
     _check_columns(config, domain, document)
-    frame = config.privacy
     with _placed(document, ("privacy",)):
-        privacy = Privacy(adjacency=frame.adjacency, unit=frame.unit, n_records=frame.n_records)
+        privacy = config.privacy.build()
     requests = tuple(_requests(config, document))
     return Release(config, path, text, domain, privacy, requests, document)
 
@@ -217,7 +217,14 @@ def _domain(config: ReleaseConfig, document: Document, folder: Path) -> Domain:
         with _placed(document, ("domain", name)):
             columns.append(column.build(name, read_lines))
     with _placed(document, ("domain",)):
-        return Domain(tuple(columns))
+        domain = Domain(tuple(columns))
+    zeros, named = [], {column.name: column for column in columns}
+    for i, declared in enumerate(config.structural_zeros):
+        with _placed(document, ("structural_zeros", i)):
+            zeros.append(build_zero(declared, named))
+    with _placed(document, ("structural_zeros",)):
+        # A unit of one record lacks none, and needs no cell for what it lacks.
+        return Domain(domain.columns, tuple(zeros), absent=config.privacy.pads)
 
 
 def _check_columns(config: ReleaseConfig, domain: Domain, document: Document) -> None:

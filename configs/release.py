@@ -10,17 +10,19 @@ from typing import Annotated, Any, Literal, Self, Union, get_type_hints
 from pydantic import (
     AfterValidator,
     BeforeValidator,
+    Discriminator,
     Field,
     StrictStr,
+    Tag,
     create_model,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
 
 from configs.amounts import Count, Delta, Epsilon, Share
-from configs.domain import ColumnConfig, Section
+from configs.domain import ColumnConfig, Section, ZeroConfig
 from mechanisms.choice import AUTO, AutoKnobs
-from mechanisms.privacy import Adjacency, Unit
+from mechanisms.privacy import Adjacency, Privacy, Unit
 from mechanisms.registry import REGISTRY
 
 
@@ -52,14 +54,63 @@ class SourceConfig(Section):
     )
 
 
+class UnitColumn(Section):
+    """A source column that names the privacy unit of every record."""
+
+    column: Annotated[Line, Field(max_length=150)]
+    max_records: Count = Field(
+        description="Records of a unit that are used, chosen at random; it is padded to as many."
+    )
+
+
+def _unit_form(value: Any) -> str:
+    return "by column" if isinstance(value, (dict, UnitColumn)) else "by record"
+
+
 class PrivacyConfig(Section):
-    """What the guarantee protects. Nothing here has a default."""
+    """What the guarantee protects. Nothing here has a default but what the unit decides."""
 
     adjacency: Adjacency
-    unit: Unit
-    n_records: Count = Field(
-        description="Number of records in the source, public under replace_one."
+    unit: Annotated[
+        Annotated[Unit, Tag("by record")] | Annotated[UnitColumn, Tag("by column")],
+        Discriminator(_unit_form),
+    ]
+    n_records: Count | None = Field(
+        default=None,
+        description="Number of records in the source, public under replace_one; "
+        "for 'unit: record'.",
     )
+    n_units: Count | None = Field(
+        default=None,
+        description="Number of units in the source, public under replace_one; for a unit column.",
+    )
+
+    @model_validator(mode="after")
+    def _one_size(self) -> Self:
+        by_column = isinstance(self.unit, UnitColumn)
+        if (self.n_records is None) != by_column or (self.n_units is None) == by_column:
+            wanted = "n_units and not n_records" if by_column else "n_records and not n_units"
+            form = "a unit column" if by_column else "'unit: record'"
+            raise PydanticCustomError("ConfigError", f"give {wanted} with {form}")
+        return self
+
+    @property
+    def pads(self) -> bool:
+        """Whether a unit may have fewer records than are counted for it."""
+        return isinstance(self.unit, UnitColumn) and self.unit.max_records > 1
+
+    def build(self) -> Privacy:
+        """The guarantee's frame of reference."""
+        if isinstance(self.unit, UnitColumn):
+            assert self.n_units is not None
+            return Privacy.of_units(
+                adjacency=self.adjacency,
+                column=self.unit.column,
+                max_records=self.unit.max_records,
+                n_units=self.n_units,
+            )
+        assert self.n_records is not None
+        return Privacy(adjacency=self.adjacency, unit=self.unit, n_records=self.n_records)
 
 
 class BudgetConfig(Section):
@@ -148,6 +199,11 @@ class ReleaseConfig(Section):
     privacy: PrivacyConfig
     budget: BudgetConfig
     domain: Annotated[dict[StrictStr, ColumnConfig], Field(min_length=1)]
+    structural_zeros: list[ZeroConfig] = Field(
+        default_factory=list,
+        description="Combinations of values that no record can have: per pattern some columns, "
+        "each with a list of values or a range of whole cells.",
+    )
     products: Annotated[dict[Name, AnyProduct], Field(min_length=1)]
     checks: dict[StrictStr, CheckConfig] = Field(default_factory=dict)
     publish: PublishConfig

@@ -108,8 +108,8 @@ def validate(config: Path, *, json: Json = False) -> None:
 
     release = load(config)
     plan = release.plan()
-    facts = {"valid": True, "config_sha256": release.sha256, "cells": str(plan.domain.n_cells)}
-    show_json(facts) if json else show(f"{config}: valid ({plan.domain.n_cells:,} cells).")
+    facts = {"valid": True, "config_sha256": release.sha256, "cells": str(plan.domain.n_possible)}
+    show_json(facts) if json else show(f"{config}: valid ({plan.domain.n_possible:,} cells).")
 
 
 @app.command

@@ -37,13 +37,16 @@ def home_of(folder: Path | None) -> Home:
 def register(
     dataset: str,
     *,
-    n_records: int,
+    n_records: int | None = None,
     policy: Policy = "basic",
     epsilon: str | None = None,
     delta: str | None = None,
     rho: str | None = None,
     adjacency: Literal["replace_one"] = "replace_one",
     unit: Literal["record"] = "record",
+    unit_column: str | None = None,
+    max_records: int | None = None,
+    n_units: int | None = None,
     home: HomeFolder = None,
     json: Json = False,
 ) -> None:
@@ -51,21 +54,38 @@ def register(
 
     Args:
         dataset: Name of the account, as configs give it.
-        n_records: Public number of records.
+        n_records: Public number of records, where the unit is the record.
         policy: 'basic' limits the sums of epsilon and delta; 'zcdp' those of rho, and of
             the delta of mechanisms that have no rho.
         epsilon: Limit of the sum of all charges, under 'basic'.
         delta: Limit of the sum of all charges.
         rho: Limit of the sum of all charges, under 'zcdp'.
         adjacency: Neighbouring relation.
-        unit: Privacy unit.
+        unit: Privacy unit, unless a column names it.
+        unit_column: Column that names the unit of every record; instead of n_records give
+            max_records and n_units.
+        max_records: Records of a unit that are used, as in the configs.
+        n_units: Public number of units.
     """
     from flows import reports
     from flows.terminal import show, show_json
+    from mechanisms.errors import ConfigError
     from mechanisms.privacy import Adjacency, Privacy, Unit
     from tasks.pipeline import register_dataset
 
-    frame = Privacy(adjacency=Adjacency(adjacency), unit=Unit(unit), n_records=n_records)
+    neighbours, by_column = Adjacency(adjacency), (unit_column, max_records, n_units)
+    if n_records is not None and by_column == (None, None, None):
+        frame = Privacy(adjacency=neighbours, unit=Unit(unit), n_records=n_records)
+    elif n_records is None and unit_column and max_records is not None and n_units is not None:
+        frame = Privacy.of_units(
+            adjacency=neighbours, column=unit_column, max_records=max_records, n_units=n_units
+        )
+    else:
+        raise ConfigError(
+            "The privacy unit is not stated in full.",
+            where="ledger register",
+            next_step="Give either --n-records, or --unit-column, --max-records and --n-units.",
+        )
     limits = _limits(policy, epsilon, delta, rho)
     account = register_dataset(home_of(home), dataset, frame, policy=policy, **limits)
     if json:

@@ -39,6 +39,8 @@ def plan_facts(release: Release, plan: Plan, remaining: Loss | None) -> dict[str
     return {
         "dataset": release.config.dataset,
         "config_sha256": release.sha256,
+        "unit": plan.privacy.unit,
+        "unit_in_words": plan.privacy.words,
         **{measure: canonical(amount) for measure, amount in plan.amounts.items()},
         "epsilon_lower": plan.epsilon_bounds.lower,
         "epsilon_upper": plan.epsilon_bounds.upper,
@@ -52,7 +54,7 @@ def plan_facts(release: Release, plan: Plan, remaining: Loss | None) -> dict[str
 def plan_report(release: Release, plan: Plan, remaining: Loss | None) -> Iterator[Any]:
     """The same for a person."""
     yield f"{release.config.title}\n"
-    rows = []
+    rows = [["protected", plan.privacy.words]]
     for product in plan.products:
         rows += _product_rows(product)
     rows.append(["release: epsilon, delta", f"{canonical(plan.epsilon)}, {canonical(plan.delta)}"])
@@ -77,7 +79,7 @@ def _product_rows(product: PlannedProduct) -> list[list[str]]:
     rows = [
         [product.request.name, f"{product.request.kind} by {described.pop('mechanism')}"],
         ["  share", canonical(product.request.share)],
-        ["  cells", f"{product.domain.n_cells:,}"],
+        ["  cells", f"{product.domain.n_possible:,}"],
         *([f"  {name}", _figure(value)] for name, value in described.items()),
         ["  alone: epsilon, delta", f"{canonical(product.epsilon)}, {canonical(product.delta)}"],
         ["  alone: rho", canonical(product.rho)],

@@ -140,7 +140,7 @@ def account_report(account: Account, reading: Reading) -> Iterator[Any]:
     was = account.registration.body
     yield (
         f"Registered {was['created'][:10]}: {was['n_records']:,} records, {was['adjacency']}, "
-        f"unit {was['unit']}."
+        f"unit {was['unit']}{_of_several(was['unit_records'])}."
     )
     counts = Counter(str(charge.status) for charge in account.charges.values())
     runs = ", ".join(f"{n} {status}" for status, n in counts.items()) or "none"
@@ -156,6 +156,10 @@ def account_report(account: Account, reading: Reading) -> Iterator[Any]:
             f"at delta {delta}."
         )
     yield ""
+
+
+def _of_several(unit_records: int) -> str:
+    return f" of {unit_records:,} records each" if unit_records > 1 else ""
 
 
 def history_report(charges: list[dict[str, Any]]) -> str:

@@ -2,11 +2,11 @@
 
 Equal kinds compose exactly where there is a formula: Gaussian losses add their mu squared
 (Dong, Roth and Su 2022, Corollary 3.3), lattice losses of one pair add their draws, discrete
-losses of one noise add their cells, pure epsilons add up. What is left goes through the
-privacy loss distributions of mechanisms.pld, on the grid h Z. Its upper bound holds for every
-h; its lower bound is short by a shift of epsilon that grows with h sqrt(n) for n parts, never
-with h n. Here h is chosen from n, the spread of the parts and the query so that the shift
-stays below 1 % of epsilon, as long as the number of grid points allows.
+losses of one noise add their cells, pure epsilons and bounds on rho add up. What is left
+goes through the privacy loss distributions of mechanisms.pld, on the grid h Z. Its upper bound
+holds for every h; its lower bound is short by a shift of epsilon that grows with h sqrt(n) for
+n parts, never with h n. Here h is chosen from n, the spread of the parts and the query so that
+the shift stays below 1 % of epsilon, as long as the number of grid points allows.
 
 **Orders of asymmetric pairs.** For one pair of neighbours, part 1 may show (P, Q) where part 2
 shows (Q, P). The upper bound therefore composes the worse order of every part at every epsilon
@@ -27,7 +27,7 @@ from flint import arb, ctx
 from mechanisms.enclosures import Bounds, outwards, turn
 from mechanisms.finite_losses import DrawsLoss
 from mechanisms.lattice import LatticeLoss
-from mechanisms.losses import GaussianLoss, Loss, Order, PrivacyLoss
+from mechanisms.losses import ConcentratedLoss, GaussianLoss, Loss, Order, PrivacyLoss
 from mechanisms.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
 from mechanisms.pld import (
     TRUNCATION,
@@ -244,6 +244,7 @@ def _merged(counts: dict[PrivacyLoss, int]) -> tuple[PrivacyLoss, ...]:
     laplace: dict[tuple[Fraction, int], int] = {}
     noise: dict[tuple[Fraction, int], int] = {}
     merged: list[PrivacyLoss] = []
+    bounded: list[ConcentratedLoss] = []
     for part, times in counts.items():
         if part.delta(0.0).upper == 0:
             continue
@@ -255,6 +256,8 @@ def _merged(counts: dict[PrivacyLoss, int]) -> tuple[PrivacyLoss, ...]:
         elif isinstance(part, DiscreteLaplaceLoss):
             kind = part.scale, part.shift
             laplace[kind] = laplace.get(kind, 0) + times * part.cells
+        elif isinstance(part, ConcentratedLoss):
+            bounded.extend([part] * times)
         elif isinstance(part, DiscreteGaussianLoss):
             kind = part.sigma_squared, part.shift
             cells = noise.get(kind, 0) + times * part.cells
@@ -270,6 +273,12 @@ def _merged(counts: dict[PrivacyLoss, int]) -> tuple[PrivacyLoss, ...]:
     else:
         merged.append(GaussianLoss(Fraction(0), square))
     merged += [DrawsLoss(LatticeLoss(up=a, down=b, draws=m)) for (a, b), m in draws.items()]
+    if bounded:
+        # Of several known pairs that are no single one, the worst alone is a lower bound.
+        known = ComposedLoss(tuple(part.attained for part in bounded)).parts
+        worst = max(known, key=lambda part: part.rho.upper)
+        rho = sum((part.bound for part in bounded), Fraction(0))
+        merged.append(ConcentratedLoss(rho, worst))
     merged += [DiscreteLaplaceLoss(a, b, cells) for (a, b), cells in laplace.items()]
     merged += [DiscreteGaussianLoss(a, b, cells) for (a, b), cells in noise.items()]
     free = GaussianLoss(Fraction(0))

@@ -78,6 +78,7 @@ class NoisyTable:
         records drawn), which the variances do not say, and these follow the counts;
         mechanisms.reconciliation minds both.
         """
+        shape = _shape(table.domain)
         if table.domain.n_cells > _MOST_CELLS:
             raise ValueError(
                 f"NoisyTable({', '.join(table.domain.names)}): {table.domain.n_cells} cells "
@@ -86,7 +87,6 @@ class NoisyTable:
         estimates = np.full(table.domain.n_cells, table.undrawn_estimate)
         errors = np.full(table.domain.n_cells, table.undrawn_standard_error)
         estimates[table.cells], errors[table.cells] = table.estimates, table.standard_errors
-        shape = _shape(table.domain)
         return cls(table.domain, estimates.reshape(shape), (errors**2).reshape(shape))
 
 
@@ -163,6 +163,11 @@ def disagreement(tables: Sequence[tuple[Domain, Floats]], *, total: float | None
 
 
 def _shape(domain: Domain) -> tuple[int, ...]:
+    if domain.absent or domain.zeros:
+        raise ValueError(
+            "NoisyTable: an absent cell or structural zeros have no place in a dense table. "
+            "Give tables of all combinations."
+        )
     return tuple(column.size for column in domain.columns)
 
 

@@ -41,7 +41,8 @@ class DebiasedTable:
 def debias(release: ContingencyTable, pseudocount: Fraction, *, n_records: int) -> DebiasedTable:
     """Remove the pseudocount from a bootstrap release.
 
-    The estimate of a count is N c/m - pseudocount, N = n + pseudocount |domain|
+    The estimate of a count is N c/m - pseudocount, N = n + pseudocount |domain|, of which the
+    structural zeros are no part
     (bootstrapping paper, section 5.3, times n). The standard error takes the
     cell's probability at its released frequency, kept within what is known of it:
     pseudocount/N to (n + pseudocount)/N.
@@ -52,7 +53,7 @@ def debias(release: ContingencyTable, pseudocount: Fraction, *, n_records: int) 
         n_records: Public number of records n of the source.
     """
     draws = release.n_records
-    total = float(n_records + pseudocount * release.domain.n_cells)
+    total = float(n_records + pseudocount * release.domain.n_possible)
     floor = float(pseudocount) / total
     ceiling = (n_records + float(pseudocount)) / total
     frequency = np.clip(release.counts / draws, floor, ceiling)

@@ -25,6 +25,7 @@ from typing import Protocol
 from flint import arb, ctx
 
 from mechanisms.enclosures import BITS, Bounds, ball, enclosed, exactly, larger, outwards, turn
+from mechanisms.renyi import delta_of_rho
 from mechanisms.trade_off import conjugate
 
 Order = Fraction | int | float
@@ -249,6 +250,35 @@ class ProfileLoss(Loss):
         if math.isinf(rho):
             return Bounds(0.0, self.most_epsilon)
         return Bounds(0.0, min(self.most_epsilon, exactly(exact * Fraction(rho)).upper))
+
+
+@dataclass(frozen=True)
+class ConcentratedLoss(Loss):
+    """A loss whose Rényi divergences are bounded, and of which one pair is known.
+
+    Attributes:
+        bound: A rho: every divergence of order a, for both orders of the pair, is at most a
+            times this (Bun and Steinke 2016).
+        attained: The loss of a pair of outputs that the mechanism has; the lower bound.
+    """
+
+    bound: Fraction
+    attained: PrivacyLoss
+
+    def _ahead(self, epsilon: float, reverse: bool) -> Bounds:
+        return Bounds(self.attained.delta(epsilon).lower, delta_of_rho(self.bound, epsilon))
+
+    @property
+    def pure_epsilon(self) -> Bounds:
+        return Bounds(self.attained.pure_epsilon.lower, math.inf if self.bound else 0.0)
+
+    @property
+    def rho(self) -> Bounds:
+        return Bounds(self.attained.rho.lower, exactly(self.bound).upper)
+
+    def renyi(self, order: Order) -> Bounds:
+        most = exactly(exact_order(order) * self.bound).upper
+        return Bounds(self.attained.renyi(order).lower, most)
 
 
 def exact_order(order: Order) -> Fraction:

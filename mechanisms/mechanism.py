@@ -45,6 +45,7 @@ class Target:
     Attributes:
         epsilon: To be met at ``delta``.
         delta: At least 0.
+        n_cells: Number of possible cells, the absent one included.
         rho: If given, the budget is this much of zero-concentrated privacy instead.
         renyi: If given, it is a Rényi divergence instead: the order, above 1, and the most.
         shape: Number of codes of each column, for mechanisms that know cells as places;

@@ -1,14 +1,28 @@
-"""Perturbed histogram: integer noise on every cell of the table.
+"""Perturbed histogram: integer noise on every possible cell of the table.
 
 Source: Wasserman and Zhou (2010), section 4; the noise is discrete, as in Ghosh,
 Roughgarden and Sundararajan (2012) for the Laplace form and Canonne, Kamath and
 Steinke (2020) for the Gaussian one, so that no floating point reaches the output.
 
-Adjacency: replace-one with a unit of one record. A record that moves takes one from a
-cell and adds one to another: two independent cells whose counts move by 1, and no
-other. The loss of the table is that of these two cells, exactly. (A unit of several
-records can move them between many cells; which of these moves is the worst is not
-settled here, so such units are refused.) Released are all |domain| noisy counts.
+Adjacency: replace-one. A record that moves takes one from a cell and adds one to another:
+two independent cells whose counts move by 1, and no other. For units of one record the
+loss of the table is that of these two cells, exactly. A unit of c records can move them
+between many cells: some counts fall, by at most c in all, others rise, by at most c in
+all.
+
+* *Laplace.* The noise of the cells that fall is independent of that of the cells that
+  rise, and either part, whose counts move by at most c in L1, satisfies pure (c/scale)-DP.
+  Randomised response dominates a pure guarantee (Kairouz, Oh and Viswanath 2015), and
+  dominating pairs of independent parts multiply. So two randomised responses of c/scale
+  dominate the table: the loss of one record at scale/c, of which each cell is one.
+* *Gaussian.* The squares of all moves add up to at most 2 c^2, so the Rényi divergence of
+  order a is at most a rho with rho = c^2/scale^2 (Canonne, Kamath and Steinke 2020, Theorem
+  4, once for each cell). What this proves of the curve is charged. One of the moves takes
+  all c records from one cell to another: its loss, known exactly, is the lower bound; it
+  attains the divergence of order 1, so that rho is exact.
+
+Released are the noisy counts of all possible cells. As for every mechanism, the records
+lie in possible cells, in a table and in its neighbours.
 """
 
 from __future__ import annotations
@@ -27,7 +41,7 @@ from mechanisms.debias import DebiasedTable
 from mechanisms.domain import Domain
 from mechanisms.enclosures import double_above
 from mechanisms.errors import InfeasibleBudgetError, RecordsError
-from mechanisms.losses import PrivacyLoss, PureLoss
+from mechanisms.losses import ConcentratedLoss, PrivacyLoss, PureLoss
 from mechanisms.mechanism import Target
 from mechanisms.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
 from mechanisms.randomness import Randomness
@@ -42,20 +56,17 @@ _ENDS = (-20 * 1024, 40 * 1024)  # their places on the grid
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NoisyCounts:
-    """Noisy counts of every cell of a domain.
+    """Noisy counts of every possible cell of a domain.
 
     Attributes:
         domain: The release's domain.
-        counts: int64[|domain|], by cell code; may be negative.
+        cells: int64[n_possible], ascending: every possible cell.
+        counts: int64[n_possible]; may be negative.
     """
 
     domain: Domain
+    cells: NDArray[np.int64]
     counts: NDArray[np.int64]
-
-    @property
-    def cells(self) -> NDArray[np.int64]:
-        """int64[|domain|]: every cell."""
-        return np.arange(self.domain.n_cells)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,8 +106,7 @@ class _Perturbed:
         if Fraction(float(self.scale)) != self.scale:
             raise RecordsError("The scale must be exactly a double.", where="scale")
 
-    @property
-    def _loss(self) -> PrivacyLoss:
+    def _loss(self, unit_records: int) -> PrivacyLoss:
         raise NotImplementedError
 
     def _noise(self, rng: Randomness, size: int) -> NDArray[np.int64]:
@@ -111,14 +121,11 @@ class _Perturbed:
         """The privacy loss of the whole table; takes no data."""
         if n_cells < 1 or n_records < 1:
             raise RecordsError("n_records and n_cells must be positive.")
-        if unit_records != 1:
-            raise InfeasibleBudgetError(
-                f"The mechanism '{self.name}' serves units of one record alone so far.",
-                next_step="Use 'bootstrap'.",
-            )
+        if not 1 <= unit_records <= n_records:
+            raise RecordsError("unit_records must be between 1 and n_records.")
         if n_cells == 1:  # every dataset of this size is the same table
             return PureLoss(Fraction(0))
-        return self._loss
+        return self._loss(unit_records)
 
     def rows(self, *, n_cells: int) -> int:
         """Every cell is listed."""
@@ -134,14 +141,15 @@ class _Perturbed:
             rng: Source of noise; charge the ledger before building it.
             progress: Called with the number of cells of each finished chunk.
         """
-        noisy = np.empty(table.domain.n_cells, np.int64)
+        cells = table.domain.possible_cells()
+        noisy = np.empty(len(cells), np.int64)
         for start in range(0, len(noisy), _CHUNK):
             part = noisy[start : start + _CHUNK]
             part[:] = self._noise(rng, len(part))
             if progress is not None:
                 progress(len(part))
-        noisy[table.cells] += table.counts
-        return NoisyCounts(table.domain, noisy)
+        noisy[np.searchsorted(cells, table.cells)] += table.counts
+        return NoisyCounts(table.domain, cells, noisy)
 
     def postprocess(self, release: NoisyCounts, *, n_records: int) -> DebiasedTable:
         """The noisy counts are unbiased as they are; their error is the noise's."""
@@ -227,14 +235,13 @@ def _check_scale(scale: Fraction, where: str = "") -> None:
 
 @dataclass(frozen=True)
 class LaplaceTable(_Perturbed):
-    """Two-sided geometric noise, exp(-|z|/scale); charged its pure epsilon 2/scale."""
+    """Two-sided geometric noise, exp(-|z|/scale); charged its pure epsilon 2c/scale."""
 
     name: ClassVar[str] = "laplace"
     pure: ClassVar[bool] = True
 
-    @property
-    def _loss(self) -> PrivacyLoss:
-        return DiscreteLaplaceLoss(self.scale, 1, 2)
+    def _loss(self, unit_records: int) -> PrivacyLoss:
+        return DiscreteLaplaceLoss(self.scale / unit_records, 1, 2)
 
     def _noise(self, rng: Randomness, size: int) -> NDArray[np.int64]:
         return rng.discrete_laplace(self.scale, size)
@@ -251,9 +258,11 @@ class GaussianTable(_Perturbed):
 
     name: ClassVar[str] = "gaussian"
 
-    @property
-    def _loss(self) -> PrivacyLoss:
-        return DiscreteGaussianLoss(self.scale**2, 1, 2)
+    def _loss(self, unit_records: int) -> PrivacyLoss:
+        one_move = DiscreteGaussianLoss(self.scale**2, unit_records, 2)
+        if unit_records == 1:
+            return one_move
+        return ConcentratedLoss((unit_records / self.scale) ** 2, one_move)
 
     def _noise(self, rng: Randomness, size: int) -> NDArray[np.int64]:
         return rng.discrete_gaussian(self.scale, size)

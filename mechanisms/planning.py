@@ -67,7 +67,7 @@ class PlannedProduct:
         """Rows of its main file, at most: records of microdata, else listed cells."""
         if self.request.kind == "microdata":
             return int(self.mechanism.describe()["records"])
-        return self.mechanism.rows(n_cells=self.domain.n_cells)
+        return min(self.mechanism.rows(n_cells=self.domain.n_possible), self.domain.n_listed)
 
     def describe(self, privacy: Privacy) -> dict[str, str | int]:
         """All that is needed to recompute this product's loss, for the ledger."""
@@ -75,7 +75,7 @@ class PlannedProduct:
             "product": self.request.name,
             **self.mechanism.describe(),
             "n_records": privacy.n_records,
-            "n_cells": str(self.domain.n_cells),
+            "n_cells": str(self.domain.n_possible),
             "unit_records": privacy.unit_records,
             "epsilon": f"{self.epsilon:f}",
             "delta": str(self.delta),
@@ -156,7 +156,7 @@ def _plan(
 ) -> Plan:
     domains = [domain.project(request.columns) for request in requests]
     for request, own in zip(requests, domains, strict=True):
-        if own.n_cells == 1:
+        if own.n_possible == 1:
             raise ConfigError(
                 "This product has a single cell, whose count is the public number of records.",
                 where=request.name,
@@ -166,7 +166,7 @@ def _plan(
         Part(
             request.share,
             privacy.n_records,
-            own.n_cells,
+            own.n_possible,
             privacy.unit_records,
             tuple(column.size for column in own.columns),
         )

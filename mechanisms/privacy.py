@@ -7,6 +7,8 @@ from enum import StrEnum
 
 from mechanisms.errors import ConfigError, RecordsError
 
+_TOO_MANY = 2**62  # a table's counts add up to less
+
 
 class Adjacency(StrEnum):
     """Neighbouring relations; never a default, always written down."""
@@ -16,7 +18,7 @@ class Adjacency(StrEnum):
 
 
 class Unit(StrEnum):
-    """Whose data is protected."""
+    """Whose data is protected, where no column says it."""
 
     RECORD = "record"
 
@@ -27,13 +29,13 @@ class Privacy:
 
     Attributes:
         adjacency: The neighbouring relation.
-        unit: The privacy unit.
+        unit: The privacy unit: ``record``, or the label of a column, see ``of_units``.
         n_records: Number of records n; public under replace-one.
         unit_records: Records that one unit contributes, c.
     """
 
     adjacency: Adjacency
-    unit: Unit
+    unit: str
     n_records: int
     unit_records: int = 1
 
@@ -42,3 +44,42 @@ class Privacy:
             raise RecordsError("n_records must be at least 1.", where="privacy.n_records")
         if not 1 <= self.unit_records <= self.n_records:
             raise ConfigError("unit_records must be between 1 and n_records.")
+
+    @classmethod
+    def of_units(
+        cls, *, adjacency: Adjacency, column: str, max_records: int, n_units: int
+    ) -> Privacy:
+        """The frame where a column names the unit of every record (theory section 8).
+
+        Of each unit at most ``max_records`` are kept, and what it lacks is padded with
+        records in the absent cell, so that every unit has exactly as many.
+
+        Raises:
+            RecordsError: A number is below 1, or there are too many records to count.
+        """
+        if max_records < 1 or n_units < 1:
+            raise RecordsError("max_records and n_units must be at least 1.", where="unit")
+        if max_records * n_units >= _TOO_MANY:
+            raise RecordsError("max_records times n_units must be below 2**62.", where="unit")
+        return cls(
+            adjacency=adjacency,
+            unit=f"column {column}",
+            n_records=max_records * n_units,
+            unit_records=max_records,
+        )
+
+    @property
+    def n_units(self) -> int:
+        """Number of units, public."""
+        return self.n_records // self.unit_records
+
+    @property
+    def words(self) -> str:
+        """The unit in plain words."""
+        if self.unit == Unit.RECORD:
+            return "one record"
+        column = self.unit.removeprefix("column ")
+        return (
+            f"all records of one `{column}`, of which at most {self.unit_records}, "
+            "chosen at random, are used"
+        )

@@ -176,6 +176,35 @@ def epsilon_of_rho(rho: Decimal, delta: float) -> float:
         return _converted(ball(Fraction(rho)) * (1 + t_ball), t_ball, delta)
 
 
+def delta_of_rho(rho: Fraction, epsilon: float) -> float:
+    """The smallest delta proven at epsilon >= 0 by rho-zCDP, D <= rho alpha.
+
+    With t = alpha - 1 it is exp(t (rho (1 + t) - epsilon) + t log t - (1 + t) log(1 + t))
+    (Canonne, Kamath and Steinke 2020, Proposition 12), smallest where rho (1 + 2 t) -
+    epsilon + log(t / (1 + t)) = 0; the left side grows with t, so the place is found by
+    bisection in floating point, where a miss costs accuracy but not validity. Near
+    epsilon = 0 total variation is at most sqrt(rho / 2), since the divergence of order 1
+    is at most rho (Pinsker's inequality).
+    """
+    if not (rho >= 0 and 0 <= epsilon < math.inf):
+        raise ValueError("rho must be at least 0, epsilon finite and at least 0")
+    if rho == 0:
+        return 0.0
+    low, high, scale = -700.0, 700.0, float(rho)
+    for _ in range(64):
+        middle = (low + high) / 2
+        t = math.exp(middle)
+        if (2 * t + 1) * scale - epsilon - math.log1p(1 / t) < 0:
+            low = middle
+        else:
+            high = middle
+    with ctx.workprec(_BITS):
+        exact, order = ball(rho), arb(math.exp(high))
+        log_delta = order * (exact * (1 + order) - arb(epsilon) + order.log())
+        log_delta -= (1 + order) * order.log1p()
+        return min(1.0, outwards(log_delta.exp()).upper, outwards((exact / 2).sqrt()).upper)
+
+
 def tail_of_rho(rho: Decimal, delta: Decimal | float) -> float:
     """An epsilon that the privacy loss exceeds with probability at most delta.
 

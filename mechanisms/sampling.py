@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.columns import Codes
+from mechanisms.domain import LISTED, Domain
 from mechanisms.table import ContingencyTable, sum_by_cell
 
 Progress = Callable[[int], None]
@@ -28,7 +29,7 @@ def draw_counts(
     rng: np.random.Generator,
     progress: Progress | None = None,
 ) -> ContingencyTable:
-    """Counts per cell of iid draws, cell j having weight h_j + pseudocount.
+    """Counts per cell of iid draws, possible cell j having weight h_j + pseudocount.
 
     The multiset of drawn records is all of the release: records are exchangeable,
     so it is held as counts per drawn cell. Memory grows with the occupied cells,
@@ -81,9 +82,10 @@ def _uniform_ranks(
 
     With pseudocount a/b, an integer uniform on 0..bn + a|domain| - 1 falls on the
     data if it is below bn, and then its quotient by b is the rank of a record;
-    otherwise its excess over bn, divided by a, is a cell.
+    otherwise its excess over bn, divided by a, is the place of a possible cell.
     """
-    n, n_cells = table.n_records, table.domain.n_cells
+    n, n_cells = table.n_records, table.domain.n_possible
+    cells_at = _possible_cells(table.domain, rng)
     a, b = pseudocount.numerator, pseudocount.denominator
     data_weight, total = b * n, b * n + a * n_cells
 
@@ -91,15 +93,39 @@ def _uniform_ranks(
         u = rng.integers(0, total, size=size, dtype=np.int64)
         on_data = u < data_weight
         ranks, excess = u[on_data], u[~on_data] - data_weight
-        return (ranks // b if b > 1 else ranks), (excess // a if a > 1 else excess)
+        return (ranks // b if b > 1 else ranks), cells_at(excess // a if a > 1 else excess)
 
     def in_words(size: int) -> tuple[Codes, Codes]:
         # The same event and, given it, the same uniform rank or cell.
         k = int(np.count_nonzero(below(data_weight, total, size, rng)))
         ranks = rng.integers(0, n, size=k, dtype=np.int64)
-        return ranks, rng.integers(0, n_cells, size=size - k, dtype=np.int64)
+        return ranks, cells_at(rng.integers(0, n_cells, size=size - k, dtype=np.int64))
 
     return in_one_word if total < _WORD else in_words
+
+
+def _possible_cells(domain: Domain, rng: np.random.Generator) -> Callable[[Codes], Codes]:
+    """A function from uniform places among the possible cells to uniform possible cells.
+
+    Without structural zeros the places are the codes. A small domain is listed. In a
+    larger one as many codes are drawn afresh, and those that are impossible again: given
+    that it is possible, a uniform code is uniform on the possible ones.
+    """
+    if not domain.zeros:
+        return lambda places: places
+    if domain.n_cells <= LISTED:
+        listed = domain.possible_cells()
+        return lambda places: np.asarray(listed[places])
+
+    def by_rejection(places: Codes) -> Codes:
+        cells = np.empty(len(places), dtype=np.int64)
+        missing = np.arange(len(places))
+        while len(missing):
+            cells[missing] = rng.integers(0, domain.n_cells, size=len(missing), dtype=np.int64)
+            missing = missing[~domain.is_possible(cells[missing])]
+        return cells
+
+    return by_rejection
 
 
 def below(threshold: int, total: int, size: int, rng: np.random.Generator) -> NDArray[np.bool_]:

@@ -23,7 +23,8 @@ class ContingencyTable:
 
     Args:
         domain: The declared domain.
-        cells: int64[K], strictly ascending cell codes.
+        cells: int64[K], strictly ascending codes of possible cells: a table with a
+            record in a structural zero cannot be made, so no mechanism meets one.
         counts: int64[K], each at least 1.
 
     Raises:
@@ -50,6 +51,8 @@ class ContingencyTable:
             self.cells[0] >= 0 and int(self.cells[-1]) < self.domain.n_cells
         ):
             raise ValueError("a cell is outside the domain")
+        if self.domain.zeros and not self.domain.is_possible(self.cells).all():
+            raise ValueError("a cell is a structural zero")
         if np.any(self.counts < 1):
             raise ValueError("a count is below 1")
         if len(self.counts) and float(self.counts.sum(dtype=np.float64)) >= 2.0**62:
@@ -73,8 +76,18 @@ class ContingencyTable:
         domain = self.domain.project(names)
         if domain == self.domain:
             return self
-        codes = {name: self.domain.codes(self.cells, name) for name in domain.names}
-        return ContingencyTable.from_cells(domain, domain.encode(codes), self.counts)
+        present = self.without_absent()
+        codes = {name: self.domain.codes(present.cells, name) for name in domain.names}
+        # What is absent is absent whatever the columns.
+        absent = np.full(len(self.cells) - len(present.cells), domain.n_cells - 1)
+        cells = np.append(domain.encode(codes), absent)
+        return ContingencyTable.from_cells(domain, cells, self.counts)
+
+    def without_absent(self) -> ContingencyTable:
+        """The table without the absent cell, whose code is the last."""
+        if not self.domain.is_absent(self.cells[-1:]).any():
+            return self
+        return ContingencyTable(self.domain, self.cells[:-1], self.counts[:-1])
 
 
 def sum_by_cell(cells: Codes, counts: Codes) -> tuple[Codes, Codes]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from configs.loading import Release, describe_column
+from mechanisms.domain import Domain
 from mechanisms.errors import ConfigError
 from mechanisms.losses import PrivacyLoss
 from mechanisms.mechanism import RawTable
@@ -26,6 +27,10 @@ _LISTED_CELLS = 10_000
 _INSECURE = (
     "**NOT PUBLISHABLE: drawn from a known seed, for tests alone. No guarantee holds: whoever "
     "knows the seed can take the noise away. What follows would hold of secret randomness.**\n\n"
+)
+_IMPOSSIBLE = (
+    "One of them is that no record lies in a structural zero which the config declares: the "
+    "guarantee is between sources of which this is true. "
 )
 _PACKAGES = ("statpress", "numpy", "opendp", "pyarrow", "python-flint", "randomgen")
 
@@ -57,7 +62,7 @@ def rehearse(run: Run, release: Release, plan: Plan) -> None:
         ConfigError: A value does not come back as it was written.
     """
     for product in plan.products:
-        domain = product.domain
+        domain = Domain(product.domain.columns)  # every value, in whatever combination
         rows = np.arange(min(max(column.size for column in domain.columns), _LISTED_CELLS))
         codes = {column.name: rows % column.size for column in domain.columns}
         cells, counts = np.unique(domain.encode(codes), return_counts=True)
@@ -114,6 +119,8 @@ def privacy_statement(run: Run, release: Release, plan: Plan, charge: Entry) -> 
         "publishable": run.insecure_seed is None,
         "adjacency": privacy.adjacency,
         "unit": privacy.unit,
+        "unit_in_words": privacy.words,
+        "n_units": privacy.n_units,
         "unit_records": privacy.unit_records,
         "n_records": privacy.n_records,
         "epsilon": f"{plan.epsilon:f}",
@@ -125,12 +132,13 @@ def privacy_statement(run: Run, release: Release, plan: Plan, charge: Entry) -> 
         "curve": _curve(plan.loss, float(plan.epsilon)),
         "ledger_entry": {"sequence": charge.sequence, "hash": charge.hash},
         "attack_advantage": plan.attack_advantage,
-        "meaning": "Someone who knows all records but one and must decide between two "
-        "candidates for it gains at most 'attack_advantage' over guessing (true positive "
-        "rate minus false positive rate).",
+        "meaning": f"Someone who knows everything but {privacy.words}, and must decide between "
+        "two candidates for what it is, gains at most 'attack_advantage' over guessing (true "
+        "positive rate minus false positive rate).",
         "outside_the_guarantee": "Quality checks on the source may stop a run before it is "
-        "charged; that a release exists shows that they passed. How long the steps of a run "
-        "take depends on the source, and is seen by whoever watches the orchestrator.",
+        "charged; that a release exists shows that they passed. "
+        f"{_IMPOSSIBLE if release.domain.zeros else ''}How long the steps of a run take depends "
+        "on the source, and is seen by whoever watches the orchestrator.",
         "products": products,
     }
 
@@ -217,7 +225,7 @@ def _readme(run: Run, release: Release, plan: Plan) -> str:
         "",
         f"{mark}A release of the dataset `{release.config.dataset}` that satisfies "
         f"({plan.epsilon:f}, {plan.delta})-differential privacy under {plan.privacy.adjacency}, "
-        f"unit: {plan.privacy.unit}.",
+        f"unit: {plan.privacy.words}.",
         "",
         "No record of the source is in `data/`: what is there was drawn, or has noise on it. "
         "The order of the rows carries no information.",

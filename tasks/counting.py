@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+import numpy as np
+
 from mechanisms.domain import Domain
 from mechanisms.errors import (
     EmptySourceError,
@@ -31,6 +33,7 @@ from mechanisms.errors import (
 )
 from mechanisms.table import ContingencyTable
 from tasks import discretise
+from tasks.units import Units, counts_of_units, with_units
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -77,25 +80,47 @@ class ColumnProfile:
 
 @dataclass(frozen=True, repr=False)
 class SourceProfile:
-    """Private counts of a source, its columns in the domain's order; ``repr`` as above."""
+    """Private counts of a source; ``repr`` as above.
+
+    Attributes:
+        n_records: Records, kept or not.
+        columns: In the domain's order.
+        n_impossible: Records that lie in a structural zero.
+        n_units: Distinct units that are named; None if no column names them.
+        n_unnamed: Records whose unit is null.
+    """
 
     n_records: int
     columns: tuple[ColumnProfile, ...]
+    n_impossible: int = 0
+    n_units: int | None = None
+    n_unnamed: int = 0
 
     def __repr__(self) -> str:
         return f"SourceProfile({', '.join(column.name for column in self.columns)})"
 
 
 def count(
-    source: Source, domain: Domain, *, scratch: Path, memory_limit: str = MEMORY_LIMIT
+    source: Source,
+    domain: Domain,
+    *,
+    scratch: Path,
+    memory_limit: str = MEMORY_LIMIT,
+    units: Units | None = None,
+    key: str = "",
 ) -> ContingencyTable:
     """Count the records in each occupied cell, with one GROUP BY in the engine.
 
+    With units, the same query keeps at most ``max_records`` of each unit's records and
+    pads every unit to exactly as many with records in the absent cell (tasks.units).
+
     Args:
         source: The private source.
-        domain: The declared domain.
+        domain: The declared domain; with an absent cell if units hold several records.
         scratch: Private directory for what the engine spills.
         memory_limit: The engine's limit, beyond which it spills.
+        units: The privacy unit, if it is not the record.
+        key: For the choice of the records that are kept; random, secret, used once.
 
     Returns:
         The contingency table, private.
@@ -104,23 +129,38 @@ def count(
         SourceError: Not found, unreadable or empty; a column missing or of a
             wrong type.
     """
+    if units is not None and units.max_records > 1 and not domain.absent:
+        raise ValueError("units of several records need a domain with an absent cell")
 
-    def run(table: ir.Table) -> ContingencyTable:
-        cells = discretise.cell_expression(domain, table).as_table()
-        counts = cells.group_by("cell").aggregate(records=cells.count()).order_by("cell")
-        columns = counts.to_pyarrow()
+    def run(table: ir.Table, unit: str | None) -> ContingencyTable:
+        cells = discretise.cell_table(domain, table, unit=unit)
+        if units is None:
+            counts = cells.group_by("cell").aggregate(records=cells.count())
+        else:
+            counts = counts_of_units(cells, units, key)
+        columns = counts.order_by("cell").to_pyarrow()
         if not len(columns):
             raise EmptySourceError("The source has no records.", where=source.pattern)
-        return ContingencyTable(domain, columns["cell"].to_numpy(), columns["records"].to_numpy())
+        found, records = columns["cell"].to_numpy(), columns["records"].to_numpy()
+        padding = columns["padding"][0].as_py() if units is not None else 0
+        if padding:
+            found = np.append(found, domain.n_cells - 1)  # the absent cell
+            records = np.append(records, padding)
+        return ContingencyTable(domain, found, records)
 
     with open_source(source, scratch=scratch, memory_limit=memory_limit) as table:
-        return _guarded(source, lambda: run(_typed(source, domain, table)))
+        return _guarded(source, lambda: run(*_typed(source, domain, table, units)))
 
 
 def profile(
-    source: Source, domain: Domain, *, scratch: Path, memory_limit: str = MEMORY_LIMIT
+    source: Source,
+    domain: Domain,
+    *,
+    scratch: Path,
+    memory_limit: str = MEMORY_LIMIT,
+    units: Units | None = None,
 ) -> SourceProfile:
-    """Count nulls and values outside the declaration, in one aggregate query.
+    """Count nulls, values outside the declaration and units, in one aggregate query.
 
     Takes the arguments of ``count``; of an empty source the profile is all zeros.
 
@@ -128,9 +168,14 @@ def profile(
         SourceError: Not found or unreadable; a column missing or of a wrong type.
     """
 
-    def run(table: ir.Table) -> SourceProfile:
-        derived, coded = discretise.coded_columns(domain, table)
+    def run(table: ir.Table, unit: str | None) -> SourceProfile:
+        derived, coded = discretise.coded_columns(domain, table, unit=unit)
         totals = {"records": derived.count()}
+        if domain.zeros:
+            totals["impossible"] = discretise.impossible(domain, coded).sum()
+        if unit is not None:
+            totals["units"] = derived.unit.nunique()
+            totals["unnamed"] = derived.unit.isnull().sum()
         for index, column in enumerate(coded):
             totals[f"null_{index}"] = column.is_null.sum()
             totals[f"outside_{index}"] = column.is_outside.sum()
@@ -139,10 +184,16 @@ def profile(
             ColumnProfile(name, row[f"null_{index}"] or 0, row[f"outside_{index}"] or 0)
             for index, name in enumerate(domain.names)
         )
-        return SourceProfile(row["records"], tuple(columns))
+        return SourceProfile(
+            n_records=row["records"],
+            columns=tuple(columns),
+            n_impossible=row.get("impossible") or 0,
+            n_units=row.get("units"),
+            n_unnamed=row.get("unnamed") or 0,
+        )
 
     with open_source(source, scratch=scratch, memory_limit=memory_limit) as table:
-        return _guarded(source, lambda: run(_typed(source, domain, table)))
+        return _guarded(source, lambda: run(*_typed(source, domain, table, units)))
 
 
 @contextlib.contextmanager
@@ -171,8 +222,14 @@ def open_source(
         connection.disconnect()
 
 
-def _typed(source: Source, domain: Domain, table: ir.Table) -> ir.Table:
-    return discretise.read_text(domain, table) if source.format == "csv" else table
+def _typed(
+    source: Source, domain: Domain, table: ir.Table, units: Units | None
+) -> tuple[ir.Table, str | None]:
+    """The table with typed columns, and the name in it of the column of the units."""
+    table, unit = with_units(table, units) if units is not None else (table, None)
+    if source.format == "csv":
+        table = discretise.read_text(domain, table, unit=unit)
+    return table, unit
 
 
 def _matches(source: Source) -> list[str]:

@@ -19,6 +19,9 @@ cells: exact there, and cheaper than int64 sums that watch for overflow.
 
 from __future__ import annotations
 
+import functools
+import operator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +30,7 @@ import numpy as np
 from mechanisms.columns import Categorical, Column, Date, Integer, Numeric
 from mechanisms.domain import Domain
 from mechanisms.errors import ColumnNotFoundError, ColumnTypeError
+from mechanisms.structural_zeros import Runs
 from tasks.engine_types import (
     EXACT_DOUBLES,
     below,
@@ -72,38 +76,46 @@ class _Place:
         return code if self.stride == 1 else code * self.constant(1)
 
 
-def cell_expression(domain: Domain, table: ir.Table) -> ir.IntegerColumn:
+def cell_table(domain: Domain, table: ir.Table, *, unit: str | None = None) -> ir.Table:
     """The cell code of every record of a table.
 
     Args:
         domain: The declared domain.
         table: Any Ibis table with at least the declared columns.
+        unit: Column that names each record's unit; it comes along.
 
     Returns:
-        An int64 column named ``cell`` of a table derived from ``table`` (see its
-        ``as_table``), equal to ``domain.cell_of`` of each record.
+        A table derived from ``table``: an int64 column ``cell``, equal to
+        ``domain.cell_of`` of each record, and a column ``unit`` if one was given.
 
     Raises:
         ColumnNotFoundError: A declared column is missing.
         ColumnTypeError: A column's type cannot carry its discretisation.
     """
-    derived, coded = coded_columns(domain, table)
+    derived, coded = coded_columns(domain, table, unit=unit)
     digits = [column.digit for column in coded]
     cell = sum(digits[1:], start=digits[0])
-    return derived.select(cell=cell.cast("int64")).cell
+    units = {} if unit is None else {"unit": derived.unit}
+    return derived.select(cell=cell.cast("int64"), **units)
 
 
-def coded_columns(domain: Domain, table: ir.Table) -> tuple[ir.Table, list[Coded]]:
+def coded_columns(
+    domain: Domain, table: ir.Table, *, unit: str | None = None
+) -> tuple[ir.Table, list[Coded]]:
     """A derived table, and what becomes of each column on it, in the domain's order.
+
+    Takes the arguments of ``cell_table``.
 
     Raises:
         ColumnNotFoundError: A declared column is missing.
         ColumnTypeError: A column's type cannot carry its discretisation.
     """
-    dtype = "float64" if domain.n_cells <= EXACT_DOUBLES else "int64"
+    dtype = _digit_type(domain)
     places = [_Place(index, stride, dtype) for index, stride in enumerate(domain.strides)]
+    units = {} if unit is None else {"unit": table[unit]}
     derived = table.select(
-        **{f"value_{i}": _comparable(column, table) for i, column in enumerate(domain.columns)}
+        **{f"value_{i}": _comparable(column, table) for i, column in enumerate(domain.columns)},
+        **units,
     )
     for column, place in zip(domain.columns, places, strict=True):
         if isinstance(column, Categorical):
@@ -113,16 +125,40 @@ def coded_columns(domain: Domain, table: ir.Table) -> tuple[ir.Table, list[Coded
     ]
 
 
-def read_text(domain: Domain, table: ir.Table) -> ir.Table:
+def impossible(domain: Domain, coded: Sequence[Coded]) -> Any:
+    """Whether a record lies in a structural zero, from what ``coded_columns`` gave.
+
+    Sets of several runs are those of listed categories, so their codes are listed too.
+    """
+
+    def in_set(name: str, runs: Runs) -> Any:
+        index = domain.names.index(name)
+        digit = coded[index].digit
+        place = _Place(index, domain.strides[index], _digit_type(domain))
+        if len(runs) == 1:
+            first, last = map(place.constant, runs[0])
+            return (digit >= first) & (digit <= last)
+        codes = np.concatenate([np.arange(first, last + 1) for first, last in runs])
+        return digit.cast("int64").isin((codes * place.stride).tolist())
+
+    boxes = (
+        functools.reduce(operator.and_, (in_set(name, runs) for name, runs in zero.sets))
+        for zero in domain.zeros
+    )
+    return functools.reduce(operator.or_, boxes)
+
+
+def read_text(domain: Domain, table: ir.Table, *, unit: str | None = None) -> ir.Table:
     """The declared columns of a table of text, each in the type its kind needs.
 
-    Text that cannot be read is null. A number is the double nearest to the text;
-    of a date with a time and an offset the date stands as written.
+    The column ``unit``, if there is one, stays as it is. Text that cannot be read is null.
+    A number is the double nearest to the text; of a date with a time and an offset the
+    date stands as written.
 
     Raises:
         ColumnTypeError: No double equals a declared category.
     """
-    read = {}
+    read = {} if unit is None else {unit: table[unit]}
     for column in (column for column in domain.columns if column.name in table.columns):
         categories = column.categories if isinstance(column, Categorical) else ()
         if not all(map(is_exact_double, categories)):
@@ -134,6 +170,11 @@ def read_text(domain: Domain, table: ir.Table) -> ir.Table:
         wanted = _wanted_type(column)
         read[column.name] = table[column.name].try_cast(_TEXT_READ_AS.get(wanted, wanted))
     return table.select(**read) if read else table
+
+
+def _digit_type(domain: Domain) -> str:
+    """The type in which codes times strides are summed."""
+    return "float64" if domain.n_cells <= EXACT_DOUBLES else "int64"
 
 
 def _wanted_type(column: Column) -> str:

@@ -37,6 +37,18 @@ def generator(draw: Entry, *, insecure_seed: int | None = None) -> Randomness:
     return SystemRandomness(AESCounter(key=secrets.randbits(128)))
 
 
+def key_of_choice(*, insecure_seed: int | None = None) -> str:
+    """A key for the choice of a unit's records (tasks.units), 256 bits in hexadecimal.
+
+    It is drawn before the charge, with the count: what it decides reaches nobody unless
+    the run is charged, and the guarantee holds for every key.
+
+    Args:
+        insecure_seed: For tests alone, as in ``generator``.
+    """
+    return secrets.token_hex(32) if insecure_seed is None else f"seed {insecure_seed}"
+
+
 class SystemRandomness(Randomness):
     """Cryptographic bits, and OpenDP's exact discrete noise."""
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.loading import Release, load
+from configs.release import UnitColumn
 from mechanisms.errors import StatpressError
 from mechanisms.mechanism import RawTable
 from mechanisms.planning import Plan
@@ -17,13 +18,14 @@ from tasks import bundle, counting, quality
 from tasks.accounts import Account
 from tasks.amounts import Loss, canonical
 from tasks.entries import Entry
-from tasks.entropy import generator
+from tasks.entropy import generator, key_of_choice
 from tasks.home import Home
 from tasks.journal import check_run
 from tasks.ledger import Ledger
 from tasks.ledger_check import check_covered
 from tasks.run import Run, publish_folder
 from tasks.steps import step
+from tasks.units import Units
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,14 +66,19 @@ def check_budget(home: Home, release: Release, plan: Plan, run_id: str, seeded: 
 @step("check input")
 def check_input(run: Run, release: Release) -> None:
     """Input gate: an aggregate profile of the source against its declarations."""
-    profile = counting.profile(_source(release), release.domain, scratch=run.work)
+    profile = counting.profile(
+        _source(release), release.domain, scratch=run.work, units=_units(release)
+    )
     quality.check_source(run.inspector, release, profile)
 
 
 @step("count once")
 def count_once(run: Run, release: Release, plan: Plan) -> ContingencyTable:
     """One GROUP BY where the data lies; the last sight of the source."""
-    return counting.count(_source(release), plan.domain, scratch=run.work)
+    key = key_of_choice(insecure_seed=run.insecure_seed)
+    return counting.count(
+        _source(release), plan.domain, scratch=run.work, units=_units(release), key=key
+    )
 
 
 @step("check counts")
@@ -188,6 +195,12 @@ def _source(release: Release) -> counting.Source:
     declared = release.config.source
     form = declared.format or ("csv" if ".csv" in Path(declared.path).suffixes else "parquet")
     return counting.Source(pattern=str(release.located(declared.path)), format=form)
+
+
+def _units(release: Release) -> Units | None:
+    """The units of the source, None where every record is one."""
+    unit = release.config.privacy.unit
+    return Units(unit.column, unit.max_records) if isinstance(unit, UnitColumn) else None
 
 
 def _charge(release: Release, plan: Plan, run_id: str, seeded: bool) -> dict[str, Any]:

@@ -21,8 +21,9 @@ FIGURES = {
     "standard_error": ("number", "Of the estimate."),
     "projected": (
         "number",
-        "The nearest counts to the estimates that are not negative and add up to the public "
-        "number of records; for use as a table, not for intervals.",
+        "The nearest counts to the estimates that are not negative and, with those of the cells "
+        "that are not listed, add up to the public number of records; for use as a table, not "
+        "for intervals.",
     ),
 }
 """Columns that a table has beside those of the domain: type and description."""
@@ -77,24 +78,27 @@ def product_files(product: PlannedProduct, drawn: RawTable, plan: Plan) -> list[
     values = functools.cache(
         lambda: cell_figures(product.mechanism, drawn, n_records=plan.privacy.n_records)
     )
+    n_listed = len(drawn.cells) - int(drawn.domain.is_absent(drawn.cells[-1:]).sum())
     for stem, figures in file_forms(product).items():
         if figures:
-            write = _cells(drawn, values, figures)
-            files.append(ProductFile(stem, len(drawn.cells), write, figures))
+            write = _cells(drawn, n_listed, values, figures)
+            files.append(ProductFile(stem, n_listed, write, figures))
         else:
-            files.append(ProductFile(stem, product.rows, _records(drawn)))
+            left_out = int(drawn.counts[n_listed:].sum())
+            files.append(ProductFile(stem, product.rows - left_out, _records(drawn)))
     return files
 
 
 def reading_advice(product: PlannedProduct, plan: Plan) -> str:
     """What a reader of the bundle has to know of a product, in one list item."""
     name, error = product.request.name, product.expected_error
-    cells, uniform = f"{product.domain.n_cells:,} cells", error.uniform_share
+    cells = f"{product.domain.n_listed:,} {'possible ' * bool(product.domain.zeros)}cells"
+    uniform = error.uniform_share
     typical = f"typical standard error {error.cell_sd_average:,.1f} records."
     if not product.mechanism.unbiased:
         typical += " Its estimates have a bias besides, which depends on the data."
     if "records" in product.mechanism.describe():  # it lists the cells that it drew
-        absent = plan.privacy.n_records * uniform / (1 - uniform) / product.domain.n_cells
+        absent = plan.privacy.n_records * uniform / (1 - uniform) / product.domain.n_possible
         estimate = f"minus {absent:,.4g}" if uniform else "0"
         typical += f" A cell not listed was not drawn: its estimate is {estimate}."
     if product.request.kind == "microdata":
@@ -103,11 +107,20 @@ def reading_advice(product: PlannedProduct, plan: Plan) -> str:
         without = ", which removes those" if uniform else ""
         return (
             f"- `{name}`: {product.rows:,} synthetic records over {cells}{part}. "
-            f"For counts use `{table}`{without}: {typical}"
+            f"{_padded(product)}For counts use `{table}`{without}: {typical}"
         )
     return (
         f"- `{name}`: a table of {cells} by the mechanism `{product.mechanism.name}`; {typical} "
         "Use `estimate` with its standard error, or `projected` as a table of counts."
+    )
+
+
+def _padded(product: PlannedProduct) -> str:
+    if not product.domain.absent:
+        return ""
+    return (
+        "Those that stand for records which a unit does not have are left out, so the file has "
+        "fewer rows. "
     )
 
 
@@ -119,7 +132,7 @@ def cell_figures(
     projected = project_to_simplex(
         table.estimates,
         float(n_records),
-        n_cells=drawn.domain.n_cells,
+        n_cells=drawn.domain.n_possible,
         absent=table.undrawn_estimate,
     )
     return {
@@ -131,14 +144,17 @@ def cell_figures(
 
 
 def _records(drawn: Any) -> Callable[[Path, Progress], None]:
-    return lambda path, progress: write_records(drawn, path, progress)
+    return lambda path, progress: write_records(drawn.without_absent(), path, progress)
 
 
 def _cells(
-    drawn: RawTable, values: Callable[[], Mapping[str, NDArray[Any]]], figures: tuple[str, ...]
+    drawn: RawTable,
+    n_listed: int,
+    values: Callable[[], Mapping[str, NDArray[Any]]],
+    figures: tuple[str, ...],
 ) -> Callable[[Path, Progress], None]:
     def write(path: Path, progress: Progress) -> None:
-        chosen = {name: values()[name] for name in figures}
-        write_cells(drawn.domain, drawn.cells, chosen, path)
+        chosen = {name: values()[name][:n_listed] for name in figures}
+        write_cells(drawn.domain, drawn.cells[:n_listed], chosen, path)
 
     return write

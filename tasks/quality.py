@@ -24,6 +24,10 @@ from tasks.inspector import Between, Inspector
 def check_source(inspector: Inspector, release: Release, profile: SourceProfile) -> None:
     """Input gate: the declared size, and the declared expectations on each column.
 
+    The size is the number of records, or that of units where a column names them: then
+    every record must name one, and a unit may have more records than are used. No record
+    may lie in a structural zero.
+
     Raises:
         EmptySourceError: The source has no records.
         QualityGateError: An expectation is not met; which one is for the curator.
@@ -31,8 +35,16 @@ def check_source(inspector: Inspector, release: Release, profile: SourceProfile)
     n = profile.n_records
     if n == 0:
         raise EmptySourceError("The source has no records.", where=release.config.source.path)
-    figures = {"records": n}
-    expectations = [Between("records", release.privacy.n_records, release.privacy.n_records)]
+    figures = {"records": n, "in a structural zero": profile.n_impossible}
+    expectations = [Between("in a structural zero", 0, 0)]
+    if profile.n_units is None:
+        declared_size = release.privacy.n_records
+        expectations.append(Between("records", declared_size, declared_size))
+    else:
+        figures |= {"units": profile.n_units, "without a unit": profile.n_unnamed}
+        declared_size = release.privacy.n_units
+        expectations.append(Between("units", declared_size, declared_size))
+        expectations.append(Between("without a unit", 0, 0))
     for column in profile.columns:
         declared = release.config.checks.get(column.name)
         missing, outside = default_check(release.domain[column.name], declared)

@@ -277,3 +277,20 @@ def test_a_password_is_never_shown(
     assert done.returncode == exit_codes()["LedgerUnavailableError"]
     assert "does not accept" in done.stderr
     assert "hush-7719" not in done.stdout + done.stderr
+
+
+UNITS = ("--unit-column", "person", "--max-records", "3", "--n-units", "100")
+
+
+def test_a_dataset_of_units_is_registered_with_their_number(ledger: Press) -> None:
+    limits = ("--epsilon", "1", "--delta", "1e-8")
+    registered = facts(ledger, "register", "d", *limits, *UNITS)["registered"]
+    terms = {"unit": "column person", "unit_records": 3, "n_records": 300}
+    assert {name: registered[name] for name in terms} == terms
+    assert "300 records, replace_one, unit column person of 3 records each" in " ".join(
+        ledger("show", "d").stdout.split()
+    )
+    for given in ((), UNITS[:4], (*UNITS, "--n-records", "300")):
+        assert "in full" in refused(ledger, "Config", "register", "e", *limits, *given)
+    for wrong in ("0", "-1", "100000000000000000000"):
+        refused(ledger, "Records", "register", "e", *limits, *UNITS[:5], wrong)

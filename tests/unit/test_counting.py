@@ -11,6 +11,7 @@ import tempfile
 import traceback
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -27,8 +28,10 @@ from mechanisms.errors import (
     SourceUnreadableError,
     StatpressError,
 )
+from mechanisms.structural_zeros import ZeroPattern
 from tasks import counting
 from tasks.counting import Source, SourceProfile, count, open_source, profile
+from tasks.units import Units
 
 CANARY = "Zyx-canary-7719"
 STATE = Categorical(name="state", categories=("CA", "NY"), other=True, missing=True)
@@ -251,6 +254,35 @@ def test_import_is_light() -> None:
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_records_in_structural_zeros_are_counted(tmp_path: Path, scratch: Path, wide: bool) -> None:
+    """Also where codes times strides pass what doubles hold, and in sets of many runs."""
+    states = Categorical(name="state", categories=tuple(f"s{i}" for i in range(4000)), other=True)
+    zeros = (
+        ZeroPattern((("state", tuple((i, i) for i in range(0, 4001, 2))), ("age", ((1, 1),)))),
+        ZeroPattern((("age", ((0, 0),)), ("id", ((0, 4), (7, 7))))),
+    )
+    number = Integer(name="id", lower=0, upper=2**50 - 1 if wide else 9)
+    domain = Domain((states, AGE, number), zeros)
+    rows = [(f"s{i % 4003}", 7 * i % 12, i % 10) for i in range(9000)]
+    columns = dict(zip(domain.names, map(list, zip(*rows, strict=True)), strict=True))
+    source = parquet(tmp_path / "a.parquet", **columns)
+    cells = [domain.cell_of(dict(zip(domain.names, row, strict=True))) for row in rows]
+    impossible = int((~domain.is_possible(np.array(cells))).sum())
+    assert 0 < impossible < 9000
+    assert profile(source, domain, scratch=scratch).n_impossible == impossible
+    with pytest.raises(InternalError):  # no table holds them
+        count(source, domain, scratch=scratch)
+
+
+def test_units_of_several_records_need_a_place_for_padding(tmp_path: Path, scratch: Path) -> None:
+    source = parquet(tmp_path / "a.parquet", state=["CA"], age=[1], who=["x"])
+    with pytest.raises(ValueError, match="absent cell"):
+        count(source, DOMAIN, scratch=scratch, units=Units("who", 2), key="k")
+    kept = count(source, DOMAIN, scratch=scratch, units=Units("who", 1), key="k")
+    assert kept.n_records == 1
 
 
 # --- what is refused ---------------------------------------------------------

@@ -93,11 +93,6 @@ def test_a_domain_of_one_cell_costs_nothing() -> None:
     assert loss.delta(0.0) == (0.0, 0.0)
 
 
-def test_units_of_several_records_are_refused() -> None:
-    with pytest.raises(InfeasibleBudgetError, match="one record"):
-        GaussianTable(Fraction(1)).loss(n_records=5, n_cells=3, unit_records=2)
-
-
 @pytest.mark.parametrize("kind", [LaplaceTable, GaussianTable])
 @pytest.mark.parametrize(
     ("epsilon", "delta"), [(0.1, 1e-6), (1.0, 1e-8), (5.0, 1e-10), (0.01, 1e-3), (20.0, 1e-12)]
