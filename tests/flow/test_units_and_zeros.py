@@ -212,7 +212,7 @@ def test_a_product_of_one_possible_cell_is_refused(agency: Any) -> None:
     product = "  only: {kind: table, mechanism: laplace, columns: [region]}\n"
     agency.replace(agency.text[start:end], f"{zeros}products:\n{product}")
     put(agency, "region", ["north"] * N)
-    with pytest.raises(ConfigError, match="products.only: This product has a single cell"):
+    with pytest.raises(ConfigError, match=r"products\.only: This product has a single cell"):
         agency.run()
     assert [entry.kind for entry in agency.entries()] == ["register"]
 
