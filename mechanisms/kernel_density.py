@@ -1,0 +1,117 @@
+"""Kernel density estimate of weighted cells, as a function on the unit cube.
+
+Source: Aldà and Rubinstein (2017), section 6.
+
+    F(y) = (1/n) sum over records of K(y - x)
+
+with a product kernel K and the public number of records n. Adjacency: replace-one. A record
+that moves from x to x' changes F by (K(y - x') - K(y - x)) / n, which does not depend on the
+other records. So the sensitivity at a point is at most K_max / n, and that of the vector of
+F on the lattice is exactly the largest norm of (K_x' - K_x) / n over pairs of declared
+cells. A record without a value counts as K_x = 0.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.bernstein_accuracy import bump_error
+from mechanisms.bernstein_learner import LatticeSensitivity, check_records
+from mechanisms.bernstein_polynomials import lattice
+from mechanisms.kernels import ProductKernel
+from mechanisms.scaled_cells import Axis, WeightedPoints
+from mechanisms.table import ContingencyTable
+
+Floats = NDArray[np.float64]
+
+_CHUNK_VALUES = 1 << 20
+_UNIT = 2.0**-52
+
+
+@dataclass(frozen=True)
+class KernelDensity:
+    """The estimate with public parameters.
+
+    Attributes:
+        kernel: With its variables and bandwidths.
+        n_records: n, public.
+        spread: Standard deviation of the bell that stands for the data where k and h are
+            chosen, as a share of the range; no guarantee depends on it.
+    """
+
+    kernel: ProductKernel
+    n_records: int
+    spread: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_records(self.n_records)
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        return self.kernel.axes
+
+    @property
+    def magnitude(self) -> float:
+        """0 <= F <= K_max."""
+        return self.kernel.peak
+
+    @property
+    def rounding(self) -> float:
+        """A bound on what floating point adds to F.
+
+        A factor is in error by at most 16 units of its peak (8 of them the exponential's, of
+        an argument whose own error t e^-t keeps below 2), d factors by 16 d; a sum of K
+        non-negative terms in any order by K units of the sum, and the sum is at most
+        K_max. A unit is 2^-53 and K at most the number of records and of cells.
+        """
+        cells = math.prod(len(axis.middles) for axis in self.axes)
+        return self.kernel.peak * (min(self.n_records, cells) + 100 * len(self.axes)) * _UNIT
+
+    def sensitivity(self, degree: int) -> LatticeSensitivity:
+        one, two = self.kernel.replacement(degree)
+        return LatticeSensitivity(
+            point=self.kernel.peak / self.n_records,
+            l1=one / self.n_records,
+            l2=two / self.n_records,
+        )
+
+    def values(self, table: ContingencyTable, degree: int) -> Floats:
+        """F on the lattice, float64[(k + 1,) * d]."""
+        found = WeightedPoints.of(table, [axis.name for axis in self.axes])
+        points, dimensions = lattice(degree), len(self.axes)
+        factors = [self.kernel.factor(index, points) for index in range(dimensions)]
+        half = (dimensions + 1) // 2
+        total = np.zeros(((degree + 1) ** half, (degree + 1) ** (dimensions - half)))
+        chunk = max(1, _CHUNK_VALUES // len(total))
+        for start in range(0, len(found.counts), chunk):
+            codes = found.codes[start : start + chunk]
+            first = found.counts[start : start + chunk, None].astype(np.float64)
+            left = _together(first, factors[:half], codes[:, :half])
+            right = _together(np.ones((len(codes), 1)), factors[half:], codes[:, half:])
+            total += left.T @ right
+        return total.reshape((degree + 1,) * dimensions) / self.n_records
+
+    def bias(self, degree: int, order: int, *, worst: bool = False) -> float:
+        """About the largest error of the operator on a bell of the reference's spread.
+
+        ``worst`` is the error on K_x alone. F is a mean of such functions, so that no data
+        has a larger one, but for the fineness of the grid it is looked for on.
+        """
+        if worst:
+            b = self.kernel.bandwidths
+            return bump_error(b, degree, order, self.kernel.shape) * self.kernel.peak
+        widths = tuple(math.hypot(sd, self.spread) for sd in self.kernel.deviations)
+        height = math.prod(1 / (math.sqrt(2 * math.pi) * width) for width in widths)
+        return bump_error(widths, degree, order) * height
+
+
+def _together(first: Floats, factors: list[Floats], codes: NDArray[np.int64]) -> Floats:
+    """Row by row Kronecker product of factors at codes: float64[m, prod of the sizes]."""
+    for index, factor in enumerate(factors):
+        part = factor[codes[:, index]]
+        first = (first[:, :, None] * part[:, None, :]).reshape(len(first), -1)
+    return first
