@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mechanisms.bernstein_accuracy import bump_error
 from mechanisms.bernstein_polynomials import MOST_DIMENSIONS, lattice
+from mechanisms.columns import Column
 from mechanisms.errors import ConfigError, RecordsError
 from mechanisms.scaled_cells import Axis
 from mechanisms.table import ContingencyTable
@@ -75,6 +76,20 @@ def check_records(n_records: int) -> None:
     """
     if n_records < 1:
         raise RecordsError("n_records must be positive.", where="n_records")
+
+
+def check_binary(label: Column) -> None:
+    """Refuse a column of labels that does not declare two values.
+
+    Raises:
+        ConfigError: It does not.
+    """
+    if label.n_values != 2:
+        raise ConfigError(
+            f"The label '{label.name}' has {label.n_values} values, and a classifier two classes.",
+            where=label.name,
+            next_step="Declare a column of two categories.",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -106,7 +106,7 @@ class ProductKernel:
         points = lattice(degree)
         values: Floats = np.ones((1, 1))
         for index in range(len(self.axes)):
-            values = np.kron(values, self.factor(index, points))
+            values = np.asarray(np.kron(values, self.factor(index, points)), np.float64)
         return values
 
     def _pairs(self, degree: int) -> int:
