@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -204,13 +204,13 @@ class BernsteinMechanism:
                 noise=noise,
                 scale=_scale(learner, k, noise, ratio, target.unit_records),
             )
+            rises, last = 0, math.inf
             for h in _ORDERS if order is None else (order,):
-                if found.noise_scale >= least:
+                if found.noise_scale >= least or rises == 2:
                     break  # at a corner of the cube the noise is that of one value
-                tried = BernsteinMechanism(
-                    learner=learner, degree=k, order=h, noise=noise, scale=found.scale
-                )
+                tried = replace(found, order=h)
                 error = tried.expected_sup_error()
+                rises, last = rises + (error > last), error
                 if best is None or error < least:
                     best, least = tried, error
         assert best is not None

@@ -31,7 +31,7 @@ Shape = Literal["gaussian", "epanechnikov"]
 Noise = Literal["laplace", "gaussian"]
 
 _CENTRES, _PLACES = 51, 401
-_SAMPLE_VALUES, _MOST_SAMPLES = 1 << 17, 256
+_SAMPLE_VALUES, _MOST_SAMPLES = 1 << 17, 128
 _SAMPLE_SEED = 20170211  # of the fixed sample; no release draws from it
 
 
@@ -82,7 +82,7 @@ def expected_noise(dimensions: int, degree: int, order: int, noise: Noise) -> fl
     uniform = np.random.Generator(np.random.PCG64(_SAMPLE_SEED))
     shape = (samples, *(side for _ in range(dimensions)))
     draws = uniform.laplace(size=shape) if noise == "laplace" else uniform.normal(size=shape)
-    places = {1: 8 * degree, 2: 64, 3: 20, 4: 10}[dimensions]
+    places = {1: min(8 * degree, 400), 2: 64, 3: 20, 4: 10}[dimensions]
     ends = (1 - np.cos(np.linspace(0, math.pi, places + 1))) / 2  # denser where it is larger
     basis = iterated_basis(degree, order, ends)
     for _ in range(dimensions):

@@ -12,8 +12,8 @@ coefficients S c, S = sum of (I - M)^i over i < h (Definition 8 with the powers 
 
     f(y) ~ sum over v of b_v1(y1) .. b_vd(yd) (S x .. x S c)[v].
 
-**Rounding.** The eigenvalues of M lie in (0, 1], so the powers of I - M do not grow, and S is
-applied by h - 1 products with a matrix of rows that sum to 0. The basis is built from the
+**Rounding.** The eigenvalues of M lie in (0, 1], so the powers of I - M do not grow; there are
+no binomial coefficients of alternating sign, as in Definition 8. The basis is built from the
 nearer end of [0, 1] by multiplications with positive numbers alone.
 
 **Memory.** Query points are taken in batches and contracted one variable at a time: beside
@@ -22,6 +22,7 @@ the (k + 1)^d coefficients there are never more than a fixed number of values at
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -73,18 +74,27 @@ def iterate(values: Floats, order: int) -> Floats:
     Returns:
         float64[(k + 1,) * d], the product with S along every axis.
     """
-    if order == 1:
-        return values
-    degree = values.shape[0] - 1
-    step = np.eye(degree + 1) - basis(degree, lattice(degree)).T
-    for axis in range(values.ndim):
-        given = np.moveaxis(values, axis, 0).reshape(degree + 1, -1)
-        found = given
-        for _ in range(order - 1):
-            found = given + step @ found
-        shape = np.moveaxis(values, axis, 0).shape
-        values = np.moveaxis(found.reshape(shape), 0, axis)
+    matrix = iteration_matrix(values.shape[0] - 1, order)
+    for _ in range(values.ndim):  # each product moves the axis it contracts to the end
+        values = np.tensordot(values, matrix, axes=(0, 1))
     return values
+
+
+@functools.lru_cache(maxsize=64)
+def iteration_matrix(degree: int, order: int) -> Floats:
+    """S = sum of (I - M)^i over i < h: float64[k + 1, k + 1], not writeable.
+
+    By doubling: the sums of 2 i and of i + 1 terms follow from the sum of i terms.
+    """
+    one = np.eye(degree + 1)
+    step = one - basis(degree, lattice(degree)).T
+    total, power = np.zeros_like(one), one
+    for bit in f"{order:b}":
+        total, power = total + power @ total, power @ power
+        if bit == "1":
+            total, power = one + step @ total, step @ power
+    total.flags.writeable = False
+    return total
 
 
 def lattice(degree: int) -> Floats:
@@ -97,12 +107,7 @@ def iterated_basis(degree: int, order: int, points: Floats) -> Floats:
 
     The columns add up to 1; from order 2 on some entries are negative.
     """
-    plain = basis(degree, points)
-    step = np.eye(degree + 1) - basis(degree, lattice(degree)).T
-    found = plain
-    for _ in range(order - 1):
-        found = plain + step.T @ found
-    return found
+    return np.asarray(iteration_matrix(degree, order).T @ basis(degree, points))
 
 
 def evaluate_grid(values: Floats, order: int, axes: Sequence[Floats]) -> Floats:

@@ -185,4 +185,4 @@ def test_the_evaluator_needs_numpy_alone() -> None:
             [node.module] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
         )
     }
-    assert modules <= {"__future__", "collections", "dataclasses", "math", "numpy"}
+    assert modules <= {"__future__", "collections", "dataclasses", "functools", "math", "numpy"}
