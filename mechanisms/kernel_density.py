@@ -22,13 +22,12 @@ from numpy.typing import NDArray
 from mechanisms.bernstein_accuracy import bump_error
 from mechanisms.bernstein_learner import LatticeSensitivity, check_records
 from mechanisms.bernstein_polynomials import lattice
-from mechanisms.kernels import ProductKernel
+from mechanisms.kernels import ProductKernel, lattice_sum
 from mechanisms.scaled_cells import Axis, WeightedPoints
 from mechanisms.table import ContingencyTable
 
 Floats = NDArray[np.float64]
 
-_CHUNK_VALUES = 1 << 20
 _UNIT = 2.0**-52
 
 
@@ -82,18 +81,9 @@ class KernelDensity:
     def values(self, table: ContingencyTable, degree: int) -> Floats:
         """F on the lattice, float64[(k + 1,) * d]."""
         found = WeightedPoints.of(table, [axis.name for axis in self.axes])
-        points, dimensions = lattice(degree), len(self.axes)
-        factors = [self.kernel.factor(index, points) for index in range(dimensions)]
-        half = (dimensions + 1) // 2
-        total = np.zeros(((degree + 1) ** half, (degree + 1) ** (dimensions - half)))
-        chunk = max(1, _CHUNK_VALUES // len(total))
-        for start in range(0, len(found.counts), chunk):
-            codes = found.codes[start : start + chunk]
-            first = found.counts[start : start + chunk, None].astype(np.float64)
-            left = _together(first, factors[:half], codes[:, :half])
-            right = _together(np.ones((len(codes), 1)), factors[half:], codes[:, half:])
-            total += left.T @ right
-        return total.reshape((degree + 1,) * dimensions) / self.n_records
+        factors = [self.kernel.factor(i, lattice(degree)) for i in range(len(self.axes))]
+        weights = found.counts.astype(np.float64)
+        return lattice_sum(factors, found.codes, weights) / self.n_records
 
     def bias(self, degree: int, order: int, *, worst: bool = False) -> float:
         """About the largest error of the operator on a bell of the reference's spread.
@@ -107,11 +97,3 @@ class KernelDensity:
         widths = tuple(math.hypot(sd, self.spread) for sd in self.kernel.deviations)
         height = math.prod(1 / (math.sqrt(2 * math.pi) * width) for width in widths)
         return bump_error(widths, degree, order) * height
-
-
-def _together(first: Floats, factors: list[Floats], codes: NDArray[np.int64]) -> Floats:
-    """Row by row Kronecker product of factors at codes: float64[m, prod of the sizes]."""
-    for index, factor in enumerate(factors):
-        part = factor[codes[:, index]]
-        first = (first[:, :, None] * part[:, None, :]).reshape(len(first), -1)
-    return first

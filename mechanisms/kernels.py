@@ -25,6 +25,7 @@ from mechanisms.scaled_cells import Axis
 Floats = NDArray[np.float64]
 
 _MOST_PAIRS = 50_000_000  # of cells, times lattice points, that are compared one by one
+_CHUNK_VALUES = 1 << 20
 _RELATIVE, _ABSOLUTE = 1e-9, 1e-12  # far above what rounding can lose in the sums here
 
 
@@ -132,6 +133,37 @@ def _replacement(kernel: ProductKernel, degree: int) -> tuple[float, float]:
         min(largest[0] * (1 + _RELATIVE) + slack, bounds[0]),
         min(largest[1] * (1 + _RELATIVE) + slack, bounds[1]),
     )
+
+
+def lattice_sum(factors: list[Floats], codes: NDArray[np.int64], weights: Floats) -> Floats:
+    """Weighted sum over points of products of factors.
+
+    Args:
+        factors: For each variable float64[n_middles, k + 1], as of ``ProductKernel.factor``.
+        codes: int64[K, d], of the middles.
+        weights: float64[K].
+
+    Returns:
+        float64[(k + 1,) * d].
+    """
+    side, dimensions = factors[0].shape[1], len(factors)
+    half = (dimensions + 1) // 2
+    total = np.zeros((side**half, side ** (dimensions - half)))
+    chunk = max(1, _CHUNK_VALUES // len(total))
+    for start in range(0, len(weights), chunk):
+        part = codes[start : start + chunk]
+        left = _together(weights[start : start + chunk, None], factors[:half], part[:, :half])
+        right = _together(np.ones((len(part), 1)), factors[half:], part[:, half:])
+        total += left.T @ right
+    return total.reshape((side,) * dimensions)
+
+
+def _together(first: Floats, factors: list[Floats], codes: NDArray[np.int64]) -> Floats:
+    """Row by row Kronecker product of factors at codes: float64[m, prod of the sizes]."""
+    for index, factor in enumerate(factors):
+        part = factor[codes[:, index]]
+        first = (first[:, :, None] * part[:, None, :]).reshape(len(first), -1)
+    return first
 
 
 def _blocks(rows: Floats, size: int = 512) -> Iterator[Floats]:
