@@ -207,9 +207,9 @@ class EmpiricalRisk:
         if self.loss == "squared":
             axis = Axis.of(self.label)
             scaled = np.asarray(axis.middles)[found.codes[:, -1]]
-            labels = axis.lower + axis.width * scaled - self._centre[0]
+            labels: Floats = axis.lower + axis.width * scaled - self._centre[0]
         else:
-            labels = 2.0 * found.codes[:, -1] - 1
+            labels = np.where(found.codes[:, -1] == 1, 1.0, -1.0)
         if self.width is not None:
             grams = [self._kernel(place, place) for place in places]
             gram = np.multiply.reduce(grams)
