@@ -1,0 +1,68 @@
+"""Evaluating a released function, against the least that any evaluation by the basis does.
+
+The baseline of the same run is ``np.power`` for each point, coefficient and variable, and one
+product of a matrix of that size with the coefficients.
+``-m benchmark_full`` holds a million points (k = 200) to 1 second, and 100,000 points in three
+variables (k = 20) to 2 seconds.
+"""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from mechanisms.bernstein_polynomials import evaluate
+
+CASES = [
+    pytest.param(1, 200, 100_000, None, id="1d-100k"),
+    pytest.param(3, 20, 10_000, None, id="3d-10k"),
+    pytest.param(1, 200, 1_000_000, 1.0, id="1d-1M", marks=pytest.mark.benchmark_full),
+    pytest.param(3, 20, 100_000, 2.0, id="3d-100k", marks=pytest.mark.benchmark_full),
+]
+MOST_RATIO = 3.0
+
+
+def seconds(run: Callable[[], object], rounds: int = 5) -> float:
+    """Least wall-clock seconds of some runs."""
+    least = float("inf")
+    for _ in range(rounds):
+        started = time.perf_counter()
+        run()
+        least = min(least, time.perf_counter() - started)
+    return least
+
+
+@pytest.mark.parametrize(("dimensions", "degree", "points", "target"), CASES)
+def test_evaluation(
+    benchmark: BenchmarkFixture, dimensions: int, degree: int, points: int, target: float | None
+) -> None:
+    rng = np.random.default_rng(1)
+    values = rng.normal(size=(degree + 1,) * dimensions)
+    queries = rng.random((points, dimensions))
+    powers = rng.random(points * (degree + 1) * dimensions)
+    least = seconds(lambda: evaluate(values, queries, 4))
+    rows, flat = powers[: points * (degree + 1)].reshape(points, -1), values.reshape(degree + 1, -1)
+
+    def products() -> None:
+        for start in range(0, points, 500):
+            rows[start : start + 500] @ flat
+
+    baseline = seconds(lambda: np.power(powers, 7.3), rounds=2) + seconds(products)
+    tracemalloc.start()
+    evaluate(values, queries, 4)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    benchmark.extra_info["seconds"] = round(least, 3)
+    benchmark.extra_info["ratio_to_baseline"] = round(least / baseline, 2)
+    benchmark.extra_info["peak_megabytes"] = round(peak / 1e6, 1)
+    benchmark.pedantic(lambda: evaluate(values, queries, 4), rounds=1)
+    print(dimensions, degree, points, dict(benchmark.extra_info))
+    assert peak < 40e6
+    assert least < MOST_RATIO * baseline
+    if target is not None:
+        assert least < target
