@@ -28,7 +28,7 @@ vector that moves by at most |change|_2 is rho-zCDP with rho = |change|_2^2 / (2
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -155,6 +155,29 @@ class BernsteinMechanism:
             upper=tuple(axis.upper for axis in self.learner.axes),
         )
 
+    def describe(self) -> dict[str, str | int]:
+        """The parameters, enough to rebuild the mechanism around its learner."""
+        return {
+            "mechanism": "bernstein",
+            "noise": self.noise,
+            "degree": self.degree,
+            "order": self.order,
+            "scale": str(self.scale),
+        }
+
+    @classmethod
+    def from_description(
+        cls, learner: Learner, description: Mapping[str, object]
+    ) -> BernsteinMechanism:
+        """Rebuild the mechanism from ``describe``."""
+        return cls(
+            learner=learner,
+            degree=int(str(description["degree"])),
+            order=int(str(description["order"])),
+            noise="gaussian" if description["noise"] == "gaussian" else "laplace",
+            scale=Fraction(str(description["scale"])),
+        )
+
     def expected_sup_error(self) -> float:
         """About the mean largest error over the cube, from public quantities."""
         dimensions = len(self.learner.axes)
@@ -208,11 +231,12 @@ class BernsteinMechanism:
             for h in _ORDERS if order is None else (order,):
                 if found.noise_scale >= least or rises == 2:
                     break  # at a corner of the cube the noise is that of one value
-                tried = replace(found, order=h)
-                error = tried.expected_sup_error()
+                error = learner.bias(k, h)
+                if error < least:
+                    error += found.noise_scale * expected_noise(dimensions, k, h, noise)
                 rises, last = rises + (error > last), error
                 if best is None or error < least:
-                    best, least = tried, error
+                    best, least = replace(found, order=h), error
         assert best is not None
         if not target.allows(best.loss(unit_records=target.unit_records)):
             raise InfeasibleBudgetError("No scale of this noise meets the budget.")

@@ -82,7 +82,7 @@ def expected_noise(dimensions: int, degree: int, order: int, noise: Noise) -> fl
     uniform = np.random.Generator(np.random.PCG64(_SAMPLE_SEED))
     shape = (samples, *(side for _ in range(dimensions)))
     draws = uniform.laplace(size=shape) if noise == "laplace" else uniform.normal(size=shape)
-    places = {1: min(8 * degree, 400), 2: 64, 3: 20, 4: 10}[dimensions]
+    places = {1: min(8 * degree, 200), 2: 64, 3: 20, 4: 10}[dimensions]
     ends = (1 - np.cos(np.linspace(0, math.pi, places + 1))) / 2  # denser where it is larger
     basis = iterated_basis(degree, order, ends)
     for _ in range(dimensions):

@@ -80,21 +80,25 @@ def iterate(values: Floats, order: int) -> Floats:
     return values
 
 
-@functools.lru_cache(maxsize=64)
 def iteration_matrix(degree: int, order: int) -> Floats:
-    """S = sum of (I - M)^i over i < h: float64[k + 1, k + 1], not writeable.
+    """S = sum of (I - M)^i over i < h: float64[k + 1, k + 1], not writeable."""
+    return _iterated(degree, order)[0]
 
-    By doubling: the sums of 2 i and of i + 1 terms follow from the sum of i terms.
-    """
+
+@functools.lru_cache(maxsize=32)
+def _iterated(degree: int, order: int) -> tuple[Floats, Floats]:
+    """S and (I - M)^h, from those of h / 2."""
     one = np.eye(degree + 1)
     step = one - basis(degree, lattice(degree)).T
-    total, power = np.zeros_like(one), one
-    for bit in f"{order:b}":
+    if order == 1:
+        total, power = one, step
+    else:
+        total, power = _iterated(degree, order // 2)
         total, power = total + power @ total, power @ power
-        if bit == "1":
+        if order % 2:
             total, power = one + step @ total, step @ power
-    total.flags.writeable = False
-    return total
+    total.flags.writeable = power.flags.writeable = False
+    return total, power
 
 
 def lattice(degree: int) -> Floats:

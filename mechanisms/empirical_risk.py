@@ -223,19 +223,32 @@ class EmpiricalRisk:
         return minimiser(rows, self.loss, self.tolerance / (4 * self._kappa))
 
     def bias(self, degree: int, order: int, *, worst: bool = False) -> float:
-        """A bound on the error of the operator for all data: 0 for the linear kernel.
+        """Error of the operator on (R/2)(K(y, 1/4) - K(y, 3/4)): two classes apart.
 
-        |<w, phi(y) - sum of b_v(y) phi(v/k)>| <= |w| times the norm on the right, whose
-        square is 1 - 2 prod a_i + prod c_i, a = b^T K(v/k, y), c = b^T K b in each variable.
+        R bounds |w*|. ``worst`` is a bound for all data: |<w, phi(y) - sum of b_v phi(v/k)>| <=
+        R times the norm on the right, whose square is 1 - 2 prod a_i + prod c_i with
+        a = b^T K(v/k, y) and c = b^T K b in each variable. 0 for the linear kernel.
         """
         if self.width is None:
             return 0.0
-        places, points = np.linspace(0, 1, _PLACES[len(self.axes)]), lattice(degree)
-        basis = iterated_basis(degree, order, places)
-        one = (basis * self._kernel(points, places)).sum(axis=0)
-        two = (basis * (self._kernel(points, points) @ basis)).sum(axis=0)
-        crosses, squares = one, two
-        for _ in range(len(self.axes) - 1):
-            crosses = np.multiply.outer(crosses, one)
-            squares = np.multiply.outer(squares, two)
-        return self._radius * math.sqrt(max(float((1 - 2 * crosses + squares).max()), 0.0))
+        d, points = len(self.axes), lattice(degree)
+        places = np.linspace(0, 1, _PLACES[d])
+        basis, around = iterated_basis(degree, order, places), self._kernel(points, places)
+        if worst:
+            crosses = _power((basis * around).sum(axis=0), d)
+            squares = _power((basis * (self._kernel(points, points) @ basis)).sum(axis=0), d)
+            largest = float((1 - 2 * crosses + squares).max())
+            return self._radius * math.sqrt(max(largest, 0.0))
+        error = np.zeros((len(places),) * d)
+        for sign, centre in ((1, np.array([0.25])), (-1, np.array([0.75]))):
+            error += sign * _power(self._kernel(centre, places)[0], d)
+            error -= sign * _power(self._kernel(centre, points)[0] @ basis, d)
+        return self._radius / 2 * float(np.abs(error).max())
+
+
+def _power(factor: Floats, times: int) -> Floats:
+    """A product of one factor for each variable: float64[m] to float64[(m,) * times]."""
+    found = factor
+    for _ in range(times - 1):
+        found = np.multiply.outer(found, factor)
+    return found

@@ -70,6 +70,11 @@ class KernelDensity:
         cells = math.prod(len(axis.middles) for axis in self.axes)
         return self.kernel.peak * (min(self.n_records, cells) + 100 * len(self.axes)) * _UNIT
 
+    @property
+    def per_unit(self) -> float:
+        """F is a density on the unit cube; times this, one in the columns' own units."""
+        return 1 / math.prod(axis.width for axis in self.axes)
+
     def sensitivity(self, degree: int) -> LatticeSensitivity:
         one, two = self.kernel.replacement(degree)
         return LatticeSensitivity(

@@ -163,7 +163,9 @@ def test_the_operators_error_is_bounded_for_all_data(width: float) -> None:
             places = np.arange(13) / 12
             smooth = evaluate_grid(learner.values(table, degree), order, [places, places])
             error = np.abs(smooth - learner.values(table, 12)).max()
-            assert error <= learner.bias(degree, order) * 1.001
+            assert error <= learner.bias(degree, order, worst=True) * 1.001
+            reference = learner.bias(degree, order)
+            assert 0 < reference <= learner.bias(degree, order, worst=True)
 
 
 def test_what_cannot_be_learned_is_refused() -> None:

@@ -48,8 +48,8 @@ Floats = NDArray[np.float64]
 
 SEED = 20170211
 EPSILONS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-QUICK_EPSILONS = (0.01, 0.1, 1.0, 10.0)
-REPETITIONS, QUICK_REPETITIONS = 1000, 60
+QUICK_EPSILONS = (0.01, 0.5, 10.0)
+REPETITIONS, QUICK_REPETITIONS = 1000, 30
 BANDWIDTHS = (0.03, 0.05, 0.1)
 K, ORDERS = 20, range(1, 9)
 DELTA = 1e-6
@@ -195,14 +195,12 @@ def errors_at(
     rng = np.random.default_rng([SEED, 1, seed])
     for count in batches(repetitions, truth.size):
         unit = rng.laplace(size=(count, *values.shape))
-        noisy = values + scales["paper"] * unit
         for order in ORDERS:
-            found.setdefault(f"paper, h = {order}", []).append(
-                largest(on_grid(noisy, order, places), truth)
-            )
-            found.setdefault(f"sharp, h = {order}", []).append(
-                largest(on_grid(values + scales["sharp"] * unit, order, places), truth)
-            )
+            exact, noise = on_grid(values[None], order, places), on_grid(unit, order, places)
+            for kind, scale in scales.items():
+                errors = largest(exact + scale * noise, truth)
+                found.setdefault(f"{kind}, h = {order}", []).append(errors)
+        noisy = values + scales["paper"] * unit
         found.setdefault(CONSTANT, []).append(
             largest(np.stack([one[nearest] for one in noisy]), truth)
         )
@@ -219,11 +217,11 @@ def errors_at(
                 del result[curve]
     for name, noise in ((OURS, "laplace"), (OURS_GAUSSIAN, "gaussian")):
         mechanism = calibrated(setting, noise, epsilon)
-        exact = integer_values(learner, setting.table, mechanism.degree)
+        integers = integer_values(learner, setting.table, mechanism.degree)
         parts = [
             largest(
                 on_grid(
-                    released(mechanism, exact, count, 1000 * seed + i), mechanism.order, places
+                    released(mechanism, integers, count, 1000 * seed + i), mechanism.order, places
                 ),
                 truth,
             )
