@@ -75,6 +75,19 @@ class KernelDensity:
         """F is a density on the unit cube; times this, one in the columns' own units."""
         return 1 / math.prod(axis.width for axis in self.axes)
 
+    @property
+    def shift(self) -> float:
+        """How far F moves at an end of the range with every record moved there from the other.
+
+        Such moves add up, as ``bernstein_accuracy.least_error`` asks.
+        """
+        far = [np.ptp(axis.middles) for axis in self.axes]
+        ends = [Axis("", 0.0, 1.0, (0.0, float(gap)), True) for gap in far]
+        kernel = ProductKernel(self.kernel.shape, tuple(ends), self.kernel.bandwidths)
+        factors = [kernel.factor(index, np.zeros(1))[:, 0] for index in range(len(ends))]
+        near, distant = (math.prod(float(f[i]) for f in factors) for i in (0, 1))
+        return (near - distant) / self.n_records
+
     def sensitivity(self, degree: int) -> LatticeSensitivity:
         one, two = self.kernel.replacement(degree)
         return LatticeSensitivity(

@@ -11,16 +11,17 @@ gaps as wide as the range between pairs of records. Here a gap counts as g = c/n
 that F is defined, and its sensitivity proven, for all data; where no gap is wider it is the
 same function.
 
-**Sensitivity.** Labels are in [-B, B]. Take one record out of cell i. If others remain there
-the mean label moves by at most B, and F by at most g B K_i. If not, the term g_i K_i l_i goes,
-and the gap of the next cell grows from g_(i+1) to min(g, x_(i+1) - x_(i-1)), by at most g_i.
-So F moves by at most g B (K_i + K_(i+1)), at every point at once. Putting a record in is the
-reverse. A replaced record does both: S(F) <= 4 B g K_max, the paper's figure, and on the
-lattice the L1 and L2 norms are at most 4 B g times the largest norm of a K_i. A record without
-a value is in neither table.
+**Sensitivity.** Labels are in [-B, B]; let w be the least distance between two middles. Take one
+record out of cell i. If others remain there the mean label moves by at most B, and F by at
+most g B K_i. If not, the term g_i K_i l_i goes, g_i <= g, and the gap of the next cell grows to
+at most g from at least min(g, w), so F moves by at most B (g K_i + (g - w)+ K_(i+1)), at every
+point at once. Putting a record in is the reverse, and a replaced record does both: S(F) <= s
+K_max with s = 2 B (g + (g - w)+), and on the lattice the L1 and L2 norms are at most s times
+the largest norm of a K_i. A record without a value is in neither table. (s <= 4 B g, the paper's
+figure, and s = 2 B w where g = w.)
 
 With cells of width w no gap is below w, so g >= w is needed, and the sensitivity falls with the
-width of the cells and not with the number of records: choose narrow cells.
+width of the cells and not with the number of records: choose narrow cells and g = w.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from mechanisms.table import ContingencyTable
 
 Floats = NDArray[np.float64]
 
-_UNIT = 2.0**-52
+_UNIT, _UP = 2.0**-52, 1 + 1e-9
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,12 @@ class PriestleyChao:
         return max(abs(self.label.lower), abs(self.label.upper))
 
     @property
+    def least_distance(self) -> float:
+        """Between two middles, rounded down: w."""
+        gaps = np.diff(np.unique(self.axes[0].middles))
+        return float(gaps.min()) / _UP if len(gaps) else 0.0
+
+    @property
     def magnitude(self) -> float:
         """|F| <= B K_max, for the gaps add up to at most 1."""
         return self.largest_label * self.kernel.peak
@@ -95,7 +102,8 @@ class PriestleyChao:
 
     def sensitivity(self, degree: int) -> LatticeSensitivity:
         one, two = self.kernel.norms(degree)
-        share = 4 * self.largest_label * self.widest_gap
+        g = self.widest_gap
+        share = 2 * self.largest_label * (g + max(0.0, g - self.least_distance)) * _UP
         return LatticeSensitivity(share * self.kernel.peak, share * one, share * two)
 
     def values(self, table: ContingencyTable, degree: int) -> Floats:

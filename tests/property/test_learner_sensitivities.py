@@ -139,6 +139,24 @@ def test_naive_bayes_moves_further_than_the_paper_allows_and_no_further_than_our
     assert point > 2 * paper
 
 
+@pytest.mark.parametrize("gap", [0.1, 0.25, 0.6])
+def test_the_sensitivity_of_priestley_chao_is_nearly_attained(gap: float) -> None:
+    domain = Domain(
+        (
+            Integer(name="a", lower=0, upper=4),
+            Numeric(name="response", edges=(-1.0, -0.98, 0.98, 1.0)),
+        )
+    )
+    kernel = ProductKernel("gaussian", axes_of(domain, ["a"]), (0.05,))
+    learner = PriestleyChao(kernel, Axis.of(domain["response"]), gap)
+    bound = learner.sensitivity(4)
+    point, l1, l2 = worst(learner, domain, 3, 4)
+    assert 0.45 * bound.point < point <= bound.point
+    assert 0.7 * bound.l1 < l1 <= bound.l1
+    assert l2 <= bound.l2
+    assert bound.point <= 4 * gap * kernel.peak * (1 + 1e-6)  # the paper's
+
+
 def test_priestley_chao_is_the_papers_sum_where_no_gap_is_wide() -> None:
     domain = Domain((Integer(name="b", lower=0, upper=10), RESPONSE))
     kernel = ProductKernel("gaussian", axes_of(domain, ["b"]), (0.2,))
