@@ -8,17 +8,9 @@ then be evaluated for ever (mechanisms.bernstein_polynomials).
 could move by S(F) at once. Here the change of the whole vector is bounded: its L1 norm for
 Laplace noise, its L2 norm for Gaussian noise, over all neighbours (``Learner.sensitivity``).
 
-**Rounding.** A value is computed in floating point, in error by at most e for all data, and
-rounded to the nearest multiple of a grid step g, a power of 2: by division that is exact.
-So it is off by at most e + g/2, and with m lattice points a replaced record moves the vector
-of integers by
-
-    |change|_1 <= (l1 + m (g + 2 e)) / g,   |change|_2 <= (l2 + sqrt(m) (g + 2 e)) / g.
-
-The left sides are an integer and the root of an integer, so the right sides are rounded down
-to such. g is so small that this adds some 2^-12. The noise is integer noise of a rational
-scale, and the sum of two integers is exact (modulo 2^64): no floating point touches the
-distribution of what is released.
+**Exactness.** The values are rounded to integers first (mechanisms.rounded_values), the noise is
+integer noise of a rational scale, and the sum of two integers is exact (modulo 2^64): no
+floating point touches the distribution of what is released.
 
 **Loss.** Laplace noise of scale t costs the pure epsilon |change|_1 / t. Gaussian noise on a
 vector that moves by at most |change|_2 is rho-zCDP with rho = |change|_2^2 / (2 sigma^2)
@@ -44,6 +36,7 @@ from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
 from mechanisms.losses import PrivacyLoss, PureLoss
 from mechanisms.mechanism import Target
 from mechanisms.randomness import Randomness
+from mechanisms.rounded_values import integer_sensitivity, integer_values, step_bits
 from mechanisms.table import ContingencyTable
 
 MOST_POINTS = 20_000
@@ -51,8 +44,6 @@ MOST_POINTS = 20_000
 
 _DEGREES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64, 96, 128, 200)
 _ORDERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
-_FINE_BITS = 12  # the rounding adds about 2^-12 to the sensitivity
-_MOST_BITS = 60  # of the largest value in grid steps
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -156,13 +147,20 @@ class BernsteinMechanism:
         )
 
     def describe(self) -> dict[str, str | int]:
-        """The parameters, enough to rebuild the mechanism around its learner."""
+        """The parameters, enough to rebuild the mechanism around its learner.
+
+        ``sensitivity`` and ``step_bits`` follow from the learner. They are recorded so that the
+        loss, and the meaning of the released integers, can be had without it.
+        """
+        moved = integer_sensitivity(self.learner, self.degree, self.noise)
         return {
             "mechanism": "bernstein",
             "noise": self.noise,
             "degree": self.degree,
             "order": self.order,
             "scale": str(self.scale),
+            "sensitivity": int(moved),
+            "step_bits": self.step_bits,
         }
 
     @classmethod
@@ -241,41 +239,6 @@ class BernsteinMechanism:
         if not target.allows(best.loss(unit_records=target.unit_records)):
             raise InfeasibleBudgetError("No scale of this noise meets the budget.")
         return best
-
-
-def step_bits(learner: Learner, degree: int) -> int:
-    """The power of 2 of the grid: fine against the sensitivity, and 64 bits hold all values."""
-    points = (degree + 1) ** len(learner.axes)
-    found = learner.sensitivity(degree)
-    share = min(found.l1 / points, found.l2 / math.sqrt(points))
-    most = _MOST_BITS - math.frexp(learner.magnitude)[1]
-    return min(_FINE_BITS - math.frexp(share)[1] + 1, most) if share > 0 else most
-
-
-def integer_sensitivity(
-    learner: Learner, degree: int, noise: Noise, unit_records: int = 1
-) -> Fraction:
-    """L1 norm, or the square of the L2 norm, of the change of the integers; an integer."""
-    if unit_records < 1:
-        raise RecordsError("unit_records must be positive.")
-    points = (degree + 1) ** len(learner.axes)
-    found, bits = learner.sensitivity(degree), step_bits(learner, degree)
-    step = Fraction(2) ** -bits
-    slack = step + 2 * Fraction(learner.rounding)
-    point = unit_records * Fraction(found.point)
-    if noise == "laplace":
-        l1 = min(unit_records * Fraction(found.l1), points * point)
-        return Fraction(math.floor((l1 + points * slack) / step))
-    root = Fraction(math.isqrt(points << 64) + 1, 1 << 32)
-    l2 = min(unit_records * Fraction(found.l2), root * point)
-    return Fraction(math.floor(((l2 + root * slack) / step) ** 2))
-
-
-def integer_values(learner: Learner, table: ContingencyTable, degree: int) -> NDArray[np.int64]:
-    """F on the lattice in steps of the grid, rounded: int64[(k + 1,) * d]; private."""
-    values = np.nan_to_num(learner.values(table, degree), nan=0.0)
-    bounded = np.clip(values, -learner.magnitude, learner.magnitude)
-    return np.rint(np.ldexp(bounded, step_bits(learner, degree))).astype(np.int64)
 
 
 def _scale(

@@ -11,12 +11,13 @@ import pytest
 from randomgen import AESCounter
 from scipy import stats
 
-from mechanisms.bernstein import BernsteinMechanism, integer_values
+from mechanisms.bernstein import BernsteinMechanism
 from mechanisms.columns import Numeric
 from mechanisms.domain import Domain
 from mechanisms.kernel_density import KernelDensity
 from mechanisms.kernels import ProductKernel
 from mechanisms.mechanism import Target
+from mechanisms.rounded_values import integer_values
 from mechanisms.scaled_cells import axes_of
 from mechanisms.table import ContingencyTable
 from tasks.entropy import SystemRandomness

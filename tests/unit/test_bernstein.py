@@ -10,11 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mechanisms.bernstein import (
-    BernsteinMechanism,
-    integer_sensitivity,
-    integer_values,
-)
+from mechanisms.bernstein import BernsteinMechanism
 from mechanisms.bernstein_accuracy import expected_noise, least_error, noise_bound
 from mechanisms.bernstein_learner import DeclaredFunction, LatticeSensitivity
 from mechanisms.bernstein_polynomials import iterated_basis
@@ -26,6 +22,7 @@ from mechanisms.kernel_density import KernelDensity
 from mechanisms.kernels import ProductKernel
 from mechanisms.losses import PureLoss
 from mechanisms.mechanism import Target
+from mechanisms.rounded_values import integer_sensitivity, integer_values
 from mechanisms.scaled_cells import axes_of
 from mechanisms.table import ContingencyTable
 from tasks.entropy import SeededRandomness

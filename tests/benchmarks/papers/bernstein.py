@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import track
 
-from mechanisms.bernstein import BernsteinMechanism, integer_values
+from mechanisms.bernstein import BernsteinMechanism
 from mechanisms.bernstein_learner import Learner
 from mechanisms.bernstein_polynomials import iterated_basis, lattice
 from mechanisms.columns import Categorical, Numeric
@@ -40,6 +40,7 @@ from mechanisms.empirical_risk import EmpiricalRisk
 from mechanisms.kernel_density import KernelDensity
 from mechanisms.kernels import ProductKernel
 from mechanisms.mechanism import Target
+from mechanisms.rounded_values import integer_values
 from mechanisms.scaled_cells import axes_of
 from mechanisms.table import ContingencyTable
 from tasks.entropy import SeededRandomness
