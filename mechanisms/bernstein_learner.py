@@ -102,9 +102,8 @@ class DeclaredFunction:
     Attributes:
         axes: The variables.
         function: Values float64[m] at points float64[m, d] of the unit cube.
-        sensitivity_bound: S(F).
+        sensitivity_bound: S(F), of the function as it is computed, rounding included.
         magnitude: Bound on |F|; values beyond it are clipped, which no guarantee feels.
-        rounding: Bound on the error of the floating point in ``function``.
         feature_width: Of the bumps that the function is made of, as a share of the range;
             k and h are chosen by it.
 
@@ -116,7 +115,6 @@ class DeclaredFunction:
     function: Evaluation
     sensitivity_bound: float | None = None
     magnitude: float
-    rounding: float = 0.0
     feature_width: float = 0.2
 
     def __post_init__(self) -> None:
@@ -136,8 +134,11 @@ class DeclaredFunction:
         for name, number in numbers.items():
             if not 0 < number < math.inf:
                 raise ConfigError(f"{name} must be above 0 and finite.", where=name)
-        if not 0 <= self.rounding < math.inf:
-            raise ConfigError("rounding must be at least 0 and finite.", where="rounding")
+
+    @property
+    def rounding(self) -> float:
+        """The declared sensitivity is that of the computed function."""
+        return 0.0
 
     def sensitivity(self, degree: int) -> LatticeSensitivity:
         assert self.sensitivity_bound is not None
