@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mechanisms.bernstein_learner import DeclaredFunction, Learner
+from mechanisms.bernstein_polynomials import evaluate_grid, lattice
 from mechanisms.columns import Categorical, Column, Integer, Numeric
 from mechanisms.domain import Domain
 from mechanisms.errors import ConfigError
@@ -80,6 +81,21 @@ def test_no_neighbour_moves_further_than_the_sensitivity(data: st.DataObject) ->
     moved = [*records[:place], other, *records[place + 1 :]]
     degree = data.draw(st.integers(1, 4))
     check(learner, table_of(domain, records), table_of(domain, moved), degree)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_the_operator_errs_no_more_than_foreseen_for_the_worst_data(data: st.DataObject) -> None:
+    learner, domain, n = data.draw(learners())
+    cell = st.integers(0, domain.n_cells - 1)
+    table = table_of(domain, data.draw(st.lists(cell, min_size=n, max_size=n)))
+    degree, order = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 4))
+    places = [lattice(12)] * len(learner.axes)
+    error = evaluate_grid(learner.values(table, degree), order, places)
+    error -= learner.values(table, 12)
+    most = learner.bias(degree, order, worst=True)
+    assert np.abs(error).max() <= 1.05 * most + 1e-9  # the bound is looked for on a grid
+    assert 0 <= learner.bias(degree, order) < math.inf
 
 
 def worst(learner: Learner, domain: Domain, n: int, degree: int) -> tuple[float, float, float]:
@@ -211,6 +227,18 @@ def test_what_has_no_sensitivity_is_refused() -> None:
     for bandwidth in (0.0, -1.0, math.nan):
         with pytest.raises(ConfigError, match="bandwidth"):
             ProductKernel("gaussian", axes, (bandwidth,))
+    kernel = ProductKernel("gaussian", axes, (0.1,))
+    for gap in (0.0, 1.5, math.nan):
+        with pytest.raises(ConfigError, match="gap"):
+            PriestleyChao(kernel, Axis.of(RESPONSE), gap)
+    with pytest.raises(ConfigError, match="one variable"):
+        PriestleyChao(ProductKernel("gaussian", axes * 2, (0.1,) * 2), Axis.of(RESPONSE), 0.5)
+    with pytest.raises(ConfigError, match="one of gaussian, epanechnikov"):
+        ProductKernel("round", axes, (0.1,))
+    with pytest.raises(ConfigError, match="one bandwidth"):
+        ProductKernel("gaussian", axes, (0.1, 0.1))
+    with pytest.raises(ConfigError, match="from 1 to 4"):
+        DeclaredFunction(**(constant | {"axes": axes * 5}), magnitude=1.0, sensitivity_bound=1.0)
     with pytest.raises(ConfigError, match="from 1 to 4"):
         ProductKernel("gaussian", axes * 5, (0.1,) * 5)
     with pytest.raises(ConfigError, match="two classes"):
