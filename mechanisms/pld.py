@@ -21,11 +21,13 @@ spare (Higham 2002, chapter 24); that dp-accounting's transform obeys it is assu
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import heapq
 import importlib
 import logging
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -267,8 +269,14 @@ def _product_error(one: np.ndarray[Any, Any], two: np.ndarray[Any, Any]) -> floa
 
 @functools.cache
 def _pld_pmf() -> ModuleType:
-    """dp-accounting's masses, without the handler that its logging library leaves at the root."""
+    """dp-accounting's masses, without what its logging library leaves behind.
+
+    That is a handler at the root, and another that keeps the standard error of the moment and
+    closes it when logging is configured anew, unless it is the process's own: a progress bar or
+    a test may have put something else in its place.
+    """
     before = list(logging.root.handlers)
-    found = importlib.import_module("dp_accounting.pld.pld_pmf")
+    with contextlib.redirect_stderr(sys.__stderr__):
+        found = importlib.import_module("dp_accounting.pld.pld_pmf")
     logging.root.handlers[:] = before
     return found
