@@ -17,6 +17,11 @@ from tasks.writing import Progress, write_cells, write_records
 
 FIGURES = {
     "raw": ("integer", "Count as the mechanism gave it, drawn or noisy; may be negative."),
+    "raw_block": (
+        "integer",
+        "Noisy count of the block of neighbouring cells that the cell lies in, the same in every "
+        "row of the block.",
+    ),
     "estimate": ("number", "Unbiased estimate of the count; may be negative."),
     "standard_error": ("number", "Of the estimate."),
     "projected": (
@@ -63,7 +68,7 @@ def file_forms(product: PlannedProduct) -> dict[str, tuple[str, ...]]:
     if product.request.kind == "microdata":
         beside = "debiased" if product.mechanism.unbiased else "estimates"
         return {name: (), f"{name}_{beside}": _ESTIMATES}
-    return {name: ("raw", *_ESTIMATES)}
+    return {name: (*product.mechanism.raw, *_ESTIMATES)}
 
 
 def figures_of(mechanism: Mechanism) -> dict[str, tuple[str, str]]:
@@ -129,17 +134,19 @@ def cell_figures(
 ) -> dict[str, NDArray[Any]]:
     """All columns of a table of cells, post-processed from what was drawn alone."""
     table = mechanism.postprocess(drawn, n_records=n_records)
-    projected = project_to_simplex(
-        table.estimates,
-        float(n_records),
-        n_cells=drawn.domain.n_possible,
-        absent=table.undrawn_estimate,
-    )
+    projected = table.projected
+    if projected is None:
+        projected = project_to_simplex(
+            table.estimates,
+            float(n_records),
+            n_cells=drawn.domain.n_possible,
+            absent=table.undrawn_estimate,
+        ).values
     return {
-        "raw": drawn.counts,
+        **drawn.figures(),
         "estimate": table.estimates,
         "standard_error": table.standard_errors,
-        "projected": projected.values,
+        "projected": projected,
     }
 
 

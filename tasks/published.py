@@ -40,12 +40,21 @@ class PublishedCounts:
     Attributes:
         domain: The product's columns.
         cells: int64[K], ascending: the listed cells.
-        counts: int64[K], drawn or noisy.
+        raw: The columns int64[K] that the mechanism gave (``Mechanism.raw``).
     """
 
     domain: Domain
     cells: Codes
-    counts: Codes
+    raw: Mapping[str, Codes]
+
+    @property
+    def counts(self) -> Codes:
+        """int64[K], drawn or noisy."""
+        return self.raw["raw"]
+
+    def figures(self) -> Mapping[str, Codes]:
+        """The columns, as they are."""
+        return self.raw
 
     @property
     def n_records(self) -> int:
@@ -80,11 +89,13 @@ class PublishedProduct:
             BundleVerificationError: The file is not what the bundle says of it.
         """
         with _understood(self.path):
+            raw = {}
             if self.kind == "microdata":
-                cells, counts = read_records(self.path, self.domain)
+                cells, raw["raw"] = read_records(self.path, self.domain)
             else:
-                cells, counts = read_counts(self.path, self.domain, "raw")
-            found = PublishedCounts(self.domain, cells, counts)
+                for name in self.mechanism.raw:
+                    cells, raw[name] = read_counts(self.path, self.domain, name)
+            found = PublishedCounts(self.domain, cells, raw)
             records = self.mechanism.describe().get("records", found.n_records)
             if found.n_records != records:
                 raise ValueError(f"it holds {found.n_records} records, not {records}")
