@@ -134,6 +134,27 @@ def t_replicates(n_records: int, mu: float, variance: float) -> tuple[float, flo
     return ((middle - root) / unit) ** 2, ((middle + root) / unit) ** 2
 
 
+def suggested_replicates(
+    level: float, *, n_records: int, mu: float, sensitivity: float, variance: float
+) -> int:
+    """The paper's rule of thumb for B (Remark 4.2), from public quantities.
+
+    The largest B at which the noise on a replicate is not larger than the statistic's own
+    variance, but at least 2/(1 - level), and no more than n.
+
+    Args:
+        level: Confidence level.
+        n_records: Number of records n.
+        mu: Of the whole release.
+        sensitivity: Most that one record moves the statistic.
+        variance: A presumed variance of the statistic, not of a record.
+    """
+    check_level(level)
+    least = math.ceil(2 / (1 - level) - 1e-9)
+    most = variance * mu**2 / (2 * -math.expm1(-1) * sensitivity**2)
+    return max(least, min(int(most), n_records))
+
+
 def check_replicates(replicates: int, level: float) -> None:
     """Refuse fewer replicates than percentiles of this level need."""
     check_level(level)

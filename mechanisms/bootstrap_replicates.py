@@ -35,7 +35,7 @@ from mechanisms.resampling_losses import BootstrapLoss
 from mechanisms.statistic_noise import StatisticNoise
 
 Calibration = Literal["strict", "paper"]
-_CHUNK = 1 << 23  # counts held at a time
+_CHUNK = 1 << 20  # counts held at a time
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,12 @@ and no bound on the error of its law is known that would be small beside a delta
 So here only integers are drawn: all that is assumed is that the generator's bits are uniform
 and independent.
 
-**Bootstrap.** n records are q intervals of equal length of the integers below 2^k; a draw
-beyond them is repeated. All draws fall through a binary tree on these integers: a node with m
-draws sends as many to its upper half as there are ones among m random bits. Nodes inside one
-cell stop; when few draws are left in the others, each gets its remaining bits.
-The cost is that of n log2(cells) random bits a replicate.
+**Bootstrap.** Where cells hold few records each, as those of an ungrouped column do, n uniform
+ranks are drawn and counted. Where they hold many, records are intervals of equal length of the
+integers below 2^k, and a draw beyond them is repeated. All draws fall through a binary tree on
+these integers: a node with m draws sends as many to its upper half as there are ones among m
+random bits. Nodes inside one cell stop; when few draws are left in the others, each gets its
+remaining bits. The cost is that of n log2(cells) random bits a replicate.
 
 **Subsets.** Records are chosen without replacement by ranks; NumPy's choice draws integers
 by rejection and is exact as well.
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 from mechanisms.columns import Codes
 from mechanisms.errors import RecordsError
 
+_MANY = 256  # records a cell, when the tree is faster
 _SPARE_BITS = 16  # a draw is repeated with probability below 2**-16
 _FEW = 8  # draws a node, when each gets its own bits
 _CHUNK_BITS = 1 << 27  # of one level, for the replicates taken together
@@ -46,9 +48,14 @@ def bootstrap_counts(counts: Codes, replicates: int, rng: np.random.Generator) -
     n = int(counts.sum())
     if not 1 <= n <= _MOST_RECORDS or np.any(counts < 0):
         raise RecordsError("A bootstrap needs between 1 and 2**40 records.")
+    found = np.empty((replicates, len(counts)), np.int64)
+    if n < _MANY * len(counts):
+        cell_of = np.repeat(np.arange(len(counts)), counts)
+        for row in found:
+            row[:] = np.bincount(cell_of[rng.integers(0, n, n)], minlength=len(counts))
+        return found
     bits = n.bit_length() + _SPARE_BITS
     bounds = np.cumsum(counts) * ((1 << bits) // n)
-    found = np.empty((replicates, len(counts)), np.int64)
     step = max(1, _CHUNK_BITS // n)
     for start in range(0, replicates, step):
         part = found[start : start + step]

@@ -13,6 +13,7 @@ from mechanisms.bootstrap_inference import (
     T_CONDITION,
     NoisyReplicates,
     check_replicates,
+    suggested_replicates,
     t_replicates,
 )
 from mechanisms.errors import ConfigError, RecordsError
@@ -87,6 +88,13 @@ def test_too_few_replicates_for_the_level() -> None:
         check_replicates(100, 1.0)
     with pytest.raises(ConfigError, match="two replicates"):
         NoisyReplicates(np.array([1.0]), 1.0, N, 1 / N)
+
+
+def test_rule_of_thumb_for_the_number_of_replicates() -> None:
+    common = {"n_records": N, "sensitivity": 1 / N, "variance": 1 / 12 / N}
+    found = suggested_replicates(0.9, mu=1.0, **common)
+    assert (2 - 2 / math.e) * found / N**2 <= 1 / 12 / N < (2 - 2 / math.e) * (found + 1) / N**2
+    assert suggested_replicates(0.99, mu=0.1, **common) == 200
 
 
 def test_noise_of_several_moments_without_the_misprint() -> None:

@@ -57,8 +57,12 @@ def p_value(rows: np.ndarray, law: Law) -> float:
     return float(stats.chisquare(observed[kept], expected[kept]).pvalue)
 
 
+@pytest.mark.parametrize("many", [0, 256])
 @pytest.mark.parametrize("counts", [[3], [1, 4], [2, 0, 3], [1, 1, 1, 1], [5, 2, 1]])
-def test_bootstrap_follows_its_law(counts: list[int]) -> None:
+def test_bootstrap_follows_its_law(
+    counts: list[int], many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resamples, "_MANY", many)
     rows = bootstrap_counts(np.array(counts), 20_000, generator())
     assert np.all(rows.sum(axis=1) == sum(counts))
     assert p_value(rows, bootstrap_law(counts)) > LEVEL
@@ -74,6 +78,7 @@ def test_a_law_off_by_one_record_is_caught() -> None:
 def test_the_tree_and_the_single_draws_agree(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many records, so that halving goes deep, and none of it."""
     monkeypatch.setattr(resamples, "_FEW", few)
+    monkeypatch.setattr(resamples, "_MANY", 0)
     counts = np.array([700, 1, 0, 250, 3000, 49])
     rows = bootstrap_counts(counts, 4000, generator(few))
     n = counts.sum()
@@ -92,6 +97,7 @@ def test_the_tree_and_the_single_draws_agree(few: int, monkeypatch: pytest.Monke
 
 def test_chunks_change_nothing_but_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resamples, "_CHUNK_BITS", 10)
+    monkeypatch.setattr(resamples, "_MANY", 0)
     rows = bootstrap_counts(np.array([2, 3]), 20_000, generator())
     assert p_value(rows, bootstrap_law([2, 3])) > LEVEL
 
