@@ -9,7 +9,6 @@ too small, for comparison. Either way ``loss`` is the proven cost of the noise u
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
@@ -65,7 +64,7 @@ class BootstrapReplicates:
         cls, statistic: Statistic, goal: Goal | Fraction, *, n_records: int, replicates: int
     ) -> BootstrapReplicates:
         """The least noise proven to meet a goal, or mu-GDP down to delta = 1e-10."""
-        part = functools.partial(BootstrapLoss, n_records=n_records)
+        part = BootstrapLoss(Fraction(1), n_records)
         points = gaussian_goal(goal) if isinstance(goal, Fraction) else goal
         square = largest_mu_squared(part, replicates, points)
         return cls(statistic, n_records, replicates, _noise(statistic, n_records, square))

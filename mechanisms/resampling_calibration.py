@@ -38,7 +38,6 @@ DELTA_FLOOR = 1e-10
 """Smallest delta down to which a calibration to mu is checked."""
 
 Goal = tuple[tuple[float, float], ...]
-Part = Callable[[Fraction], ResampledGaussianLoss]
 _Doubles = NDArray[np.float64]
 
 _PIECES = 256  # of the range of epsilon, each with a tangent of its own
@@ -87,12 +86,15 @@ def composed(
 
 @functools.lru_cache(maxsize=256)
 def largest_mu_squared(
-    part: Part, times: int, goal: Goal, beside: tuple[GaussianLoss, ...] = ()
+    like: ResampledGaussianLoss,
+    times: int,
+    goal: Goal,
+    beside: tuple[GaussianLoss, ...] = (),
 ) -> Fraction:
     """The largest mu squared of one resample, within about 0.01 %, that is proven to meet a goal.
 
     Args:
-        part: The loss of one resample from its mu squared; a function that hashes.
+        like: The kind of resampling; its own mu is not looked at.
         times: Number of resamples B.
         goal: Points (epsilon, largest delta).
         beside: Gaussian losses released beside the resamples.
@@ -106,12 +108,12 @@ def largest_mu_squared(
     plain = _goal_mu(goal) / math.sqrt(times)  # without amplification, near enough
     mantissa, exponent = math.frexp(_INTERVAL * plain)
     h = math.ldexp(math.floor(16 * mantissa) / 16, exponent)
-    fits, lowered = _quick_check(part, times, h, math.sqrt(square)), 0.0
+    fits, lowered = _quick_check(like, times, h, math.sqrt(square)), 0.0
     for _ in range(_TRIES):
         limits = tuple((epsilon, delta - lowered) for epsilon, delta in goal)
         mu = _search(functools.partial(fits, limits), plain) * (1 - _SLACK)
         found = Fraction(math.floor(mu * 2**40), 2**40)
-        excess = _excess(part(found**2), times, h, goal, beside)
+        excess = _excess(like.at(found**2), times, h, goal, beside)
         if excess <= 0:
             return found**2
         lowered += 1.1 * excess
@@ -161,9 +163,11 @@ def _bracket(fits: Callable[[float], bool], start: float) -> tuple[float, float]
     return mu, 2 * mu
 
 
-def _quick_check(part: Part, times: int, h: float, beside: float) -> Callable[[Goal, float], bool]:
+def _quick_check(
+    like: ResampledGaussianLoss, times: int, h: float, beside: float
+) -> Callable[[Goal, float], bool]:
     """A test of a goal in double precision."""
-    law = part(Fraction(1)).hits(64)
+    law = like.hits(64)
     chances = np.array([float(p.mid()) for p in law.times])
     copies = np.arange(1.0, len(chances) + 1)
     some = float(law.any.mid())

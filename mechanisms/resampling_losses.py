@@ -29,11 +29,12 @@ The losses here bound a mechanism from above; their own enclosures are of that b
 from __future__ import annotations
 
 import abc
+import dataclasses
 import functools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from flint import arb, ctx
 
@@ -58,6 +59,10 @@ class ResampledGaussianLoss(Loss):
     """
 
     mu_squared: Fraction
+
+    @abc.abstractmethod
+    def at(self, mu_squared: Fraction) -> Self:
+        """The same resampling with another noise."""
 
     @abc.abstractmethod
     def hits(self, bits: int) -> Hits:
@@ -110,6 +115,9 @@ class BootstrapLoss(ResampledGaussianLoss):
         if self.mu_squared < 0 or self.n_records < 1:
             raise RecordsError("mu_squared must not be negative and n_records at least 1.")
 
+    def at(self, mu_squared: Fraction) -> Self:
+        return dataclasses.replace(self, mu_squared=mu_squared)
+
     def hits(self, bits: int) -> Hits:
         return _binomial_hits(self.n_records, bits)
 
@@ -129,6 +137,9 @@ class SubsampleLoss(ResampledGaussianLoss):
     def __post_init__(self) -> None:
         if self.mu_squared < 0 or not 0 < self.share <= 1:
             raise RecordsError("mu_squared must not be negative, share be in (0, 1].")
+
+    def at(self, mu_squared: Fraction) -> Self:
+        return dataclasses.replace(self, mu_squared=mu_squared)
 
     def hits(self, bits: int) -> Hits:
         return Hits((ball(self.share),), arb(0), ball(self.share))

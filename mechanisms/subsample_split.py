@@ -121,7 +121,7 @@ class SubsampleSplit:
             design.full * mu**2, sensitivity=statistic.constant / n_records
         )
         square = largest_mu_squared(
-            functools.partial(SubsampleLoss, share=Fraction(size, n_records)),
+            SubsampleLoss(Fraction(1), Fraction(size, n_records)),
             design.subsamples,
             gaussian_goal(mu),
             (GaussianLoss(Fraction(0), full.mu_squared),),

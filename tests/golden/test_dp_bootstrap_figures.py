@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from fractions import Fraction
 
@@ -20,7 +19,7 @@ from mechanisms.resampling_losses import BootstrapLoss
 
 F = Fraction
 N = 3000
-PART = functools.partial(BootstrapLoss, n_records=N)
+PART = BootstrapLoss(F(1), N)
 PRICE = math.sqrt(2 - 2 / math.e)
 
 STRICT = {
@@ -103,7 +102,7 @@ def test_one_target(replicates: int, figure: float) -> None:
 
 def test_the_papers_noise_costs_more_than_it_says() -> None:
     """At mu = 1 and B = 200: what has to be printed beside ``calibration: paper``."""
-    whole = tail_account(((PART(paper_mu_squared(F(1), 200)), 200),), 2.0**-8)
+    whole = tail_account(((PART.at(paper_mu_squared(F(1), 200)), 200),), 2.0**-8)
     claimed = dict(gaussian_goal(F(1)))
     passed = {epsilon: whole.upper(epsilon) / delta for epsilon, delta in claimed.items()}
     assert min(passed.values()) > 1
@@ -113,7 +112,7 @@ def test_the_papers_noise_costs_more_than_it_says() -> None:
 def test_the_price_in_the_limit() -> None:
     """The variance of the loss tends to (2 - 2/e) mu_B^2, hence the price of the central limit."""
     for mu, tolerance in ((F(1, 10), 0.05), (F(1, 1000), 1e-3)):
-        account = tail_account(((PART(mu**2), 1),), float(mu) / 64)
+        account = tail_account(((PART.at(mu**2), 1),), float(mu) / 64)
         masses = account.p[:-1] - account.p[1:]
         losses = account.h * (account.start + np.arange(len(masses)))
         second = float((masses * (1 + np.exp(-losses))) @ losses**2)  # and the mirrored ones

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -162,17 +161,17 @@ def test_goal_is_below_the_gaussian_curve_between_its_points_too() -> None:
 
 
 def test_calibration_is_proven_and_hardly_more_than_needed() -> None:
-    part, goal = functools.partial(BootstrapLoss, n_records=3000), gaussian_goal(F(1))
+    part, goal = BootstrapLoss(F(1), 3000), gaussian_goal(F(1))
     found = largest_mu_squared(part, 50, goal)
-    assert composed(part(found), 50).delta(1.0).lower < GaussianLoss(F(1)).delta(1.0).lower
-    louder = tail_account(((part(found * F(101, 100)), 50),), 2.0**-7)
+    assert composed(part.at(found), 50).delta(1.0).lower < GaussianLoss(F(1)).delta(1.0).lower
+    louder = tail_account(((part.at(found * F(101, 100)), 50),), 2.0**-7)
     assert any(louder.upper(epsilon) > delta for epsilon, delta in goal)
-    paper = tail_account(((part(paper_mu_squared(F(1), 50)), 50),), 2.0**-7)
+    paper = tail_account(((part.at(paper_mu_squared(F(1), 50)), 50),), 2.0**-7)
     epsilon, delta = goal[-1]
     assert paper.upper(epsilon) > 10 * delta
 
 
 def test_a_goal_that_cannot_be_met_is_refused() -> None:
-    part = functools.partial(SubsampleLoss, share=F(1, 10))
+    part = SubsampleLoss(F(1), F(1, 10))
     with pytest.raises(InfeasibleBudgetError):
         largest_mu_squared(part, 10, gaussian_goal(F(1)), (GaussianLoss(F(1)),))

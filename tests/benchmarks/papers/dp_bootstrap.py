@@ -112,7 +112,7 @@ class Setting:
     @functools.cached_property
     def sigmas(self) -> dict[str, dict[float, float]]:
         """Noise of the DP bootstrap by calibration and mu."""
-        part = functools.partial(BootstrapLoss, n_records=self.n)
+        part = BootstrapLoss(Fraction(1), self.n)
         found: dict[str, dict[float, float]] = {"paper's noise": {}, "strict noise": {}}
         for mu in self.mus:
             exact = Fraction(mu).limit_denominator(100)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable
 from fractions import Fraction
@@ -96,7 +95,7 @@ def test_speed_of_deconvolution() -> None:
 
 
 def test_speed_of_strict_calibration() -> None:
-    part = functools.partial(BootstrapLoss, n_records=2917)
+    part = BootstrapLoss(Fraction(1), 2917)
     goal = gaussian_goal(Fraction(17, 20))
     start = time.process_time()
     largest_mu_squared(part, 200, goal)
