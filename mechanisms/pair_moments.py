@@ -4,22 +4,30 @@ For records (x, y) in [0, 1]^2 let u = x - 1/2, v = y - 1/2. Released are the su
 records of the 14 monomials of u and v of degree 1 to 4, weighted, with independent Gaussian
 noise of one scale. Replace-one neighbours.
 
-**Sensitivity.** A replacement moves (u, w u^2) by at most 1 in Euclidean length for w = 3.33,
-and (v, w v^2) likewise (mechanisms.joint_moments). Any other monomial moves by at most its
-range: 1/2 for uv, 1/4 for the cubic ones, 1/8 for u^3 v and u v^3, 1/16 for the rest. So the
-square of the length is at most 2 plus the squares of weight times range.
+**Sensitivity.** Let a = |u - u'| and b = |u + u'| for a replacement of u' by u, a + b <= 1 as
+in mechanisms.joint_moments. It moves (u, 3 u^2, 5 u^4) by the square root of
+
+    a^2 (1 + b^2 (9 + 25 (u^2 + u'^2)^2)),  u^2 + u'^2 = (a^2 + b^2)/2,
+
+which grows with a, and at a = 1 - b is at most 1 for all b (a polynomial in b; a test proves
+it in balls). The same holds for v. Any other monomial moves by at most its range: 1/2 for uv,
+1/4 for the cubic ones, 1/8 for u^3 v and u v^3, 1/16 for u^2 v^2. So the square of the length
+is at most 2 plus the squares of weight times range.
 
 **Interval.** A smooth function h of the means of x, y, x^2, xy and y^2 is estimated by putting
 the noisy means in its place. Its error is that of the linear function with h's gradient g (the
 delta method): variance g'(S/n + N)g, with N the variances of the noise and S the covariance
-matrix of the five monomials, which the moments up to degree 4 give. No law of the records is
-assumed. The interval is normal; it is marked as not valid, and unbounded, where the estimate is
-not finite or a denominator lies within four standard deviations of its noise from 0.
+matrix of the five monomials, which the moments up to degree 4 give. g'Sg has noise itself; one
+standard deviation of that is added to it, so that it is seldom too small. No law of the
+records is assumed. The interval is normal; it is marked as not valid, and as wide as can be,
+where the estimate is not finite or a denominator is within four standard deviations of its
+noise from 0.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,7 +38,6 @@ from numpy.typing import NDArray
 
 from mechanisms.bootstrap_inference import BootstrapInterval, normal_quantile
 from mechanisms.columns import Codes
-from mechanisms.joint_moments import WEIGHT
 from mechanisms.losses import GaussianLoss
 from mechanisms.randomness import Randomness
 from mechanisms.statistic_noise import StatisticNoise
@@ -47,12 +54,10 @@ _STEP = 1e-6
 
 
 def _weight(i: int, j: int) -> Fraction:
-    """The weight of a monomial; more for those that matter more."""
-    if i + j == 1:
-        return Fraction(1)
-    if (i, j) == (1, 1):
-        return Fraction(2)
-    return WEIGHT if i + j == 2 else Fraction(1)
+    """The weight of a monomial; more for those that move less."""
+    if not i or not j:
+        return Fraction({1: 1, 2: 3, 3: 2, 4: 5}[i + j])
+    return Fraction({(1, 1): 2, (2, 2): 4}.get((i, j), 2 if i + j == 3 else 3))
 
 
 def _range(i: int, j: int) -> Fraction:
@@ -63,9 +68,7 @@ def _range(i: int, j: int) -> Fraction:
 
 WEIGHTS: tuple[Fraction, ...] = tuple(_weight(i, j) for i, j in POWERS)
 SENSITIVITY_SQUARED = 2 + sum(
-    (_weight(i, j) * _range(i, j)) ** 2
-    for i, j in POWERS
-    if (i, j) not in ((1, 0), (0, 1), (2, 0), (0, 2))
+    (_weight(i, j) * _range(i, j)) ** 2 for i, j in POWERS if (i and j) or i + j == 3
 )
 
 
@@ -209,13 +212,20 @@ class NoisyPair:
             up, down = (value(self._means(at + sign * unit)) for sign in (1, -1))
             slopes.append((up - down) / (2 * _STEP))
         g = np.array(slopes)
-        weights = np.array([float(_weight(*p)) for p in _FIRST])
-        noise = (self.mechanism.noise.sigma / weights / self.n_records) ** 2
-        total = float(g**2 @ noise)
+        own = {
+            p: (self.mechanism.noise.sigma / float(_weight(*p)) / self.n_records) for p in POWERS
+        }
+        total = float(sum(c**2 * own[p] ** 2 for c, p in zip(g, _FIRST, strict=True)))
         if sampling:
-            both = [[found[a[0] + b[0], a[1] + b[1]] for b in _FIRST] for a in _FIRST]
-            covariance = np.array(both) - np.outer(at, at)
-            total += max(0.0, float(g @ covariance @ g)) / self.n_records
+            centre = float(g @ at)
+            slope = dict.fromkeys(POWERS, 0.0)  # of g'Sg, in each monomial's mean
+            for (k, one), (m, two) in itertools.product(enumerate(_FIRST), repeat=2):
+                slope[one[0] + two[0], one[1] + two[1]] += g[k] * g[m]
+            spread = sum(c * found[p] for p, c in slope.items()) - centre**2
+            for c, p in zip(g, _FIRST, strict=True):
+                slope[p] -= 2 * centre * c
+            noise = math.sqrt(sum((c * own[p]) ** 2 for p, c in slope.items()))
+            total += (max(0.0, float(spread)) + noise) / self.n_records
         return total
 
 
