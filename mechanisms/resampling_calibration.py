@@ -42,7 +42,7 @@ _Doubles = NDArray[np.float64]
 
 _PIECES = 256  # of the range of epsilon, each with a tangent of its own
 _INTERVAL = 0.09  # of the grid, over the mu of the goal and the square root of B
-_SLACK = 1e-5  # relative, of mu, between what is searched for and what is proven
+_SLACK = 1e-5  # relative, of mu, what is searched for over what is tried first; then twice it
 _TRIES = 12
 _MOST_POINTS = 1 << 20
 
@@ -109,9 +109,9 @@ def largest_mu_squared(
     mantissa, exponent = math.frexp(_INTERVAL * plain)
     h = math.ldexp(math.floor(16 * mantissa) / 16, exponent)
     fits, lowered = _quick_check(like, times, h, math.sqrt(square)), 0.0
-    for _ in range(_TRIES):
+    for attempt in range(_TRIES):
         limits = tuple((epsilon, delta - lowered) for epsilon, delta in goal)
-        mu = _search(functools.partial(fits, limits), plain) * (1 - _SLACK)
+        mu = _search(functools.partial(fits, limits), plain) * (1 - _SLACK * 2**attempt)
         found = Fraction(math.floor(mu * 2**40), 2**40)
         excess = _excess(like.at(found**2), times, h, goal, beside)
         if excess <= 0:

@@ -171,6 +171,23 @@ def test_calibration_is_proven_and_hardly_more_than_needed() -> None:
     assert paper.upper(epsilon) > 10 * delta
 
 
+@pytest.mark.parametrize(
+    ("like", "times", "goal"),
+    [
+        (BootstrapLoss(F(1), 3000), 1, ((1.0, 1e-6),)),
+        (BootstrapLoss(F(1), 5), 10, ((1.0, 1e-6),)),
+        (BootstrapLoss(F(1), 10**9), 100, ((10.0, 1e-8),)),
+        (SubsampleLoss(F(1), F(1, 1000)), 100, gaussian_goal(F(1))),
+        (SubsampleLoss(F(1), F(1, 2)), 2, gaussian_goal(F(1, 10))),
+    ],
+)
+def test_calibration_far_from_the_usual(like: ResampledGaussianLoss, times: int, goal) -> None:
+    found = largest_mu_squared(like, times, goal)
+    louder = composed(like.at(found * F(6, 5)), times)
+    assert composed(like.at(found), times).delta(goal[-1][0]).lower <= goal[-1][1]
+    assert any(louder.delta(epsilon).upper > delta for epsilon, delta in (goal[0], goal[-1]))
+
+
 def test_a_goal_that_cannot_be_met_is_refused() -> None:
     part = SubsampleLoss(F(1), F(1, 10))
     with pytest.raises(InfeasibleBudgetError):
