@@ -61,9 +61,24 @@ class BootstrapReplicates:
 
     @classmethod
     def calibrate(
-        cls, statistic: Statistic, goal: Goal | Fraction, *, n_records: int, replicates: int
+        cls,
+        statistic: Statistic,
+        goal: Goal | Fraction,
+        *,
+        n_records: int,
+        replicates: int,
+        n_cells: int | None = None,
     ) -> BootstrapReplicates:
-        """The least noise proven to meet a goal, or mu-GDP down to delta = 1e-10."""
+        """The least noise proven to meet a goal, or mu-GDP down to delta = 1e-10.
+
+        Args:
+            statistic: What is replicated.
+            goal: Points (epsilon, largest delta), or a mu.
+            n_records: Number of records n.
+            replicates: Number of replicates B.
+            n_cells: Of the declared domain; as many as records if not given.
+        """
+        StatisticNoise.check_accuracy(n_records=n_records, n_cells=n_cells or n_records)
         part = BootstrapLoss(Fraction(1), n_records)
         points = gaussian_goal(goal) if isinstance(goal, Fraction) else goal
         square = largest_mu_squared(part, replicates, points)
@@ -71,9 +86,16 @@ class BootstrapReplicates:
 
     @classmethod
     def as_in_paper(
-        cls, statistic: Statistic, mu: Fraction, *, n_records: int, replicates: int
+        cls,
+        statistic: Statistic,
+        mu: Fraction,
+        *,
+        n_records: int,
+        replicates: int,
+        n_cells: int | None = None,
     ) -> BootstrapReplicates:
         """The paper's noise, which costs more than mu; ``loss`` says how much."""
+        StatisticNoise.check_accuracy(n_records=n_records, n_cells=n_cells or n_records)
         square = paper_mu_squared(mu, replicates)
         noise = _noise(statistic, n_records, square)
         return cls(statistic, n_records, replicates, noise, "paper")

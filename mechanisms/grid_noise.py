@@ -29,7 +29,7 @@ from mechanisms.randomness import Randomness
 KERNEL = 256
 """What the discrete Gaussian's variance exceeds that of the equivalent normal by."""
 
-LEAST_SCALE = 2**12
+LEAST_SCALE = 2**8
 _MOST_SCALE = 2**56
 
 
@@ -37,7 +37,7 @@ def scale_for(sigma_squared: Fraction) -> Fraction:
     """Scale of the discrete Gaussian, a double, equivalent to at least this normal variance.
 
     Raises:
-        RecordsError: The scale is below 2**12 grid steps, or too large for its sampler.
+        RecordsError: The scale is below 2**8 grid steps, or too large for its sampler.
     """
     square = sigma_squared + KERNEL
     scale = Fraction(double_above(Fraction(math.isqrt(math.ceil(square * 2**64)) + 1, 2**32)))

@@ -132,8 +132,15 @@ class PairMoments:
     noise: StatisticNoise
 
     @classmethod
-    def calibrate(cls, mu: Fraction) -> PairMoments:
-        """The least noise that makes all sums together mu-GDP."""
+    def calibrate(cls, mu: Fraction, *, n_records: int, n_cells: int | None = None) -> PairMoments:
+        """The least noise that makes all sums together mu-GDP.
+
+        Args:
+            mu: Of the release.
+            n_records: Number of records n.
+            n_cells: Of the declared domain of both columns; as many as records if not given.
+        """
+        StatisticNoise.check_accuracy(n_records=n_records, n_cells=n_cells or n_records)
         bits = 40
         root = math.isqrt(math.ceil(SENSITIVITY_SQUARED * 2 ** (2 * bits))) + 1
         return cls(

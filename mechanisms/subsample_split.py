@@ -74,7 +74,7 @@ def default_design(mu: Fraction, n_records: int) -> SplitDesign:
     elif mu >= Fraction(1, 5):
         design = SplitDesign(half if mu >= Fraction(2, 5) else some, Fraction(1, 50), 160)
     else:
-        design = SplitDesign(half, Fraction(1, 100), 160)
+        design = SplitDesign(Fraction(7, 10), Fraction(1, 100), 160)
     smallest = Fraction(LEAST_SUBSAMPLE, n_records)
     if smallest > Fraction(1, 2):
         raise RecordsError("A split needs at least 60 records.")
@@ -112,9 +112,19 @@ class SubsampleSplit:
         mu: Fraction,
         *,
         n_records: int,
+        n_cells: int | None = None,
         design: SplitDesign | None = None,
     ) -> SubsampleSplit:
-        """The least noise on the subsamples proven to leave mu-GDP down to delta = 1e-10."""
+        """The least noise on the subsamples proven to leave mu-GDP down to delta = 1e-10.
+
+        Args:
+            statistic: One number of sensitivity c/m.
+            mu: Of everything released.
+            n_records: Number of records n.
+            n_cells: Of the declared domain; as many as records if not given.
+            design: How the budget is split; a good one by default.
+        """
+        StatisticNoise.check_accuracy(n_records=n_records, n_cells=n_cells or n_records)
         design = design or default_design(mu, n_records)
         size = max(2, round(design.share * n_records))
         full = StatisticNoise.calibrate(

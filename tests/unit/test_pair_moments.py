@@ -98,7 +98,7 @@ def test_a_weight_too_large_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_loss_is_mu() -> None:
-    square = PairMoments.calibrate(F(1, 3)).loss().mu_squared
+    square = PairMoments.calibrate(F(1, 3), n_records=5000).loss().mu_squared
     assert F(1, 9) * (1 - F(1, 10**5)) < square <= F(1, 9)
 
 
@@ -106,7 +106,9 @@ def test_loss_is_mu() -> None:
 def test_without_noise_the_estimate_is_the_statistic(name: str) -> None:
     wanted, draw, direct = DIRECT[name]
     data = draw(np.random.default_rng(3), 5000)
-    found = PairMoments.calibrate(F(100)).release(np.ones(5000, np.int64), data, seeded(1))
+    found = PairMoments.calibrate(F(10), n_records=5000).release(
+        np.ones(5000, np.int64), data, seeded(1)
+    )
     assert found.estimate(wanted) == pytest.approx(direct(data), abs=2e-3)
     resampled = np.random.default_rng(4).integers(0, 5000, (800, 5000))
     spread = np.std([direct(data[rows]) for rows in resampled[:250]])
@@ -118,7 +120,12 @@ def test_without_noise_the_estimate_is_the_statistic(name: str) -> None:
 def coverage(name: str, mu: Fraction, runs: int, forget: float = 1.0) -> float:
     wanted, draw, direct = DIRECT[name]
     truth = direct(draw(np.random.default_rng(11), 2_000_000))
-    made, rng, data, hits = PairMoments.calibrate(mu), seeded(5), np.random.default_rng(6), 0
+    made, rng, data, hits = (
+        PairMoments.calibrate(mu, n_records=5000),
+        seeded(5),
+        np.random.default_rng(6),
+        0,
+    )
     for _ in range(runs):
         found = made.release(np.ones(2000, np.int64), draw(data, 2000), rng)
         ends = found.interval(wanted, 0.9)
@@ -145,7 +152,9 @@ def test_an_interval_too_short_is_caught() -> None:
 @pytest.mark.parametrize("wanted", [CORRELATION, SLOPE, INTERCEPT])
 def test_a_column_without_spread_gives_no_interval(wanted: Derived) -> None:
     columns = np.array([[0.4, 0.1], [0.4, 0.9]])
-    found = PairMoments.calibrate(F(1)).release(np.array([500, 500]), columns, seeded(2))
+    found = PairMoments.calibrate(F(1), n_records=5000).release(
+        np.array([500, 500]), columns, seeded(2)
+    )
     interval = found.interval(wanted, 0.9)
     assert not interval.valid
     assert (interval.lower, interval.upper) == wanted.bounds
@@ -153,7 +162,9 @@ def test_a_column_without_spread_gives_no_interval(wanted: Derived) -> None:
 
 def test_a_group_that_is_empty_gives_no_interval() -> None:
     columns = np.array([[0.0, 0.1], [0.0, 0.9]])
-    found = PairMoments.calibrate(F(1)).release(np.array([500, 500]), columns, seeded(2))
+    found = PairMoments.calibrate(F(1), n_records=5000).release(
+        np.array([500, 500]), columns, seeded(2)
+    )
     assert not found.interval(GROUP_DIFFERENCE, 0.9).valid
     assert not found.interval(RATIO, 0.9).valid
     assert math.isfinite(found.estimate(COVARIANCE))
