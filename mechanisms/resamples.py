@@ -51,8 +51,10 @@ def bootstrap_counts(counts: Codes, replicates: int, rng: np.random.Generator) -
     found = np.empty((replicates, len(counts)), np.int64)
     if n < _MANY * len(counts):
         cell_of = np.repeat(np.arange(len(counts)), counts)
+        alone = len(counts) == n and bool(np.all(counts == 1))
         for row in found:
-            row[:] = np.bincount(cell_of[rng.integers(0, n, n)], minlength=len(counts))
+            ranks = rng.integers(0, n, n)
+            row[:] = np.bincount(ranks if alone else cell_of[ranks], minlength=len(counts))
         return found
     bits = n.bit_length() + _SPARE_BITS
     bounds = np.cumsum(counts) * ((1 << bits) // n)
