@@ -120,7 +120,7 @@ def _read(file: Path) -> tuple[list[Pool], set[str]]:
     except OSError as error:
         flaw = f"The file cannot be read ({error.strerror})."
     except (YAMLError, AttributeError, LookupError, TypeError):
-        flaw = "The file lacks 'deployments' with names, or 'definitions: work_pools'."
+        flaw = "The file is not YAML, or lacks 'deployments' or 'definitions: work_pools'."
     if not flaw and len(set(names)) < len(names):
         flaw = "Two deployments have one name."
     if flaw:

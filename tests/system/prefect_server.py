@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import socket
 import subprocess
@@ -11,8 +13,11 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 BIN = Path(sys.executable).parent
+PASSWORD = "officer:correct horse"
+"""What the server wants of a client, as Prefect writes it."""
 
 
 def free_port() -> int:
@@ -23,8 +28,8 @@ def free_port() -> int:
 
 
 @contextmanager
-def started(home: Path, **settings: str) -> Iterator[dict[str, str]]:
-    """A server process; yields the environment that points a client to it."""
+def started(home: Path) -> Iterator[dict[str, str]]:
+    """A server process that asks for a password; yields the environment of a client."""
     port = free_port()
     api = f"http://127.0.0.1:{port}/api"
     environment = {
@@ -33,7 +38,8 @@ def started(home: Path, **settings: str) -> Iterator[dict[str, str]]:
         "PREFECT_API_URL": api,
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "DO_NOT_TRACK": "1",
-        **settings,
+        "PREFECT_API_AUTH_STRING": PASSWORD,
+        "PREFECT_SERVER_API_AUTH_STRING": PASSWORD,
     }
     command = [str(BIN / "prefect"), "server", "start", "--host", "127.0.0.1", "--port", str(port)]
     with (home / "server.log").open("w") as log:
@@ -48,6 +54,20 @@ def started(home: Path, **settings: str) -> Iterator[dict[str, str]]:
         finally:
             process.terminate()
             process.wait(30)
+
+
+def ask(environment: dict[str, str], path: str, body: Any = None) -> Any:
+    """The server's answer to a POST with a body, or to a GET without."""
+    request = urllib.request.Request(
+        f"{environment['PREFECT_API_URL']}{path}",
+        data=None if body is None else json.dumps(body).encode(),
+        headers={
+            "Content-Type": "application/json",
+            "Authorization": "Basic " + base64.b64encode(PASSWORD.encode()).decode(),
+        },
+    )
+    with urllib.request.urlopen(request, timeout=20) as answer:
+        return json.load(answer)
 
 
 def _healthy(api: str) -> bool:

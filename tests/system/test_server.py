@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import json
 import subprocess
-import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from bad_input import CANARY
-from prefect_server import BIN, free_port, started
+from prefect_server import BIN, ask, free_port
 
 pytestmark = pytest.mark.system
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """A server process; yields the environment that points a client to it."""
-    with started(tmp_path_factory.mktemp("prefect-server")) as environment:
-        yield environment
 
 
 def run(agency: Any, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
@@ -41,14 +32,7 @@ def run(agency: Any, environment: dict[str, str]) -> subprocess.CompletedProcess
 
 
 def flow_runs(environment: dict[str, str]) -> list[dict[str, Any]]:
-    request = urllib.request.Request(
-        f"{environment['PREFECT_API_URL']}/flow_runs/filter",
-        data=b"{}",
-        headers={"Content-Type": "application/json"},
-        method="POST",
-    )
-    with urllib.request.urlopen(request, timeout=10) as answer:
-        return json.load(answer)
+    return ask(environment, "/flow_runs/filter", {})
 
 
 def test_run_on_a_server(agency: Any, server: dict[str, str]) -> None:
