@@ -50,3 +50,16 @@ def test_templates_are_what_prefect_reads() -> None:
     assert job["privileged"] is False and job["stream_output"] is False
     assert "/srv/statpress/source:/srv/source:ro" in job["volumes"]
     assert not any("docker.sock" in volume for volume in job["volumes"])
+
+
+def test_both_pools_charge_one_ledger() -> None:
+    (described,) = load_all(DEPLOY / "prefect.yaml")
+    (compose,) = load_all(DEPLOY / "compose.yaml")
+    worker = compose["services"]["worker"]
+    pools = {each["work_pool"]["name"]: each["work_pool"] for each in described["deployments"]}
+    inside = pools["statpress-docker"]["job_variables"]["env"]
+    assert inside.items() <= worker["environment"].items()
+    assert "STATPRESS_LEDGER" in inside and "job_variables" not in pools["statpress-process"]
+    job = json.loads((DEPLOY / "work-pools" / "docker.json").read_text())["job_configuration"]
+    assert job["networks"] == [f"{compose['name']}_{network}" for network in worker["networks"]]
+    assert f":{inside['PGSERVICEFILE']}:ro" in "".join(job["volumes"])
