@@ -130,7 +130,7 @@ def comparison_report(plan: Plan) -> Iterator[Any]:
 
 
 def _compared(product: PlannedProduct) -> tuple[Candidate, ...]:
-    found = compare(product.request.kind, product.target)
+    found = compare(product.request.kind, product.target, product.pure_target)
     return tuple(sorted(found, key=lambda candidate: candidate.error("total_variation")))
 
 

@@ -33,8 +33,9 @@ class ExpectedError:
         projected_total_variation: About the expected total variation of the projected
             counts, for reference shapes (mechanisms.projected_error): a guide, no bound.
         kolmogorov_smirnov: About the expected Kolmogorov-Smirnov distance between the
-            debiased shares of ordered cells and the true ones, taken as that of a
-            Brownian bridge: a guide, no bound.
+            shares of ordered cells, made to add up to 1, and the true ones, taken as that
+            of a Brownian bridge: a guide to compare mechanisms by, no bound. Few cells
+            have less; shares that may be negative and need not add up to 1 have more.
         uniform_share: Expected share of the drawn records that come from the
             pseudocount, uniform over the domain, and not from the data.
     """

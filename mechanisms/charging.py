@@ -28,7 +28,13 @@ def exact_sum(amounts: Iterable[Decimal]) -> Decimal:
 
 
 def described_loss(description: Mapping[str, Any]) -> PrivacyLoss:
-    """The privacy loss of a mechanism as a charge describes it."""
+    """The privacy loss of a mechanism as a charge describes it.
+
+    Raises:
+        AmountError: It has more cells than a domain can have.
+    """
+    if int(description["n_cells"]) > 2**63:
+        raise AmountError("A mechanism's description has more cells than any domain.")
     return (
         REGISTRY[description["mechanism"]]
         .from_description(description)

@@ -76,6 +76,11 @@ class Choice:
     minimise: Criterion
     candidates: tuple[Candidate, ...]
 
+    @property
+    def least(self) -> float:
+        """The expected error of the best."""
+        return self.candidates[0].error(self.minimise)
+
     def reason(self) -> str:
         """Why, in a sentence."""
         best, *others = self.candidates
@@ -87,20 +92,38 @@ class Choice:
         return said
 
 
-def compare(kind: str, target: Target) -> tuple[Candidate, ...]:
-    """Every mechanism that serves a kind of product, calibrated with its defaults."""
+def compare(kind: str, target: Target, pure_target: Target | None = None) -> tuple[Candidate, ...]:
+    """Every mechanism that serves a kind of product, calibrated with its defaults.
+
+    Args:
+        kind: Of the product.
+        target: What it may spend.
+        pure_target: What a mechanism without delta may spend, where that is another budget.
+    """
     return tuple(
-        _candidate(mechanism, target) for mechanism in REGISTRY.values() if kind in mechanism.kinds
+        _candidate(mechanism, pure_target if mechanism.pure and pure_target else target)
+        for mechanism in REGISTRY.values()
+        if kind in mechanism.kinds
     )
 
 
-def choose(kind: str, target: Target, minimise: Criterion) -> Choice:
+def choose(
+    kind: str, target: Target, minimise: Criterion, pure_target: Target | None = None
+) -> Choice:
     """The mechanism with the least expected error.
+
+    Args:
+        kind: Of the product.
+        target: What it may spend.
+        minimise: The error that decides.
+        pure_target: As for ``compare``.
 
     Raises:
         InfeasibleBudgetError: None can serve.
     """
-    found = sorted(compare(kind, target), key=lambda candidate: candidate.error(minimise))
+    found = sorted(
+        compare(kind, target, pure_target), key=lambda candidate: candidate.error(minimise)
+    )
     if not found or found[0].mechanism is None:
         reasons = "; ".join(f"{candidate.name}: {candidate.reason}" for candidate in found)
         raise InfeasibleBudgetError(f"No mechanism can serve this product ({reasons}).")

@@ -156,7 +156,7 @@ class ComposedLoss(Loss):
     def _at(self, epsilon: float, reverse: bool, h: float) -> Bounds:
         """One order's curve at epsilon >= 0 from the grid of interval h."""
         one_way = reverse if self.same_order and not self.symmetric else None
-        high = account(self._counts, one_way, h).upper(epsilon)
+        high = self._capped(epsilon, account(self._counts, one_way, h).upper(epsilon))
         sharp = self._sharp
         if not sharp:
             return Bounds(0.0, high)
@@ -166,6 +166,27 @@ class ComposedLoss(Loss):
             orders = (False, True)
         low = max(account(sharp, order, h).lower(epsilon) for order in orders)
         return Bounds(min(low, high), high)
+
+    def _capped(self, epsilon: float, high: float) -> float:
+        """The upper bound, or that of one part alone plus the advantages of all others.
+
+        A part moves the curve by no more than its total variation. Where all parts but one
+        lose next to nothing, this is below what the transform's error leaves to be seen.
+        """
+        largest, rest = self._largest
+        if rest >= high:
+            return high
+        return min(high, math.nextafter(rest + largest.delta(epsilon).upper, math.inf))
+
+    @functools.cached_property
+    def _largest(self) -> tuple[PrivacyLoss, float]:
+        """The part of the largest advantage, and the sum of all other advantages, rounded up."""
+        found = [(part.delta(0.0).upper, part, times) for part, times in self._counts]
+        _, largest, _ = max(found, key=lambda entry: entry[0])
+        rest = math.fsum(
+            advantage * (times - (part is largest)) for advantage, part, times in found
+        )
+        return largest, math.nextafter(rest * (1 + 1e-12), math.inf)
 
     @functools.cached_property
     def _sharp(self) -> Counts:
@@ -208,6 +229,14 @@ class _OnGrid(Loss):
     @property
     def symmetric(self) -> bool:
         return self.whole.symmetric
+
+    def epsilon(self, delta: float) -> Bounds:
+        """By the grid, or by Rényi divergences where delta is below what it shows."""
+        found = super().epsilon(delta)
+        if delta == 0 or delta >= 1e-8:
+            return found
+        high = min(found.upper, max(0.0, epsilon_at(self.whole._divergences(), delta)))
+        return Bounds(min(found.lower, high), high)
 
     def _ahead(self, epsilon: float, reverse: bool) -> Bounds:
         if epsilon >= self.pure_epsilon.upper or not self.whole._spread:

@@ -37,6 +37,7 @@ class PlannedProduct:
         request: With the mechanism that was chosen, if that was left open.
         choice: How it was chosen, if it was.
         target: What it was to spend, at first.
+        pure_target: The same for a mechanism that needs no delta, if that is not the same.
         epsilon: What it costs alone: the proven epsilon at ``delta``, rounded up.
         delta: Its share of delta.
         rho: What it costs under zCDP: the proven rho, rounded up.
@@ -56,6 +57,7 @@ class PlannedProduct:
     epsilon_bounds: Bounds
     expected_error: ExpectedError
     loss: PrivacyLoss
+    pure_target: Target | None = None
 
     @property
     def attack_advantage(self) -> float:
@@ -147,13 +149,18 @@ def plan_release(
         ConfigError: A product has one cell alone, or a mechanism cannot serve it.
         InfeasibleBudgetError: A product's knobs do not fit its part.
     """
-    return _plan(tuple(requests), domain, privacy, budget)
+    return _plan(tuple(requests), domain, privacy, budget, repr(domain))
 
 
 @functools.lru_cache(maxsize=16)
 def _plan(
-    requests: tuple[ProductRequest, ...], domain: Domain, privacy: Privacy, budget: Budget
+    requests: tuple[ProductRequest, ...],
+    domain: Domain,
+    privacy: Privacy,
+    budget: Budget,
+    written: str,
 ) -> Plan:
+    """The plan, kept; ``written`` tells domains apart that are equal, as 1, 1.0 and true are."""
     domains = [domain.project(request.columns) for request in requests]
     for request, own in zip(requests, domains, strict=True):
         if own.n_possible == 1:
@@ -172,8 +179,8 @@ def _plan(
         )
         for request, own in zip(requests, domains, strict=True)
     ]
-    asked = targets(budget, parts)
-    choices = [_choose(*pair) for pair in zip(requests, asked, strict=True)]
+    asked, pure_asked = targets(budget, parts), _pure_targets(budget, parts)
+    choices = _choices(requests, asked, pure_asked)
     requests = tuple(
         request if choice is None else replace(request, mechanism=choice.mechanism, knobs=knobs)
         for request, (choice, knobs) in zip(requests, choices, strict=True)
@@ -181,11 +188,13 @@ def _plan(
     mechanisms, delta = meet_budget(requests, parts, budget)
     losses = losses_of(mechanisms, parts)
     products = tuple(
-        _product(request, own, choice, target, mechanism, loss, part_of(delta, request.share))
+        _product(request, own, choice, target, mechanism, loss, budget, delta)
         for request, own, (choice, _), target, mechanism, loss in zip(
             requests, domains, choices, asked, mechanisms, losses, strict=True
         )
     )
+    if len(products) == 1:
+        products = (replace(products[0], pure_target=pure_asked[0]),)
     used = [name for name in domain.names if any(name in own.names for own in domains)]
     whole = compose_quickly(losses)
     return Plan(
@@ -199,16 +208,53 @@ def _plan(
     )
 
 
-def _choose(request: ProductRequest, target: Target) -> tuple[Choice | None, Any]:
-    """The mechanism with its knobs where the request leaves it open."""
+def _pure_targets(budget: Budget, parts: Sequence[Part]) -> Sequence[Target | None]:
+    """What each product may spend if none needs delta, where that is not the same."""
+    if budget.rho is not None or not budget.delta:
+        return [None] * len(parts)
+    return targets(budget, parts, pure=True)
+
+
+def _choices(
+    requests: Sequence[ProductRequest], asked: Sequence[Target], pure: Sequence[Target | None]
+) -> list[tuple[Choice | None, Any]]:
+    """The mechanisms with their knobs where requests leave them open.
+
+    A mechanism that needs no delta divides epsilon if no other product needs delta. So it is
+    taken at that target if the product is alone, and among several products if all can do
+    without delta and none is worse for it.
+    """
+    alone = pure if len(asked) == 1 else [None] * len(asked)
+    found = [_choose(*entry) for entry in zip(requests, asked, alone, strict=True)]
+    if len(asked) > 1:
+        try:
+            second = [
+                None if target is None else _choose(request, target, None)
+                for request, target in zip(requests, pure, strict=True)
+            ]
+        except InfeasibleBudgetError:
+            second = found
+        named = [
+            request.mechanism if choice is None else choice.mechanism
+            for request, choice in zip(requests, second, strict=True)
+        ]
+        better = all(
+            two is None or one is None or two.least <= one.least
+            for one, two in zip(found, second, strict=True)
+        )
+        if better and all(REGISTRY[name].pure for name in named):
+            found = second
+    return [(c, None if c is None else REGISTRY[c.mechanism].knobs()) for c in found]
+
+
+def _choose(request: ProductRequest, target: Target, pure: Target | None) -> Choice | None:
     if request.mechanism != AUTO:
-        return None, None
+        return None
     try:
-        found = choose(request.kind, target, request.knobs.minimise)
+        return choose(request.kind, target, request.knobs.minimise, pure)
     except InfeasibleBudgetError as error:
         error.where = request.name
         raise
-    return found, REGISTRY[found.mechanism].knobs()
 
 
 def _product(
@@ -218,9 +264,15 @@ def _product(
     target: Target,
     mechanism: Mechanism,
     loss: PrivacyLoss,
+    budget: Budget,
     delta: Decimal,
 ) -> PlannedProduct:
+    delta, rho = part_of(delta, request.share), charged(loss.rho.upper)
     bounds = loss.epsilon(double_below(delta))
+    if budget.rho is not None:
+        held = part_of(budget.rho, request.share)
+        if loss.rho.upper <= double_below(held):
+            rho = min(rho, held)
     return PlannedProduct(
         request=request,
         domain=domain,
@@ -229,7 +281,7 @@ def _product(
         target=target,
         epsilon=charged(bounds.upper),
         delta=delta,
-        rho=charged(loss.rho.upper),
+        rho=rho,
         epsilon_bounds=bounds,
         loss=loss,
         expected_error=mechanism.expected_error(n_records=target.n_records, n_cells=target.n_cells),

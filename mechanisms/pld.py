@@ -47,6 +47,8 @@ from mechanisms.resampling_losses import ResampledGaussianLoss
 TRUNCATION = 1e-15
 """Of dp-accounting's self-composition."""
 
+_FARTHEST = 11_000.0  # the logarithm of what an extended number can hold, and less
+_SMALL = 1e-6  # advantage, below which the normal density is as good as flat
 _TAIL = 1e-18  # a part's curve is followed to here,
 _FAR = 4096.0  # or to this epsilon
 _MOVED = 1e-24
@@ -86,7 +88,10 @@ class Account:
     def _read(self, epsilon: float) -> tuple[float, float]:
         """The curve at epsilon >= 0, and a bound on the error of these sums."""
         k = min(max(math.floor(epsilon / self.h) + 1 - self.start, 0), len(self.p) - 1)
-        p, q = self.p[k], self.q[k] * np.exp(np.longdouble(epsilon)) if self.q[k] else _ZERO
+        with np.errstate(over="ignore"):
+            p, q = self.p[k], self.q[k] * np.exp(np.longdouble(epsilon)) if self.q[k] else _ZERO
+        if not np.isfinite(q):  # past the numbers; it is not negative
+            q = _ZERO
         value = self.infinite + float(p - q)
         unit = 4 * (len(self.p) + 16) * float(np.finfo(np.longdouble).eps)
         return value, unit * float(abs(p) + abs(q)) + 4 * _ROUND * abs(value)
@@ -97,7 +102,7 @@ class Account:
 
     def lower(self, epsilon: float) -> float:
         near = self._read(epsilon)[0]
-        if near <= self.below:
+        if near <= self.below or epsilon > _FARTHEST:
             return 0.0
         chance = max(near, 1e-300) * 1e-3
         width = self.count * self.h**2
@@ -264,7 +269,9 @@ def equivalent_mu(part: PrivacyLoss) -> float:
     mean = part.renyi(1).upper if advantage > 1 - 1e-9 else math.inf
     if mean < math.inf:
         return math.sqrt(2 * mean)
-    return 2 * NormalDist().inv_cdf((1 + min(advantage, 1 - 1e-9)) / 2) if advantage else 0.0
+    if advantage < _SMALL:
+        return math.sqrt(2 * math.pi) * advantage
+    return 2 * NormalDist().inv_cdf((1 + min(advantage, 1 - 1e-9)) / 2)
 
 
 def evaluation_cost(part: PrivacyLoss) -> int:

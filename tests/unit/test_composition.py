@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mechanisms import pld
-from mechanisms.composition import ComposedLoss, compose
+from mechanisms.composition import ComposedLoss, compose, compose_quickly
 from mechanisms.finite_losses import DiscreteLoss, DrawsLoss
 from mechanisms.lattice import LatticeLoss
 from mechanisms.losses import GaussianLoss, PrivacyLoss, ProfileLoss, PureLoss
@@ -399,3 +399,45 @@ def test_bracket_holds_for_any_parts(parts: list[PrivacyLoss], exponent: float) 
     small = compose(parts).delta(low + high)
     assert 0 <= small.lower <= small.upper <= delta
     assert compose(parts).delta(-0.1).upper >= compose(parts).delta(0.1).lower
+
+
+def test_losses_below_what_a_double_shows_are_not_lost() -> None:
+    tiny = [PureLoss(F(1, 10**17)), PureLoss(F(2, 10**17))]
+    for composed in (compose(tiny), compose_quickly(tiny)):
+        assert composed.delta(0.0).upper >= 1.5e-17 - 1e-30
+        assert composed.epsilon(1e-18).upper >= 2.7e-17
+        assert composed.epsilon(1e-18).upper <= 3.1e-17
+    rare = [draws(1, 1, 0), DrawsLoss(LatticeLoss(up=F(2, 10**17), down=F(1, 10**20), draws=2))]
+    alone = rare[1].epsilon(1e-18)
+    for composed in (compose([*rare, tiny[0]]), compose_quickly([*rare, tiny[0]])):
+        assert composed.epsilon(1e-18).upper >= alone.lower
+        assert composed.delta(0.0).upper >= rare[1].delta(0.0).lower
+
+
+def test_epsilons_past_the_extended_numbers_are_bounded_all_the_same() -> None:
+    huge = compose_quickly([PureLoss(F(3793))] * 3)
+    for epsilon in (11_300.0, 11_358.0, 11_378.0):
+        found = huge.delta(epsilon)
+        assert found.upper >= -math.expm1(epsilon - 11_379) * 0.99
+        assert 0 <= found.lower <= found.upper
+    assert 11_378 <= huge.epsilon(1e-6).upper <= 11_380
+    assert huge.epsilon(0.1).upper >= 11_378
+
+
+def test_a_delta_below_the_grid_s_noise_still_has_an_epsilon() -> None:
+    parts = [DiscreteGaussianLoss(F(100), 1, 2), DiscreteLaplaceLoss(F(10), 1, 2)]
+    for delta in (1e-16, 1e-18, 1e-30):
+        quick, fine = compose_quickly(parts).epsilon(delta), compose(parts).epsilon(delta)
+        assert math.isfinite(quick.upper)
+        assert quick.upper <= 1.3 * fine.upper
+        assert quick.upper >= fine.lower
+
+
+def test_what_stands_in_for_standard_error_stays_open() -> None:
+    """A progress bar puts itself there; the logging library would close it with its handler."""
+    code = (
+        "import io, logging, sys; from mechanisms.pld import _pld_pmf;"
+        "kept = sys.stderr; sys.stderr = stand_in = io.StringIO(); _pld_pmf();"
+        "logging.shutdown(); sys.stderr = kept; assert not stand_in.closed"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

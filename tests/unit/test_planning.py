@@ -15,7 +15,7 @@ from mechanisms.bootstrap import BootstrapKnobs
 from mechanisms.budget_split import Budget, gaussian_mu
 from mechanisms.charging import recompute_charge
 from mechanisms.choice import AutoKnobs
-from mechanisms.columns import Integer
+from mechanisms.columns import Categorical, Integer
 from mechanisms.domain import Domain
 from mechanisms.errors import AmountError, InfeasibleBudgetError
 from mechanisms.fitting import ProductRequest
@@ -242,3 +242,82 @@ def test_gaussian_mu_is_the_budget_s(epsilon: float, delta: float) -> None:
 
 def test_plans_are_made_once() -> None:
     assert plan(MIXED) is plan(MIXED)
+
+
+def test_a_rare_disclosure_in_a_huge_domain_is_charged() -> None:
+    """Advantages of 1e-16 are below what a double near 1 shows, and not nothing."""
+    wide = Domain(tuple(Integer(name=n, lower=0, upper=2**31 - 1) for n in "ab"))
+    frame = Privacy(adjacency=Adjacency.REPLACE_ONE, unit=Unit.RECORD, n_records=10)
+    requests = [
+        ProductRequest(
+            name=name,
+            kind="microdata",
+            mechanism="bootstrap",
+            knobs=BootstrapKnobs(records=records),
+            columns=(name,),
+            share=Decimal("0.5"),
+        )
+        for name, records in (("a", "n"), ("b", 2))
+    ]
+    budget = Budget(epsilon=Decimal(1), delta=Decimal("1e-18"))
+    made = plan_release(requests, domain=wide, privacy=frame, budget=budget)
+    for product in made.products:
+        assert product.loss.epsilon(1e-18).lower <= float(made.epsilon) <= 1
+
+
+def test_shares_of_rho_are_never_charged_past_it() -> None:
+    shares = ["0.3333333333333333", "0.3333333333333333", "0.3333333333333334"]
+    made = plan(["laplace"] * 3, Budget(rho=Decimal(1), delta=Decimal("1e-18")), shares)
+    assert Decimal("0.99") < made.rho <= 1
+    assert made.epsilon.is_finite()
+
+
+def test_an_open_mechanism_is_judged_by_what_will_be_deployed() -> None:
+    ten = Domain(tuple(Integer(name=n, lower=0, upper=9) for n in "ab"))
+    frame = Privacy(adjacency=Adjacency.REPLACE_ONE, unit=Unit.RECORD, n_records=1000)
+
+    def opened(names: str, epsilon: str, delta: str) -> Plan:
+        requests = [
+            ProductRequest(
+                name=name,
+                kind="table",
+                mechanism="auto",
+                knobs=AutoKnobs(),
+                columns=(name,),
+                share=Decimal(1) / len(names),
+            )
+            for name in names
+        ]
+        budget = Budget(epsilon=Decimal(epsilon), delta=Decimal(delta))
+        return plan_release(requests, domain=ten, privacy=frame, budget=budget)
+
+    for made, name in (
+        (opened("a", "0.7", "0.01"), "gaussian"),
+        (opened("ab", "1", "1e-3"), "laplace"),
+        (opened("ab", "1", "1e-6"), "laplace"),
+        (opened("a", "1", "1e-6"), "laplace"),
+    ):
+        for product in made.products:
+            assert product.mechanism.name == name
+            assert product.choice is not None
+            said = product.choice.least
+            assert product.expected_error.projected_total_variation == pytest.approx(said, rel=0.01)
+
+
+def test_domains_that_are_equal_but_written_otherwise_are_told_apart() -> None:
+    def planned(categories: tuple[Any, ...]) -> Plan:
+        domain = Domain((Categorical(name="x", categories=categories),))
+        requests = [
+            ProductRequest(
+                name="p",
+                kind="table",
+                mechanism="laplace",
+                knobs=PerturbedKnobs(),
+                columns=("x",),
+                share=Decimal(1),
+            )
+        ]
+        return plan_release(requests, domain=domain, privacy=FRAME, budget=ONE)
+
+    assert planned((0, 1)).domain["x"].categories[0] is not False
+    assert planned((False, True)).domain["x"].categories[0] is False
