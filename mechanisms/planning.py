@@ -168,7 +168,8 @@ def _plan(
             privacy.n_records,
             own.n_possible,
             privacy.unit_records,
-            tuple(column.size for column in own.columns),
+            # One zero less and the absent cell more would make up for each other.
+            (0,) if own.zeros or own.absent else tuple(column.size for column in own.columns),
         )
         for request, own in zip(requests, domains, strict=True)
     ]
