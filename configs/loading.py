@@ -35,7 +35,7 @@ from mechanisms.planning import Plan, plan_release
 from mechanisms.privacy import Privacy
 from mechanisms.registry import REGISTRY
 
-RESERVED_COLUMNS = ("estimate", "projected", "raw", "standard_error")
+RESERVED_COLUMNS = ("estimate", "projected", "raw", "raw_block", "standard_error")
 
 
 @dataclass(frozen=True)

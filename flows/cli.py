@@ -224,6 +224,30 @@ def refine(
             show(part)
 
 
+@app.command
+def deploy(file: Path = Path("deploy/prefect.yaml"), *, json: Json = False) -> None:
+    """Put work pools and deployments on the Prefect server that PREFECT_API_URL names.
+
+    A pool that exists stays as it is; applying a file again changes nothing.
+
+    Args:
+        file: Deployments as 'prefect deploy' reads them, and the pools they need.
+    """
+    from dataclasses import asdict
+
+    from flows.deployment import apply
+    from flows.terminal import show, show_json
+
+    applied = apply(file)
+    if json:
+        show_json(asdict(applied))
+        return
+    show(f"Server {applied.api}")
+    for kind, became in (("work pool", applied.pools), ("deployment", applied.deployments)):
+        for name, fate in became.items():
+            show(f"  {kind} {name}: {fate}")
+
+
 def main() -> None:
     """Entry point of the console script."""
     as_json = "--json" in sys.argv

@@ -1,4 +1,4 @@
-"""The flow that a Prefect deployment names: ``flows/deployed.py:release``."""
+"""The flow that a Prefect deployment names: ``flows.deployed.release``."""
 
 from __future__ import annotations
 

@@ -90,6 +90,7 @@ class Bootstrap:
     knobs: ClassVar[type] = BootstrapKnobs
     pure: ClassVar[bool] = False
     unbiased: ClassVar[bool] = True
+    raw: ClassVar[tuple[str, ...]] = ("raw",)
 
     pseudocount: Fraction
     records: int

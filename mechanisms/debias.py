@@ -28,6 +28,8 @@ class DebiasedTable:
         undrawn_estimate: The estimate for every cell that is not listed.
         undrawn_standard_error: Its standard error if the cell is empty in the data,
             the least it can be.
+        projected: float64[K], the nearest counts that are not negative and add up to the
+            number of records, if the mechanism has a way of its own to them.
     """
 
     domain: Domain
@@ -36,6 +38,7 @@ class DebiasedTable:
     standard_errors: NDArray[np.float64]
     undrawn_estimate: float
     undrawn_standard_error: float
+    projected: NDArray[np.float64] | None = None
 
 
 def debias(release: ContingencyTable, pseudocount: Fraction, *, n_records: int) -> DebiasedTable:

@@ -89,6 +89,7 @@ class Density:
     kinds: ClassVar[tuple[str, ...]] = ("microdata", "table")
     knobs: ClassVar[type] = DensityKnobs
     pure: ClassVar[bool] = True
+    raw: ClassVar[tuple[str, ...]] = ("raw",)
 
     records: int
     uniform: Fraction

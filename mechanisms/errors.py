@@ -349,6 +349,13 @@ class OrchestratorError(StatpressError):
     next_step = "Check PREFECT_API_URL and the server, or use --no-orchestrator."
 
 
+class DeploymentError(StatpressError):
+    """The work pools or deployments could not be put on a Prefect server."""
+
+    exit_code = 63
+    next_step = "Check PREFECT_API_URL and the server, then run 'statpress deploy' again."
+
+
 class ConfirmationError(StatpressError):
     """A step that costs budget was not confirmed."""
 

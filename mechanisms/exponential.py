@@ -51,6 +51,7 @@ class ExponentialRecords:
     kinds: ClassVar[tuple[str, ...]] = ("microdata", "table")
     pure: ClassVar[bool] = True
     unbiased: ClassVar[bool] = False
+    raw: ClassVar[tuple[str, ...]] = ("raw",)
 
     epsilon_per_record: Decimal
     records: int

@@ -254,16 +254,24 @@ class ProfileLoss(Loss):
 
 @dataclass(frozen=True)
 class ConcentratedLoss(Loss):
-    """A loss whose Rényi divergences are bounded, and of which one pair is known.
+    """A loss whose Rényi divergences are bounded, and of which one pair may be known.
+
+    Noise on a vector whose change is bounded by its Euclidean norm alone has no single worst
+    shift that is known, and so no exact curve.
 
     Attributes:
         bound: A rho: every divergence of order a, for both orders of the pair, is at most a
             times this (Bun and Steinke 2016).
-        attained: The loss of a pair of outputs that the mechanism has; the lower bound.
+        attained: The loss of a pair of outputs that the mechanism has, if one is known; the
+            lower bound.
     """
 
     bound: Fraction
-    attained: PrivacyLoss
+    attained: PrivacyLoss = PureLoss(Fraction(0))
+
+    def __post_init__(self) -> None:
+        if self.bound < 0:
+            raise ValueError("rho must not be negative")
 
     def _ahead(self, epsilon: float, reverse: bool) -> Bounds:
         return Bounds(self.attained.delta(epsilon).lower, delta_of_rho(self.bound, epsilon))

@@ -37,6 +37,9 @@ class RawTable(Protocol):
     def counts(self) -> Codes:
         """int64[K]: drawn or noisy counts."""
 
+    def figures(self) -> Mapping[str, Codes]:
+        """The columns int64[K] of ``Mechanism.raw``, of which ``raw`` are the counts."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
@@ -143,13 +146,16 @@ class Mechanism(Protocol):
     products it can serve; ``pure`` says that it needs no delta and is charged
     none; ``knobs`` is a frozen dataclass of what a config may set, its field
     names the keys of the YAML; ``unbiased`` says that the estimates of
-    ``postprocess`` are right on average, whatever the data.
+    ``postprocess`` are right on average, whatever the data; ``raw`` names the
+    columns that its tables publish as they were drawn, and that ``postprocess``
+    needs no more than.
     """
 
     name: ClassVar[str]
     kinds: ClassVar[tuple[str, ...]]
     knobs: ClassVar[type]
     pure: ClassVar[bool]
+    raw: ClassVar[tuple[str, ...]]
 
     @property
     def unbiased(self) -> bool:

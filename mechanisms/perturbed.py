@@ -42,7 +42,7 @@ from mechanisms.domain import Domain
 from mechanisms.enclosures import double_above
 from mechanisms.errors import InfeasibleBudgetError, RecordsError
 from mechanisms.losses import ConcentratedLoss, PrivacyLoss, PureLoss
-from mechanisms.mechanism import Target
+from mechanisms.mechanism import Target, check_frame
 from mechanisms.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
 from mechanisms.randomness import Randomness
 from mechanisms.sampling import Progress
@@ -68,6 +68,10 @@ class NoisyCounts:
     cells: NDArray[np.int64]
     counts: NDArray[np.int64]
 
+    def figures(self) -> dict[str, NDArray[np.int64]]:
+        """The columns that are published as they are."""
+        return {"raw": self.counts}
+
 
 @dataclass(frozen=True, kw_only=True)
 class PerturbedKnobs:
@@ -82,7 +86,7 @@ class PerturbedKnobs:
 
     def __post_init__(self) -> None:
         if self.scale is not None:
-            _check_scale(self.scale, "scale")
+            check_scale(self.scale, "scale")
 
 
 @dataclass(frozen=True)
@@ -97,12 +101,13 @@ class _Perturbed:
     knobs: ClassVar[type] = PerturbedKnobs
     pure: ClassVar[bool] = False
     unbiased: ClassVar[bool] = True
+    raw: ClassVar[tuple[str, ...]] = ("raw",)
     name: ClassVar[str]
 
     scale: Fraction
 
     def __post_init__(self) -> None:
-        _check_scale(self.scale)
+        check_scale(self.scale)
         if Fraction(float(self.scale)) != self.scale:
             raise RecordsError("The scale must be exactly a double.", where="scale")
 
@@ -119,10 +124,7 @@ class _Perturbed:
 
     def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
         """The privacy loss of the whole table; takes no data."""
-        if n_cells < 1 or n_records < 1:
-            raise RecordsError("n_records and n_cells must be positive.")
-        if not 1 <= unit_records <= n_records:
-            raise RecordsError("unit_records must be between 1 and n_records.")
+        check_frame(n_records=n_records, n_cells=n_cells, unit_records=unit_records)
         if n_cells == 1:  # every dataset of this size is the same table
             return PureLoss(Fraction(0))
         return self._loss(unit_records)
@@ -142,12 +144,7 @@ class _Perturbed:
             progress: Called with the number of cells of each finished chunk.
         """
         cells = table.domain.possible_cells()
-        noisy = np.empty(len(cells), np.int64)
-        for start in range(0, len(noisy), _CHUNK):
-            part = noisy[start : start + _CHUNK]
-            part[:] = self._noise(rng, len(part))
-            if progress is not None:
-                progress(len(part))
+        noisy = noise_of_cells(lambda size: self._noise(rng, size), len(cells), progress)
         noisy[np.searchsorted(cells, table.cells)] += table.counts
         return NoisyCounts(table.domain, cells, noisy)
 
@@ -184,42 +181,66 @@ class _Perturbed:
         Raises:
             InfeasibleBudgetError: No scale, or not the given one, meets it.
         """
-        if target.n_cells > MOST_CELLS:
-            raise InfeasibleBudgetError(
-                f"A noisy table has a row per cell; {target.n_cells:,} are too many.",
-                next_step=f"Declare at most {MOST_CELLS:,} cells, or use 'bootstrap'.",
-            )
+        return cls(scale_for(knobs.scale, target, lambda scale: cls(scale).loss(**target.frame)))
 
-        def fits(scale: Fraction) -> bool:
-            return target.allows(cls(scale).loss(**target.frame))
 
-        if knobs.scale is not None:
-            scale = Fraction(double_above(knobs.scale))
-            if not fits(scale):
-                least = cls._smallest(fits)
-                raise InfeasibleBudgetError(
-                    f"Noise of scale {float(scale):g} is too little for the budget.",
-                    next_step=f"Give a scale of at least {float(least):.6g}, leave it out, or"
-                    " raise the budget.",
-                )
-            return cls(scale)
-        return cls(cls._smallest(fits))
+def noise_of_cells(
+    draw: Callable[[int], NDArray[np.int64]], n_cells: int, progress: Progress | None = None
+) -> NDArray[np.int64]:
+    """Noise int64[n_cells], drawn in chunks, of each of which ``progress`` hears."""
+    noise = np.empty(n_cells, np.int64)
+    for start in range(0, n_cells, _CHUNK):
+        part = noise[start : start + _CHUNK]
+        part[:] = draw(len(part))
+        if progress is not None:
+            progress(len(part))
+    return noise
 
-    @staticmethod
-    def _smallest(fits: Callable[[Fraction], bool]) -> Fraction:
-        """Smallest scale on the grid at which a budget is met."""
-        low, high = _ENDS
-        if fits(_grid(low)):
-            return _grid(low)
-        if not fits(_grid(high)):
-            raise InfeasibleBudgetError(
-                "No scale of this noise meets the budget.",
-                next_step="Raise the budget; 'gaussian' needs a delta above 0, 'laplace' none.",
-            )
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if fits(_grid(middle)) else (middle, high)
-        return _grid(high)
+
+def scale_for(
+    given: Fraction | None, target: Target, loss: Callable[[Fraction], PrivacyLoss]
+) -> Fraction:
+    """The given scale, or the smallest within a thousandth, at which a loss meets the target.
+
+    Raises:
+        InfeasibleBudgetError: No scale, or not the given one, meets it.
+    """
+    if target.n_cells > MOST_CELLS:
+        raise InfeasibleBudgetError(
+            f"A noisy table has a row per cell; {target.n_cells:,} are too many.",
+            next_step=f"Declare at most {MOST_CELLS:,} cells, or use 'bootstrap'.",
+        )
+
+    def fits(scale: Fraction) -> bool:
+        return target.allows(loss(scale))
+
+    if given is None:
+        return _smallest(fits)
+    scale = Fraction(double_above(given))
+    if not fits(scale):
+        least = _smallest(fits)
+        raise InfeasibleBudgetError(
+            f"Noise of scale {float(scale):g} is too little for the budget.",
+            next_step=f"Give a scale of at least {float(least):.6g}, leave it out, or"
+            " raise the budget.",
+        )
+    return scale
+
+
+def _smallest(fits: Callable[[Fraction], bool]) -> Fraction:
+    """Smallest scale on the grid at which a budget is met."""
+    low, high = _ENDS
+    if fits(_grid(low)):
+        return _grid(low)
+    if not fits(_grid(high)):
+        raise InfeasibleBudgetError(
+            "No scale of this noise meets the budget.",
+            next_step="Raise the budget; Gaussian noise needs a delta above 0, 'laplace' none.",
+        )
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(_grid(middle)) else (middle, high)
+    return _grid(high)
 
 
 def _grid(index: int) -> Fraction:
@@ -228,7 +249,12 @@ def _grid(index: int) -> Fraction:
     return Fraction(1024 + step, 1024) * Fraction(2) ** power
 
 
-def _check_scale(scale: Fraction, where: str = "") -> None:
+def check_scale(scale: Fraction, where: str = "") -> None:
+    """Refuse a scale outside the grid.
+
+    Raises:
+        RecordsError: It is not between 2**-20 and 2**40.
+    """
     if not _FINEST <= scale <= _WIDEST:
         raise RecordsError("The scale must be between 2**-20 and 2**40 records.", where=where)
 

@@ -21,11 +21,13 @@ spare (Higham 2002, chapter 24); that dp-accounting's transform obeys it is assu
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import heapq
 import importlib
 import logging
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -40,12 +42,14 @@ from mechanisms.enclosures import Bounds
 from mechanisms.finite_losses import FEW_DRAWS, DiscreteLoss, DrawsLoss
 from mechanisms.losses import PrivacyLoss
 from mechanisms.noise_losses import DiscreteGaussianLoss
+from mechanisms.resampling_losses import ResampledGaussianLoss
 
 TRUNCATION = 1e-15
 """Of dp-accounting's self-composition."""
 
 _TAIL = 1e-18  # a part's curve is followed to here,
 _FAR = 4096.0  # or to this epsilon
+_MOVED = 1e-24
 _ROUND = 2.0**-53
 _ZERO = np.longdouble(0)
 
@@ -54,7 +58,7 @@ Counts = tuple[tuple[PrivacyLoss, int], ...]
 
 @dataclass(frozen=True)
 class _Grid:
-    """Masses at h j for j >= first, of one part, and the slack of both bounds."""
+    """Masses at h j for j >= first, of one part or more, and the slack of both bounds."""
 
     first: int
     masses: np.ndarray[Any, np.dtype[np.float64]]
@@ -124,16 +128,49 @@ def account(parts: Counts, one_way: bool | None, h: float) -> Account:
         heapq.heappush(heap, (both.size, order, both))
     transform *= 1.01
     count = sum(times for _, times in parts)
-    return _sums(heap[0][2], h, count, above + transform, below + above + transform)
+    whole = heap[0][2]
+    grid = _Grid(whole._lower_loss, whole._probs, whole._infinity_mass, above + transform, below)
+    return _sums(grid, h, count, below + above + transform)
 
 
-def _sums(pmf: Any, h: float, count: int, above: float, below: float) -> Account:
+def _sums(grid: _Grid, h: float, count: int, below: float) -> Account:
     """Sums over the losses of at least 0, which are all that epsilon >= 0 needs."""
-    start = max(pmf._lower_loss, 0)
-    masses = pmf._probs[start - pmf._lower_loss :].astype(np.longdouble)
+    start = max(grid.first, 0)
+    masses = grid.masses[start - grid.first :].astype(np.longdouble)
     weights = masses * np.exp(-h * (start + np.arange(len(masses))).astype(np.longdouble))
     p, q = (np.append(np.cumsum(x[::-1])[::-1], _ZERO) for x in (masses, weights))
-    return Account(h, count, start, p, q, float(pmf._infinity_mass), above, below)
+    return Account(h, count, start, p, q, float(grid.infinite), grid.above, below)
+
+
+def tail_account(parts: Counts, h: float) -> Account:
+    """The composition of all parts by sums of products, for small deltas; no lower bound.
+
+    Every mass is a sum of non-negative products, with an error relative to itself, and not
+    to the largest mass as a transform's is. After each product the lowest and the highest
+    losses, of mass below 1e-24, are moved to the next kept one and to infinity.
+    """
+    whole = _Grid(0, np.ones(1), 0.0, 0.0, 0.0)
+    for part, times in parts:
+        power = _grid(part, None, h)
+        while times:
+            whole = _product(whole, power) if times % 2 else whole
+            times //= 2
+            power = _product(power, power) if times else power
+    return _sums(whole, h, sum(times for _, times in parts), 1.0)
+
+
+def _product(one: _Grid, two: _Grid) -> _Grid:
+    """Losses added; slacks add up, since curves that differ by s compose to such as do."""
+    masses = np.convolve(one.masses, two.masses)
+    terms = min(len(one.masses), len(two.masses)) + 8
+    masses *= 1 + 2 * _ROUND * terms  # each at least its exact sum of products
+    behind, ahead = np.cumsum(masses), np.cumsum(masses[::-1])
+    low = min(int(np.searchsorted(behind, _MOVED)), len(masses) - 1)
+    high = max(len(masses) - int(np.searchsorted(ahead, _MOVED)), low + 1)
+    kept = masses[low:high].copy()
+    kept[0] += 1.001 * masses[:low].sum()
+    far = 1.001 * float(masses[high:].sum()) + one.infinite + two.infinite
+    return _Grid(one.first + two.first + low, kept, far, one.above + two.above, 0.0)
 
 
 @functools.lru_cache(maxsize=512)
@@ -235,6 +272,8 @@ def evaluation_cost(part: PrivacyLoss) -> int:
     part = _tabulated(part)
     if isinstance(part, DrawsLoss) and part.lattice.draws > FEW_DRAWS:
         return 30
+    if isinstance(part, ResampledGaussianLoss):
+        return 25
     return {DiscreteGaussianLoss: 12, DiscreteLoss: 4}.get(type(part), 1)
 
 
@@ -267,8 +306,14 @@ def _product_error(one: np.ndarray[Any, Any], two: np.ndarray[Any, Any]) -> floa
 
 @functools.cache
 def _pld_pmf() -> ModuleType:
-    """dp-accounting's masses, without the handler that its logging library leaves at the root."""
+    """dp-accounting's masses, without what its logging library leaves behind.
+
+    That is a handler at the root, and another that keeps the standard error of the moment and
+    closes it when logging is configured anew, unless it is the process's own: a progress bar or
+    a test may have put something else in its place.
+    """
     before = list(logging.root.handlers)
-    found = importlib.import_module("dp_accounting.pld.pld_pmf")
+    with contextlib.redirect_stderr(sys.__stderr__):
+        found = importlib.import_module("dp_accounting.pld.pld_pmf")
     logging.root.handlers[:] = before
     return found

@@ -12,12 +12,14 @@ from mechanisms.mechanism import Mechanism
 from mechanisms.perturbed import GaussianTable, LaplaceTable
 from mechanisms.sample_resample import SampleResample
 from mechanisms.smoothed_histogram import SmoothedHistogram
+from mechanisms.two_resolutions import TwoResolutions
 
 REGISTRY: Mapping[str, type[Mechanism]] = MappingProxyType(
     {
         Bootstrap.name: Bootstrap,
         LaplaceTable.name: LaplaceTable,
         GaussianTable.name: GaussianTable,
+        TwoResolutions.name: TwoResolutions,
         SmoothedHistogram.name: SmoothedHistogram,
         Density.name: Density,
         ExponentialKS.name: ExponentialKS,

@@ -66,6 +66,10 @@ class ContingencyTable:
         """Sum of the counts."""
         return int(self.counts.sum())
 
+    def figures(self) -> dict[str, Codes]:
+        """The columns that a release of this table publishes as they are."""
+        return {"raw": self.counts}
+
     @classmethod
     def from_cells(cls, domain: Domain, cells: Codes, counts: Codes) -> ContingencyTable:
         """Table of cells in any order and with repeats, whose counts are added."""

@@ -18,6 +18,11 @@ from tasks.writing import Progress, write_cells, write_records
 
 FIGURES = {
     "raw": ("integer", "Count as the mechanism gave it, drawn or noisy; may be negative."),
+    "raw_block": (
+        "integer",
+        "Noisy count of the block of neighbouring cells that the cell lies in, the same in every "
+        "row of the block.",
+    ),
     "estimate": ("number", "Unbiased estimate of the count; may be negative."),
     "standard_error": ("number", "Of the estimate."),
     "projected": (
@@ -64,7 +69,7 @@ def file_forms(product: PlannedProduct) -> dict[str, tuple[str, ...]]:
     if product.request.kind == "microdata":
         beside = "debiased" if product.mechanism.unbiased else "estimates"
         return {name: (), f"{name}_{beside}": _ESTIMATES}
-    return {name: ("raw", *_ESTIMATES)}
+    return {name: (*product.mechanism.raw, *_ESTIMATES)}
 
 
 def figures_of(mechanism: Mechanism) -> dict[str, tuple[str, str]]:
@@ -100,15 +105,16 @@ def unlisted(drawn: RawTable) -> dict[str, Any]:
 
     Returns:
         ``structural_zeros``: of each pattern the runs of codes by column, first and last
-        code of each; ``absent``: the raw count of the absent cell, None where there is none.
-        Drawn or noisy, that count is as public as the others.
+        code of each; ``absent``: the raw columns of the absent cell, None where there is none.
+        Drawn or noisy, its counts are as public as the others.
     """
-    domain = drawn.domain
+    domain, listed = drawn.domain, n_listed(drawn)
+    absent = {name: int(values[listed:].sum()) for name, values in drawn.figures().items()}
     return {
         "structural_zeros": [
             {name: [list(run) for run in runs] for name, runs in zero.sets} for zero in domain.zeros
         ],
-        "absent": {"raw": int(drawn.counts[n_listed(drawn) :].sum())} if domain.absent else None,
+        "absent": absent if domain.absent else None,
     }
 
 
@@ -172,17 +178,19 @@ def cell_figures(
 ) -> dict[str, NDArray[Any]]:
     """All columns of a table of the listed cells, post-processed from what was drawn alone."""
     table = mechanism.postprocess(drawn, n_records=n_records)
-    projected = project_to_simplex(
-        table.estimates,
-        float(n_records),
-        n_cells=drawn.domain.n_possible,
-        absent=table.undrawn_estimate,
-    )
+    projected = table.projected
+    if projected is None:
+        projected = project_to_simplex(
+            table.estimates,
+            float(n_records),
+            n_cells=drawn.domain.n_possible,
+            absent=table.undrawn_estimate,
+        ).values
     figures = {
-        "raw": drawn.counts,
+        **drawn.figures(),
         "estimate": table.estimates,
         "standard_error": table.standard_errors,
-        "projected": projected.values,
+        "projected": projected,
     }
     return {name: values[: n_listed(drawn)] for name, values in figures.items()}
 

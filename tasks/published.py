@@ -43,12 +43,21 @@ class PublishedCounts:
     Attributes:
         domain: The product's columns.
         cells: int64[K], ascending: the listed cells, and the absent one if it was drawn.
-        counts: int64[K], drawn or noisy.
+        raw: The columns int64[K] that the mechanism gave (``Mechanism.raw``).
     """
 
     domain: Domain
     cells: Codes
-    counts: Codes
+    raw: Mapping[str, Codes]
+
+    @property
+    def counts(self) -> Codes:
+        """int64[K], drawn or noisy."""
+        return self.raw["raw"]
+
+    def figures(self) -> Mapping[str, Codes]:
+        """The columns, as they are."""
+        return self.raw
 
     @property
     def n_records(self) -> int:
@@ -67,7 +76,7 @@ class PublishedProduct:
         mechanism: At the parameters that were charged.
         path: The file with records or raw counts.
         fields: The columns as the bundle's data package describes them.
-        absent: Raw count of the absent cell, which no file lists; None without one.
+        absent: Raw columns of the absent cell, which no file lists; None without one.
     """
 
     name: str
@@ -76,7 +85,7 @@ class PublishedProduct:
     mechanism: Mechanism
     path: Path
     fields: tuple[Mapping[str, Any], ...]
-    absent: int | None
+    absent: Mapping[str, int] | None
 
     def counts(self) -> PublishedCounts:
         """The counts that were drawn, out of the published file.
@@ -85,15 +94,17 @@ class PublishedProduct:
             BundleVerificationError: The file is not what the bundle says of it.
         """
         with _understood(self.path):
+            raw = {}
             if self.kind == "microdata":
-                cells, counts = read_records(self.path, self.domain)
+                cells, raw["raw"] = read_records(self.path, self.domain)
             else:
-                cells, counts = read_counts(self.path, self.domain, "raw")
+                for name in self.mechanism.raw:
+                    cells, raw[name] = read_counts(self.path, self.domain, name)
             records = self.mechanism.describe().get("records")  # of those that draw
-            if self.absent is not None and (self.absent or records is None):
+            if self.absent is not None and (self.absent["raw"] or records is None):
                 cells = np.append(cells, self.domain.n_cells - 1)
-                counts = np.append(counts, self.absent)
-            found = PublishedCounts(self.domain, cells, counts)
+                raw = {name: np.append(each, self.absent[name]) for name, each in raw.items()}
+            found = PublishedCounts(self.domain, cells, raw)
             if not self.domain.is_possible(cells).all():
                 raise ValueError("it has a row in a structural zero")
             if records is None:
@@ -101,7 +112,7 @@ class PublishedProduct:
                     raise ValueError("it does not list every cell")
             elif found.n_records != records:
                 raise ValueError(f"it holds {found.n_records} records, not {records}")
-            elif np.any(counts < 1):
+            elif np.any(found.counts < 1):
                 raise ValueError("it lists a cell that was not drawn")
         return found
 
@@ -215,8 +226,9 @@ def _product(
     path = folder / f"{stem}.{suffix}"
     if not path.is_file():
         raise ValueError(f"there is no file {stem}.{suffix}")
-    count = None if absent is None else _whole(absent["raw"])
-    return PublishedProduct(name, kind, domain, mechanism, path, tuple(columns), count)
+    if absent is not None:
+        absent = {each: _whole(absent[each]) for each in mechanism.raw}
+    return PublishedProduct(name, kind, domain, mechanism, path, tuple(columns), absent)
 
 
 def _zero(sets: Mapping[str, Any]) -> ZeroPattern:

@@ -22,6 +22,7 @@ from mechanisms.density import Density
 from mechanisms.errors import RefinementError
 from mechanisms.reconciliation import ReleasedTable, reconcile
 from mechanisms.rounding import round_table, round_to_total
+from mechanisms.two_resolutions import TwoResolutions
 from tasks.products import cell_figures, n_listed, unlisted_in_words
 from tasks.published import PublishedBundle, PublishedProduct, open_bundle
 from tasks.refined_files import RefinedTable, appearing, check_place, write_refined
@@ -161,6 +162,12 @@ def _consistent(
             raise RefinementError(
                 f"The estimates of the product '{product.name}' are biased; least squares would "
                 "spread that over the other tables.",
+                next_step="Name the other products with --products, or leave out --consistent.",
+            )
+        if isinstance(mechanism, TwoResolutions):
+            raise RefinementError(
+                f"The cells of the product '{product.name}' are correlated within its blocks; "
+                "least squares would state errors that are not theirs.",
                 next_step="Name the other products with --products, or leave out --consistent.",
             )
         debiased = mechanism.postprocess(product.counts(), n_records=n_records)

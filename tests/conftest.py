@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from bad_input import CANARY, RARE, N
+from hypothesis import settings
 
 from flows.conduct import Session
 from tasks.entries import Entry
@@ -20,6 +21,10 @@ from tasks.inspector import Inspector
 from tasks.ledger import Ledger
 from tasks.pipeline import Outcome
 from tasks.private_zone import CuratorLog, new_run_id
+
+# Nothing is timed in a property test; all else is as the library has it, in CI too.
+settings.register_profile("statpress", parent=settings.default, deadline=None)
+settings.load_profile("statpress")
 
 CONFIG = """\
 title: Test release

@@ -66,11 +66,14 @@ def hindsight(candidate: Candidate, counts: NDArray[np.int64], repetitions: int)
     for seed in range(repetitions):
         release = mechanism.release(table_of(counts), SeededRandomness(np.random.PCG64(seed)))
         table = mechanism.postprocess(release, n_records=n)
-        projected = project_to_simplex(
-            table.estimates, float(n), n_cells=len(counts), absent=table.undrawn_estimate
-        )
-        whole = np.full(len(counts), projected.absent_value)
-        whole[table.cells] = projected.values
+        if table.projected is not None:
+            whole = table.projected
+        else:
+            projected = project_to_simplex(
+                table.estimates, float(n), n_cells=len(counts), absent=table.undrawn_estimate
+            )
+            whole = np.full(len(counts), projected.absent_value)
+            whole[table.cells] = projected.values
         found.append(np.abs(whole - counts).sum() / (2 * n))
     return float(np.mean(found))
 

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from bad_input import CANARY
 
+from configs.loading import RESERVED_COLUMNS
 from flows.conduct import Session
 from flows.terminal import plain
 from mechanisms.errors import (
@@ -168,7 +169,7 @@ def test_two_products_never_share_a_file(agency, names: tuple[str, str]) -> None
         agency.run()
 
 
-@pytest.mark.parametrize("name", ["estimate", "projected", "raw", "standard_error"])
+@pytest.mark.parametrize("name", RESERVED_COLUMNS)
 def test_names_of_the_debiased_columns_are_reserved(agency, name: str) -> None:
     agency.replace("  born:", f"  {name}:")
     agency.replace("[born]", f"[{name}]")

@@ -29,11 +29,12 @@ products:
   drawn: {kind: table, mechanism: smoothed_histogram, columns: [pay, age], share: 0.1}
   one: {kind: microdata, mechanism: bootstrap, columns: [pay], records: 1, share: 0.1}
   ages: {kind: table, mechanism: laplace, columns: [age, pay], share: 0.2}
-  homes: {kind: table, mechanism: gaussian, columns: [region, age, pay], share: 0.2}
+  homes: {kind: table, mechanism: gaussian, columns: [region, age, pay], share: 0.1}
   regions: {kind: table, mechanism: gaussian, columns: [region], share: 0.1}
+  levels: {kind: table, mechanism: two_resolutions, columns: [age, pay], share: 0.1}
 """
-TABLES = ("drawn", "ages", "homes", "regions")
-WITH_ZEROS = ("people", "drawn", "ages", "homes")
+TABLES = ("drawn", "ages", "homes", "regions", "levels")
+WITH_ZEROS = ("people", "drawn", "ages", "homes", "levels")
 N_RECORDS = {"zeros": 400, "units": 480, "both": 480}
 SEED = 2  # the one record drawn is absent
 FIGURES = ["estimate", "standard_error", "projected"]
@@ -131,7 +132,8 @@ def test_the_bundle_says_what_no_file_holds(press: Any, case: str) -> None:
     pattern = [{"age": [[0, 1]], "pay": [[3, 4]]}]  # ages by ten, pay by twenty
     two = [*pattern, {"region": [[2, 2]], "age": [[2, 9]]}]
     for name, product in stated.items():
-        zeros = {"people": two, "homes": two, "ages": pattern, "drawn": pattern}.get(name, [])
+        one = dict.fromkeys(("ages", "drawn", "levels"), pattern)
+        zeros = (one | {"people": two, "homes": two}).get(name, [])
         assert product["structural_zeros"] == ([] if case == "units" else zeros)
         if case == "zeros":
             assert product["absent"] is None
@@ -245,6 +247,7 @@ RESEALED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "no absent cell": (_said("regions", absent=None), "unclear whether the product 'regions'"),
     "no number": (_said("ages", absent={"raw": 1.5}), "no integer"),
     "nothing raw": (_said("ages", absent={}), "cannot read it"),
+    "no block": (_said("levels", absent={"raw": 3}), "cannot read it: 'raw_block'"),
     "too large": (_said("ages", absent={"raw": 2**62}), "too large"),
     "more drawn": (_said("people", absent={"raw": 1000}), "records, not 480"),
     "other unit": (_said("ages", unit_records=1), "unit_records is stated in two ways"),

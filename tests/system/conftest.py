@@ -1,4 +1,4 @@
-"""Databases for the tests of the ledger: SQLite files and one PostgreSQL server."""
+"""Servers for the tests: one PostgreSQL server for ledgers, one Prefect server."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from postgres import Server
+from prefect_server import started
 
 
 @pytest.fixture(scope="session")
@@ -28,3 +29,10 @@ def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return str(tmp_path / "ledger.db")
     return str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The environment of a client of the session's one Prefect server, which has a password."""
+    with started(tmp_path_factory.mktemp("prefect-server")) as environment:
+        yield environment

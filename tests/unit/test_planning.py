@@ -11,7 +11,6 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from dp_accounting.pld import privacy_loss_distribution as pld
 
 from mechanisms.bootstrap import BootstrapKnobs
 from mechanisms.budget_split import Budget, gaussian_mu
@@ -68,6 +67,8 @@ def test_a_composed_plan_spends_the_budget_and_no_more() -> None:
 
 def test_the_charge_agrees_with_another_accountant() -> None:
     made = plan(["gaussian", "laplace", "gaussian"])
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
     composed = None
     for product in made.products:
         scale = float(product.mechanism.describe()["scale"].split("/")[0]) / float(

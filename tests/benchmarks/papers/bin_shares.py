@@ -35,7 +35,9 @@ def unbiased_shares(estimates: DebiasedTable, n_records: int) -> Shares:
 
 
 def projected_shares(estimates: DebiasedTable, n_records: int) -> Shares:
-    """float64[s], the nearest that are not negative and add up to 1."""
+    """float64[s], the nearest that are not negative and add up to 1, or the mechanism's own."""
+    if estimates.projected is not None:
+        return estimates.projected / n_records
     nearest = project_to_simplex(
         estimates.estimates,
         n_records,

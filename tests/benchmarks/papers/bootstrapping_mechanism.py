@@ -32,10 +32,11 @@ import numpy as np
 
 from mechanisms.bootstrap import Bootstrap, BootstrapKnobs
 from mechanisms.ks_sampler import sample_ks
-from mechanisms.mechanism import Target
-from mechanisms.perturbed import GaussianTable, LaplaceTable, PerturbedKnobs
+from mechanisms.mechanism import Mechanism, Target
+from mechanisms.perturbed import GaussianTable, LaplaceTable
 from mechanisms.randomness import Randomness
 from mechanisms.table import ContingencyTable
+from mechanisms.two_resolutions import TwoResolutions
 from tasks.entropy import SeededRandomness
 from tests.benchmarks.papers.beta_distribution import bin_counts, kolmogorov_smirnov, sample
 from tests.benchmarks.papers.bin_shares import (
@@ -47,7 +48,6 @@ from tests.benchmarks.papers.bin_shares import (
     unbiased_shares,
 )
 from tests.benchmarks.papers.comparison import Comparison, options, progress
-from tests.benchmarks.papers.two_resolutions import TwoResolutions
 
 RECORDS, DELTA, EPSILONS = 10_000, 0.01, (0.5, 5.0)
 BINS, REPETITIONS, KS_REPETITIONS = (5, *range(10, 101, 5)), 1000, 100
@@ -96,7 +96,7 @@ def methods(epsilon: float, bins: int) -> list[Method]:
     """Everything that is compared, at its parameters for one epsilon and number of bins."""
     target = Target(epsilon=epsilon, delta=DELTA, n_records=RECORDS, n_cells=bins)
     most = BootstrapKnobs(pseudocount=PSEUDOCOUNT, records="max")
-    offered = [
+    return [
         Method(lambda counts, rng: {HISTOGRAM: counts / RECORDS}),
         bootstrap(PAPER, BootstrapKnobs(calibration="paper"), target, (DEBIASED, PROJECTED)),
         bootstrap(EXACT, most, target, (DEBIASED, PROJECTED)),
@@ -106,9 +106,8 @@ def methods(epsilon: float, bins: int) -> list[Method]:
         opendp_laplace(epsilon),
         exponential(epsilon),
         smoothed(epsilon, bins),
+        noise(TWO, TwoResolutions, target),
     ]
-    tree = TwoResolutions.calibrate(target)
-    return [*offered, two_resolutions(tree)] if tree else offered
 
 
 def bootstrap(name: str, knobs: BootstrapKnobs, target: Target, forms: Sequence[str]) -> Method:
@@ -137,9 +136,9 @@ def draw(mechanism: Bootstrap, counts: Counts, rng: np.random.Generator) -> Cont
     return table_of(rng.multinomial(mechanism.records, weights / weights.sum()))
 
 
-def noise(name: str, kind: type[GaussianTable] | type[LaplaceTable], target: Target) -> Method:
+def noise(name: str, kind: type[Mechanism], target: Target) -> Method:
     """Integer noise on every bin, projected."""
-    mechanism = kind.calibrate(PerturbedKnobs(), target)
+    mechanism = kind.calibrate(kind.knobs(), target)
 
     def release(counts: Counts, rng: Randomness) -> dict[str, Shares]:
         noisy = mechanism.release(table_of(counts), rng)
@@ -147,16 +146,6 @@ def noise(name: str, kind: type[GaussianTable] | type[LaplaceTable], target: Tar
         return {name + PROJECTED: projected_shares(estimates, RECORDS)}
 
     return Method(release, _parameters(mechanism), name + PROJECTED, _expected(mechanism, target))
-
-
-def two_resolutions(mechanism: TwoResolutions) -> Method:
-    """Integer noise on blocks of bins and on bins."""
-
-    def release(counts: Counts, rng: Randomness) -> dict[str, Shares]:
-        return {TWO: mechanism.release(counts, rng)}
-
-    parameters = f"blocks={mechanism.blocks} scale={mechanism.noise.scale}"
-    return Method(release, parameters, TWO, mechanism.expected_error(n_records=RECORDS))
 
 
 def opendp_laplace(epsilon: float) -> Method:
@@ -222,12 +211,12 @@ def compare(
     return result
 
 
-def _expected(mechanism: Bootstrap | GaussianTable | LaplaceTable, target: Target) -> float:
+def _expected(mechanism: Mechanism, target: Target) -> float:
     error = mechanism.expected_error(n_records=target.n_records, n_cells=target.n_cells)
     return error.kolmogorov_smirnov
 
 
-def _parameters(mechanism: Bootstrap | GaussianTable | LaplaceTable) -> str:
+def _parameters(mechanism: Mechanism) -> str:
     described = mechanism.describe()
     return " ".join(f"{name}={value}" for name, value in described.items() if name != "mechanism")
 

@@ -18,12 +18,9 @@ import pytest
 from scipy.stats import chi2_contingency
 
 from mechanisms.bootstrap import Bootstrap
-from mechanisms.mechanism import Target
-from mechanisms.perturbed import GaussianTable
 from tests.benchmarks.papers import bootstrapping_mechanism as figure
 from tests.benchmarks.papers.bin_shares import table_of
 from tests.benchmarks.papers.comparison import Comparison, Estimate
-from tests.benchmarks.papers.two_resolutions import TwoResolutions
 
 ROOT = Path(__file__).parents[3]
 BEST_WITHIN = {5.0: 1.02, 0.5: 1.05}
@@ -93,16 +90,6 @@ def test_multinomial_counts_have_the_law_of_the_release(drawn_with: Fraction, sa
     released = Bootstrap(100, 1_000_000).release(table_of(counts), rng)
     drawn = figure.draw(Bootstrap(drawn_with, 1_000_000), counts, rng)
     assert (chi2_contingency([released.counts, drawn.counts]).pvalue > 1e-6) == same
-
-
-@pytest.mark.parametrize("epsilon", figure.EPSILONS)
-def test_two_resolutions_use_the_budget_and_no_more(epsilon: float) -> None:
-    target = Target(epsilon=epsilon, delta=figure.DELTA, n_records=figure.RECORDS, n_cells=100)
-    found = TwoResolutions.calibrate(target)
-    assert found is not None and found.blocks * found.width == 100
-    assert target.allows(found.loss(n_records=figure.RECORDS, n_cells=100))
-    less = GaussianTable(found.noise.scale - Fraction(1, 256))
-    assert not target.allows(TwoResolutions(10, 10, less).loss(n_records=10_000, n_cells=100))
 
 
 @pytest.mark.benchmark_full

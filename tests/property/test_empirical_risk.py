@@ -1,0 +1,192 @@
+"""Regularised risk: the minimiser by other means, its accuracy, and its sensitivity."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+
+from mechanisms import empirical_risk
+from mechanisms.bernstein import BernsteinMechanism
+from mechanisms.bernstein_polynomials import evaluate_grid
+from mechanisms.columns import Categorical, Integer, Numeric
+from mechanisms.domain import Domain
+from mechanisms.empirical_risk import EmpiricalRisk
+from mechanisms.errors import ConfigError, InternalError
+from mechanisms.mechanism import Target
+from mechanisms.risk_solver import Rows, duality_gap, minimiser, slopes
+from mechanisms.scaled_cells import axes_of
+from mechanisms.table import ContingencyTable
+from tasks.entropy import SeededRandomness
+
+CLASS = Categorical(name="class", categories=("no", "yes"), missing=True)
+AMOUNT = Numeric(name="amount", edges=(-3.0, -1.0, 1.0, 5.0))
+COLUMNS = (
+    Numeric(name="a", edges=Numeric.uniform_edges(0, 1, 6), missing=True),
+    Integer(name="b", lower=0, upper=4),
+)
+LOSSES = ["hinge", "logistic", "squared"]
+
+
+def learner_of(loss: str, n: int, dimensions: int = 2, **fields) -> tuple[EmpiricalRisk, Domain]:
+    label = AMOUNT if loss == "squared" else CLASS
+    domain = Domain((*COLUMNS[:dimensions], label))
+    axes = axes_of(domain, [column.name for column in COLUMNS[:dimensions]])
+    return EmpiricalRisk(axes=axes, label=label, loss=loss, n_records=n, **fields), domain
+
+
+def table_of(domain: Domain, records: list[int]) -> ContingencyTable:
+    return ContingencyTable.from_cells(
+        domain, np.array(records, np.int64), np.ones(len(records), np.int64)
+    )
+
+
+def rows_of(rng: np.random.Generator, m: int, loss: str, width: float, cost: float) -> Rows:
+    points = rng.random((m, 2))
+    gram = np.exp(-((points[:, None] - points) ** 2).sum(axis=2) / (2 * width**2))
+    labels = rng.normal(size=m) if loss == "squared" else rng.choice([-1.0, 1.0], m)
+    return Rows(gram, labels, rng.integers(1, 5, m) * cost / m)
+
+
+def risk(rows: Rows, loss: str, b: np.ndarray) -> float:
+    f = rows.gram @ b
+    losses = {
+        "hinge": np.maximum(1 - rows.labels * f, 0),
+        "logistic": np.logaddexp(0, -rows.labels * f),
+        "squared": (f - rows.labels) ** 2 / 2,
+    }[loss]
+    return float(rows.weights @ losses + b @ f / 2)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("width", [0.1, 1.0])
+@pytest.mark.parametrize("cost", [0.5, 50.0])
+def test_the_minimiser_is_the_minimiser(loss: str, width: float, cost: float) -> None:
+    rows = rows_of(np.random.default_rng(1), 30, loss, width, cost)
+    found = minimiser(rows, loss, 1e-9)
+    least = risk(rows, loss, found)
+    if loss == "hinge":
+        assert duality_gap(rows, rows.labels * found) <= 1e-9
+        best = minimize(
+            lambda a: a @ (rows.labels[:, None] * rows.gram * rows.labels) @ a / 2 - a.sum(),
+            np.zeros(30),
+            bounds=[(0, w) for w in rows.weights],
+            method="L-BFGS-B",
+            options={"ftol": 1e-15, "gtol": 1e-12, "maxiter": 20_000, "maxfun": 200_000},
+        )
+        assert least == pytest.approx(-best.fun, abs=1e-6 * cost)
+    else:
+        assert np.abs(found + slopes(rows, loss, rows.gram @ found)[0]).sum() <= 1e-9
+        other = minimize(lambda b: risk(rows, loss, b), np.zeros(30), method="BFGS")
+        assert least <= other.fun + 1e-9
+        assert least == pytest.approx(other.fun, rel=1e-3)
+    for _ in range(20):
+        moved = found + np.random.default_rng(2).normal(size=30) * 1e-3
+        assert risk(rows, loss, moved) > least
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_an_accuracy_that_cannot_be_had_is_an_error(loss: str) -> None:
+    rows = rows_of(np.random.default_rng(3), 8, loss, 0.5, 3.0)
+    with pytest.raises(InternalError, match="accuracy"):
+        minimiser(rows, loss, -1.0)
+    empty = Rows(np.empty((0, 0)), np.empty(0), np.empty(0))
+    assert len(minimiser(empty, loss, 1e-9)) == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_no_neighbour_moves_further_than_the_sensitivity(data: st.DataObject) -> None:
+    n = data.draw(st.integers(1, 5))
+    learner, domain = learner_of(
+        data.draw(st.sampled_from(LOSSES)),
+        n,
+        data.draw(st.integers(1, 2)),
+        cost=data.draw(st.sampled_from([0.1, 1.0, 8.0])),
+        width=data.draw(st.sampled_from([None, 0.1, 1.0])),
+    )
+    cell = st.integers(0, domain.n_cells - 1)
+    records = data.draw(st.lists(cell, min_size=n, max_size=n))
+    moved = [data.draw(cell), *records[1:]]
+    degree = data.draw(st.integers(1, 4))
+    before = learner.values(table_of(domain, records), degree)
+    after = learner.values(table_of(domain, moved), degree)
+    change, bound = np.abs(after - before).ravel(), learner.sensitivity(degree)
+    slack = 2 * learner.rounding
+    assert change.max() <= bound.point + slack
+    assert change.sum() <= bound.l1 + slack * change.size
+    assert math.sqrt((change**2).sum()) <= bound.l2 + slack * change.size
+    assert max(np.abs(before).max(), np.abs(after).max()) <= learner.magnitude + slack
+
+
+def test_the_bound_is_attained_and_the_papers_is_not_enough() -> None:
+    domain = Domain((Integer(name="b", lower=0, upper=1), CLASS))
+    learner = EmpiricalRisk(
+        axes=axes_of(domain, ["b"]), label=CLASS, loss="hinge", n_records=1, cost=0.5, width=0.3
+    )
+    no, yes = (learner.values(table_of(domain, [code]), 1) for code in (0, 1))
+    change, bound = np.abs(yes - no), learner.sensitivity(1)
+    assert change.max() == pytest.approx(2 * 0.5, rel=0.01)
+    assert bound.point == pytest.approx(change.max(), rel=0.03)  # the solver's accuracy is in it
+    assert bound.l2 == pytest.approx(math.sqrt((change**2).sum()), rel=0.03)
+    assert change.max() > 1.9 * 0.5  # M C sup K / n
+
+
+def test_linear_learners_need_two_points_in_each_variable() -> None:
+    for loss in LOSSES:
+        learner, domain = learner_of(loss, 400, cost=20.0)
+        rng = np.random.default_rng(4)
+        table = table_of(domain, list(rng.integers(0, domain.n_cells, 400)))
+        target = Target(epsilon=1e5, delta=0.0, n_records=400, n_cells=domain.n_cells)
+        mechanism = BernsteinMechanism.calibrate(learner, "laplace", target)
+        assert (mechanism.degree, mechanism.order) == (1, 1)
+        released = mechanism.release(table, SeededRandomness(np.random.PCG64(1))).function()
+        fine = learner.values(table, 4).ravel()
+        grid = np.stack(
+            [g.ravel() for g in np.meshgrid(np.arange(5) / 4, np.arange(5), indexing="ij")], axis=1
+        )
+        np.testing.assert_allclose(released(grid), fine, atol=0.01 * np.abs(fine).max())
+        assert np.ptp(fine) > 0
+
+
+@pytest.mark.parametrize("width", [0.2, 1.0])
+def test_the_operators_error_is_bounded_for_all_data(width: float) -> None:
+    learner, domain = learner_of("hinge", 30, cost=10.0, width=width)
+    rng = np.random.default_rng(5)
+    for _ in range(5):
+        table = table_of(domain, list(rng.integers(0, domain.n_cells, 30)))
+        for degree, order in ((2, 1), (4, 3)):
+            places = np.arange(13) / 12
+            smooth = evaluate_grid(learner.values(table, degree), order, [places, places])
+            error = np.abs(smooth - learner.values(table, 12)).max()
+            assert error <= learner.bias(degree, order, worst=True) * 1.001
+            reference = learner.bias(degree, order)
+            assert 0 < reference <= learner.bias(degree, order, worst=True)
+
+
+def test_what_cannot_be_learned_is_refused() -> None:
+    learner, _ = learner_of("squared", 5)
+    with pytest.raises(ConfigError, match="two classes"):
+        EmpiricalRisk(axes=learner.axes, label=AMOUNT, loss="hinge", n_records=5)
+    with pytest.raises(ConfigError, match="no number"):
+        EmpiricalRisk(axes=learner.axes, label=CLASS, loss="squared", n_records=5)
+    for fields, said in (
+        ({"cost": 0.0}, "cost"),
+        ({"cost": math.inf}, "cost"),
+        ({"cost": 1e15}, "accuracy"),
+        ({"width": 0.0}, "bandwidth"),
+        ({"width": math.nan}, "bandwidth"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            learner_of("hinge", 5, **fields)
+
+
+def test_too_many_points_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(empirical_risk, "MOST_ROWS", 59)
+    with pytest.raises(ConfigError, match="60 points"):
+        learner_of("hinge", 1000)
+    learner_of("hinge", 59)

@@ -1,0 +1,82 @@
+"""What a real release of resampled statistics tells two neighbours apart, at level 1e-6."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from randomgen import AESCounter
+from scipy import stats
+
+from mechanisms.bootstrap_replicates import BootstrapReplicates
+from mechanisms.bounded_statistics import Mean
+from mechanisms.losses import GaussianLoss
+from mechanisms.resamples import subset_counts
+from mechanisms.resampling_losses import BootstrapLoss, ResampledGaussianLoss, SubsampleLoss
+from mechanisms.statistic_noise import StatisticNoise
+from tasks.entropy import SeededRandomness
+
+LEVEL = 1e-6
+DRAWS = 60_000
+F = Fraction
+ONE, OTHER = np.array([1, 1]), np.array([2, 0])  # of values 0 and 1: one record moved
+
+
+def seeded(key: int) -> SeededRandomness:
+    return SeededRandomness(AESCounter(key=key))
+
+
+def bootstrap(counts: np.ndarray, share: float, key: int) -> np.ndarray:
+    """Replicates of the mean of two records, with so much of the noise for mu = 1."""
+    noise = StatisticNoise.calibrate(F(1) / F(share) ** 2, sensitivity=F(1, 2))
+    made = BootstrapReplicates(Mean(), 2, DRAWS, noise)
+    return made.release(counts, np.array([[0.0], [1.0]]), seeded(key))[:, 0]
+
+
+def subsample(counts: np.ndarray, share: float, key: int) -> np.ndarray:
+    """One of the two records, with so much of the noise for mu = 1."""
+    noise = StatisticNoise.calibrate(F(1) / F(share) ** 2, sensitivity=F(1))
+    weights = subset_counts(counts, 1, DRAWS, seeded(key))
+    return noise.release(weights @ np.array([0.0, 1.0]), seeded(key + 10))
+
+
+def largest_gap(release, share: float, epsilon: float) -> float:
+    """Lower confidence bound, at the level, on the best of a few events' gap."""
+    one, other = release(ONE, share, 1), release(OTHER, share, 2)
+    worst = -1.0
+    cuts = np.quantile(one, np.linspace(0.3, 0.98, 15))
+    for cut in cuts:
+        hits, misses = int(np.sum(one > cut)), int(np.sum(other > cut))
+        low = stats.beta.ppf(LEVEL / 30, hits, DRAWS - hits + 1)
+        high = stats.beta.ppf(1 - LEVEL / 30, misses + 1, DRAWS - misses)
+        worst = max(worst, float(low - math.exp(epsilon) * high))
+    return worst
+
+
+CASES: list[tuple[object, ResampledGaussianLoss]] = [
+    (bootstrap, BootstrapLoss(F(1), 2)),
+    (subsample, SubsampleLoss(F(1), F(1, 2))),
+]
+
+
+@pytest.mark.parametrize(("release", "loss"), CASES)
+@pytest.mark.parametrize("epsilon", [0.1, 0.6])
+def test_no_event_passes_the_claim_and_half_the_noise_is_caught(release, loss, epsilon) -> None:
+    claim = loss.delta(epsilon).upper
+    assert largest_gap(release, 1.0, epsilon) <= claim
+    assert largest_gap(release, 0.5, epsilon) > claim
+
+
+def test_amplification_taken_twice_is_caught() -> None:
+    """A subsample charged as if it were drawn from a quarter of the records."""
+    claim = SubsampleLoss(F(1), F(1, 4)).delta(0.1).upper
+    assert largest_gap(subsample, 1.0, 0.1) > claim
+
+
+def test_a_bootstrap_charged_as_its_statistic_is_caught() -> None:
+    """The bootstrap is not free: two copies of a record show at larger epsilon."""
+    assert BootstrapLoss(F(1), 2).delta(1.5).upper > GaussianLoss(F(1)).delta(1.5).upper
+    claim = GaussianLoss(F(1)).delta(1.8).upper
+    assert largest_gap(bootstrap, 1.0, 1.8) > claim

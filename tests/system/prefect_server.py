@@ -1,0 +1,79 @@
+"""Prefect servers for tests: real processes with a database and a log on disk."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+BIN = Path(sys.executable).parent
+PASSWORD = "officer:correct horse"
+"""What the server wants of a client, as Prefect writes it."""
+
+
+def free_port() -> int:
+    """A port that nobody listens on just now."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return int(listening.getsockname()[1])
+
+
+@contextmanager
+def started(home: Path) -> Iterator[dict[str, str]]:
+    """A server process that asks for a password; yields the environment of a client."""
+    port = free_port()
+    api = f"http://127.0.0.1:{port}/api"
+    environment = {
+        **os.environ,
+        "PREFECT_HOME": str(home),
+        "PREFECT_API_URL": api,
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "DO_NOT_TRACK": "1",
+        "PREFECT_API_AUTH_STRING": PASSWORD,
+        "PREFECT_SERVER_API_AUTH_STRING": PASSWORD,
+    }
+    command = [str(BIN / "prefect"), "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    with (home / "server.log").open("w") as log:
+        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        try:
+            deadline = time.monotonic() + 180
+            while not _healthy(api):
+                assert process.poll() is None, (home / "server.log").read_text()
+                assert time.monotonic() < deadline, "the server did not start"
+                time.sleep(0.3)
+            yield environment
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def ask(environment: dict[str, str], path: str, body: Any = None) -> Any:
+    """The server's answer to a POST with a body, or to a GET without."""
+    request = urllib.request.Request(
+        f"{environment['PREFECT_API_URL']}{path}",
+        data=None if body is None else json.dumps(body).encode(),
+        headers={
+            "Content-Type": "application/json",
+            "Authorization": "Basic " + base64.b64encode(PASSWORD.encode()).decode(),
+        },
+    )
+    with urllib.request.urlopen(request, timeout=20) as answer:
+        return json.load(answer)
+
+
+def _healthy(api: str) -> bool:
+    """Whether the server answers."""
+    try:
+        with urllib.request.urlopen(f"{api}/health", timeout=2) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False

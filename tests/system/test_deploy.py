@@ -1,0 +1,230 @@
+"""``statpress deploy`` and the deployed flows: a real server with a password, and a worker."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bad_input import CANARY
+from prefect_server import BIN, ask, free_port
+from ruamel.yaml import YAML
+
+from flows.deployment import apply
+from mechanisms.errors import DeploymentError, exit_codes
+from tasks.home import Home
+from tasks.ledger import Ledger
+
+pytestmark = pytest.mark.system
+ROOT = Path(__file__).parents[2]
+FILE = ROOT / "deploy" / "prefect.yaml"
+REFUSED = exit_codes()["DeploymentError"]
+
+
+@pytest.fixture(scope="module")
+def first(server: dict[str, str]) -> dict[str, Any]:
+    """What the first 'statpress deploy' on this server said."""
+    return deploy(server)
+
+
+def statpress(environment: dict[str, str], file: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(BIN / "statpress"), "deploy", str(file), "--json"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def deploy(environment: dict[str, str], file: Path = FILE) -> dict[str, Any]:
+    done = statpress(environment, file)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+def refusal(environment: dict[str, str], file: Path = FILE) -> dict[str, Any]:
+    done = statpress(environment, file)
+    assert done.returncode == REFUSED, done.stdout + done.stderr
+    error = json.loads(done.stdout)["error"]
+    assert error["kind"] == "Deployment" and error["next_step"]
+    return error
+
+
+def deployment(environment: dict[str, str], name: str, flow: str) -> dict[str, Any]:
+    return ask(environment, f"/deployments/name/{flow}/{name}")
+
+
+def test_deploy_creates_pools_and_deployments(
+    server: dict[str, str], first: dict[str, Any]
+) -> None:
+    assert first["api"] == server["PREFECT_API_URL"]
+    assert first["pools"] == {"statpress-process": "created", "statpress-docker": "created"}
+    assert first["deployments"] == dict.fromkeys(
+        ("release", "release-in-container", "release-on-demand", "verify-ledger"), "created"
+    )
+    types = {pool["name"]: pool for pool in ask(server, "/work_pools/filter", {})}
+    assert types["statpress-process"]["type"] == "process"
+    docker = types["statpress-docker"]["base_job_template"]
+    assert docker == json.loads((ROOT / "deploy" / "work-pools" / "docker.json").read_text())
+
+    release = deployment(server, "release", "statpress-release")
+    assert release["entrypoint"] == "flows.deployed.release"
+    assert release["pull_steps"] in (None, [])
+    assert release["work_pool_name"] == "statpress-process"
+    assert release["enforce_parameter_schema"] is True
+    assert release["global_concurrency_limit"]["limit"] == 1
+    assert release["parameters"] == {"config": "/etc/statpress/release.yaml"}
+    schema = release["parameter_openapi_schema"]
+    assert schema["required"] == ["config"]
+    assert {name: each["type"] for name, each in schema["properties"].items()} == {
+        "config": "string"
+    }
+    (schedule,) = release["schedules"]
+    assert schedule["active"] is True
+    assert schedule["schedule"]["cron"] == "0 4 1 * *"
+    assert schedule["schedule"]["timezone"] == "Etc/UTC"
+
+    on_demand = deployment(server, "release-on-demand", "statpress-release")
+    assert on_demand["schedules"] == [] and on_demand["parameters"] == {}
+    verify = deployment(server, "verify-ledger", "statpress-verify-ledger")
+    assert verify["entrypoint"] == "flows.ledger_verification.verify"
+    assert verify["schedules"][0]["schedule"]["cron"] == "0 2 1 * *"
+    assert set(verify["parameter_openapi_schema"]["properties"]) == {"public_key"}
+
+
+def test_the_server_schedules_runs(server: dict[str, str], first: dict[str, Any]) -> None:
+    """A Prefect server with SQLAlchemy 2.1 accepts schedules and never makes a run of them."""
+    query = {"flow_runs": {"state": {"type": {"any_": ["SCHEDULED"]}}}}
+    deadline = time.monotonic() + 60
+    while not (runs := ask(server, "/flow_runs/filter", query)):
+        assert time.monotonic() < deadline, "no run was scheduled"
+        time.sleep(0.5)
+    assert all(run["auto_scheduled"] for run in runs)
+
+
+def test_deploy_again_changes_nothing_and_a_change_is_seen(
+    server: dict[str, str], first: dict[str, Any], tmp_path: Path
+) -> None:
+    before = deployment(server, "release", "statpress-release")
+    again = deploy(server)
+    assert set(again["pools"].values()) == {"present"}
+    assert set(again["deployments"].values()) == {"unchanged"}
+    assert len(again["deployments"]) == len(first["deployments"])
+    after = deployment(server, "release", "statpress-release")
+    assert after["id"] == before["id"]
+
+    described = YAML(typ="safe").load(FILE)
+    kept = {each["name"]: each for each in described["deployments"]}
+    del kept["release-in-container"]
+    kept["release"]["schedules"] = [{"cron": "0 5 1 * *", "timezone": "Etc/UTC"}]
+    described["deployments"] = list(kept.values())
+    described["definitions"]["work_pools"][1].pop("base_job_template")
+    changed = tmp_path / "prefect.yaml"
+    YAML(typ="safe").dump(described, changed)
+    assert deploy(server, changed)["deployments"] == {
+        "release": "updated",
+        "release-in-container": "not in the file",
+        "release-on-demand": "unchanged",
+        "verify-ledger": "unchanged",
+    }
+    (schedule,) = deployment(server, "release", "statpress-release")["schedules"]
+    assert schedule["schedule"]["cron"] == "0 5 1 * *"
+
+
+def test_deploy_without_a_server(server: dict[str, str], tmp_path: Path) -> None:
+    alone = {name: value for name, value in server.items() if not name.startswith("PREFECT_")}
+    alone["PREFECT_HOME"] = str(tmp_path / "prefect")
+    assert refusal(alone)["where"] == "PREFECT_API_URL"
+    assert not list(tmp_path.rglob("*.db"))  # no server of its own was started either
+    nowhere = f"http://someone:secret@127.0.0.1:{free_port()}/api"
+    quick = {"PREFECT_API_URL": nowhere, "PREFECT_CLIENT_MAX_RETRIES": "0"}
+    error = refusal(alone | quick)
+    assert "does not answer" in error["what"] and "secret" not in error["where"]
+
+
+def test_deploy_without_the_password(server: dict[str, str]) -> None:
+    error = refusal(server | {"PREFECT_API_AUTH_STRING": "officer:wrong"})
+    assert "PREFECT_API_AUTH_STRING" in error["next_step"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("work_pools:", "pools:", "lacks"),
+        ("deployments:", "deployments: 3 #", "not YAML"),
+        ("name: release-on-demand", "name: release", "one name"),
+    ],
+)
+def test_file_that_is_not_usable(old: str, new: str, told: str, tmp_path: Path) -> None:
+    file = tmp_path / "prefect.yaml"
+    with pytest.raises(DeploymentError, match="cannot be read"):
+        apply(file)
+    file.write_text(FILE.read_text().replace(old, new, 1))
+    with pytest.raises(DeploymentError, match=told):
+        apply(file)
+
+
+def test_what_the_server_or_prefect_refuses(
+    server: dict[str, str], first: dict[str, Any], tmp_path: Path
+) -> None:
+    file = tmp_path / "prefect.yaml"
+    good = FILE.read_text().replace("work-pools/", f"{FILE.parent}/work-pools/")
+    for old, new, told in (
+        ("type: docker", "type: process", "of type 'docker'"),
+        ("flows.deployed.release", "flows.deployed.publish", "publish"),
+    ):
+        assert old in good
+        file.write_text(good.replace(old, new))
+        assert told in refusal(server, file)["what"]
+
+
+def test_a_worker_runs_what_is_deployed(
+    agency: Any, server: dict[str, str], first: dict[str, Any], tmp_path: Path
+) -> None:
+    ruined = Home(tmp_path / "ruined")
+    ruined.folder("")
+    (ruined.root / "ledger.sqlite").write_text(CANARY)
+    found = deployment(server, "verify-ledger", "statpress-verify-ledger")
+    body = {"job_variables": {"env": {"STATPRESS_HOME": str(ruined.root)}}}
+    runs = {"ruined": ask(server, f"/deployments/{found['id']}/create_flow_run", body)["id"]}
+    found = deployment(server, "release-on-demand", "statpress-release")
+    body = {
+        "parameters": {"config": str(agency.config)},
+        "job_variables": {"env": {"STATPRESS_HOME": str(agency.home.root)}},
+    }
+    runs["release"] = ask(server, f"/deployments/{found['id']}/create_flow_run", body)["id"]
+    worker = [str(BIN / "prefect"), "worker", "start", "--pool", "statpress-process", "--run-once"]
+    done = subprocess.run(
+        [*worker, "--no-create-pool-if-not-found", "--install-policy", "never"],
+        env=server,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    ended = {name: ask(server, f"/flow_runs/{identifier}") for name, identifier in runs.items()}
+    states = {name: run["state_type"] for name, run in ended.items()}
+    assert states == {"ruined": "FAILED", "release": "COMPLETED"}, done.stderr
+
+    assert (agency.releases / "first" / "manifest.json").exists()
+    with Ledger.open(agency.home.ledger, create=False) as ledger:
+        charges = ledger.state().charges
+    assert list(charges) == [runs["release"].replace("-", "")]
+
+    told = ended["ruined"]["state"]["message"]
+    assert "The ledger could not be verified." in told
+    log = ruined.root / "curator" / f"{runs['ruined'].replace('-', '')}.log"
+    reason = log.read_text().strip()
+    assert reason.startswith("Ledger") and reason not in told
+    steps = ask(server, "/task_runs/filter", {"flow_runs": {"id": {"any_": [runs["ruined"]]}}})
+    assert [step["name"] for step in steps] == ["verify ledger"]
+    logs = ask(server, "/logs/filter", {"logs": {"flow_run_id": {"any_": [runs["ruined"]]}}})
+    spoken = json.dumps([ended, steps, logs])
+    assert str(ruined.root / "ledger.sqlite") not in spoken and CANARY not in spoken
+    assert CANARY not in done.stdout + done.stderr
+    assert oct(os.stat(log).st_mode & 0o777) == "0o600"

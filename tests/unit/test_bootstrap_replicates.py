@@ -1,0 +1,188 @@
+"""Releases of noisy replicates and of a subsample split: losses, noise and intervals."""
+
+from __future__ import annotations
+
+import functools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from randomgen import AESCounter
+from scipy import stats
+
+from mechanisms import bootstrap_replicates
+from mechanisms.bootstrap_replicates import BootstrapReplicates
+from mechanisms.bounded_statistics import Covariance, Mean, Variance
+from mechanisms.errors import RecordsError
+from mechanisms.losses import GaussianLoss
+from mechanisms.pld import tail_account
+from mechanisms.resampling_calibration import gaussian_goal, paper_mu_squared
+from mechanisms.resampling_losses import BootstrapLoss, SubsampleLoss
+from mechanisms.statistic_noise import StatisticNoise
+from mechanisms.subsample_split import SplitDesign, SubsampleSplit, default_design
+from tasks.entropy import SeededRandomness
+
+F = Fraction
+LEVEL = 1e-6
+
+
+def seeded(key: int = 1) -> SeededRandomness:
+    return SeededRandomness(AESCounter(key=key))
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 5])
+def test_noise_covers_rounding_and_floating_point(dimension: int) -> None:
+    made = StatisticNoise.calibrate(F(1, 9), sensitivity=F(1, 3000), dimension=dimension)
+    assert made.mu_squared <= F(1, 9)
+    assert made.mu_squared > F(1, 9) * (1 - F(1, 10**6))
+    assert made.sigma == pytest.approx(3 / 3000, rel=1e-3)
+    assert made.step <= F(1, 3000) / 2**12
+    # Two values at the sensitivity, each off by half a step and rounded the other way.
+    steps = F(1, 3000) / made.step
+    worst = math.sqrt(dimension) * (float(steps) / math.sqrt(dimension) + 2)
+    assert worst <= float(made.move) + 1e-6
+    with pytest.raises(RecordsError):
+        StatisticNoise.calibrate(F(0), sensitivity=F(1))
+
+
+def test_sums_that_doubles_cannot_hold_are_refused() -> None:
+    """The bound behind it: k products of magnitude 1 are off by k n 2^-53 at the most."""
+    StatisticNoise.check_accuracy(n_records=10**7, n_cells=10**4)
+    StatisticNoise.check_accuracy(n_records=200_000, n_cells=2**62)
+    with pytest.raises(RecordsError):
+        StatisticNoise.check_accuracy(n_records=10**6, n_cells=2**62)
+    with pytest.raises(RecordsError, match="too many"):
+        SubsampleSplit.calibrate(Mean(), F(1), n_records=10**6)
+    with pytest.raises(RecordsError, match="too many"):
+        BootstrapReplicates.as_in_paper(Mean(), F(1), n_records=10**6, replicates=2)
+    made = BootstrapReplicates.as_in_paper(
+        Mean(), F(1), n_records=10**6, replicates=2, n_cells=1000
+    )
+    assert made.n_records == 10**6
+    noise = StatisticNoise.calibrate(F(1), sensitivity=F(1, 200_000))
+    values = np.random.default_rng(1).random((200_000, 1))
+    exact = sum(Fraction(x) for x in values[:2000, 0].tolist())
+    plain = Mean().evaluate(np.ones((1, 2000), np.int64), values[:2000])[0, 0]
+    assert abs(F(plain) - exact / 2000) < noise.step / 2
+
+
+def test_noise_has_its_scale() -> None:
+    made = StatisticNoise.calibrate(F(1), sensitivity=F(1, 100))
+    values = made.release(np.full((2000, 1), 0.37), seeded())
+    assert stats.kstest((values[:, 0] - 0.37) / made.sigma, "norm").pvalue > LEVEL
+    assert stats.kstest((values[:, 0] - 0.37) / made.sigma * 1.3, "norm").pvalue < LEVEL
+
+
+def test_strict_and_paper_replicates_say_what_they_cost() -> None:
+    common = {"n_records": 3000, "replicates": 50}
+    strict = BootstrapReplicates.calibrate(Mean(), F(1), **common)
+    paper = BootstrapReplicates.as_in_paper(Mean(), F(1), **common)
+    assert paper.noise.sigma == pytest.approx(math.sqrt((2 - 2 / math.e) * 50) / 3000, rel=1e-3)
+    assert strict.noise.sigma / paper.noise.sigma == pytest.approx(1.24, abs=0.005)
+    costs = []
+    for made in (strict, paper):
+        part = BootstrapLoss(made.noise.mu_squared, 3000)
+        account = tail_account(((part, 50),), 2.0**-7)
+        costs.append(max(account.upper(e) / d for e, d in gaussian_goal(F(1))))
+    assert costs[0] < 1.05 < 10 < costs[1]
+    assert paper.calibration == "paper"
+    assert paper.noise.mu_squared <= paper_mu_squared(F(1), 50)
+
+
+def test_replicates_of_a_vector_on_weighted_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bootstrap_replicates, "_CHUNK", 300)  # several chunks
+    counts, columns = np.array([400, 300, 300]), np.array([[0.0, 0.2], [0.5, 1.0], [1.0, 0.4]])
+    made = BootstrapReplicates.calibrate(
+        Covariance(), ((1.0, 1e-6),), n_records=1000, replicates=400
+    )
+    values = made.release(counts, columns, seeded())
+    drawn = np.repeat(columns, counts, axis=0)
+    u, v = (drawn - drawn.mean(axis=0)).T
+    spread = np.var(u * v) / 1000 + made.noise.sigma**2
+    assert values.shape == (400, 1)
+    assert np.mean(values) == pytest.approx(np.cov(drawn.T)[0, 1], abs=5 * math.sqrt(spread / 400))
+    assert np.var(values) == pytest.approx(spread, rel=0.4)
+    found = made.inference(values)
+    assert found.sensitivity == 1 / 1000 and found.sigma == made.noise.sigma
+
+
+def test_split_is_proven_at_both_of_its_parts() -> None:
+    made = SubsampleSplit.calibrate(Mean(), F(1, 2), n_records=3000)
+    part = SubsampleLoss(made.part.mu_squared, F(made.size, 3000))
+    full = GaussianLoss(F(0), made.full.mu_squared)
+    account = tail_account(((part, made.subsamples), (full, 1)), 0.003)
+    for epsilon, delta in gaussian_goal(F(1, 2)):
+        assert account.upper(epsilon) <= delta * 1.02
+    assert float(full.mu_squared) == pytest.approx(0.125, rel=1e-5)
+    assert made.loss().delta(1.0).upper <= GaussianLoss(F(1, 2)).delta(1.0).upper * 1.05
+
+
+@pytest.mark.parametrize(
+    ("mu", "design", "figure"),
+    [
+        (F(1), SplitDesign(F(1, 2), F(1, 10), 80), 0.594),
+        (F(1, 2), SplitDesign(F(1, 2), F(1, 50), 160), 0.834),
+        (F(3, 10), SplitDesign(F(3, 5), F(1, 50), 160), 0.565),
+        (F(1, 10), SplitDesign(F(7, 10), F(1, 50), 80), 0.271),
+    ],
+)
+def test_known_designs(mu: Fraction, design: SplitDesign, figure: float) -> None:
+    made = SubsampleSplit.calibrate(Mean(), mu, n_records=3000, design=design)
+    assert math.sqrt(made.part.mu_squared) == pytest.approx(figure, abs=0.002)
+
+
+@pytest.mark.parametrize(("mu", "mean", "variance"), [
+    (F(1), 1.10, 1.3), (F(1, 2), 1.10, 1.3), (F(3, 10), 1.15, 1.45), (F(1, 10), 1.5, 1.65),
+])  # fmt: skip
+def test_widths_over_the_oracles(mu: Fraction, mean: float, variance: float) -> None:
+    """U(0, 1), n = 3000, 90 %."""
+    for statistic, most, true in ((Mean(), mean, 1 / 12), (Variance(), variance, 1 / 180)):
+        made = SubsampleSplit.calibrate(statistic, mu, n_records=3000)
+        oracle = 2 * 1.644854 * math.sqrt(true / 3000 + 1 / (3000 * float(mu)) ** 2)
+        assert made.expected_width(true / 3000, 0.9) < most * oracle
+
+
+def coverage(made: SubsampleSplit, variance: float, replicates: int, forgotten: float) -> float:
+    """Of intervals whose law is that of the model, the noise of the parts forgotten or not."""
+    rng, share = np.random.default_rng(8), made.size / made.n_records
+    spread = (1 - share) / share * variance + made.part.sigma**2 * forgotten
+    parts = spread * rng.chisquare(made.subsamples - 1, replicates) / (made.subsamples - 1)
+    error = math.sqrt(variance + made.full.sigma**2) * rng.standard_normal(replicates)
+    return float(np.mean(np.abs(error) <= made.half_width(parts, 0.9)))
+
+
+def test_level_is_kept_at_every_variance() -> None:
+    made = SubsampleSplit.calibrate(Mean(), F(1, 10), n_records=3000)
+    for share in (0.0, 1e-4, 0.01, 0.1, 0.3, 0.7, 1.0):
+        assert coverage(made, share * made.most_variance, 40_000, 1.0) > 0.9 - 0.01
+    assert coverage(made, 0.3 * made.most_variance, 40_000, 0.5) < 0.85  # a broken twin
+
+
+@functools.cache
+def split_coverage(mu: Fraction) -> float:
+    """Of the real release, on real records."""
+    made = SubsampleSplit.calibrate(Mean(), mu, n_records=600)
+    data, rng, hits = np.random.default_rng(2), seeded(3), 0
+    for _ in range(150):
+        records = (data.random(600) * 64).astype(np.int64)
+        counts = np.bincount(records, minlength=64)
+        value, parts = made.release(counts, (np.arange(64.0) / 63)[:, None], rng)
+        low, high = made.interval(value, parts, 0.9)
+        hits += low <= 0.5 <= high
+    return hits / 150
+
+
+def test_real_release_covers() -> None:
+    assert split_coverage(F(1)) > stats.binom.ppf(LEVEL, 150, 0.89) / 150
+
+
+def test_designs_and_what_is_refused() -> None:
+    assert default_design(F(1), 100_000).share == F(1, 20)
+    assert default_design(F(1, 10), 300).share == F(1, 10)
+    with pytest.raises(RecordsError):
+        default_design(F(1), 50)
+    with pytest.raises(RecordsError):
+        SplitDesign(F(1), F(1, 10), 80)
+    with pytest.raises(RecordsError):
+        BootstrapReplicates.calibrate(Mean(), F(1), n_records=1, replicates=10)

@@ -1,0 +1,170 @@
+"""Joint moments of two columns: sensitivity, estimates and coverage."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from flint import arb, arb_poly, fmpq_poly
+from scipy import stats
+
+from mechanisms import pair_moments
+from mechanisms.pair_moments import (
+    CORRELATION,
+    COVARIANCE,
+    GROUP_DIFFERENCE,
+    INTERCEPT,
+    POWERS,
+    RATIO,
+    SENSITIVITY_SQUARED,
+    SLOPE,
+    VARIANCE,
+    Derived,
+    PairMoments,
+    weighted_monomials,
+)
+from tasks.entropy import SeededRandomness
+
+F = Fraction
+LEVEL = 1e-6
+Draw = Callable[[np.random.Generator, int], np.ndarray]
+
+
+def seeded(seed: int) -> SeededRandomness:
+    return SeededRandomness(np.random.PCG64(seed))
+
+
+def skewed(rng: np.random.Generator, n: int) -> np.ndarray:
+    x = rng.beta(2, 5, n)
+    return np.column_stack([x, np.clip(0.3 * x + rng.beta(2, 8, n), 0, 1)])
+
+
+def groups(rng: np.random.Generator, n: int) -> np.ndarray:
+    x = (rng.random(n) < 0.3).astype(float)
+    return np.column_stack([x, np.where(x > 0, rng.beta(3, 4, n), rng.beta(2, 5, n))])
+
+
+DIRECT: dict[str, tuple[Derived, Draw, Callable[[np.ndarray], float]]] = {
+    "correlation": (CORRELATION, skewed, lambda d: float(np.corrcoef(d.T)[0, 1])),
+    "slope": (SLOPE, skewed, lambda d: float(stats.linregress(*d.T).slope)),
+    "intercept": (INTERCEPT, skewed, lambda d: float(stats.linregress(*d.T).intercept)),
+    "ratio": (RATIO, skewed, lambda d: float(d[:, 1].sum() / d[:, 0].sum())),
+    "covariance": (COVARIANCE, skewed, lambda d: float(np.cov(d.T, ddof=0)[0, 1])),
+    "variance": (VARIANCE, skewed, lambda d: float(d[:, 0].var())),
+    "difference": (
+        GROUP_DIFFERENCE,
+        groups,
+        lambda d: float(d[d[:, 0] > 0, 1].mean() - d[d[:, 0] == 0, 1].mean()),
+    ),
+}
+
+
+def largest_move() -> float:
+    """Over a grid of pairs of records and random ones."""
+    grid = np.array(list(itertools.product(np.linspace(0, 1, 13), repeat=2)))
+    rng = np.random.default_rng(1)
+    records = np.concatenate([grid, rng.random((300, 2))])
+    features = weighted_monomials(records)
+    squares = ((features[:, None, :] - features[None, :, :]) ** 2).sum(axis=2)
+    return float(squares.max())
+
+
+def test_no_replacement_moves_further_than_claimed() -> None:
+    assert largest_move() <= float(SENSITIVITY_SQUARED)
+    assert largest_move() > 0.6 * float(SENSITIVITY_SQUARED)
+
+
+def test_even_powers_of_one_column_are_free() -> None:
+    """1 - (1 - b)^2 (1 + b^2 (9 + 25 ((1-b)^2 + b^2)^2 / 4)) = b r(b) with r > 0 on [0, 1]."""
+    b, one = fmpq_poly([0, 1]), fmpq_poly([1])
+    half = ((one - b) ** 2 + b**2) / 2
+    rest = one - (one - b) ** 2 * (one + b**2 * (9 + 25 * half**2))
+    assert rest[0] == 0
+    r = arb_poly([rest[k + 1] for k in range(rest.degree())])
+    pieces = 4096
+    for k in range(pieces):
+        assert r(arb(k) / pieces + arb(0, 1) / pieces + arb(1) / (2 * pieces)) > 0
+
+
+def test_a_weight_too_large_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = zip(pair_moments.WEIGHTS, POWERS, strict=True)
+    heavier = tuple(2 * w if i + j > 1 else w for w, (i, j) in pairs)
+    monkeypatch.setattr(pair_moments, "WEIGHTS", heavier)
+    assert largest_move() > float(SENSITIVITY_SQUARED)
+
+
+def test_loss_is_mu() -> None:
+    square = PairMoments.calibrate(F(1, 3), n_records=5000).loss().mu_squared
+    assert F(1, 9) * (1 - F(1, 10**5)) < square <= F(1, 9)
+
+
+@pytest.mark.parametrize("name", DIRECT)
+def test_without_noise_the_estimate_is_the_statistic(name: str) -> None:
+    wanted, draw, direct = DIRECT[name]
+    data = draw(np.random.default_rng(3), 5000)
+    found = PairMoments.calibrate(F(10), n_records=5000).release(
+        np.ones(5000, np.int64), data, seeded(1)
+    )
+    assert found.estimate(wanted) == pytest.approx(direct(data), abs=2e-3)
+    resampled = np.random.default_rng(4).integers(0, 5000, (800, 5000))
+    spread = np.std([direct(data[rows]) for rows in resampled[:250]])
+    interval = found.interval(wanted, 0.9)
+    assert interval.valid
+    assert (interval.upper - interval.lower) / 2 / 1.645 == pytest.approx(spread, rel=0.2)
+
+
+def coverage(name: str, mu: Fraction, runs: int, forget: float = 1.0) -> float:
+    wanted, draw, direct = DIRECT[name]
+    truth = direct(draw(np.random.default_rng(11), 2_000_000))
+    made, rng, data, hits = (
+        PairMoments.calibrate(mu, n_records=5000),
+        seeded(5),
+        np.random.default_rng(6),
+        0,
+    )
+    for _ in range(runs):
+        found = made.release(np.ones(2000, np.int64), draw(data, 2000), rng)
+        ends = found.interval(wanted, 0.9)
+        middle, reach = (ends.lower + ends.upper) / 2, (ends.upper - ends.lower) / 2 * forget
+        hits += abs(truth - middle) <= reach
+    return hits / runs
+
+
+@pytest.mark.parametrize("name", DIRECT)
+def test_coverage(name: str) -> None:
+    runs = 300
+    low, high = (
+        stats.binom.ppf(p, runs, level) / runs for p, level in ((LEVEL, 0.88), (1 - LEVEL, 0.93))
+    )
+    assert low <= coverage(name, F(1, 2), runs) <= high
+    if name == "variance":  # where the noise on the fourth moment is as large as what it measures
+        assert coverage(name, F(1, 5), runs) >= low
+
+
+def test_an_interval_too_short_is_caught() -> None:
+    assert coverage("slope", F(1, 2), 300, 0.6) < stats.binom.ppf(LEVEL, 300, 0.88) / 300
+
+
+@pytest.mark.parametrize("wanted", [CORRELATION, SLOPE, INTERCEPT])
+def test_a_column_without_spread_gives_no_interval(wanted: Derived) -> None:
+    columns = np.array([[0.4, 0.1], [0.4, 0.9]])
+    found = PairMoments.calibrate(F(1), n_records=5000).release(
+        np.array([500, 500]), columns, seeded(2)
+    )
+    interval = found.interval(wanted, 0.9)
+    assert not interval.valid
+    assert (interval.lower, interval.upper) == wanted.bounds
+
+
+def test_a_group_that_is_empty_gives_no_interval() -> None:
+    columns = np.array([[0.0, 0.1], [0.0, 0.9]])
+    found = PairMoments.calibrate(F(1), n_records=5000).release(
+        np.array([500, 500]), columns, seeded(2)
+    )
+    assert not found.interval(GROUP_DIFFERENCE, 0.9).valid
+    assert not found.interval(RATIO, 0.9).valid
+    assert math.isfinite(found.estimate(COVARIANCE))

@@ -1,0 +1,194 @@
+"""Losses of resampled statistics: every neighbouring pair of tiny datasets, and the calibration."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from mechanisms.composition import compose
+from mechanisms.errors import InfeasibleBudgetError, RecordsError
+from mechanisms.losses import GaussianLoss, Loss
+from mechanisms.pld import tail_account
+from mechanisms.resampling_calibration import (
+    composed,
+    gaussian_goal,
+    largest_mu_squared,
+    paper_mu_squared,
+)
+from mechanisms.resampling_losses import BootstrapLoss, ResampledGaussianLoss, SubsampleLoss
+
+F = Fraction
+VALUES = (0.0, 0.4, 1.0)
+EPSILONS = (0.0, 0.2, 0.7, 1.5)
+TAIL = 12.0
+Law = dict[float, float]
+
+
+def bootstrap_law(records: Sequence[float]) -> Law:
+    """Sums of all n^n equally likely resamples."""
+    return tally(sum(draw) for draw in itertools.product(records, repeat=len(records)))
+
+
+def subset_law(size: int) -> Callable[[Sequence[float]], Law]:
+    return lambda records: tally(sum(draw) for draw in itertools.combinations(records, size))
+
+
+def tally(sums: object) -> Law:
+    found: Law = {}
+    values = list(sums)  # type: ignore[call-overload]
+    for value in values:
+        found[round(value, 9)] = found.get(round(value, 9), 0.0) + 1 / len(values)
+    return found
+
+
+def divergence(one: Law, two: Law, epsilon: float, sigma: float) -> float:
+    """Hockey-stick divergence of two mixtures of normals, by quadrature."""
+    low = min(*one, *two) - TAIL * sigma
+    x = np.linspace(low, max(*one, *two) + TAIL * sigma, 6001)
+    p, q = (
+        sum(chance * stats.norm.pdf(x, mean, sigma) for mean, chance in law.items())
+        for law in (one, two)
+    )
+    return float(np.trapezoid(np.maximum(p - math.exp(epsilon) * q, 0.0), x))
+
+
+def worst(law: Callable[[Sequence[float]], Law], n: int, epsilon: float, sigma: float) -> float:
+    """Over all pairs of datasets of n records that differ in one of them."""
+    found = 0.0
+    for rest in itertools.combinations_with_replacement(VALUES, n - 1):
+        for a, b in itertools.permutations(VALUES, 2):
+            found = max(found, divergence(law((a, *rest)), law((b, *rest)), epsilon, sigma))
+    return found
+
+
+CASES: list[tuple[Callable[[Sequence[float]], Law], int, ResampledGaussianLoss]] = [
+    (bootstrap_law, 1, BootstrapLoss(F(1), 1)),
+    (bootstrap_law, 2, BootstrapLoss(F(1), 2)),
+    (bootstrap_law, 3, BootstrapLoss(F(1), 3)),
+    (subset_law(1), 2, SubsampleLoss(F(1), F(1, 2))),
+    (subset_law(2), 3, SubsampleLoss(F(1), F(2, 3))),
+    (subset_law(2), 4, SubsampleLoss(F(1), F(1, 2))),
+]
+
+
+@pytest.mark.parametrize(("law", "n", "loss"), CASES)
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_no_pair_of_neighbours_passes_the_curve(law, n: int, loss, epsilon: float) -> None:
+    found, claimed = worst(law, n, epsilon, 1.0), loss.delta(epsilon)
+    assert found <= claimed.upper + 1e-7
+    assert claimed.upper - claimed.lower < 1e-12
+    if isinstance(loss, SubsampleLoss) or n == 1:  # others all equal to the new value
+        assert found == pytest.approx(claimed.upper, abs=1e-6)
+    assert worst(law, n, epsilon, 0.5) > claimed.upper  # half the noise is caught
+
+
+def test_bootstrap_is_not_free() -> None:
+    """Without the copies of a record the claim would be the statistic's own curve."""
+    assert worst(bootstrap_law, 2, 0.2, 1.0) < GaussianLoss(F(1)).delta(0.2).upper
+    assert worst(bootstrap_law, 2, 1.5, 1.0) > GaussianLoss(F(1)).delta(1.5).upper
+
+
+def test_curves_by_their_formula() -> None:
+    """The sum over copies, in doubles and with SciPy's binomial."""
+    n, mu, epsilon = 3000, 0.3, 0.4
+    i = np.arange(1, 30)
+    inner = math.log1p(math.expm1(epsilon) / (1 - (1 - 1 / n) ** n))
+    curve = stats.norm.cdf(-inner / (i * mu) + i * mu / 2) - math.exp(inner) * stats.norm.cdf(
+        -inner / (i * mu) - i * mu / 2
+    )
+    expected = float(stats.binom.pmf(i, n, 1 / n) @ curve)
+    found = BootstrapLoss(F(9, 100), n).delta(epsilon)
+    assert found.upper == pytest.approx(expected, rel=1e-11)
+
+
+def test_a_small_delta_keeps_its_accuracy() -> None:
+    low, high = BootstrapLoss(F(1, 100), 3000).delta(4.0)
+    assert 0 < low <= high < 1e-10
+    assert high / low < 1 + 1e-12
+
+
+def test_no_noise_at_all_and_the_rest_of_a_loss() -> None:
+    free = BootstrapLoss(F(0), 5)
+    assert free.delta(0.0) == (0.0, 0.0) and free.rho == (0.0, 0.0)
+    loss = SubsampleLoss(F(1), F(1, 3))
+    assert math.isinf(loss.pure_epsilon.lower) and math.isinf(loss.renyi(2).upper)
+    assert loss.delta(-0.5).upper == pytest.approx(
+        1 - math.exp(-0.5) + math.exp(-0.5) * loss.delta(0.5).upper
+    )
+    with pytest.raises(RecordsError):
+        SubsampleLoss(F(1), F(0))
+    with pytest.raises(RecordsError):
+        BootstrapLoss(F(1), 0)
+
+
+@pytest.mark.parametrize(
+    ("part", "times"), [(GaussianLoss(F(1, 10)), 100), (BootstrapLoss(F(1, 400), 500), 50)]
+)
+def test_tail_account_against_the_other_composition(part: Loss, times: int) -> None:
+    account = tail_account(((part, times),), 2.0**-8)
+    other = compose([part] * times)
+    for epsilon in (0.0, 3.0):
+        low, high = other.delta(epsilon)
+        assert low <= account.upper(epsilon)
+        assert account.upper(epsilon) == pytest.approx(high, rel=0.06, abs=1e-11)
+    gaussian = GaussianLoss(F(1)).delta(6.0).lower
+    if isinstance(part, GaussianLoss):
+        assert gaussian <= account.upper(6.0) < 1.1 * gaussian
+
+
+def test_tail_account_puts_different_parts_together() -> None:
+    parts = ((GaussianLoss(F(1, 10)), 36), (GaussianLoss(F(4, 5)), 1))
+    account = tail_account(parts, 2.0**-8)
+    for epsilon in (0.0, 2.0, 6.0):
+        exact = GaussianLoss(F(1)).delta(epsilon).lower
+        assert exact <= account.upper(epsilon) < 1.1 * exact
+
+
+def test_goal_is_below_the_gaussian_curve_between_its_points_too() -> None:
+    goal, loss = gaussian_goal(F(1)), GaussianLoss(F(1))
+    for (a, at_a), (b, at_b) in itertools.pairwise(goal):
+        for share in (0.0, 0.3, 0.5, 0.8, 1.0):
+            x = (1 - share) * math.exp(a) + share * math.exp(b)
+            chord = (1 - share) * at_a + share * at_b
+            assert chord <= loss.delta(math.log(x)).upper * (1 + 1e-9)
+    assert goal[-1][1] == pytest.approx(1e-10, rel=0.02)
+
+
+def test_calibration_is_proven_and_hardly_more_than_needed() -> None:
+    part, goal = BootstrapLoss(F(1), 3000), gaussian_goal(F(1))
+    found = largest_mu_squared(part, 50, goal)
+    assert composed(part.at(found), 50).delta(1.0).lower < GaussianLoss(F(1)).delta(1.0).lower
+    louder = tail_account(((part.at(found * F(101, 100)), 50),), 2.0**-7)
+    assert any(louder.upper(epsilon) > delta for epsilon, delta in goal)
+    paper = tail_account(((part.at(paper_mu_squared(F(1), 50)), 50),), 2.0**-7)
+    epsilon, delta = goal[-1]
+    assert paper.upper(epsilon) > 10 * delta
+
+
+@pytest.mark.parametrize(
+    ("like", "times", "goal"),
+    [
+        (BootstrapLoss(F(1), 3000), 1, ((1.0, 1e-6),)),
+        (BootstrapLoss(F(1), 5), 10, ((1.0, 1e-6),)),
+        (BootstrapLoss(F(1), 10**9), 100, ((10.0, 1e-8),)),
+        (SubsampleLoss(F(1), F(1, 1000)), 100, gaussian_goal(F(1))),
+        (SubsampleLoss(F(1), F(1, 2)), 2, gaussian_goal(F(1, 10))),
+    ],
+)
+def test_calibration_far_from_the_usual(like: ResampledGaussianLoss, times: int, goal) -> None:
+    found = largest_mu_squared(like, times, goal)
+    louder = composed(like.at(found * F(6, 5)), times)
+    assert composed(like.at(found), times).delta(goal[-1][0]).lower <= goal[-1][1]
+    assert any(louder.delta(epsilon).upper > delta for epsilon, delta in (goal[0], goal[-1]))
+
+
+def test_a_goal_that_cannot_be_met_is_refused() -> None:
+    part = SubsampleLoss(F(1), F(1, 10))
+    with pytest.raises(InfeasibleBudgetError):
+        largest_mu_squared(part, 10, gaussian_goal(F(1)), (GaussianLoss(F(1)),))
