@@ -54,7 +54,7 @@ Integers = Annotated[
     Parameter(
         name="--integers",
         negative="",
-        help="Round to integers that add up to the number of records.",
+        help="Round to integers that add up to the number of records, absent ones left out.",
     ),
 ]
 Products = Annotated[

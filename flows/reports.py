@@ -63,7 +63,7 @@ def refinement_report(output: Path, facts: dict[str, Any]) -> Iterator[Any]:
             name,
             f"{product['kind']} by {product['mechanism']['mechanism']}",
             f"{product['rows']:,}",
-            f"{product['root_mean_square_standard_error']:,.1f}",
+            f"{product['root_mean_square_standard_error']:,.1f}" if product["rows"] else "-",
             product.get("rounding_keeps", "not rounded"),
         ]
         for name, product in facts["products"].items()

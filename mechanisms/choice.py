@@ -8,11 +8,13 @@ mechanism whose estimates are biased is never chosen: its error depends on the d
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from mechanisms.accuracy import ExpectedError
 from mechanisms.errors import InfeasibleBudgetError, StatpressError
+from mechanisms.fitting import ProductRequest
 from mechanisms.mechanism import Mechanism, Target
 from mechanisms.registry import REGISTRY
 
@@ -128,6 +130,53 @@ def choose(
         reasons = "; ".join(f"{candidate.name}: {candidate.reason}" for candidate in found)
         raise InfeasibleBudgetError(f"No mechanism can serve this product ({reasons}).")
     return Choice(mechanism=found[0].name, minimise=minimise, candidates=tuple(found))
+
+
+def choose_open(
+    requests: Sequence[ProductRequest], asked: Sequence[Target], pure: Sequence[Target | None]
+) -> list[tuple[Choice | None, Any]]:
+    """The mechanisms with their knobs where requests leave them open, else None.
+
+    A mechanism that needs no delta divides epsilon if no other product needs delta. So it is
+    taken at that target if the product is alone, and among several products if all can do
+    without delta and none is worse for it.
+    """
+    alone = pure if len(asked) == 1 else [None] * len(asked)
+    found = [_choose(*entry) for entry in zip(requests, asked, alone, strict=True)]
+    if len(asked) > 1 and None not in pure:
+        found = _without_delta(requests, pure, found)
+    return [(c, None if c is None else REGISTRY[c.mechanism].knobs()) for c in found]
+
+
+def _choose(request: ProductRequest, target: Target | None, pure: Target | None) -> Choice | None:
+    if request.mechanism != AUTO or target is None:
+        return None
+    try:
+        return choose(request.kind, target, request.knobs.minimise, pure)
+    except InfeasibleBudgetError as error:
+        error.where = request.name
+        raise
+
+
+def _without_delta(
+    requests: Sequence[ProductRequest],
+    pure: Sequence[Target | None],
+    found: list[Choice | None],
+) -> list[Choice | None]:
+    """The choices if no product may need delta, where all can do so and none is worse for it."""
+    try:
+        second = [_choose(*pair, None) for pair in zip(requests, pure, strict=True)]
+    except InfeasibleBudgetError:
+        return found
+    named = [
+        request.mechanism if choice is None else choice.mechanism
+        for request, choice in zip(requests, second, strict=True)
+    ]
+    better = all(
+        two is None or one is None or two.least <= one.least
+        for one, two in zip(found, second, strict=True)
+    )
+    return second if better and all(REGISTRY[name].pure for name in named) else found
 
 
 def _candidate(mechanism: type[Mechanism], target: Target) -> Candidate:

@@ -150,7 +150,7 @@ class Density:
 
     def postprocess(self, release: ContingencyTable, *, n_records: int) -> DebiasedTable:
         """Estimates without the uniform part, see the module's text; costs nothing."""
-        pseudocount = self.pseudocount(n_records, release.domain.n_cells)
+        pseudocount = self.pseudocount(n_records, release.domain.n_possible)
         return debias(release, pseudocount, n_records=n_records)
 
     def pseudocount(self, n_records: int, n_cells: int) -> Fraction:

@@ -52,7 +52,8 @@ class Target:
         rho: If given, the budget is this much of zero-concentrated privacy instead.
         renyi: If given, it is a Rényi divergence instead: the order, above 1, and the most.
         shape: Number of codes of each column, for mechanisms that know cells as places;
-            empty for the cells of one column.
+            empty for the cells of one column, (0,) if not all combinations are cells or
+            not all cells are combinations.
     """
 
     epsilon: float

@@ -12,21 +12,19 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any
 
 from mechanisms.accuracy import ExpectedError
 from mechanisms.budget_split import Budget, Part, losses_of, part_of, targets
 from mechanisms.charging import charged, exact_sum
-from mechanisms.choice import AUTO, Choice, choose
+from mechanisms.choice import Choice, choose_open
 from mechanisms.composition import compose, compose_quickly
 from mechanisms.domain import Domain
 from mechanisms.enclosures import Bounds, double_below
-from mechanisms.errors import ConfigError, InfeasibleBudgetError
+from mechanisms.errors import ConfigError
 from mechanisms.fitting import ProductRequest, meet_budget
 from mechanisms.losses import PrivacyLoss
 from mechanisms.mechanism import Mechanism, Target
 from mechanisms.privacy import Privacy
-from mechanisms.registry import REGISTRY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,12 +173,13 @@ def _plan(
             privacy.n_records,
             own.n_possible,
             privacy.unit_records,
-            tuple(column.size for column in own.columns),
+            # One zero less and the absent cell more would make up for each other.
+            (0,) if own.zeros or own.absent else tuple(column.size for column in own.columns),
         )
         for request, own in zip(requests, domains, strict=True)
     ]
     asked, pure_asked = targets(budget, parts), _pure_targets(budget, parts)
-    choices = _choices(requests, asked, pure_asked)
+    choices = choose_open(requests, asked, pure_asked)
     requests = tuple(
         request if choice is None else replace(request, mechanism=choice.mechanism, knobs=knobs)
         for request, (choice, knobs) in zip(requests, choices, strict=True)
@@ -213,48 +212,6 @@ def _pure_targets(budget: Budget, parts: Sequence[Part]) -> Sequence[Target | No
     if budget.rho is not None or not budget.delta:
         return [None] * len(parts)
     return targets(budget, parts, pure=True)
-
-
-def _choices(
-    requests: Sequence[ProductRequest], asked: Sequence[Target], pure: Sequence[Target | None]
-) -> list[tuple[Choice | None, Any]]:
-    """The mechanisms with their knobs where requests leave them open.
-
-    A mechanism that needs no delta divides epsilon if no other product needs delta. So it is
-    taken at that target if the product is alone, and among several products if all can do
-    without delta and none is worse for it.
-    """
-    alone = pure if len(asked) == 1 else [None] * len(asked)
-    found = [_choose(*entry) for entry in zip(requests, asked, alone, strict=True)]
-    if len(asked) > 1:
-        try:
-            second = [
-                None if target is None else _choose(request, target, None)
-                for request, target in zip(requests, pure, strict=True)
-            ]
-        except InfeasibleBudgetError:
-            second = found
-        named = [
-            request.mechanism if choice is None else choice.mechanism
-            for request, choice in zip(requests, second, strict=True)
-        ]
-        better = all(
-            two is None or one is None or two.least <= one.least
-            for one, two in zip(found, second, strict=True)
-        )
-        if better and all(REGISTRY[name].pure for name in named):
-            found = second
-    return [(c, None if c is None else REGISTRY[c.mechanism].knobs()) for c in found]
-
-
-def _choose(request: ProductRequest, target: Target, pure: Target | None) -> Choice | None:
-    if request.mechanism != AUTO:
-        return None
-    try:
-        return choose(request.kind, target, request.knobs.minimise, pure)
-    except InfeasibleBudgetError as error:
-        error.where = request.name
-        raise
 
 
 def _product(

@@ -79,7 +79,7 @@ class ReleasedTable:
         """A table with independent noise on every cell.
 
         Raises:
-            ValueError: There are more than 10**7 cells.
+            ValueError: There are more than 10**7 cells, or some are impossible or absent.
         """
         estimates, errors = _dense(table)
         weight = max(float(np.mean(errors**2)), _LEAST_VARIANCE)
@@ -92,7 +92,7 @@ class ReleasedTable:
         """The debiased table of ``records`` drawn records.
 
         Raises:
-            ValueError: There are more than 10**7 cells.
+            ValueError: There are more than 10**7 cells, or some are impossible or absent.
         """
         estimates, _ = _dense(table)
         total = float(n_records + pseudocount * table.domain.n_cells)
@@ -138,6 +138,11 @@ def reconcile(tables: Sequence[ReleasedTable], *, total: float) -> list[Consiste
 def _dense(table: DebiasedTable) -> tuple[Floats, Floats]:
     """Estimates and standard errors of all cells, one axis per column."""
     size = table.domain.n_cells
+    if table.domain.zeros or table.domain.absent:
+        raise ValueError(
+            f"reconcile: ({', '.join(table.domain.names)}) has structural zeros or an absent cell; "
+            "only tables of all combinations of values can agree. Leave this table out."
+        )
     if size > MOST_CELLS:
         raise ValueError(
             f"reconcile: the {size:,} cells of ({', '.join(table.domain.names)}) are too many to "

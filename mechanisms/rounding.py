@@ -22,7 +22,7 @@ _SLACK, _RELATIVE_SLACK = 1e-6, 1e-12
 _MOST = 2**62
 
 
-def round_to_total(values: ArrayLike, total: int) -> NDArray[np.int64]:
+def round_to_total(values: ArrayLike, total: int | None) -> NDArray[np.int64]:
     """Round to integers that add up to the total: the largest remainders go up.
 
     The rounding nearest to the values in every p-norm, p >= 1, among all that add up to
@@ -33,7 +33,8 @@ def round_to_total(values: ArrayLike, total: int) -> NDArray[np.int64]:
     Args:
         values: float64[K], each at least 0; their sum is the total to within
             10**-6 + 10**-12 total, and never further from it than 1/2.
-        total: An integer from 0 to 2**62.
+        total: An integer from 0 to 2**62; or None for the one nearest to the sum of the
+            values, which may then be any number.
 
     Returns:
         int64[K], each the floor or the ceiling of its value.
@@ -42,15 +43,10 @@ def round_to_total(values: ArrayLike, total: int) -> NDArray[np.int64]:
         ValueError: The values are no such numbers or do not add up to the total.
     """
     floors, rests = _split(values, "round_to_total", dimensions=1)
-    if total != int(total) or not 0 <= total <= _MOST:
-        raise ValueError(f"round_to_total: total is {total!r}. Give an integer from 0 to 2**62.")
-    upwards = int(total) - int(floors.sum())
-    gap = float(rests.sum()) - upwards
-    if abs(gap) > min(_SLACK + _RELATIVE_SLACK * float(total), 0.5):
-        raise ValueError(
-            f"round_to_total: the values add up to the total {total} but for {gap!r}. "
-            "Project them onto it first (project_to_simplex)."
-        )
+    if total is None:
+        upwards = round(float(rests.sum()))
+    else:
+        upwards = _upwards(total, int(floors.sum()), float(rests.sum()))
     if upwards:
         cut = np.partition(rests, len(rests) - upwards)[len(rests) - upwards]
         above = rests > cut
@@ -59,7 +55,21 @@ def round_to_total(values: ArrayLike, total: int) -> NDArray[np.int64]:
     return floors
 
 
-def round_table(matrix: ArrayLike) -> NDArray[np.int64]:
+def _upwards(total: int, floors: int, rests: float) -> int:
+    """How many go up to reach a total."""
+    if total != int(total) or not 0 <= total <= _MOST:
+        raise ValueError(f"round_to_total: total is {total!r}. Give an integer from 0 to 2**62.")
+    upwards = int(total) - floors
+    gap = rests - upwards
+    if abs(gap) > min(_SLACK + _RELATIVE_SLACK * float(total), 0.5):
+        raise ValueError(
+            f"round_to_total: the values add up to the total {total} but for {gap!r}. "
+            "Project them onto it first (project_to_simplex)."
+        )
+    return upwards
+
+
+def round_table(matrix: ArrayLike, *, any_total: bool = False) -> NDArray[np.int64]:
     """Round a two-way table so that its row, column and grand totals are kept.
 
     Every cell, every row total and every column total becomes its floor or its
@@ -76,6 +86,10 @@ def round_table(matrix: ArrayLike) -> NDArray[np.int64]:
     Args:
         matrix: float64[R, C], each at least 0, whose sum is an integer to within
             10**-6 + 10**-12 of it; up to some 10**5 cells.
+        any_total: Take a sum that is no integer too, and make the grand total the integer
+            nearest to it. There is such a table: the totals of the integer tables that keep
+            rows and columns are all integers between two, which the real total passes by
+            at most the slacks of all rows and columns, less than 1/2.
 
     Returns:
         int64[R, C].
@@ -87,7 +101,9 @@ def round_table(matrix: ArrayLike) -> NDArray[np.int64]:
     floors, rests = _split(matrix, "round_table", dimensions=2)
     bounds = [_ends(rests, floors, axis) for axis in (1, 0)]
     total, above = (int(end) for end in _ends(rests, floors, None))
-    if total != above:
+    if any_total:
+        total = round(float(rests.sum()))
+    elif total != above:
         raise ValueError(
             f"round_table: the cells add up to {float(rests.sum() + floors.sum())!r}, which is "
             "no integer. Project them onto an integer total first (project_to_simplex)."

@@ -19,7 +19,15 @@ from mechanisms.planning import Plan, PlannedProduct
 from mechanisms.table import ContingencyTable
 from tasks.entries import Entry
 from tasks.manifest import seal
-from tasks.products import figures_of, file_forms, product_files, reading_advice
+from tasks.products import (
+    figures_of,
+    file_forms,
+    not_in_it,
+    product_files,
+    reading_advice,
+    unlisted,
+    unlisted_in_words,
+)
 from tasks.run import Run
 from tasks.writing import profile_file, write_records
 
@@ -31,6 +39,12 @@ _INSECURE = (
 _IMPOSSIBLE = (
     "One of them is that no record lies in a structural zero which the config declares: the "
     "guarantee is between sources of which this is true. "
+)
+_READ_UNLISTED = (
+    "Each product in `privacy.json` states what no file holds. `structural_zeros`: of each "
+    "pattern the codes of every column that it names, from first to last; a value's code is its "
+    "place, from 0, among the column's declared cells, then `other`, then null. `absent`: how "
+    "many absent records the mechanism gave, with its noise if it adds any."
 )
 _PACKAGES = ("statpress", "numpy", "opendp", "pyarrow", "python-flint", "randomgen")
 
@@ -49,7 +63,7 @@ def write_bundle(
         for file in product_files(product, drawn[product.request.name], plan):
             for suffix in release.config.publish.formats:
                 file.write(data / f"{file.stem}.{suffix}", run.advance)
-    _write_json(run, "privacy.json", privacy_statement(run, release, plan, charge))
+    _write_json(run, "privacy.json", privacy_statement(run, release, plan, charge, drawn))
     _write_json(run, "datapackage.json", _datapackage(release, plan))
     (run.building / "config.yaml").write_text(release.text, encoding="utf-8")
     (run.building / "README.md").write_text(_readme(run, release, plan), encoding="utf-8")
@@ -111,10 +125,15 @@ def seal_bundle(run: Run, release: Release, charge: Entry) -> str:
     )
 
 
-def privacy_statement(run: Run, release: Release, plan: Plan, charge: Entry) -> dict[str, Any]:
+def privacy_statement(
+    run: Run, release: Release, plan: Plan, charge: Entry, drawn: Mapping[str, RawTable]
+) -> dict[str, Any]:
     """What the release reveals at most, with everything needed to recompute it."""
     privacy = plan.privacy
-    products = {p.request.name: _product_statement(p, plan) for p in plan.products}
+    products = {
+        p.request.name: _product_statement(p, plan) | unlisted(drawn[p.request.name])
+        for p in plan.products
+    }
     return {
         "publishable": run.insecure_seed is None,
         "adjacency": privacy.adjacency,
@@ -191,6 +210,7 @@ def _datapackage(release: Release, plan: Plan) -> dict[str, Any]:
                         "name": f"{stem}-{suffix}".lower(),
                         "path": f"data/{stem}.{suffix}",
                         "format": suffix,
+                        **not_in_it(product.domain),
                         "schema": {"fields": fields + extra},
                     }
                 )
@@ -233,6 +253,9 @@ def _readme(run: Run, release: Release, plan: Plan) -> str:
     ]
     for product in plan.products:
         lines.append(reading_advice(product, plan))
+    words = max((unlisted_in_words(product.domain) for product in plan.products), key=len)
+    if words:
+        lines += ["", f"**Not in any file.** {words} {_READ_UNLISTED}"]
     lines += [
         "",
         "`privacy.json` states the guarantee, `datapackage.json` the columns and their codes.",

@@ -10,6 +10,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from mechanisms.domain import Domain
 from mechanisms.mechanism import Mechanism, RawTable
 from mechanisms.planning import Plan, PlannedProduct
 from mechanisms.projection import project_to_simplex
@@ -83,15 +84,58 @@ def product_files(product: PlannedProduct, drawn: RawTable, plan: Plan) -> list[
     values = functools.cache(
         lambda: cell_figures(product.mechanism, drawn, n_records=plan.privacy.n_records)
     )
-    n_listed = len(drawn.cells) - int(drawn.domain.is_absent(drawn.cells[-1:]).sum())
+    listed = n_listed(drawn)
     for stem, figures in file_forms(product).items():
         if figures:
-            write = _cells(drawn, n_listed, values, figures)
-            files.append(ProductFile(stem, n_listed, write, figures))
+            write = _cells(drawn, listed, values, figures)
+            files.append(ProductFile(stem, listed, write, figures))
         else:
-            left_out = int(drawn.counts[n_listed:].sum())
+            left_out = int(drawn.counts[listed:].sum())
             files.append(ProductFile(stem, product.rows - left_out, _records(drawn)))
     return files
+
+
+def n_listed(drawn: RawTable) -> int:
+    """Number of its cells that are published with their columns: all but the absent one."""
+    return len(drawn.cells) - int(drawn.domain.is_absent(drawn.cells[-1:]).sum())
+
+
+def unlisted(drawn: RawTable) -> dict[str, Any]:
+    """What a product's files do not hold, and whoever reads them back needs to know.
+
+    Returns:
+        ``structural_zeros``: of each pattern the runs of codes by column, first and last
+        code of each; ``absent``: the raw columns of the absent cell, None where there is none.
+        Drawn or noisy, its counts are as public as the others.
+    """
+    domain, listed = drawn.domain, n_listed(drawn)
+    absent = {name: int(values[listed:].sum()) for name, values in drawn.figures().items()}
+    return {
+        "structural_zeros": [
+            {name: [list(run) for run in runs] for name, runs in zero.sets} for zero in domain.zeros
+        ],
+        "absent": absent if domain.absent else None,
+    }
+
+
+def unlisted_in_words(domain: Domain) -> str:
+    """Which records and combinations of values a domain's files do not hold; may be empty."""
+    words = []
+    if domain.zeros:
+        words.append("Combinations of values that no record can have (structural zeros).")
+    if domain.absent:
+        words.append(
+            "Absent records, which units do not have: every unit counts for the same number of "
+            "records, and one with fewer is filled up with absent ones, which have no values. "
+            "What is listed adds up to the public number of records only together with these."
+        )
+    return " ".join(words)
+
+
+def not_in_it(domain: Domain) -> dict[str, str]:
+    """The same as the description of a file in a data package."""
+    words = unlisted_in_words(domain)
+    return {"description": f"Not in it: {words}"} if words else {}
 
 
 def reading_advice(product: PlannedProduct, plan: Plan) -> str:
@@ -132,7 +176,7 @@ def _padded(product: PlannedProduct) -> str:
 def cell_figures(
     mechanism: Mechanism, drawn: RawTable, *, n_records: int
 ) -> dict[str, NDArray[Any]]:
-    """All columns of a table of cells, post-processed from what was drawn alone."""
+    """All columns of a table of the listed cells, post-processed from what was drawn alone."""
     table = mechanism.postprocess(drawn, n_records=n_records)
     projected = table.projected
     if projected is None:
@@ -142,12 +186,13 @@ def cell_figures(
             n_cells=drawn.domain.n_possible,
             absent=table.undrawn_estimate,
         ).values
-    return {
+    figures = {
         **drawn.figures(),
         "estimate": table.estimates,
         "standard_error": table.standard_errors,
         "projected": projected,
     }
+    return {name: values[: n_listed(drawn)] for name, values in figures.items()}
 
 
 def _records(drawn: Any) -> Callable[[Path, Progress], None]:
@@ -156,12 +201,12 @@ def _records(drawn: Any) -> Callable[[Path, Progress], None]:
 
 def _cells(
     drawn: RawTable,
-    n_listed: int,
+    listed: int,
     values: Callable[[], Mapping[str, NDArray[Any]]],
     figures: tuple[str, ...],
 ) -> Callable[[Path, Progress], None]:
     def write(path: Path, progress: Progress) -> None:
-        chosen = {name: values()[name][:n_listed] for name in figures}
-        write_cells(drawn.domain, drawn.cells[:n_listed], chosen, path)
+        chosen = {name: values()[name] for name in figures}
+        write_cells(drawn.domain, drawn.cells[:listed], chosen, path)
 
     return write

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.columns import Categorical, Codes, Column, Date, Integer, Numeric, Ordinal
@@ -23,6 +24,7 @@ from mechanisms.domain import Domain
 from mechanisms.errors import BundleVerificationError, ConfigError
 from mechanisms.mechanism import Mechanism
 from mechanisms.registry import REGISTRY
+from mechanisms.structural_zeros import ZeroPattern
 from tasks.manifest import verify_bundle
 from tasks.products import cell_figures
 from tasks.reading import read_counts, read_records
@@ -30,6 +32,7 @@ from tasks.reading import read_counts, read_records
 _COLUMNS = MappingProxyType(
     {kind.kind: kind for kind in (Categorical, Ordinal, Integer, Numeric, Date)}
 )
+_LARGEST = 2**62
 _DATES = ("first", "last")
 
 
@@ -39,7 +42,7 @@ class PublishedCounts:
 
     Attributes:
         domain: The product's columns.
-        cells: int64[K], ascending: the listed cells.
+        cells: int64[K], ascending: the listed cells, and the absent one if it was drawn.
         raw: The columns int64[K] that the mechanism gave (``Mechanism.raw``).
     """
 
@@ -73,6 +76,7 @@ class PublishedProduct:
         mechanism: At the parameters that were charged.
         path: The file with records or raw counts.
         fields: The columns as the bundle's data package describes them.
+        absent: Raw columns of the absent cell, which no file lists; None without one.
     """
 
     name: str
@@ -81,6 +85,7 @@ class PublishedProduct:
     mechanism: Mechanism
     path: Path
     fields: tuple[Mapping[str, Any], ...]
+    absent: Mapping[str, int] | None
 
     def counts(self) -> PublishedCounts:
         """The counts that were drawn, out of the published file.
@@ -95,12 +100,20 @@ class PublishedProduct:
             else:
                 for name in self.mechanism.raw:
                     cells, raw[name] = read_counts(self.path, self.domain, name)
+            records = self.mechanism.describe().get("records")  # of those that draw
+            if self.absent is not None and (self.absent["raw"] or records is None):
+                cells = np.append(cells, self.domain.n_cells - 1)
+                raw = {name: np.append(each, self.absent[name]) for name, each in raw.items()}
             found = PublishedCounts(self.domain, cells, raw)
-            records = self.mechanism.describe().get("records", found.n_records)
-            if found.n_records != records:
+            if not self.domain.is_possible(cells).all():
+                raise ValueError("it has a row in a structural zero")
+            if records is None:
+                if len(cells) != self.domain.n_possible:
+                    raise ValueError("it does not list every cell")
+            elif found.n_records != records:
                 raise ValueError(f"it holds {found.n_records} records, not {records}")
-            if "records" not in self.mechanism.describe() and len(cells) != self.domain.n_cells:
-                raise ValueError("it does not list every cell")
+            elif np.any(found.counts < 1):
+                raise ValueError("it lists a cell that was not drawn")
         return found
 
 
@@ -134,21 +147,24 @@ def open_bundle(folder: Path) -> PublishedBundle:
         stated = json.loads((folder / "privacy.json").read_text(encoding="utf-8"))
         package = json.loads((folder / "datapackage.json").read_text(encoding="utf-8"))
         resources = {resource["path"]: resource for resource in package["resources"]}
+        n_records = stated["n_records"]
+        if type(n_records) is not int or n_records < 1:
+            raise ValueError("its number of records is no positive integer")
         products, without = {}, []
         for name, description in stated["products"].items():
+            for frame in ("n_records", "unit_records"):
+                if description[frame] != stated[frame]:
+                    raise ValueError(f"its {frame} is stated in two ways")
             product = _product(folder, name, description, resources)
             if product is None:
                 without.append(name)
             else:
                 products[name] = product
-        n_records = stated["n_records"]
-        if type(n_records) is not int or n_records < 1:
-            raise ValueError("its number of records is no positive integer")
     return PublishedBundle(folder, manifest, n_records, products, tuple(without))
 
 
 def rederive(product: PublishedProduct, *, n_records: int) -> dict[str, NDArray[Any]]:
-    """The columns of the product's table of counts, from what was drawn alone.
+    """The columns of the product's table of counts, of its listed cells, from what was drawn.
 
     Free post-processing: the same code on the same numbers as when the bundle was made.
 
@@ -189,6 +205,8 @@ def _product(
     fields = found["schema"]["fields"]
     described = [field["name"] for field in fields]
     stem, suffix = f"data/{name}", found["format"]
+    if suffix not in ("parquet", "csv"):
+        raise ValueError(f"the file of the product '{name}' has an unknown format")
     if "raw" in described[len(description["columns"]) :]:
         kind = "table"
     elif {f"{stem}_{part}.{suffix}" for part in ("debiased", "estimates")} & resources.keys():
@@ -198,14 +216,38 @@ def _product(
     columns = fields[: len(description["columns"])]
     if [field["name"] for field in columns] != description["columns"]:
         raise ValueError(f"the columns of the product '{name}' are described in two ways")
-    domain = Domain(tuple(column_from(field["declared"]) for field in columns))
-    if str(domain.n_cells) != description["n_cells"]:
+    zeros = tuple(_zero(sets) for sets in description.get("structural_zeros", ()))
+    absent = description.get("absent")
+    if (absent is None) != (description["unit_records"] == 1):
+        raise ValueError(f"it is unclear whether the product '{name}' has absent records")
+    declared = tuple(column_from(field["declared"]) for field in columns)
+    domain = Domain(declared, zeros, absent is not None)
+    if str(domain.n_possible) != description["n_cells"]:
         raise ValueError(f"the domain of the product '{name}' is not wholly described")
     mechanism = REGISTRY[description["mechanism"]].from_description(description)
     path = folder / f"{stem}.{suffix}"
     if not path.is_file():
         raise ValueError(f"there is no file {stem}.{suffix}")
-    return PublishedProduct(name, kind, domain, mechanism, path, tuple(columns))
+    if absent is not None:
+        absent = {each: _whole(absent[each]) for each in mechanism.raw}
+    return PublishedProduct(name, kind, domain, mechanism, path, tuple(columns), absent)
+
+
+def _zero(sets: Mapping[str, Any]) -> ZeroPattern:
+    """A structural zero from its runs of codes by column."""
+    runs = {
+        name: tuple((_whole(first), _whole(last)) for first, last in runs)
+        for name, runs in sets.items()
+    }
+    if any(last < first for pairs in runs.values() for first, last in pairs):
+        raise ValueError("a structural zero has a run of codes that ends before it begins")
+    return ZeroPattern(tuple(runs.items()))
+
+
+def _whole(number: object) -> int:
+    if type(number) is not int or not -_LARGEST < number < _LARGEST:
+        raise ValueError("a count or a code is no integer, or too large")
+    return number
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from mechanisms.constrained_least_squares import Floats
 from mechanisms.domain import Domain
 from mechanisms.errors import BundleExistsError, OutputNotWritableError
 from tasks.manifest import NAME as MANIFEST
-from tasks.products import figures_of
+from tasks.products import figures_of, not_in_it
 from tasks.published import PublishedProduct
 from tasks.run import sync
 from tasks.writing import write_cells
@@ -30,6 +30,11 @@ PROVENANCE = "refinement.json"
 ROUNDED = (
     "integer",
     "The projected counts rounded to integers that add up to the public number of records; each "
+    "differs from the projected one by less than 1.",
+)
+ROUNDED_LISTED = (
+    "integer",
+    "The projected counts rounded to integers that add up to the one nearest to their sum; each "
     "differs from the projected one by less than 1.",
 )
 CONSISTENT = {
@@ -86,7 +91,8 @@ def write_refined(
     (building / "data").mkdir()
     resources = []
     for table in tables:
-        described = figures_of(table.product.mechanism) | {"rounded": ROUNDED}
+        rounded = ROUNDED_LISTED if table.domain.absent else ROUNDED
+        described = figures_of(table.product.mechanism) | {"rounded": rounded}
         if facts["options"]["consistent"]:
             described |= CONSISTENT
         relative = f"data/{table.product.name}.{form}"
@@ -103,6 +109,7 @@ def write_refined(
                 "name": f"{table.product.name}-{form}".lower(),
                 "path": relative,
                 "format": form,
+                **not_in_it(table.domain),
                 "bytes": path.stat().st_size,
                 "hash": f"sha256:{digest}",
                 "schema": {"fields": [*table.product.fields, *figures]},

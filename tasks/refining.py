@@ -23,7 +23,7 @@ from mechanisms.errors import RefinementError
 from mechanisms.reconciliation import ReleasedTable, reconcile
 from mechanisms.rounding import round_table, round_to_total
 from mechanisms.two_resolutions import TwoResolutions
-from tasks.products import cell_figures
+from tasks.products import cell_figures, n_listed, unlisted_in_words
 from tasks.published import PublishedBundle, PublishedProduct, open_bundle
 from tasks.refined_files import RefinedTable, appearing, check_place, write_refined
 
@@ -106,7 +106,7 @@ def refine(
         raise RefinementError(str(error), where=str(folder)) from None
     facts["products"] = {table.product.name: _statement(table) for table in tables}
     facts["without_counts"] = list(bundle.without_counts)
-    facts["notes"] = _notes(options)
+    facts["notes"] = _notes(options, tables)
     facts["versions"] = {package: version(package) for package in _PACKAGES}
     announce("write tables")
     with appearing(output) as building:
@@ -141,9 +141,8 @@ def _chosen(bundle: PublishedBundle, options: Options) -> list[str]:
 def _alone(product: PublishedProduct, n_records: int) -> RefinedTable:
     """The table that the bundle holds, derived anew."""
     counts = product.counts()
-    return RefinedTable(
-        product, counts.cells, cell_figures(product.mechanism, counts, n_records=n_records)
-    )
+    figures = cell_figures(product.mechanism, counts, n_records=n_records)
+    return RefinedTable(product, counts.cells[: n_listed(counts)], figures)
 
 
 def _consistent(
@@ -152,7 +151,13 @@ def _consistent(
     """Tables of all cells that agree, and by how much they disagree before and after."""
     released = []
     for product in products:
-        mechanism = product.mechanism
+        mechanism, unlisted = product.mechanism, unlisted_in_words(product.domain)
+        if unlisted:
+            raise RefinementError(
+                f"The tables agree by sums over all combinations of values, and not all are in the "
+                f"product '{product.name}'. Not in it: {unlisted}",
+                next_step="Name products without such with --products, or leave out --consistent.",
+            )
         if not mechanism.unbiased:
             raise RefinementError(
                 f"The estimates of the product '{product.name}' are biased; least squares would "
@@ -170,7 +175,7 @@ def _consistent(
             pseudocount = (
                 mechanism.pseudocount
                 if isinstance(mechanism, Bootstrap)
-                else mechanism.pseudocount(n_records, product.domain.n_cells)
+                else mechanism.pseudocount(n_records, product.domain.n_possible)
             )
             records = mechanism.records
             released.append(
@@ -206,37 +211,55 @@ def _gap(tables: Sequence[RefinedTable], name: str) -> float:
 
 
 def _rounded(table: RefinedTable, n_records: int) -> RefinedTable:
-    """With integers beside: in two ways where it can be, else the largest remainders."""
+    """With integers beside: in two ways where it can be, else the largest remainders.
+
+    What the absent cell holds is not listed: then the total is the integer nearest to the
+    listed cells' sum, and what is left of the public number of records the absent ones.
+    """
     projected, domain = table.figures["projected"], table.domain
     if len(domain.columns) == 2 and domain.n_cells <= _TWO_WAY_CELLS:
-        whole = np.zeros(domain.n_cells)
-        whole[table.cells] = projected
-        matrix = round_table(whole.reshape([column.size for column in domain.columns]))
+        whole = np.zeros([column.size for column in domain.columns])
+        whole.ravel()[table.cells] = projected
+        matrix = round_table(whole, any_total=domain.absent)
         rounded, rounding = matrix.ravel()[table.cells], "rows, columns and total"
     else:
-        rounded, rounding = round_to_total(projected, n_records), "total"
+        rounded = round_to_total(projected, None if domain.absent else n_records)
+        rounding = "total"
+    if domain.absent:
+        rounding += " of the listed cells, to the nearest integer"
     return RefinedTable(table.product, table.cells, table.figures | {"rounded": rounded}, rounding)
 
 
 def _statement(table: RefinedTable) -> dict[str, Any]:
     """What was done to one product."""
-    product = table.product
+    product, errors = table.product, table.figures["standard_error"]
     facts = {
         "kind": product.kind,
         "mechanism": product.mechanism.describe(),
         "columns": list(product.domain.names),
         "rows": len(table.cells),
-        "cells": str(product.domain.n_cells),
-        "root_mean_square_standard_error": math.sqrt(
-            float(np.mean(np.square(table.figures["standard_error"])))
-        ),
+        "cells": str(product.domain.n_listed),
+        "root_mean_square_standard_error": math.sqrt(float(np.mean(np.square(errors))))
+        if len(errors)
+        else None,
     }
+    if product.domain.absent:  # else both are the public number of records
+        sums = {"projected": float(table.figures["projected"].sum())}
+        if table.rounding:
+            sums["rounded"] = int(table.figures["rounded"].sum())
+        facts["listed_records"] = sums
     return facts | ({"rounding_keeps": table.rounding} if table.rounding else {})
 
 
-def _notes(options: Options) -> list[str]:
+def _notes(options: Options, tables: Sequence[RefinedTable]) -> list[str]:
     """What a reader has to know."""
     notes = ["'projected' is for use as a table; intervals need 'estimate' and its error."]
+    if any(table.domain.absent for table in tables):
+        notes.append(
+            "Counts add up to 'listed_records', product by product. What that leaves of the "
+            "public number of records are absent ones, which units do not have: they have no "
+            "values and are not listed."
+        )
     if options.consistent:
         notes += [
             "Each table was weighted by one variance that is known without data, so that the "

@@ -255,6 +255,9 @@ RESEALED = {
     ),
     "other records": ("privacy.json", '"records": 400', '"records": 401', "400 records, not 401"),
     "no such mechanism": ("privacy.json", '"mechanism": "laplace"', '"mechanism": "x"', "'x'"),
+    "a format that leads elsewhere": (
+        "datapackage.json", '"format": "parquet"', '"format": "x/../../../secret.csv"', "format",
+    ),
     "no text": ("privacy.json", "{", "", "cannot read it"),
     "another column": ("privacy.json", '"columns": [', '"columns": ["x", ', "cannot read it"),
     "records of no number": ("privacy.json", '"n_records": 400', '"n_records": 0', "positive"),

@@ -10,11 +10,11 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from bad_input import CANARY, N
+from people import RECORD, UNIT, UNITS, ZEROS, persons, put, put_people
 
 from configs.loading import load
 from mechanisms.errors import (
@@ -29,37 +29,12 @@ from mechanisms.registry import REGISTRY
 from tasks.ledger_check import verify_ledger
 from tasks.manifest import verify_bundle
 
-UNITS = 160
-RECORD = "unit: record, n_records: 400"
-UNIT = "unit: {column: person, max_records: 3}, n_units: 160"
-ZEROS = """\
-structural_zeros:
-  - {age: {upper: 19}, pay: {lower: 60}}
-  - {region: [other], age: {lower: 20}}
-"""
 PRODUCTS = """\
 products:
   people: {kind: microdata, mechanism: bootstrap, columns: [region, age, pay], share: 0.5}
   ages: {kind: table, mechanism: laplace, columns: [age, pay], share: 0.25}
   regions: {kind: table, mechanism: gaussian, columns: [region], share: 0.25}
 """
-
-
-def persons() -> list[str]:
-    """Units of the 400 records: the last 80 have four or more, one has the canary for a name."""
-    names = [f"p{i}" for i in range(UNITS - 1)] + [CANARY]
-    return [*names, *(names[i % 60] for i in range(N - UNITS))]
-
-
-def put(agency: Any, name: str, values: list[Any], kind: pa.DataType | None = None) -> None:
-    """Set or append a column of the source."""
-    table = pq.read_table(agency.source)
-    index = table.schema.get_field_index(name)
-    column = pa.array(values, kind)
-    table = (
-        table.append_column(name, column) if index < 0 else table.set_column(index, name, column)
-    )
-    agency.write_source(table)
 
 
 @pytest.fixture
@@ -70,11 +45,7 @@ def units(agency: Any) -> Any:
     agency.replace(agency.text[start:end], ZEROS + PRODUCTS)
     agency.replace("dataset: testdata", "dataset: people")
     agency.register(dataset="people", unit="column person", unit_records=3, n_records=480)
-    put(agency, "person", persons())
-    ages = [i % 90 for i in range(N)]
-    put(agency, "pay", [float(i % 59) if age < 20 else float(i % 97) for i, age in enumerate(ages)])
-    regions = [("north", "south", None)[i % 3] for i in range(N)]
-    put(agency, "region", regions)
+    put_people(agency)
     return agency
 
 

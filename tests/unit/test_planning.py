@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -17,13 +18,14 @@ from mechanisms.charging import recompute_charge
 from mechanisms.choice import AutoKnobs
 from mechanisms.columns import Categorical, Integer
 from mechanisms.domain import Domain
-from mechanisms.errors import AmountError, InfeasibleBudgetError
+from mechanisms.errors import AmountError, ConfigError, InfeasibleBudgetError
 from mechanisms.fitting import ProductRequest
 from mechanisms.losses import GaussianLoss
 from mechanisms.perturbed import PerturbedKnobs
 from mechanisms.planning import Plan, plan_release
 from mechanisms.privacy import Adjacency, Privacy, Unit
 from mechanisms.registry import REGISTRY
+from mechanisms.structural_zeros import ZeroPattern
 
 DOMAIN = Domain(tuple(Integer(name=f"c{i}", lower=0, upper=3 + i) for i in range(5)))
 PAIRS = list(itertools.combinations(DOMAIN.names, 2))
@@ -321,3 +323,15 @@ def test_domains_that_are_equal_but_written_otherwise_are_told_apart() -> None:
 
     assert planned((0, 1)).domain["x"].categories[0] is not False
     assert planned((False, True)).domain["x"].categories[0] is False
+
+
+@pytest.mark.parametrize("mechanism", ["density", "exponential_ks", "sample_resample"])
+def test_a_zero_and_the_absent_cell_do_not_make_up_for_each_other(mechanism: str) -> None:
+    """As many cells as combinations, and yet not the same."""
+    zero = ZeroPattern((("a", ((3, 3),)),))
+    domain = Domain((Integer(name="a", lower=0, upper=3),), (zero,), absent=True)
+    assert domain.n_possible == 4
+    units = Privacy.of_units(adjacency=Adjacency.REPLACE_ONE, column="u", max_records=2, n_units=50)
+    one = replace(request(0, mechanism, 1), columns=("a",))
+    with pytest.raises(ConfigError, match="impossible or stand for no value"):
+        plan_release([one], domain=domain, privacy=units, budget=ONE)

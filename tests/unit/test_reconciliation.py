@@ -17,6 +17,7 @@ from mechanisms.debias import DebiasedTable
 from mechanisms.domain import Domain
 from mechanisms.perturbed import GaussianTable
 from mechanisms.reconciliation import ReleasedTable, reconcile
+from mechanisms.structural_zeros import ZeroPattern
 from mechanisms.table import ContingencyTable
 from tasks.entropy import SeededRandomness
 
@@ -181,3 +182,8 @@ def test_what_is_too_much_is_refused() -> None:
     none, empty = np.zeros(0), np.zeros(0, dtype=np.int64)
     with pytest.raises(ValueError, match="10,000,001 cells"):
         ReleasedTable.of_noise(DebiasedTable(wide, empty, none, none, 0.0, 1.0))
+    column = Integer(name="a", lower=0, upper=2)
+    zero = ZeroPattern((("a", ((2, 2),)),))
+    for partial in (Domain((column,), (zero,)), Domain((column,), absent=True)):
+        with pytest.raises(ValueError, match="all combinations"):
+            ReleasedTable.of_noise(DebiasedTable(partial, empty, none, none, 0.0, 1.0))

@@ -164,6 +164,29 @@ def test_table_is_idempotent_and_follows_its_rows(seed: int) -> None:
         assert ((round_table(other) - other) ** 2).sum() == pytest.approx(least, abs=1e-6)
 
 
+@given(shape=SHAPES, seed=st.integers(0, 9999), zeros=st.floats(0, 0.9))
+@settings(max_examples=60, deadline=None)
+def test_any_sum_goes_to_the_nearest_integer(
+    shape: tuple[int, int], seed: int, zeros: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    matrix = rng.exponential(2.0, shape) * (rng.random(shape) >= zeros)
+    check_table(lambda values: round_table(values, any_total=True), matrix)
+    values = matrix.ravel()
+    check_line(lambda v, _: round_to_total(v, None), values, round(float(values.sum())))
+
+
+def test_the_total_of_whole_rows_and_columns_stays_theirs() -> None:
+    """Each row is short of an integer by less than the slack, and all together by more."""
+    rng = np.random.default_rng(5)
+    matrix = sum(np.eye(40)[rng.permutation(40)] for _ in range(3)) * (1 - 9e-7)
+    assert 3 * 40 - matrix.sum() > 1e-4
+    found = round_table(matrix, any_total=True)
+    assert found.sum(axis=0).tolist() == found.sum(axis=1).tolist() == [3] * 40
+    with pytest.raises(ValueError, match="no integer"):
+        round_table(matrix)
+
+
 def test_large_and_empty_tables() -> None:
     matrix = np.random.default_rng(3).exponential(1e7, (60, 80))
     matrix *= round(float(matrix.sum())) / matrix.sum()
