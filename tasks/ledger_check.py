@@ -130,6 +130,7 @@ def check_bundle(home: Home, bundle: Path, manifest: dict[str, Any]) -> None:
     stated = (manifest["dataset"], manifest["config_sha256"], manifest["publishable"])
     if stated != (body["dataset"], body["config_sha256"], not body["insecure_seed"]):
         raise BundleVerificationError("The ledger's charge says otherwise.", where=str(bundle))
+    _check_described(charge, bundle)
 
 
 def note_bundle(home: Home, bundle: Path) -> Entry:
@@ -142,6 +143,7 @@ def note_bundle(home: Home, bundle: Path) -> Entry:
     manifest = verify_bundle(bundle)
     with Ledger.open(home.ledger, create=False) as ledger:
         charge = _charged(ledger, bundle, manifest)
+        _check_described(charge, bundle)
         if charge.publication is not None:
             place = charge.publication.body["bundle"]
         else:
@@ -160,6 +162,19 @@ def _charged(ledger: Ledger, bundle: Path, manifest: Mapping[str, Any]) -> Charg
     if charge is None or charge.entry.hash != manifest["ledger_entry"]["hash"]:
         raise BundleVerificationError("The ledger has no such charge.", where=str(bundle))
     return charge
+
+
+def _check_described(charge: Charge, bundle: Path) -> None:
+    """Raise unless the bundle states the mechanisms, and the sizes, that were charged."""
+    products = json.loads((bundle / "privacy.json").read_text(encoding="utf-8"))["products"]
+    for described in charge.entry.body["mechanisms"]:
+        product = products.get(described["product"], {})
+        if any(product.get(name) != value for name, value in described.items()):
+            raise BundleVerificationError(
+                f"The ledger charged '{described['product']}' by another mechanism, or for a table "
+                "of another size, than the bundle states.",
+                where=str(bundle),
+            )
 
 
 def _parameters(described: Mapping[str, Any]) -> str:

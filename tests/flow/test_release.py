@@ -281,6 +281,19 @@ def test_verify_against_the_ledger_finds_a_resealed_bundle(agency) -> None:
         check_bundle(agency.home, bundle, resealed)
 
 
+def test_verify_against_the_ledger_finds_a_charge_for_another_size(agency, monkeypatch) -> None:
+    """The same mechanism on more cells would cost less."""
+    from mechanisms.planning import Plan
+
+    honest = Plan.describe
+    larger = {"n_cells": str(2**40)}
+    monkeypatch.setattr(Plan, "describe", lambda self: [d | larger for d in honest(self)])
+    outcome = agency.run()
+    assert verify_ledger(agency.home).entries == 4
+    with pytest.raises(BundleVerificationError, match="a table of another size"):
+        check_bundle(agency.home, outcome.bundle, verify_bundle(outcome.bundle))
+
+
 def test_flow_reads_like_its_picture() -> None:
     import inspect
 
