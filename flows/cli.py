@@ -254,7 +254,9 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGTERM, signal.SIGALRM):
+        signal.signal(number, _interrupt)
+    sys.unraisablehook = _interrupt_again
     try:
         app(sys.argv[1:], exit_on_error=False)
     except CycloptsError:
@@ -275,6 +277,14 @@ def main() -> None:
 def _interrupt(number: int, frame: object) -> None:
     """Let a termination clean up as an interruption does."""
     raise KeyboardInterrupt
+
+
+def _interrupt_again(unraisable: Any) -> None:
+    """Repeat an interruption that came inside a callback, from where none gets out."""
+    if isinstance(unraisable.exc_value, KeyboardInterrupt):
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+    else:
+        sys.__unraisablehook__(unraisable)
 
 
 def _press(

@@ -3,9 +3,11 @@
 import asyncio
 import json
 import os
+import signal
 import stat
 import subprocess
 import sys
+import time
 import traceback
 from pathlib import Path
 
@@ -16,6 +18,7 @@ import pytest
 from bad_input import CANARY
 
 from configs.loading import RESERVED_COLUMNS
+from flows import cli
 from flows.conduct import Session
 from flows.terminal import plain
 from mechanisms.errors import (
@@ -341,6 +344,25 @@ def test_a_terminated_run_leaves_no_folder(agency) -> None:
     assert process.returncode == 130, told
     assert list((agency.home.root / "work").iterdir()) == []
     assert agency.bundles() == []
+
+
+def test_an_interruption_inside_a_callback_comes_again(monkeypatch) -> None:
+    class Ending:
+        def __del__(self) -> None:
+            raise KeyboardInterrupt
+
+    def end() -> None:
+        ending = Ending()
+        del ending
+        time.sleep(10)
+
+    before = signal.signal(signal.SIGALRM, cli._interrupt)
+    monkeypatch.setattr(sys, "unraisablehook", cli._interrupt_again)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            end()
+    finally:
+        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.parametrize("value", ["1e99999999", "'1e99999999'", "1e-99999999"])

@@ -36,9 +36,11 @@ def bundle(tmp_path: Path) -> Path:
             "mechanism": "gaussian",
             "scale": "1",
             "n_cells": str(2 ** len(columns)),
+            "n_records": 10,
+            "unit_records": 1,
             "columns": [c["name"] for c in columns],
         }
-    statement = {"n_records": 10, "products": products}
+    statement = {"n_records": 10, "unit_records": 1, "products": products}
     (folder / "privacy.json").write_text(json.dumps(statement))
     (folder / "datapackage.json").write_text(json.dumps({"resources": resources}))
     facts = {"dataset": "d", "title": "t", "run_id": "r", "created": "c", "publishable": True,
