@@ -59,10 +59,9 @@ def plan_report(release: Release, plan: Plan, remaining: Loss | None) -> Iterato
         rows += _product_rows(product)
     rows.append(["release: epsilon, delta", f"{canonical(plan.epsilon)}, {canonical(plan.delta)}"])
     rows.append(["  epsilon at that delta, proven", _bounds(plan.epsilon_bounds)])
-    if plan.added > plan.epsilon:
-        saved = 1 - plan.epsilon / plan.added
+    if plan.saved:
         rows.append(
-            ["  saved by composing", f"{saved:.0%} of {_rounded(plan.added)}, epsilons added"]
+            ["  saved by composing", f"{plan.saved:.0%} of {_rounded(plan.added)}, epsilons added"]
         )
     zcdp = ", ".join(canonical(plan.amounts[name]) for name in ("rho", "rho_delta"))
     rows.append(["release under zcdp: rho, delta", zcdp])

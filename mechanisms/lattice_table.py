@@ -22,9 +22,8 @@ from dataclasses import dataclass
 from flint import acb, arb, ctx
 
 from mechanisms.enclosures import Bounds, ball, outwards
+from mechanisms.finite_losses import DrawsLoss
 from mechanisms.lattice import LatticeLoss
-from mechanisms.losses import Loss, Order
-from mechanisms.renyi import concentrated, renyi_divergence
 
 MOST_POINTS = 1 << 14
 """The longest transform; a wider lattice has no table."""
@@ -34,10 +33,8 @@ _TAIL = 2.0**-120
 
 
 @dataclass(frozen=True)
-class TabulatedLoss(Loss):
+class TabulatedLoss(DrawsLoss):
     """The loss of a lattice whose window fits a table (``fits``)."""
-
-    lattice: LatticeLoss
 
     def _ahead(self, epsilon: float, reverse: bool) -> Bounds:
         table = _sums(self.lattice)
@@ -50,17 +47,6 @@ class TabulatedLoss(Loss):
             above, below = table[place]
             low, high = outwards(above - arb(epsilon).exp() * below, 1.0)
             return Bounds(low, min(high, outwards(above, 1.0).upper))
-
-    @property
-    def pure_epsilon(self) -> Bounds:
-        return self.lattice.pure_epsilon
-
-    @property
-    def rho(self) -> Bounds:
-        return concentrated(self.lattice)
-
-    def renyi(self, order: Order) -> Bounds:
-        return renyi_divergence(self.lattice, order)
 
 
 def fits(loss: LatticeLoss) -> bool:

@@ -117,6 +117,11 @@ class Plan:
         """What the products' epsilons would come to, added up at the same delta."""
         return exact_sum(product.epsilon for product in self.products)
 
+    @property
+    def saved(self) -> Decimal:
+        """Share of that sum that composing saved; 0 if nothing was."""
+        return max(Decimal(0), 1 - self.epsilon / self.added) if self.added else Decimal(0)
+
     @functools.cached_property
     def epsilon_bounds(self) -> Bounds:
         """Enclosure of the exact epsilon at the delta that is charged."""

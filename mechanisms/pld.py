@@ -277,7 +277,7 @@ def equivalent_mu(part: PrivacyLoss) -> float:
 def evaluation_cost(part: PrivacyLoss) -> int:
     """What one evaluation of a curve costs, roughly, in those of the cheapest."""
     part = _tabulated(part)
-    if isinstance(part, DrawsLoss) and part.lattice.draws > FEW_DRAWS:
+    if type(part) is DrawsLoss and part.lattice.draws > FEW_DRAWS:
         return 30
     if isinstance(part, ResampledGaussianLoss):
         return 25

@@ -72,9 +72,13 @@ def write_bundle(
 def rehearse(run: Run, release: Release, plan: Plan) -> None:
     """Write and read back a table with every declared value of every product.
 
+    The guarantee is put into words and numbers too: composing takes its time, and whatever
+    fails in it must fail before the charge.
+
     Raises:
         ConfigError: A value does not come back as it was written.
     """
+    _json_text(_guarantee(plan))
     for product in plan.products:
         domain = Domain(product.domain.columns)  # every value, in whatever combination
         rows = np.arange(min(max(column.size for column in domain.columns), _LISTED_CELLS))
@@ -129,13 +133,24 @@ def privacy_statement(
     run: Run, release: Release, plan: Plan, charge: Entry, drawn: Mapping[str, RawTable]
 ) -> dict[str, Any]:
     """What the release reveals at most, with everything needed to recompute it."""
-    privacy = plan.privacy
-    products = {
-        p.request.name: _product_statement(p, plan) | unlisted(drawn[p.request.name])
-        for p in plan.products
-    }
+    stated = _guarantee(plan)
+    products = {name: fields | unlisted(drawn[name]) for name, fields in stated["products"].items()}
     return {
         "publishable": run.insecure_seed is None,
+        "ledger_entry": {"sequence": charge.sequence, "hash": charge.hash},
+        "outside_the_guarantee": "Quality checks on the source may stop a run before it is "
+        "charged; that a release exists shows that they passed. "
+        f"{_IMPOSSIBLE if release.domain.zeros else ''}How long the steps of a run take depends "
+        "on the source, and is seen by whoever watches the orchestrator.",
+        **stated,
+        "products": products,
+    }
+
+
+def _guarantee(plan: Plan) -> dict[str, Any]:
+    """What is known of a release's loss before it is charged."""
+    privacy = plan.privacy
+    return {
         "adjacency": privacy.adjacency,
         "unit": privacy.unit,
         "unit_in_words": privacy.words,
@@ -149,16 +164,11 @@ def privacy_statement(
         "epsilon_lower": plan.epsilon_bounds.lower,
         "epsilon_upper": plan.epsilon_bounds.upper,
         "curve": _curve(plan.loss, float(plan.epsilon)),
-        "ledger_entry": {"sequence": charge.sequence, "hash": charge.hash},
         "attack_advantage": plan.attack_advantage,
         "meaning": f"Someone who knows everything but {privacy.words}, and must decide between "
         "two candidates for what it is, gains at most 'attack_advantage' over guessing (true "
         "positive rate minus false positive rate).",
-        "outside_the_guarantee": "Quality checks on the source may stop a run before it is "
-        "charged; that a release exists shows that they passed. "
-        f"{_IMPOSSIBLE if release.domain.zeros else ''}How long the steps of a run take depends "
-        "on the source, and is seen by whoever watches the orchestrator.",
-        "products": products,
+        "products": {p.request.name: _product_statement(p, plan) for p in plan.products},
     }
 
 
@@ -266,5 +276,8 @@ def _readme(run: Run, release: Release, plan: Plan) -> str:
 
 
 def _write_json(run: Run, name: str, value: Any) -> None:
-    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
-    (run.building / name).write_text(text + "\n", encoding="utf-8")
+    (run.building / name).write_text(_json_text(value), encoding="utf-8")
+
+
+def _json_text(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

@@ -13,7 +13,15 @@ from rich.console import Console
 
 from configs.loading import load
 from flows import plan_report
-from mechanisms.errors import BudgetValueError, ConfigError, InfeasibleBudgetError, StatpressError
+from mechanisms.enclosures import Bounds
+from mechanisms.errors import (
+    BudgetValueError,
+    ConfigError,
+    InfeasibleBudgetError,
+    InternalError,
+    StatpressError,
+)
+from mechanisms.planning import Plan
 from tasks.ledger import Ledger
 from tasks.ledger_check import verify_ledger
 
@@ -155,3 +163,14 @@ def test_bad_plans_say_what_is_wrong_and_charge_nothing(
         opened.run()
     assert caught.value.where.startswith("release.yaml:")
     assert [entry.kind for entry in opened.entries()] == ["register"]
+
+
+def test_a_guarantee_that_cannot_be_stated_fails_before_the_charge(
+    opened: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unknown = property(lambda self: Bounds(0.0, float("inf")))
+    monkeypatch.setattr(Plan, "epsilon_bounds", unknown)
+    with pytest.raises(InternalError):
+        opened.run()
+    assert [entry.kind for entry in opened.entries()] == ["register"]
+    assert opened.bundles() == []
