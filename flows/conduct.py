@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from configs.order import Order
 from mechanisms.errors import ConfigError, InternalError, OrchestratorError, StatpressError
 from tasks.home import Home
 from tasks.inspector import Inspector
@@ -48,9 +49,18 @@ class Session:
     timings: dict[str, float] = field(default_factory=dict)
 
     def run(
-        self, config: str | Path, *, orchestrated: bool = True, insecure_seed: int | None = None
+        self,
+        config: str | Path | Order,
+        *,
+        orchestrated: bool = True,
+        insecure_seed: int | None = None,
     ) -> Outcome:
         """Run the release flow once.
+
+        Args:
+            config: The release config, or an order for it with what differs.
+            orchestrated: Whether as a Prefect flow.
+            insecure_seed: For tests alone.
 
         Raises:
             StatpressError: With a message fit for the public zone, whatever happened.
@@ -59,6 +69,7 @@ class Session:
 
         if insecure_seed is not None and insecure_seed < 0:
             raise ConfigError("The seed must not be negative.", where="--insecure-seed")
+        order = config if isinstance(config, Order) else Order(Path(config))
         log = self.inspector.log
         way = Conduct(
             log=log, orchestrated=orchestrated, announce=self.announce, timings=self.timings
@@ -66,7 +77,7 @@ class Session:
 
         def body() -> Outcome:
             return press(
-                str(config),
+                order,
                 home=self.home,
                 inspector=self.inspector,
                 insecure_seed=insecure_seed,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from configs.order import Order
 from tasks.home import Home
 from tasks.inspector import Inspector
 from tasks.pipeline import (
@@ -25,7 +26,7 @@ from tasks.run import open_run
 
 
 def press(
-    config: str,
+    order: Order,
     *,
     home: Home,
     inspector: Inspector,
@@ -35,7 +36,7 @@ def press(
     """Press one release.
 
     Args:
-        config: Path of the release config.
+        order: The release config, and what differs from it.
         home: Where the ledger lies.
         inspector: Quality process of this run; its log gives the run id.
         insecure_seed: For tests alone; marks the bundle as not publishable.
@@ -44,7 +45,7 @@ def press(
     Raises:
         StatpressError: One of its kinds; before "charge ledger" nothing was charged.
     """
-    release = read_config(config)
+    release = read_config(order)
     plan = fix_plan(release)
     check_budget(home, release, plan, inspector.log.run_id, insecure_seed is not None)
     with open_run(

@@ -336,6 +336,13 @@ class RefinementError(BundleError):
     next_step = "Name other products with --products, or leave out --consistent or --integers."
 
 
+class RereleaseError(BundleError):
+    """A bundle cannot be released anew in the way that was asked."""
+
+    exit_code = 56
+    next_step = "Release a changed config with 'statpress rerelease --revise', or anew with 'run'."
+
+
 class DependencyError(StatpressError):
     """An optional dependency is not installed."""
 

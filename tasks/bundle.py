@@ -24,6 +24,7 @@ from tasks.products import (
     file_forms,
     not_in_it,
     product_files,
+    raw_digest,
     reading_advice,
     unlisted,
     unlisted_in_words,
@@ -123,10 +124,17 @@ def seal_bundle(run: Run, release: Release, charge: Entry) -> str:
             "publishable": run.insecure_seed is None,
             "config_sha256": release.sha256,
             "ledger_entry": {"sequence": charge.sequence, "hash": charge.hash},
-            "versions": {"python": platform.python_version()}
-            | {package: version(package) for package in _PACKAGES},
+            "versions": versions(),
+            "overrides": [override.describe() for override in release.overrides],
+            "supersedes": release.supersedes,
+            "reprint_of": None,
         },
     )
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of the packages that a bundle depends on."""
+    return {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
 
 
 def privacy_statement(
@@ -134,7 +142,10 @@ def privacy_statement(
 ) -> dict[str, Any]:
     """What the release reveals at most, with everything needed to recompute it."""
     stated = _guarantee(plan)
-    products = {name: fields | unlisted(drawn[name]) for name, fields in stated["products"].items()}
+    products = {
+        name: fields | unlisted(drawn[name]) | {"raw_sha256": raw_digest(drawn[name])}
+        for name, fields in stated["products"].items()
+    }
     return {
         "publishable": run.insecure_seed is None,
         "ledger_entry": {"sequence": charge.sequence, "hash": charge.hash},
@@ -263,6 +274,8 @@ def _readme(run: Run, release: Release, plan: Plan) -> str:
     ]
     for product in plan.products:
         lines.append(reading_advice(product, plan))
+    if release.supersedes:
+        lines += ["", f"It follows the release with the seal `{release.supersedes}`."]
     words = max((unlisted_in_words(product.domain) for product in plan.products), key=len)
     if words:
         lines += ["", f"**Not in any file.** {words} {_READ_UNLISTED}"]

@@ -111,7 +111,7 @@ def read_account(account: Account, delta: Decimal | None = None) -> Reading:
 
 
 def check_bundle(home: Home, bundle: Path, manifest: dict[str, Any]) -> None:
-    """Check that the ledger charged for a bundle and noted its seal.
+    """Check that the ledger charged for a bundle and noted its seal, or its original's.
 
     Raises:
         BundleVerificationError: It did not.
@@ -125,9 +125,10 @@ def check_bundle(home: Home, bundle: Path, manifest: dict[str, Any]) -> None:
             where=str(bundle),
             next_step="If it is the publisher's, note it with 'statpress ledger note'.",
         )
-    if noted.body["manifest_sha256"] != manifest["seal"]:
+    original = manifest.get("reprint_of") or manifest
+    if noted.body["manifest_sha256"] != original["seal"]:
         raise BundleVerificationError("The ledger noted another seal.", where=str(bundle))
-    stated = (manifest["dataset"], manifest["config_sha256"], manifest["publishable"])
+    stated = (original["dataset"], original["config_sha256"], original["publishable"])
     if stated != (body["dataset"], body["config_sha256"], not body["insecure_seed"]):
         raise BundleVerificationError("The ledger's charge says otherwise.", where=str(bundle))
     _check_described(charge, bundle)
@@ -141,6 +142,12 @@ def note_bundle(home: Home, bundle: Path) -> Entry:
         LedgerError: Its run never drew, or published another bundle.
     """
     manifest = verify_bundle(bundle)
+    if manifest.get("reprint_of"):
+        raise BundleVerificationError(
+            "This is a reprint; the ledger notes its original alone.",
+            where=str(bundle),
+            next_step=f"Note the bundle with the seal {manifest['reprint_of']['seal']}.",
+        )
     with Ledger.open(home.ledger, create=False) as ledger:
         charge = _charged(ledger, bundle, manifest)
         _check_described(charge, bundle)

@@ -7,7 +7,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from configs.loading import Release, load
+from configs.loading import Release, load_order
+from configs.order import Order
 from configs.release import UnitColumn
 from mechanisms.errors import StatpressError
 from mechanisms.mechanism import RawTable
@@ -43,9 +44,9 @@ class Outcome:
 
 
 @step("read config")
-def read_config(path: str) -> Release:
+def read_config(order: Order) -> Release:
     """Read and check the config; nothing else is opened."""
-    return load(path)
+    return load_order(order)
 
 
 @step("plan")

@@ -1,5 +1,6 @@
 """Configs: places of errors, exact values, categories files, defaults, schema."""
 
+import hashlib
 import re
 from decimal import Decimal
 from fractions import Fraction
@@ -154,10 +155,12 @@ def test_input_gate_defaults_accept_only_values_with_a_cell() -> None:
     assert default_check(number, declared) == (Decimal("0.5"), Decimal("0.1"))
 
 
-def test_hash_does_not_depend_on_layout(tmp_path: Path) -> None:
+def test_hash_is_that_of_the_text(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
-    path.write_text("# a comment\n" + SHIPPED.read_text())
-    assert load(path).sha256 == load(SHIPPED).sha256
+    path.write_bytes(b"\xef\xbb\xbf" + SHIPPED.read_bytes().replace(b"\n", b"\r\n"))
+    release = load(path)
+    assert release.text == SHIPPED.read_text()
+    assert release.sha256 == hashlib.sha256(SHIPPED.read_bytes()).hexdigest()
 
 
 @pytest.mark.parametrize(
