@@ -20,6 +20,14 @@ from tasks.manifest import CONFIG, STATEMENT
 
 COSTS = ("epsilon", "delta", "rho")
 _FRAME = ("adjacency", "unit_in_words", "n_units", "unit_records", "n_records")
+_BESIDE = frozenset(
+    {
+        *COSTS, *_FRAME, "product", "expected_error", "unbiased", "epsilon_lower",
+        "epsilon_upper", "attack_advantage", "curve", "chosen", "structural_zeros", "absent",
+        "raw_sha256",
+    }
+)  # fmt: skip
+"""What a bundle states of a product beside its mechanism's parameters and its columns."""
 _DIGITS = 1000
 Change = dict[str, Any]
 """``was`` and ``now``, with their ``change`` where they are amounts and ``ratio`` of errors."""
@@ -80,25 +88,19 @@ def _product(
     was: Mapping[str, Any] | None, now: Mapping[str, Any] | None, touched: bool
 ) -> dict[str, Any]:
     """One product on both sides, of which one may lack it."""
-    fate = "removed" if now is None else "added"
     before, after = was or {}, now or {}
-    named = {"product", "columns", *COSTS}
-    shared = [k for k in (now or before) if k not in named and k != "expected_error"]
     parameters = {
         key: {"was": before.get(key), "now": after.get(key)}
-        for key in ["columns", *shared]
-        if before.get(key) != after.get(key) and key in {**before, **after} and key != "curve"
+        for key in {**before, **after}
+        if key not in _BESIDE and before.get(key) != after.get(key)
     }
     cost = {name: _cost(before.get(name), after.get(name)) for name in COSTS}
-    errors = {
-        name: _error(before.get("expected_error", {}).get(name), value)
-        for name, value in after.get("expected_error", before.get("expected_error", {})).items()
-    }
-    if now is None:
-        parameters, errors = {}, {name: _error(e["now"], None) for name, e in errors.items()}
-    elif was is not None:
-        same = all(each["was"] == each["now"] for each in (*cost.values(), *errors.values()))
-        fate = "unchanged" if same and not parameters and not touched else "changed"
+    past, expected = (side.get("expected_error", {}) for side in (before, after))
+    errors = {name: _error(past.get(name), expected.get(name)) for name in {**past, **expected}}
+    moved = any(each["was"] != each["now"] for each in (*cost.values(), *errors.values()))
+    fate = "changed" if parameters or moved or touched else "unchanged"
+    if was is None or now is None:
+        fate = "added" if was is None else "removed"
     return {"fate": fate, "parameters": parameters, "cost": cost, "expected_error": errors}
 
 
