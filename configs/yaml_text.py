@@ -105,7 +105,9 @@ def flow_text(value: Any) -> str:
 
 
 def _quoted(text: str) -> str:
-    plain = (c if c.isprintable() and c not in '"\\' else f"\\U{ord(c):08x}" for c in text)
+    """Text in double quotes, with marks and what cannot be printed escaped."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    plain = (c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped)
     return f'"{"".join(plain)}"'
 
 

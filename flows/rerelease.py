@@ -153,6 +153,8 @@ def proposal_report(proposal: Proposal) -> Iterator[Any]:
     ]
     for name, product in found["products"].items():
         rows.append([name, "", product["fate"]])
+        if product["fate"] == "unchanged":
+            continue
         for key, each in product["parameters"].items():
             rows.append([f"  {key}", _text(each["was"]), _text(each["now"])])
         rows += [_row(f"  alone: {words}", product["cost"][k]) for k, words in _COSTS.items()]
@@ -181,4 +183,6 @@ def _text(value: Any) -> str:
     if value is None:
         return "-"
     shown = f"{value:.4g}" if isinstance(value, float) else str(value)
+    if isinstance(value, list):
+        shown = ", ".join(value)
     return shown if len(shown) <= _SHOWN else f"{shown[: _SHOWN - 1]}…"

@@ -49,7 +49,8 @@ def difference(folder: Path, seal: str, release: Release, plan: Plan) -> dict[st
     """
     stated = json.loads((folder / STATEMENT).read_text(encoding="utf-8"))
     text = (folder / CONFIG).read_text(encoding="utf-8")
-    config = dict(_differing(parse(text, CONFIG).value, release.document.value, ()))
+    was, now_used = (parse(each, CONFIG).value for each in (text, release.text))
+    config = dict(_differing(was, now_used, ()))
     privacy, planned = plan.privacy, {p.request.name: p for p in plan.products}
     now = {
         name: {

@@ -76,6 +76,23 @@ def test_several_faults_are_told_together(tmp_path: Path) -> None:
         load(path)
 
 
+def test_an_unknown_key_is_told_first_with_the_nearest_known_one(tmp_path: Path) -> None:
+    path = changed(tmp_path, "dataset:", "zataset:")  # after 'dataset' in the alphabet
+    path.write_text(path.read_text().replace("epsilon: 2.0, ", "").replace("width", "widht"))
+    with pytest.raises(errors.UnknownKeyError) as caught:
+        load(path)
+    assert caught.value.where == "c.yaml:4:1: zataset"
+    said = caught.value.what.split("; also ")
+    assert said[0] == (
+        "There is no key 'zataset' here. Is 'dataset' meant? Also c.yaml:21:47: "
+        "domain.exper.widht: There is no key 'widht' here. Is 'width' meant?"
+    )
+    assert said[1:] == [
+        "c.yaml:3:1: dataset: 'dataset' is missing.",
+        "c.yaml:7:1: budget: Give either epsilon, or rho.",
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
