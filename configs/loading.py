@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from decimal import Decimal, localcontext
 from pathlib import Path
 from typing import Any
@@ -183,15 +183,25 @@ def _domain(config: ReleaseConfig, document: Document, folder: Path) -> Domain:
 
 def _whole_text(document: Document, config: ReleaseConfig, domain: Domain) -> str:
     """The document's text with the lines of categories files in place of their names."""
-    text = document.text
-    for name, column in config.domain.items():
-        built = domain[name]
-        if isinstance(getattr(column, "categories", None), CategoriesFile):
-            assert isinstance(built, Categorical | Ordinal)
-            place = ("domain", name, "categories")
-            lines = flow_text(list(built.categories))
-            text = parse(text, document.name).with_value(place, lines)
-    return text
+    places = [
+        ("domain", name, "categories")
+        for name, column in config.domain.items()
+        if isinstance(getattr(column, "categories", None), CategoriesFile)
+    ]
+    spans = [document.spans[place] for place in places]
+    for place, (start, _) in zip(places, spans, strict=True):
+        if spans.count(document.spans[place]) > 1 or document.text[start] in "&*!":
+            raise ConfigError(
+                "A file of categories is not named by way of an anchor or a tag.",
+                where=document.where(place),
+                next_step="Write {file: …} in every column.",
+            )
+    for place in sorted(places, key=lambda place: document.spans[place], reverse=True):
+        column = domain[place[1]]  # from the last on, so that the other spans stay right
+        assert isinstance(column, Categorical | Ordinal)
+        text = document.with_value(place, flow_text(list(column.categories)))
+        document = replace(document, text=text)
+    return document.text
 
 
 def _check_columns(config: ReleaseConfig, domain: Domain, document: Document) -> None:

@@ -17,7 +17,7 @@ from configs.yaml_text import flow_text, parse
 from mechanisms import errors
 
 CONFIG = """\
-# of the whole file
+# of the whole file \U0001f4c4
 title: Some title  # stays
 dataset: d
 source: {path: x.parquet}
@@ -182,6 +182,20 @@ def test_a_value_behind_an_anchor_is_not_changed_by_halves(tmp_path: Path) -> No
         with pytest.raises(errors.ConfigError, match="laid out") as caught:
             changed(tmp_path, f"{key}=e", text=text)
         assert caught.value.where == f"--set {key}"
+
+
+def test_several_files_of_categories_become_part_of_the_text(tmp_path: Path) -> None:
+    other = "  t: {other: true, type: ordinal, categories: {file: more.txt}}  # t\nproducts:"
+    text = CONFIG.replace("products:", other)
+    (tmp_path / "more.txt").write_text("x\ny: z\n")
+    release = changed(tmp_path, text=text, lines="a\nb\n")
+    assert release.text == text.replace("      file: states.txt", "       [a, b]").replace(
+        "{file: more.txt}", '[x, "y: z"]'
+    )
+    anchored = text.replace("\n      file: states.txt", " &c {file: states.txt}")
+    for aliased in (anchored.replace("{file: more.txt}", "*c"), anchored):
+        with pytest.raises(errors.ConfigError, match="anchor"):
+            changed(tmp_path, text=aliased)
 
 
 def test_a_scheduler_gives_scalars_alone() -> None:
