@@ -54,7 +54,7 @@ def started(home: Path) -> Iterator[dict[str, str]]:
             yield environment
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(120)
 
 
 def ask(environment: dict[str, str], path: str, body: Any = None) -> Any:
@@ -67,7 +67,7 @@ def ask(environment: dict[str, str], path: str, body: Any = None) -> Any:
             "Authorization": "Basic " + base64.b64encode(PASSWORD.encode()).decode(),
         },
     )
-    with urllib.request.urlopen(request, timeout=20) as answer:
+    with urllib.request.urlopen(request, timeout=120) as answer:
         return json.load(answer)
 
 
