@@ -13,7 +13,7 @@ from typing import Any
 from configs.domain import CategoriesFile, build_zero
 from configs.order import Order, Override
 from configs.overrides import Applied, apply
-from configs.release import CheckConfig, ReleaseConfig
+from configs.release import OPEN, CheckConfig, ReleaseConfig
 from configs.validation import validate
 from configs.yaml_text import Document, flow_text, parse
 from configs.yaml_text import Path as Keys
@@ -29,11 +29,13 @@ from mechanisms.errors import (
     InfeasibleBudgetError,
     StatpressError,
 )
+from mechanisms.estimands import EstimandKnobs
 from mechanisms.fitting import ProductRequest
 from mechanisms.planning import Plan, plan_release
 from mechanisms.privacy import Privacy
 from mechanisms.registry import REGISTRY
 
+_PARTS = ("", "_debiased", "_estimates", "_raw", "_distribution")  # of the names of files
 RESERVED_COLUMNS = ("estimate", "projected", "raw", "raw_block", "standard_error")
 
 
@@ -120,7 +122,7 @@ def load_order(order: Order) -> Release:
         text=_whole_text(document, config, domain),
         domain=domain,
         privacy=privacy,
-        requests=tuple(_requests(config, document)),
+        requests=tuple(_requests(config, domain, document)),
         document=document,
         overrides=overrides,
         supersedes=order.supersedes,
@@ -208,7 +210,7 @@ def _check_columns(config: ReleaseConfig, domain: Domain, document: Document) ->
     stems: set[str] = set()
     for product, request in config.products.items():
         place: Keys = ("products", product, "columns")
-        written = {f"{product}{part}".casefold() for part in ("", "_debiased", "_estimates")}
+        written = {f"{product}{part}".casefold() for part in _PARTS}
         if written & stems:
             raise ConfigError(
                 "This product and another would be written to the same file.",
@@ -245,17 +247,23 @@ def _check_columns(config: ReleaseConfig, domain: Domain, document: Document) ->
         )
 
 
-def _requests(config: ReleaseConfig, document: Document) -> Iterator[ProductRequest]:
+def _requests(
+    config: ReleaseConfig, domain: Domain, document: Document
+) -> Iterator[ProductRequest]:
     for name, product in config.products.items():
         known = REGISTRY.get(product.mechanism)
-        knobs = AutoKnobs if known is None else known.knobs
+        knobs = OPEN.get(product.kind, AutoKnobs) if known is None else known.knobs
         with _placed(document, ("products", name)):
+            said = knobs(**{f.name: getattr(product, f.name) for f in fields(knobs)})
+            beside = said.columns_beside if isinstance(said, EstimandKnobs) else ()
+            for column in beside:
+                domain[column]  # or an error
             yield ProductRequest(
                 name=name,
                 kind=product.kind,
                 mechanism=product.mechanism,
-                knobs=knobs(**{f.name: getattr(product, f.name) for f in fields(knobs)}),
-                columns=tuple(product.columns),
+                knobs=said,
+                columns=tuple(dict.fromkeys((*product.columns, *beside))),
                 share=product.share,
             )
 

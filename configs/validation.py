@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
 from configs.domain import COLUMNS, CategoriesFile, RangeConfig
 from configs.overrides import nearest
-from configs.release import PRODUCTS, CheckConfig, ReleaseConfig, UnitColumn, kinds_of
+from configs.release import OPEN, PRODUCTS, CheckConfig, ReleaseConfig, UnitColumn
 from configs.yaml_text import Document
 from configs.yaml_text import Path as Keys
 from mechanisms import errors
@@ -85,6 +85,8 @@ def _as_error(detail: Any, keys: Keys, document: Document) -> ConfigError:
         return UnknownKeyError(f"There is no key '{keys[-1]}' here.{hint}", where=where)
     if kind == "missing":
         return ConfigError(f"'{keys[-1]}' is missing.", where=where)
+    if kind == "union_tag_not_found" and keys[0] == "products":
+        return ConfigError("'mechanism' is missing.", where=document.where((*keys, "mechanism")))
     if kind == "union_tag_invalid" and keys[0] == "products":
         known = ", ".join((AUTO, *REGISTRY))
         return ConfigError(
@@ -96,7 +98,7 @@ def _as_error(detail: Any, keys: Keys, document: Document) -> ConfigError:
         chosen = str(detail["loc"][2])
         serving = [name for name, m in REGISTRY.items() if detail["input"] in m.kinds]
         return ConfigError(
-            f"The mechanism '{chosen}' serves {' and '.join(kinds_of(chosen))}, and not "
+            f"The mechanism '{chosen.split()[0]}' serves {' and '.join(_kinds(chosen))}, and not "
             f"'{str(detail['input'])[:60]}', which {', '.join(serving) or 'none'} would serve.",
             where=where,
         )
@@ -107,6 +109,12 @@ def _as_error(detail: Any, keys: Keys, document: Document) -> ConfigError:
     if keys and keys[-1] in ("records", "pseudocount"):
         error_class = errors.RecordsError
     return error_class(f"{message[0].upper()}{message[1:]}.", where=where)
+
+
+def _kinds(chosen: str) -> tuple[str, ...]:
+    """The kinds of product that one form of product can be of."""
+    found: tuple[str, ...] = get_args(PRODUCTS[chosen].model_fields["kind"].annotation)
+    return (*found, *OPEN) if chosen == AUTO else found
 
 
 def _existing(loc: Keys, document: Document, *, whole: bool) -> Keys:

@@ -24,7 +24,7 @@ _BESIDE = frozenset(
     {
         *COSTS, *_FRAME, "product", "expected_error", "unbiased", "epsilon_lower",
         "epsilon_upper", "attack_advantage", "curve", "chosen", "structural_zeros", "absent",
-        "raw_sha256",
+        "raw_sha256", "kind",
     }
 )  # fmt: skip
 """What a bundle states of a product beside its mechanism's parameters and its columns."""

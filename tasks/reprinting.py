@@ -30,13 +30,25 @@ from mechanisms.errors import BundleExistsError, BundleVerificationError, Rerele
 from mechanisms.table import ContingencyTable
 from tasks.bundle import versions
 from tasks.manifest import CONFIG, STATEMENT, files_of, seal
-from tasks.products import cell_figures, figures_of, forms_of, n_listed, not_in_it, raw_digest
 from tasks.published import PublishedBundle, PublishedProduct, open_bundle
 from tasks.refined_files import appearing
+from tasks.report_page import NAME as REPORT
+from tasks.report_page import write_report
+from tasks.table_files import (
+    cell_figures,
+    figures_of,
+    forms_of,
+    n_listed,
+    not_in_it,
+    raw_digest,
+)
 from tasks.writing import write_cells, write_records
 
 MARK = "-NOT-PUBLISHABLE"
 _ALLOWED = (("title",), ("publish", "formats"), ("publish", "name"))
+_PACKAGE, _README = "datapackage.json", "README.md"
+_WORDS = frozenset({CONFIG, STATEMENT, _PACKAGE, _README, REPORT})
+"""Files that say what the others are."""
 _SECTION = "\n## Reprint\n"
 _NUMBERED = re.compile(r"-reprint-[0-9]+$")
 
@@ -94,9 +106,10 @@ def reprint(
         (building / CONFIG).write_text(document.text, encoding="utf-8")
         package = _package(bundle, publish.formats, title)
         text = json.dumps(package, indent=2, ensure_ascii=False, allow_nan=False)
-        (building / "datapackage.json").write_text(text + "\n", encoding="utf-8")
-        readme = _readme((folder / "README.md").read_text(encoding="utf-8"), title, original)
-        (building / "README.md").write_text(readme, encoding="utf-8")
+        (building / _PACKAGE).write_text(text + "\n", encoding="utf-8")
+        write_report(building)
+        readme = _readme((folder / _README).read_text(encoding="utf-8"), title, original)
+        (building / _README).write_text(readme, encoding="utf-8")
         digest = seal(building, _facts(original, document, applied, title))
     return Reprint(target, digest, original, copied)
 
@@ -113,7 +126,7 @@ def check_reprint(folder: Path) -> bool:
     """
     bundle = open_bundle(folder)
     _check_drawn(bundle)
-    found = {p: v for p, v in files_of(bundle.manifest).items() if p.startswith("data/")}
+    found = {p: v for p, v in files_of(bundle.manifest).items() if p not in _WORDS}
     known = files_of(bundle.manifest["reprint_of"])
     ours = {p: v for p, v in found.items() if _is_derived(bundle, p)}
     strange = [p for p, v in found.items() if p not in ours and known.get(p) != v]
@@ -204,9 +217,9 @@ def _write_data(bundle: PublishedBundle, formats: Sequence[str], folder: Path) -
 
 
 def _copy_others(bundle: PublishedBundle, building: Path) -> tuple[str, ...]:
-    """Copy the data files of products without counts; returns the products' names."""
+    """Copy the files of products without counts; returns the products' names."""
     for path in files_of(bundle.manifest):
-        if path.startswith("data/") and not _is_derived(bundle, path):
+        if path not in _WORDS and not _is_derived(bundle, path):
             (building / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(bundle.folder / path, building / path)
     return bundle.without_counts
@@ -214,7 +227,7 @@ def _copy_others(bundle: PublishedBundle, building: Path) -> tuple[str, ...]:
 
 def _package(bundle: PublishedBundle, formats: Sequence[str], title: str) -> dict[str, Any]:
     """The data package, with the resources of what was derived anew."""
-    text = (bundle.folder / "datapackage.json").read_text(encoding="utf-8")
+    text = (bundle.folder / _PACKAGE).read_text(encoding="utf-8")
     package: dict[str, Any] = json.loads(text)
     kept = [each for each in package["resources"] if not _is_derived(bundle, each["path"])]
     return package | {"title": title, "resources": [*_resources(bundle, formats), *kept]}
