@@ -30,6 +30,7 @@ _ERRORS = {
     "cell_sd_average": "expected sd of a cell, average",
     "projected_total_variation": "expected total variation, projected",
     "kolmogorov_smirnov": "expected KS distance",
+    "width": "expected width of the intervals",
 }
 
 
@@ -171,8 +172,9 @@ def proposal_report(proposal: Proposal) -> Iterator[Any]:
 def _row(words: str, change: Mapping[str, Any]) -> list[str]:
     now = _text(change["now"])
     if change["was"] is not None and change["was"] != change["now"]:
-        if change.get("ratio") is not None:
-            now += f" ({change['ratio']:.3g} times)"
+        ratio = change.get("ratio")
+        if ratio is not None:
+            now += f" ({_text(ratio)} times)"
         elif change.get("change") is not None:
             now += f" ({'+' if change['change'][0] != '-' else ''}{change['change']})"
     return [words, _text(change["was"]), now]
@@ -184,5 +186,5 @@ def _text(value: Any) -> str:
         return "-"
     shown = f"{value:.4g}" if isinstance(value, float) else str(value)
     if isinstance(value, list):
-        shown = ", ".join(value)
+        shown = ", ".join(map(_text, value))
     return shown if len(shown) <= _SHOWN else f"{shown[: _SHOWN - 1]}…"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from decimal import Decimal, localcontext
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,7 @@ def difference(folder: Path, seal: str, release: Release, plan: Plan) -> dict[st
         name: {
             **product.describe(privacy),
             "columns": list(product.domain.names),
-            "expected_error": vars(product.expected_error),
+            "expected_error": json.loads(json.dumps(asdict(product.expected_error))),
         }
         for name, product in planned.items()
     }
@@ -98,7 +99,9 @@ def _product(
     cost = {name: _cost(before.get(name), after.get(name)) for name in COSTS}
     past, expected = (side.get("expected_error", {}) for side in (before, after))
     errors = {name: _error(past.get(name), expected.get(name)) for name in {**past, **expected}}
-    moved = any(each["was"] != each["now"] for each in (*cost.values(), *errors.values()))
+    moved = any(
+        repr(each["was"]) != repr(each["now"]) for each in (*cost.values(), *errors.values())
+    )
     fate = "changed" if parameters or moved or touched else "unchanged"
     if was is None or now is None:
         fate = "added" if was is None else "removed"
@@ -128,9 +131,19 @@ def _amount(text: str | None) -> str | None:
     return None if text is None else canonical(Decimal(text))
 
 
-def _error(was: float | None, now: float | None) -> Change:
-    ratio = now / was if was and now is not None else None
+def _error(was: Any, now: Any) -> Change:
+    """A figure on both sides, or a list of them, with the factor between."""
+    ratio: Any = None
+    if isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
+        ratio = [_ratio(*pair) for pair in zip(was, now, strict=True)]
+    elif not isinstance(was, list) and not isinstance(now, list):
+        ratio = _ratio(was, now)
     return {"was": was, "now": now, "ratio": ratio}
+
+
+def _ratio(was: Any, now: Any) -> float | None:
+    numbers = isinstance(was, int | float) and isinstance(now, int | float)
+    return now / was if numbers and was else None
 
 
 def _differing(was: Any, now: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Change]]:

@@ -34,8 +34,10 @@ PRODUCTS = """\
 products:
   people: {kind: microdata, mechanism: bootstrap, columns: [region, age], share: 0.5}
   pays: {kind: table, mechanism: laplace, columns: [pay, region], share: 0.3}
-  ages: {kind: table, mechanism: two_resolutions, columns: [age], share: 0.2}
+  ages: {kind: table, mechanism: two_resolutions, columns: [age], share: 0.1}
 """
+MEAN = "  mean: {kind: estimate, columns: [age], statistic: mean, confidence: 0.9, share: 0.1}\n"
+COPIED = {"mean.csv", "mean_distribution.csv", "mean_raw.json"}
 STEMS = {"people", "people_debiased", "pays", "ages"}
 KEPT: dict[str, Path] = {}
 
@@ -64,9 +66,9 @@ def first(agency: Any) -> Path:
 
     def publish() -> None:
         start, end = agency.text.index("products:"), agency.text.index("publish:")
-        agency.replace(agency.text[start:end], PRODUCTS)
+        agency.replace(agency.text[start:end], PRODUCTS + MEAN)
         agency.replace("categories: [north, south]", "categories: {file: regions.txt}")
-        agency.replace("formats: [parquet, csv]", "formats: [csv]")
+        agency.replace("formats: [parquet, csv]", "plots: false, formats: [csv]")
         (agency.folder / "regions.txt").write_text("north\nsouth\n")
         agency.run()
 
@@ -154,8 +156,9 @@ def test_a_reprint_in_another_format_holds_what_was_drawn(first: Path, agency) -
     assert manifest["title"] == "Anew"
     assert [each["key"] for each in manifest["overrides"]] == ["publish.formats", "title"]
     assert {path.name for path in (done.bundle / "data").iterdir()} == {
-        f"{stem}.parquet" for stem in STEMS
-    }
+        *COPIED, *(f"{stem}.parquet" for stem in STEMS)
+    }  # fmt: skip
+    assert done.copied == ("mean",)
     for stem in STEMS - {"people"}:
         nulls = pyarrow.csv.ConvertOptions(strings_can_be_null=True)
         was = pyarrow.csv.read_csv(first / "data" / f"{stem}.csv", convert_options=nulls)
@@ -163,7 +166,10 @@ def test_a_reprint_in_another_format_holds_what_was_drawn(first: Path, agency) -
             pq.read_table(done.bundle / "data" / f"{stem}.parquet").to_pydict() == was.to_pydict()
         )
     package = json.loads((done.bundle / "datapackage.json").read_text())
+    assert len(package["resources"]) == len(STEMS) + len(COPIED)
     for resource in package["resources"]:
+        if Path(resource["path"]).name in COPIED:
+            continue
         names = [field["name"] for field in resource["schema"]["fields"]]
         assert names == pq.read_schema(done.bundle / resource["path"]).names
     readme = (done.bundle / "README.md").read_text()
@@ -212,6 +218,11 @@ def _estimate(done: Path) -> None:
     path.write_text(path.read_text().replace("\n", "0\n", 2).replace("0\n", "\n", 1))
 
 
+def _mean(done: Path) -> None:
+    path = done / "data" / "mean_raw.json"
+    path.write_text(path.read_text().replace("1", "2", 1))
+
+
 def _more(done: Path) -> None:
     (done / "data" / "more.csv").write_text("a\n1\n")
 
@@ -222,6 +233,7 @@ def _more(done: Path) -> None:
         (_raw, "'pays' are not those that were drawn"),
         (_record, "'people' are not those that were drawn"),
         (_estimate, r"data/people_debiased\.csv: not what follows"),
+        (_mean, r"data/mean_raw\.json: not what follows"),
         (_more, r"data/more\.csv: not what follows"),
     ],
 )
@@ -310,30 +322,9 @@ def test_a_bundle_of_the_first_form_still_verifies(first: Path, monkeypatch) -> 
     assert verify_bundle(first)["format"] == "statpress-bundle/1"
 
 
-def test_products_without_counts_are_copied_as_they_are(first: Path) -> None:
-    package = json.loads((first / "datapackage.json").read_text())
-    for resource in package["resources"]:
-        if resource["path"].startswith("data/pays."):
-            fields = resource["schema"]["fields"]
-            resource["schema"]["fields"] = [f for f in fields if f["name"] != "raw"]
-    (first / "datapackage.json").write_text(json.dumps(package))
-    reseal(first)
-    done = reprint(first, from_options(["publish.formats=[parquet]"]))
-    assert done.copied == ("pays",)
-    assert (done.bundle / "data" / "pays.csv").read_bytes() == (
-        first / "data" / "pays.csv"
-    ).read_bytes()
-    assert not (done.bundle / "data" / "pays.parquet").exists()
-    assert check_reprint(done.bundle)
-    _raw(done.bundle)
-    reseal(done.bundle)
-    with pytest.raises(errors.BundleVerificationError, match=r"pays\.csv: not what follows"):
-        check_reprint(done.bundle)
-
-
 def test_units_zeros_and_a_known_seed_are_reprinted_too(agency) -> None:
     start, end = agency.text.index("products:"), agency.text.index("publish:")
-    products = PRODUCTS.replace("[region, age]", "[region, age, pay]")
+    products = PRODUCTS.replace("[region, age]", "[region, age, pay]").replace("0.1}", "0.2}")
     agency.replace(agency.text[start:end], ZEROS + products)
     agency.replace(RECORD, UNIT)
     agency.replace("dataset: testdata", "dataset: people")
@@ -455,6 +446,7 @@ def test_a_revision_shows_what_changes_and_then_runs(first: Path, agency) -> Non
     assert found["supersedes"] == manifest_of(first)["seal"]
     assert {name: each["fate"] for name, each in found["products"].items()} == {
         "people": "changed", "pays": "changed", "ages": "removed", "born": "added",
+        "mean": "changed",
     }  # fmt: skip
     assert found["config"]["budget.epsilon"] == {"was": "1.0", "now": "0.5"}
     assert found["config"]["domain.pay.bins"] == {"was": "5", "now": "4"}
@@ -465,8 +457,12 @@ def test_a_revision_shows_what_changes_and_then_runs(first: Path, agency) -> Non
     assert pays["parameters"]["columns"] == {"was": ["pay", "region"], "now": ["pay"]}
     planned = {p.request.name: p for p in proposal.plan.products}
     for name, product in planned.items():
-        errors_now = found["products"][name]["expected_error"]
-        assert errors_now["cell_sd_average"]["now"] == product.expected_error.cell_sd_average
+        told = found["products"][name]["expected_error"]
+        figure = "width" if name == "mean" else "cell_sd_average"
+        expected = getattr(product.expected_error, figure)
+        assert told[figure]["now"] == (list(expected) if name == "mean" else expected)
+    width = found["products"]["mean"]["expected_error"]["width"]
+    assert width["ratio"] == [width["now"][0] / width["was"][0]] > [1]
     people = found["products"]["people"]["expected_error"]["cell_sd_average"]
     assert people["was"] == stated["products"]["people"]["expected_error"]["cell_sd_average"]
     assert people["ratio"] == people["now"] / people["was"] > 1
