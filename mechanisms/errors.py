@@ -339,7 +339,7 @@ class RefinementError(BundleError):
 class RereleaseError(BundleError):
     """A bundle cannot be released anew in the way that was asked."""
 
-    exit_code = 56
+    exit_code = 57
     next_step = "Release a changed config with 'statpress rerelease --revise', or anew with 'run'."
 
 
