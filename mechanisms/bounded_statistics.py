@@ -72,7 +72,7 @@ class Mean:
     bounds: tuple[float, float] = (0.0, 1.0)
 
     def evaluate(self, weights: Weights, columns: _Doubles) -> _Doubles:
-        found: _Doubles = weights @ columns[:, :1] / weights.sum(axis=1, keepdims=True)
+        found: _Doubles = _sums(weights, columns[:, 0]) / weights.sum(axis=1, keepdims=True)
         return found
 
 
@@ -88,7 +88,7 @@ class Covariance:
     def evaluate(self, weights: Weights, columns: _Doubles) -> _Doubles:
         x, y = columns[:, 0] - 0.5, columns[:, 1] - 0.5
         m = weights.sum(axis=1)
-        sums = weights @ np.column_stack([x, y, x * y])
+        sums = _sums(weights, x, y, x * y)
         product = sums[:, 2] - sums[:, 0] * sums[:, 1] / m
         return np.asarray(product / (m - 1), np.float64)[:, None]
 
@@ -104,6 +104,14 @@ class Variance:
 
     def evaluate(self, weights: Weights, columns: _Doubles) -> _Doubles:
         return Covariance().evaluate(weights, np.repeat(columns[:, :1], 2, axis=1))
+
+
+def _sums(weights: Weights, *columns: _Doubles) -> _Doubles:
+    """Weighted sums float64[B, c] of c columns.
+
+    Few long rows: BLAS would share each of them among threads that wait for one another.
+    """
+    return np.asarray(np.einsum("bk,ck->bc", weights, np.stack(columns)), np.float64)
 
 
 def evaluated(statistic: Statistic, weights: Weights, columns: _Doubles) -> _Doubles:
