@@ -111,7 +111,8 @@ def _sums(weights: Weights, *columns: _Doubles) -> _Doubles:
 
     Few long rows: BLAS would share each of them among threads that wait for one another.
     """
-    return np.asarray(np.einsum("bk,ck->bc", weights, np.stack(columns)), np.float64)
+    drawn = weights.astype(np.float64)
+    return np.asarray(np.einsum("bk,ck->bc", drawn, np.stack(columns)), np.float64)
 
 
 def evaluated(statistic: Statistic, weights: Weights, columns: _Doubles) -> _Doubles:

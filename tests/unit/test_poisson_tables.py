@@ -44,6 +44,17 @@ def test_values_are_within_their_bound(rate: float, multiple: int, data: st.Data
         assert abs(values[i] - exact / 2**80) <= tables._margin
 
 
+def test_tables_made_together_keep_their_bound_and_their_places() -> None:
+    tables = PoissonTables(0.96875, np.arange(1, 4096))
+    made = tables._open
+    assert tables._margin < 2.0**-36
+    for i in np.random.default_rng(1).integers(0, len(made.table), 60):
+        x, mean = int(made.least[i] - made.shift[i]), 0.96875 * (int(made.table[i]) + 1)
+        exact = scaled_distribution(mean, x, 80)
+        assert abs(made.values[made.least[i]] - exact / 2**80) <= tables._margin
+        assert 0 <= made.least[i] < made.most[i]
+
+
 def test_ball_arithmetic_agrees_with_another_library() -> None:
     with mpmath.workprec(200):
         for mean, x in ((0.25, 0), (0.99, 3), (300.5, 280), (4000.25, 4300)):
