@@ -29,6 +29,7 @@ from mechanisms.errors import ConfigError
 
 _Doubles = NDArray[np.float64]
 Weights = NDArray[np.int64]
+_BLOCK = 1 << 16
 
 
 class Statistic(Protocol):
@@ -107,12 +108,17 @@ class Variance:
 
 
 def _sums(weights: Weights, *columns: _Doubles) -> _Doubles:
-    """Weighted sums float64[B, c] of c columns.
+    """Weighted sums float64[B, c] of c columns, by blocks of cells that stay in the cache.
 
-    Few long rows: BLAS would share each of them among threads that wait for one another.
+    BLAS would share few long rows among threads that wait for one another.
     """
-    drawn = weights.astype(np.float64)
-    return np.asarray(np.einsum("bk,ck->bc", drawn, np.stack(columns)), np.float64)
+    found = np.zeros((len(weights), len(columns)))
+    step = 1 + _BLOCK // max(len(weights), 1)
+    for start in range(0, weights.shape[1], step):
+        part = slice(start, start + step)
+        values = np.stack([column[part] for column in columns])
+        found += np.einsum("bk,ck->bc", weights[:, part].astype(np.float64), values)
+    return found
 
 
 def evaluated(statistic: Statistic, weights: Weights, columns: _Doubles) -> _Doubles:
