@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, CycloptsError, Parameter
 
+from flows import review_cli
 from flows.ledger_cli import HomeFolder, Json, home_of, ledger_app
 from mechanisms.errors import ConfirmationError, StatpressError
 
@@ -26,6 +27,7 @@ app = App(
     result_action="return_value",
 )
 app.command(ledger_app)
+review_cli.register(app)
 
 NoOrchestrator = Annotated[
     bool, Parameter(name="--no-orchestrator", negative="", help="Run without Prefect.")
@@ -163,27 +165,41 @@ def run(
 
 
 @app.command
-def verify(bundle: Path, *, home: HomeFolder = None, json: Json = False) -> None:
-    """Check every file of a bundle against its manifest, without the ledger.
+def verify(
+    bundle: Path,
+    *,
+    public_key: list[Path] | None = None,
+    home: HomeFolder = None,
+    json: Json = False,
+) -> None:
+    """Check every file of a bundle against its manifest, and its approval, without the ledger.
 
-    With --home also check that the ledger knows the bundle and its charge.
+    With --home also check that the ledger knows the bundle, its charge and its approval.
 
     Args:
         bundle: The bundle's folder.
+        public_key: PEM file of a trusted officer's key; one of them must have approved it.
     """
+    from flows import reports
     from flows.terminal import show, show_json
+    from tasks.approval import approved_by
     from tasks.manifest import verify_bundle
+    from tasks.signing import read_public_key
 
     manifest = verify_bundle(bundle)
+    approval = approved_by(bundle, manifest, [read_public_key(path) for path in public_key or []])
     if home is not None:
         from tasks.ledger_check import check_bundle
 
         check_bundle(home_of(home), bundle, manifest)
     if json:
-        show_json({"verified": True, "against_ledger": home is not None, **manifest})
+        facts = {"approval": reports.decision_facts(approval)} if approval else {}
+        show_json({"verified": True, "against_ledger": home is not None, **facts, **manifest})
         return
     mark = "" if manifest["publishable"] else " It is NOT PUBLISHABLE (known seed)."
     show(f"{bundle}: {len(manifest['files'])} files, all as the manifest says.{mark}")
+    if approval:
+        show(reports.decision_report(approval))
 
 
 @app.command

@@ -18,7 +18,7 @@ from mechanisms.mechanism import RawTable
 from mechanisms.planning import Plan, PlannedProduct
 from mechanisms.table import ContingencyTable
 from tasks.entries import Entry
-from tasks.manifest import seal
+from tasks.manifest import REVIEWED, seal
 from tasks.products import (
     figures_of,
     file_forms,
@@ -122,6 +122,7 @@ def seal_bundle(run: Run, release: Release, charge: Entry) -> str:
             "created": run.created,
             "publishable": run.insecure_seed is None,
             "config_sha256": release.sha256,
+            **(REVIEWED if run.reviewed else {}),
             "ledger_entry": {"sequence": charge.sequence, "hash": charge.hash},
             "versions": {"python": platform.python_version()}
             | {package: version(package) for package in _PACKAGES},

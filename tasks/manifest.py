@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from mechanisms.errors import BundleVerificationError
+from tasks.approval import NAME as APPROVAL
+from tasks.approval import read_approval
 
 FORMAT = "statpress-bundle/1"
 NAME = "manifest.json"
@@ -19,6 +21,8 @@ FACTS = (
     "dataset", "title", "run_id", "created", "publishable", "config_sha256", "ledger_entry",
     "versions",
 )  # fmt: skip
+REVIEWED = {"review": "required"}
+"""A fact of those bundles alone that nobody may use without an approval."""
 _SEAL = "seal"
 _ENTRY = {"sequence": int, "hash": str}
 _LONGEST = 16 * 2**20
@@ -29,7 +33,7 @@ def seal(folder: Path, facts: Mapping[str, Any]) -> str:
 
     Args:
         folder: The bundle under construction.
-        facts: The values named in ``FACTS``, as JSON.
+        facts: The values named in ``FACTS``, as JSON; with ``REVIEWED``, if it is.
 
     Returns:
         The seal: SHA-256 over the manifest's canonical content.
@@ -47,18 +51,26 @@ def seal(folder: Path, facts: Mapping[str, Any]) -> str:
     return digest
 
 
-def verify_bundle(folder: Path) -> dict[str, Any]:
-    """Check every file of a bundle against its manifest.
+def verify_bundle(folder: Path, *, prepared: bool = False) -> dict[str, Any]:
+    """Check every file of a bundle against its manifest, and its approval if it needs one.
+
+    Args:
+        folder: The bundle.
+        prepared: Whether it still waits for its approval, and has none.
 
     Returns:
         The manifest.
 
     Raises:
         BundleVerificationError: Naming each file that is changed, missing or added.
+            Without a valid approval, if it needs one.
     """
     manifest = _read_manifest(folder)
     declared = {each["path"]: (each["bytes"], each["sha256"]) for each in manifest["files"]}
     found = _contents(folder)
+    approved = "review" in manifest and not prepared
+    if approved:
+        found.pop(APPROVAL, None)
     problems = [f"{path} is missing" for path in sorted(declared.keys() - found.keys())]
     problems += [f"{path} was added" for path in sorted(found.keys() - declared.keys())]
     problems += [
@@ -68,6 +80,8 @@ def verify_bundle(folder: Path) -> dict[str, Any]:
     ]
     if problems:
         raise BundleVerificationError(f"{'; '.join(problems)}.", where=str(folder))
+    if approved:
+        read_approval(folder, manifest)
     return manifest
 
 
@@ -83,7 +97,8 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         sealed = {key: value for key, value in manifest.items() if key != _SEAL}
         whole = (
             text == _text(manifest)
-            and manifest.keys() == {"format", *FACTS, "files", _SEAL}
+            and manifest.keys() - REVIEWED.keys() == {"format", *FACTS, "files", _SEAL}
+            and manifest.get("review", "required") == "required"
             and manifest["format"] == FORMAT
             and manifest[_SEAL] == _digest_of(sealed)
             and isinstance(manifest["publishable"], bool)
