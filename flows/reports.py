@@ -238,6 +238,18 @@ def waiting_facts(found: Waiting) -> dict[str, Any]:
     }
 
 
+def form_text(found: Waiting) -> str:
+    """A prepared bundle in Markdown, above the form that asks for a decision."""
+    facts = waiting_facts(found)
+    mark = "" if facts["publishable"] else "\n\n**NOT PUBLISHABLE: drawn from a known seed.**"
+    return (
+        f"**{facts['title']}**, dataset `{facts['dataset']}`: epsilon {facts['epsilon']},"
+        f" delta {facts['delta']}, products {', '.join(facts['products'])}.{mark}\n\n"
+        f"The bundle lies in `{facts['folder']}` and would be published as `{facts['place']}`."
+        " Its budget is spent, whatever is decided. A rejection is final."
+    )
+
+
 def waiting_report(found: list[Waiting]) -> str:
     """The same for a person, a few lines each."""
     lines = []

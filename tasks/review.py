@@ -46,16 +46,20 @@ def waiting(home: Home) -> list[Waiting]:
     return [_waiting(home, charge) for charge in found]
 
 
-def find_waiting(home: Home, run_id: str) -> Waiting:
-    """What waits of one run.
+@step("describe bundle")
+def describe_waiting(home: Home, run_id: str) -> Waiting:
+    """What was prepared by one run, whatever was decided about it since.
 
     Raises:
-        ApprovalError: Nothing does.
+        ApprovalError: It prepared nothing.
     """
-    for each in waiting(home):
-        if each.charge.entry.body["run_id"] == run_id:
-            return each
-    raise ApprovalError("Nothing of this run waits.", where=f"run {run_id!r}")
+    with Ledger.open(home.ledger, create=False) as ledger:
+        charge = ledger.state().charges.get(run_id)
+    if charge is None or charge.preparation is None:
+        raise ApprovalError(
+            "The ledger knows of no prepared bundle of this run.", where=f"run {run_id!r}"
+        )
+    return _waiting(home, charge)
 
 
 def decide(

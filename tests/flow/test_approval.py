@@ -30,6 +30,7 @@ from tasks.approval import NAME, approved_by
 from tasks.entries import canonical_json, entry_hash
 from tasks.ledger import Ledger
 from tasks.ledger_check import check_bundle, note_bundle, verify_ledger
+from tasks.ledger_export import restore, write_export
 from tasks.manifest import FACTS, REVIEWED, seal, verify_bundle
 from tasks.review import decide, waiting
 from tasks.signing import public_text
@@ -551,3 +552,16 @@ def test_a_bundle_that_needs_no_approval_has_none(agency: Any) -> None:
         verify_bundle(bundle)
     with pytest.raises(ApprovalError, match="without a review"):
         publish(manifest["run_id"], home=agency.home)
+
+
+def test_a_reviewed_ledger_goes_out_and_in(office: Office) -> None:
+    approve(office)
+    publish(RUN, home=office.home)
+    file = office.folder / "ledger.jsonl"
+    with (
+        Ledger.open(office.home.ledger) as ledger,
+        Ledger.open(office.folder / "other.db") as other,
+    ):
+        write_export(ledger, file)
+        assert restore(other, file) == ledger.state()
+        assert other.verify() == ledger.verify()
