@@ -70,5 +70,17 @@ def test_a_form_approves_and_publishes(agency: Any, server: dict[str, str]) -> N
     assert (approval["by"], approval["reason"]) == ("A. Officer", "as planned")
     kinds = [entry.kind for entry in agency.entries()][2:]
     assert kinds == ["charge", "draw", "prepare", "decide", "publish"]
+    # Publishing is a flow of its own as well; again, it changes nothing.
+    flow = ask(server, "/flows/", {"name": "statpress-publish"})["id"]
+    deployment = {"name": "test", "flow_id": flow, "entrypoint": "flows.deployed.publish"}
+    made = ask(server, "/deployments/", deployment)["id"]
+    body = {"parameters": {"run_id": run}}
+    again = ask(server, f"/deployments/{made}/create_flow_run", body)["id"]
+    third = start(environment, again)
+    assert state(server, again) == ("COMPLETED", "Completed"), third.stdout + third.stderr
+    assert [entry.kind for entry in agency.entries()][2:] == kinds
+    steps = ask(server, "/task_runs/filter", {"flow_runs": {"id": {"any_": [again]}}})
+    assert {step["name"] for step in steps} == {"check approval", "note publication"}
+
     found = ask(server, f"/flow_runs/{run_id}")
     assert found["parameters"] == {"config": str(agency.config)}
