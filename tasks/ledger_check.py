@@ -156,6 +156,10 @@ def note_bundle(home: Home, bundle: Path, prepared_for: Path | None = None) -> E
         charge = _charged(ledger, bundle, manifest)
         _check_described(charge, bundle)
         if prepared_for is not None:
+            if "review" not in manifest:
+                raise BundleVerificationError(
+                    "The bundle could be used without its approval.", where=str(bundle)
+                )
             if bundle.resolve() != (home.root / PREPARED / manifest["run_id"]).resolve():
                 raise BundleVerificationError(
                     "The bundle is not where prepared bundles of this home wait.",

@@ -193,6 +193,8 @@ def check_sealed(folder: Path, seal: str, place: str, *, prepared: bool) -> None
     try:
         manifest = verify_bundle(folder, prepared=prepared)
         flaw = "" if manifest["seal"] == seal else "It has another seal."
+        if "review" not in manifest:
+            flaw = "It could be used without its approval."
     except BundleVerificationError as error:
         flaw = error.what
     if flaw:

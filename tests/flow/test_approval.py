@@ -10,7 +10,7 @@ import sqlite3
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from prepared import OFFICER, RUN, SECOND, STRANGER, Office
@@ -238,6 +238,20 @@ def test_unsigned_decisions_count_where_the_ledger_says_so(tmp_path: Path) -> No
     assert approval["by"] == "A. Officer" and "signature" not in approval
     with pytest.raises(ApprovalError, match="None of the given keys"):
         approved_by(bundle, verify_bundle(bundle), [public_text(OFFICER)])
+
+
+def test_a_bundle_that_does_not_say_it_is_reviewed_is_not_approved(tmp_path: Path) -> None:
+    """It would verify anywhere without its approval, whatever the ledger says."""
+
+    class Careless(Office):
+        facts: ClassVar[dict[str, str]] = {}
+
+    office = Careless(tmp_path)
+    assert "review" not in verify_bundle(office.prepared)
+    with pytest.raises(ApprovalError, match="without its approval"):
+        approve(office)
+    with pytest.raises(BundleVerificationError, match="without its approval"):
+        note_bundle(office.home, office.prepared, office.target)
 
 
 # --- publishing, cut off at every step ----------------------------------------------
