@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 import pytest
-from prefect_server import ask
+from prefect_server import PASSWORD, ask
 
 from tasks.accounts import Status
 from tasks.approval import NAME
@@ -35,7 +35,9 @@ def state(environment: dict[str, str], run_id: str) -> tuple[str, str]:
     return found["type"], found["name"]
 
 
-def test_a_form_approves_and_publishes(agency: Any, server: dict[str, str]) -> None:
+def test_a_form_approves_and_publishes(
+    agency: Any, server: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Ledger.open(agency.home.ledger) as ledger:
         ledger.set_approvers(dataset="testdata", approvers=[], unsigned=True)
     environment = server | {"STATPRESS_HOME": str(agency.home.root)}
@@ -71,14 +73,22 @@ def test_a_form_approves_and_publishes(agency: Any, server: dict[str, str]) -> N
     kinds = [entry.kind for entry in agency.entries()][2:]
     assert kinds == ["charge", "draw", "prepare", "decide", "publish"]
     # Publishing is a flow of its own as well; again, it changes nothing.
-    flow = ask(server, "/flows/", {"name": "statpress-publish"})["id"]
-    deployment = {"name": "test", "flow_id": flow, "entrypoint": "flows.deployed.publish"}
-    made = ask(server, "/deployments/", deployment)["id"]
-    body = {"parameters": {"run_id": run}}
-    again = ask(server, f"/deployments/{made}/create_flow_run", body)["id"]
-    third = start(environment, again)
-    assert state(server, again) == ("COMPLETED", "Completed"), third.stdout + third.stderr
+    from prefect import settings
+
+    from flows.deployed import publish
+
+    monkeypatch.setenv("STATPRESS_HOME", str(agency.home.root))
+    here = {
+        settings.PREFECT_API_URL: server["PREFECT_API_URL"],
+        settings.PREFECT_API_AUTH_STRING: PASSWORD,
+        settings.PREFECT_LOGGING_TO_API_ENABLED: False,
+    }
+    with settings.temporary_settings(here):
+        assert publish(run_id=run) == str(agency.releases / "first")
     assert [entry.kind for entry in agency.entries()][2:] == kinds
+    runs = ask(server, "/flow_runs/filter", {"flows": {"name": {"any_": ["statpress-publish"]}}})
+    again = next(each["id"] for each in runs if each["parameters"] == {"run_id": run})
+    assert state(server, again) == ("COMPLETED", "Completed")
     steps = ask(server, "/task_runs/filter", {"flow_runs": {"id": {"any_": [again]}}})
     assert {step["name"] for step in steps} == {"check approval", "note publication"}
 
