@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import shutil
+import signal
 import sqlite3
 import stat
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from prepared import OFFICER, RUN, SECOND, STRANGER, Office
 
 from flows.conduct import publish as publish_run
 from flows.publication import publish
+from flows.reports import form_text
 from mechanisms.errors import (
     ApprovalError,
     BundleVerificationError,
@@ -32,7 +34,14 @@ from tasks.ledger import Ledger
 from tasks.ledger_check import check_bundle, note_bundle, verify_ledger
 from tasks.ledger_export import restore, write_export
 from tasks.manifest import FACTS, REVIEWED, seal, verify_bundle
-from tasks.review import decide, waiting
+from tasks.review import (
+    check_unsigned,
+    decide,
+    describe_waiting,
+    is_prepared,
+    record_unsigned,
+    waiting,
+)
 from tasks.signing import public_text
 
 
@@ -256,12 +265,24 @@ def test_a_bundle_that_does_not_say_it_is_reviewed_is_not_approved(tmp_path: Pat
 
 # --- publishing, cut off at every step ----------------------------------------------
 
+
+def killed(act: Callable[[], Any]) -> None:
+    """Let a process of its own do what ends with its death."""
+    child = os.fork()
+    if child == 0:
+        try:
+            act()
+        finally:
+            os._exit(1)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+
+
 STEPS = ["check_approval", "find_moved", "copy_bundle", "move_into_place", "note_publication"]
 
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("after", [False, True])
-def test_publishing_cut_off_at_any_step_is_begun_again(
+def test_publishing_killed_at_any_step_is_begun_again(
     office: Office, step: str, after: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     approve(office)
@@ -272,12 +293,10 @@ def test_publishing_cut_off_at_any_step_is_begun_again(
         def ends(*args: Any, **kwargs: Any) -> None:
             if after:
                 honest(*args, **kwargs)
-            raise CutError
+            os.kill(os.getpid(), signal.SIGKILL)
 
         patch.setattr(f"flows.publication.{step}", ends)
-        patch.setattr(shutil, "rmtree", lambda *a, **k: None)  # killed: nothing is cleared up
-        with pytest.raises(CutError):
-            publish(RUN, home=office.home)
+        killed(lambda: publish(RUN, home=office.home))
     outcome = publish(RUN, home=office.home)
     assert outcome.bundle == office.target
     assert office.published() == ["first"]
@@ -292,24 +311,18 @@ def test_publishing_cut_off_at_any_step_is_begun_again(
     assert office.kinds().count("publish") == 1
 
 
-@pytest.mark.parametrize("name", ["write_text", "copytree"])
-def test_a_copy_cut_off_halfway_is_made_anew(
-    office: Office, name: str, monkeypatch: pytest.MonkeyPatch
+def test_publishing_killed_halfway_through_its_copy_is_begun_again(
+    office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     approve(office)
+
+    def half(source: Path, target: Path, **_: Any) -> None:
+        shutil.copy(source / "manifest.json", target)
+        os.kill(os.getpid(), signal.SIGKILL)
+
     with monkeypatch.context() as patch:
-        patch.setattr(shutil, "rmtree", lambda *a, **k: None)
-        if name == "copytree":
-
-            def half(source: Path, target: Path, **_: Any) -> None:
-                shutil.copy(source / "manifest.json", target)
-                raise CutError
-
-            patch.setattr(shutil, "copytree", half)
-        else:
-            patch.setattr(Path, "write_text", cut)
-        with pytest.raises(CutError):
-            publish(RUN, home=office.home)
+        patch.setattr(shutil, "copytree", half)
+        killed(lambda: publish(RUN, home=office.home))
     assert office.published() == [f".building-{RUN}"]
     assert publish(RUN, home=office.home).bundle == office.target
     assert office.published() == ["first"]
@@ -579,3 +592,27 @@ def test_a_reviewed_ledger_goes_out_and_in(office: Office) -> None:
         write_export(ledger, file)
         assert restore(other, file) == ledger.state()
         assert other.verify() == ledger.verify()
+
+
+# --- what the flow with a form stands on ------------------------------------------------
+
+
+def test_a_form_is_for_accounts_without_signatures_and_shows_public_facts(
+    office: Office, tmp_path: Path
+) -> None:
+    with pytest.raises(ApprovalError, match="not by a form"):
+        check_unsigned(office.home, "census")
+    assert is_prepared(office.home, RUN) and not is_prepared(office.home, "f" * 32)
+    text = form_text(describe_waiting(office.home, RUN))
+    for part in ("Wages", "census", "0.5", "`" + str(office.target) + "`"):
+        assert part in text
+    with pytest.raises(ApprovalError):
+        describe_waiting(office.home, "f" * 32)
+
+    small = Office(tmp_path / "small", approvers=(), unsigned=True)
+    check_unsigned(small.home, "census")
+    for status in (Status.REJECTED, Status.REJECTED):  # a flow run may be started again
+        words = {"decision": "reject", "reason": "too fine", "by": "A. Officer"}
+        assert record_unsigned(small.home, RUN, **words) is status
+    assert is_prepared(small.home, RUN)
+    assert "Wages" in form_text(describe_waiting(small.home, RUN))
