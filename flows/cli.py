@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, CycloptsError, Parameter
 
+from flows import review_cli
 from flows.ledger_cli import HomeFolder, Json, home_of, ledger_app
 from flows.rerelease_cli import (
     NoOrchestrator,
@@ -32,6 +33,7 @@ app = App(
 )
 app.command(ledger_app)
 app.command(rerelease)
+review_cli.register(app)
 
 Seed = Annotated[
     int | None,
@@ -186,19 +188,30 @@ def run(
 
 
 @app.command
-def verify(bundle: Path, *, home: HomeFolder = None, json: Json = False) -> None:
-    """Check every file of a bundle against its manifest, without the ledger.
+def verify(
+    bundle: Path,
+    *,
+    public_key: list[Path] | None = None,
+    home: HomeFolder = None,
+    json: Json = False,
+) -> None:
+    """Check every file of a bundle against its manifest, and its approval, without the ledger.
 
     Of a reprint also check that it follows from what was drawn for its original. With --home
-    also check that the ledger knows the bundle, or the original, and its charge.
+    also check that the ledger knows the bundle, or the original, its charge and its approval.
 
     Args:
         bundle: The bundle's folder.
+        public_key: PEM file of a trusted officer's key; one of them must have approved it.
     """
+    from flows import reports
     from flows.terminal import show, show_json
+    from tasks.approval import approved_by
     from tasks.manifest import verify_bundle
+    from tasks.signing import read_public_key
 
     manifest = verify_bundle(bundle)
+    approval = approved_by(bundle, manifest, [read_public_key(path) for path in public_key or []])
     rederived = None
     if manifest.get("reprint_of"):
         from tasks.reprinting import check_reprint
@@ -209,13 +222,16 @@ def verify(bundle: Path, *, home: HomeFolder = None, json: Json = False) -> None
 
         check_bundle(home_of(home), bundle, manifest)
     if json:
+        facts = {"approval": reports.decision_facts(approval)} if approval else {}
         checks = {"against_ledger": home is not None, "rederived": rederived}
-        show_json({"verified": True, **checks, **manifest})
+        show_json({"verified": True, **checks, **facts, **manifest})
         return
     mark = "" if manifest["publishable"] else " It is NOT PUBLISHABLE (known seed)."
     if rederived is not None:
         mark = f" A reprint of what was drawn for {manifest['reprint_of']['seal']}.{mark}"
     show(f"{bundle}: {len(manifest['files'])} files, all as the manifest says.{mark}")
+    if approval:
+        show(reports.decision_report(approval))
 
 
 @app.command

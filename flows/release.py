@@ -1,4 +1,4 @@
-"""The release flow: one config in, one bundle out."""
+"""The release flow: one config in, one bundle out, published or prepared for its approval."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from tasks.pipeline import (
     count_once,
     draw_records,
     fix_plan,
+    prepare_bundle,
     publish_bundle,
     read_config,
     rehearse,
@@ -47,12 +48,14 @@ def press(
     """
     release = read_config(order)
     plan = fix_plan(release)
-    check_budget(home, release, plan, inspector.log.run_id, insecure_seed is not None)
+    seeded = insecure_seed is not None
+    reviewed = check_budget(home, release, plan, inspector.log.run_id, seeded)
     with open_run(
         release,
         plan,
         home=home,
         inspector=inspector,
+        reviewed=reviewed,
         insecure_seed=insecure_seed,
         advance=advance,
     ) as run:
@@ -69,4 +72,6 @@ def press(
         drawn = draw_records(home, run, plan, table, charge)
         write_products(run, release, plan, charge, drawn)
         check_products(run, release, plan, drawn)
-        return publish_bundle(home, run, release, plan, charge)
+        if reviewed:
+            return prepare_bundle(home, run, release, charge)
+        return publish_bundle(home, run, release, charge)

@@ -13,7 +13,7 @@ from configs.loading import Release
 from mechanisms.losses import PrivacyLoss
 from mechanisms.planning import Plan, PlannedProduct
 from tasks.entries import Entry
-from tasks.manifest import seal
+from tasks.manifest import REVIEWED, seal
 from tasks.products import by_kind, files_of
 from tasks.report_page import write_report
 from tasks.run import Run
@@ -97,6 +97,7 @@ def seal_bundle(run: Run, release: Release, charge: Entry) -> str:
             "created": run.created,
             "publishable": run.insecure_seed is None,
             "config_sha256": release.sha256,
+            **(REVIEWED if run.reviewed else {}),
             "ledger_entry": {"sequence": charge.sequence, "hash": charge.hash},
             "versions": versions(),
             "overrides": [override.describe() for override in release.overrides],

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from mechanisms.errors import BundleVerificationError
+from tasks.approval import NAME as APPROVAL
+from tasks.approval import read_approval
 
 NAME = "manifest.json"
 CONFIG = "config.yaml"
@@ -28,6 +30,8 @@ _FORMATS = {
     "statpress-bundle/2": FACTS,
 }
 FORMAT = "statpress-bundle/2"
+REVIEWED = {"review": "required"}
+"""A fact of those bundles alone that nobody may use without an approval."""
 _SEAL = "seal"
 _ENTRY = {"sequence": int, "hash": str}
 _LONGEST = 16 * 2**20
@@ -38,7 +42,7 @@ def seal(folder: Path, facts: Mapping[str, Any]) -> str:
 
     Args:
         folder: The bundle under construction.
-        facts: The values named in ``FACTS``, as JSON.
+        facts: The values named in ``FACTS``, as JSON; with ``REVIEWED``, if it is.
 
     Returns:
         The seal: SHA-256 over the manifest's canonical content.
@@ -56,19 +60,26 @@ def seal(folder: Path, facts: Mapping[str, Any]) -> str:
     return digest
 
 
-def verify_bundle(folder: Path) -> dict[str, Any]:
-    """Check every file of a bundle against its manifest.
+def verify_bundle(folder: Path, *, prepared: bool = False) -> dict[str, Any]:
+    """Check every file of a bundle against its manifest, and its approval if it needs one.
+
+    Args:
+        folder: The bundle.
+        prepared: Whether it still waits for its approval, and has none.
 
     Returns:
         The manifest.
 
     Raises:
         BundleVerificationError: Naming each file that is changed, missing or added, or the
-            bundle is of a later version's form.
+            bundle is of a later version's form, or without a valid approval, if it needs one.
     """
     manifest = _read_manifest(folder)
     declared = files_of(manifest)
     found = _contents(folder)
+    approved = "review" in manifest and not prepared
+    if approved:
+        found.pop(APPROVAL, None)
     problems = [f"{path} is missing" for path in sorted(declared.keys() - found.keys())]
     problems += [f"{path} was added" for path in sorted(found.keys() - declared.keys())]
     problems += [
@@ -78,6 +89,8 @@ def verify_bundle(folder: Path) -> dict[str, Any]:
     ]
     if problems:
         raise BundleVerificationError(f"{'; '.join(problems)}.", where=str(folder))
+    if approved:
+        read_approval(folder, manifest)
     return manifest
 
 
@@ -119,9 +132,10 @@ def _sealed(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 def _is_whole(manifest: Mapping[str, Any]) -> bool:
     """Whether a manifest with a right seal says what one of a known form says."""
-    original = manifest.get("reprint_of")
+    original, stated = manifest.get("reprint_of"), set(_FORMATS[manifest["format"]])
     return (
-        manifest.keys() == {"format", *_FORMATS[manifest["format"]], "files", _SEAL}
+        manifest.keys() - REVIEWED.keys() == stated | {"format", "files", _SEAL}
+        and manifest.get("review", "required") == "required"
         and isinstance(manifest["publishable"], bool)
         and all(isinstance(manifest["ledger_entry"][key], t) for key, t in _ENTRY.items())
         and all(_is_file_record(each) for each in manifest["files"])
@@ -141,6 +155,7 @@ def _is_reprint(manifest: Mapping[str, Any], original: Mapping[str, Any]) -> boo
         original[_SEAL] == _digest_of(_sealed(original))
         and original["format"] == FORMAT
         and original["reprint_of"] is None
+        and not {"review"} & {*manifest, *original}  # what was approved is the original alone
         and _is_whole(original)
         and all(manifest[name] == original[name] for name in same)
         and files_of(manifest)[STATEMENT] == files_of(original)[STATEMENT]

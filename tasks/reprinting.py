@@ -92,6 +92,12 @@ def reprint(
     announce("verify bundle")
     bundle = open_bundle(folder)
     original = bundle.manifest.get("reprint_of") or bundle.manifest
+    if "review" in original:
+        raise RereleaseError(
+            "This release was approved as it is; nobody has reviewed what a reprint would publish.",
+            where=str(folder),
+            next_step="Refine its tables with 'statpress refine', or release anew with --renew.",
+        )
     _check_drawn(bundle)
     document, applied = _resolved(folder, overrides)
     publish = validate(document, PublishConfig, ("publish",))

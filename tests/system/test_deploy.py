@@ -66,8 +66,8 @@ def test_deploy_creates_pools_and_deployments(
     assert first["pools"] == {"statpress-process": "created", "statpress-docker": "created"}
     assert first["deployments"] == dict.fromkeys(
         (
-            "release", "release-in-container", "release-on-demand", "rerelease-on-demand",
-            "verify-ledger",
+            "publish", "release", "release-in-container", "release-on-demand",
+            "release-with-form", "rerelease-on-demand", "verify-ledger",
         ),
         "created",
     )  # fmt: skip
@@ -100,6 +100,10 @@ def test_deploy_creates_pools_and_deployments(
     schema = follow["parameter_openapi_schema"]
     assert schema["required"] == ["bundle"]
     assert set(schema["properties"]) == {"bundle", "config", "folder", "overrides"}
+    form = deployment(server, "release-with-form", "statpress-release-with-form")
+    assert form["entrypoint"] == "flows.deployed.release_with_form" and form["schedules"] == []
+    publish = deployment(server, "publish", "statpress-publish")
+    assert publish["parameter_openapi_schema"]["required"] == ["run_id"]
     verify = deployment(server, "verify-ledger", "statpress-verify-ledger")
     assert verify["entrypoint"] == "flows.ledger_verification.verify"
     assert verify["schedules"][0]["schedule"]["cron"] == "0 2 1 * *"
@@ -136,10 +140,12 @@ def test_deploy_again_changes_nothing_and_a_change_is_seen(
     changed = tmp_path / "prefect.yaml"
     YAML(typ="safe").dump(described, changed)
     assert deploy(server, changed)["deployments"] == {
+        "publish": "unchanged",
         "release": "updated",
         "release-in-container": "not in the file",
         "release-on-demand": "unchanged",
         "rerelease-on-demand": "unchanged",
+        "release-with-form": "unchanged",
         "verify-ledger": "unchanged",
     }
     (schedule,) = deployment(server, "release", "statpress-release")["schedules"]
@@ -186,7 +192,7 @@ def test_what_the_server_or_prefect_refuses(
     good = FILE.read_text().replace("work-pools/", f"{FILE.parent}/work-pools/")
     for old, new, told in (
         ("type: docker", "type: process", "of type 'docker'"),
-        ("flows.deployed.release", "flows.deployed.publish", "publish"),
+        ("flows.deployed.release", "flows.deployed.nothing", "nothing"),
     ):
         assert old in good
         file.write_text(good.replace(old, new))
