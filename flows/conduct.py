@@ -12,21 +12,12 @@ from typing import TYPE_CHECKING
 from mechanisms.errors import ConfigError, InternalError, OrchestratorError, StatpressError
 from tasks.home import Home
 from tasks.inspector import Inspector
+from tasks.orchestrator import QUIET_DEFAULTS
 from tasks.private_zone import CuratorLog, guarded, new_run_id, silence_core_dumps
 from tasks.steps import Conduct, conducted
 
 if TYPE_CHECKING:
     from tasks.pipeline import Outcome
-
-QUIET_DEFAULTS = {
-    "DO_NOT_TRACK": "1",
-    "GX_ANALYTICS_ENABLED": "false",
-    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-    "PREFECT_SERVER_UI_V2_ENABLED": "false",
-    "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
-    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
-    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # the server keeps the rest
-}
 
 
 @dataclass

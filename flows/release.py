@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tasks.exclusion import one_at_a_time
 from tasks.home import Home
 from tasks.inspector import Inspector
+from tasks.monitoring import DrawingProgress, show_budget, show_plan, show_release
 from tasks.pipeline import (
     Outcome,
     charge_ledger,
@@ -46,15 +48,19 @@ def press(
     """
     release = read_config(config)
     plan = fix_plan(release)
+    show_plan(release, plan)
     check_budget(home, release, plan, inspector.log.run_id, insecure_seed is not None)
-    with open_run(
-        release,
-        plan,
-        home=home,
-        inspector=inspector,
-        insecure_seed=insecure_seed,
-        advance=advance,
-    ) as run:
+    with (
+        one_at_a_time(release.config.dataset),
+        open_run(
+            release,
+            plan,
+            home=home,
+            inspector=inspector,
+            insecure_seed=insecure_seed,
+            advance=DrawingProgress(release, plan, advance),
+        ) as run,
+    ):
         rehearse(run, release, plan)
 
         # Private zone: what the source holds, and whether it passed its checks.
@@ -63,9 +69,12 @@ def press(
         check_counts(run, release, table)
 
         charge = charge_ledger(home, run, release, plan)
+        show_budget(home, release.config.dataset)
 
         # Public zone: everything from the draw on.
         drawn = draw_records(home, run, plan, table, charge)
         write_products(run, release, plan, charge, drawn)
         check_products(run, release, plan, drawn)
-        return publish_bundle(home, run, release, plan, charge)
+        outcome = publish_bundle(home, run, release, plan, charge)
+    show_release(release, outcome)
+    return outcome
