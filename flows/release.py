@@ -58,7 +58,7 @@ def press(
             home=home,
             inspector=inspector,
             insecure_seed=insecure_seed,
-            advance=DrawingProgress(release, plan, advance),
+            advance=DrawingProgress.of(release, plan, advance),
         ) as run,
     ):
         rehearse(run, release, plan)

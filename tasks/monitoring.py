@@ -11,6 +11,7 @@ import functools
 import json
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import ROUND_DOWN, Decimal
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
@@ -31,6 +32,9 @@ P = ParamSpec("P")
 
 BUDGET_LOW = "statpress.budget.low"
 """Event of a charge that leaves less than a fifth of a dataset's budget."""
+
+PROGRESS_SECONDS = 5.0
+"""Drawing that takes longer gets a progress bar, which moves as often."""
 
 _LOW = Decimal("0.2")
 _BAR = 30
@@ -66,8 +70,8 @@ def show_plan(client: SyncPrefectClient, release: Release, plan: Plan) -> None:
     rows = [_planned(product) for product in plan.products]
     total = {name: canonical(plan.amounts[name]) for name in ("epsilon", "delta", "rho")}
     text = (
-        f"**{_plain(release.config.title)}**, a release of {_plain(dataset)}. "
-        f"Protected: {_plain(plan.privacy.words)}. The products together are charged "
+        f"**{escaped(release.config.title)}**, a release of {escaped(dataset)}. "
+        f"Protected: {escaped(plan.privacy.words)}. The products together are charged "
         f"epsilon {total['epsilon']} at delta {total['delta']}; under zCDP, rho {total['rho']}. "
         "Costs below are of each product alone; errors are expected ones, from public "
         f"quantities. Config {release.sha256}."
@@ -83,7 +87,7 @@ def show_budget(client: SyncPrefectClient, home: Home, dataset: str) -> None:
     with Ledger.open(home.ledger, create=False) as ledger:
         account = ledger.account(dataset)
     left = account.remaining_share
-    _show(client, dataset, "budget", "markdown", _budget(account, left))
+    _show(client, dataset, "budget", "markdown", budget_text(account, left))
     if left < _LOW:
         emit_event(
             event=BUDGET_LOW,
@@ -114,7 +118,7 @@ def show_release(client: SyncPrefectClient, release: Release, outcome: Outcome) 
     )
     if not outcome.publishable:
         text = f"**Not publishable**: drawn from a known seed. {text}"
-    link = f"[{_plain(str(outcome.bundle))}](<{outcome.bundle.as_uri()}>)"
+    link = f"[{escaped(str(outcome.bundle))}](<{outcome.bundle.as_uri()}>)"
     _show(client, dataset, "bundle", "markdown", link, text)
     rows = [
         {"gate": gate, "checks": checks, "outcome": "passed"}
@@ -128,28 +132,36 @@ def show_release(client: SyncPrefectClient, release: Release, outcome: Outcome) 
             ("release", "files as planned; every value, as written, lies in the domain"),
         )
     ]
-    text = f"That {_plain(outcome.bundle.name)} is published shows that its source passed."
+    text = f"That {escaped(outcome.bundle.name)} is published shows that its source passed."
     _show(client, dataset, "gates", "table", json.dumps(rows), text)
 
 
+@dataclass
 class DrawingProgress:
     """Shows how much of the drawing is done once that takes long; a callback for ``open_run``.
 
     How many records or cells a mechanism draws is public.
 
-    Args:
-        release: Of the dataset to be named.
-        plan: Says how many records and cells will be drawn.
+    Attributes:
+        dataset: Whose release it is.
+        total: So many records and noisy cells will be drawn.
         advance: Another callback, called first.
+        done: So many were drawn.
+        artifact: The id of the progress bar on the server, once it is there.
     """
 
-    every_seconds = 5.0
+    dataset: str
+    total: int
+    advance: Callable[[int], None]
+    done: int = 0
+    artifact: Any = None
+    _last: float | None = None
 
-    def __init__(self, release: Release, plan: Plan, advance: Callable[[int], None]) -> None:
-        self.dataset, self.advance, self.done = release.config.dataset, advance, 0
-        self.total = sum(_draws(product) for product in plan.products)
-        self.artifact: Any = None
-        self._last: float | None = None
+    @classmethod
+    def of(cls, release: Release, plan: Plan, advance: Callable[[int], None]) -> DrawingProgress:
+        """The progress of a planned release."""
+        total = sum(_draws(product) for product in plan.products)
+        return cls(release.config.dataset, total, advance)
 
     def __call__(self, records: int) -> None:
         """So many more are drawn."""
@@ -159,7 +171,7 @@ class DrawingProgress:
         if self._last is None:
             self._last = now
         finished = self.done >= self.total and self.artifact is not None
-        if finished or now - self._last >= self.every_seconds:
+        if finished or now - self._last >= PROGRESS_SECONDS:
             self._last = now
             _show_progress(self)
 
@@ -218,11 +230,11 @@ def _draws(product: PlannedProduct) -> int:
     return int(product.mechanism.describe().get("records", product.domain.n_possible))
 
 
-def _budget(account: Account, left: Decimal) -> str:
+def budget_text(account: Account, left: Decimal) -> str:
     """An account in Markdown."""
     full = int(left * _BAR)
     lines = [
-        f"# Budget of {_plain(account.dataset)}",
+        f"# Budget of {escaped(account.dataset)}",
         "",
         f"{'█' * full}{'░' * (_BAR - full)} **{_percent(left)} % left** (policy {account.policy})",
         "",
@@ -233,7 +245,7 @@ def _budget(account: Account, left: Decimal) -> str:
     remaining = account.remaining.texts()
     for measure, limit in account.limit.texts().items():
         cells = (measure, limit, spent[measure], reserved[measure], remaining[measure])
-        lines.append(f"| {' | '.join(_plain(cell) for cell in cells)} |")
+        lines.append(f"| {' | '.join(escaped(cell) for cell in cells)} |")
     return "\n".join(lines)
 
 
@@ -249,6 +261,6 @@ def _size(release: Release) -> str:
     return f"{size:,} {'units' if privacy.unit_records > 1 else 'records'}, as declared"
 
 
-def _plain(text: str) -> str:
+def escaped(text: str) -> str:
     """Text that Markdown shows as it is."""
     return text.translate(_SPECIAL)

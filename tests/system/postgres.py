@@ -27,6 +27,7 @@ SUPERUSER = "postgres"
 PASSWORD_USER = "keeper"
 """The one role that needs its password."""
 
+_PREFECT_SQL = Path(__file__).parents[2] / "deploy" / "postgres" / "prefect.sql"
 _HBA = f"local all {PASSWORD_USER} scram-sha-256\nlocal all all trust\n"
 _SETTINGS = {
     "listen_addresses": "",
@@ -153,6 +154,18 @@ class Server:
         name = f"fresh_{next(self._numbers)}"
         self.run(f"CREATE DATABASE {name}")
         return self.url(name)
+
+    def prefect_database(self) -> str:
+        """The address of a database as Prefect's server needs it, made by our own script."""
+        self.run("CREATE DATABASE prefect")
+        command = [program("psql"), "--no-psqlrc", "--file", str(_PREFECT_SQL), self.url("prefect")]
+        subprocess.run(command, capture_output=True, check=True)
+        return self.url("prefect").replace("postgresql:", "postgresql+asyncpg:")
+
+    def dump(self, database: str) -> str:
+        """Everything a database holds, as SQL."""
+        command = [program("pg_dump"), self.url(database)]
+        return subprocess.run(command, capture_output=True, check=True, text=True).stdout
 
     def run(self, *statements: str, database: str = "postgres") -> list[tuple[Any, ...]]:
         """Run statements as the superuser, each for itself; the rows of the last one."""
