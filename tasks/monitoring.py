@@ -132,7 +132,7 @@ def show_release(client: SyncPrefectClient, release: Release, outcome: Outcome) 
             ("release", "files as planned; every value, as written, lies in the domain"),
         )
     ]
-    text = f"That {escaped(outcome.bundle.name)} is published shows that its source passed."
+    text = f"Passed by {escaped(outcome.bundle.name)}: that a bundle exists shows it."
     _show(client, dataset, "gates", "table", json.dumps(rows), text)
 
 

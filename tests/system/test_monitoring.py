@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import httpx
+import pyarrow.parquet as pq
 import pytest
 from prefect_server import as_client, ask
 
@@ -32,7 +32,7 @@ def artifacts(server: dict[str, str], run_id: str) -> dict[str, Any]:
     """The artifacts of the run with this id in the ledger, by the last part of their keys."""
     runs = {"flow_runs": {"name": {"any_": [f"release-{run_id[:8]}"]}}}
     found = ask(server, "/artifacts/filter", runs)
-    return {each["key"].rpartition("-")[2]: each for each in found}
+    return {each["key"].rpartition("-")[2]: each for each in found if each["key"]}
 
 
 def test_progress_and_exclusion(
@@ -90,18 +90,8 @@ def test_a_server_that_does_not_answer_costs_no_bundle(
 
 def test_gates_are_not_shown_before_the_bundle_is(watched: Any, server: dict[str, str]) -> None:
     """A run that a gate stops shows its plan, and not which gates it had passed."""
-    watched.write_source(watched_source_of_another_size())
+    watched.write_source(pq.read_table(watched.source).slice(1))
     with pytest.raises(Exception, match="gate stopped the run"):
         watched.run(orchestrated=True)
     assert set(artifacts(server, watched.inspector.log.run_id)) == {"plan"}
-    assert json.dumps(watched.bundles(), default=str) == "[]"
-
-
-def watched_source_of_another_size() -> Any:
-    import pyarrow as pa
-
-    return pa.table({"region": ["north"], "age": [1], "pay": [1.0], "born": ["1960-01-01"]}).cast(
-        pa.schema(
-            {"region": pa.string(), "age": pa.int64(), "pay": pa.float64(), "born": pa.date32()}
-        )
-    )
+    assert watched.bundles() == []
