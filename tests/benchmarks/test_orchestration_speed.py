@@ -1,8 +1,9 @@
 """What Prefect adds to a release on a server that is up, over the same steps as plain functions.
 
-One process presses two releases as plain functions and then one that the server watches. The
-first is left out, since whatever it imports the others have; that Prefect is imported counts.
-A busy machine delays either, so that the best of a few processes is taken.
+One process presses two releases as plain functions and then two that the server watches. The
+very first is left out, since whatever it imports the others have; that the third imports
+Prefect counts. On a busy machine all takes longer: seconds are divided by how much longer a
+loop that never waits took in the same process, and the best of a few processes is taken.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import pytest
 
 pytestmark = pytest.mark.system
 MOST = 3.0
-"""Seconds a release."""
+"""Seconds a release; 2.1 were measured, and 0.5 once Prefect is imported."""
 TRIES = 4
 PROGRAM = """
 import json, sys, time
@@ -34,7 +35,16 @@ with session(home) as opened:
         opened.run(sys.argv[1], orchestrated=orchestrated)
         return time.perf_counter() - started
 
-    print(json.dumps([seconds(False), seconds(False), seconds(True), seconds(True)]))
+    def stretch():
+        wall, own = time.perf_counter(), time.process_time()
+        while time.process_time() - own < 0.2:
+            pass
+        return (time.perf_counter() - wall) / 0.2
+
+    seconds(False)
+    before, plain, first = stretch(), seconds(False), seconds(True)
+    after, second = stretch(), seconds(True)
+    print(json.dumps([min(before, after), plain, first, second]))
 """
 
 
@@ -51,7 +61,7 @@ def test_overhead_a_release(agency: Any, server: dict[str, str]) -> None:
             check=False,
         )
         assert done.returncode == 0, done.stderr
-        _, plain, first, second = json.loads(done.stdout)
-        print(f"plain {plain:.2f} s, watched {first:.2f} s, watched again {second:.2f} s")
-        overheads.append(first - plain)
+        busy, plain, first, second = json.loads(done.stdout)
+        print(f"plain {plain:.2f} s, watched {first:.2f} s, again {second:.2f} s, by {busy:.1f}")
+        overheads.append((first - plain) / max(1.0, busy))
     assert min(overheads) < MOST

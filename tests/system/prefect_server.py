@@ -83,11 +83,13 @@ def ask(environment: dict[str, str], path: str, body: Any = None) -> Any:
 @contextmanager
 def as_client(environment: dict[str, str]) -> Iterator[None]:
     """Let Prefect in this process talk to the server that an environment names."""
-    from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
+    from prefect import settings as prefect
+    from prefect.settings import temporary_settings
 
     settings = {
-        PREFECT_API_URL: environment["PREFECT_API_URL"],
-        PREFECT_API_AUTH_STRING: environment["PREFECT_API_AUTH_STRING"],
+        prefect.PREFECT_API_URL: environment["PREFECT_API_URL"],
+        prefect.PREFECT_API_AUTH_STRING: environment["PREFECT_API_AUTH_STRING"],
+        prefect.PREFECT_LOCAL_STORAGE_PATH: Path(environment["PREFECT_HOME"]) / "storage",
     }
     with temporary_settings(settings):
         yield
