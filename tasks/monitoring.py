@@ -87,7 +87,6 @@ def show_budget(client: SyncPrefectClient, home: Home, dataset: str) -> None:
     with Ledger.open(home.ledger, create=False) as ledger:
         account = ledger.account(dataset)
     left = account.remaining_share
-    _show(client, dataset, "budget", "markdown", budget_text(account, left))
     if left < _LOW:
         emit_event(
             event=BUDGET_LOW,
@@ -105,6 +104,7 @@ def show_budget(client: SyncPrefectClient, home: Home, dataset: str) -> None:
                 "percent_left": _percent(left),
             },
         )
+    _show(client, dataset, "budget", "markdown", budget_text(account, left))
 
 
 @_notice
@@ -118,7 +118,8 @@ def show_release(client: SyncPrefectClient, release: Release, outcome: Outcome) 
     )
     if not outcome.publishable:
         text = f"**Not publishable**: drawn from a known seed. {text}"
-    link = f"[{escaped(str(outcome.bundle))}](<{outcome.bundle.as_uri()}>)"
+    place = outcome.bundle.absolute()
+    link = f"[{escaped(str(place))}](<{place.as_uri()}>)"
     _show(client, dataset, "bundle", "markdown", link, text)
     rows = [
         {"gate": gate, "checks": checks, "outcome": "passed"}
