@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from decimal import Decimal, localcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import ValidationError
 
 from configs.domain import build_zero
-from configs.release import CheckConfig, ReleaseConfig, kinds_of
+from configs.release import OPEN, PRODUCTS, CheckConfig, ReleaseConfig
 from configs.yaml_text import Document, parse
 from configs.yaml_text import Path as Keys
 from mechanisms import errors
@@ -30,11 +30,13 @@ from mechanisms.errors import (
     InfeasibleBudgetError,
     StatpressError,
 )
+from mechanisms.estimands import EstimandKnobs
 from mechanisms.fitting import ProductRequest
 from mechanisms.planning import Plan, plan_release
 from mechanisms.privacy import Privacy
 from mechanisms.registry import REGISTRY
 
+_PARTS = ("", "_debiased", "_estimates", "_raw", "_distribution")  # of the names of files
 RESERVED_COLUMNS = ("estimate", "projected", "raw", "raw_block", "standard_error")
 
 
@@ -107,7 +109,7 @@ def load(path: str | Path) -> Release:
     _check_columns(config, domain, document)
     with _placed(document, ("privacy",)):
         privacy = config.privacy.build()
-    requests = tuple(_requests(config, document))
+    requests = tuple(_requests(config, domain, document))
     return Release(config, path, text, domain, privacy, requests, document)
 
 
@@ -161,7 +163,9 @@ def _problem(detail: Any, document: Document) -> ConfigError:
         return errors.UnknownKeyError(f"There is no key '{keys[-1]}' here.", where=where)
     if kind == "missing":
         return ConfigError(f"'{keys[-1]}' is missing.", where=where)
-    if kind == "union_tag_invalid":  # only products are told apart by a tag
+    if kind == "union_tag_not_found":  # only products are told apart by a tag
+        return ConfigError("'mechanism' is missing.", where=document.where((*keys, "mechanism")))
+    if kind == "union_tag_invalid":
         known = ", ".join((AUTO, *REGISTRY))
         return ConfigError(
             f"There is no mechanism '{str(detail['input'].get('mechanism'))[:60]}'; "
@@ -172,7 +176,7 @@ def _problem(detail: Any, document: Document) -> ConfigError:
         chosen = str(detail["loc"][2])
         serving = [name for name, m in REGISTRY.items() if detail["input"] in m.kinds]
         return ConfigError(
-            f"The mechanism '{chosen}' serves {' and '.join(kinds_of(chosen))}, and not "
+            f"The mechanism '{chosen.split()[0]}' serves {' and '.join(_kinds(chosen))}, and not "
             f"'{str(detail['input'])[:60]}', which {', '.join(serving) or 'none'} would serve.",
             where=where,
         )
@@ -183,6 +187,12 @@ def _problem(detail: Any, document: Document) -> ConfigError:
     if keys and keys[-1] in ("records", "pseudocount"):
         error_class = errors.RecordsError
     return error_class(f"{message[0].upper()}{message[1:]}.", where=where)
+
+
+def _kinds(chosen: str) -> tuple[str, ...]:
+    """The kinds of product that one form of product can be of."""
+    found: tuple[str, ...] = get_args(PRODUCTS[chosen].model_fields["kind"].annotation)
+    return (*found, *OPEN) if chosen == AUTO else found
 
 
 def _existing(loc: Keys, document: Document, *, whole: bool) -> Keys:
@@ -231,7 +241,7 @@ def _check_columns(config: ReleaseConfig, domain: Domain, document: Document) ->
     stems: set[str] = set()
     for product, request in config.products.items():
         place: Keys = ("products", product, "columns")
-        written = {f"{product}{part}".casefold() for part in ("", "_debiased", "_estimates")}
+        written = {f"{product}{part}".casefold() for part in _PARTS}
         if written & stems:
             raise ConfigError(
                 "This product and another would be written to the same file.",
@@ -268,17 +278,23 @@ def _check_columns(config: ReleaseConfig, domain: Domain, document: Document) ->
         )
 
 
-def _requests(config: ReleaseConfig, document: Document) -> Iterator[ProductRequest]:
+def _requests(
+    config: ReleaseConfig, domain: Domain, document: Document
+) -> Iterator[ProductRequest]:
     for name, product in config.products.items():
         known = REGISTRY.get(product.mechanism)
-        knobs = AutoKnobs if known is None else known.knobs
+        knobs = OPEN.get(product.kind, AutoKnobs) if known is None else known.knobs
         with _placed(document, ("products", name)):
+            said = knobs(**{f.name: getattr(product, f.name) for f in fields(knobs)})
+            beside = said.columns_beside if isinstance(said, EstimandKnobs) else ()
+            for column in beside:
+                domain[column]  # or an error
             yield ProductRequest(
                 name=name,
                 kind=product.kind,
                 mechanism=product.mechanism,
-                knobs=knobs(**{f.name: getattr(product, f.name) for f in fields(knobs)}),
-                columns=tuple(product.columns),
+                knobs=said,
+                columns=tuple(dict.fromkeys((*product.columns, *beside))),
                 share=product.share,
             )
 

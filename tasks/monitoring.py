@@ -11,7 +11,7 @@ import functools
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from decimal import ROUND_DOWN, Decimal
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
@@ -38,6 +38,7 @@ PROGRESS_SECONDS = 5.0
 
 _LOW = Decimal("0.2")
 _BAR = 30
+_COUNTED = ("microdata", "table")
 _SPECIAL = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_{}[]<>()#|!~&$"})
 
 
@@ -212,7 +213,6 @@ def _show(
 
 def _planned(product: PlannedProduct) -> dict[str, str]:
     """A product's row of the plan."""
-    error = product.expected_error
     return {
         "product": product.request.name,
         "kind": product.request.kind,
@@ -221,13 +221,25 @@ def _planned(product: PlannedProduct) -> dict[str, str]:
         "epsilon": canonical(product.epsilon),
         "delta": canonical(product.delta),
         "rho": canonical(product.rho),
-        "sd of a cell, average": f"{error.cell_sd_average:,.1f} records",
-        "total variation, projected": f"{error.projected_total_variation:.4f}",
+        "expected error": _expected(product),
     }
 
 
+def _expected(product: PlannedProduct) -> str:
+    """A product's expected error in words."""
+    error = product.expected_error
+    if product.request.kind in _COUNTED:
+        return (
+            f"sd of a cell {error.cell_sd_average:,.1f} records on average, total variation "
+            f"{error.projected_total_variation:.4f} once projected"
+        )
+    return "; ".join(f"{name.replace('_', ' ')}: {said}" for name, said in asdict(error).items())
+
+
 def _draws(product: PlannedProduct) -> int:
-    """What a mechanism draws: so many records, or noise for every cell."""
+    """What it draws: so many records, or noise for every cell; the rest takes no time."""
+    if product.request.kind not in _COUNTED:
+        return 0
     return int(product.mechanism.describe().get("records", product.domain.n_possible))
 
 

@@ -10,7 +10,6 @@ from typing import Any
 from configs.loading import Release, load
 from configs.release import UnitColumn
 from mechanisms.errors import StatpressError
-from mechanisms.mechanism import RawTable
 from mechanisms.planning import Plan
 from mechanisms.privacy import Privacy
 from mechanisms.table import ContingencyTable
@@ -104,7 +103,7 @@ def charge_ledger(home: Home, run: Run, release: Release, plan: Plan) -> Entry:
 @step("draw records")
 def draw_records(
     home: Home, run: Run, plan: Plan, table: ContingencyTable, charge: Entry
-) -> dict[str, RawTable]:
+) -> dict[str, Any]:
     """Record that drawing begins, once and for all; then run the mechanisms.
 
     What they return is public.
@@ -122,14 +121,14 @@ def draw_records(
 
 @step("write bundle")
 def write_products(
-    run: Run, release: Release, plan: Plan, charge: Entry, drawn: dict[str, RawTable]
+    run: Run, release: Release, plan: Plan, charge: Entry, drawn: dict[str, Any]
 ) -> None:
     """Post-process and write, beside the final place."""
     bundle.write_bundle(run, release, plan, charge, drawn)
 
 
 @step("check release")
-def check_products(run: Run, release: Release, plan: Plan, drawn: dict[str, RawTable]) -> None:
+def check_products(run: Run, release: Release, plan: Plan, drawn: dict[str, Any]) -> None:
     """Release gate, on the files as they were written."""
     profiles, rows = bundle.profile_bundle(run, release, plan, drawn)
     quality.check_release(run.inspector, profiles, rows)

@@ -21,9 +21,9 @@ from mechanisms.constrained_least_squares import Floats
 from mechanisms.domain import Domain
 from mechanisms.errors import BundleExistsError, OutputNotWritableError
 from tasks.manifest import NAME as MANIFEST
-from tasks.products import figures_of, not_in_it
 from tasks.published import PublishedProduct
 from tasks.run import sync
+from tasks.table_files import figures_of, not_in_it
 from tasks.writing import write_cells
 
 PROVENANCE = "refinement.json"

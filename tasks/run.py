@@ -25,6 +25,7 @@ from tasks.home import Home
 from tasks.inspector import Inspector
 from tasks.manifest import NAME as MANIFEST
 from tasks.private_zone import CuratorLog, route_library_logs
+from tasks.products import files_of
 
 _BUILDING = ".building-"
 _RUN_ID = re.compile("[0-9a-f]{32}")
@@ -223,7 +224,7 @@ def _remove_abandoned(parent: Path, prefix: str) -> None:
 
 def _check_space(directory: Path, plan: Plan, n_formats: int) -> None:
     """Refuse before the charge what clearly cannot be written after it."""
-    values = sum(p.rows * (len(p.domain.columns) + 4) for p in plan.products)
+    values = sum(files_of(product).values(product) for product in plan.products)
     needed = 4 * values * n_formats + 2**20
     if shutil.disk_usage(directory).free < needed:
         raise OutputNotWritableError(

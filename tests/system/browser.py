@@ -61,7 +61,8 @@ class Browser:
 @contextmanager
 def opened(log: Path) -> Iterator[Browser]:
     """A browser, closed in the end; what Chromium says goes to a file."""
-    environment = os.environ | {"QT_QPA_PLATFORM": "offscreen"}
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("COVERAGE_")}
+    environment["QT_QPA_PLATFORM"] = "offscreen"
     if os.geteuid() == 0:  # Chromium refuses to keep root in its sandbox
         environment["QTWEBENGINE_DISABLE_SANDBOX"] = "1"
     with (

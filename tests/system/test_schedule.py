@@ -224,7 +224,7 @@ def test_artifacts_show_public_facts(day: Day) -> None:
     for row in plan.values():
         assert (row["mechanism"], row["share"]) == ("bootstrap", "0.5")
         assert 0 < float(row["epsilon"]) < 1 and float(row["rho"]) > 0
-        assert row["sd of a cell, average"].endswith(" records")
+        assert row["expected error"].startswith("sd of a cell ")
     assert str(privacy["epsilon"]) in shown["testdata-plan"]["description"]
     with Ledger.open(day.agency.home.ledger, create=False) as ledger:
         account = ledger.account("testdata")
