@@ -68,7 +68,7 @@ def show_plan(client: SyncPrefectClient, release: Release, plan: Plan) -> None:
     run, dataset = watched_run(), release.config.dataset
     if run is not None:
         client.update_flow_run(run.id, tags=sorted({*run.tags, dataset}))
-    rows = [_planned(product) for product in plan.products]
+    rows = [plan_row(product) for product in plan.products]
     total = {name: canonical(plan.amounts[name]) for name in ("epsilon", "delta", "rho")}
     text = (
         f"**{escaped(release.config.title)}**, a release of {escaped(dataset)}. "
@@ -211,7 +211,7 @@ def _show(
     return made.id
 
 
-def _planned(product: PlannedProduct) -> dict[str, str]:
+def plan_row(product: PlannedProduct) -> dict[str, str]:
     """A product's row of the plan."""
     return {
         "product": product.request.name,
@@ -233,7 +233,15 @@ def _expected(product: PlannedProduct) -> str:
             f"sd of a cell {error.cell_sd_average:,.1f} records on average, total variation "
             f"{error.projected_total_variation:.4f} once projected"
         )
-    return "; ".join(f"{name.replace('_', ' ')}: {said}" for name, said in asdict(error).items())
+    said = {name.replace("_", " "): _figures(value) for name, value in asdict(error).items()}
+    return "; ".join(f"{name} {figures}" for name, figures in said.items())
+
+
+def _figures(value: Any) -> str:
+    """A figure, or several, with five digits; a name as it is."""
+    if isinstance(value, (tuple, list)):
+        return ", ".join(_figures(each) for each in value)
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
 def _draws(product: PlannedProduct) -> int:

@@ -17,6 +17,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -70,8 +71,10 @@ def day(
     agency = founded(tmp_path_factory.mktemp("calendar"))
     agency.amend(epsilon="1.2")  # of which a release leaves less than a fifth
     with noticed() as (notices, address):
-        automate(server, address, agency.folder)
-        deploy(server, agency)
+        with ThreadPoolExecutor() as beside:
+            automated = beside.submit(automate, server, address, agency.folder)
+            deploy(server, agency)
+        automated.result()
         body = {"parameters": {"config": str(agency.folder / "missing.yaml")}}
         failing = deployment(server, "release-of-nothing")
         failed = ask(server, f"/deployments/{failing['id']}/create_flow_run", body)
@@ -79,7 +82,7 @@ def day(
             # Between preparing and publishing an approval will stand here.
             scheduled = ended(server, deployment(server, "release-calendar"))
             failed = ended(server, failing)
-        wait(lambda: len(notices) >= 2, "two notices")
+        wait(lambda: len({notice["subject"] for notice in notices}) >= 2, "two notices")
         yield Day(agency, server, scheduled, failed, notices)
 
 
@@ -93,7 +96,8 @@ def deploy(server: dict[str, str], agency: Any) -> None:
         "job_variables": {"env": {"STATPRESS_HOME": str(agency.home.root)}},
     }
     soon = (datetime.datetime.now(datetime.UTC) + AHEAD).isoformat()
-    near = {"interval": 60, "anchor_date": soon, "active": True}  # again if we are late
+    # Again if we are late; a second release finds too little budget.
+    near = {"interval": 20, "anchor_date": soon, "active": True}
     described["deployments"] = [
         release
         | {
@@ -252,7 +256,7 @@ def charge_and_seal(day: Day) -> set[str]:
 def test_notices_of_a_failure_and_of_a_low_budget(day: Day) -> None:
     assert day.failed["state_type"] == "FAILED"
     about = {notice["subject"]: notice["body"] for notice in day.notices}
-    assert set(about) == {
+    assert set(about) >= {
         f"statpress: {day.failed['name']} Failed",
         "statpress: 16.8 % of the budget of testdata left",
     }

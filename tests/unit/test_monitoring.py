@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from configs.loading import load
 from mechanisms.privacy import Adjacency, Privacy, Unit
 from tasks import monitoring
 from tasks.accounts import Account
 from tasks.home import Home
-from tasks.monitoring import DrawingProgress, budget_text, escaped
+from tasks.monitoring import DrawingProgress, budget_text, escaped, plan_row
 from tasks.orchestrator import key_of
 from tasks.pipeline import register_dataset
 
@@ -58,6 +60,35 @@ def test_the_measure_with_the_least_left_counts(
     bar = budget_text(account, account.remaining_share)
     assert f"**{float(left) * 100:.1f} % left**" in bar
     assert bar.count("█") == int(Decimal(left) * 30)
+
+
+CONFIG = """\
+title: Test
+dataset: x
+source: {path: x.parquet}
+privacy: {adjacency: replace_one, unit: record, n_records: 400}
+budget: {epsilon: 1.0, delta: 1.0e-6}
+domain: {age: {type: integer, lower: 0, upper: 99, width: 10}}
+products:
+  people: {kind: microdata, mechanism: bootstrap, columns: [age], share: 0.4}
+  ages: {kind: table, mechanism: gaussian, columns: [age], share: 0.3}
+  mean: {kind: estimate, columns: [age], statistic: mean, confidence: 0.9, share: 0.3}
+publish: {directory: releases, formats: [csv]}
+"""
+
+
+def test_rows_of_a_plan_say_what_each_kind_of_product_errs_by(tmp_path: Path) -> None:
+    (tmp_path / "release.yaml").write_text(CONFIG)
+    release = load(tmp_path / "release.yaml")
+    plan = release.plan()
+    people, ages, mean = (plan_row(product)["expected error"] for product in plan.products)
+    for row, product in ((people, plan.products[0]), (ages, plan.products[1])):
+        sd = product.expected_error.cell_sd_average
+        assert row.startswith(f"sd of a cell {sd:,.1f} records on average, total variation 0.")
+    (width,) = plan.products[2].expected_error.width
+    assert mean.startswith(f"quantities mean of age; width {width:.5g}; ")
+    drawn = DrawingProgress.of(release, plan, lambda records: None)
+    assert drawn.total == int(plan.products[0].mechanism.describe()["records"]) + 10
 
 
 def test_markup_in_names_is_shown_as_text() -> None:
