@@ -77,7 +77,7 @@ def day(
         automated.result()
         body = {"parameters": {"config": str(agency.folder / "missing.yaml")}}
         failing = deployment(server, "release-of-nothing")
-        failed = ask(server, f"/deployments/{failing['id']}/create_flow_run", body)
+        ask(server, f"/deployments/{failing['id']}/create_flow_run", body)
         with worker(server):
             # Between preparing and publishing an approval will stand here.
             scheduled = ended(server, deployment(server, "release-calendar"))
