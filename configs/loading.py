@@ -32,6 +32,7 @@ from mechanisms.errors import (
 )
 from mechanisms.estimands import EstimandKnobs
 from mechanisms.fitting import ProductRequest
+from mechanisms.function_targets import FunctionKnobs
 from mechanisms.planning import Plan, plan_release
 from mechanisms.privacy import Privacy
 from mechanisms.registry import REGISTRY
@@ -282,21 +283,29 @@ def _requests(
     config: ReleaseConfig, domain: Domain, document: Document
 ) -> Iterator[ProductRequest]:
     for name, product in config.products.items():
-        known = REGISTRY.get(product.mechanism)
+        mechanism = _only_one(product.kind) if product.mechanism == AUTO else product.mechanism
+        known = REGISTRY.get(mechanism)
         knobs = OPEN.get(product.kind, AutoKnobs) if known is None else known.knobs
         with _placed(document, ("products", name)):
             said = knobs(**{f.name: getattr(product, f.name) for f in fields(knobs)})
-            beside = said.columns_beside if isinstance(said, EstimandKnobs) else ()
+            named = isinstance(said, (EstimandKnobs, FunctionKnobs))
+            beside = said.columns_beside if named else ()
             for column in beside:
                 domain[column]  # or an error
             yield ProductRequest(
                 name=name,
                 kind=product.kind,
-                mechanism=product.mechanism,
+                mechanism=mechanism,
                 knobs=said,
                 columns=tuple(dict.fromkeys((*product.columns, *beside))),
                 share=product.share,
             )
+
+
+def _only_one(kind: str) -> str:
+    """The mechanism that alone serves a kind of product; otherwise it is left open."""
+    serving = [name for name, mechanism in REGISTRY.items() if kind in mechanism.kinds]
+    return serving[0] if len(serving) == 1 else AUTO
 
 
 @contextmanager

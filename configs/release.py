@@ -23,6 +23,7 @@ from configs.amounts import Count, Delta, Epsilon, Share
 from configs.domain import ColumnConfig, Section, ZeroConfig
 from mechanisms.choice import AUTO, AutoKnobs
 from mechanisms.estimands import EstimandKnobs
+from mechanisms.function_targets import FunctionKnobs
 from mechanisms.privacy import Adjacency, Privacy, Unit
 from mechanisms.registry import REGISTRY
 
@@ -149,7 +150,7 @@ class CheckConfig(Section):
 class ProductConfig(Section):
     """Fields that every product has."""
 
-    columns: Annotated[list[StrictStr], Field(min_length=1)]  # of an estimate: the statistic's
+    columns: Annotated[list[StrictStr], Field(min_length=1)]  # of an estimate or function: its own
     share: Share = Field(default=Decimal(1), description="Share of the release's budget.")
 
 
@@ -196,7 +197,7 @@ def _form(value: Any) -> str | None:
 TABLES = ("microdata", "table")
 """Kinds of product of which a mechanism must be named, or left open in so many words."""
 
-OPEN: dict[str, type] = {"estimate": EstimandKnobs}
+OPEN: dict[str, type] = {"estimate": EstimandKnobs, "function": FunctionKnobs}
 """Other kinds, with what is said of a product whose mechanism is left open."""
 
 PRODUCTS = (

@@ -119,7 +119,21 @@ def _table_rows(product: PlannedProduct) -> list[list[str]]:
     return rows
 
 
-_EXPECTED: dict[str, Callable[[PlannedProduct], list[list[str]]]] = {"estimate": _estimate_rows}
+def _function_rows(product: PlannedProduct) -> list[list[str]]:
+    expected = product.expected_error
+    parts = f"{expected.bias:.4g} of the polynomial, {expected.noise:.4g} of the noise"
+    return [
+        ["  expected largest error", f"{expected.sup_error:.5g} ({parts})"],
+        ["  the same with 95 %, at most", _known(expected.bound_95)],
+        ["  no release errs less for all data", _known(expected.least_error)],
+        ["  sd of the noise in the middle", f"{expected.noise_sd_middle:.4g}"],
+    ]
+
+
+_EXPECTED: dict[str, Callable[[PlannedProduct], list[list[str]]]] = {
+    "estimate": _estimate_rows,
+    "function": _function_rows,
+}
 
 
 def comparison_facts(plan: Plan) -> dict[str, Any]:
@@ -178,6 +192,10 @@ def _figure(value: str | int) -> str:
         return value if len(value) < 12 else f"{float(Fraction(value)):.6g}"
     except ValueError:
         return value
+
+
+def _known(figure: float | None) -> str:
+    return "not known" if figure is None else f"{figure:.5g}"
 
 
 def _rounded(amount: Any) -> str:

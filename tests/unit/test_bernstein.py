@@ -156,7 +156,7 @@ def test_calibration_meets_the_budget_and_wastes_little(noise: str, target: Targ
 
 
 def test_gaussian_noise_without_delta_is_refused() -> None:
-    with pytest.raises(InfeasibleBudgetError, match="No scale"):
+    with pytest.raises(InfeasibleBudgetError, match="needs a delta"):
         BernsteinMechanism.calibrate(density(TWO, 2, 0.3), "gaussian", PURE)
 
 

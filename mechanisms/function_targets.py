@@ -1,0 +1,313 @@
+"""What a released function is of: a learner with its columns and its public parameters.
+
+Nothing is inferred from the data. Columns are scaled to [0, 1] by their declared ranges, and a
+bandwidth is a share of that range; where it is left out, the normal reference rule of a
+variable spread evenly over its range stands in, 0.3 n^(-1/(l + 4)) for l variables (Scott
+1992; 1.06 / sqrt 12 = 0.31), and 0.5 for the two kernel classifiers.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from mechanisms.bernstein_accuracy import Shape
+from mechanisms.bernstein_learner import DeclaredFunction, Evaluation, Learner
+from mechanisms.bernstein_polynomials import MOST_DEGREE, MOST_DIMENSIONS
+from mechanisms.columns import Column
+from mechanisms.domain import Domain
+from mechanisms.empirical_risk import EmpiricalRisk
+from mechanisms.errors import ConfigError
+from mechanisms.kernel_density import KernelDensity
+from mechanisms.kernels import ProductKernel
+from mechanisms.naive_bayes import NaiveBayes
+from mechanisms.priestley_chao import PriestleyChao
+from mechanisms.released_function import FunctionShape
+from mechanisms.risk_solver import RiskLoss
+from mechanisms.scaled_cells import Axis, axes_of
+
+TargetName = Literal[
+    "kde", "regression", "naive_bayes", "logistic", "ridge", "svm", "kernel_logistic"
+]
+NoiseChoice = Literal["auto", "laplace", "gaussian"]
+
+MOST_VALUES = 20_000
+"""Of one column; a kernel is evaluated around every one."""
+
+_CLASSIFIERS = ("naive_bayes", "logistic", "svm", "kernel_logistic")
+_LOSSES: dict[str, RiskLoss] = {
+    "svm": "hinge",
+    "logistic": "logistic",
+    "kernel_logistic": "logistic",
+    "ridge": "squared",
+}
+_TAKEN_BY = {
+    "label": _CLASSIFIERS,
+    "response": ("regression", "ridge"),
+    "bandwidth": ("kde", "regression", "naive_bayes", "svm", "kernel_logistic"),
+    "kernel": ("kde", "regression", "naive_bayes"),
+    "cost": tuple(_LOSSES),
+    "widest_gap": ("regression",),
+    "normalise": ("kde", None),
+    "sensitivity": (None,),
+    "magnitude": (None,),
+    "feature_width": (None,),
+}  # None is a function of one's own
+_WORDS = {
+    "kde": "kernel density estimate",
+    "regression": "Priestley-Chao regression",
+    "naive_bayes": "naive Bayes score, assigning by its sign",
+    "logistic": "logistic regression, log odds",
+    "ridge": "ridge regression",
+    "svm": "support vector machine, assigning by its sign",
+    "kernel_logistic": "kernel logistic regression, log odds",
+}
+_ABOVE_0 = ("cost", "widest_gap", "sensitivity", "magnitude", "feature_width")
+_REFERENCE, _CLASSIFIER_BANDWIDTH = 0.3, 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunctionKnobs:
+    """What a config says of a function.
+
+    Attributes:
+        target: What is released as a function of the product's columns.
+        function: Instead, one of the user's own as ``module:name``, called with the table and
+            points float64[m, l] of the unit cube, with ``sensitivity`` and ``magnitude``.
+        label: For classifiers: a column of two values, the second of them positive.
+        response: For regressions: the column of numbers that is explained.
+        kernel: Of densities, ``regression`` and ``naive_bayes``.
+        bandwidth: As a share of the declared range, one for all variables or one for each.
+        cost: C of the regularised risk (C/n) sum of losses + |w|^2 / 2.
+        widest_gap: For ``regression``: what a gap between values counts at most, as a share of
+            the range; by default the least distance between two.
+        degree: k; the lattice has k + 1 points along each variable.
+        order: h of the iterated Bernstein operator.
+        noise: Laplace is pure, Gaussian needs a delta; by default what errs less.
+        non_negative: Release the larger of the function and 0.
+        normalise: And divide by the integral over the declared range.
+        monotone: Release the nearest curve that rises, or falls.
+        unimodal: Release the nearest curve that rises and then falls.
+        sensitivity: Of one's own function: the most that replacing a record changes a value.
+        magnitude: Of one's own function: the most that a value can be, either side of 0.
+        feature_width: Of one's own function: of what it varies by, as a share of the range;
+            guides k and h alone.
+    """
+
+    target: TargetName | None = None
+    function: str | None = None
+    label: str | None = None
+    response: str | None = None
+    kernel: Shape | None = None
+    bandwidth: float | tuple[float, ...] | None = None
+    cost: float | None = None
+    widest_gap: float | None = None
+    degree: int | None = None
+    order: int | None = None
+    noise: NoiseChoice = "auto"
+    non_negative: bool = False
+    normalise: bool = False
+    monotone: Literal["increasing", "decreasing"] | None = None
+    unimodal: bool = False
+    sensitivity: float | None = None
+    magnitude: float | None = None
+    feature_width: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.target is None) == (self.function is None):
+            raise ConfigError("A function needs either a 'target' or a 'function' of one's own.")
+        for name, targets in _TAKEN_BY.items():
+            if getattr(self, name) and self.target not in targets:
+                raise ConfigError(f"'{name}' does not go with {self.named}.", where=name)
+        for name in ("label", "response"):
+            if self.target in _TAKEN_BY[name] and getattr(self, name) is None:
+                raise ConfigError(f"{self.named.capitalize()} needs a '{name}'.", where="target")
+        bandwidths = self.bandwidth if isinstance(self.bandwidth, tuple) else (self.bandwidth,)
+        if not all(b is None or 0 < b < math.inf for b in bandwidths):
+            raise ConfigError("A bandwidth must be above 0.", where="bandwidth")
+        for name in _ABOVE_0:
+            number = getattr(self, name)
+            if number is not None and not 0 < number < math.inf:
+                raise ConfigError(f"'{name}' must be above 0 and finite.", where=name)
+        if self.degree is not None and not 1 <= self.degree <= MOST_DEGREE:
+            raise ConfigError(f"The degree k must be from 1 to {MOST_DEGREE}.", where="degree")
+        if self.order is not None and not 1 <= self.order <= MOST_DEGREE:
+            raise ConfigError(f"The order h must be from 1 to {MOST_DEGREE}.", where="order")
+        if self.monotone is not None and self.unimodal:
+            raise ConfigError("A function is fitted as monotone or as unimodal.", where="unimodal")
+        if self.function is not None:
+            self._check_declared()
+
+    def _check_declared(self) -> None:
+        """Refuse a function of one's own that says too little."""
+        if self.sensitivity is None:
+            raise ConfigError(
+                "The function has no sensitivity.",
+                where="function",
+                next_step="Declare 'sensitivity', the most that replacing one record can change "
+                "a value by.",
+            )
+        if self.magnitude is None:
+            raise ConfigError(
+                "The function has no magnitude.",
+                where="function",
+                next_step="Declare 'magnitude', the most that a value can be, either side of 0.",
+            )
+
+    @property
+    def named(self) -> str:
+        """What is released, in words."""
+        return f"the target {self.target}" if self.target else f"the function {self.function}"
+
+    @property
+    def columns_beside(self) -> tuple[str, ...]:
+        """Columns that it uses beside its variables."""
+        return tuple(name for name in (self.label, self.response) if name is not None)
+
+    @property
+    def shape(self) -> FunctionShape:
+        """What is known of the function and imposed on it."""
+        return FunctionShape(
+            non_negative=self.non_negative or self.normalise,
+            normalise=self.normalise,
+            monotone=self.monotone,
+            unimodal=self.unimodal,
+        )
+
+
+def learner_of(knobs: FunctionKnobs, domain: Domain, n_records: int) -> Learner:
+    """The learner that a product declares.
+
+    Args:
+        knobs: As declared.
+        domain: The variables in their order, then the label or response.
+        n_records: n, public.
+
+    Raises:
+        ConfigError: The columns do not suit.
+    """
+    names = [name for name in domain.names if name not in knobs.columns_beside]
+    if not 1 <= len(names) <= MOST_DIMENSIONS:
+        raise ConfigError(
+            f"A function has from 1 to {MOST_DIMENSIONS} variables, and here {len(names)}.",
+            where="columns",
+        )
+    if len(names) > 1 and (knobs.monotone or knobs.unimodal):
+        raise ConfigError("Only a function of one variable is fitted as a curve.", where="columns")
+    for column in domain.columns:
+        if column.n_values > MOST_VALUES:
+            raise ConfigError(
+                f"Column '{column.name}' has more than {MOST_VALUES:,} values, too many for a "
+                "function.",
+                where="columns",
+                next_step="Declare fewer bins or a larger width.",
+            )
+    axes = axes_of(domain, names)
+    if knobs.function is not None:
+        return _declared(knobs, axes)
+    if knobs.target in _LOSSES:
+        return _risk(knobs, axes, domain, n_records)
+    kernel = ProductKernel(knobs.kernel or "gaussian", axes, _bandwidths(knobs, axes, n_records))
+    if knobs.target == "kde":
+        return KernelDensity(kernel, n_records)
+    if knobs.target == "naive_bayes":
+        return NaiveBayes(kernel, _beside(knobs.label, domain), n_records)
+    return _regression(knobs, kernel, Axis.of(_beside(knobs.response, domain)))
+
+
+def words_of(knobs: FunctionKnobs, learner: Learner) -> str:
+    """What is released, in words that a reader of the bundle knows."""
+    if knobs.target is None:
+        return f"the function {knobs.function}"
+    said = _WORDS[knobs.target]
+    if knobs.columns_beside:
+        said += f" of {knobs.columns_beside[0]}"
+    if isinstance(learner, EmpiricalRisk):
+        if learner.width is not None:
+            said += f", gaussian kernel of bandwidth {learner.width:.6g}"
+        return f"{said}, C = {learner.cost:.6g}"
+    assert isinstance(learner, (KernelDensity, NaiveBayes, PriestleyChao))
+    shares = ", ".join(f"{b:.6g}" for b in learner.kernel.bandwidths)
+    return f"{said}, {learner.kernel.shape} kernel of bandwidth {shares}"
+
+
+def unit_factor(knobs: FunctionKnobs, learner: Learner) -> float:
+    """A density on the unit cube times this is one in the columns' own units; else 1."""
+    if knobs.target == "kde" or knobs.normalise:
+        return 1 / math.prod(axis.width for axis in learner.axes)
+    return 1.0
+
+
+def _beside(name: str | None, domain: Domain) -> Column:
+    assert name is not None
+    return domain[name]
+
+
+def _bandwidths(knobs: FunctionKnobs, axes: tuple[Axis, ...], n_records: int) -> tuple[float, ...]:
+    if isinstance(knobs.bandwidth, tuple):
+        return knobs.bandwidth
+    if knobs.bandwidth is not None:
+        return (knobs.bandwidth,) * len(axes)
+    return (_REFERENCE * n_records ** (-1 / (len(axes) + 4)),) * len(axes)
+
+
+def _regression(knobs: FunctionKnobs, kernel: ProductKernel, label: Axis) -> PriestleyChao:
+    if len(kernel.axes) != 1:
+        raise ConfigError(
+            "The target regression has one variable.",
+            where="columns",
+            next_step="Use the target ridge, or leave columns out.",
+        )
+    gap = knobs.widest_gap
+    if gap is None:  # the least that every gap can be
+        gap = PriestleyChao(kernel, label, 1.0).least_distance
+    return PriestleyChao(kernel, label, gap)
+
+
+def _risk(
+    knobs: FunctionKnobs, axes: tuple[Axis, ...], domain: Domain, n_records: int
+) -> EmpiricalRisk:
+    width = None
+    if knobs.target in ("svm", "kernel_logistic"):
+        if isinstance(knobs.bandwidth, tuple):
+            raise ConfigError("This target takes one bandwidth for all variables.")
+        width = knobs.bandwidth or _CLASSIFIER_BANDWIDTH
+    return EmpiricalRisk(
+        axes=axes,
+        label=_beside(knobs.label or knobs.response, domain),
+        loss=_LOSSES[str(knobs.target)],
+        n_records=n_records,
+        cost=knobs.cost or 1.0,
+        width=width,
+    )
+
+
+def _declared(knobs: FunctionKnobs, axes: tuple[Axis, ...]) -> DeclaredFunction:
+    assert knobs.magnitude is not None
+    guide = {} if knobs.feature_width is None else {"feature_width": knobs.feature_width}
+    return DeclaredFunction(
+        axes=axes,
+        function=_imported(str(knobs.function)),
+        sensitivity_bound=knobs.sensitivity,
+        magnitude=knobs.magnitude,
+        **guide,
+    )
+
+
+def _imported(name: str) -> Evaluation:
+    """The user's function ``module:name``."""
+    module, _, attribute = name.partition(":")
+    try:
+        found: Any = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(
+            f"There is no function '{name}' ({type(error).__name__}).",
+            where="function",
+            next_step="Write module:name of a function that can be imported where runs are made.",
+        ) from None
+    if not callable(found):
+        raise ConfigError(f"'{name}' is no function.", where="function")
+    evaluation: Evaluation = found
+    return evaluation
