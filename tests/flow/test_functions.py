@@ -26,8 +26,7 @@ PRODUCTS = """\
   pay_by_age: {kind: function, mechanism: bernstein, target: regression, columns: [age],
                response: pay, degree: 8, order: 2, monotone: increasing, share: 0.2}
   where: {kind: function, target: svm, columns: [age, pay], label: region, degree: 4, order: 2,
-          share: 0.1}
-  births: {kind: microdata, mechanism: bootstrap, columns: [born], share: 0.1}
+          share: 0.2}
 """
 QUERY = """\
 import json, sys
