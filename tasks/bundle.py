@@ -15,6 +15,7 @@ from mechanisms.planning import Plan, PlannedProduct
 from tasks.entries import Entry
 from tasks.manifest import seal
 from tasks.products import by_kind, files_of
+from tasks.report_page import write_report
 from tasks.run import Run
 
 _INSECURE = (
@@ -45,6 +46,7 @@ def write_bundle(
     _write_json(run, "datapackage.json", _datapackage(release, plan))
     (run.building / "config.yaml").write_text(release.text, encoding="utf-8")
     (run.building / "README.md").write_text(_readme(run, release, plan), encoding="utf-8")
+    write_report(run.building)
 
 
 def rehearse(run: Run, release: Release, plan: Plan) -> None:
@@ -56,7 +58,11 @@ def rehearse(run: Run, release: Release, plan: Plan) -> None:
     Raises:
         ConfigError: Something that is declared cannot be written.
     """
-    _json_text(_guarantee(plan))
+    _write_json(run, "privacy.json", _statement(run, release, plan))
+    _write_json(run, "datapackage.json", _datapackage(release, plan))
+    write_report(run.building).unlink()
+    for name in ("privacy.json", "datapackage.json"):
+        (run.building / name).unlink()
     for product in plan.products:
         files_of(product).rehearse(run.building, product, release.config.publish)
 
@@ -102,21 +108,25 @@ def privacy_statement(
     run: Run, release: Release, plan: Plan, charge: Entry, drawn: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What the release reveals at most, with everything needed to recompute it."""
-    stated = _guarantee(plan)
+    stated = _statement(run, release, plan)
     products = {
         product.request.name: stated["products"][product.request.name]
         | files_of(product).stated(product, drawn[product.request.name])
         for product in plan.products
     }
+    charged = {"ledger_entry": {"sequence": charge.sequence, "hash": charge.hash}}
+    return charged | stated | {"products": products}
+
+
+def _statement(run: Run, release: Release, plan: Plan) -> dict[str, Any]:
+    """The same as far as it is known before the charge."""
     return {
         "publishable": run.insecure_seed is None,
-        "ledger_entry": {"sequence": charge.sequence, "hash": charge.hash},
         "outside_the_guarantee": "Quality checks on the source may stop a run before it is "
         "charged; that a release exists shows that they passed. "
         f"{_IMPOSSIBLE if release.domain.zeros else ''}How long the steps of a run take depends "
         "on the source, and is seen by whoever watches the orchestrator.",
-        **stated,
-        "products": products,
+        **_guarantee(plan),
     }
 
 
@@ -215,7 +225,8 @@ def _readme(run: Run, release: Release, plan: Plan) -> str:
             lines += ["", note]
     lines += [
         "",
-        "`privacy.json` states the guarantee, `datapackage.json` the columns and their codes.",
+        "`report.html` shows the release on one page. `privacy.json` states the guarantee, "
+        "`datapackage.json` the columns and their codes.",
         "Check the bundle with `statpress verify`.",
         "",
     ]

@@ -56,3 +56,12 @@ def test_bad_declarations_cost_nothing(estimating: Any, old: str, new: str, what
     with pytest.raises(StatpressError, match=what):
         estimating.run()
     assert [entry.kind for entry in estimating.entries()] == ["register"]
+
+
+def test_the_report_is_one_page_that_asks_nobody(estimating: Any) -> None:
+    estimating.replace("title: Test release", 'title: "Pay & <script>births"')
+    page = (estimating.run().bundle / "report.html").read_text()
+    assert "Pay &amp; &lt;script&gt;births" in page and "<script" not in page
+    assert "http:" not in page and "https:" not in page
+    assert page.count("<h2>") == 3  # the guarantee and both products
+    assert page.count("data:image/png;base64,") == 1
