@@ -32,6 +32,7 @@ from mechanisms.errors import (
 )
 from mechanisms.estimands import EstimandKnobs
 from mechanisms.fitting import ProductRequest
+from mechanisms.function_release import FunctionRelease
 from mechanisms.function_targets import FunctionKnobs
 from mechanisms.planning import Plan, plan_release
 from mechanisms.privacy import Privacy
@@ -283,7 +284,9 @@ def _requests(
     config: ReleaseConfig, domain: Domain, document: Document
 ) -> Iterator[ProductRequest]:
     for name, product in config.products.items():
-        mechanism = _only_one(product.kind) if product.mechanism == AUTO else product.mechanism
+        mechanism = product.mechanism
+        if mechanism == AUTO and product.kind in FunctionRelease.kinds:
+            mechanism = FunctionRelease.name  # which alone serves it
         known = REGISTRY.get(mechanism)
         knobs = OPEN.get(product.kind, AutoKnobs) if known is None else known.knobs
         with _placed(document, ("products", name)):
@@ -300,12 +303,6 @@ def _requests(
                 columns=tuple(dict.fromkeys((*product.columns, *beside))),
                 share=product.share,
             )
-
-
-def _only_one(kind: str) -> str:
-    """The mechanism that alone serves a kind of product; otherwise it is left open."""
-    serving = [name for name, mechanism in REGISTRY.items() if kind in mechanism.kinds]
-    return serving[0] if len(serving) == 1 else AUTO
 
 
 @contextmanager

@@ -185,12 +185,10 @@ def _product_model(mechanism: str, knobs: type, kinds: tuple[str, ...]) -> type[
 
 def _form(value: Any) -> str | None:
     """Which model a product is of: its mechanism, left open in one way or another."""
-    if not isinstance(value, dict):
-        return getattr(value, "mechanism", None)
-    mechanism, kind = value.get("mechanism", AUTO), value.get("kind")
-    if mechanism == AUTO and kind in OPEN:
-        return f"{AUTO} {kind}"
-    named: str | None = value.get("mechanism")
+    said = value if isinstance(value, dict) else vars(value)
+    if said.get("mechanism", AUTO) == AUTO and said.get("kind") in OPEN:
+        return f"{AUTO} {said['kind']}"
+    named: str | None = said.get("mechanism")
     return named
 
 

@@ -50,8 +50,6 @@ class ExpectedFunction:
             the data; None where nothing is known of the function's smoothness.
         least_error: No release of this epsilon errs by less for all data; None where no bound
             is known.
-        degree: k.
-        order: h.
         noise_sd_middle: Standard deviation of the noise in the middle of the ranges.
     """
 
@@ -60,8 +58,6 @@ class ExpectedFunction:
     noise: float
     bound_95: float | None
     least_error: float | None
-    degree: int
-    order: int
     noise_sd_middle: float
 
 
@@ -194,8 +190,6 @@ class FunctionRelease:
             noise=self.factor * (total - bias),
             bound_95=self.factor * bound if math.isfinite(bound) else None,
             least_error=least,
-            degree=self.degree,
-            order=self.order,
             noise_sd_middle=self.noise_sd * spread,
         )
 

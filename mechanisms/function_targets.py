@@ -44,8 +44,8 @@ _LOSSES: dict[str, RiskLoss] = {
     "ridge": "squared",
 }
 _TAKEN_BY = {
-    "label": _CLASSIFIERS,
-    "response": ("regression", "ridge"),
+    "label": (*_CLASSIFIERS, None),
+    "response": ("regression", "ridge", None),
     "bandwidth": ("kde", "regression", "naive_bayes", "svm", "kernel_logistic"),
     "kernel": ("kde", "regression", "naive_bayes"),
     "cost": tuple(_LOSSES),
@@ -122,7 +122,8 @@ class FunctionKnobs:
             if getattr(self, name) and self.target not in targets:
                 raise ConfigError(f"'{name}' does not go with {self.named}.", where=name)
         for name in ("label", "response"):
-            if self.target in _TAKEN_BY[name] and getattr(self, name) is None:
+            needed = self.target is not None and self.target in _TAKEN_BY[name]
+            if needed and getattr(self, name) is None:
                 raise ConfigError(f"{self.named.capitalize()} needs a '{name}'.", where="target")
         bandwidths = self.bandwidth if isinstance(self.bandwidth, tuple) else (self.bandwidth,)
         if not all(b is None or 0 < b < math.inf for b in bandwidths):

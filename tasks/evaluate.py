@@ -132,7 +132,7 @@ def main(arguments: list[str]) -> int:
     except (OSError, ValueError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    sys.stdout.write(f"{value!r}\n")
+    sys.stdout.write(f"{float(value)!r}\n")
     return 0
 
 

@@ -176,9 +176,7 @@ def function_facts(
         "format": evaluate.FORMAT,
         "function": mechanism.words,
         "formula": _FORMULA,
-        "units": "per unit of the variables' product"
-        if mechanism.factor != 1
-        else "the function's own",
+        "units": _units(mechanism),
         "variables": [
             {"name": v.name, "lower": v.lower, "upper": v.upper} for v in mechanism.variables
         ],
@@ -189,7 +187,7 @@ def function_facts(
             "kind": mechanism.noise,
             "scale_in_steps": str(mechanism.scale),
             "step": math.ldexp(1.0, -mechanism.step_bits),
-            "standard_deviation": mechanism.noise_sd,
+            "standard_deviation": mechanism.noise_sd * function.factor / mechanism.factor,
             "words": "Independent noise at each lattice point; the polynomial of order h of the "
             "noisy values has the coefficients below.",
         },
@@ -199,6 +197,12 @@ def function_facts(
         "coefficients": function.coefficients.ravel().tolist(),
         "steps": drawn.counts.ravel().tolist(),
     }
+
+
+def _units(mechanism: FunctionRelease) -> str:
+    if mechanism.factor == 1:
+        return "as the function is defined"
+    return f"per unit of {' times '.join(v.name for v in mechanism.variables)}"
 
 
 def _rows(
@@ -213,7 +217,7 @@ def _rows(
     points = [
         np.minimum(each, v.upper) for v, each in zip(mechanism.variables, points, strict=True)
     ]
-    noisy = mechanism.factor * function.polynomial.values.ravel()
+    noisy = function.factor * function.polynomial.values.ravel()
     return {
         **{f"index_{i}": places.tolist() for i, places in enumerate(indices, 1)},
         **{f"point_{i}": places.tolist() for i, places in enumerate(points, 1)},

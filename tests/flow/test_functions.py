@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -10,12 +11,15 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
+from configs.loading import load
+from flows import plan_report
 from mechanisms.errors import StatpressError
 from mechanisms.registry import REGISTRY
 from tasks import evaluate
-from tasks.entropy import SeededRandomness
 from tasks.function_files import columns_of
+from tasks.ledger_check import check_bundle, verify_ledger
 from tasks.manifest import verify_bundle
 
 PRODUCTS = """\
@@ -46,10 +50,18 @@ def publishing(agency: Any) -> Any:
     return agency
 
 
+def text_of(parts: Any) -> str:
+    console = Console(record=True, width=160, file=io.StringIO())
+    for part in parts:
+        console.print(part)
+    return console.export_text()
+
+
 def test_functions_are_released_and_evaluated_anywhere(publishing: Any) -> None:
     outcome = publishing.run()
     bundle = outcome.bundle
-    verify_bundle(bundle)
+    check_bundle(publishing.home, bundle, verify_bundle(bundle))
+    assert verify_ledger(publishing.home).entries == 4
     ours = {"mechanisms", "tasks", "configs", "flows", "scipy", "pyarrow"}
     alone = subprocess.run(
         [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, '.')\n{QUERY % ours}"],
@@ -78,3 +90,42 @@ def test_functions_are_released_and_evaluated_anywhere(publishing: Any) -> None:
     curve = evaluate.load(bundle / "data" / "pay_by_age.json")
     assert np.diff(curve(ages)).min() >= 0
     assert "load(" in (bundle / "README.md").read_text()
+
+
+def test_a_plan_says_what_to_expect_and_compares_kinds_of_noise(publishing: Any) -> None:
+    release = load(publishing.config)
+    plan = release.plan()
+    said = text_of(plan_report.plan_report(release, plan, None))
+    for words in ("function by bernstein", "expected largest error", "sd of the noise"):
+        assert words in said
+    json.dumps(plan_report.plan_facts(release, plan, None), allow_nan=False)
+    compared = text_of(plan_report.comparison_report(plan))
+    planned = plan.products[0].mechanism.describe()["noise"]
+    assert f"bernstein, {planned} noise *" in compared
+    assert set(plan_report.comparison_facts(plan)["where"]) == {
+        "bernstein, laplace noise",
+        "bernstein, gaussian noise",
+    }
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "what"),
+    [
+        ("bandwidth: 0.1", "bandwidth: 0", r"age_density.bandwidth: A bandwidth must be above 0"),
+        ("degree: 16", "degree: 0", r"age_density.degree: The degree k must be"),
+        ("degree: 6, order", "degree: 300, order", "more than 20,000 points"),
+        ("columns: [age], b", "columns: [region], b", "no number"),
+        ("columns: [age, pay], label", "columns: [age, born], label", "no number"),
+        ("label: region", "label: born", "two classes"),
+        ("label: region", "label: nowhere", "nowhere"),
+        ("response: pay, ", "", "needs a 'response'"),
+        ("target: svm, ", "function: 'statistics:mean', magnitude: 1, ", "no sensitivity"),
+        ("target: svm", "target: svn", "kde"),
+        ("target: svm", "mechanism: laplace, target: svm", "serves table"),
+    ],
+)
+def test_bad_declarations_cost_nothing(publishing: Any, old: str, new: str, what: str) -> None:
+    publishing.replace(old, new)
+    with pytest.raises(StatpressError, match=what):
+        publishing.run()
+    assert [entry.kind for entry in publishing.entries()] == ["register"]

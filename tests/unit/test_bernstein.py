@@ -19,7 +19,7 @@ from mechanisms.domain import Domain
 from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
 from mechanisms.kernel_density import KernelDensity
 from mechanisms.kernels import ProductKernel
-from mechanisms.losses import ConcentratedLoss, PureLoss
+from mechanisms.losses import ConcentratedLoss, GaussianLoss, PureLoss
 from mechanisms.mechanism import Target
 from mechanisms.rounded_values import integer_sensitivity, integer_values
 from mechanisms.scaled_cells import axes_of
@@ -118,6 +118,25 @@ def test_gaussian_privacy_by_enumeration_on_two_cells(epsilon: float) -> None:
         p, q = (law(integer_values(learner, t, 1), broken, 60) for t in neighbours(TWO, 2)[0])
         seen = float(np.maximum(p - math.exp(epsilon) * q, 0).sum())
         assert seen > mechanism.loss().delta(epsilon).upper
+
+
+def test_gaussian_noise_on_a_fine_grid_is_charged_as_normal_noise_by_enumeration() -> None:
+    def ones(table: ContingencyTable, points: np.ndarray) -> np.ndarray:
+        return np.full(len(points), 200.0 * table.counts[table.cells == 1].sum())
+
+    # Both points move by as much as is declared, so that the bound is no slack.
+    learner = replace(coarse(), function=ones, sensitivity_bound=200.0)
+    mechanism = BernsteinMechanism(
+        learner=learner, degree=1, order=1, noise="gaussian", scale=Fraction(256)
+    )
+    assert mechanism.step_bits == 0 and isinstance(mechanism.loss(), GaussianLoss)
+    p, q = (law(integer_values(learner, t, 1), mechanism, 1800) for t in tables(TWO, 1))
+    for epsilon in (0.5, 1.5):
+        seen = float(np.maximum(p - math.exp(epsilon) * q, 0).sum())
+        claimed = mechanism.loss().delta(epsilon).upper
+        assert 0.95 * claimed < seen <= claimed
+        # The broken twin: the change at one point of the lattice alone.
+        assert seen > GaussianLoss(Fraction(200, 256)).delta(epsilon).upper
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
