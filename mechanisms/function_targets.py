@@ -46,7 +46,7 @@ _LOSSES: dict[str, RiskLoss] = {
 _TAKEN_BY = {
     "label": (*_CLASSIFIERS, None),
     "response": ("regression", "ridge", None),
-    "bandwidth": ("kde", "regression", "naive_bayes", "svm", "kernel_logistic"),
+    "bandwidth": ("kde", "regression", "naive_bayes", "ridge", "svm", "kernel_logistic"),
     "kernel": ("kde", "regression", "naive_bayes"),
     "cost": tuple(_LOSSES),
     "widest_gap": ("regression",),
@@ -79,7 +79,8 @@ class FunctionKnobs:
         label: For classifiers: a column of two values, the second of them positive.
         response: For regressions: the column of numbers that is explained.
         kernel: Of densities, ``regression`` and ``naive_bayes``.
-        bandwidth: As a share of the declared range, one for all variables or one for each.
+        bandwidth: As a share of the declared range, one for all variables or one for each. A
+            ``ridge`` is linear without it, and has a Gaussian kernel with it.
         cost: C of the regularised risk (C/n) sum of losses + |w|^2 / 2.
         widest_gap: For ``regression``: what a gap between values counts at most, as a share of
             the range; by default the least distance between two.
@@ -270,11 +271,11 @@ def _regression(knobs: FunctionKnobs, kernel: ProductKernel, label: Axis) -> Pri
 def _risk(
     knobs: FunctionKnobs, axes: tuple[Axis, ...], domain: Domain, n_records: int
 ) -> EmpiricalRisk:
-    width = None
-    if knobs.target in ("svm", "kernel_logistic"):
-        if isinstance(knobs.bandwidth, tuple):
-            raise ConfigError("This target takes one bandwidth for all variables.")
-        width = knobs.bandwidth or _CLASSIFIER_BANDWIDTH
+    width = knobs.bandwidth
+    if isinstance(width, tuple):
+        raise ConfigError("This target takes one bandwidth for all variables.")
+    if width is None and knobs.target in ("svm", "kernel_logistic"):
+        width = _CLASSIFIER_BANDWIDTH
     return EmpiricalRisk(
         axes=axes,
         label=_beside(knobs.label or knobs.response, domain),

@@ -21,6 +21,7 @@ from tasks import evaluate
 from tasks.function_files import columns_of
 from tasks.ledger_check import check_bundle, verify_ledger
 from tasks.manifest import verify_bundle
+from tasks.published import open_bundle
 
 PRODUCTS = """\
   age_density: {kind: function, target: kde, columns: [age], bandwidth: 0.1, normalise: true,
@@ -89,6 +90,7 @@ def test_functions_are_released_and_evaluated_anywhere(publishing: Any) -> None:
     assert line(ages).min() >= 0
     curve = evaluate.load(bundle / "data" / "pay_by_age.json")
     assert np.diff(curve(ages)).min() >= 0
+    assert open_bundle(bundle).without_counts == tuple(stated)
     assert "load(" in (bundle / "README.md").read_text()
 
 

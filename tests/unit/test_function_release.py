@@ -16,6 +16,7 @@ from mechanisms.bernstein import NoisyLattice
 from mechanisms.choice import compare_noises
 from mechanisms.columns import Categorical, Integer, Numeric
 from mechanisms.domain import Domain
+from mechanisms.empirical_risk import EmpiricalRisk
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
 from mechanisms.function_release import FunctionRelease, function_mechanism
 from mechanisms.function_targets import FunctionKnobs, learner_of
@@ -143,6 +144,14 @@ def test_public_defaults() -> None:
     curve = learner_of(FunctionKnobs(target="regression", response="pay"), domain, N)
     assert isinstance(curve, PriestleyChao)
     assert curve.widest_gap == curve.least_distance == pytest.approx(5 / 99)
+    for said, width in (
+        ({"target": "ridge", "response": "pay"}, None),
+        ({"target": "ridge", "response": "pay", "bandwidth": 0.2}, 0.2),
+        ({"target": "svm", "label": "sex"}, 0.5),
+    ):
+        columns = Domain((AGE, PAY if "response" in said else SEX))
+        risk = learner_of(FunctionKnobs(**said), columns, N)
+        assert isinstance(risk, EmpiricalRisk) and risk.width == width
 
 
 SHAPES = [
