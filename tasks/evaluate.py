@@ -1,8 +1,10 @@
 """Evaluate a function of a statpress bundle at any point; needs NumPy alone.
 
+Copy this file to where you work (an import inside the bundle would add a compiled file to it):
+
     from evaluate import load
 
-    density = load("data/NAME.json")
+    density = load("bundle/data/NAME.json")
     density([12.5, 40.0])  # one variable
     surface([[12.5, 40.0], [13.0, 41.0]])  # two: a row a point
 

@@ -151,8 +151,9 @@ class FunctionFiles:
         name = products[0].request.name
         return [
             f"**Functions** are evaluated with NumPy alone, at any point of their declared ranges "
-            f"and as often as one likes, at no further cost: `from {EVALUATOR[:-3]} import load; "
-            f'f = load("data/{name}.json")`, or the formula in `datapackage.json`. Errors are '
+            f"and as often as one likes, at no further cost. Copy `{EVALUATOR}` to where you work; "
+            f'then `from {EVALUATOR[:-3]} import load; f = load("…/data/{name}.json")`, or use the '
+            "formula in `datapackage.json`. Errors are "
             "between the released function and that of the confidential records, which are no "
             "further sample of anything: the error of sampling comes on top."
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import subprocess
 import sys
 from typing import Any
@@ -15,7 +16,7 @@ from rich.console import Console
 
 from configs.loading import load
 from flows import plan_report
-from mechanisms.errors import StatpressError
+from mechanisms.errors import BundleVerificationError, StatpressError
 from mechanisms.registry import REGISTRY
 from tasks import evaluate
 from tasks.function_files import columns_of
@@ -70,6 +71,10 @@ def test_functions_are_released_and_evaluated_anywhere(publishing: Any) -> None:
     )  # fmt: skip
     found = json.loads(alone.stdout)
     assert found["others"] == []
+    with pytest.raises(BundleVerificationError) as caught:
+        verify_bundle(bundle)  # what Python compiled is no part of it, and this is said
+    assert "from a copy" in caught.value.next_step
+    shutil.rmtree(bundle / "__pycache__")
 
     stated = json.loads((bundle / "privacy.json").read_text())["products"]
     for name in ("age_density", "age_pay", "pay_by_age", "where"):
