@@ -21,9 +21,10 @@ from typing import ClassVar, Self
 import numpy as np
 
 from mechanisms.bernstein import BernsteinMechanism, NoisyLattice, lattice_loss
-from mechanisms.bernstein_accuracy import Noise, least_error
+from mechanisms.bernstein_accuracy import Noise, least_error, least_gaussian_error
 from mechanisms.bernstein_learner import Learner
 from mechanisms.bernstein_polynomials import iterated_basis
+from mechanisms.domain import Domain
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
 from mechanisms.function_targets import FunctionKnobs, learner_of, unit_factor, words_of
 from mechanisms.kernel_density import KernelDensity
@@ -31,11 +32,11 @@ from mechanisms.losses import PrivacyLoss
 from mechanisms.mechanism import Mechanism, Target, check_frame
 from mechanisms.randomness import Randomness
 from mechanisms.released_function import FunctionShape, ReleasedFunction
-from mechanisms.rounded_values import integer_sensitivity
+from mechanisms.rounded_values import integer_sensitivity, integer_values
 from mechanisms.sampling import Progress
 from mechanisms.table import ContingencyTable
 
-_BETA = 0.05
+_BETA, _LOOKED_AT = 0.05, 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +49,8 @@ class ExpectedFunction:
         noise: And that of the noise.
         bound_95: A level that the largest error passes with probability 5 % at most, whatever
             the data; None where nothing is known of the function's smoothness.
-        least_error: No release of this epsilon errs by less for all data; None where no bound
-            is known.
+        least_error: No release that is as private (of this pure epsilon, or this mu) errs by
+            less for all data; None where no bound is known.
         noise_sd_middle: Standard deviation of the noise in the middle of the ranges.
     """
 
@@ -162,6 +163,25 @@ class FunctionRelease:
             )
         return lattice_loss(self.noise, self.scale, Fraction(self.sensitivity))
 
+    def rehearse(self, domain: Domain) -> None:
+        """Evaluate the learner on a table that is no data: all records in one cell.
+
+        Raises:
+            ConfigError: A function of one's own fails.
+        """
+        assert self.mechanism is not None
+        places = np.arange(min(domain.n_cells, _LOOKED_AT))
+        cell = places[domain.is_possible(places)][:1]
+        table = ContingencyTable(domain, cell, np.full(len(cell), self.n_records))
+        try:
+            integer_values(self.mechanism.learner, table, self.degree)
+        except Exception as error:
+            raise ConfigError(
+                f"The function fails on a table of one cell ({type(error).__name__}).",
+                next_step="It is called with a table and points float64[m, l] of the unit cube, "
+                "and returns float64[m].",
+            ) from None
+
     def release(
         self, table: ContingencyTable, rng: Randomness, progress: Progress | None = None
     ) -> NoisyLattice:
@@ -179,9 +199,14 @@ class FunctionRelease:
         learner, bound = self.mechanism.learner, self.mechanism.error_bound(_BETA)
         total, bias = self.mechanism.expected_sup_error(), learner.bias(self.degree, self.order)
         least = None
-        if isinstance(learner, KernelDensity) and self.noise == "laplace":
-            epsilon = self.loss(n_records=n_records, n_cells=n_cells).pure_epsilon.upper
-            least = self.factor * least_error(learner.shift, epsilon, n_records)
+        if isinstance(learner, KernelDensity):
+            loss = self.loss(n_records=n_records, n_cells=n_cells)
+            if self.noise == "laplace":
+                least = least_error(learner.shift, loss.pure_epsilon.upper, n_records)
+            else:
+                mu = math.sqrt(2 * loss.rho.upper)
+                least = least_gaussian_error(learner.shift, mu, n_records)
+            least *= self.factor
         middle = iterated_basis(self.degree, self.order, np.array([0.5]))
         spread = float(np.sqrt((middle**2).sum())) ** len(self.variables)
         return ExpectedFunction(

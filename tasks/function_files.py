@@ -12,6 +12,7 @@ import numpy as np
 
 from configs.release import PublishConfig
 from mechanisms.bernstein import NoisyLattice
+from mechanisms.errors import ConfigError
 from mechanisms.function_release import FunctionRelease, function_mechanism
 from mechanisms.planning import Plan, PlannedProduct
 from mechanisms.released_function import ReleasedFunction
@@ -48,11 +49,16 @@ class FunctionFiles:
         return mechanism.points * len(columns_of(mechanism)) + 10_000
 
     def rehearse(self, folder: Path, product: PlannedProduct, publish: PublishConfig) -> None:
-        """See that plots can be drawn.
+        """See that the function can be evaluated and plots can be drawn.
 
         Raises:
-            ConfigError: The library for plots is not installed.
+            ConfigError: A function of one's own fails, or the library for plots is missing.
         """
+        try:
+            function_mechanism(product.mechanism).rehearse(product.domain)
+        except ConfigError as error:
+            error.where = f"products.{product.request.name}"
+            raise
         if publish.plots:
             check_plots(where=f"products.{product.request.name}")
 

@@ -11,7 +11,12 @@ import numpy as np
 import pytest
 
 from mechanisms.bernstein import BernsteinMechanism
-from mechanisms.bernstein_accuracy import expected_noise, least_error, noise_bound
+from mechanisms.bernstein_accuracy import (
+    expected_noise,
+    least_error,
+    least_gaussian_error,
+    noise_bound,
+)
 from mechanisms.bernstein_learner import DeclaredFunction, LatticeSensitivity
 from mechanisms.bernstein_polynomials import iterated_basis
 from mechanisms.columns import Integer, Numeric
@@ -233,6 +238,11 @@ def test_no_private_mechanism_is_better_than_the_lower_bound() -> None:
         scan = max(m / 2 / (1 + math.exp(m * epsilon)) for m in range(1, min(n, 200) + 1))
         assert bound == pytest.approx(scan)
     assert least_error(1.0, 0.01, 5000) > 13
+    for mu, n in ((0.01, 5000), (0.7, 50), (2.0, 3)):
+        bound = least_gaussian_error(1.0, mu, n)
+        tails = [m / 2 * 0.5 * math.erfc(m * mu / 2**1.5) for m in range(1, n + 1)]
+        assert bound == pytest.approx(max(tails), rel=1e-4)
+        assert bound < math.sqrt(2 / math.pi) / mu  # the mean error of noise with this mu
     learner = density(TWO, 100, 0.3)
     target = Target(epsilon=0.5, delta=0.0, n_records=100, n_cells=2)
     found = BernsteinMechanism.calibrate(learner, "laplace", target, degree=1, order=1)

@@ -26,6 +26,7 @@ from mechanisms.mechanism import Target
 from mechanisms.perturbed import LaplaceTable
 from mechanisms.priestley_chao import PriestleyChao
 from mechanisms.released_function import FunctionShape, ReleasedFunction
+from mechanisms.structural_zeros import ZeroPattern
 from mechanisms.table import ContingencyTable
 from tasks import evaluate
 from tasks.entropy import SeededRandomness
@@ -133,7 +134,10 @@ def test_a_density_counts_in_the_units_of_its_columns() -> None:
     middle = 52.0  # of the ages from 50 to 54
     assert density([middle]) == pytest.approx(1 / (math.sqrt(2 * math.pi) * 0.15 * 99), rel=0.01)
     error = found.expected_error(**frame(generous))
-    assert error.least_error is not None and error.least_error < error.sup_error
+    assert error.least_error is not None and 0 < error.least_error < error.sup_error
+    both = FunctionRelease.calibrate(replace(knobs, noise="gaussian"), target(AGE))
+    error = both.expected_error(**frame(target(AGE)))
+    assert error.least_error is not None and 0 < error.least_error < error.sup_error
 
 
 def test_public_defaults() -> None:
@@ -329,8 +333,20 @@ def test_a_function_of_ones_own_is_released(monkeypatch: pytest.MonkeyPatch) -> 
     knobs = FunctionKnobs(function="math:share_at", sensitivity=2 / N, magnitude=1.0, degree=1)
     asked = target(AGE, epsilon=1e4, delta=0.0)
     found = FunctionRelease.calibrate(knobs, asked)
+    found.rehearse(Domain((AGE,)))
     assert found.expected_error(**frame(asked)).bound_95 is None
     table = ContingencyTable(Domain((AGE,)), np.array([3, 4]), np.array([N // 4, 3 * N // 4]))
     released = found.function(found.release(table, SeededRandomness(np.random.PCG64(3))))
     assert isinstance(released, ReleasedFunction)
     np.testing.assert_allclose(released([0.0, 49.5, 99.0]), [0, 0.375, 0.75], atol=1e-4)
+
+
+@pytest.mark.parametrize("wrong", [lambda table: 0, lambda table, points: points.T[:, :1]])
+def test_a_function_that_fails_does_so_before_a_charge(
+    monkeypatch: pytest.MonkeyPatch, wrong: Any
+) -> None:
+    monkeypatch.setattr(math, "wrong", wrong, raising=False)
+    knobs = FunctionKnobs(function="math:wrong", sensitivity=1.0, magnitude=1.0, degree=2)
+    zeros = (ZeroPattern((("age", ((0, 3),)),)),)
+    with pytest.raises(ConfigError, match=r"fails on a table of one cell \((Type|Value)Error\)"):
+        FunctionRelease.calibrate(knobs, target(AGE)).rehearse(Domain((AGE,), zeros))
