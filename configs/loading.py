@@ -32,8 +32,8 @@ from mechanisms.errors import (
 )
 from mechanisms.estimands import EstimandKnobs
 from mechanisms.fitting import ProductRequest
+from mechanisms.function_knobs import FunctionKnobs
 from mechanisms.function_release import FunctionRelease
-from mechanisms.function_targets import FunctionKnobs
 from mechanisms.planning import Plan, plan_release
 from mechanisms.privacy import Privacy
 from mechanisms.registry import REGISTRY

@@ -23,7 +23,7 @@ from configs.amounts import Count, Delta, Epsilon, Share
 from configs.domain import ColumnConfig, Section, ZeroConfig
 from mechanisms.choice import AUTO, AutoKnobs
 from mechanisms.estimands import EstimandKnobs
-from mechanisms.function_targets import FunctionKnobs
+from mechanisms.function_knobs import FunctionKnobs
 from mechanisms.privacy import Adjacency, Privacy, Unit
 from mechanisms.registry import REGISTRY
 

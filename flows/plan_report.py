@@ -12,7 +12,7 @@ from flows.reports import loss_facts, remaining_text
 from flows.terminal import table
 from mechanisms.choice import LARGEST_ERROR, WIDTH, Candidate, compare, compare_noises
 from mechanisms.estimands import EstimandKnobs
-from mechanisms.function_targets import FunctionKnobs
+from mechanisms.function_knobs import FunctionKnobs
 from mechanisms.mechanism import table_mechanism
 from mechanisms.planning import Plan, PlannedProduct
 from tasks.amounts import Loss, canonical

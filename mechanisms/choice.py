@@ -17,8 +17,8 @@ from mechanisms.errors import ConfigError, InfeasibleBudgetError, StatpressError
 from mechanisms.estimands import EstimandKnobs
 from mechanisms.estimates import ExpectedInterval, estimand_for
 from mechanisms.fitting import ProductRequest
+from mechanisms.function_knobs import FunctionKnobs
 from mechanisms.function_release import ExpectedFunction, FunctionRelease
-from mechanisms.function_targets import FunctionKnobs
 from mechanisms.mechanism import Mechanism, Target, table_mechanism
 from mechanisms.registry import REGISTRY
 

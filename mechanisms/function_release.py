@@ -26,7 +26,8 @@ from mechanisms.bernstein_learner import Learner
 from mechanisms.bernstein_polynomials import iterated_basis
 from mechanisms.domain import Domain
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
-from mechanisms.function_targets import FunctionKnobs, learner_of, unit_factor, words_of
+from mechanisms.function_knobs import FunctionKnobs
+from mechanisms.function_targets import learner_of, unit_factor, words_of
 from mechanisms.kernel_density import KernelDensity
 from mechanisms.losses import PrivacyLoss
 from mechanisms.mechanism import Mechanism, Target, check_frame

@@ -15,7 +15,8 @@ import pytest
 from mechanisms.columns import Ordinal
 from mechanisms.domain import Domain
 from mechanisms.empirical_risk import EmpiricalRisk
-from mechanisms.function_targets import FunctionKnobs, learner_of
+from mechanisms.function_knobs import FunctionKnobs
+from mechanisms.function_targets import learner_of
 from mechanisms.table import ContingencyTable
 
 N = 124

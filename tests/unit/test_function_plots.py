@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 
 from mechanisms.columns import Numeric
 from mechanisms.domain import Domain
+from mechanisms.function_knobs import FunctionKnobs
 from mechanisms.function_release import FunctionRelease
-from mechanisms.function_targets import FunctionKnobs
 from mechanisms.mechanism import Target
 from mechanisms.table import ContingencyTable
 from tasks.entropy import SeededRandomness

@@ -18,8 +18,9 @@ from mechanisms.columns import Categorical, Integer, Numeric
 from mechanisms.domain import Domain
 from mechanisms.empirical_risk import EmpiricalRisk
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
+from mechanisms.function_knobs import FunctionKnobs
 from mechanisms.function_release import FunctionRelease, function_mechanism
-from mechanisms.function_targets import FunctionKnobs, learner_of
+from mechanisms.function_targets import learner_of
 from mechanisms.kernel_density import KernelDensity
 from mechanisms.losses import ConcentratedLoss, GaussianLoss, PureLoss
 from mechanisms.mechanism import Target
