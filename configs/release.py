@@ -165,6 +165,11 @@ class PublishConfig(Section):
     name: Name | None = Field(
         default=None, description="Name of the bundle; by default dataset, time and run."
     )
+    review: Literal["required"] | None = Field(
+        default=None,
+        description="Charge nothing unless the ledger names who approves releases of the "
+        "dataset; where it does, every release waits for them, with or without this line.",
+    )
 
 
 def _product_model(mechanism: str, knobs: type, kinds: tuple[str, ...]) -> type[ProductConfig]:

@@ -13,7 +13,7 @@ from configs.loading import Release
 from mechanisms.losses import PrivacyLoss
 from mechanisms.planning import Plan, PlannedProduct
 from tasks.entries import Entry
-from tasks.manifest import seal
+from tasks.manifest import REVIEWED, seal
 from tasks.products import by_kind, files_of
 from tasks.report_page import write_report
 from tasks.run import Run
@@ -97,11 +97,19 @@ def seal_bundle(run: Run, release: Release, charge: Entry) -> str:
             "created": run.created,
             "publishable": run.insecure_seed is None,
             "config_sha256": release.sha256,
+            **(REVIEWED if run.reviewed else {}),
             "ledger_entry": {"sequence": charge.sequence, "hash": charge.hash},
-            "versions": {"python": platform.python_version()}
-            | {package: version(package) for package in _PACKAGES},
+            "versions": versions(),
+            "overrides": [override.describe() for override in release.overrides],
+            "supersedes": release.supersedes,
+            "reprint_of": None,
         },
     )
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of the packages that a bundle depends on."""
+    return {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
 
 
 def privacy_statement(
@@ -220,6 +228,8 @@ def _readme(run: Run, release: Release, plan: Plan) -> str:
     ]
     for product in plan.products:
         lines.append(files_of(product).advice(product, plan))
+    if release.supersedes:
+        lines += ["", f"It follows the release with the seal `{release.supersedes}`."]
     for kind, products in by_kind(plan.products):
         for note in kind.notes(products):
             lines += ["", note]

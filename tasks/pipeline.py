@@ -7,14 +7,15 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from configs.loading import Release, load
+from configs.loading import Release, load_order
+from configs.order import Order
 from configs.release import UnitColumn
-from mechanisms.errors import StatpressError
+from mechanisms.errors import ApprovalError, StatpressError
 from mechanisms.planning import Plan
 from mechanisms.privacy import Privacy
 from mechanisms.table import ContingencyTable
 from tasks import bundle, counting, quality
-from tasks.accounts import Account
+from tasks.accounts import Account, Status
 from tasks.amounts import Loss, canonical
 from tasks.entries import Entry
 from tasks.entropy import generator, key_of_choice
@@ -22,17 +23,30 @@ from tasks.home import Home
 from tasks.journal import check_run
 from tasks.ledger import Ledger
 from tasks.ledger_check import check_covered
-from tasks.run import Run, publish_folder
+from tasks.run import Run, keep_folder, publish_folder
 from tasks.steps import step
 from tasks.units import Units
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What a run leaves behind; public."""
+    """What a run leaves behind; public.
+
+    Attributes:
+        run_id: The run.
+        dataset: Its account.
+        status: What became of it: published, or prepared for its approval.
+        bundle: Where the bundle lies.
+        seal: SHA-256 of its manifest.
+        epsilon: Charged, as decimal text.
+        delta: Charged.
+        ledger_entry: Hash of the charge.
+        publishable: Whether its randomness is secret.
+    """
 
     run_id: str
     dataset: str
+    status: Status
     bundle: Path
     seal: str
     epsilon: str
@@ -42,9 +56,9 @@ class Outcome:
 
 
 @step("read config")
-def read_config(path: str) -> Release:
+def read_config(order: Order) -> Release:
     """Read and check the config; nothing else is opened."""
-    return load(path)
+    return load_order(order)
 
 
 @step("plan")
@@ -54,12 +68,26 @@ def fix_plan(release: Release) -> Plan:
 
 
 @step("check budget")
-def check_budget(home: Home, release: Release, plan: Plan, run_id: str, seeded: bool) -> None:
-    """Refuse early what the ledger would refuse later; a replay of its whole chain."""
+def check_budget(home: Home, release: Release, plan: Plan, run_id: str, seeded: bool) -> bool:
+    """Refuse early what the ledger would refuse later; a replay of its whole chain.
+
+    Returns:
+        Whether the release is reviewed, because its dataset has approvers.
+    """
     with Ledger.open(home.ledger, create=False) as ledger:
         body = _charge(release, plan, run_id, seeded) | {"created": "-"}
         check_covered(body)
-        check_run(ledger.state(), body)
+        state = ledger.state()
+    check_run(state, body)
+    charged = state.charges.get(run_id)
+    reviewed = charged.reviewed if charged else state.accounts[body["dataset"]].reviewed
+    if release.config.publish.review and not reviewed:
+        raise ApprovalError(
+            "The config requires a review, and the dataset has nobody to approve its releases.",
+            where=f"dataset {body['dataset']!r}",
+            next_step="Name them with 'statpress ledger approvers'.",
+        )
+    return reviewed
 
 
 @step("check input")
@@ -97,7 +125,16 @@ def charge_ledger(home: Home, run: Run, release: Release, plan: Plan) -> Entry:
     """Commit the charge; from here on the budget is spent, whatever happens."""
     seeded = run.insecure_seed is not None
     with Ledger.open(home.ledger, create=False) as ledger:
-        return ledger.charge(**_charge(release, plan, run.run_id, seeded))
+        charge = ledger.charge(**_charge(release, plan, run.run_id, seeded))
+        known = ledger.charged(run_id=run.run_id, dataset=release.config.dataset)
+    if known.reviewed != run.reviewed:
+        raise ApprovalError(
+            "Who approves the releases of this dataset changed while the run was at work.",
+            where=f"run {run.run_id!r}",
+            next_step="Nothing was drawn: start the same flow run again, or give the charge back"
+            " with 'statpress ledger void'.",
+        )
+    return charge
 
 
 @step("draw records")
@@ -135,10 +172,10 @@ def check_products(run: Run, release: Release, plan: Plan, drawn: dict[str, Any]
 
 
 @step("publish")
-def publish_bundle(home: Home, run: Run, release: Release, plan: Plan, charge: Entry) -> Outcome:
+def publish_bundle(home: Home, run: Run, release: Release, charge: Entry) -> Outcome:
     """Seal the bundle, move it into place, note it in the ledger."""
     seal = bundle.seal_bundle(run, release, charge)
-    place = publish_folder(run)
+    place = publish_folder(run.building, run.target, run.run_id)
     try:
         with Ledger.open(home.ledger, create=False) as ledger:
             ledger.publish(
@@ -151,15 +188,42 @@ def publish_bundle(home: Home, run: Run, release: Release, plan: Plan, charge: E
         error.what += f" The bundle is whole at {place}, charged, and not noted in the ledger."
         error.next_step = f"Then run 'statpress ledger note {place}'."
         raise
+    return outcome_of(charge, Status.PUBLISHED, place, seal)
+
+
+@step("prepare")
+def prepare_bundle(home: Home, run: Run, release: Release, charge: Entry) -> Outcome:
+    """Seal the bundle, put it where it waits for its approval, note that in the ledger."""
+    seal = bundle.seal_bundle(run, release, charge)
+    place = keep_folder(run, home)
+    try:
+        with Ledger.open(home.ledger, create=False) as ledger:
+            ledger.prepare(
+                run_id=run.run_id,
+                dataset=release.config.dataset,
+                bundle=str(run.target),
+                manifest_sha256=seal,
+            )
+    except StatpressError as error:
+        error.what += f" The bundle is whole at {place}, charged, and not noted as prepared."
+        error.next_step = f"Then run 'statpress ledger note {place} --place {run.target}'."
+        raise
+    return outcome_of(charge, Status.PREPARED, place, seal)
+
+
+def outcome_of(charge: Entry, status: Status, place: Path, seal: str) -> Outcome:
+    """What a run leaves behind, as its charge states it."""
+    body = charge.body
     return Outcome(
-        run_id=run.run_id,
-        dataset=release.config.dataset,
+        run_id=body["run_id"],
+        dataset=body["dataset"],
+        status=status,
         bundle=place,
         seal=seal,
-        epsilon=canonical(plan.epsilon),
-        delta=canonical(plan.delta),
+        epsilon=body["epsilon"],
+        delta=body["delta"],
         ledger_entry=charge.hash,
-        publishable=run.insecure_seed is None,
+        publishable=not body["insecure_seed"],
     )
 
 

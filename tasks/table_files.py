@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -80,9 +81,13 @@ class ProductFile:
 
 def file_forms(product: PlannedProduct) -> dict[str, tuple[str, ...]]:
     """The stems of a product's files, and the columns of each beside the domain's."""
-    name = product.request.name
     mechanism = table_mechanism(product.mechanism)
-    if product.request.kind == "microdata":
+    return forms_of(product.request.name, product.request.kind, mechanism)
+
+
+def forms_of(name: str, kind: str, mechanism: TableMechanism) -> dict[str, tuple[str, ...]]:
+    """The same of a product of this name and kind."""
+    if kind == "microdata":
         beside = "debiased" if mechanism.unbiased else "estimates"
         return {name: (), f"{name}_{beside}": _ESTIMATES}
     return {name: (*mechanism.raw, *_ESTIMATES)}
@@ -111,6 +116,17 @@ def product_files(product: PlannedProduct, drawn: RawTable, plan: Plan) -> list[
             left_out = int(drawn.counts[listed:].sum())
             files.append(ProductFile(stem, product.rows - left_out, _records(drawn)))
     return files
+
+
+def raw_digest(drawn: RawTable) -> str:
+    """SHA-256 of what a mechanism gave: cells, then raw columns, as little-endian int64.
+
+    Whoever reads the counts back out of the files, in whatever format, gets the same.
+    """
+    digest = hashlib.sha256(drawn.cells.astype("<i8").tobytes())
+    for values in drawn.figures().values():
+        digest.update(values.astype("<i8").tobytes())
+    return digest.hexdigest()
 
 
 def n_listed(drawn: RawTable) -> int:
@@ -313,8 +329,12 @@ class TableFiles:
         return found
 
     def stated(self, product: PlannedProduct, drawn: Any) -> dict[str, Any]:
-        """Whether estimates are right on average, and what no file holds."""
-        return {"unbiased": table_mechanism(product.mechanism).unbiased, **unlisted(drawn)}
+        """Whether estimates are right on average, what no file holds, and what was drawn."""
+        return {
+            "unbiased": table_mechanism(product.mechanism).unbiased,
+            **unlisted(drawn),
+            "raw_sha256": raw_digest(drawn),
+        }
 
     def advice(self, product: PlannedProduct, plan: Plan) -> str:
         """What the files are for, and how far off they are."""

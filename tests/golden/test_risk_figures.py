@@ -4,7 +4,7 @@ The same problem (weighted rows, no intercept, a Gaussian kernel of width 0.2 as
 square root of its matrix) was given to ``LinearSVC(loss="hinge", fit_intercept=False)``, to
 ``LogisticRegression(fit_intercept=False, solver="newton-cholesky")`` and to ``Ridge(
 fit_intercept=False, alpha=1)``, at tolerances of 1e-12 and below. scikit-learn is not installed
-for this: deploy/decisions/0007 says why.
+for this: deploy/decisions/0008 says why.
 """
 
 from __future__ import annotations
