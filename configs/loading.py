@@ -18,7 +18,7 @@ from configs.validation import validate
 from configs.yaml_text import Document, flow_text, parse
 from configs.yaml_text import Path as Keys
 from mechanisms.budget_split import Budget
-from mechanisms.choice import AutoKnobs
+from mechanisms.choice import AUTO, AutoKnobs
 from mechanisms.columns import Categorical, Column, Ordinal
 from mechanisms.domain import Domain
 from mechanisms.errors import (
@@ -31,6 +31,8 @@ from mechanisms.errors import (
 )
 from mechanisms.estimands import EstimandKnobs
 from mechanisms.fitting import ProductRequest
+from mechanisms.function_knobs import FunctionKnobs
+from mechanisms.function_release import FunctionRelease
 from mechanisms.planning import Plan, plan_release
 from mechanisms.privacy import Privacy
 from mechanisms.registry import REGISTRY
@@ -251,17 +253,21 @@ def _requests(
     config: ReleaseConfig, domain: Domain, document: Document
 ) -> Iterator[ProductRequest]:
     for name, product in config.products.items():
-        known = REGISTRY.get(product.mechanism)
+        mechanism = product.mechanism
+        if mechanism == AUTO and product.kind in FunctionRelease.kinds:
+            mechanism = FunctionRelease.name  # which alone serves it
+        known = REGISTRY.get(mechanism)
         knobs = OPEN.get(product.kind, AutoKnobs) if known is None else known.knobs
         with _placed(document, ("products", name)):
             said = knobs(**{f.name: getattr(product, f.name) for f in fields(knobs)})
-            beside = said.columns_beside if isinstance(said, EstimandKnobs) else ()
+            named = isinstance(said, (EstimandKnobs, FunctionKnobs))
+            beside = said.columns_beside if named else ()
             for column in beside:
                 domain[column]  # or an error
             yield ProductRequest(
                 name=name,
                 kind=product.kind,
-                mechanism=product.mechanism,
+                mechanism=mechanism,
                 knobs=said,
                 columns=tuple(dict.fromkeys((*product.columns, *beside))),
                 share=product.share,

@@ -23,6 +23,7 @@ from configs.amounts import Count, Delta, Epsilon, Share
 from configs.domain import ColumnConfig, Section, ZeroConfig
 from mechanisms.choice import AUTO, AutoKnobs
 from mechanisms.estimands import EstimandKnobs
+from mechanisms.function_knobs import FunctionKnobs
 from mechanisms.privacy import Adjacency, Privacy, Unit
 from mechanisms.registry import REGISTRY
 
@@ -149,7 +150,7 @@ class CheckConfig(Section):
 class ProductConfig(Section):
     """Fields that every product has."""
 
-    columns: Annotated[list[StrictStr], Field(min_length=1)]  # of an estimate: the statistic's
+    columns: Annotated[list[StrictStr], Field(min_length=1)]  # of an estimate or function: its own
     share: Share = Field(default=Decimal(1), description="Share of the release's budget.")
 
 
@@ -189,19 +190,17 @@ def _product_model(mechanism: str, knobs: type, kinds: tuple[str, ...]) -> type[
 
 def _form(value: Any) -> str | None:
     """Which model a product is of: its mechanism, left open in one way or another."""
-    if not isinstance(value, dict):
-        return getattr(value, "mechanism", None)
-    mechanism, kind = value.get("mechanism", AUTO), value.get("kind")
-    if mechanism == AUTO and kind in OPEN:
-        return f"{AUTO} {kind}"
-    named: str | None = value.get("mechanism")
+    said = value if isinstance(value, dict) else vars(value)
+    if said.get("mechanism", AUTO) == AUTO and said.get("kind") in OPEN:
+        return f"{AUTO} {said['kind']}"
+    named: str | None = said.get("mechanism")
     return named
 
 
 TABLES = ("microdata", "table")
 """Kinds of product of which a mechanism must be named, or left open in so many words."""
 
-OPEN: dict[str, type] = {"estimate": EstimandKnobs}
+OPEN: dict[str, type] = {"estimate": EstimandKnobs, "function": FunctionKnobs}
 """Other kinds, with what is said of a product whose mechanism is left open."""
 
 PRODUCTS = (

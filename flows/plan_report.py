@@ -10,8 +10,9 @@ from typing import Any
 from configs.loading import Release
 from flows.reports import loss_facts, remaining_text
 from flows.terminal import table
-from mechanisms.choice import WIDTH, Candidate, compare
+from mechanisms.choice import LARGEST_ERROR, WIDTH, Candidate, compare, compare_noises
 from mechanisms.estimands import EstimandKnobs
+from mechanisms.function_knobs import FunctionKnobs
 from mechanisms.mechanism import table_mechanism
 from mechanisms.planning import Plan, PlannedProduct
 from tasks.amounts import Loss, canonical
@@ -21,7 +22,10 @@ _FIGURES = {
     "total_variation": "total variation, projected",
     "kolmogorov_smirnov": "KS distance",
 }
-_WIDTH = {WIDTH: "width of the interval"}
+_COMPARED_BY = {
+    "estimate": {WIDTH: "width of the interval"},
+    "function": {LARGEST_ERROR: "largest error"},
+}
 
 
 def plan_facts(release: Release, plan: Plan, remaining: Loss | None) -> dict[str, Any]:
@@ -119,7 +123,21 @@ def _table_rows(product: PlannedProduct) -> list[list[str]]:
     return rows
 
 
-_EXPECTED: dict[str, Callable[[PlannedProduct], list[list[str]]]] = {"estimate": _estimate_rows}
+def _function_rows(product: PlannedProduct) -> list[list[str]]:
+    expected = product.expected_error
+    parts = f"{expected.bias:.4g} of the polynomial, {expected.noise:.4g} of the noise"
+    return [
+        ["  expected largest error", f"{expected.sup_error:.5g} ({parts})"],
+        ["  the same with 95 %, at most", _known(expected.bound_95)],
+        ["  no release errs less for all data", _known(expected.least_error)],
+        ["  sd of the noise in the middle", f"{expected.noise_sd_middle:.4g}"],
+    ]
+
+
+_EXPECTED: dict[str, Callable[[PlannedProduct], list[list[str]]]] = {
+    "estimate": _estimate_rows,
+    "function": _function_rows,
+}
 
 
 def comparison_facts(plan: Plan) -> dict[str, Any]:
@@ -136,9 +154,9 @@ def comparison_report(plan: Plan) -> Iterator[Any]:
     """The same for a person: a table a product."""
     for product in plan.products:
         rows, unable = [], []
-        figures_by = _WIDTH if product.request.kind == "estimate" else _FIGURES
+        figures_by = _COMPARED_BY.get(product.request.kind, _FIGURES)
         for candidate in _compared(product):
-            mark = " *" if candidate.name == product.request.mechanism else ""
+            mark = " *" if _is_planned(candidate, product) else ""
             if candidate.expected_error is None:
                 unable.append(f"  {candidate.name}{mark}: {candidate.reason}")
                 continue
@@ -153,8 +171,17 @@ def comparison_report(plan: Plan) -> Iterator[Any]:
             yield "\n".join(["Not compared:", *unable, ""])
 
 
+def _is_planned(candidate: Candidate, product: PlannedProduct) -> bool:
+    planned = product.request.mechanism
+    if product.request.kind == "function":
+        planned += f", {product.mechanism.describe()['noise']} noise"
+    return candidate.name == planned
+
+
 def _compared(product: PlannedProduct) -> tuple[Candidate, ...]:
     knobs = product.request.knobs
+    if isinstance(knobs, FunctionKnobs):
+        return compare_noises(knobs, product.target)
     estimand = knobs if isinstance(knobs, EstimandKnobs) else None
     found = compare(product.request.kind, product.target, product.pure_target, estimand)
     return tuple(sorted(found, key=lambda candidate: candidate.error("total_variation")))
@@ -178,6 +205,10 @@ def _figure(value: str | int) -> str:
         return value if len(value) < 12 else f"{float(Fraction(value)):.6g}"
     except ValueError:
         return value
+
+
+def _known(figure: float | None) -> str:
+    return "not known" if figure is None else f"{figure:.5g}"
 
 
 def _rounded(amount: Any) -> str:

@@ -12,15 +12,18 @@ Laplace noise, its L2 norm for Gaussian noise, over all neighbours (``Learner.se
 integer noise of a rational scale, and the sum of two integers is exact (modulo 2^64): no
 floating point touches the distribution of what is released.
 
-**Loss.** Laplace noise of scale t costs the pure epsilon |change|_1 / t. Gaussian noise on a
-vector that moves by at most |change|_2 is rho-zCDP with rho = |change|_2^2 / (2 sigma^2)
-(Canonne, Kamath and Steinke 2020, Theorem 4), whatever the direction of the change.
+**Loss.** Laplace noise of scale t costs the pure epsilon |change|_1 / t. Gaussian noise of
+scale s >= 2^8 is a post-processing of normal noise of variance s^2 - 256 at every point of the
+lattice (mechanisms.grid_noise), and that of a vector which moves by at most |change|_2 is
+mu-GDP with mu^2 = |change|_2^2 / (s^2 - 256), whatever the direction of the change. On a
+coarser grid it is rho-zCDP with rho = |change|_2^2 / (2 s^2) (Canonne, Kamath and Steinke 2020,
+Theorem 4).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -32,7 +35,9 @@ from mechanisms.bernstein_learner import Learner
 from mechanisms.bernstein_polynomials import MOST_DEGREE, BernsteinFunction
 from mechanisms.enclosures import double_above
 from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
-from mechanisms.losses import ConcentratedLoss, PrivacyLoss, PureLoss
+from mechanisms.estimates import largest_mu
+from mechanisms.grid_noise import LEAST_SCALE, equivalent_variance, scale_for
+from mechanisms.losses import ConcentratedLoss, GaussianLoss, PrivacyLoss, PureLoss
 from mechanisms.mechanism import Target
 from mechanisms.randomness import Randomness
 from mechanisms.rounded_values import integer_sensitivity, integer_values, step_bits
@@ -124,9 +129,7 @@ class BernsteinMechanism:
                 sensitivity is at most this many times that of one.
         """
         moved = integer_sensitivity(self.learner, self.degree, self.noise, unit_records)
-        if self.noise == "laplace":
-            return PureLoss(moved / self.scale)
-        return ConcentratedLoss(moved / (2 * self.scale**2))
+        return lattice_loss(self.noise, self.scale, moved)
 
     def release(self, table: ContingencyTable, rng: Randomness) -> NoisyLattice:
         """Add the noise.
@@ -211,7 +214,10 @@ class BernsteinMechanism:
             InfeasibleBudgetError: No scale meets the target.
             ConfigError: k or h is out of range.
         """
-        ratio = _least_ratio(noise, target)
+        if noise == "laplace":
+            ratio = 1 / (Fraction(target.pure_epsilon()) * target.unit_records)
+        else:
+            ratio = 1 / largest_mu(target)
         dimensions = len(learner.axes)
         best, least = None, math.inf
         for k in _DEGREES if degree is None else (degree,):
@@ -240,36 +246,26 @@ class BernsteinMechanism:
         return best
 
 
+def lattice_loss(noise: Noise, scale: Fraction, moved: Fraction) -> PrivacyLoss:
+    """The privacy loss of noise on a vector of integers.
+
+    Args:
+        noise: Its kind.
+        scale: Of the noise.
+        moved: L1 norm, or for Gaussian noise the square of the L2 norm, of the largest change.
+    """
+    if noise == "laplace":
+        return PureLoss(moved / scale)
+    if scale < LEAST_SCALE:
+        return ConcentratedLoss(moved / (2 * scale**2))
+    return GaussianLoss(Fraction(0), moved / equivalent_variance(scale))
+
+
 def _scale(
     learner: Learner, degree: int, noise: Noise, ratio: Fraction, unit_records: int
 ) -> Fraction:
     """Ratio times the sensitivity of the integers, rounded up to a double."""
     moved = integer_sensitivity(learner, degree, noise, unit_records)
     if noise == "gaussian":
-        moved = Fraction(math.isqrt(math.ceil(moved) << 64) + 1, 1 << 32)
+        return scale_for(max(ratio**2 * moved, Fraction(LEAST_SCALE**2)))
     return Fraction(double_above(ratio * moved))
-
-
-def _least_ratio(noise: Noise, target: Target) -> Fraction:
-    """Smallest scale for a sensitivity of 1 that meets the target, within 2^-20."""
-
-    def fits(ratio: Fraction) -> bool:
-        pure = noise == "laplace"
-        return target.allows(PureLoss(1 / ratio) if pure else ConcentratedLoss(1 / ratio**2 / 2))
-
-    high = Fraction(2) ** -20
-    while not fits(high):
-        high *= 2
-        if high > 2**40:
-            raise InfeasibleBudgetError(
-                "No scale of this noise meets the budget.",
-                next_step="Raise the budget; Gaussian noise needs a delta above 0.",
-            )
-    return _narrowed(fits, high / 2, high)
-
-
-def _narrowed(fits: Callable[[Fraction], bool], low: Fraction, high: Fraction) -> Fraction:
-    for _ in range(20):
-        middle = (low + high) / 2
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    return high

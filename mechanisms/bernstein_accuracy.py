@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import functools
 import math
+from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
@@ -127,4 +128,21 @@ def least_error(shift: float, epsilon: float, n_records: int) -> float:
     return max(
         m * shift / 2 / (1 + math.exp(min(m * epsilon, 700.0)))
         for m in {1, best, min(best + 1, n_records)}
+    )
+
+
+def least_gaussian_error(shift: float, mu: float, n_records: int) -> float:
+    """The same for any mu-GDP release.
+
+    Tables m records apart are m mu-GDP apart (Dong, Roth and Su 2022, Theorem 2.14), so one of
+    the two answers is nearer to the other's value with probability at least Phi(-m mu / 2).
+
+    Args:
+        shift: A change at one point that every further record adds to.
+        mu: Of Gaussian differential privacy.
+        n_records: Most records that can move.
+    """
+    best = max(1, min(n_records, round(1.504 / mu)))  # where m Phi(-m mu / 2) peaks
+    return max(
+        m * shift / 2 * NormalDist().cdf(-m * mu / 2) for m in {1, best, min(best + 1, n_records)}
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from mechanisms.accuracy import ExpectedError
@@ -17,6 +17,8 @@ from mechanisms.errors import ConfigError, InfeasibleBudgetError, StatpressError
 from mechanisms.estimands import EstimandKnobs
 from mechanisms.estimates import ExpectedInterval, estimand_for
 from mechanisms.fitting import ProductRequest
+from mechanisms.function_knobs import FunctionKnobs
+from mechanisms.function_release import ExpectedFunction, FunctionRelease
 from mechanisms.mechanism import Mechanism, Target, table_mechanism
 from mechanisms.registry import REGISTRY
 
@@ -26,6 +28,8 @@ AUTO = "auto"
 Criterion = Literal["total_variation", "kolmogorov_smirnov", "cell_sd"]
 WIDTH = "interval_width"
 """What decides between mechanisms for an estimate."""
+LARGEST_ERROR = "largest_error"
+"""What decides between kinds of noise for a function."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +58,7 @@ class Candidate:
 
     name: str
     mechanism: Mechanism | None = None
-    expected_error: ExpectedError | ExpectedInterval | None = None
+    expected_error: ExpectedError | ExpectedInterval | ExpectedFunction | None = None
     reason: str = ""
 
     def error(self, criterion: str) -> float:
@@ -63,6 +67,8 @@ class Candidate:
             return math.inf
         if isinstance(self.expected_error, ExpectedInterval):
             return self.expected_error.width[-1]
+        if isinstance(self.expected_error, ExpectedFunction):
+            return self.expected_error.sup_error
         return {
             "total_variation": self.expected_error.projected_total_variation,
             "kolmogorov_smirnov": self.expected_error.kolmogorov_smirnov,
@@ -123,6 +129,15 @@ def compare(
         for mechanism in REGISTRY.values()
         if kind in mechanism.kinds
     )
+
+
+def compare_noises(knobs: FunctionKnobs, target: Target) -> tuple[Candidate, ...]:
+    """What Laplace and Gaussian noise would do for a function."""
+    found = []
+    for noise in ("laplace", "gaussian"):
+        candidate = _candidate(FunctionRelease, replace(knobs, noise=noise), target)
+        found.append(replace(candidate, name=f"{candidate.name}, {noise} noise"))
+    return tuple(found)
 
 
 def choose(
@@ -220,7 +235,8 @@ def _knobs(mechanism: type[Mechanism], estimand: object) -> Any:
 def _candidate(mechanism: type[Mechanism], knobs: Any, target: Target) -> Candidate:
     try:
         calibrated = mechanism.calibrate(knobs, target)
-        if "estimate" not in mechanism.kinds and not table_mechanism(calibrated).unbiased:
+        tables = {"table", "microdata"} & set(mechanism.kinds)
+        if tables and not table_mechanism(calibrated).unbiased:
             reason = "Its estimates are biased, by an amount that depends on the data."
             return Candidate(name=mechanism.name, reason=reason)
         error = calibrated.expected_error(n_records=target.n_records, n_cells=target.n_cells)

@@ -28,6 +28,7 @@ what is released moves by at most r + 2 tau.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -103,7 +104,7 @@ class EmpiricalRisk:
         cells = math.prod(len(axis.middles) for axis in self.axes)
         return min(self.n_records, cells * self.label.n_values)
 
-    @property
+    @functools.cached_property
     def _centre(self) -> tuple[float, float]:
         """Middle of the labels, and B or 1: the most that they are from it."""
         if self.loss != "squared":
@@ -169,8 +170,8 @@ class EmpiricalRisk:
         """Sum of K between the lattice points, and the largest eigenvalue."""
         points, d = lattice(degree), len(self.axes)
         if self.width is not None:
-            gram = self._kernel(points, points)
-            return float(gram.sum()) ** d, float(np.linalg.eigvalsh(gram)[-1]) ** d
+            total, largest = _line_norms(self.width, degree)
+            return total**d, largest**d
         side, count = degree + 1, float((degree + 1) ** d)
         sums, squares = count / side * points.sum(), count / side * (points**2).sum()
         cross = count / side**2 * points.sum() ** 2
@@ -183,8 +184,7 @@ class EmpiricalRisk:
     def _kernel(self, one: Floats, two: Floats) -> Floats:
         """One variable's factor of the Gaussian kernel: float64[len(one), len(two)]."""
         assert self.width is not None
-        t = (one[:, None] - two) / self.width
-        return np.asarray(np.exp(-t * t / 2))
+        return _bumps(one, two, self.width)
 
     def values(self, table: ContingencyTable, degree: int) -> Floats:
         """F on the lattice, float64[(k + 1,) * d]."""
@@ -244,6 +244,18 @@ class EmpiricalRisk:
             error += sign * _power(self._kernel(centre, places)[0], d)
             error -= sign * _power(self._kernel(centre, points)[0] @ basis, d)
         return self._radius / 2 * float(np.abs(error).max())
+
+
+def _bumps(one: Floats, two: Floats, width: float) -> Floats:
+    t = (one[:, None] - two) / width
+    return np.asarray(np.exp(-t * t / 2))
+
+
+@functools.lru_cache(maxsize=1024)
+def _line_norms(width: float, degree: int) -> tuple[float, float]:
+    """Sum of one variable's kernel between lattice points, and the largest eigenvalue."""
+    gram = _bumps(lattice(degree), lattice(degree), width)
+    return float(gram.sum()), float(np.linalg.eigvalsh(gram)[-1])
 
 
 def _power(factor: Floats, times: int) -> Floats:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from mechanisms.bootstrap import Bootstrap
 from mechanisms.density import Density
 from mechanisms.exponential_ks import ExponentialKS
+from mechanisms.function_release import FunctionRelease
 from mechanisms.mean_estimate import MeanEstimate
 from mechanisms.mechanism import Mechanism
 from mechanisms.perturbed import GaussianTable, LaplaceTable
@@ -26,5 +27,6 @@ REGISTRY: Mapping[str, type[Mechanism]] = MappingProxyType(
         ExponentialKS.name: ExponentialKS,
         SampleResample.name: SampleResample,
         MeanEstimate.name: MeanEstimate,
+        FunctionRelease.name: FunctionRelease,
     }
 )

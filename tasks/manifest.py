@@ -35,6 +35,11 @@ REVIEWED = {"review": "required"}
 _SEAL = "seal"
 _ENTRY = {"sequence": int, "hash": str}
 _LONGEST = 16 * 2**20
+_COMPILED = r"__pycache__/evaluate\.[\w.-]+\.pyc was added"
+_REMOVE_COMPILED = (
+    "Python leaves that when evaluate.py is imported inside the bundle: remove the folder "
+    "__pycache__, verify again, and import from a copy of evaluate.py."
+)
 
 
 def seal(folder: Path, facts: Mapping[str, Any]) -> str:
@@ -88,7 +93,12 @@ def verify_bundle(folder: Path, *, prepared: bool = False) -> dict[str, Any]:
         if declared[path] != found[path]
     ]
     if problems:
-        raise BundleVerificationError(f"{'; '.join(problems)}.", where=str(folder))
+        compiled = all(re.fullmatch(_COMPILED, problem) for problem in problems)
+        raise BundleVerificationError(
+            f"{'; '.join(problems)}.",
+            where=str(folder),
+            next_step=_REMOVE_COMPILED if compiled else "",
+        )
     if approved:
         read_approval(folder, manifest)
     return manifest

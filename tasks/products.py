@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from configs.release import PublishConfig
 from mechanisms.planning import Plan, PlannedProduct
 from tasks.estimate_files import EstimateFiles
+from tasks.function_files import FunctionFiles
 from tasks.table_files import TableFiles
 from tasks.writing import Progress
 
@@ -66,7 +67,12 @@ class KindFiles(Protocol):
 
 _TABLES: KindFiles = TableFiles()
 FILES: Mapping[str, KindFiles] = MappingProxyType(
-    {"microdata": _TABLES, "table": _TABLES, "estimate": EstimateFiles()}
+    {
+        "microdata": _TABLES,
+        "table": _TABLES,
+        "estimate": EstimateFiles(),
+        "function": FunctionFiles(),
+    }
 )
 
 

@@ -11,7 +11,12 @@ import numpy as np
 import pytest
 
 from mechanisms.bernstein import BernsteinMechanism
-from mechanisms.bernstein_accuracy import expected_noise, least_error, noise_bound
+from mechanisms.bernstein_accuracy import (
+    expected_noise,
+    least_error,
+    least_gaussian_error,
+    noise_bound,
+)
 from mechanisms.bernstein_learner import DeclaredFunction, LatticeSensitivity
 from mechanisms.bernstein_polynomials import iterated_basis
 from mechanisms.columns import Integer, Numeric
@@ -19,7 +24,7 @@ from mechanisms.domain import Domain
 from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
 from mechanisms.kernel_density import KernelDensity
 from mechanisms.kernels import ProductKernel
-from mechanisms.losses import ConcentratedLoss, PureLoss
+from mechanisms.losses import ConcentratedLoss, GaussianLoss, PureLoss
 from mechanisms.mechanism import Target
 from mechanisms.rounded_values import integer_sensitivity, integer_values
 from mechanisms.scaled_cells import axes_of
@@ -120,6 +125,25 @@ def test_gaussian_privacy_by_enumeration_on_two_cells(epsilon: float) -> None:
         assert seen > mechanism.loss().delta(epsilon).upper
 
 
+def test_gaussian_noise_on_a_fine_grid_is_charged_as_normal_noise_by_enumeration() -> None:
+    def ones(table: ContingencyTable, points: np.ndarray) -> np.ndarray:
+        return np.full(len(points), 200.0 * table.counts[table.cells == 1].sum())
+
+    # Both points move by as much as is declared, so that the bound is no slack.
+    learner = replace(coarse(), function=ones, sensitivity_bound=200.0)
+    mechanism = BernsteinMechanism(
+        learner=learner, degree=1, order=1, noise="gaussian", scale=Fraction(256)
+    )
+    assert mechanism.step_bits == 0 and isinstance(mechanism.loss(), GaussianLoss)
+    p, q = (law(integer_values(learner, t, 1), mechanism, 1800) for t in tables(TWO, 1))
+    for epsilon in (0.5, 1.5):
+        seen = float(np.maximum(p - math.exp(epsilon) * q, 0).sum())
+        claimed = mechanism.loss().delta(epsilon).upper
+        assert 0.95 * claimed < seen <= claimed
+        # The broken twin: the change at one point of the lattice alone.
+        assert seen > GaussianLoss(Fraction(200, 256)).delta(epsilon).upper
+
+
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 @pytest.mark.parametrize("bandwidth", [0.02, 0.3])
 @pytest.mark.parametrize("degree", [1, 4])
@@ -156,7 +180,7 @@ def test_calibration_meets_the_budget_and_wastes_little(noise: str, target: Targ
 
 
 def test_gaussian_noise_without_delta_is_refused() -> None:
-    with pytest.raises(InfeasibleBudgetError, match="No scale"):
+    with pytest.raises(InfeasibleBudgetError, match="needs a delta"):
         BernsteinMechanism.calibrate(density(TWO, 2, 0.3), "gaussian", PURE)
 
 
@@ -214,6 +238,11 @@ def test_no_private_mechanism_is_better_than_the_lower_bound() -> None:
         scan = max(m / 2 / (1 + math.exp(m * epsilon)) for m in range(1, min(n, 200) + 1))
         assert bound == pytest.approx(scan)
     assert least_error(1.0, 0.01, 5000) > 13
+    for mu, n in ((0.01, 5000), (0.7, 50), (2.0, 3)):
+        bound = least_gaussian_error(1.0, mu, n)
+        tails = [m / 2 * 0.5 * math.erfc(m * mu / 2**1.5) for m in range(1, n + 1)]
+        assert bound == pytest.approx(max(tails), rel=1e-4)
+        assert bound < math.sqrt(2 / math.pi) / mu  # the mean error of noise with this mu
     learner = density(TWO, 100, 0.3)
     target = Target(epsilon=0.5, delta=0.0, n_records=100, n_cells=2)
     found = BernsteinMechanism.calibrate(learner, "laplace", target, degree=1, order=1)
