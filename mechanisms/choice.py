@@ -62,7 +62,8 @@ class Candidate:
         if self.expected_error is None:
             return math.inf
         if isinstance(self.expected_error, ExpectedInterval):
-            return self.expected_error.width[-1]
+            width = self.expected_error.width[-1]
+            return math.inf if width is None else width
         return {
             "total_variation": self.expected_error.projected_total_variation,
             "kolmogorov_smirnov": self.expected_error.kolmogorov_smirnov,
@@ -149,7 +150,7 @@ def choose(
         estimand_for(estimand, target, AUTO)
     found = sorted(
         compare(kind, target, pure_target, estimand),
-        key=lambda candidate: candidate.error(minimise),
+        key=lambda candidate: (candidate.mechanism is None, candidate.error(minimise)),
     )
     if not found or found[0].mechanism is None:
         reasons = "; ".join(f"{candidate.name}: {candidate.reason}" for candidate in found)

@@ -96,14 +96,14 @@ class ExpectedInterval:
     Attributes:
         quantities: What is estimated.
         width: Expected width of each interval, for records spread evenly over the declared
-            range (or half of them counting): a guide, no bound.
-        noise_sd: Standard deviation of the noise on each estimate; NaN where the noise is not
+            range (or half of them counting): a guide, no bound. None where it has no end.
+        noise_sd: Standard deviation of the noise on each estimate; None where the noise is not
             of one size.
     """
 
     quantities: tuple[str, ...]
-    width: tuple[float, ...]
-    noise_sd: tuple[float, ...]
+    width: tuple[float | None, ...]
+    noise_sd: tuple[float | None, ...]
 
 
 class EstimateMechanism(Mechanism, Protocol):
@@ -218,6 +218,11 @@ def check_loss_frame(stated: int, n_records: int, unit_records: int) -> None:
 def normal_error(lower: float, upper: float, confidence: float) -> float:
     """The standard error that a normal interval of this width stands for."""
     return (upper - lower) / (2 * normal_quantile(confidence))
+
+
+def finite(value: float | None) -> float | None:
+    """The number, or None where it is none or has no end."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 def text(amount: float | Fraction | Decimal) -> str:

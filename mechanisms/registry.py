@@ -10,6 +10,7 @@ from mechanisms.density import Density
 from mechanisms.exponential_ks import ExponentialKS
 from mechanisms.mean_estimate import MeanEstimate
 from mechanisms.mechanism import Mechanism
+from mechanisms.pair_estimate import PairEstimate
 from mechanisms.perturbed import GaussianTable, LaplaceTable
 from mechanisms.sample_resample import SampleResample
 from mechanisms.smoothed_histogram import SmoothedHistogram
@@ -26,5 +27,6 @@ REGISTRY: Mapping[str, type[Mechanism]] = MappingProxyType(
         ExponentialKS.name: ExponentialKS,
         SampleResample.name: SampleResample,
         MeanEstimate.name: MeanEstimate,
+        PairEstimate.name: PairEstimate,
     }
 )
