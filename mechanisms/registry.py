@@ -12,6 +12,7 @@ from mechanisms.mean_estimate import MeanEstimate
 from mechanisms.mechanism import Mechanism
 from mechanisms.pair_estimate import PairEstimate
 from mechanisms.perturbed import GaussianTable, LaplaceTable
+from mechanisms.quantile_estimate import QuantileOfCells
 from mechanisms.sample_resample import SampleResample
 from mechanisms.smoothed_histogram import SmoothedHistogram
 from mechanisms.two_resolutions import TwoResolutions
@@ -28,5 +29,6 @@ REGISTRY: Mapping[str, type[Mechanism]] = MappingProxyType(
         SampleResample.name: SampleResample,
         MeanEstimate.name: MeanEstimate,
         PairEstimate.name: PairEstimate,
+        QuantileOfCells.name: QuantileOfCells,
     }
 )
