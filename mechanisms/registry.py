@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from mechanisms.bootstrap import Bootstrap
+from mechanisms.bootstrap_estimate import BootstrapEstimate
 from mechanisms.density import Density
 from mechanisms.exponential_ks import ExponentialKS
 from mechanisms.mean_estimate import MeanEstimate
@@ -15,6 +16,7 @@ from mechanisms.perturbed import GaussianTable, LaplaceTable
 from mechanisms.quantile_estimate import QuantileOfCells
 from mechanisms.sample_resample import SampleResample
 from mechanisms.smoothed_histogram import SmoothedHistogram
+from mechanisms.split_estimate import SplitEstimate
 from mechanisms.two_resolutions import TwoResolutions
 
 REGISTRY: Mapping[str, type[Mechanism]] = MappingProxyType(
@@ -30,5 +32,7 @@ REGISTRY: Mapping[str, type[Mechanism]] = MappingProxyType(
         MeanEstimate.name: MeanEstimate,
         PairEstimate.name: PairEstimate,
         QuantileOfCells.name: QuantileOfCells,
+        SplitEstimate.name: SplitEstimate,
+        BootstrapEstimate.name: BootstrapEstimate,
     }
 )

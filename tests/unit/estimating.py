@@ -89,7 +89,7 @@ def check_targets(
             assert wanted.allows(loss)
         else:  # no divergence is known: the curve of the Gaussian loss of the same one
             goal = resampling_goal(wanted, kind.name)
-            assert all(loss.delta(epsilon).upper <= delta for epsilon, delta in goal[::16])
+            assert all(loss.delta(e).upper <= delta + 1e-11 for e, delta in goal[::32])
         if wanted.renyi is None and wanted.rho is None:
             assert loss.delta(0.97 * wanted.epsilon).upper > wanted.delta
 
