@@ -60,7 +60,7 @@ class DeclaredStatistic:
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> DeclaredStatistic:
         """Read back what ``described`` wrote."""
-        columns, dimension = (int(str(description[key])) for key in ("columns", "dimension"))
+        columns, dimension = (int(str(description[key])) for key in ("n_columns", "dimension"))
         low, high = (float(str(description[key])) for key in ("least", "most"))
         return cls(columns, dimension, Fraction(str(description["constant"])), (low, high))
 
@@ -69,7 +69,7 @@ def described(statistic: Statistic) -> dict[str, str | int]:
     """What a statistic declares, as part of a mechanism's description."""
     low, high = statistic.bounds
     return {
-        "columns": statistic.columns,
+        "n_columns": statistic.columns,
         "dimension": statistic.dimension,
         "constant": str(Fraction(statistic.constant)),
         "least": repr(float(low)),

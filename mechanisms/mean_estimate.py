@@ -145,7 +145,7 @@ class MeanEstimate:
             "mechanism": self.name,
             "scale": str(self.moments.scale),
             "square_scale": str(self.moments.square_scale),
-            "share": int(self.share),
+            "is_share": int(self.share),
             **self.terms.describe(),
         }
 
@@ -154,7 +154,7 @@ class MeanEstimate:
         """Rebuild the mechanism from ``describe``."""
         scales = (Fraction(str(description[name])) for name in ("scale", "square_scale"))
         moments = JointMoments(0.0, 1.0, *scales)
-        return cls(moments, Terms.from_description(description), description["share"] == 1)
+        return cls(moments, Terms.from_description(description), description["is_share"] == 1)
 
 
 def column_with_zero(estimand: Estimand) -> Argument:

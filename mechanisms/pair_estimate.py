@@ -174,7 +174,7 @@ class PairEstimate:
         return {
             "mechanism": self.name,
             "scale": str(self.moments.noise.scale),
-            "columns": self.moments.columns,
+            "n_columns": self.moments.columns,
             "statistic": self.statistic,
             "origin": repr(self.origin),
             **self.terms.describe(),
@@ -184,7 +184,7 @@ class PairEstimate:
     def from_description(cls, description: Mapping[str, object]) -> Self:
         """Rebuild the mechanism from ``describe``."""
         return cls(
-            PairMoments.at(number(description, "scale"), int(str(description["columns"]))),
+            PairMoments.at(number(description, "scale"), int(str(description["n_columns"]))),
             str(description["statistic"]),
             float(str(description["origin"])),
             Terms.from_description(description),
