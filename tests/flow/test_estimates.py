@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+from configs.loading import load
+from flows import plan_report
+from mechanisms.charging import recompute_charge
 from mechanisms.errors import StatpressError
 from tasks.estimate_files import COLUMNS, raw_from
 from tasks.ledger import Ledger
@@ -81,6 +85,30 @@ def test_estimates_of_all_methods_in_one_release(estimating: Any) -> None:
     (row,) = pq.read_table(outcome.bundle / "data" / "ages.parquet").to_pylist()
     assert row["quantity"] == "mean of age"
     assert row["lower"] >= 0 and row["upper"] <= 99
+
+
+def test_the_products_in_the_readme_can_be_planned(agency: Any) -> None:
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    block = text.split("## Estimates\n")[1].split("```yaml\n")[1].split("```")[0]
+    columns = """domain:
+  sex: {type: categorical, categories: [f, m]}
+  pay: {type: numeric, lower: 0, upper: 100, bins: 50}
+  age: {type: integer, lower: 0, upper: 99}
+"""
+    first, last = agency.text.partition("domain:")[0], agency.text.partition("publish:")[2]
+    agency.replace(agency.text, f"{first}{columns}{block}publish:{last}")
+    plan = load(agency.config).plan()
+    assert [product.mechanism.name for product in plan.products] == [
+        "joint_moments", "noisy_quantile", "pair_moments", "dp_bootstrap"
+    ]  # fmt: skip
+    assert plan.epsilon <= 1
+    assert (
+        recompute_charge(plan.describe(), epsilon=plan.epsilon, delta=plan.delta)["epsilon"]
+        == plan.epsilon
+    )
+    said = plan_report.comparison_facts(plan)
+    assert "does not serve" in said["pay"]["noisy_quantile"]["reason"]
+    assert said["gap"]["pair_moments"]["expected_error"]["width"]
 
 
 @pytest.mark.parametrize(
