@@ -49,6 +49,7 @@ from mechanisms.estimates import (
     estimand_for,
     largest_mu,
     number,
+    proven,
     resampling_goal,
 )
 from mechanisms.losses import PrivacyLoss
@@ -143,7 +144,11 @@ class BootstrapEstimate:
         )
         sizes = {"n_records": n, "replicates": replicates, "n_cells": target.n_cells}
         if knobs.mu is None:
-            bootstrap = BootstrapReplicates.calibrate(statistic, goal, **sizes)
+            bootstrap = proven(
+                target,
+                goal,
+                lambda points: BootstrapReplicates.calibrate(statistic, points, **sizes),
+            )
         else:
             bootstrap = BootstrapReplicates.as_in_paper(statistic, knobs.mu, **sizes)
             _check_cost(bootstrap, goal)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from mechanisms.columns import Codes
 from mechanisms.domain import Domain
-from mechanisms.errors import ConfigError
+from mechanisms.errors import ConfigError, RecordsError
 from mechanisms.estimands import Estimand, EstimandKnobs, Scale, Terms
 from mechanisms.estimates import (
     Estimate,
@@ -90,7 +90,8 @@ class PairEstimate:
         """The least noise that meets the target.
 
         Raises:
-            ConfigError: The statistic is none of these, or a ratio's column can be negative.
+            ConfigError: The statistic is none of these, a ratio's column can be negative, or
+                there is one record.
             InfeasibleBudgetError: The budget has no delta.
         """
         check_serves(knobs, cls.name, STATISTICS)
@@ -102,6 +103,8 @@ class PairEstimate:
                 where="statistic",
                 next_step="Write 'mechanism: auto', or leave the key out.",
             )
+        if target.n_records < 2:
+            raise RecordsError("These statistics need two records.")
         origin, quantities, scales = _terms(estimand)
         moments = PairMoments.calibrate(
             largest_mu(target),

@@ -40,11 +40,13 @@ from mechanisms.estimates import (
     largest_mu,
     normal_error,
     number,
+    proven,
     resampling_goal,
 )
 from mechanisms.losses import PrivacyLoss
 from mechanisms.mechanism import Target, check_frame
 from mechanisms.randomness import Randomness
+from mechanisms.resampling_calibration import Goal
 from mechanisms.sampling import Progress
 from mechanisms.statistic_noise import StatisticNoise
 from mechanisms.subsample_split import (
@@ -132,14 +134,14 @@ class SplitEstimate:
                 next_step="Write 'mechanism: dp_bootstrap', or 'auto'.",
             )
         mu, n = largest_mu(target), target.n_records
-        split = SubsampleSplit.calibrate(
-            statistic,
-            mu,
-            n_records=n,
-            n_cells=target.n_cells,
-            design=knobs.design(mu, n),
-            goal=goal,
-        )
+        design = knobs.design(mu, n)
+
+        def meeting(points: Goal) -> SubsampleSplit:
+            return SubsampleSplit.calibrate(
+                statistic, mu, n_records=n, n_cells=target.n_cells, design=design, goal=points
+            )
+
+        split = proven(target, goal, meeting)
         terms = Terms(
             quantities_of(estimand, statistic), scales_of(estimand, statistic, n), knobs.confidence
         )

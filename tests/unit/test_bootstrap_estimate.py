@@ -30,6 +30,7 @@ from estimating import (
 
 from mechanisms.bootstrap_estimate import FEWEST, BootstrapEstimate, BootstrapKnobs
 from mechanisms.budget_split import Budget
+from mechanisms.choice import WIDTH, choose
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
 from mechanisms.estimands import Among
 from mechanisms.estimates import RawEstimates
@@ -178,6 +179,15 @@ def test_what_is_refused(said: dict[str, Any], names: list[str], what: str) -> N
 def test_knobs_that_do_not_go_together(said: dict[str, Any], what: str) -> None:
     with pytest.raises(ConfigError, match=what):
         knobs_of("mean", **said)
+
+
+def test_auto_takes_it_where_no_other_serves() -> None:
+    choice = choose(
+        "estimate", target(["debt", "pay"], **EPSILON_DELTA), WIDTH, estimand=knobs_of(OWN)
+    )
+    assert choice.mechanism == "dp_bootstrap"
+    reasons = {c.name: c.reason for c in choice.candidates[1:]}
+    assert "one number" in reasons["subsample_split"]
 
 
 def test_replicates_are_the_paper_s_rule_within_limits() -> None:

@@ -92,7 +92,7 @@ def population(statistic: str) -> Any:
     return np.atleast_1d(truth(*values_of(names, draw(1_000_000, 77))))
 
 
-@pytest.mark.parametrize("statistic", ["regression", "mean"])
+@pytest.mark.parametrize("statistic", ["variance", "mean"])
 def test_coverage(statistic: str) -> None:
     names = CASES[statistic][1]
     made = calibrated(PairEstimate, knobs_of(statistic), names, n=1500, **EPSILON_DELTA)
@@ -124,6 +124,21 @@ def test_the_expected_width_is_that_of_evenly_spread_records() -> None:
 def test_what_is_refused(statistic: Any, names: list[str], what: str) -> None:
     with pytest.raises(ConfigError, match=what):
         calibrated(PairEstimate, EstimandKnobs(statistic=statistic), names, **EPSILON_DELTA)
+
+
+def test_a_single_record_is_refused() -> None:
+    with pytest.raises(ConfigError, match="two records"):
+        calibrated(PairEstimate, knobs_of("variance"), ["age"], n=1, **EPSILON_DELTA)
+
+
+def test_a_variance_has_less_noise_than_a_covariance() -> None:
+    """Of one column alone fewer sums are released, with half of the noise."""
+    one, two = (
+        calibrated(PairEstimate, knobs_of(name), CASES[name][1], **EPSILON_DELTA).moments
+        for name in ("variance", "covariance")
+    )
+    assert (one.noise.dimension, two.noise.dimension) == (4, 14)
+    assert one.noise.sigma < 0.55 * two.noise.sigma
 
 
 def test_a_budget_without_delta_is_refused() -> None:

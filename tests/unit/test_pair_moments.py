@@ -14,6 +14,7 @@ from scipy import stats
 
 from mechanisms import pair_moments
 from mechanisms.pair_moments import (
+    ALONE_SQUARED,
     CORRELATION,
     COVARIANCE,
     GROUP_DIFFERENCE,
@@ -76,6 +77,24 @@ def largest_move() -> float:
 def test_no_replacement_moves_further_than_claimed() -> None:
     assert largest_move() <= float(SENSITIVITY_SQUARED)
     assert largest_move() > 0.6 * float(SENSITIVITY_SQUARED)
+
+
+def test_no_replacement_in_one_column_moves_further_than_claimed() -> None:
+    features = weighted_monomials(np.linspace(0, 1, 401)[:, None])
+    moves = ((features[:, None, :] - features[None, :, :]) ** 2).sum(axis=2)
+    assert 0.9 * float(ALONE_SQUARED) < moves.max() <= float(ALONE_SQUARED)
+    features[:, 2] *= 2  # the broken twin: a weight too large
+    moves = ((features[:, None, :] - features[None, :, :]) ** 2).sum(axis=2)
+    assert moves.max() > float(ALONE_SQUARED)
+
+
+def test_one_column_alone_gives_the_same_variance() -> None:
+    data = skewed(np.random.default_rng(3), 5000)[:, :1]
+    made = PairMoments.calibrate(F(10), n_records=5000, columns=1)
+    found = made.release(np.ones(5000, np.int64), data, seeded(1))
+    assert found.estimate(VARIANCE) == pytest.approx(float(data.var()), abs=1e-3)
+    assert F(99) < made.loss().mu_squared <= F(100)
+    assert PairMoments.at(made.noise.scale, 1) == made
 
 
 def test_even_powers_of_one_column_are_free() -> None:

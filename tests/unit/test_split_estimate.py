@@ -18,6 +18,7 @@ from estimating import (
     coverage,
     draw,
     least,
+    loss_of,
     target,
     values_of,
 )
@@ -113,6 +114,17 @@ def test_a_goal_takes_the_place_of_the_curve_of_mu() -> None:
 def test_what_is_refused(said: dict[str, Any], names: list[str], what: str) -> None:
     with pytest.raises(ConfigError, match=what):
         calibrated(SplitEstimate, SplitKnobs(**said), names, **EPSILON_DELTA)
+
+
+def test_a_delta_too_small_for_the_composition_is_refused() -> None:
+    with pytest.raises(InfeasibleBudgetError, match="down to a delta of 1e-10"):
+        calibrated(SplitEstimate, knobs_of("mean"), ["age"], epsilon=1.0, delta=1e-12)
+
+
+def test_what_is_calibrated_at_the_least_delta_is_proven() -> None:
+    wanted = target(["age"], epsilon=1.0, delta=1e-10)
+    made = SplitEstimate.calibrate(knobs_of("mean"), wanted)
+    assert wanted.allows(loss_of(made, wanted))
 
 
 def test_too_few_records_for_subsamples_are_refused() -> None:
