@@ -105,6 +105,7 @@ class BootstrapEstimate:
         bootstrap: The replicates and the noise on them.
         inference: How intervals are made of them.
         terms: What is stated of the estimates.
+        paper_mu: What the paper says that its noise costs, if it was taken.
         estimand: To count by; None where the mechanism was rebuilt from its description.
         variances: Presumed of the statistic, for expected widths; likewise empty.
     """
@@ -117,6 +118,7 @@ class BootstrapEstimate:
     bootstrap: BootstrapReplicates
     inference: Inference
     terms: Terms
+    paper_mu: Fraction | None = None
     estimand: Estimand | None = dataclasses.field(default=None, compare=False)
     variances: tuple[float, ...] = dataclasses.field(default=(), compare=False)
 
@@ -155,7 +157,7 @@ class BootstrapEstimate:
         terms = Terms(
             quantities_of(estimand, statistic), scales_of(estimand, statistic, n), knobs.confidence
         )
-        return cls(bootstrap, knobs.inference, terms, estimand, variances)
+        return cls(bootstrap, knobs.inference, terms, knobs.mu, estimand, variances)
 
     def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
         """The proven privacy loss of all replicates; takes no data."""
@@ -217,6 +219,7 @@ class BootstrapEstimate:
             "scale": str(self.bootstrap.noise.scale),
             "calibration": self.bootstrap.calibration,
             "inference": self.inference,
+            **({} if self.paper_mu is None else {"paper_mu": str(self.paper_mu)}),
             **described(self.bootstrap.statistic),
             **self.terms.describe(),
         }
@@ -233,9 +236,12 @@ class BootstrapEstimate:
         bootstrap = BootstrapReplicates(
             statistic, n, replicates, noise, "strict" if strict else "paper"
         )
-        percentile = description["inference"] == "percentile"
-        terms = Terms.from_description(description)
-        return cls(bootstrap, "percentile" if percentile else "t", terms)
+        return cls(
+            bootstrap,
+            "percentile" if description["inference"] == "percentile" else "t",
+            Terms.from_description(description),
+            None if strict else number(description, "paper_mu"),
+        )
 
     def _replicates(self, raw: RawEstimates) -> Iterator[tuple[str, Scale, NoisyReplicates]]:
         """Each number's replicates, with what it is and its scale."""

@@ -35,7 +35,7 @@ from mechanisms.estimands import Estimand, Scale, function_of
 from mechanisms.mean_estimate import column_with_zero, values_with_zero
 
 _Doubles = NDArray[np.float64]
-_TRIAL_SIZES = (2, 5, 20)
+_TRIAL_SIZES = (2, 5, 50)
 _ROUNDING = 1 + 1e-9
 _SAMPLES, _MOST_SIMULATED = 200, 500
 _SEED = 20_220

@@ -259,4 +259,5 @@ def _plot(
             estimate.quantity if estimate.valid else f"{estimate.quantity} (not valid)"
         )
         panel.set_yticks([])
-        panel.legend(fontsize="small")
+        if panel.get_legend_handles_labels()[0]:
+            panel.legend(fontsize="small")
