@@ -111,6 +111,18 @@ def test_the_products_in_the_readme_can_be_planned(agency: Any) -> None:
     assert said["gap"]["pair_moments"]["expected_error"]["width"]
 
 
+def test_the_shipped_example_can_be_planned() -> None:
+    plan = load(Path(__file__).parents[2] / "configs" / "census2000_estimates.yaml").plan()
+    found = {product.request.name: product for product in plan.products}
+    assert found["median_pay"].mechanism.name == "noisy_quantile"
+    assert found["returns"].expected_error.quantities[1].startswith("slope of the regression")
+    assert found["graduates"].expected_error.quantities == (
+        "difference of lweekinc between educ 16 and the rest",
+    )
+    assert found["pay"].expected_error.width[0] < 0.05
+    assert 0.99 < plan.epsilon <= 1
+
+
 @pytest.mark.parametrize(
     ("old", "new", "what"),
     [
