@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
 from configs.loading import load
 from flows import plan_report
@@ -106,9 +108,22 @@ def test_the_products_in_the_readme_can_be_planned(agency: Any) -> None:
         recompute_charge(plan.describe(), epsilon=plan.epsilon, delta=plan.delta)["epsilon"]
         == plan.epsilon
     )
-    said = plan_report.comparison_facts(plan)
-    assert "does not serve" in said["pay"]["noisy_quantile"]["reason"]
-    assert said["gap"]["pair_moments"]["expected_error"]["width"]
+
+
+def test_a_comparison_says_what_every_mechanism_would_do(single: Any) -> None:
+    single.replace("statistic: mean", "statistic: median")
+    plan = load(single.config).plan()
+    facts = plan_report.comparison_facts(plan)["ages"]
+    assert "does not serve the median" in facts["joint_moments"]["reason"]
+    assert facts["noisy_quantile"]["expected_error"]["noise_sd"] == (None,)
+    written = StringIO()
+    console = Console(width=200, file=written)
+    for part in plan_report.comparison_report(plan):
+        console.print(part)
+    said = written.getvalue()
+    for words in ("noisy_quantile *", "width of the interval", "dp_bootstrap: The mechanism"):
+        assert words in said
+    json.dumps(facts, allow_nan=False)
 
 
 def test_the_shipped_example_can_be_planned() -> None:
