@@ -283,8 +283,8 @@ def deploy(file: Path = Path("deploy/prefect.yaml"), *, json: Json = False) -> N
     """
     from dataclasses import asdict
 
-    from flows.deployment import apply
     from flows.terminal import show, show_json
+    from tasks.deployment import apply
 
     applied = apply(file)
     if json:

@@ -13,6 +13,7 @@ from configs.order import Order
 from mechanisms.errors import ConfigError, InternalError, OrchestratorError, StatpressError
 from tasks.home import Home
 from tasks.inspector import Inspector
+from tasks.orchestrator import QUIET_DEFAULTS
 from tasks.private_zone import CuratorLog, guarded, new_run_id, silence_core_dumps
 from tasks.steps import Conduct, conducted
 
@@ -20,16 +21,6 @@ if TYPE_CHECKING:
     from tasks.pipeline import Outcome
 
 T = TypeVar("T")
-
-QUIET_DEFAULTS = {
-    "DO_NOT_TRACK": "1",
-    "GX_ANALYTICS_ENABLED": "false",
-    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-    "PREFECT_SERVER_UI_V2_ENABLED": "false",
-    "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
-    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
-    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # the server keeps the rest
-}
 
 
 @dataclass

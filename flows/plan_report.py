@@ -99,11 +99,16 @@ def _product_rows(product: PlannedProduct) -> list[list[str]]:
 def _estimate_rows(product: PlannedProduct) -> list[list[str]]:
     expected = product.expected_error
     return [
-        [f"  expected width: {quantity}", f"{width:.5g} (sd of its noise {sd:.4g})"]
+        [f"  expected width: {quantity}", _width(width, sd)]
         for quantity, width, sd in zip(
             expected.quantities, expected.width, expected.noise_sd, strict=True
         )
     ]
+
+
+def _width(width: float | None, noise: float | None) -> str:
+    said = "without end" if width is None else f"{width:.5g}"
+    return said if noise is None else f"{said} (sd of its noise {noise:.4g})"
 
 
 def _table_rows(product: PlannedProduct) -> list[list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tasks.home import Home
+from tasks.monitoring import show_bundle
 from tasks.pipeline import Outcome
 from tasks.publication import (
     check_approval,
@@ -33,4 +34,6 @@ def publish(run_id: str, *, home: Home) -> Outcome:
             if place is None:
                 copy_bundle(approved, building)
                 place = move_into_place(approved, building)
-    return note_publication(home, approved, place)
+    outcome = note_publication(home, approved, place)
+    show_bundle(outcome)
+    return outcome

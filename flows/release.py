@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from configs.order import Order
+from tasks.exclusion import one_at_a_time
 from tasks.home import Home
 from tasks.inspector import Inspector
+from tasks.monitoring import DrawingProgress, show_budget, show_plan, show_release
 from tasks.pipeline import (
     Outcome,
     charge_ledger,
@@ -48,17 +50,21 @@ def press(
     """
     release = read_config(order)
     plan = fix_plan(release)
+    show_plan(release, plan)
     seeded = insecure_seed is not None
     reviewed = check_budget(home, release, plan, inspector.log.run_id, seeded)
-    with open_run(
-        release,
-        plan,
-        home=home,
-        inspector=inspector,
-        reviewed=reviewed,
-        insecure_seed=insecure_seed,
-        advance=advance,
-    ) as run:
+    with (
+        one_at_a_time(release.config.dataset),
+        open_run(
+            release,
+            plan,
+            home=home,
+            inspector=inspector,
+            reviewed=reviewed,
+            insecure_seed=insecure_seed,
+            advance=DrawingProgress.of(release, plan, advance),
+        ) as run,
+    ):
         rehearse(run, release, plan)
 
         # Private zone: what the source holds, and whether it passed its checks.
@@ -67,6 +73,7 @@ def press(
         check_counts(run, release, table)
 
         charge = charge_ledger(home, run, release, plan)
+        show_budget(home, release.config.dataset)
 
         # Public zone: everything from the draw on.
         drawn = draw_records(home, run, plan, table, charge)
@@ -74,4 +81,6 @@ def press(
         check_products(run, release, plan, drawn)
         if reviewed:
             return prepare_bundle(home, run, release, charge)
-        return publish_bundle(home, run, release, charge)
+        outcome = publish_bundle(home, run, release, charge)
+    show_release(release, outcome)
+    return outcome

@@ -76,6 +76,12 @@ class NoisyReplicates:
         square = (more + 1 / replicates) * spread - more * self.sigma**2
         return PointEstimate(float(np.mean(self.values)), math.sqrt(max(0.0, square)))
 
+    @property
+    def spread(self) -> float:
+        """The distance of the quartiles."""
+        low, high = np.quantile(self.values, (0.25, 0.75))
+        return float(high - low)
+
     def deconvolved(self) -> Deconvolved:
         """The recovered sampling distribution (Algorithm 2)."""
         return deconvolve(self.values, self.sigma)
@@ -83,10 +89,15 @@ class NoisyReplicates:
     def percentile_interval(self, level: float) -> BootstrapInterval:
         """Percentiles of the recovered sampling distribution, capped.
 
+        Where half of the replicates are the same number, nothing can be recovered, and the
+        interval is the cap.
+
         Raises:
             ConfigError: Fewer than 2/(1 - level) replicates (Remark 4.2).
         """
         check_replicates(len(self.values), level)
+        if not self.spread:
+            return self._capped(-math.inf, math.inf, level, valid=False)
         return self._capped(*self.deconvolved().interval(level), level, valid=True)
 
     def t_interval(self, level: float) -> BootstrapInterval:

@@ -136,6 +136,6 @@ class BootstrapReplicates:
 def _noise(statistic: Statistic, n_records: int, mu_squared: Fraction) -> StatisticNoise:
     return StatisticNoise.calibrate(
         mu_squared,
-        sensitivity=statistic.constant / n_records,
+        sensitivity=Fraction(statistic.constant) / n_records,
         dimension=statistic.dimension,
     )

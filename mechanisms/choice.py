@@ -66,7 +66,8 @@ class Candidate:
         if self.expected_error is None:
             return math.inf
         if isinstance(self.expected_error, ExpectedInterval):
-            return self.expected_error.width[-1]
+            width = self.expected_error.width[-1]
+            return math.inf if width is None else width
         if isinstance(self.expected_error, ExpectedFunction):
             return self.expected_error.sup_error
         return {
@@ -164,7 +165,7 @@ def choose(
         estimand_for(estimand, target, AUTO)
     found = sorted(
         compare(kind, target, pure_target, estimand),
-        key=lambda candidate: candidate.error(minimise),
+        key=lambda candidate: (candidate.mechanism is None, candidate.error(minimise)),
     )
     if not found or found[0].mechanism is None:
         reasons = "; ".join(f"{candidate.name}: {candidate.reason}" for candidate in found)

@@ -295,9 +295,10 @@ class Estimand:
         if knobs.q is not None:
             said = f"{float(knobs.q):g} quantile"
         text = f"{said} of {' and '.join(names[: 2 if knobs.group is None else 1])}"
-        for word, among in (("in", knobs.group), ("where", knobs.where)):
-            if among is not None:
-                text += f" {word} {_listed(among.column, among.values)}"
+        if knobs.group is not None:
+            text += f" between {_listed(knobs.group.column, knobs.group.values)} and the rest"
+        if knobs.where is not None:
+            text += f" where {_listed(knobs.where.column, knobs.where.values)}"
         if knobs.values is not None:
             text = f"{said} of {_listed(names[0], knobs.values)}" + text.partition(names[0])[2]
         return text

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
 from mechanisms.bootstrap_inference import normal_quantile
+from mechanisms.composition import compose_quickly
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
 from mechanisms.estimands import Estimand, EstimandKnobs
-from mechanisms.losses import GaussianLoss
+from mechanisms.losses import GaussianLoss, PrivacyLoss
 from mechanisms.mechanism import Mechanism, Target
-from mechanisms.resampling_calibration import Goal, gaussian_goal
+from mechanisms.resampling_calibration import DELTA_FLOOR, Goal, gaussian_goal
 
 Number = int | float
-_POINTS, _REACH, _SMALLEST, _LARGEST = 401, 4.0, 2.0**-30, 2.0**6
+_POINTS, _REACH, _SMALLEST, _LARGEST, _TRIES = 401, 4.0, 2.0**-30, 2.0**6, 5
 
 REFERENCE_VARIANCE = 1 / 12
 """Of records spread evenly over the declared range, in ranges squared."""
@@ -96,14 +97,24 @@ class ExpectedInterval:
     Attributes:
         quantities: What is estimated.
         width: Expected width of each interval, for records spread evenly over the declared
-            range (or half of them counting): a guide, no bound.
-        noise_sd: Standard deviation of the noise on each estimate; NaN where the noise is not
+            range (or half of them counting): a guide, no bound. None where it has no end.
+        noise_sd: Standard deviation of the noise on each estimate; None where the noise is not
             of one size.
     """
 
     quantities: tuple[str, ...]
-    width: tuple[float, ...]
-    noise_sd: tuple[float, ...]
+    width: tuple[float | None, ...]
+    noise_sd: tuple[float | None, ...]
+
+
+class HasLoss(Protocol):
+    """A release at fixed parameters."""
+
+    def loss(self) -> PrivacyLoss:
+        """Its privacy loss; takes no data."""
+
+
+Resampled = TypeVar("Resampled", bound=HasLoss)
 
 
 class EstimateMechanism(Mechanism, Protocol):
@@ -190,7 +201,7 @@ def resampling_goal(target: Target, mechanism: str) -> Goal:
 
     Raises:
         ConfigError: A budget of rho, in which no bound on resamples is known.
-        InfeasibleBudgetError: No delta.
+        InfeasibleBudgetError: No delta, or one below which no composition is known.
     """
     if target.rho is not None:
         raise ConfigError(
@@ -199,10 +210,37 @@ def resampling_goal(target: Target, mechanism: str) -> Goal:
         )
     if not target.delta:
         raise InfeasibleBudgetError(f"The mechanism '{mechanism}' needs a delta above 0.")
+    if target.delta < DELTA_FLOOR * (1 - 1e-9):
+        raise InfeasibleBudgetError(
+            f"The loss of the mechanism '{mechanism}' is known down to a delta of {DELTA_FLOOR:g} "
+            f"alone, and its part of the release's is {target.delta:.3g}.",
+            next_step="Raise delta or the product's share, or choose another mechanism.",
+        )
     if target.renyi is None:
         return ((target.epsilon, target.delta),)
     order, most = target.renyi
     return gaussian_goal(Fraction(math.sqrt(2 * most / order)))
+
+
+def proven(target: Target, goal: Goal, calibrate: Callable[[Goal], Resampled]) -> Resampled:
+    """A mechanism calibrated to a goal, of which the planner's composition proves the same.
+
+    The calibration and the planner compose on different grids, which differ by some 10^-11.
+
+    Raises:
+        InfeasibleBudgetError: No noise was proven to meet the target.
+    """
+    found = calibrate(goal)
+    for _ in range(_TRIES):
+        loss = compose_quickly([found.loss()])
+        if target.renyi is not None or target.allows(loss):
+            return found
+        excess = loss.delta(target.epsilon).upper - target.delta
+        goal = tuple((epsilon, delta - 1.5 * excess) for epsilon, delta in goal)
+        if goal[0][1] <= 0:
+            break
+        found = calibrate(goal)
+    raise InfeasibleBudgetError("No noise was proven to meet the budget.")
 
 
 def check_loss_frame(stated: int, n_records: int, unit_records: int) -> None:
@@ -218,6 +256,11 @@ def check_loss_frame(stated: int, n_records: int, unit_records: int) -> None:
 def normal_error(lower: float, upper: float, confidence: float) -> float:
     """The standard error that a normal interval of this width stands for."""
     return (upper - lower) / (2 * normal_quantile(confidence))
+
+
+def finite(value: float | None) -> float | None:
+    """The number, or None where it is none or has no end."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 def text(amount: float | Fraction | Decimal) -> str:

@@ -82,7 +82,7 @@ class MeanEstimate:
                 where="where",
                 next_step="Write 'mechanism: auto', or leave the key out.",
             )
-        argument = _argument(estimand)
+        argument = column_with_zero(estimand)
         times = target.n_records if total else 1
         scale = Scale(times * argument.lower, times * (argument.upper - argument.lower))
         terms = Terms((estimand.quantity(),), (scale,), knobs.confidence)
@@ -100,7 +100,7 @@ class MeanEstimate:
     ) -> RawEstimates:
         """Add the noise to the two sums."""
         assert self.estimand is not None
-        values = _values(self.estimand, table.domain, table.cells)
+        values = values_with_zero(self.estimand, table.domain, table.cells)
         found = self.moments.release(values, table.counts, rng)
         numbers = {"sum": (found.total,), "sum_of_squares": (found.squares,)}
         return RawEstimates(numbers, found.n_records)
@@ -145,7 +145,7 @@ class MeanEstimate:
             "mechanism": self.name,
             "scale": str(self.moments.scale),
             "square_scale": str(self.moments.square_scale),
-            "share": int(self.share),
+            "is_share": int(self.share),
             **self.terms.describe(),
         }
 
@@ -154,10 +154,10 @@ class MeanEstimate:
         """Rebuild the mechanism from ``describe``."""
         scales = (Fraction(str(description[name])) for name in ("scale", "square_scale"))
         moments = JointMoments(0.0, 1.0, *scales)
-        return cls(moments, Terms.from_description(description), description["share"] == 1)
+        return cls(moments, Terms.from_description(description), description["is_share"] == 1)
 
 
-def _argument(estimand: Estimand) -> Argument:
+def column_with_zero(estimand: Estimand) -> Argument:
     """The column; its bounds hold 0 if records that do not count are 0 in it."""
     (argument,) = estimand.arguments
     if not estimand.kept:
@@ -167,8 +167,9 @@ def _argument(estimand: Estimand) -> Argument:
     )
 
 
-def _values(estimand: Estimand, domain: Domain, cells: Codes) -> NDArray[np.float64]:
-    argument = _argument(estimand)
+def values_with_zero(estimand: Estimand, domain: Domain, cells: Codes) -> NDArray[np.float64]:
+    """float64[k] in [0, 1] of cells int64[k]; 0 in its own units for what does not count."""
+    argument = column_with_zero(estimand)
     values = argument.scaled(domain, cells)
     if not estimand.kept:
         return values

@@ -74,7 +74,7 @@ class NoisyQuantile:
 
     def loss(self) -> PrivacyLoss:
         """The privacy loss of the three choices; takes no data."""
-        return compose([PureLoss(self.epsilon / 3)] * 3)
+        return quantile_loss(self.epsilon)
 
     @property
     def error(self) -> int:
@@ -97,15 +97,28 @@ class NoisyQuantile:
             counts: int64[k], their private counts, adding up to n.
             rng: Source of bits; charge the ledger before building it.
         """
-        centre, low, high = self.wanted
-        at = self._choose(cells, counts, centre, rng)
-        lower, upper = self.edges[0], self.edges[-1]
-        if low >= 0:
-            lower = self.edges[self._choose(cells, counts, low, rng)]
-        if high <= self.n_records:
-            upper = self.edges[self._choose(cells, counts, high, rng) + 1]
+        at, low, high = self.chosen(cells, counts, rng)
+        lower, upper = self.edges[low], self.edges[high + 1]
         value = (self.edges[at] + self.edges[at + 1]) / 2
         return QuantileEstimate(value, min(lower, upper), max(lower, upper))
+
+    def chosen(self, cells: Codes, counts: Codes, rng: np.random.Generator) -> tuple[int, int, int]:
+        """The cells of the value, of the lower end and of the upper end; as for ``release``."""
+        centre, low, high = self.wanted
+        at = self._choose(cells, counts, centre, rng)
+        first, last = 0, len(self.edges) - 2
+        if low >= 0:
+            first = self._choose(cells, counts, low, rng)
+        if high <= self.n_records:
+            last = self._choose(cells, counts, high, rng)
+        return at, first, last
+
+    @property
+    def expected_share(self) -> float:
+        """Share of the records that the interval is expected to span, at most 1."""
+        _, low, high = self.wanted
+        n = self.n_records
+        return (min(high, n) - max(low, 0)) / n
 
     def _choose(self, cells: Codes, counts: Codes, wanted: int, rng: np.random.Generator) -> int:
         """A cell; runs of empty cells, which share their score, are drawn together."""
@@ -119,6 +132,11 @@ class NoisyQuantile:
 
         first, size, _, _ = runs[choose_real(weights, rng)]
         return first + int(rng.integers(size))
+
+
+def quantile_loss(epsilon: Fraction) -> PrivacyLoss:
+    """The privacy loss of three choices that share an epsilon."""
+    return compose([PureLoss(epsilon / 3)] * 3)
 
 
 def _runs(cells: Codes, counts: Codes, n_cells: int) -> list[tuple[int, int, int, int]]:

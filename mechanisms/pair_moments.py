@@ -12,8 +12,8 @@ in mechanisms.joint_moments. It moves (u, 3 u^2, 5 u^4) by the square root of
 which grows with a, and at a = 1 - b is at most 1 for all b (a polynomial in b; a test proves
 it in balls). The same holds for v. Any other monomial moves by at most its range: 1/2 for uv,
 1/4 for the cubic ones, 1/8 for u^3 v and u v^3, 1/16 for u^2 v^2. So the square of the length
-is at most 2 plus the squares of weight times range. Of one column alone the four powers of u
-are released; the square of their length is at most 1 plus that of the weighted range of u^3.
+is at most 2 plus the squares of weight times range. Of one column alone the four powers of u are
+released, and the bound is 1 plus the square for u^3.
 
 **Interval.** A smooth function h of the means of x, y, x^2, xy and y^2 is estimated by putting
 the noisy means in its place. Its error is that of the linear function with h's gradient g (the
@@ -30,7 +30,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -50,11 +50,8 @@ Means = _Doubles
 POWERS = tuple((i, degree - i) for degree in range(1, 5) for i in range(degree, -1, -1))
 """Exponents of u and v, in the order of release."""
 
-SINGLE = tuple((i, j) for i, j in POWERS if not j)
-"""Those of one column alone."""
-
 _FIRST = ((1, 0), (0, 1), (2, 0), (1, 1), (0, 2))
-_STEP = 1e-6
+_STEP, _BITS = 1e-6, 40
 
 
 def _weight(i: int, j: int) -> Fraction:
@@ -70,11 +67,13 @@ def _range(i: int, j: int) -> Fraction:
     return Fraction(1, 2 ** (i + j)) * (1 if even else 2)
 
 
-def sensitivity_squared(powers: Sequence[tuple[int, int]]) -> Fraction:
-    """Bound on the square of the length that a replacement moves the weighted monomials by."""
-    alone = Fraction(2 if any(j for _, j in powers) else 1)
-    others = [(i, j) for i, j in powers if (i and j) or i + j == 3]
-    return sum(((_weight(i, j) * _range(i, j)) ** 2 for i, j in others), alone)
+WEIGHTS: tuple[Fraction, ...] = tuple(_weight(i, j) for i, j in POWERS)
+SENSITIVITY_SQUARED = 2 + sum(
+    (_weight(i, j) * _range(i, j)) ** 2 for i, j in POWERS if (i and j) or i + j == 3
+)
+ALONE = tuple(power for power in POWERS if not power[1])
+"""The powers of one column."""
+ALONE_SQUARED = 1 + (_weight(3, 0) * _range(3, 0)) ** 2
 
 
 @dataclass(frozen=True)
@@ -131,21 +130,14 @@ class PairMoments:
     """The release at fixed parameters; all of them are public.
 
     Attributes:
-        noise: On the weighted sums.
-        powers: Their exponents: ``POWERS``, or ``SINGLE`` for one column.
+        noise: On the 14 weighted sums, or on the 4 of one column alone.
     """
 
     noise: StatisticNoise
-    powers: tuple[tuple[int, int], ...] = POWERS
 
     @classmethod
     def calibrate(
-        cls,
-        mu: Fraction,
-        *,
-        n_records: int,
-        n_cells: int | None = None,
-        powers: tuple[tuple[int, int], ...] = POWERS,
+        cls, mu: Fraction, *, n_records: int, n_cells: int | None = None, columns: int = 2
     ) -> PairMoments:
         """The least noise that makes all sums together mu-GDP.
 
@@ -153,15 +145,26 @@ class PairMoments:
             mu: Of the release.
             n_records: Number of records n.
             n_cells: Of the declared domain of both columns; as many as records if not given.
-            powers: ``POWERS``, or ``SINGLE`` for one column.
+            columns: Two, or one.
         """
         StatisticNoise.check_accuracy(n_records=n_records, n_cells=n_cells or n_records)
-        bits = 40
-        root = math.isqrt(math.ceil(sensitivity_squared(powers) * 2 ** (2 * bits))) + 1
-        noise = StatisticNoise.calibrate(
-            mu**2, sensitivity=Fraction(root, 2**bits), dimension=len(powers)
-        )
-        return cls(noise, powers)
+        sensitivity, dimension = _moves(columns)
+        return cls(StatisticNoise.calibrate(mu**2, sensitivity=sensitivity, dimension=dimension))
+
+    @classmethod
+    def at(cls, scale: Fraction, columns: int) -> PairMoments:
+        """The release with noise of a given scale, in grid steps."""
+        return cls(StatisticNoise(*_moves(columns), scale))
+
+    @property
+    def columns(self) -> int:
+        """How many columns it takes."""
+        return 2 if self.noise.dimension == len(POWERS) else 1
+
+    @property
+    def powers(self) -> tuple[tuple[int, int], ...]:
+        """Exponents of u and v, in the order of release."""
+        return POWERS if self.columns == 2 else ALONE
 
     def loss(self) -> GaussianLoss:
         """The privacy loss; takes no data."""
@@ -172,10 +175,10 @@ class PairMoments:
 
         Args:
             counts: int64[k], private counts of the occupied cells.
-            columns: float64[k, 2], values of both columns in [0, 1], or float64[k, 1].
+            columns: float64[k, 2] or [k, 1], values of the columns in [0, 1].
             rng: Source of noise; charge the ledger before building it.
         """
-        sums = counts @ weighted_monomials(columns, self.powers)
+        sums = counts @ weighted_monomials(columns)
         return NoisyPair(self, int(counts.sum()), self.noise.release(sums, rng))
 
 
@@ -186,7 +189,7 @@ class NoisyPair:
     Attributes:
         mechanism: Its parameters.
         n_records: Number of records n, public.
-        sums: float64[14] or float64[4], weighted and noisy.
+        sums: float64[14] or [4], weighted and noisy.
     """
 
     mechanism: PairMoments
@@ -207,17 +210,26 @@ class NoisyPair:
             if divisor < 4 * math.sqrt(self._variance(at_k, False)):
                 return BootstrapInterval(low, high, False)
         with np.errstate(all="ignore"):
-            reach = z * math.sqrt(self._variance(wanted.value, True))
+            reach = z * self.standard_error(wanted)
         if not (math.isfinite(value) and math.isfinite(reach)):
             return BootstrapInterval(low, high, False)
         lower, upper = (min(max(end, low), high) for end in (value - reach, value + reach))
         return BootstrapInterval(lower, upper, True)
 
+    def standard_error(self, wanted: Derived) -> float:
+        """Of the estimate, sampling and noise together; NaN where there is none."""
+        with np.errstate(all="ignore"):
+            return math.sqrt(self._variance(wanted.value, True))
+
+    def noise_sd(self, wanted: Derived) -> float:
+        """Standard deviation of the noise in the estimate; NaN where there is none."""
+        with np.errstate(all="ignore"):
+            return math.sqrt(self._variance(wanted.value, False))
+
     def _moments(self) -> dict[tuple[int, int], float]:
-        """Noisy means of the monomials of u and v; 0 where there is no v."""
+        """Noisy means of the monomials of u and v; those of v are 0 if it was not released."""
         powers = self.mechanism.powers
-        weights = np.array([_weight(*p) for p in powers], np.float64)
-        plain = self.sums / weights / self.n_records
+        plain = self.sums / np.array([float(_weight(*p)) for p in powers]) / self.n_records
         return dict.fromkeys(POWERS, 0.0) | dict(zip(powers, plain.tolist(), strict=True))
 
     def _means(self, moments: _Doubles | None = None) -> Means:
@@ -235,10 +247,9 @@ class NoisyPair:
             up, down = (value(self._means(at + sign * unit)) for sign in (1, -1))
             slopes.append((up - down) / (2 * _STEP))
         g = np.array(slopes)
-        own = dict.fromkeys(POWERS, 0.0) | {
-            p: (self.mechanism.noise.sigma / float(_weight(*p)) / self.n_records)
-            for p in self.mechanism.powers
-        }
+        sigma = self.mechanism.noise.sigma / self.n_records
+        own = dict.fromkeys(POWERS, 0.0)
+        own |= {p: sigma / float(_weight(*p)) for p in self.mechanism.powers}
         total = float(sum(c**2 * own[p] ** 2 for c, p in zip(g, _FIRST, strict=True)))
         if sampling:
             centre = float(g @ at)
@@ -257,11 +268,16 @@ def _coordinate(function: Callable[[Means], tuple[float, ...]], k: int, means: M
     return function(means)[k]
 
 
-def weighted_monomials(columns: _Doubles, powers: Sequence[tuple[int, int]] = POWERS) -> _Doubles:
-    """The weighted monomials float64[k, len(powers)] of records float64[k, 2] in [0, 1]^2.
+def weighted_monomials(columns: _Doubles) -> _Doubles:
+    """The weighted monomials float64[k, 14] of records float64[k, 2], or [k, 4] of [k, 1]."""
+    centred = np.clip(columns, 0.0, 1.0).T - 0.5
+    u, v, powers = centred[0], centred[-1], POWERS if len(centred) == 2 else ALONE
+    weights = dict(zip(POWERS, WEIGHTS, strict=True))
+    return np.column_stack([float(weights[i, j]) * u**i * v**j for i, j in powers])
 
-    Of one column, float64[k, 1], those that are powers of it alone.
-    """
-    u = np.clip(columns[:, 0], 0.0, 1.0) - 0.5
-    v = np.clip(columns[:, -1], 0.0, 1.0) - 0.5
-    return np.column_stack([float(_weight(i, j)) * u**i * v**j for i, j in powers])
+
+def _moves(columns: int) -> tuple[Fraction, int]:
+    """The sensitivity of all sums, rounded up, and their number."""
+    square, powers = (SENSITIVITY_SQUARED, POWERS) if columns == 2 else (ALONE_SQUARED, ALONE)
+    root = math.isqrt(math.ceil(square * 2 ** (2 * _BITS))) + 1
+    return Fraction(root, 2**_BITS), len(powers)

@@ -33,7 +33,7 @@ from mechanisms.errors import RecordsError
 from mechanisms.losses import GaussianLoss, PrivacyLoss
 from mechanisms.randomness import Randomness
 from mechanisms.resamples import subset_counts
-from mechanisms.resampling_calibration import composed, gaussian_goal, largest_mu_squared
+from mechanisms.resampling_calibration import Goal, composed, gaussian_goal, largest_mu_squared
 from mechanisms.resampling_losses import SubsampleLoss
 from mechanisms.statistic_noise import StatisticNoise
 
@@ -114,29 +114,31 @@ class SubsampleSplit:
         n_records: int,
         n_cells: int | None = None,
         design: SplitDesign | None = None,
+        goal: Goal | None = None,
     ) -> SubsampleSplit:
-        """The least noise on the subsamples proven to leave mu-GDP down to delta = 1e-10.
+        """The least noise on the subsamples proven to meet a goal together with the full one.
 
         Args:
             statistic: One number of sensitivity c/m.
-            mu: Of everything released.
+            mu: Of everything released, by which it is split.
             n_records: Number of records n.
             n_cells: Of the declared domain; as many as records if not given.
             design: How the budget is split; a good one by default.
+            goal: Points (epsilon, largest delta); by default those of mu-GDP down to 1e-10.
         """
         StatisticNoise.check_accuracy(n_records=n_records, n_cells=n_cells or n_records)
         design = design or default_design(mu, n_records)
         size = max(2, round(design.share * n_records))
         full = StatisticNoise.calibrate(
-            design.full * mu**2, sensitivity=statistic.constant / n_records
+            design.full * mu**2, sensitivity=Fraction(statistic.constant) / n_records
         )
         square = largest_mu_squared(
             SubsampleLoss(Fraction(1), Fraction(size, n_records)),
             design.subsamples,
-            gaussian_goal(mu),
+            goal or gaussian_goal(mu),
             (GaussianLoss(Fraction(0), full.mu_squared),),
         )
-        part = StatisticNoise.calibrate(square, sensitivity=statistic.constant / size)
+        part = StatisticNoise.calibrate(square, sensitivity=Fraction(statistic.constant) / size)
         return cls(statistic, n_records, size, design.subsamples, full, part)
 
     def loss(self) -> PrivacyLoss:

@@ -7,6 +7,7 @@ written, by anyone else.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from decimal import Decimal
 from enum import StrEnum
 
 from tasks.amounts import Loss
@@ -134,6 +135,18 @@ class Account:
     def remaining(self) -> Loss:
         """What later charges may still spend, in the policy's measures."""
         return self.limit - self.spent
+
+    @property
+    def remaining_share(self) -> Decimal:
+        """What is left of the limit, between 0 and 1, in the measure that has the least left."""
+        return min(
+            (
+                min(Decimal(1), max(Decimal(0), self.remaining[measure] / limit))
+                for measure, limit in self.limit.amounts.items()
+                if limit
+            ),
+            default=Decimal(0),
+        )
 
     @property
     def reserved(self) -> Loss:

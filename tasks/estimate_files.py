@@ -16,6 +16,7 @@ from mechanisms.estimates import (
     RawEstimates,
     SamplingDistribution,
     estimate_mechanism,
+    finite,
 )
 from mechanisms.planning import Plan, PlannedProduct
 from tasks.plots import check_plots, drawn_to
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 COLUMNS = {
     "quantity": ("string", "What is estimated, in the units of the config."),
     "estimate": ("number", "As released; may lie outside what is possible. Null: there is none."),
-    "lower": ("number", "Lower end of the interval."),
-    "upper": ("number", "Upper end of the interval."),
+    "lower": ("number", "Lower end of the interval. Null: it has none."),
+    "upper": ("number", "Upper end of the interval. Null: it has none."),
     "confidence": ("number", "Level of the interval."),
     "standard_error": ("number", "Of the estimate, sampling and noise together, where known."),
     "valid": (
@@ -39,7 +40,7 @@ COLUMNS = {
     "noise_sd": ("number", "Standard deviation of the noise in the estimate, where it is of one."),
     "expected_width": (
         "number",
-        "Of the interval, from public quantities alone, for records spread evenly.",
+        "Of the interval, from public quantities alone, for records spread evenly. Null: no end.",
     ),
 }
 """Columns of the file of estimates: type and description."""
@@ -112,7 +113,7 @@ class EstimateFiles:
             profiles[path.name] = {
                 "rows": len(table),
                 "schema": int(any(list(row) != list(COLUMNS) for row in table)),
-                "ends out of order": sum(not row["lower"] <= row["upper"] for row in table),
+                "ends out of order": sum(not _in_order(row) for row in table),
             }
             rows[path.name] = len(product.expected_error.quantities)
             path = folder / "data" / f"{name}_distribution.{suffix}"
@@ -156,7 +157,7 @@ class EstimateFiles:
         """What is estimated, and how wide the interval may be."""
         expected = product.expected_error
         listed = "; ".join(
-            f"{quantity}, expected width {width:.4g}"
+            f"{quantity}, expected width {'without end' if width is None else f'{width:.4g}'}"
             for quantity, width in zip(expected.quantities, expected.width, strict=True)
         )
         return (
@@ -200,23 +201,24 @@ def _resource(name: str, path: str, form: str) -> dict[str, Any]:
     return {"name": name.replace("_", "-").lower(), "path": path, "format": form}
 
 
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
+def _in_order(row: dict[str, Any]) -> bool:
+    low, high = row["lower"], row["upper"]
+    return low is None or high is None or bool(low <= high)
 
 
 def _rows(product: PlannedProduct, found: Sequence[Estimate]) -> dict[str, list[Any]]:
     expected = product.expected_error
     return {
         "quantity": [each.quantity for each in found],
-        "estimate": [_finite(each.value) for each in found],
-        "lower": [each.lower for each in found],
-        "upper": [each.upper for each in found],
+        "estimate": [finite(each.value) for each in found],
+        "lower": [finite(each.lower) for each in found],
+        "upper": [finite(each.upper) for each in found],
         "confidence": [each.confidence for each in found],
-        "standard_error": [_finite(each.standard_error) for each in found],
+        "standard_error": [finite(each.standard_error) for each in found],
         "valid": [each.valid for each in found],
         "method": [product.mechanism.name] * len(found),
-        "noise_sd": [_finite(sd) for sd in expected.noise_sd],
-        "expected_width": [_finite(width) for width in expected.width],
+        "noise_sd": list(expected.noise_sd),
+        "expected_width": list(expected.width),
     }
 
 
@@ -245,7 +247,8 @@ def _plot(
     known = {each.quantity: each for each in distributions}
     for panel, estimate in zip(panels, found, strict=True):
         low, high = estimate.lower, estimate.upper
-        panel.axvspan(low, high, alpha=0.2, label=f"{estimate.confidence:.0%} interval")
+        if math.isfinite(low) and math.isfinite(high):
+            panel.axvspan(low, high, alpha=0.2, label=f"{estimate.confidence:.0%} interval")
         if math.isfinite(estimate.value):
             panel.axvline(estimate.value, color="black", label="estimate")
         if estimate.quantity in known:
@@ -256,4 +259,5 @@ def _plot(
             estimate.quantity if estimate.valid else f"{estimate.quantity} (not valid)"
         )
         panel.set_yticks([])
-        panel.legend(fontsize="small")
+        if panel.get_legend_handles_labels()[0]:
+            panel.legend(fontsize="small")

@@ -22,7 +22,10 @@ from tasks.inspection import Verification
 from tasks.ledger import Ledger
 from tasks.manifest import verify_bundle
 from tasks.policies import loss_of
+from tasks.private_zone import CuratorLog
 from tasks.run import PREPARED
+from tasks.signing import read_public_key
+from tasks.steps import step
 
 READING_DELTA = Decimal("1e-8")
 _ORDERS = tuple(1 + 2.0 ** (k / 4) for k in range(-32, 65))  # 1.004 to 65 537
@@ -49,6 +52,31 @@ def verify_ledger(
         )
     with Ledger.open(home.ledger, create=False) as ledger:
         return ledger.verify(recomputed, head=head, trusted=trusted)
+
+
+@step("verify ledger")
+def confirm_ledger(home: Home, log: CuratorLog, public_key: str | None) -> None:
+    """Verify the ledger and write what was found to the curator log alone.
+
+    Args:
+        home: Where the ledger lies.
+        log: The curator log.
+        public_key: Path of a trusted key in PEM form, or None.
+
+    Raises:
+        LedgerError: It does not hold or cannot be read; the message is always the same.
+    """
+    try:
+        trusted = [read_public_key(Path(public_key))] if public_key else []
+        found = verify_ledger(home, trusted=trusted)
+        log.write(f"The ledger holds: {found.entries} entries, head {found.head}.")
+        return
+    except StatpressError as error:
+        log.write(f"{error.kind}: {error}")
+    raise LedgerError(
+        "The ledger could not be verified.",
+        next_step=f"The curator finds why in the curator log {log.run_id}.log.",
+    )
 
 
 def check_covered(body: Body) -> None:

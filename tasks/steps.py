@@ -54,6 +54,11 @@ def conducted(conduct: Conduct) -> Iterator[Conduct]:
         _CONDUCT.reset(token)
 
 
+def conduct_in_force() -> Conduct | None:
+    """How the steps called here are carried out; None outside of a run."""
+    return _CONDUCT.get()
+
+
 def step(title: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Make a function a step with a public title."""
 

@@ -1,9 +1,9 @@
-"""A small agency: a private source, a config, a registered dataset, a quality process."""
+"""A small agency: a private source, a config, a registered dataset, a quality process, servers."""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from bad_input import CANARY, RARE, N
 from hypothesis import settings
+from postgres import Server
+from prefect_server import started
 
 from flows.conduct import Session
 from tasks.entries import Entry
@@ -104,6 +106,11 @@ class Agency:
         with Ledger.open(self.home.ledger) as ledger:
             ledger.register(**(fields | changes))
 
+    def amend(self, **limits: str) -> None:
+        """Put another limit in force."""
+        with Ledger.open(self.home.ledger, create=False) as ledger:
+            ledger.amend(dataset="testdata", reason="for a test", **limits)
+
     def entries(self) -> list[Entry]:
         if not self.home.ledger.exists():
             return []
@@ -127,11 +134,38 @@ def inspector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inspector]:
         yield started
 
 
+@pytest.fixture(scope="session")
+def founded(inspector: Inspector) -> Callable[[Path], Agency]:
+    """Makes an agency in a folder, whose config and source are in order."""
+
+    def found(folder: Path) -> Agency:
+        made = Agency(folder, inspector)
+        made.config.write_text(made.text)
+        made.write_source(source_table())
+        made.register()
+        return made
+
+    return found
+
+
 @pytest.fixture
-def agency(tmp_path: Path, inspector: Inspector) -> Agency:
-    """A fresh agency whose config and source are in order."""
-    made = Agency(tmp_path, inspector)
-    made.config.write_text(made.text)
-    made.write_source(source_table())
-    made.register()
-    return made
+def agency(tmp_path: Path, founded: Callable[[Path], Agency]) -> Agency:
+    """A fresh agency."""
+    return founded(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Server]:
+    """The one server of the session; without it tests fail, none is skipped."""
+    with Server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def server(
+    postgres_server: Server, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, str]]:
+    """The environment of a client of the session's one Prefect server, which has a password."""
+    home = tmp_path_factory.mktemp("prefect-server")
+    with started(home, postgres_server.prefect_database()) as environment:
+        yield environment

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ RUN = "ab" * 16
 OFFICER = Ed25519PrivateKey.from_private_bytes(b"o" * 32)
 SECOND = Ed25519PrivateKey.from_private_bytes(b"s" * 32)
 STRANGER = Ed25519PrivateKey.from_private_bytes(b"x" * 32)
+TEXT = "title: Wages\n"
+CONFIG = hashlib.sha256(TEXT.encode()).hexdigest()
 TERMS = {"adjacency": "replace_one", "unit": "record", "unit_records": 1, "n_records": 9}
 LOSS = {"epsilon": "0.5", "delta": "0", "rho": "0.125", "rho_delta": "0"}
 
@@ -45,7 +48,7 @@ class Office:
             ledger.register(dataset="census", epsilon=1, delta=0, **TERMS)
             keys = [public_text(key) for key in self.approvers]
             ledger.set_approvers(dataset="census", approvers=keys, unsigned=self.unsigned)
-            work: Any = {"mechanisms": [described], "config_sha256": "c" * 64, "version": "1"}
+            work: Any = {"mechanisms": [described], "config_sha256": CONFIG, "version": "1"}
             charge = ledger.charge(
                 dataset="census", run_id=RUN, insecure_seed=False, **LOSS, **TERMS, **work
             )
@@ -54,8 +57,10 @@ class Office:
             (self.prepared / "data" / "t.csv").write_text("a,raw\n1,2\n")
             stated = {"products": {"t": described}}
             (self.prepared / "privacy.json").write_text(json.dumps(stated))
-            facts = dict.fromkeys(FACTS, "x") | {"dataset": "census", "title": "Wages"}
-            facts |= {"run_id": RUN, "publishable": True, "config_sha256": "c" * 64}
+            (self.prepared / "config.yaml").write_text(TEXT)
+            facts: dict[str, Any] = dict.fromkeys(FACTS, "x")
+            facts |= {"dataset": "census", "title": "Wages", "reprint_of": None}
+            facts |= {"run_id": RUN, "publishable": True, "config_sha256": CONFIG}
             facts["ledger_entry"] = {"sequence": charge.sequence, "hash": charge.hash}
             self.seal = seal(self.prepared, facts | self.facts)
             names = {"run_id": RUN, "dataset": "census", "bundle": str(self.target)}

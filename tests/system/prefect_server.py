@@ -1,4 +1,4 @@
-"""Prefect servers for tests: real processes with a database and a log on disk."""
+"""Prefect servers for tests: real processes with a database in PostgreSQL and a log on disk."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from installation import QUIET
+
 BIN = Path(sys.executable).parent
 PASSWORD = "officer:correct horse"
 """What the server wants of a client, as Prefect writes it."""
@@ -28,23 +30,31 @@ def free_port() -> int:
 
 
 @contextmanager
-def started(home: Path) -> Iterator[dict[str, str]]:
-    """A server process that asks for a password; yields the environment of a client."""
+def started(home: Path, database: str) -> Iterator[dict[str, str]]:
+    """A server process that asks for a password; yields the environment of a client.
+
+    Args:
+        home: A folder for its log and its files.
+        database: The address of an empty PostgreSQL database with ``pg_trgm``.
+    """
     port = free_port()
     api = f"http://127.0.0.1:{port}/api"
     environment = {
         **os.environ,
         "PREFECT_HOME": str(home),
         "PREFECT_API_URL": api,
-        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "DO_NOT_TRACK": "1",
+        **QUIET,
         "PREFECT_API_AUTH_STRING": PASSWORD,
         "PREFECT_SERVER_API_AUTH_STRING": PASSWORD,
     }
     command = [str(BIN / "prefect"), "server", "start", "--host", "127.0.0.1", "--port", str(port)]
     unmeasured = {k: v for k, v in environment.items() if not k.startswith("COVERAGE_")}
+    own = {
+        "PREFECT_SERVER_DATABASE_CONNECTION_URL": database,
+        "PREFECT_SERVER_UI_STATIC_DIRECTORY": str(home / "ui"),
+    }
     with (home / "server.log").open("w") as log:
-        process = subprocess.Popen(command, env=unmeasured, stdout=log, stderr=log)
+        process = subprocess.Popen(command, env=unmeasured | own, stdout=log, stderr=log)
         try:
             deadline = time.monotonic() + 180
             while not _healthy(api):
@@ -69,6 +79,21 @@ def ask(environment: dict[str, str], path: str, body: Any = None) -> Any:
     )
     with urllib.request.urlopen(request, timeout=120) as answer:
         return json.load(answer)
+
+
+@contextmanager
+def as_client(environment: dict[str, str]) -> Iterator[None]:
+    """Let Prefect in this process talk to the server that an environment names."""
+    from prefect import settings as prefect
+    from prefect.settings import temporary_settings
+
+    settings = {
+        prefect.PREFECT_API_URL: environment["PREFECT_API_URL"],
+        prefect.PREFECT_API_AUTH_STRING: environment["PREFECT_API_AUTH_STRING"],
+        prefect.PREFECT_LOCAL_STORAGE_PATH: Path(environment["PREFECT_HOME"]) / "storage",
+    }
+    with temporary_settings(settings):
+        yield
 
 
 def _healthy(api: str) -> bool:

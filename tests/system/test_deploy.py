@@ -14,8 +14,8 @@ from bad_input import CANARY
 from prefect_server import BIN, ask, free_port
 from ruamel.yaml import YAML
 
-from flows.deployment import apply
 from mechanisms.errors import DeploymentError, exit_codes
+from tasks.deployment import apply
 from tasks.home import Home
 from tasks.ledger import Ledger
 

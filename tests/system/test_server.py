@@ -1,4 +1,4 @@
-"""The command line against a real Prefect server, with its database and log on disk."""
+"""The command line against a real Prefect server, with its database and its log."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from bad_input import CANARY
+from postgres import Server
 from prefect_server import BIN, ask, free_port
 
 pytestmark = pytest.mark.system
@@ -45,7 +46,9 @@ def test_run_on_a_server(agency: Any, server: dict[str, str]) -> None:
     assert found[0]["parameters"] == {}
 
 
-def test_failing_run_on_a_server_tells_nothing(agency: Any, server: dict[str, str]) -> None:
+def test_failing_run_on_a_server_tells_nothing(
+    agency: Any, server: dict[str, str], postgres_server: Server
+) -> None:
     agency.replace("other: true, missing: true", "missing: true")  # the canary has no cell
     done = run(agency, server)
     assert done.returncode == 46
@@ -54,6 +57,8 @@ def test_failing_run_on_a_server_tells_nothing(agency: Any, server: dict[str, st
     assert failed
     told = json.dumps(failed) + done.stdout + done.stderr
     assert CANARY not in told
+    stored = postgres_server.dump("prefect")
+    assert failed[0]["id"] in stored and CANARY not in stored
     for path in Path(server["PREFECT_HOME"]).rglob("*"):
         if path.is_file():
             assert CANARY.encode() not in path.read_bytes(), path

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from flows.conduct import QUIET_DEFAULTS
 from mechanisms.errors import DeploymentError
+from tasks.orchestrator import QUIET_DEFAULTS
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

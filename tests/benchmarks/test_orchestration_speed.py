@@ -1,0 +1,67 @@
+"""What Prefect adds to a release on a server that is up, over the same steps as plain functions.
+
+One process presses two releases as plain functions and then two that the server watches. The
+very first is left out, since whatever it imports the others have; that the third imports
+Prefect counts. On a busy machine all takes longer: seconds are divided by how much longer a
+loop that never waits took in the same process, and the best of a few processes is taken.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.system
+MOST = 3.0
+"""Seconds a release; 2.1 were measured, and 0.5 once Prefect is imported."""
+TRIES = 4
+PROGRAM = """
+import json, sys, time
+from pathlib import Path
+
+from flows.conduct import session
+from tasks.home import Home
+from tasks.private_zone import CuratorLog, new_run_id
+
+home = Home(Path(sys.argv[2]))
+with session(home) as opened:
+    def seconds(orchestrated):
+        opened.inspector.log = CuratorLog(home.folder("curator"), new_run_id())
+        started = time.perf_counter()
+        opened.run(sys.argv[1], orchestrated=orchestrated)
+        return time.perf_counter() - started
+
+    def stretch():
+        wall, own = time.perf_counter(), time.process_time()
+        while time.process_time() - own < 0.2:
+            pass
+        return (time.perf_counter() - wall) / 0.2
+
+    seconds(False)
+    before, plain, first = stretch(), seconds(False), seconds(True)
+    after, second = stretch(), seconds(True)
+    print(json.dumps([min(before, after), plain, first, second]))
+"""
+
+
+def test_overhead_a_release(agency: Any, server: dict[str, str]) -> None:
+    agency.replace(", name: first", "")
+    agency.amend(epsilon=str(4 * TRIES + 1))
+    overheads = []
+    while not overheads or (min(overheads) >= MOST and len(overheads) < TRIES):
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, str(agency.config), str(agency.home.root)],
+            env=server,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        busy, plain, first, second = json.loads(done.stdout)
+        print(f"plain {plain:.2f} s, watched {first:.2f} s, again {second:.2f} s, by {busy:.1f}")
+        overheads.append((first - plain) / max(1.0, busy))
+    assert min(overheads) < MOST

@@ -1,0 +1,97 @@
+"""Notices to a real server never fail a release, and releases of a dataset wait for each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pyarrow.parquet as pq
+import pytest
+from prefect_server import as_client, ask
+
+from mechanisms.errors import OrchestratorError
+from tasks import exclusion, monitoring
+from tasks.exclusion import limit_name
+
+pytestmark = pytest.mark.system
+
+
+@pytest.fixture
+def watched(agency: Any, server: dict[str, str]) -> Iterator[Any]:
+    """An agency, with its own dataset, whose releases a server watches."""
+    agency.replace("dataset: testdata", "dataset: Löhne 2000")
+    agency.replace(", name: first", "")
+    agency.register(dataset="Löhne 2000")
+    with as_client(server):
+        yield agency
+
+
+def artifacts(server: dict[str, str], run_id: str) -> dict[str, Any]:
+    """The artifacts of the run with this id in the ledger, by the last part of their keys."""
+    runs = {"flow_runs": {"name": {"any_": [f"release-{run_id[:8]}"]}}}
+    found = ask(server, "/artifacts/filter", runs)
+    return {each["key"].rpartition("-")[2]: each for each in found if each["key"]}
+
+
+def test_progress_and_exclusion(
+    watched: Any, server: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(monitoring, "PROGRESS_SECONDS", 0.0)
+    outcome = watched.run(orchestrated=True)
+    shown = artifacts(server, outcome.run_id)
+    assert set(shown) == {"plan", "budget", "progress", "gates", "bundle"}
+    assert shown["progress"]["data"] == 100.0
+    assert "Löhne 2000" in shown["budget"]["data"]
+
+    # While somebody has the slot a release waits, and gives up before it charges.
+    from prefect.concurrency.sync import concurrency
+
+    monkeypatch.setattr(exclusion, "PATIENCE_SECONDS", 1.0)
+    before = len(watched.entries())
+    with concurrency(limit_name("Löhne 2000"), strict=True):
+        with pytest.raises(OrchestratorError, match="nothing was charged") as refused:
+            watched.run(orchestrated=True)
+        assert f"prefect gcl update {limit_name('Löhne 2000')}" in refused.value.next_step
+        assert len(watched.entries()) == before
+        watched.run()  # without a server the ledger's lock serves
+    assert len(watched.entries()) > before
+
+
+def test_a_server_that_does_not_answer_costs_no_bundle(
+    watched: Any, server: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Notices fail from the first on; the slot, given back, seems not to be."""
+    from prefect.concurrency import _sync
+
+    given_back = _sync.release_concurrency_slots_with_lease
+
+    @contextmanager
+    def nobody() -> Iterator[Any]:
+        raise httpx.ConnectError("nobody answers")
+        yield
+
+    def lost(lease: Any) -> None:
+        given_back(lease)
+        raise httpx.ReadTimeout("nobody answers")
+
+    monkeypatch.setattr(monitoring, "notice_client", nobody)
+    monkeypatch.setattr(monitoring, "PROGRESS_SECONDS", 0.0)
+    monkeypatch.setattr(_sync, "release_concurrency_slots_with_lease", lost)
+    outcome = watched.run(orchestrated=True)
+    assert (outcome.bundle / "manifest.json").exists()
+    assert watched.entries()[-1].kind == "publish"
+    assert artifacts(server, outcome.run_id) == {}
+    written = watched.inspector.log.path.read_text()
+    assert written.count("The server was not told: ConnectError") >= 4
+    assert "The slot was not given back: ReadTimeout" in written
+
+
+def test_gates_are_not_shown_before_the_bundle_is(watched: Any, server: dict[str, str]) -> None:
+    """A run that a gate stops shows its plan, and not which gates it had passed."""
+    watched.write_source(pq.read_table(watched.source).slice(1))
+    with pytest.raises(Exception, match="gate stopped the run"):
+        watched.run(orchestrated=True)
+    assert set(artifacts(server, watched.inspector.log.run_id)) == {"plan"}
+    assert watched.bundles() == []

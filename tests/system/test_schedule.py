@@ -1,0 +1,335 @@
+"""A release on a schedule: server on PostgreSQL, worker, pages in a real browser, notices.
+
+Everything is carried out once: ``statpress deploy`` puts two deployments on the server, one
+on a schedule and one whose config does not exist; a worker runs both; the tests look at what
+came of it.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import json
+import os
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bad_input import CANARY, RARE
+from browser import Browser, opened
+from postgres import Server
+from prefect_server import BIN, PASSWORD, as_client, ask
+from ruamel.yaml import YAML
+
+from tasks.ledger import Ledger
+from tasks.manifest import verify_bundle
+
+pytestmark = pytest.mark.system
+DEPLOY = Path(__file__).parents[2] / "deploy"
+POOL = "calendar"
+PRIVATE = (CANARY, str(RARE), str(int(RARE)))
+AHEAD = datetime.timedelta(seconds=8)
+
+
+@dataclass
+class Day:
+    """What happened: an agency, the environment of a client, its two runs, the notices."""
+
+    agency: Any
+    client: dict[str, str]
+    scheduled: dict[str, Any]
+    failed: dict[str, Any]
+    notices: list[dict[str, str]]
+
+    @property
+    def bundle(self) -> Path:
+        return self.agency.releases / "first"
+
+    def artifacts(self) -> dict[str, dict[str, Any]]:
+        """The artifacts of the scheduled run by key."""
+        query = {"artifacts": {"flow_run_id": {"any_": [self.scheduled["id"]]}}}
+        return {each["key"]: each for each in ask(self.client, "/artifacts/filter", query)}
+
+
+@pytest.fixture(scope="module")
+def day(
+    server: dict[str, str],
+    founded: Callable[[Path], Any],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Day]:
+    """One day of an agency whose budget is nearly spent."""
+    agency = founded(tmp_path_factory.mktemp("calendar"))
+    agency.amend(epsilon="1.2")  # of which a release leaves less than a fifth
+    with noticed() as (notices, address):
+        with ThreadPoolExecutor() as beside:
+            automated = beside.submit(automate, server, address, agency.folder)
+            deploy(server, agency)
+        automated.result()
+        body = {"parameters": {"config": str(agency.folder / "missing.yaml")}}
+        failing = deployment(server, "release-of-nothing")
+        ask(server, f"/deployments/{failing['id']}/create_flow_run", body)
+        with worker(server):
+            # Between preparing and publishing an approval will stand here.
+            scheduled = ended(server, deployment(server, "release-calendar"))
+            failed = ended(server, failing)
+        wait(lambda: len({notice["subject"] for notice in notices}) >= 2, "two notices")
+        yield Day(agency, server, scheduled, failed, notices)
+
+
+def deploy(server: dict[str, str], agency: Any) -> None:
+    """Apply the installation's own file, with a pool of our own and a schedule that is near."""
+    described = YAML(typ="safe").load(DEPLOY / "prefect.yaml")
+    described["definitions"] = {"work_pools": [{"name": POOL, "type": "process"}]}
+    release = next(each for each in described["deployments"] if each["name"] == "release")
+    release["work_pool"] = {
+        "name": POOL,
+        "job_variables": {"env": {"STATPRESS_HOME": str(agency.home.root)}},
+    }
+    soon = (datetime.datetime.now(datetime.UTC) + AHEAD).isoformat()
+    # Again if we are late; a second release finds too little budget.
+    near = {"interval": 20, "anchor_date": soon, "active": True}
+    described["deployments"] = [
+        release
+        | {
+            "name": "release-calendar",
+            "parameters": {"config": str(agency.config)},
+            "schedules": [near],
+        },
+        release | {"name": "release-of-nothing", "parameters": {}, "schedules": []},
+    ]
+    file = agency.folder / "prefect.yaml"
+    YAML(typ="safe").dump(described, file)
+    done = command(server, "statpress", "deploy", str(file), "--json")
+    assert json.loads(done)["deployments"] == {
+        "release-calendar": "created",
+        "release-of-nothing": "created",
+    }
+
+
+def automate(server: dict[str, str], address: str, folder: Path) -> None:
+    """Create the automations of the installation, whose notices go to an address."""
+    from prefect.blocks.notifications import CustomWebhookNotificationBlock
+
+    with as_client(server):
+        block = CustomWebhookNotificationBlock(
+            name="notices", url=address, json_data={"subject": "{{subject}}", "body": "{{body}}"}
+        )
+        identifier = str(block.save("notices"))
+    file = folder / "automations.yaml"
+    text = (DEPLOY / "automations.yaml").read_text()
+    file.write_text(text.replace("NOTICE_BLOCK", identifier))
+    said = command(server, "prefect", "automation", "create", "--from-file", str(file))
+    assert "Created 2 automation" in said
+
+
+def command(server: dict[str, str], program: str, *arguments: str) -> str:
+    done = subprocess.run(
+        [str(BIN / program), *arguments], env=server, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@contextmanager
+def noticed() -> Iterator[tuple[list[dict[str, str]], str]]:
+    """A place that takes notices, and its address."""
+    taken: list[dict[str, str]] = []
+
+    class Taker(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            taken.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Silence."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Taker) as place:
+        threading.Thread(target=place.serve_forever, daemon=True).start()
+        try:
+            yield taken, f"http://127.0.0.1:{place.server_port}/"
+        finally:
+            place.shutdown()
+
+
+@contextmanager
+def worker(server: dict[str, str]) -> Iterator[None]:
+    """A worker that looks for runs every second."""
+    arguments = ["worker", "start", "--pool", POOL, "--install-policy", "never"]
+    with subprocess.Popen(
+        [str(BIN / "prefect"), *arguments, "--no-create-pool-if-not-found"],
+        env=server | {"PREFECT_WORKER_QUERY_SECONDS": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        try:
+            yield
+        finally:
+            process.terminate()
+
+
+def deployment(server: dict[str, str], name: str) -> dict[str, Any]:
+    return ask(server, f"/deployments/name/statpress-release/{name}")
+
+
+def ended(server: dict[str, str], of: dict[str, Any]) -> dict[str, Any]:
+    """The first run of a deployment that has come to an end."""
+    query: dict[str, Any] = {
+        "sort": "START_TIME_ASC",
+        "flow_runs": {
+            "deployment_id": {"any_": [of["id"]]},
+            "state": {"type": {"any_": ["COMPLETED", "FAILED", "CRASHED", "CANCELLED"]}},
+        },
+    }
+    wait(lambda: ask(server, "/flow_runs/filter", query), f"a run of {of['name']}")
+    return ask(server, "/flow_runs/filter", query)[0]
+
+
+def wait(come: Callable[[], Any], what: str) -> None:
+    until = time.monotonic() + 120
+    while not come():
+        assert time.monotonic() < until, f"waited in vain for {what}"
+        time.sleep(0.3)
+
+
+def test_the_schedule_fires_and_a_bundle_is_published(day: Day) -> None:
+    run = day.scheduled
+    assert run["state_type"] == "COMPLETED", run["state"]
+    assert run["auto_scheduled"] is True
+    assert run["parameters"] == {"config": str(day.agency.config)}
+    assert set(run["tags"]) == {"statpress", "release", "testdata", "auto-scheduled"}
+    manifest = verify_bundle(day.bundle)
+    assert manifest["publishable"] is True
+    with Ledger.open(day.agency.home.ledger, create=False) as ledger:
+        (charge,) = ledger.state().charges.values()
+    assert charge.published
+    assert charge.entry.body["run_id"] == run["id"].replace("-", "")
+    limits = {each["name"]: each for each in ask(day.client, "/v2/concurrency_limits/filter", {})}
+    limit = limits["statpress-testdata"]
+    assert (limit["limit"], limit["active_slots"], limit["active"]) == (1, 0, True)
+
+
+def test_artifacts_show_public_facts(day: Day) -> None:
+    shown = day.artifacts()
+    assert set(shown) == {f"testdata-{name}" for name in ("plan", "budget", "gates", "bundle")}
+    plan = {row["product"]: row for row in json.loads(shown["testdata-plan"]["data"])}
+    privacy = json.loads((day.bundle / "privacy.json").read_text())
+    assert set(plan) == {"people", "births"}
+    for row in plan.values():
+        assert (row["mechanism"], row["share"]) == ("bootstrap", "0.5")
+        assert 0 < float(row["epsilon"]) < 1 and float(row["rho"]) > 0
+        assert row["expected error"].startswith("sd of a cell ")
+    assert str(privacy["epsilon"]) in shown["testdata-plan"]["description"]
+    with Ledger.open(day.agency.home.ledger, create=False) as ledger:
+        account = ledger.account("testdata")
+    budget = shown["testdata-budget"]["data"]
+    assert f"| {account.remaining.texts()['epsilon']} |" in budget
+    assert "16.8 % left" in budget and "█" * 5 + "░" * 25 in budget
+    gates = json.loads(shown["testdata-gates"]["data"])
+    assert [(row["gate"], row["outcome"]) for row in gates] == [
+        ("input", "passed"),
+        ("table", "passed"),
+        ("release", "passed"),
+    ]
+    assert day.bundle.as_uri() in shown["testdata-bundle"]["data"]
+    assert charge_and_seal(day) <= set(shown["testdata-bundle"]["description"].split("; ")[0:2])
+
+
+def charge_and_seal(day: Day) -> set[str]:
+    with Ledger.open(day.agency.home.ledger, create=False) as ledger:
+        (charge,) = ledger.state().charges.values()
+    assert charge.publication is not None
+    seal = charge.publication.body["manifest_sha256"]
+    return {f"Seal {seal}", f"ledger entry {charge.entry.hash}"}
+
+
+def test_notices_of_a_failure_and_of_a_low_budget(day: Day) -> None:
+    assert day.failed["state_type"] == "FAILED"
+    about = {notice["subject"]: notice["body"] for notice in day.notices}
+    assert set(about) >= {
+        f"statpress: {day.failed['name']} Failed",
+        "statpress: 16.8 % of the budget of testdata left",
+    }
+    assert day.failed["id"] in about[f"statpress: {day.failed['name']} Failed"]
+    assert "Remaining: epsilon 0.2" in about["statpress: 16.8 % of the budget of testdata left"]
+
+
+@pytest.mark.parametrize("path", ["/flow_runs/filter", "/artifacts/filter", "/admin/version"])
+def test_basic_auth_refuses_without_and_with_wrong_credentials(day: Day, path: str) -> None:
+    def status(credentials: str | None) -> int:
+        request = urllib.request.Request(
+            day.client["PREFECT_API_URL"] + path,
+            data=b"{}" if path.endswith("filter") else None,
+            headers={"Content-Type": "application/json"},
+        )
+        if credentials is not None:
+            token = base64.b64encode(credentials.encode()).decode()
+            request.add_header("Authorization", f"Basic {token}")
+        try:
+            with urllib.request.urlopen(request, timeout=20) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    user, password = PASSWORD.split(":")
+    for wrong in (None, "", f"{user}:", f"{user}:wrong", f":{password}", f"{password}:{user}"):
+        assert status(wrong) == 401, wrong
+    assert status(PASSWORD) == 200
+
+
+def test_the_database_holds_nothing_private(day: Day, postgres_server: Server) -> None:
+    stored = postgres_server.dump("prefect")
+    assert day.scheduled["id"] in stored and "testdata-gates" in stored
+    assert not [each for each in PRIVATE if each in stored]
+
+
+def test_pages_in_a_browser(day: Day, tmp_path: Path) -> None:
+    site = day.client["PREFECT_API_URL"].removesuffix("/api")
+    run = f"{site}/runs/flow-run/{day.scheduled['id']}"
+    pictures = Path(os.environ.get("STATPRESS_TEST_PICTURES", tmp_path))
+    with opened(tmp_path / "chromium.log") as browser:
+
+        def page(address: str | None, name: str, *words: str) -> None:
+            text = browser.see(address, *words, picture=pictures / f"{name}.png")
+            assert not [each for each in PRIVATE if each in text]
+
+        log_in(browser, site, page)
+        name = day.scheduled["name"]
+        steps = f"{ask(day.client, '/task_runs/count', of(day.scheduled))} Task runs"
+        page(run, "run", name, "Completed", "testdata", steps, "statpress-release")
+        browser.press("Parameters")
+        page(None, "parameters", name, '"config"', str(day.agency.config))
+        browser.press("Artifacts")
+        tab = ("testdata-plan", "testdata-budget", "testdata-gates", "testdata-bundle")
+        page(None, "artifacts", name, *tab)
+        one = f"{site}/artifacts/artifact"
+        shown = {key: f"{one}/{each['id']}" for key, each in day.artifacts().items()}
+        page(shown["testdata-plan"], "plan", "people", "births", "bootstrap", "records")
+        page(shown["testdata-budget"], "budget", "16.8 % left", "█████", "remaining")
+        page(shown["testdata-gates"], "gates", "input", "table", "release", "passed")
+        page(shown["testdata-bundle"], "bundle", str(day.bundle), "Seal")
+
+
+def of(run: dict[str, Any]) -> dict[str, Any]:
+    return {"flow_runs": {"id": {"any_": [run["id"]]}}}
+
+
+def log_in(browser: Browser, site: str, page: Callable[..., None]) -> None:
+    """Without the password and with a wrong one there is nothing to see but the form."""
+    page(f"{site}/artifacts", "login", "Login")
+    assert "testdata" not in browser.see(None)
+    browser.enter("officer:wrong")
+    page(None, "wrong password", "Authentication failed.")
+    assert "testdata" not in browser.see(None)
+    browser.enter(PASSWORD)
+    browser.see(None, "Dashboard", "Artifacts")

@@ -1,0 +1,202 @@
+"""Estimates by the DP bootstrap: units, losses, the paper's noise, and degenerate columns."""
+
+from __future__ import annotations
+
+import dataclasses
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from estimating import (
+    EPSILON_DELTA,
+    RENYI,
+    RHO,
+    calibrated,
+    check_round_trip,
+    check_targets,
+    check_units,
+    coverage,
+    domain_of,
+    draw,
+    least,
+    loss_of,
+    seeded,
+    table_of,
+    target,
+    values_of,
+)
+
+from mechanisms.bootstrap_estimate import FEWEST, BootstrapEstimate, BootstrapKnobs
+from mechanisms.budget_split import Budget
+from mechanisms.choice import WIDTH, choose
+from mechanisms.errors import ConfigError, InfeasibleBudgetError
+from mechanisms.estimands import Among
+from mechanisms.estimates import RawEstimates
+from mechanisms.fitting import ProductRequest
+from mechanisms.planning import plan_release
+from mechanisms.privacy import Privacy
+
+F = Fraction
+OWN = "own_statistics:both_means"
+MEN = Among(column="sex", values=("m",))
+
+
+def knobs_of(statistic: str, **said: Any) -> BootstrapKnobs:
+    own = {"function": statistic} if ":" in statistic else {"statistic": statistic}
+    return BootstrapKnobs(confidence=0.9, **own, **said)  # type: ignore[arg-type]
+
+
+CASES: dict[str, tuple[dict[str, Any], list[str], Any]] = {
+    "mean": ({}, ["age"], np.mean),
+    "proportion": ({"values": ("north",)}, ["region"], lambda r: np.mean(r == "north")),
+    "sum": ({"where": MEN}, ["age", "sex"], lambda x, s: x[s == "m"].sum()),
+    "count": ({"values": ("east",)}, ["region"], lambda r: np.sum(r == "east")),
+    "variance": ({"inference": "t"}, ["age"], lambda x: x.var(ddof=1)),
+    "covariance": ({}, ["age", "pay"], lambda x, y: np.cov(x, y)[0, 1]),
+    OWN: ({}, ["debt", "pay"], lambda x, y: [np.mean((x - 0) / 199), np.mean(y / 50)]),
+}
+
+
+@pytest.mark.parametrize("statistic", CASES)
+def test_at_a_large_budget_it_is_the_statistic_in_its_own_units(statistic: str) -> None:
+    said, names, truth = CASES[statistic]
+    knobs = knobs_of(statistic, replicates=400, **said)
+    check_units(BootstrapEstimate, knobs, names, truth, 0.03)
+
+
+@pytest.mark.parametrize("statistic", ["variance", OWN])
+def test_a_description_is_enough(statistic: str) -> None:
+    said, names, _ = CASES[statistic]
+    check_round_trip(BootstrapEstimate, knobs_of(statistic, replicates=40, **said), names)
+
+
+def test_the_loss_meets_the_target() -> None:
+    knobs = knobs_of("mean", replicates=40)
+    check_targets(BootstrapEstimate, knobs, ["age"], EPSILON_DELTA, RENYI)
+    with pytest.raises(ConfigError, match="No zero-concentrated"):
+        calibrated(BootstrapEstimate, knobs, ["age"], **RHO)
+    with pytest.raises(InfeasibleBudgetError, match="delta"):
+        calibrated(BootstrapEstimate, knobs, ["age"], epsilon=1.0, delta=0.0)
+
+
+def test_coverage() -> None:
+    made = calibrated(BootstrapEstimate, knobs_of("mean"), ["age"], epsilon=4.0, delta=1e-6)
+    truth = float(np.mean(values_of(["age"], draw(1_000_000, 77))[0]))
+    share, of_half = coverage(made, ["age"], truth, n=3000, runs=100)
+    assert of_half < least(100, 0.88) <= share
+
+
+def test_the_expected_width_is_that_of_evenly_spread_records() -> None:
+    made = calibrated(BootstrapEstimate, knobs_of("mean"), ["age"], **EPSILON_DELTA)
+    assert made.bootstrap.replicates == FEWEST
+    rng, found = seeded(3), []
+    for _ in range(20):
+        table = table_of(["age"], {"age": rng.integers(0, 100, 3000)})
+        (estimate,) = made.estimates(made.release(table, rng))
+        found.append(estimate.upper - estimate.lower)
+    (width,) = made.expected_error(n_records=3000, n_cells=100).width
+    assert np.mean(found) == pytest.approx(width, rel=0.15)
+
+
+def test_the_paper_s_noise_costs_more_than_it_says() -> None:
+    """At the budget of mu the strict noise is larger, and the paper's is refused."""
+    wanted = target(["age"], **EPSILON_DELTA)
+    strict = BootstrapEstimate.calibrate(knobs_of("mean", replicates=40), wanted)
+    paper = knobs_of("mean", replicates=40, calibration="paper", mu=F(26, 100))
+    with pytest.raises(InfeasibleBudgetError, match="paper's noise costs more"):
+        BootstrapEstimate.calibrate(paper, wanted)
+    more = dataclasses.replace(wanted, epsilon=1.3)
+    found = BootstrapEstimate.calibrate(paper, more)
+    assert found.bootstrap.noise.sigma < strict.bootstrap.noise.sigma
+    described = found.describe()
+    assert (described["calibration"], described["paper_mu"]) == ("paper", "13/50")
+    rebuilt = BootstrapEstimate.from_description(described)
+    assert rebuilt.describe() == described
+    assert loss_of(rebuilt, more).delta(1.0).lower > wanted.delta  # its true cost is stated
+
+
+def test_the_plan_says_what_the_paper_s_noise_would_need() -> None:
+    request = ProductRequest(
+        name="pay",
+        kind="estimate",
+        mechanism="dp_bootstrap",
+        knobs=knobs_of("mean", replicates=40, calibration="paper", mu=F(26, 100)),
+        columns=("age",),
+        share=Decimal(1),
+    )
+    domain = domain_of(["age"])
+    privacy = Privacy(adjacency="replace_one", unit="record", n_records=3000)
+    budget = Budget(epsilon=Decimal(1), delta=Decimal("1e-6"))
+    with pytest.raises(InfeasibleBudgetError, match=r"smallest epsilon that would do is about 1\."):
+        plan_release([request], domain=domain, privacy=privacy, budget=budget)
+
+
+def test_a_column_without_spread_still_gives_estimates() -> None:
+    knobs = knobs_of("variance", replicates=400)
+    made = calibrated(BootstrapEstimate, knobs, ["age"], epsilon=60.0, delta=1e-3)
+    codes = {"age": np.full(3000, 30)}
+    (found,) = made.estimates(made.release(table_of(["age"], codes), seeded()))
+    assert found.lower == 0.0 <= found.upper
+    same = RawEstimates({"replicates_1": (0.25,) * made.bootstrap.replicates}, 3000)
+    (found,) = made.estimates(same)
+    assert not found.valid
+    assert found.lower < found.value < found.upper
+    assert found.standard_error is None
+    assert made.distributions(same) == ()
+
+
+def test_a_statistic_that_is_never_finite_gives_its_lower_bound() -> None:
+    knobs = knobs_of("own_statistics:never_finite", replicates=400)
+    made = calibrated(BootstrapEstimate, knobs, ["age"], epsilon=60.0, delta=1e-3)
+    (found,) = made.estimates(made.release(table_of(["age"], draw(3000)), seeded()))
+    assert found.lower == 0.0
+    assert abs(found.value) < 0.01
+
+
+@pytest.mark.parametrize(
+    ("said", "names", "what"),
+    [
+        ({"statistic": "median"}, ["age"], "does not serve the median"),
+        ({"statistic": "mean", "where": MEN}, ["age", "sex"], "some do not count"),
+        ({"function": "own_statistics:largest"}, ["age"], "times as far as it declares"),
+    ],
+)
+def test_what_is_refused(said: dict[str, Any], names: list[str], what: str) -> None:
+    with pytest.raises(ConfigError, match=what):
+        calibrated(BootstrapEstimate, BootstrapKnobs(**said), names, **EPSILON_DELTA)
+
+
+@pytest.mark.parametrize(
+    ("said", "what"),
+    [
+        ({"replicates": 19}, "19 replicates are too few"),
+        ({"replicates": 1, "inference": "t"}, "two replicates"),
+        ({"calibration": "paper"}, "needs one"),
+        ({"mu": F(1)}, "goes with"),
+        ({"calibration": "paper", "mu": F(0)}, "positive"),
+    ],
+)
+def test_knobs_that_do_not_go_together(said: dict[str, Any], what: str) -> None:
+    with pytest.raises(ConfigError, match=what):
+        knobs_of("mean", **said)
+
+
+def test_auto_takes_it_where_no_other_serves() -> None:
+    choice = choose(
+        "estimate", target(["debt", "pay"], **EPSILON_DELTA), WIDTH, estimand=knobs_of(OWN)
+    )
+    assert choice.mechanism == "dp_bootstrap"
+    reasons = {c.name: c.reason for c in choice.candidates[1:]}
+    assert "one number" in reasons["subsample_split"]
+
+
+def test_replicates_are_the_paper_s_rule_within_limits() -> None:
+    counts = [
+        calibrated(
+            BootstrapEstimate, knobs_of("mean"), ["age"], epsilon=e, delta=1e-6
+        ).bootstrap.replicates
+        for e in (1.0, 4.0, 60.0)
+    ]
+    assert counts[0] == FEWEST < counts[1] < counts[2] == 500

@@ -1,0 +1,116 @@
+"""Keys, bars and progress of what is shown on a server."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from configs.loading import load
+from mechanisms.privacy import Adjacency, Privacy, Unit
+from tasks import monitoring
+from tasks.accounts import Account
+from tasks.home import Home
+from tasks.monitoring import DrawingProgress, budget_text, escaped, plan_row
+from tasks.orchestrator import key_of
+from tasks.pipeline import register_dataset
+
+
+def test_keys_are_fit_for_prefect_and_never_shared() -> None:
+    from prefect.client.schemas.actions import ArtifactCreate
+
+    names = [
+        "census2000",
+        "census-2000",
+        "Census2000",
+        "census_2000",
+        "Löhne",
+        "löhne",
+        "日本",
+        "-",
+    ]
+    names += ["x" * 200, "x" * 199, "census--2000", " census2000"]
+    keys = [key_of(name) for name in names]
+    assert len(set(keys)) == len(names)
+    assert keys[:2] == names[:2]
+    for key in keys:
+        assert ArtifactCreate(key=f"{key}-plan").key == f"{key}-plan"
+
+
+@pytest.mark.parametrize(
+    ("limits", "spent", "left"),
+    [
+        ({"epsilon": "2", "delta": "1e-6"}, {"epsilon": "0.5", "delta": "0"}, "0.75"),
+        ({"epsilon": "2", "delta": "1e-6"}, {"epsilon": "0.5", "delta": "9e-7"}, "0.1"),
+        ({"epsilon": "2", "delta": "0"}, {"epsilon": "0.5", "delta": "0"}, "0.75"),
+        ({"epsilon": "2", "delta": "0"}, {"epsilon": "2.5", "delta": "0"}, "0"),
+    ],
+)
+def test_the_measure_with_the_least_left_counts(
+    tmp_path: Any, limits: dict[str, str], spent: dict[str, str], left: str
+) -> None:
+    frame = Privacy(adjacency=Adjacency.REPLACE_ONE, unit=Unit.RECORD, n_records=10)
+    opened = register_dataset(Home(tmp_path), "x", frame, **limits)
+    loss = type(opened.limit)
+    total = loss({**opened.spent.amounts, **{m: Decimal(a) for m, a in spent.items()}})
+    account = Account(opened.registration, opened.policy, opened.limit, total)
+    assert account.remaining_share == Decimal(left)
+    bar = budget_text(account, account.remaining_share)
+    assert f"**{float(left) * 100:.1f} % left**" in bar
+    assert bar.count("█") == int(Decimal(left) * 30)
+
+
+CONFIG = """\
+title: Test
+dataset: x
+source: {path: x.parquet}
+privacy: {adjacency: replace_one, unit: record, n_records: 400}
+budget: {epsilon: 1.0, delta: 1.0e-6}
+domain: {age: {type: integer, lower: 0, upper: 99, width: 10}}
+products:
+  people: {kind: microdata, mechanism: bootstrap, columns: [age], share: 0.4}
+  ages: {kind: table, mechanism: gaussian, columns: [age], share: 0.3}
+  mean: {kind: estimate, columns: [age], statistic: mean, confidence: 0.9, share: 0.3}
+publish: {directory: releases, formats: [csv]}
+"""
+
+
+def test_rows_of_a_plan_say_what_each_kind_of_product_errs_by(tmp_path: Path) -> None:
+    (tmp_path / "release.yaml").write_text(CONFIG)
+    release = load(tmp_path / "release.yaml")
+    plan = release.plan()
+    people, ages, mean = (plan_row(product)["expected error"] for product in plan.products)
+    for row, product in ((people, plan.products[0]), (ages, plan.products[1])):
+        sd = product.expected_error.cell_sd_average
+        assert row.startswith(f"sd of a cell {sd:,.1f} records on average, total variation 0.")
+    (width,) = plan.products[2].expected_error.width
+    assert mean.startswith(f"quantities mean of age; width {width:.5g}; ")
+    drawn = DrawingProgress.of(release, plan, lambda records: None)
+    assert drawn.total == int(plan.products[0].mechanism.describe()["records"]) + 10
+
+
+def test_markup_in_names_is_shown_as_text() -> None:
+    assert escaped("a|b_<i>[x](y)") == r"a\|b\_\<i\>\[x\]\(y\)"
+
+
+def test_progress_speaks_up_only_when_drawing_takes_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[float] = []
+    clock = [0.0]
+
+    def show(progress: DrawingProgress) -> None:
+        progress.artifact = progress.artifact or "made"
+        told.append(progress.done / progress.total)
+
+    monkeypatch.setattr(monitoring, "_show_progress", show)
+    monkeypatch.setattr(monitoring.time, "monotonic", lambda: clock[0])
+    for pace, expected in ((0.1, []), (1.0, [0.6, 1.0])):
+        progress = DrawingProgress("x", 10, lambda records: None)
+        told.clear()
+        for _ in range(10):
+            progress(1)
+            clock[0] += pace
+        assert told == expected

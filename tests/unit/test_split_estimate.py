@@ -1,0 +1,150 @@
+"""Estimates from one release and subsamples, of statistics built in and of one's own."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from estimating import (
+    EPSILON_DELTA,
+    RENYI,
+    RHO,
+    calibrated,
+    check_round_trip,
+    check_targets,
+    check_units,
+    coverage,
+    draw,
+    least,
+    loss_of,
+    target,
+    values_of,
+)
+
+from mechanisms.bounded_statistics import Mean
+from mechanisms.choice import WIDTH, choose
+from mechanisms.errors import ConfigError, InfeasibleBudgetError
+from mechanisms.split_estimate import SplitEstimate, SplitKnobs
+from mechanisms.subsample_split import SplitDesign, SubsampleSplit, default_design
+
+
+def knobs_of(statistic: str, **said: Any) -> SplitKnobs:
+    own = {"function": statistic} if ":" in statistic else {"statistic": statistic}
+    return SplitKnobs(confidence=0.9, **own, **said)  # type: ignore[arg-type]
+
+
+OWN = "own_statistics:second_moment"
+CASES: dict[str, tuple[list[str], Any]] = {
+    "mean": (["age"], np.mean),
+    "variance": (["age"], lambda x: x.var(ddof=1)),
+    "covariance": (["age", "pay"], lambda x, y: np.cov(x, y)[0, 1]),
+    OWN: (["pay"], lambda x: np.mean((x / 50) ** 2)),
+}
+
+
+@pytest.mark.parametrize("statistic", CASES)
+def test_at_a_large_budget_it_is_the_statistic_in_its_own_units(statistic: str) -> None:
+    check_units(SplitEstimate, knobs_of(statistic), *CASES[statistic])
+
+
+@pytest.mark.parametrize("statistic", ["covariance", OWN])
+def test_a_description_is_enough(statistic: str) -> None:
+    check_round_trip(SplitEstimate, knobs_of(statistic), CASES[statistic][0])
+
+
+def test_the_loss_meets_the_target() -> None:
+    check_targets(SplitEstimate, knobs_of("variance"), ["age"], EPSILON_DELTA, RENYI)
+    with pytest.raises(ConfigError, match="No zero-concentrated"):
+        calibrated(SplitEstimate, knobs_of("variance"), ["age"], **RHO)
+    with pytest.raises(InfeasibleBudgetError, match="delta"):
+        calibrated(SplitEstimate, knobs_of("variance"), ["age"], epsilon=1.0, delta=0.0)
+
+
+def test_coverage() -> None:
+    made = calibrated(SplitEstimate, knobs_of("variance"), ["age"], n=1500, **EPSILON_DELTA)
+    truth = float(np.var(values_of(["age"], draw(1_000_000, 77))[0]))
+    share, of_half = coverage(made, ["age"], truth, n=1500, runs=200)
+    assert of_half < least(200, 0.89) <= share
+
+
+def test_what_is_left_out_is_chosen_by_the_budget() -> None:
+    plain = calibrated(SplitEstimate, knobs_of("mean"), ["age"], **EPSILON_DELTA)
+    design = default_design(Fraction(1, 4), 3000)
+    assert (plain.split.size, plain.split.subsamples) == (60, design.subsamples)
+    own = knobs_of("mean", subsample_share=Fraction(1, 10), subsamples=80)
+    made = calibrated(SplitEstimate, own, ["age"], **EPSILON_DELTA)
+    assert (made.split.size, made.split.subsamples) == (300, 80)
+    assert made.split.full == plain.split.full
+    more = knobs_of("mean", full_share=Fraction(9, 10))
+    assert calibrated(SplitEstimate, more, ["age"], **EPSILON_DELTA).split.full.sigma < (
+        plain.split.full.sigma
+    )
+
+
+def test_a_goal_takes_the_place_of_the_curve_of_mu() -> None:
+    design = SplitDesign(Fraction(1, 2), Fraction(1, 20), 80)
+    plain = SubsampleSplit.calibrate(Mean(), Fraction(1), n_records=3000, design=design)
+    loose = SubsampleSplit.calibrate(
+        Mean(), Fraction(1), n_records=3000, design=design, goal=((4.0, 1e-3),)
+    )
+    assert loose.full == plain.full
+    assert loose.part.sigma < 0.9 * plain.part.sigma
+    assert 0.99e-3 < loose.loss().delta(4.0).upper <= 1e-3
+
+
+@pytest.mark.parametrize(
+    ("said", "names", "what"),
+    [
+        ({"statistic": "median"}, ["age"], "does not serve the median"),
+        ({"function": "own_statistics:both_means"}, ["age", "pay"], "one number"),
+        ({"function": "own_statistics:largest"}, ["age"], "times as far as it declares"),
+        ({"function": "own_statistics:slightly_more"}, ["age"], "1 times as far"),
+        ({"function": "own_statistics:flat"}, ["age"], "declared dimension"),
+        ({"function": "own_statistics:failing"}, ["age"], "ZeroDivisionError"),
+        ({"function": "own_statistics:unbounded"}, ["age"], "finite bounds"),
+        ({"function": "own_statistics:floating"}, ["age"], "Fraction"),
+        ({"function": "own_statistics:nothing"}, ["age"], "no statistic"),
+        ({"function": OWN}, ["age", "pay"], "takes 1 column"),
+        ({"statistic": "mean"}, ["rent"], "some do not count"),
+        ({"statistic": "mean", "subsample_share": Fraction(1, 1000)}, ["age"], "than 30 records"),
+    ],
+)
+def test_what_is_refused(said: dict[str, Any], names: list[str], what: str) -> None:
+    with pytest.raises(ConfigError, match=what):
+        calibrated(SplitEstimate, SplitKnobs(**said), names, **EPSILON_DELTA)
+
+
+def test_a_delta_too_small_for_the_composition_is_refused() -> None:
+    with pytest.raises(InfeasibleBudgetError, match="down to a delta of 1e-10"):
+        calibrated(SplitEstimate, knobs_of("mean"), ["age"], epsilon=1.0, delta=1e-12)
+
+
+def test_what_is_calibrated_at_the_least_delta_is_proven() -> None:
+    wanted = target(["age"], epsilon=1.0, delta=1e-10)
+    made = SplitEstimate.calibrate(knobs_of("mean"), wanted)
+    assert wanted.allows(loss_of(made, wanted))
+
+
+def test_too_few_records_for_subsamples_are_refused() -> None:
+    with pytest.raises(ConfigError, match="60 records"):
+        calibrated(SplitEstimate, knobs_of("variance"), ["age"], n=50, **EPSILON_DELTA)
+
+
+def test_auto_takes_it_for_a_statistic_of_ones_own() -> None:
+    choice = choose(
+        "estimate",
+        target(["pay"], **EPSILON_DELTA),
+        WIDTH,
+        estimand=knobs_of(OWN),
+    )
+    assert choice.mechanism == "subsample_split"
+
+
+def test_auto_takes_the_narrower_for_a_variance() -> None:
+    wanted = target(["age"], **EPSILON_DELTA)
+    choice = choose("estimate", wanted, WIDTH, estimand=knobs_of("variance"))
+    widths = {c.name: c.error(WIDTH) for c in choice.candidates if c.mechanism is not None}
+    assert widths["pair_moments"] < widths["subsample_split"]
+    assert choice.mechanism == "pair_moments"
