@@ -31,6 +31,7 @@ _ERRORS = {
     "projected_total_variation": "expected total variation, projected",
     "kolmogorov_smirnov": "expected KS distance",
     "width": "expected width of the intervals",
+    "sup_error": "expected largest error",
 }
 
 

@@ -242,7 +242,8 @@ def _expected(product: PlannedProduct) -> str:
             f"sd of a cell {error.cell_sd_average:,.1f} records on average, total variation "
             f"{error.projected_total_variation:.4f} once projected"
         )
-    said = {name.replace("_", " "): _figures(value) for name, value in asdict(error).items()}
+    known = {name: value for name, value in asdict(error).items() if value is not None}
+    said = {name.replace("_", " "): _figures(value) for name, value in known.items()}
     return "; ".join(f"{name} {figures}" for name, figures in said.items())
 
 

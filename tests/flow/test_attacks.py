@@ -31,7 +31,7 @@ from mechanisms.errors import (
     OutputNotWritableError,
     StatpressError,
 )
-from tasks import pipeline
+from tasks import table_files
 from tasks.inspector import Between, Inspector
 from tasks.ledger import Ledger
 from tasks.ledger_check import check_bundle
@@ -207,13 +207,13 @@ def test_a_column_of_nulls_alone_is_written_and_read(agency) -> None:
 
 
 def test_rehearsal_stops_before_the_charge(agency, monkeypatch) -> None:
-    honest = pipeline.bundle.profile_file
+    honest = table_files.profile_file
 
     def unfaithful(path: Path, domain, extra=()) -> dict[str, int]:
         found = honest(path, domain, extra)
         return found | ({"rows": 0} if path.stem == "rehearsal" else {})
 
-    monkeypatch.setattr("tasks.bundle.profile_file", unfaithful)
+    monkeypatch.setattr("tasks.table_files.profile_file", unfaithful)
     with pytest.raises(ConfigError, match="read back"):
         agency.run()
     assert [entry.kind for entry in agency.entries()] == ["register"]

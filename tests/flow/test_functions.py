@@ -96,6 +96,7 @@ def test_functions_are_released_and_evaluated_anywhere(publishing: Any) -> None:
     curve = evaluate.load(bundle / "data" / "pay_by_age.json")
     assert np.diff(curve(ages)).min() >= 0
     assert open_bundle(bundle).without_counts == tuple(stated)
+    assert "support vector machine" in (bundle / "report.html").read_text()
     assert "load(" in (bundle / "README.md").read_text()
 
 

@@ -72,7 +72,8 @@ domain: {age: {type: integer, lower: 0, upper: 99, width: 10}}
 products:
   people: {kind: microdata, mechanism: bootstrap, columns: [age], share: 0.4}
   ages: {kind: table, mechanism: gaussian, columns: [age], share: 0.3}
-  mean: {kind: estimate, columns: [age], statistic: mean, confidence: 0.9, share: 0.3}
+  mean: {kind: estimate, columns: [age], statistic: mean, confidence: 0.9, share: 0.2}
+  line: {kind: function, target: kde, columns: [age], degree: 4, order: 1, share: 0.1}
 publish: {directory: releases, formats: [csv]}
 """
 
@@ -81,12 +82,13 @@ def test_rows_of_a_plan_say_what_each_kind_of_product_errs_by(tmp_path: Path) ->
     (tmp_path / "release.yaml").write_text(CONFIG)
     release = load(tmp_path / "release.yaml")
     plan = release.plan()
-    people, ages, mean = (plan_row(product)["expected error"] for product in plan.products)
+    people, ages, mean, line = (plan_row(product)["expected error"] for product in plan.products)
     for row, product in ((people, plan.products[0]), (ages, plan.products[1])):
         sd = product.expected_error.cell_sd_average
         assert row.startswith(f"sd of a cell {sd:,.1f} records on average, total variation 0.")
     (width,) = plan.products[2].expected_error.width
     assert mean.startswith(f"quantities mean of age; width {width:.5g}; ")
+    assert line.startswith(f"sup error {plan.products[3].expected_error.sup_error:.5g}; bias ")
     drawn = DrawingProgress.of(release, plan, lambda records: None)
     assert drawn.total == int(plan.products[0].mechanism.describe()["records"]) + 10
 

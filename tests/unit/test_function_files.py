@@ -1,0 +1,67 @@
+"""The files of a function: the release gate sees a table and an evaluator that disagree."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mechanisms.columns import Numeric
+from mechanisms.domain import Domain
+from mechanisms.function_knobs import FunctionKnobs
+from mechanisms.function_release import FunctionRelease
+from mechanisms.mechanism import Target
+from mechanisms.table import ContingencyTable
+from tasks.entropy import SeededRandomness
+from tasks.function_files import FunctionFiles
+
+DOMAIN = Domain(tuple(Numeric(name=c, edges=(0.0, 0.1, 0.7)) for c in "xy"))
+PUBLISH: Any = SimpleNamespace(formats=["parquet", "csv"], plots=False)
+
+
+def written(folder: Path) -> tuple[Any, Any]:
+    (folder / "data").mkdir()
+    asked = Target(epsilon=1.0, delta=0.0, n_records=90, n_cells=4, domain=DOMAIN)
+    knobs = FunctionKnobs(target="kde", degree=3, order=2)
+    mechanism = FunctionRelease.calibrate(knobs, asked)
+    product = SimpleNamespace(request=SimpleNamespace(name="f"), mechanism=mechanism, domain=DOMAIN)
+    table = ContingencyTable(DOMAIN, np.array([0, 2]), np.array([50, 40]))
+    drawn = mechanism.release(table, SeededRandomness(np.random.PCG64(1)))
+    files, plan = FunctionFiles(), SimpleNamespace()
+    files.rehearse(folder, product, PUBLISH)
+    files.write(folder, product, drawn, plan, PUBLISH, lambda rows: None)
+    return product, drawn
+
+
+def profile(folder: Path, product: Any, drawn: Any) -> Any:
+    return FunctionFiles().profile(folder, product, drawn, SimpleNamespace(), PUBLISH)
+
+
+def test_what_was_written_is_whole(tmp_path: Path) -> None:
+    product, drawn = written(tmp_path)
+    profiles, rows = profile(tmp_path, product, drawn)
+    assert rows == {"f.parquet": 16, "f.csv": 16}
+    clean = {"rows": 16, "schema": 0, "values off": 0}
+    assert profiles == {"f.parquet": clean, "f.csv": clean}
+    paths = [each["path"] for each in FunctionFiles().resources(product, PUBLISH)]
+    assert sorted(paths) == sorted(
+        path.relative_to(tmp_path).as_posix() for path in tmp_path.glob("data/*")
+    )
+
+
+@pytest.mark.parametrize("change", [{"factor": 2.0}, {"floor": 1e6}, {"degree": 3}])
+def test_an_evaluator_that_gives_something_else_is_seen(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
+    product, drawn = written(tmp_path)
+    path = tmp_path / "data" / "f.json"
+    facts = json.loads(path.read_text()) | change
+    if "degree" in change:
+        facts["coefficients"][0] += 0.5
+    path.write_text(json.dumps(facts))
+    for found in profile(tmp_path, product, drawn)[0].values():
+        assert found["values off"] > 0
