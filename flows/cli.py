@@ -305,6 +305,7 @@ def _press(
     load(config).plan()  # a faulty config need not wait for a server
     with Progress(shown=not as_json) as progress:
         opened.announce, opened.advance = progress.announce, progress.advance
+        opened.tell = progress.tell
         outcome = opened.run(config, orchestrated=not no_orchestrator, insecure_seed=insecure_seed)
     remaining = remaining_budget(opened.home, outcome.dataset)
     spent = opened.timings | {"total": time.perf_counter() - started}

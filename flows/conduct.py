@@ -13,6 +13,7 @@ from mechanisms.errors import ConfigError, InternalError, OrchestratorError, Sta
 from tasks.home import Home
 from tasks.inspector import Inspector
 from tasks.private_zone import CuratorLog, guarded, new_run_id, silence_core_dumps
+from tasks.side_channels import AROUND_A_FLOW
 from tasks.steps import Conduct, conducted
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Session:
         inspector: The quality process, with the run's curator log.
         announce: Called with the title of each step.
         advance: Called with the number of records done.
+        tell: Called with what a person should know, such as what a killed run left.
         timings: Seconds per step, filled as the run goes.
     """
 
@@ -45,6 +47,7 @@ class Session:
     inspector: Inspector
     announce: Callable[[str], None] = lambda title: None
     advance: Callable[[int], None] = lambda records: None
+    tell: Callable[[str], None] = lambda text: None
     timings: dict[str, float] = field(default_factory=dict)
 
     def run(
@@ -61,7 +64,11 @@ class Session:
             raise ConfigError("The seed must not be negative.", where="--insecure-seed")
         log = self.inspector.log
         way = Conduct(
-            log=log, orchestrated=orchestrated, announce=self.announce, timings=self.timings
+            log=log,
+            orchestrated=orchestrated,
+            announce=self.announce,
+            timings=self.timings,
+            tell=self.tell,
         )
 
         def body() -> Outcome:
@@ -113,7 +120,7 @@ def _as_flow(body: Callable[[], Outcome], way: Conduct) -> Outcome:
         return outcome
 
     try:
-        return guarded(start, way.log)()
+        return guarded(start, way.log, AROUND_A_FLOW)()
     except InternalError as error:
         failure = error
         if not way.timings:  # no step began: the orchestrator is at fault

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from prefect import flow
 from prefect.runtime import flow_run
 
 from flows.conduct import session
 from flows.release import press
+from flows.sealed_flow import sealed_flow
 from tasks.home import Home
 from tasks.private_zone import guarded
 from tasks.steps import Conduct, conducted
 
 
-@flow(name="statpress-release", retries=0, persist_result=False, log_prints=False)
+@sealed_flow("statpress-release")
 def release(config: str) -> str:
     """Press one release on a worker, with the home that its environment names.
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from uuid import UUID
 
-from prefect import flow
 from prefect.runtime import flow_run
 
+from flows.sealed_flow import sealed_flow
 from mechanisms.errors import LedgerError, StatpressError
 from tasks.home import Home
 from tasks.ledger_check import verify_ledger
@@ -16,7 +16,7 @@ from tasks.signing import read_public_key
 from tasks.steps import Conduct, conducted, step
 
 
-@flow(name="statpress-verify-ledger", retries=0, persist_result=False, log_prints=False)
+@sealed_flow("statpress-verify-ledger")
 def verify(public_key: str | None = None) -> None:
     """Verify the ledger that the worker's environment names, as 'statpress ledger verify' does.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Mapping
 from decimal import Decimal
@@ -84,12 +85,14 @@ def share_bar(label: str, part: Decimal, whole: Decimal) -> Any:
 
 
 class Progress:
-    """Names of the steps and a count of records, on a terminal alone."""
+    """Names of the steps and a count of records, on a terminal alone; what people are told."""
 
     def __init__(self, *, shown: bool) -> None:
         self._bar: Any = None
         self._task: Any = None
         self.shown = shown and sys.stderr.isatty()
+        # Its own, since a step keeps everything else from standard error.
+        self._stream = os.fdopen(os.dup(sys.stderr.fileno()), "w") if self.shown else None
 
     def __enter__(self) -> Self:
         if self.shown:
@@ -103,7 +106,7 @@ class Progress:
                 BarColumn(),
                 TextColumn("{task.fields[records]}"),
                 TimeElapsedColumn(),
-                console=Console(stderr=True),
+                console=Console(file=self._stream),
                 transient=True,
             )
             self._bar.start()
@@ -118,6 +121,15 @@ class Progress:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
+        if self._stream is not None:
+            self._stream.close()
+
+    def tell(self, text: str) -> None:
+        """Print a note on standard error, above the bar."""
+        if self._bar is not None:
+            self._bar.console.print(plain(text), markup=False, highlight=False, soft_wrap=True)
+        else:
+            print(plain(text), file=sys.stderr)
 
     def announce(self, title: str) -> None:
         """A step begins."""

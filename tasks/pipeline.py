@@ -23,8 +23,9 @@ from tasks.home import Home
 from tasks.journal import check_run
 from tasks.ledger import Ledger
 from tasks.ledger_check import check_covered
-from tasks.run import Run, publish_folder
-from tasks.steps import step
+from tasks.left_behind import beginning
+from tasks.run import Run, at_work, publish_folder, writing
+from tasks.steps import notify, step
 from tasks.units import Units
 
 
@@ -60,7 +61,11 @@ def check_budget(home: Home, release: Release, plan: Plan, run_id: str, seeded: 
     with Ledger.open(home.ledger, create=False) as ledger:
         body = _charge(release, plan, run_id, seeded) | {"created": "-"}
         check_covered(body)
-        check_run(ledger.state(), body)
+        state = ledger.state()
+    account, charge = state.accounts.get(body["dataset"]), state.charges.get(run_id)
+    for text in beginning(account, charge, lambda run: at_work(home, run)):
+        notify(text)
+    check_run(state, body)
 
 
 @step("check input")
@@ -125,7 +130,8 @@ def write_products(
     run: Run, release: Release, plan: Plan, charge: Entry, drawn: dict[str, RawTable]
 ) -> None:
     """Post-process and write, beside the final place."""
-    bundle.write_bundle(run, release, plan, charge, drawn)
+    with writing(run):
+        bundle.write_bundle(run, release, plan, charge, drawn)
 
 
 @step("check release")
@@ -138,8 +144,9 @@ def check_products(run: Run, release: Release, plan: Plan, drawn: dict[str, RawT
 @step("publish")
 def publish_bundle(home: Home, run: Run, release: Release, plan: Plan, charge: Entry) -> Outcome:
     """Seal the bundle, move it into place, note it in the ledger."""
-    seal = bundle.seal_bundle(run, release, charge)
-    place = publish_folder(run)
+    with writing(run):
+        seal = bundle.seal_bundle(run, release, charge)
+        place = publish_folder(run)
     try:
         with Ledger.open(home.ledger, create=False) as ledger:
             ledger.publish(

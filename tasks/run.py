@@ -24,7 +24,8 @@ from tasks.entries import check_place
 from tasks.home import Home
 from tasks.inspector import Inspector
 from tasks.manifest import NAME as MANIFEST
-from tasks.private_zone import CuratorLog, route_library_logs
+from tasks.private_zone import CuratorLog
+from tasks.steps import notify
 
 _BUILDING = ".building-"
 _RUN_ID = re.compile("[0-9a-f]{32}")
@@ -90,14 +91,14 @@ def open_run(
     """
     log, run_id = inspector.log, inspector.log.run_id
     with ExitStack() as stack:
-        stack.callback(route_library_logs(log))
         work_root = home.folder("work")
         directory = release.located(release.config.publish.directory)
         target = directory / _bundle_name(release, run_id, insecure_seed)
         check_place(f"{target}-{run_id}")
         if os.path.lexists(target):
             raise BundleExistsError("A bundle of this name is already there.", where=str(target))
-        _remove_abandoned(work_root, "")
+        for killed in _remove_abandoned(work_root, ""):
+            notify(f"Removed the private folder of run {killed}, which was killed.")
         work = stack.enter_context(_claimed(work_root / run_id))
         _make_directory(directory, home)
         _remove_abandoned(directory, _BUILDING)
@@ -112,6 +113,26 @@ def open_run(
             target=target,
             inspector=inspector,
             advance=advance,
+        )
+
+
+@contextmanager
+def writing(run: Run) -> Iterator[None]:
+    """Say what is wrong where a drawn bundle cannot be written; nothing is published.
+
+    Raises:
+        OutputNotWritableError: The disk is full, or fails.
+    """
+    reason = None
+    try:
+        yield
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else "the disk fails"
+    if reason is not None:
+        raise OutputNotWritableError(
+            f"The bundle cannot be written ({reason}). The run was charged, and stays so.",
+            where=str(run.target.parent),
+            next_step="Mend the disk, then run again, which is charged again.",
         )
 
 
@@ -176,6 +197,7 @@ def _claimed(folder: Path) -> Iterator[Path]:
     for _ in range(_TRIES):  # another run's sweep may come between making and locking
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
+            folder.chmod(0o700)
             descriptor = _locked(folder)
             reason = "others keep it locked"
         except OSError as error:
@@ -206,8 +228,22 @@ def _locked(folder: Path) -> int | None:
     return None
 
 
-def _remove_abandoned(parent: Path, prefix: str) -> None:
-    """Remove folders of runs that were killed: nobody holds their lock."""
+def at_work(home: Home, run_id: str) -> bool:
+    """Whether a run holds its folder in this home just now."""
+    folder = home.root / "work" / run_id
+    try:
+        descriptor = _locked(folder)
+    except OSError:
+        return False
+    if descriptor is None:
+        return True
+    os.close(descriptor)
+    return False
+
+
+def _remove_abandoned(parent: Path, prefix: str) -> list[str]:
+    """Remove folders of runs that were killed, whose lock nobody holds; their ids."""
+    removed = []
     for folder in parent.iterdir():
         name = folder.name.removeprefix(prefix)
         if folder.name != f"{prefix}{name}" or not _RUN_ID.fullmatch(name):
@@ -219,6 +255,8 @@ def _remove_abandoned(parent: Path, prefix: str) -> None:
         if descriptor is not None:
             shutil.rmtree(folder, ignore_errors=True)
             os.close(descriptor)
+            removed.append(name)
+    return removed
 
 
 def _check_space(directory: Path, plan: Plan, n_formats: int) -> None:
