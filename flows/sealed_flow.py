@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, get_type_hints
 
 from prefect import Flow
+from pydantic import TypeAdapter, ValidationError
 
 from mechanisms.errors import ConfigError
 
@@ -17,17 +18,18 @@ T = TypeVar("T")
 class SealedFlow(Flow[P, T]):
     """A flow whose parameters are checked before Prefect stores them.
 
-    Prefect itself first stores what a flow is called with, a whole table if need be, and
-    then checks it. (Of a deployed flow the server checks parameters before it stores any.)
+    Prefect itself first stores what a flow is called with, a whole table if need be, then
+    checks it and logs it in full. (Of a deployed flow the server checks parameters first.)
     """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         called = {k: v for k, v in kwargs.items() if k not in ("return_state", "wait_for")}
-        wrong = False
+        wrong, kinds = False, get_type_hints(self.fn)
         try:
-            bound = inspect.signature(self.fn).bind(*args, **called)
-            self.validate_parameters(dict(bound.arguments))
-        except Exception:
+            given = inspect.signature(self.fn).bind(*args, **called).arguments
+            for name, value in given.items():
+                TypeAdapter(kinds[name]).validate_python(value)
+        except (TypeError, ValidationError):
             wrong = True
         if wrong:  # outside the except block: a message would quote what was given
             raise ConfigError(

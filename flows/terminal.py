@@ -91,8 +91,8 @@ class Progress:
         self._bar: Any = None
         self._task: Any = None
         self.shown = shown and sys.stderr.isatty()
-        # Its own, since a step keeps everything else from standard error.
-        self._stream = os.fdopen(os.dup(sys.stderr.fileno()), "w") if self.shown else None
+        # Its own, since a run keeps everything else from standard error.
+        self._stream = os.fdopen(os.dup(2), "w", errors="backslashreplace")
 
     def __enter__(self) -> Self:
         if self.shown:
@@ -121,15 +121,14 @@ class Progress:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
-        if self._stream is not None:
-            self._stream.close()
+        self._stream.close()
 
     def tell(self, text: str) -> None:
         """Print a note on standard error, above the bar."""
         if self._bar is not None:
             self._bar.console.print(plain(text), markup=False, highlight=False, soft_wrap=True)
         else:
-            print(plain(text), file=sys.stderr)
+            print(plain(text), file=self._stream, flush=True)
 
     def announce(self, title: str) -> None:
         """A step begins."""

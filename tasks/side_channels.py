@@ -196,10 +196,10 @@ Channels = tuple[Channel, ...]
 AROUND_A_FLOW: Channels = (_WARNINGS,)
 """While the orchestrator starts, and sets its logs up."""
 
-BETWEEN_STEPS: Channels = (_LOGS, _WARNINGS, _HOOKS)
+BETWEEN_STEPS: Channels = (_LOGS, _WARNINGS, _HOOKS, _STREAMS)
 """In a flow's body, where the orchestrator notes what the steps do."""
 
-IN_A_STEP: Channels = (*BETWEEN_STEPS, _ORCHESTRATOR_LOGS, _STREAMS)
+IN_A_STEP: Channels = (*BETWEEN_STEPS, _ORCHESTRATOR_LOGS)
 
 
 @contextmanager

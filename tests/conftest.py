@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -127,11 +127,21 @@ def inspector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inspector]:
         yield started
 
 
+@pytest.fixture(scope="session")
+def found_agency(inspector: Inspector) -> Callable[[Path], Agency]:
+    """Founds an agency in a folder, with config and source in order."""
+
+    def found(folder: Path) -> Agency:
+        made = Agency(folder, inspector)
+        made.config.write_text(made.text)
+        made.write_source(source_table())
+        made.register()
+        return made
+
+    return found
+
+
 @pytest.fixture
-def agency(tmp_path: Path, inspector: Inspector) -> Agency:
+def agency(tmp_path: Path, found_agency: Callable[[Path], Agency]) -> Agency:
     """A fresh agency whose config and source are in order."""
-    made = Agency(tmp_path, inspector)
-    made.config.write_text(made.text)
-    made.write_source(source_table())
-    made.register()
-    return made
+    return found_agency(tmp_path)
