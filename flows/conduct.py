@@ -105,6 +105,11 @@ def _as_flow(body: Callable[[], Outcome], way: Conduct) -> Outcome:
     """Run the body as a Prefect flow without parameters."""
     way.announce("start orchestrator")
     failure: StatpressError
+    pressed: list[Outcome] = []
+
+    def noted() -> Outcome:
+        pressed.append(body())
+        return pressed[0]
 
     def start() -> Outcome:
         from prefect import flow
@@ -115,7 +120,7 @@ def _as_flow(body: Callable[[], Outcome], way: Conduct) -> Outcome:
             retries=0,
             persist_result=False,
             log_prints=False,
-        )(body)
+        )(noted)
         outcome: Outcome = run_flow()
         return outcome
 
@@ -123,6 +128,12 @@ def _as_flow(body: Callable[[], Outcome], way: Conduct) -> Outcome:
         return guarded(start, way.log, AROUND_A_FLOW)()
     except InternalError as error:
         failure = error
+        if pressed:  # the bundle is there, and noted in the ledger
+            way.tell(
+                "The release is published; the orchestrator could not be told, and may show it as "
+                f"running or crashed. Incident {way.log.run_id}."
+            )
+            return pressed[0]
         if not way.timings:  # no step began: the orchestrator is at fault
             failure = OrchestratorError(
                 f"The orchestrator could not run the flow; incident {way.log.run_id}."

@@ -95,7 +95,8 @@ def check_counts(run: Run, release: Release, table: ContingencyTable) -> None:
 @step("rehearse")
 def rehearse(run: Run, release: Release, plan: Plan) -> None:
     """Write and read back every declared value, before a charge depends on it."""
-    bundle.rehearse(run, release, plan)
+    with writing(run, charged=False):
+        bundle.rehearse(run, release, plan)
 
 
 @step("charge ledger")

@@ -117,8 +117,8 @@ def open_run(
 
 
 @contextmanager
-def writing(run: Run) -> Iterator[None]:
-    """Say what is wrong where a drawn bundle cannot be written; nothing is published.
+def writing(run: Run, *, charged: bool = True) -> Iterator[None]:
+    """Say what is wrong where a bundle cannot be written; nothing is published.
 
     Raises:
         OutputNotWritableError: The disk is full, or fails.
@@ -129,10 +129,11 @@ def writing(run: Run) -> Iterator[None]:
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else "the disk fails"
     if reason is not None:
+        so = "The run was charged, and stays so" if charged else "Nothing was charged"
         raise OutputNotWritableError(
-            f"The bundle cannot be written ({reason}). The run was charged, and stays so.",
+            f"The bundle cannot be written ({reason}). {so}.",
             where=str(run.target.parent),
-            next_step="Mend the disk, then run again, which is charged again.",
+            next_step=f"Mend the disk, then run again{', which is charged again' * charged}.",
         )
 
 
@@ -199,7 +200,7 @@ def _claimed(folder: Path) -> Iterator[Path]:
             folder.mkdir(mode=0o700, exist_ok=True)
             folder.chmod(0o700)
             descriptor = _locked(folder)
-            reason = "others keep it locked"
+            reason = "this very run is at work in another process"
         except OSError as error:
             reason = str(error.strerror)
         if descriptor is not None:

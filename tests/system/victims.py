@@ -177,14 +177,14 @@ def _release(order: Order, tell: Callable[[str], None]) -> int:
     log = CuratorLog(home.folder("curator"), order.run_id or new_run_id())
     session = Session(home, InProcess(log), tell=tell)
     try:
-        outcome = session.run(order.config, orchestrated=orchestrated)
-        print("PUBLISHED", outcome.bundle)
-        return 0
+        said, code = f"PUBLISHED {session.run(order.config, orchestrated=orchestrated).bundle}", 0
     except StatpressError as error:
-        print("ERROR", error)
-        return error.exit_code
+        said, code = f"ERROR {error}", error.exit_code
     except KeyboardInterrupt:
-        return 130
+        said, code = "INTERRUPTED", 130
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+    print(said)
+    return code
 
 
 def _hold(step: str, folder: Path, before: Callable[[], None] | None) -> None:
@@ -202,6 +202,11 @@ def _hold(step: str, folder: Path, before: Callable[[], None] | None) -> None:
         return honest(*arguments, **named)
 
     setattr(flows.release, step, held)
+
+
+def short_of_disk() -> None:
+    """From here on no file of this process grows past some bytes, as on a full disk."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8, resource.RLIM_INFINITY))
 
 
 def short_of_memory() -> None:
