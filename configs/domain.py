@@ -142,6 +142,13 @@ ColumnConfig = Annotated[
     CategoricalColumn | OrdinalColumn | IntegerColumn | NumericColumn | DateColumn,
     Field(discriminator="type"),
 ]
+COLUMNS: Mapping[str, type[Section]] = {
+    "categorical": CategoricalColumn,
+    "ordinal": OrdinalColumn,
+    "integer": IntegerColumn,
+    "numeric": NumericColumn,
+    "date": DateColumn,
+}
 
 
 class RangeConfig(Section):

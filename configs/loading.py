@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from decimal import Decimal, localcontext
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
-from configs.domain import build_zero
-from configs.release import CheckConfig, ReleaseConfig, kinds_of
-from configs.yaml_text import Document, parse
+from configs.domain import CategoriesFile, build_zero
+from configs.order import Order, Override
+from configs.overrides import Applied, apply
+from configs.release import OPEN, CheckConfig, ReleaseConfig
+from configs.validation import validate
+from configs.yaml_text import Document, flow_text, parse
 from configs.yaml_text import Path as Keys
-from mechanisms import errors
 from mechanisms.budget_split import Budget
-from mechanisms.choice import AUTO, AutoKnobs
-from mechanisms.columns import Column
+from mechanisms.choice import AutoKnobs
+from mechanisms.columns import Categorical, Column, Ordinal
 from mechanisms.domain import Domain
 from mechanisms.errors import (
     BudgetValueError,
@@ -30,11 +29,13 @@ from mechanisms.errors import (
     InfeasibleBudgetError,
     StatpressError,
 )
+from mechanisms.estimands import EstimandKnobs
 from mechanisms.fitting import ProductRequest
 from mechanisms.planning import Plan, plan_release
 from mechanisms.privacy import Privacy
 from mechanisms.registry import REGISTRY
 
+_PARTS = ("", "_debiased", "_estimates", "_raw", "_distribution")  # of the names of files
 RESERVED_COLUMNS = ("estimate", "projected", "raw", "raw_block", "standard_error")
 
 
@@ -43,22 +44,26 @@ class Release:
     """A config that has passed every check that needs no data.
 
     Attributes:
-        config: The values as written.
-        path: The file they came from.
-        text: Its exact text.
+        config: The values as written, overrides applied.
+        folder: Where its paths go from.
+        text: The file's text with the overrides and the lines of categories files in it.
         domain: The declared domain, categories files read in.
         privacy: Frame of reference of the guarantee.
         requests: The products with their knobs.
         document: Places of the values, for messages.
+        overrides: What differs from the file.
+        supersedes: Seal of the bundle that this release follows.
     """
 
     config: ReleaseConfig
-    path: Path
+    folder: Path
     text: str
     domain: Domain
     privacy: Privacy
     requests: tuple[ProductRequest, ...]
     document: Document
+    overrides: tuple[Applied, ...] = ()
+    supersedes: str | None = None
 
     def plan(self) -> Plan:
         """Fix every parameter; needs no data.
@@ -80,35 +85,48 @@ class Release:
 
     @property
     def sha256(self) -> str:
-        """Hash of the resolved config, categories files included."""
-        resolved = {
-            "config": self.config.model_dump(mode="json"),
-            "domain": [describe_column(column) for column in self.domain.columns],
-        }
-        canonical = json.dumps(resolved, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(canonical.encode()).hexdigest()
+        """Hash of the text, which is that of the bundle's ``config.yaml``."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
 
     def located(self, relative: str) -> Path:
-        """A path of the config, taken from the config's folder."""
-        return (self.path.parent / relative).absolute()
+        """A path of the config, taken from its folder."""
+        return (self.folder / relative).absolute()
 
 
-def load(path: str | Path) -> Release:
-    """Read and check a config; opens no data.
+def load(path: str | Path, overrides: Iterable[Override] = ()) -> Release:
+    """Read and check a config as it stands; opens no data.
 
     Raises:
-        ConfigError: Or one of its kinds, naming file, line and field.
+        ConfigError: Or one of its kinds, naming file, line and field, or the override.
     """
-    path = Path(path).absolute()
-    text = _read(path, str(path))
-    document = parse(text, path.name)
-    config = _validate(document)
+    return load_order(Order(Path(path), tuple(overrides)))
+
+
+def load_order(order: Order) -> Release:
+    """Read and check the config of an order; opens no data.
+
+    Raises:
+        ConfigError: Or one of its kinds, naming file, line and field, or the override.
+    """
+    path = order.path.absolute()
+    document = parse(_read(path, str(path)), path.name)
+    document, overrides = apply(document, order.overrides)
+    config = validate(document, ReleaseConfig)
     domain = _domain(config, document, path.parent)
     _check_columns(config, domain, document)
     with _placed(document, ("privacy",)):
         privacy = config.privacy.build()
-    requests = tuple(_requests(config, document))
-    return Release(config, path, text, domain, privacy, requests, document)
+    return Release(
+        config=config,
+        folder=(order.folder or path.parent).absolute(),
+        text=_whole_text(document, config, domain),
+        domain=domain,
+        privacy=privacy,
+        requests=tuple(_requests(config, domain, document)),
+        document=document,
+        overrides=overrides,
+        supersedes=order.supersedes,
+    )
 
 
 def describe_column(column: Column) -> dict[str, Any]:
@@ -133,68 +151,6 @@ def _read(path: Path, where: str) -> str:
     except OSError as error:
         problem = f"The file cannot be read ({error.strerror})."
     raise ConfigNotFoundError(problem, where=where)
-
-
-def _validate(document: Document) -> ReleaseConfig:
-    if not isinstance(document.value, dict):
-        raise ConfigError("The file must be a mapping of keys.", where=document.name)
-    try:
-        return ReleaseConfig.model_validate(document.value)
-    except ValidationError as error:
-        found = error.errors(include_url=False, include_context=False)
-    problems = [_problem(detail, document) for detail in found]
-    problems.sort(key=lambda problem: problem.where)
-    first, others = problems[0], problems[1:]
-    first.args = (str(first),)
-    if others:
-        more = "; also ".join(f"{p.where}: {p.what}" for p in others[:9])
-        first.what = f"{first.what} Also {more}"
-    raise first
-
-
-def _problem(detail: Any, document: Document) -> ConfigError:
-    """One finding of the validator as an error of the right kind."""
-    kind = detail["type"]
-    keys = _existing(detail["loc"], document, whole=kind == "missing")
-    where = document.where(keys)
-    if kind == "extra_forbidden":
-        return errors.UnknownKeyError(f"There is no key '{keys[-1]}' here.", where=where)
-    if kind == "missing":
-        return ConfigError(f"'{keys[-1]}' is missing.", where=where)
-    if kind == "union_tag_invalid":  # only products are told apart by a tag
-        known = ", ".join((AUTO, *REGISTRY))
-        return ConfigError(
-            f"There is no mechanism '{str(detail['input'].get('mechanism'))[:60]}'; "
-            f"there are {known}.",
-            where=document.where((*keys, "mechanism")),
-        )
-    if kind == "literal_error" and keys[0] == "products" and keys[-1] == "kind":
-        chosen = str(detail["loc"][2])
-        serving = [name for name, m in REGISTRY.items() if detail["input"] in m.kinds]
-        return ConfigError(
-            f"The mechanism '{chosen}' serves {' and '.join(kinds_of(chosen))}, and not "
-            f"'{str(detail['input'])[:60]}', which {', '.join(serving) or 'none'} would serve.",
-            where=where,
-        )
-    message = detail["msg"].removeprefix("Input ")
-    if message.split()[0] in ("must", "should", "is"):
-        message = f"The value {message}"
-    error_class = getattr(errors, kind, ConfigError)
-    if keys and keys[-1] in ("records", "pseudocount"):
-        error_class = errors.RecordsError
-    return error_class(f"{message[0].upper()}{message[1:]}.", where=where)
-
-
-def _existing(loc: Keys, document: Document, *, whole: bool) -> Keys:
-    """The location without the validator's own tags, such as a union's member.
-
-    With ``whole`` the last key is kept although it is not in the file.
-    """
-    keys: Keys = ()
-    for i, key in enumerate(loc):
-        if (*keys, key) in document.places or (whole and i == len(loc) - 1):
-            keys = (*keys, key)
-    return keys
 
 
 def _domain(config: ReleaseConfig, document: Document, folder: Path) -> Domain:
@@ -227,11 +183,34 @@ def _domain(config: ReleaseConfig, document: Document, folder: Path) -> Domain:
         return Domain(domain.columns, tuple(zeros), absent=config.privacy.pads)
 
 
+def _whole_text(document: Document, config: ReleaseConfig, domain: Domain) -> str:
+    """The document's text with the lines of categories files in place of their names."""
+    places = [
+        ("domain", name, "categories")
+        for name, column in config.domain.items()
+        if isinstance(getattr(column, "categories", None), CategoriesFile)
+    ]
+    spans = [document.spans[place] for place in places]
+    for place, (start, _) in zip(places, spans, strict=True):
+        if spans.count(document.spans[place]) > 1 or document.text[start] in "&*!":
+            raise ConfigError(
+                "A file of categories is not named by way of an anchor or a tag.",
+                where=document.where(place),
+                next_step="Write {file: …} in every column.",
+            )
+    for place in sorted(places, key=lambda place: document.spans[place], reverse=True):
+        column = domain[place[1]]  # from the last on, so that the other spans stay right
+        assert isinstance(column, Categorical | Ordinal)
+        text = document.with_value(place, flow_text(list(column.categories)))
+        document = replace(document, text=text)
+    return document.text
+
+
 def _check_columns(config: ReleaseConfig, domain: Domain, document: Document) -> None:
     stems: set[str] = set()
     for product, request in config.products.items():
         place: Keys = ("products", product, "columns")
-        written = {f"{product}{part}".casefold() for part in ("", "_debiased", "_estimates")}
+        written = {f"{product}{part}".casefold() for part in _PARTS}
         if written & stems:
             raise ConfigError(
                 "This product and another would be written to the same file.",
@@ -268,17 +247,23 @@ def _check_columns(config: ReleaseConfig, domain: Domain, document: Document) ->
         )
 
 
-def _requests(config: ReleaseConfig, document: Document) -> Iterator[ProductRequest]:
+def _requests(
+    config: ReleaseConfig, domain: Domain, document: Document
+) -> Iterator[ProductRequest]:
     for name, product in config.products.items():
         known = REGISTRY.get(product.mechanism)
-        knobs = AutoKnobs if known is None else known.knobs
+        knobs = OPEN.get(product.kind, AutoKnobs) if known is None else known.knobs
         with _placed(document, ("products", name)):
+            said = knobs(**{f.name: getattr(product, f.name) for f in fields(knobs)})
+            beside = said.columns_beside if isinstance(said, EstimandKnobs) else ()
+            for column in beside:
+                domain[column]  # or an error
             yield ProductRequest(
                 name=name,
                 kind=product.kind,
                 mechanism=product.mechanism,
-                knobs=knobs(**{f.name: getattr(product, f.name) for f in fields(knobs)}),
-                columns=tuple(product.columns),
+                knobs=said,
+                columns=tuple(dict.fromkeys((*product.columns, *beside))),
                 share=product.share,
             )
 

@@ -22,6 +22,7 @@ from pydantic_core import PydanticCustomError
 from configs.amounts import Count, Delta, Epsilon, Share
 from configs.domain import ColumnConfig, Section, ZeroConfig
 from mechanisms.choice import AUTO, AutoKnobs
+from mechanisms.estimands import EstimandKnobs
 from mechanisms.privacy import Adjacency, Privacy, Unit
 from mechanisms.registry import REGISTRY
 
@@ -148,7 +149,7 @@ class CheckConfig(Section):
 class ProductConfig(Section):
     """Fields that every product has."""
 
-    columns: Annotated[list[StrictStr], Field(min_length=1)]
+    columns: Annotated[list[StrictStr], Field(min_length=1)]  # of an estimate: the statistic's
     share: Share = Field(default=Decimal(1), description="Share of the release's budget.")
 
 
@@ -157,37 +158,62 @@ class PublishConfig(Section):
 
     directory: Line = Field(description="Relative to the folder of the config.")
     formats: Annotated[list[Literal["parquet", "csv"]], Field(min_length=1)]
+    plots: bool = Field(
+        default=True, description="Draw estimates and functions; needs the extra 'plots'."
+    )
     name: Name | None = Field(
         default=None, description="Name of the bundle; by default dataset, time and run."
     )
+    review: Literal["required"] | None = Field(
+        default=None,
+        description="Charge nothing unless the ledger names who approves releases of the "
+        "dataset; where it does, every release waits for them, with or without this line.",
+    )
 
 
-def kinds_of(mechanism: str) -> tuple[str, ...]:
-    """Kinds of product that a mechanism serves, or that any does for ``auto``."""
-    known = [REGISTRY[mechanism]] if mechanism in REGISTRY else REGISTRY.values()
-    return tuple(dict.fromkeys(kind for one in known for kind in one.kinds))
-
-
-def _product_model(mechanism: str, knobs: type) -> type[ProductConfig]:
+def _product_model(mechanism: str, knobs: type, kinds: tuple[str, ...]) -> type[ProductConfig]:
     """The product model of one mechanism: its kinds, and its knobs as keys."""
+    left_open = mechanism == AUTO and kinds != TABLES
     hints = {
         name: Annotated[hint, BeforeValidator(_short)]
         for name, hint in get_type_hints(knobs).items()
     }
     keys: dict[str, Any] = {
-        "kind": (Literal[kinds_of(mechanism)], ...),
-        "mechanism": (Literal[mechanism], ...),
+        "kind": (Literal[kinds], ...),
+        "mechanism": (Literal[mechanism], AUTO if left_open else ...),
         **{knob.name: (hints[knob.name], knob.default) for knob in fields(knobs)},
     }
-    title = f"{mechanism.title().replace('_', '')}Product"
+    title = f"{mechanism.title().replace('_', '')}{kinds[0].title() * left_open}Product"
     return create_model(title, __base__=ProductConfig, **keys)
 
 
-PRODUCTS = {AUTO: _product_model(AUTO, AutoKnobs)} | {
-    name: _product_model(name, mechanism.knobs) for name, mechanism in REGISTRY.items()
-}
-_UNION: Any = Union[tuple(PRODUCTS.values())]  # noqa: UP007 (the members are not known here)
-AnyProduct: Any = Annotated[_UNION, Field(discriminator="mechanism")]
+def _form(value: Any) -> str | None:
+    """Which model a product is of: its mechanism, left open in one way or another."""
+    if not isinstance(value, dict):
+        return getattr(value, "mechanism", None)
+    mechanism, kind = value.get("mechanism", AUTO), value.get("kind")
+    if mechanism == AUTO and kind in OPEN:
+        return f"{AUTO} {kind}"
+    named: str | None = value.get("mechanism")
+    return named
+
+
+TABLES = ("microdata", "table")
+"""Kinds of product of which a mechanism must be named, or left open in so many words."""
+
+OPEN: dict[str, type] = {"estimate": EstimandKnobs}
+"""Other kinds, with what is said of a product whose mechanism is left open."""
+
+PRODUCTS = (
+    {AUTO: _product_model(AUTO, AutoKnobs, TABLES)}
+    | {f"{AUTO} {kind}": _product_model(AUTO, knobs, (kind,)) for kind, knobs in OPEN.items()}
+    | {
+        name: _product_model(name, mechanism.knobs, mechanism.kinds)
+        for name, mechanism in REGISTRY.items()
+    }
+)
+_UNION: Any = Union[tuple(Annotated[m, Tag(tag)] for tag, m in PRODUCTS.items())]  # noqa: UP007
+AnyProduct: Any = Annotated[_UNION, Discriminator(_form)]
 
 
 class ReleaseConfig(Section):

@@ -8,15 +8,21 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import App, CycloptsError, Parameter
 
+from flows import review_cli
 from flows.ledger_cli import HomeFolder, Json, home_of, ledger_app
-from mechanisms.errors import ConfirmationError, StatpressError
-
-if TYPE_CHECKING:
-    from flows.conduct import Session
+from flows.rerelease_cli import (
+    NoOrchestrator,
+    Overrides,
+    Timings,
+    Yes,
+    order_of,
+    rerelease,
+)
+from mechanisms.errors import StatpressError
 
 app = App(
     name="statpress",
@@ -26,19 +32,12 @@ app = App(
     result_action="return_value",
 )
 app.command(ledger_app)
+app.command(rerelease)
+review_cli.register(app)
 
-NoOrchestrator = Annotated[
-    bool, Parameter(name="--no-orchestrator", negative="", help="Run without Prefect.")
-]
-Timings = Annotated[
-    bool, Parameter(name="--timings", negative="", help="Print where the time went.")
-]
 Seed = Annotated[
     int | None,
     Parameter(name="--insecure-seed", help="Draw from a known seed; never publishable."),
-]
-Yes = Annotated[
-    bool, Parameter(name=["--yes", "-y"], negative="", help="Do not ask before charging again.")
 ]
 Consistent = Annotated[
     bool,
@@ -83,30 +82,40 @@ def demo(
         directory: Folder for data, config, ledger and releases.
     """
     started = time.perf_counter()
+    from configs.order import Order
     from flows.conduct import session
+    from flows.pressing import press_order
+    from flows.terminal import confirm
     from tasks.home import Home
 
     home = Home(directory.absolute() / "home")
     with session(home) as opened:
-        from flows.demo import prepare
+        from flows.demo import cost_of_another, prepare
 
         config, known = prepare(directory.absolute(), home)
         if known and not yes:
-            _confirm(config, home)
-        _press(opened, config, no_orchestrator, None, timings, json, started)
+            confirm(cost_of_another(config, home), "Charge again?")
+        press_order(
+            opened,
+            Order(config),
+            started=started,
+            orchestrated=not no_orchestrator,
+            timings=timings,
+            as_json=json,
+        )
 
 
 @app.command
-def validate(config: Path, *, json: Json = False) -> None:
+def validate(config: Path, *, set_: Overrides = None, json: Json = False) -> None:
     """Check a config without opening its source.
 
     Args:
         config: The release config.
     """
-    from configs.loading import load
+    from configs.loading import load_order
     from flows.terminal import show, show_json
 
-    release = load(config)
+    release = load_order(order_of(config, set_))
     plan = release.plan()
     facts = {"valid": True, "config_sha256": release.sha256, "cells": str(plan.domain.n_possible)}
     show_json(facts) if json else show(f"{config}: valid ({plan.domain.n_possible:,} cells).")
@@ -114,7 +123,12 @@ def validate(config: Path, *, json: Json = False) -> None:
 
 @app.command
 def plan(
-    config: Path, *, compare: bool = False, home: HomeFolder = None, json: Json = False
+    config: Path,
+    *,
+    compare: bool = False,
+    set_: Overrides = None,
+    home: HomeFolder = None,
+    json: Json = False,
 ) -> None:
     """Print what a release will draw, cost and err by, without opening its source.
 
@@ -122,12 +136,12 @@ def plan(
         config: The release config.
         compare: Show what every mechanism would do for each product.
     """
-    from configs.loading import load
+    from configs.loading import load_order
     from flows import plan_report as reports
     from flows.terminal import show, show_json
     from tasks.pipeline import remaining_budget
 
-    release = load(config)
+    release = load_order(order_of(config, set_))
     planned = release.plan()
     remaining = remaining_budget(home_of(home), release.config.dataset)
     if json:
@@ -144,6 +158,7 @@ def plan(
 def run(
     config: Path,
     *,
+    set_: Overrides = None,
     home: HomeFolder = None,
     no_orchestrator: NoOrchestrator = False,
     timings: Timings = False,
@@ -157,33 +172,66 @@ def run(
     """
     started = time.perf_counter()
     from flows.conduct import session
+    from flows.pressing import press_order
 
+    order = order_of(config, set_)
     with session(home_of(home)) as opened:
-        _press(opened, config, no_orchestrator, insecure_seed, timings, json, started)
+        press_order(
+            opened,
+            order,
+            started=started,
+            orchestrated=not no_orchestrator,
+            insecure_seed=insecure_seed,
+            timings=timings,
+            as_json=json,
+        )
 
 
 @app.command
-def verify(bundle: Path, *, home: HomeFolder = None, json: Json = False) -> None:
-    """Check every file of a bundle against its manifest, without the ledger.
+def verify(
+    bundle: Path,
+    *,
+    public_key: list[Path] | None = None,
+    home: HomeFolder = None,
+    json: Json = False,
+) -> None:
+    """Check every file of a bundle against its manifest, and its approval, without the ledger.
 
-    With --home also check that the ledger knows the bundle and its charge.
+    Of a reprint also check that it follows from what was drawn for its original. With --home
+    also check that the ledger knows the bundle, or the original, its charge and its approval.
 
     Args:
         bundle: The bundle's folder.
+        public_key: PEM file of a trusted officer's key; one of them must have approved it.
     """
+    from flows import reports
     from flows.terminal import show, show_json
+    from tasks.approval import approved_by
     from tasks.manifest import verify_bundle
+    from tasks.signing import read_public_key
 
     manifest = verify_bundle(bundle)
+    approval = approved_by(bundle, manifest, [read_public_key(path) for path in public_key or []])
+    rederived = None
+    if manifest.get("reprint_of"):
+        from tasks.reprinting import check_reprint
+
+        rederived = check_reprint(bundle)
     if home is not None:
         from tasks.ledger_check import check_bundle
 
         check_bundle(home_of(home), bundle, manifest)
     if json:
-        show_json({"verified": True, "against_ledger": home is not None, **manifest})
+        facts = {"approval": reports.decision_facts(approval)} if approval else {}
+        checks = {"against_ledger": home is not None, "rederived": rederived}
+        show_json({"verified": True, **checks, **facts, **manifest})
         return
     mark = "" if manifest["publishable"] else " It is NOT PUBLISHABLE (known seed)."
+    if rederived is not None:
+        mark = f" A reprint of what was drawn for {manifest['reprint_of']['seal']}.{mark}"
     show(f"{bundle}: {len(manifest['files'])} files, all as the manifest says.{mark}")
+    if approval:
+        show(reports.decision_report(approval))
 
 
 @app.command
@@ -285,50 +333,3 @@ def _interrupt_again(unraisable: Any) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0.01)
     else:
         sys.__unraisablehook__(unraisable)
-
-
-def _press(
-    opened: Session,
-    config: Path,
-    no_orchestrator: bool,
-    insecure_seed: int | None,
-    timings: bool,
-    as_json: bool,
-    started: float,
-) -> None:
-    """Run the flow with progress, then say what came of it."""
-    from configs.loading import load
-    from flows import reports
-    from flows.terminal import Progress, show, show_json
-    from tasks.pipeline import remaining_budget
-
-    load(config).plan()  # a faulty config need not wait for a server
-    with Progress(shown=not as_json) as progress:
-        opened.announce, opened.advance = progress.announce, progress.advance
-        opened.tell = progress.tell
-        outcome = opened.run(config, orchestrated=not no_orchestrator, insecure_seed=insecure_seed)
-    remaining = remaining_budget(opened.home, outcome.dataset)
-    spent = opened.timings | {"total": time.perf_counter() - started}
-    if as_json:
-        show_json(reports.outcome_facts(outcome, remaining, spent if timings else None))
-        return
-    show(reports.outcome_report(outcome, remaining))
-    if timings:
-        show(reports.timings_report(spent))
-
-
-def _confirm(config: Path, home: Any) -> None:
-    """Say what running again costs, and ask."""
-    from configs.loading import load
-    from tasks.pipeline import remaining_budget
-
-    release = load(config)
-    planned = release.plan()
-    remaining = remaining_budget(home, release.config.dataset)
-    print(
-        f"The demo was set up before. Running it again charges epsilon {planned.epsilon:f}, "
-        f"delta {planned.delta} of the remaining {remaining}.",
-        file=sys.stderr,
-    )
-    if not (sys.stdin.isatty() and input("Charge again? [y/N] ").strip().lower() in ("y", "yes")):
-        raise ConfirmationError("Nothing was charged.")

@@ -1,4 +1,4 @@
-"""Carrying out the release flow: as a Prefect flow, or as plain functions."""
+"""Carrying out the flows: as Prefect flows, or as plain functions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from configs.order import Order
 from mechanisms.errors import ConfigError, InternalError, OrchestratorError, StatpressError
 from tasks.home import Home
 from tasks.inspector import Inspector
@@ -18,6 +19,8 @@ from tasks.steps import Conduct, conducted
 
 if TYPE_CHECKING:
     from tasks.pipeline import Outcome
+
+T = TypeVar("T")
 
 QUIET_DEFAULTS = {
     "DO_NOT_TRACK": "1",
@@ -51,9 +54,18 @@ class Session:
     timings: dict[str, float] = field(default_factory=dict)
 
     def run(
-        self, config: str | Path, *, orchestrated: bool = True, insecure_seed: int | None = None
+        self,
+        config: str | Path | Order,
+        *,
+        orchestrated: bool = True,
+        insecure_seed: int | None = None,
     ) -> Outcome:
         """Run the release flow once.
+
+        Args:
+            config: The release config, or an order for it with what differs.
+            orchestrated: Whether as a Prefect flow.
+            insecure_seed: For tests alone.
 
         Raises:
             StatpressError: With a message fit for the public zone, whatever happened.
@@ -62,9 +74,9 @@ class Session:
 
         if insecure_seed is not None and insecure_seed < 0:
             raise ConfigError("The seed must not be negative.", where="--insecure-seed")
-        log = self.inspector.log
+        order = config if isinstance(config, Order) else Order(Path(config))
         way = Conduct(
-            log=log,
+            log=self.inspector.log,
             orchestrated=orchestrated,
             announce=self.announce,
             timings=self.timings,
@@ -73,16 +85,53 @@ class Session:
 
         def body() -> Outcome:
             return press(
-                str(config),
+                order,
                 home=self.home,
                 inspector=self.inspector,
                 insecure_seed=insecure_seed,
                 advance=self.advance,
             )
 
-        with conducted(way):
-            safe = guarded(body, log)
-            return _as_flow(safe, way) if orchestrated else safe()
+        return carry_out(body, way, "release")
+
+
+def publish(
+    home: Home,
+    run_id: str,
+    *,
+    orchestrated: bool = True,
+    announce: Callable[[str], None] = lambda title: None,
+) -> Outcome:
+    """Run the publishing flow once; it is a run of its own, with its own curator log.
+
+    Args:
+        home: Where ledger and prepared bundles lie.
+        run_id: The run that prepared the bundle.
+        orchestrated: Whether it is a Prefect flow.
+        announce: Called with the title of each step.
+
+    Raises:
+        StatpressError: With a message fit for the public zone, whatever happened.
+    """
+    from flows import publication
+
+    _prepare_process()
+    log = CuratorLog(home.folder("curator"), new_run_id())
+    way = Conduct(log=log, orchestrated=orchestrated, announce=announce)
+    return carry_out(lambda: publication.publish(run_id, home=home), way, "publish")
+
+
+def carry_out(body: Callable[[], T], way: Conduct, name: str) -> T:
+    """Run the body of a flow in the way that is asked for.
+
+    Args:
+        body: The flow.
+        way: Its curator log, and whether Prefect runs it.
+        name: Of the flow, after ``statpress-``.
+    """
+    with conducted(way):
+        safe = guarded(body, way.log)
+        return _as_flow(safe, way, name) if way.orchestrated else safe()
 
 
 @contextmanager
@@ -93,47 +142,52 @@ def session(home: Home, run_id: str | None = None) -> Iterator[Session]:
         home: Where ledger and logs lie.
         run_id: The run's identifier, which the ledger charges once; by default a new one.
     """
-    for name, value in QUIET_DEFAULTS.items():
-        os.environ.setdefault(name, value)
-    silence_core_dumps()
+    _prepare_process()
     log = CuratorLog(home.folder("curator"), run_id or new_run_id())
     with Inspector(log) as inspector:
         yield Session(home, inspector)
 
 
-def _as_flow(body: Callable[[], Outcome], way: Conduct) -> Outcome:
+def _prepare_process() -> None:
+    """Quiet defaults, and no core dumps."""
+    for name, value in QUIET_DEFAULTS.items():
+        os.environ.setdefault(name, value)
+    silence_core_dumps()
+
+
+def _as_flow(body: Callable[[], T], way: Conduct, name: str) -> T:
     """Run the body as a Prefect flow without parameters."""
     way.announce("start orchestrator")
     failure: StatpressError
-    pressed: list[Outcome] = []
+    ended: list[T] = []
 
-    def noted() -> Outcome:
-        pressed.append(body())
-        return pressed[0]
+    def noted() -> T:
+        ended.append(body())
+        return ended[0]
 
-    def start() -> Outcome:
+    def start() -> T:
         from prefect import flow
 
         run_flow = flow(
-            name="statpress-release",
-            flow_run_name=f"release-{way.log.run_id[:8]}",
+            name=f"statpress-{name}",
+            flow_run_name=f"{name}-{way.log.run_id[:8]}",
             retries=0,
             persist_result=False,
             log_prints=False,
         )(noted)
-        outcome: Outcome = run_flow()
-        return outcome
+        result: T = run_flow()
+        return result
 
     try:
         return guarded(start, way.log, AROUND_A_FLOW)()
     except InternalError as error:
         failure = error
-        if pressed:  # the bundle is there, and noted in the ledger
+        if ended:  # all was done, and noted in the ledger
             way.tell(
-                "The release is published; the orchestrator could not be told, and may show it as "
+                "All is done; the orchestrator could not be told, and may show the run as "
                 f"running or crashed. Incident {way.log.run_id}."
             )
-            return pressed[0]
+            return ended[0]
         if not way.timings:  # no step began: the orchestrator is at fault
             failure = OrchestratorError(
                 f"The orchestrator could not run the flow; incident {way.log.run_id}."

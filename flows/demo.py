@@ -41,3 +41,14 @@ def prepare(directory: Path, home: Home) -> tuple[Path, bool]:
     if not known:
         register_dataset(home, release.config.dataset, release.privacy, **BUDGET)
     return config, known
+
+
+def cost_of_another(config: Path, home: Home) -> str:
+    """What running the demo again costs."""
+    release = load(config)
+    planned = release.plan()
+    remaining = remaining_budget(home, release.config.dataset)
+    return (
+        f"The demo was set up before. Running it again charges epsilon {planned.epsilon:f}, "
+        f"delta {planned.delta} of the remaining {remaining}."
+    )

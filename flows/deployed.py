@@ -1,17 +1,36 @@
-"""The flow that a Prefect deployment names: ``flows.deployed.release``."""
+"""The flows that Prefect deployments name: ``flows.deployed.release`` and its fellows."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
 from uuid import UUID
 
+from prefect.flow_runs import suspend_flow_run
+from prefect.input import RunInput
 from prefect.runtime import flow_run
+from pydantic import Field
 
+from configs.order import Order, from_environment, from_scalars
+from flows import publication
 from flows.conduct import session
 from flows.release import press
+from flows.reports import form_text
+from flows.rerelease import propose
 from flows.sealed_flow import sealed_flow
+from tasks.accounts import Status
 from tasks.home import Home
-from tasks.private_zone import guarded
+from tasks.pipeline import read_config
+from tasks.private_zone import CuratorLog, guarded, new_run_id, silence_core_dumps
+from tasks.review import check_unsigned, describe_waiting, is_prepared, record_unsigned
 from tasks.steps import Conduct, conducted
+
+Scalars = dict[str, str | int | float | bool]
+_DAY = 24 * 60 * 60
+_PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
 
 
 @sealed_flow("statpress-release")
@@ -20,7 +39,8 @@ def release(config: str) -> str:
 
     The orchestrator's id of the flow run is the run's id in the ledger. So a flow run
     that is started again is never charged twice: it goes on if it had not begun to
-    draw, and is refused if it had.
+    draw, and is refused if it had. Where the dataset has approvers, the bundle is
+    prepared, and waits for one of them.
 
     Args:
         config: Path of the release config on the worker.
@@ -28,10 +48,126 @@ def release(config: str) -> str:
     Returns:
         The path of the bundle.
     """
+    return _pressed(lambda home: _ordered(config))
+
+
+@sealed_flow("statpress-rerelease")
+def rerelease(
+    bundle: str,
+    config: str | None = None,
+    folder: str = ".",
+    overrides: Scalars | None = None,
+) -> str:
+    """Press the release that follows a bundle; whoever starts it confirms the charge.
+
+    Args:
+        bundle: Path of the bundle on the worker.
+        config: Path of a changed config; by default the bundle's own is used, on new data.
+        folder: Where the paths of the bundle's own config are taken from.
+        overrides: Values of the config by key, such as ``source.path``; scalars alone.
+
+    Returns:
+        The path of the new bundle.
+    """
+
+    def order(home: Home) -> Order:
+        changed = (*from_environment(os.environ), *from_scalars(overrides or {}))
+        revised = None if config is None else Path(config)
+        proposal = propose(Path(bundle), revised, changed, Path(folder), home)
+        proposal.check(home)
+        return proposal.order
+
+    return _pressed(order)
+
+
+def _ordered(config: str) -> Order:
+    """A config, with the overrides of the worker's environment."""
+    return Order(Path(config), from_environment(os.environ))
+
+
+def _pressed(order: Callable[[Home], Order]) -> str:
+    """Press what is ordered, as the run that the orchestrator started."""
     place = Home.default()
     with (
         session(place, UUID(flow_run.id).hex) as opened,
         conducted(Conduct(opened.inspector.log, orchestrated=True)),
     ):
-        run = guarded(press, opened.inspector.log)
-        return str(run(config, home=place, inspector=opened.inspector).bundle)
+
+        def run() -> str:
+            return str(press(order(place), home=place, inspector=opened.inspector).bundle)
+
+        return guarded(run, opened.inspector.log)()
+
+
+@sealed_flow("statpress-publish")
+def publish(run_id: str) -> str:
+    """Publish a prepared bundle that is approved; again, it changes nothing.
+
+    Args:
+        run_id: The run that prepared it, as 'statpress review' lists it.
+
+    Returns:
+        The path of the bundle.
+    """
+    home = Home.default()
+    with _reviewing(home) as log:
+        return str(guarded(publication.publish, log)(run_id, home=home).bundle)
+
+
+class Review(RunInput):
+    """The form that a reviewer fills in on the run's page; nothing vouches for the name."""
+
+    decision: Literal["approve", "reject"]
+    reason: str = Field(
+        min_length=1, max_length=1000, pattern=_PRINTABLE, description="Stays in the ledger."
+    )
+    name: str = Field(
+        min_length=1,
+        max_length=200,
+        pattern=_PRINTABLE,
+        description="Your name. The ledger notes that it was not signed.",
+    )
+
+
+@sealed_flow("statpress-release-with-form")
+def release_with_form(config: str, days: int = 30) -> str:
+    """Press one release, wait for a form on the run's page, then publish or keep back.
+
+    While it waits, no process does: the flow run is suspended, and a worker starts it
+    again when the form was sent. For datasets whose ledger account allows unsigned
+    decisions. If nobody answers in time, the bundle stays prepared and nothing is lost.
+
+    Args:
+        config: Path of the release config on the worker.
+        days: How long the form waits.
+
+    Returns:
+        The path of the bundle, or that it was rejected.
+    """
+    home, run_id = Home.default(), UUID(flow_run.id).hex
+    with _reviewing(home) as log:
+        prepared = guarded(is_prepared, log)(home, run_id)
+        if not prepared:
+            dataset = guarded(read_config, log)(_ordered(config)).config.dataset
+            guarded(check_unsigned, log)(home, dataset)
+    if not prepared:
+        release.fn(config)
+    with _reviewing(home) as log:
+        about = form_text(guarded(describe_waiting, log)(home, run_id))
+    form = Review.with_initial_data(description=about)
+    said = suspend_flow_run(wait_for_input=form, timeout=days * _DAY, key="review")
+    with _reviewing(home) as log:
+        decide = guarded(record_unsigned, log)
+        status = decide(home, run_id, decision=said.decision, reason=said.reason, by=said.name)
+        if status is Status.REJECTED:
+            return "rejected"
+        return str(guarded(publication.publish, log)(run_id, home=home).bundle)
+
+
+@contextmanager
+def _reviewing(home: Home) -> Iterator[CuratorLog]:
+    """Steps that touch no source: a curator log of their own, and no quality process."""
+    silence_core_dumps()
+    log = CuratorLog(home.folder("curator"), new_run_id())
+    with conducted(Conduct(log, orchestrated=True)):
+        yield log

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import App, Parameter
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
     from tasks.home import Home
 
 ledger_app = App(name="ledger", help="The account of every unit of privacy loss.")
@@ -31,6 +33,14 @@ def home_of(folder: Path | None) -> Home:
     from tasks.home import Home
 
     return Home.of(folder) if folder else Home.default()
+
+
+def private_key(path: Path) -> Ed25519PrivateKey:
+    """The private key of a file; on a terminal its passphrase is asked for."""
+    from tasks.signing import read_private_key
+
+    ask = (lambda: getpass(f"Passphrase of {path}: ")) if sys.stdin.isatty() else None
+    return read_private_key(path, ask)
 
 
 @ledger_app.command
@@ -268,10 +278,8 @@ def checkpoint(*, key: Path, home: HomeFolder = None, json: Json = False) -> Non
     """
     from flows.terminal import show, show_json
     from tasks.ledger import Ledger
-    from tasks.signing import read_private_key
 
-    ask = (lambda: getpass(f"Passphrase of {key}: ")) if sys.stdin.isatty() else None
-    private = read_private_key(key, ask)
+    private = private_key(key)
     with Ledger.open(home_of(home).ledger, create=False) as ledger:
         entry = ledger.checkpoint(private)
     if json:
@@ -313,16 +321,19 @@ def void(run_id: str, *, reason: str, home: HomeFolder = None, json: Json = Fals
 
 
 @ledger_app.command
-def note(bundle: Path, *, home: HomeFolder = None, json: Json = False) -> None:
+def note(
+    bundle: Path, *, place: Path | None = None, home: HomeFolder = None, json: Json = False
+) -> None:
     """Note a whole bundle as published, where its run ended before it could.
 
     Args:
         bundle: The bundle's folder.
+        place: For a bundle that waits for its approval: where it is to be published.
     """
     from flows.terminal import show, show_json
     from tasks.ledger_check import note_bundle
 
-    entry = note_bundle(home_of(home), bundle)
+    entry = note_bundle(home_of(home), bundle, place)
     facts = {"entry": entry.hash, "sequence": entry.sequence, "bundle": entry.body["bundle"]}
     show_json(facts) if json else show(f"Entry {entry.sequence} notes {entry.body['bundle']}.")
 

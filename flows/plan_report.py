@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from fractions import Fraction
 from typing import Any
 
 from configs.loading import Release
 from flows.reports import loss_facts, remaining_text
 from flows.terminal import table
-from mechanisms.choice import Candidate, compare
+from mechanisms.choice import WIDTH, Candidate, compare
+from mechanisms.estimands import EstimandKnobs
+from mechanisms.mechanism import table_mechanism
 from mechanisms.planning import Plan, PlannedProduct
 from tasks.amounts import Loss, canonical
 
 _FIGURES = {
-    "cell_sd_average": "sd of a cell, average",
-    "projected_total_variation": "total variation, projected",
+    "cell_sd": "sd of a cell, average",
+    "total_variation": "total variation, projected",
     "kolmogorov_smirnov": "KS distance",
 }
+_WIDTH = {WIDTH: "width of the interval"}
 
 
 def plan_facts(release: Release, plan: Plan, remaining: Loss | None) -> dict[str, Any]:
     """Everything a plan says."""
     products = {}
     for product in plan.products:
-        error = product.expected_error
         products[product.request.name] = {
             **product.describe(plan.privacy),
             "kind": product.request.kind,
@@ -32,7 +35,7 @@ def plan_facts(release: Release, plan: Plan, remaining: Loss | None) -> dict[str
             "share": canonical(product.request.share),
             "epsilon_lower": product.epsilon_bounds.lower,
             "epsilon_upper": product.epsilon_bounds.upper,
-            "expected_error": {n: getattr(error, n) for n in error.__dataclass_fields__},
+            "expected_error": asdict(product.expected_error),
         }
         if product.choice is not None:
             products[product.request.name]["chosen"] = product.choice.reason()
@@ -74,7 +77,7 @@ def plan_report(release: Release, plan: Plan, remaining: Loss | None) -> Iterato
 
 
 def _product_rows(product: PlannedProduct) -> list[list[str]]:
-    described, error = product.mechanism.describe(), product.expected_error
+    described = product.mechanism.describe()
     rows = [
         [product.request.name, f"{product.request.kind} by {described.pop('mechanism')}"],
         ["  share", canonical(product.request.share)],
@@ -82,20 +85,41 @@ def _product_rows(product: PlannedProduct) -> list[list[str]]:
         *([f"  {name}", _figure(value)] for name, value in described.items()),
         ["  alone: epsilon, delta", f"{canonical(product.epsilon)}, {canonical(product.delta)}"],
         ["  alone: rho", canonical(product.rho)],
+        *_EXPECTED.get(product.request.kind, _table_rows)(product),
+    ]
+    if product.choice is not None:
+        rows.insert(1, ["  chosen", product.choice.reason()])
+    return rows
+
+
+def _estimate_rows(product: PlannedProduct) -> list[list[str]]:
+    expected = product.expected_error
+    return [
+        [f"  expected width: {quantity}", f"{width:.5g} (sd of its noise {sd:.4g})"]
+        for quantity, width, sd in zip(
+            expected.quantities, expected.width, expected.noise_sd, strict=True
+        )
+    ]
+
+
+def _table_rows(product: PlannedProduct) -> list[list[str]]:
+    error = product.expected_error
+    rows = [
         ["  expected sd of a cell, average", f"{error.cell_sd_average:,.1f} records"],
         ["  expected sd of a cell, at most", f"{error.cell_sd_most:,.1f} records"],
         ["  expected total variation, projected", f"{error.projected_total_variation:.4f}"],
         ["  the same unprojected, at most", f"{error.total_variation:.4f}"],
     ]
-    if product.choice is not None:
-        rows.insert(1, ["  chosen", product.choice.reason()])
-    if not product.mechanism.unbiased:
+    if not table_mechanism(product.mechanism).unbiased:
         rows.append(["  bias of the estimates", "depends on the data, and comes on top"])
     if error.uniform_share:
         rows.append(["  records that are uniform", f"{error.uniform_share:.1%}"])
     if error.uniform_share > 0.5:
         rows.append(["", "mostly uniform noise: fewer cells or a larger share would help"])
     return rows
+
+
+_EXPECTED: dict[str, Callable[[PlannedProduct], list[list[str]]]] = {"estimate": _estimate_rows}
 
 
 def comparison_facts(plan: Plan) -> dict[str, Any]:
@@ -112,16 +136,17 @@ def comparison_report(plan: Plan) -> Iterator[Any]:
     """The same for a person: a table a product."""
     for product in plan.products:
         rows, unable = [], []
+        figures_by = _WIDTH if product.request.kind == "estimate" else _FIGURES
         for candidate in _compared(product):
             mark = " *" if candidate.name == product.request.mechanism else ""
             if candidate.expected_error is None:
                 unable.append(f"  {candidate.name}{mark}: {candidate.reason}")
                 continue
-            figures = [getattr(candidate.expected_error, name) for name in _FIGURES]
+            figures = [candidate.error(name) for name in figures_by]
             rows.append([candidate.name + mark, *(f"{figure:,.4g}" for figure in figures)])
         yield table(
             f"{product.request.name}: expected errors at its share, by mechanism (* planned)",
-            ["mechanism", *_FIGURES.values()],
+            ["mechanism", *figures_by.values()],
             rows,
         )
         if unable:
@@ -129,7 +154,9 @@ def comparison_report(plan: Plan) -> Iterator[Any]:
 
 
 def _compared(product: PlannedProduct) -> tuple[Candidate, ...]:
-    found = compare(product.request.kind, product.target, product.pure_target)
+    knobs = product.request.knobs
+    estimand = knobs if isinstance(knobs, EstimandKnobs) else None
+    found = compare(product.request.kind, product.target, product.pure_target, estimand)
     return tuple(sorted(found, key=lambda candidate: candidate.error("total_variation")))
 
 
@@ -139,7 +166,7 @@ def _candidate_facts(candidate: Candidate) -> dict[str, Any]:
     error = candidate.expected_error
     return {
         **candidate.mechanism.describe(),
-        "expected_error": {n: getattr(error, n) for n in error.__dataclass_fields__},
+        "expected_error": asdict(error),
     }
 
 

@@ -1,9 +1,10 @@
-"""The release flow: one config in, one bundle out."""
+"""The release flow: one config in, one bundle out, published or prepared for its approval."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from configs.order import Order
 from tasks.home import Home
 from tasks.inspector import Inspector
 from tasks.pipeline import (
@@ -16,6 +17,7 @@ from tasks.pipeline import (
     count_once,
     draw_records,
     fix_plan,
+    prepare_bundle,
     publish_bundle,
     read_config,
     rehearse,
@@ -25,7 +27,7 @@ from tasks.run import open_run
 
 
 def press(
-    config: str,
+    order: Order,
     *,
     home: Home,
     inspector: Inspector,
@@ -35,7 +37,7 @@ def press(
     """Press one release.
 
     Args:
-        config: Path of the release config.
+        order: The release config, and what differs from it.
         home: Where the ledger lies.
         inspector: Quality process of this run; its log gives the run id.
         insecure_seed: For tests alone; marks the bundle as not publishable.
@@ -44,14 +46,16 @@ def press(
     Raises:
         StatpressError: One of its kinds; before "charge ledger" nothing was charged.
     """
-    release = read_config(config)
+    release = read_config(order)
     plan = fix_plan(release)
-    check_budget(home, release, plan, inspector.log.run_id, insecure_seed is not None)
+    seeded = insecure_seed is not None
+    reviewed = check_budget(home, release, plan, inspector.log.run_id, seeded)
     with open_run(
         release,
         plan,
         home=home,
         inspector=inspector,
+        reviewed=reviewed,
         insecure_seed=insecure_seed,
         advance=advance,
     ) as run:
@@ -68,4 +72,6 @@ def press(
         drawn = draw_records(home, run, plan, table, charge)
         write_products(run, release, plan, charge, drawn)
         check_products(run, release, plan, drawn)
-        return publish_bundle(home, run, release, plan, charge)
+        if reviewed:
+            return prepare_bundle(home, run, release, charge)
+        return publish_bundle(home, run, release, charge)

@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from flows.terminal import share_bar, table
 from mechanisms.odometer import Reading
-from tasks.accounts import Account, Charge
+from tasks.accounts import Account, Charge, Status
 from tasks.amounts import Loss, canonical
+from tasks.entries import Entry
 from tasks.left_behind import in_words
 from tasks.pipeline import Outcome
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from tasks.review import Waiting
 
 _WORDS = {"rho_delta": "delta"}
 
@@ -29,6 +32,7 @@ def outcome_facts(
     facts: dict[str, Any] = {
         "run_id": outcome.run_id,
         "dataset": outcome.dataset,
+        "status": str(outcome.status),
         "bundle": str(outcome.bundle),
         "seal": outcome.seal,
         "epsilon": outcome.epsilon,
@@ -44,14 +48,17 @@ def outcome_facts(
 
 def outcome_report(outcome: Outcome, remaining: Loss | None) -> str:
     """The same for a person."""
+    prepared = outcome.status is Status.PREPARED
     lines = [
-        f"Published {outcome.bundle}",
+        f"{'Prepared' if prepared else 'Published'} {outcome.bundle}",
         f"  charged   epsilon {outcome.epsilon}, delta {outcome.delta}",
         f"  remaining {remaining_text(remaining)}",
         f"  ledger    {outcome.ledger_entry}",
     ]
     if not outcome.publishable:
         lines.append("  NOT PUBLISHABLE: drawn from a known seed")
+    if prepared:
+        lines.append(f"  It waits for its approval: statpress approve {outcome.run_id} --key FILE")
     return "\n".join(lines)
 
 
@@ -96,6 +103,8 @@ def account_facts(account: Account, reading: Reading | None = None) -> dict[str,
         "remaining": loss_facts(account.remaining),
         "registered": dict(account.registration.body),
         "amendments": [dict(entry.body) for entry in account.amendments],
+        "approvers": list(account.approvers),
+        "unsigned_approvals": account.unsigned,
         "charges": [charge_facts(charge) for charge in account.charges.values()],
     }
     if reading is not None:
@@ -121,6 +130,7 @@ def charge_facts(charge: Charge) -> dict[str, Any]:
         "config_sha256": body["config_sha256"],
         "publishable": not body["insecure_seed"],
         "bundle": publication.body["bundle"] if publication else None,
+        "decision": decision_facts(charge.decision) if charge.decision else None,
         "entry": charge.entry.hash,
     }
 
@@ -150,6 +160,8 @@ def account_report(account: Account, reading: Reading) -> Iterator[Any]:
     if account.amendments:
         last = account.amendments[-1].body
         yield f"Amended {len(account.amendments)} times, last at {last['created']}."
+    if account.reviewed:
+        yield review_text(account)
     delta = canonical(reading.delta)
     yield f"All charges together: epsilon {_rounded(reading.adaptive)} at delta {delta}."
     if reading.fixed < reading.adaptive:
@@ -176,6 +188,85 @@ def history_report(charges: list[dict[str, Any]]) -> str:
             f"delta {charge['rho_delta']}{'; ' + charge['bundle'] if charge['bundle'] else ''}",
         ]
     return "\n".join(lines or ["No charges."])
+
+
+def review_text(account: Account) -> str:
+    """Who approves the releases of a dataset."""
+    if not account.reviewed:
+        return "Releases need no approval."
+    by = [f"the keys {', '.join(account.approvers)}"] if account.approvers else []
+    by += ["unsigned decisions"] if account.unsigned else []
+    return f"Releases wait for an approval, by {' or '.join(by)}."
+
+
+def decision_facts(decision: Entry) -> dict[str, Any]:
+    """An approval or a rejection; ``signed_by`` or, without a signature, ``by``."""
+    body = decision.body
+    names = ("decision", "dataset", "run_id", "created", "reason", "manifest_sha256")
+    return {
+        **{name: body[name] for name in names},
+        "signed_by": body.get("public_key"),
+        "by": body.get("by"),
+        "entry": decision.hash,
+    }
+
+
+def decision_report(decision: Entry) -> str:
+    """The same for a person."""
+    body = decision.body
+    by = f"{body['by']} (not signed)" if "by" in body else f"the key {body['public_key']}"
+    word = {"approve": "Approved", "reject": "Rejected"}[body["decision"]]
+    why = f": {body['reason']}" if body["reason"] else "."
+    return f"{word} {body['created']} by {by}{why}"
+
+
+def waiting_facts(found: Waiting) -> dict[str, Any]:
+    """A prepared bundle, in public facts."""
+    body, preparation = found.charge.entry.body, found.charge.preparation
+    assert preparation is not None
+    return {
+        "run_id": body["run_id"],
+        "dataset": body["dataset"],
+        "title": found.title,
+        "status": str(found.charge.status),
+        "prepared": preparation.body["created"],
+        **found.charge.loss.texts(),
+        "products": list(dict.fromkeys(each["product"] for each in body["mechanisms"])),
+        "publishable": not body["insecure_seed"],
+        "seal": preparation.body["manifest_sha256"],
+        "folder": str(found.folder),
+        "place": str(found.target),
+        "decision": decision_facts(found.charge.decision) if found.charge.decision else None,
+    }
+
+
+def form_text(found: Waiting) -> str:
+    """A prepared bundle in Markdown, above the form that asks for a decision."""
+    facts = waiting_facts(found)
+    mark = "" if facts["publishable"] else "\n\n**NOT PUBLISHABLE: drawn from a known seed.**"
+    return (
+        f"**{facts['title']}**, dataset `{facts['dataset']}`: epsilon {facts['epsilon']},"
+        f" delta {facts['delta']}, products {', '.join(facts['products'])}.{mark}\n\n"
+        f"The bundle lies in `{facts['folder']}` and would be published as `{facts['place']}`."
+        " Its budget is spent, whatever is decided. A rejection is final."
+    )
+
+
+def waiting_report(found: list[Waiting]) -> str:
+    """The same for a person, a few lines each."""
+    lines = []
+    for facts in map(waiting_facts, found):
+        mark = "" if facts["publishable"] else " NOT PUBLISHABLE"
+        step = "to be decided" if facts["decision"] is None else "approved, to be published"
+        title = facts["title"] or "the bundle is not in this home, or was changed"
+        lines += [
+            f"{facts['run_id']}  {facts['dataset']}  {step}{mark}",
+            f"        {title}",
+            f"        epsilon {facts['epsilon']}, delta {facts['delta']};"
+            f" products {', '.join(facts['products'])}; prepared {facts['prepared']}",
+            f"        in {facts['folder']}, for {facts['place']}",
+        ]
+    return "\n".join(lines or ["Nothing waits."])
 
 
 def loss_facts(loss: Loss | None) -> dict[str, str] | None:

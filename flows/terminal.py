@@ -10,7 +10,7 @@ from decimal import Decimal
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from mechanisms.errors import StatpressError
+from mechanisms.errors import ConfirmationError, StatpressError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -55,6 +55,17 @@ def show_error(error: StatpressError, *, as_json: bool) -> None:
     place = f"{error.where}: " if error.where else ""
     console.print(plain(f"{place}{error.what}"), markup=False, highlight=False)
     console.print(plain(f"       {error.next_step}"), markup=False, highlight=False)
+
+
+def confirm(what: str, question: str) -> None:
+    """Say what a step costs, and ask.
+
+    Raises:
+        ConfirmationError: The answer is not yes, or nobody is there to give it.
+    """
+    print(what, file=sys.stderr)
+    if not (sys.stdin.isatty() and input(f"{question} [y/N] ").strip().lower() in ("y", "yes")):
+        raise ConfirmationError("Nothing was charged.")
 
 
 def table(title: str, columns: list[str], rows: list[list[str]]) -> Table:

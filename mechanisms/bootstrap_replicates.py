@@ -22,7 +22,7 @@ from mechanisms.columns import Codes
 from mechanisms.errors import RecordsError
 from mechanisms.losses import PrivacyLoss
 from mechanisms.randomness import Randomness
-from mechanisms.resamples import bootstrap_counts
+from mechanisms.resamples import BootstrapSampler
 from mechanisms.resampling_calibration import (
     Goal,
     composed,
@@ -118,11 +118,13 @@ class BootstrapReplicates:
             float64[B, dimension].
         """
         found = np.empty((self.replicates, self.statistic.dimension))
-        step = max(1, _CHUNK // max(len(counts), 1))
+        sampler = BootstrapSampler(counts)
+        step = min(self.replicates, max(1, _CHUNK // len(counts)))
+        weights = np.empty((step, len(counts)), np.int64)
         for start in range(0, self.replicates, step):
             part = found[start : start + step]
-            weights = bootstrap_counts(counts, len(part), rng)
-            part[:] = evaluated(self.statistic, weights, columns)
+            resamples = sampler.draw(len(part), rng, out=weights[: len(part)])
+            part[:] = evaluated(self.statistic, resamples, columns)
         return self.noise.release(found, rng)
 
     def inference(self, values: NDArray[np.float64], coordinate: int = 0) -> NoisyReplicates:

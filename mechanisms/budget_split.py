@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 
+from mechanisms.domain import Domain
 from mechanisms.enclosures import double_below
 from mechanisms.losses import GaussianLoss, PrivacyLoss
 from mechanisms.mechanism import Mechanism, Target
@@ -56,6 +57,7 @@ class Part:
 
     Attributes:
         shape: As a ``Target`` has it.
+        domain: The product's columns.
     """
 
     share: Decimal
@@ -63,6 +65,7 @@ class Part:
     n_cells: int
     unit_records: int
     shape: tuple[int, ...] = ()
+    domain: Domain | None = None
 
     def _target(
         self,
@@ -81,6 +84,7 @@ class Part:
             rho=rho,
             renyi=renyi,
             shape=self.shape,
+            domain=self.domain,
         )
 
 

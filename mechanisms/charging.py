@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
 from typing import Any
 
 from mechanisms.composition import compose, compose_quickly
 from mechanisms.enclosures import double_below
 from mechanisms.errors import AmountError
-from mechanisms.losses import PrivacyLoss
+from mechanisms.losses import PrivacyLoss, PureLoss
 from mechanisms.registry import REGISTRY
 
 EXACT = Context(prec=1000)
@@ -25,6 +27,18 @@ def charged(amount: float) -> Decimal:
 def exact_sum(amounts: Iterable[Decimal]) -> Decimal:
     """The sum, with nothing rounded off."""
     return functools.reduce(EXACT.add, amounts, Decimal(0))
+
+
+def concentrated(loss: PrivacyLoss, epsilon: Decimal, delta: Decimal) -> tuple[Decimal, Decimal]:
+    """A rho that is proven, and the delta up to which it is.
+
+    A loss without a finite rho is (epsilon, delta)-DP all the same: but for delta it is no
+    more than that of a randomised response of epsilon (Kairouz, Oh and Viswanath 2015), whose
+    rho it has delta-approximately (Bun and Steinke 2016, section 8).
+    """
+    if math.isfinite(loss.rho.upper):
+        return charged(loss.rho.upper), Decimal(0)
+    return charged(PureLoss(Fraction(epsilon)).rho.upper), delta
 
 
 def described_loss(description: Mapping[str, Any]) -> PrivacyLoss:
@@ -63,18 +77,23 @@ def recompute_charge(
     Raises:
         AmountError: A description states less than its mechanism costs alone.
     """
-    losses, rho = [], Decimal(0)
+    losses, rho, rho_delta = [], Decimal(0), Decimal(0)
     for description in mechanisms:
         loss = described_loss(description)
         _check_stated(loss, Decimal(description["epsilon"]), Decimal(description["delta"]))
         losses.append(loss)
         # The lower end, for the same reason.
-        rho = EXACT.add(rho, Decimal(loss.rho.lower))
+        if math.isfinite(loss.rho.upper):
+            rho = EXACT.add(rho, Decimal(loss.rho.lower))
+        else:
+            least = loss.epsilon(double_below(Decimal(description["delta"]))).lower
+            rho = EXACT.add(rho, Decimal(PureLoss(Fraction(least)).rho.lower))
+            rho_delta = EXACT.add(rho_delta, Decimal(description["delta"]))
     return {
         "epsilon": _least(losses, epsilon, delta) if losses else Decimal(0),
         "delta": delta,
         "rho": rho,
-        "rho_delta": Decimal(0),
+        "rho_delta": rho_delta,
     }
 
 

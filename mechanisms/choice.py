@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from mechanisms.accuracy import ExpectedError
-from mechanisms.errors import InfeasibleBudgetError, StatpressError
+from mechanisms.errors import ConfigError, InfeasibleBudgetError, StatpressError
+from mechanisms.estimands import EstimandKnobs
+from mechanisms.estimates import ExpectedInterval, estimand_for
 from mechanisms.fitting import ProductRequest
-from mechanisms.mechanism import Mechanism, Target
+from mechanisms.mechanism import Mechanism, Target, table_mechanism
 from mechanisms.registry import REGISTRY
 
 AUTO = "auto"
 """Where a config leaves the mechanism open."""
 
 Criterion = Literal["total_variation", "kolmogorov_smirnov", "cell_sd"]
+WIDTH = "interval_width"
+"""What decides between mechanisms for an estimate."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,13 +54,15 @@ class Candidate:
 
     name: str
     mechanism: Mechanism | None = None
-    expected_error: ExpectedError | None = None
+    expected_error: ExpectedError | ExpectedInterval | None = None
     reason: str = ""
 
-    def error(self, criterion: Criterion) -> float:
+    def error(self, criterion: str) -> float:
         """The figure that decides; infinite if the mechanism cannot serve."""
         if self.expected_error is None:
             return math.inf
+        if isinstance(self.expected_error, ExpectedInterval):
+            return self.expected_error.width[-1]
         return {
             "total_variation": self.expected_error.projected_total_variation,
             "kolmogorov_smirnov": self.expected_error.kolmogorov_smirnov,
@@ -75,7 +81,7 @@ class Choice:
     """
 
     mechanism: str
-    minimise: Criterion
+    minimise: str
     candidates: tuple[Candidate, ...]
 
     @property
@@ -94,23 +100,37 @@ class Choice:
         return said
 
 
-def compare(kind: str, target: Target, pure_target: Target | None = None) -> tuple[Candidate, ...]:
+def compare(
+    kind: str,
+    target: Target,
+    pure_target: Target | None = None,
+    estimand: EstimandKnobs | None = None,
+) -> tuple[Candidate, ...]:
     """Every mechanism that serves a kind of product, calibrated with its defaults.
 
     Args:
         kind: Of the product.
         target: What it may spend.
         pure_target: What a mechanism without delta may spend, where that is another budget.
+        estimand: What an estimate is of.
     """
     return tuple(
-        _candidate(mechanism, pure_target if mechanism.pure and pure_target else target)
+        _candidate(
+            mechanism,
+            _knobs(mechanism, estimand),
+            pure_target if mechanism.pure and pure_target else target,
+        )
         for mechanism in REGISTRY.values()
         if kind in mechanism.kinds
     )
 
 
 def choose(
-    kind: str, target: Target, minimise: Criterion, pure_target: Target | None = None
+    kind: str,
+    target: Target,
+    minimise: str,
+    pure_target: Target | None = None,
+    estimand: EstimandKnobs | None = None,
 ) -> Choice:
     """The mechanism with the least expected error.
 
@@ -119,12 +139,17 @@ def choose(
         target: What it may spend.
         minimise: The error that decides.
         pure_target: As for ``compare``.
+        estimand: What an estimate is of.
 
     Raises:
+        ConfigError: The columns do not suit the statistic of an estimate.
         InfeasibleBudgetError: None can serve.
     """
+    if estimand is not None:
+        estimand_for(estimand, target, AUTO)
     found = sorted(
-        compare(kind, target, pure_target), key=lambda candidate: candidate.error(minimise)
+        compare(kind, target, pure_target, estimand),
+        key=lambda candidate: candidate.error(minimise),
     )
     if not found or found[0].mechanism is None:
         reasons = "; ".join(f"{candidate.name}: {candidate.reason}" for candidate in found)
@@ -145,15 +170,20 @@ def choose_open(
     found = [_choose(*entry) for entry in zip(requests, asked, alone, strict=True)]
     if len(asked) > 1 and None not in pure:
         found = _without_delta(requests, pure, found)
-    return [(c, None if c is None else REGISTRY[c.mechanism].knobs()) for c in found]
+    return [
+        (choice, None if choice is None else _knobs(REGISTRY[choice.mechanism], request.knobs))
+        for choice, request in zip(found, requests, strict=True)
+    ]
 
 
 def _choose(request: ProductRequest, target: Target | None, pure: Target | None) -> Choice | None:
     if request.mechanism != AUTO or target is None:
         return None
     try:
+        if isinstance(request.knobs, EstimandKnobs):
+            return choose(request.kind, target, WIDTH, pure, request.knobs)
         return choose(request.kind, target, request.knobs.minimise, pure)
-    except InfeasibleBudgetError as error:
+    except (ConfigError, InfeasibleBudgetError) as error:
         error.where = request.name
         raise
 
@@ -179,10 +209,18 @@ def _without_delta(
     return second if better and all(REGISTRY[name].pure for name in named) else found
 
 
-def _candidate(mechanism: type[Mechanism], target: Target) -> Candidate:
+def _knobs(mechanism: type[Mechanism], estimand: object) -> Any:
+    """A mechanism's defaults, with what an estimate is of."""
+    if not isinstance(estimand, EstimandKnobs):
+        return mechanism.knobs()
+    said = {each.name: getattr(estimand, each.name) for each in fields(EstimandKnobs)}
+    return mechanism.knobs(**said)
+
+
+def _candidate(mechanism: type[Mechanism], knobs: Any, target: Target) -> Candidate:
     try:
-        calibrated = mechanism.calibrate(mechanism.knobs(), target)
-        if not calibrated.unbiased:
+        calibrated = mechanism.calibrate(knobs, target)
+        if "estimate" not in mechanism.kinds and not table_mechanism(calibrated).unbiased:
             reason = "Its estimates are biased, by an amount that depends on the data."
             return Candidate(name=mechanism.name, reason=reason)
         error = calibrated.expected_error(n_records=target.n_records, n_cells=target.n_cells)

@@ -232,8 +232,10 @@ class Numeric(Column):
     @staticmethod
     def uniform_edges(lower: float, upper: float, bins: int) -> tuple[float, ...]:
         """Edges of ``bins`` equal bins, each the double nearest to the exact edge."""
-        low, high = Fraction(lower), Fraction(upper)
-        return tuple(float(low + (high - low) * i / bins) for i in range(bins + 1))
+        (a, b), (c, d) = Fraction(lower).as_integer_ratio(), Fraction(upper).as_integer_ratio()
+        low, high, whole = a * d, c * b, b * d * bins
+        # The quotient of two integers is rounded correctly.
+        return tuple((low * (bins - i) + high * i) / whole for i in range(bins + 1))
 
     def _check(self) -> None:
         if len(self.edges) < 2:

@@ -336,6 +336,20 @@ class RefinementError(BundleError):
     next_step = "Name other products with --products, or leave out --consistent or --integers."
 
 
+class ApprovalError(BundleError):
+    """A release is not approved, or not by whom the ledger lets approve."""
+
+    exit_code = 56
+    next_step = "'statpress review' lists what waits for a decision."
+
+
+class RereleaseError(BundleError):
+    """A bundle cannot be released anew in the way that was asked."""
+
+    exit_code = 57
+    next_step = "Release a changed config with 'statpress rerelease --revise', or anew with 'run'."
+
+
 class DependencyError(StatpressError):
     """An optional dependency is not installed."""
 

@@ -36,10 +36,15 @@ _TAIL = 2.0**-120
 class TabulatedLoss(DrawsLoss):
     """The loss of a lattice whose window fits a table (``fits``)."""
 
-    def _ahead(self, epsilon: float, reverse: bool) -> Bounds:
-        table = _sums(self.lattice)
+    @functools.cached_property
+    def _table(self) -> tuple[arb, list[tuple[arb, arb]]]:
+        """The step between losses, and the sums; kept here, where asking takes no hash."""
         with ctx.workprec(_BITS):
-            step = ball(self.lattice.up / self.lattice.down).log()
+            return ball(self.lattice.up / self.lattice.down).log(), _sums(self.lattice)
+
+    def _ahead(self, epsilon: float, reverse: bool) -> Bounds:
+        step, table = self._table
+        with ctx.workprec(_BITS):
             first = (arb(epsilon) / step).floor().unique_fmpz()
             if first is None:
                 return self.lattice.delta(epsilon)

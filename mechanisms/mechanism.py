@@ -54,6 +54,7 @@ class Target:
         shape: Number of codes of each column, for mechanisms that know cells as places;
             empty for the cells of one column, (0,) if not all combinations are cells or
             not all cells are combinations.
+        domain: The product's columns, for mechanisms that go by their values.
     """
 
     epsilon: float
@@ -64,6 +65,7 @@ class Target:
     rho: float | None = None
     renyi: tuple[int, float] | None = None
     shape: tuple[int, ...] = ()
+    domain: Domain | None = None
 
     @property
     def frame(self) -> dict[str, int]:
@@ -145,21 +147,13 @@ class Mechanism(Protocol):
     ``name`` is its key in the registry and in a config; ``kinds`` are the
     products it can serve; ``pure`` says that it needs no delta and is charged
     none; ``knobs`` is a frozen dataclass of what a config may set, its field
-    names the keys of the YAML; ``unbiased`` says that the estimates of
-    ``postprocess`` are right on average, whatever the data; ``raw`` names the
-    columns that its tables publish as they were drawn, and that ``postprocess``
-    needs no more than.
+    names the keys of the YAML.
     """
 
     name: ClassVar[str]
     kinds: ClassVar[tuple[str, ...]]
     knobs: ClassVar[type]
     pure: ClassVar[bool]
-    raw: ClassVar[tuple[str, ...]]
-
-    @property
-    def unbiased(self) -> bool:
-        """Whether its estimates are."""
 
     @classmethod
     def calibrate(cls, knobs: Any, target: Target) -> Self:
@@ -169,6 +163,43 @@ class Mechanism(Protocol):
     def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
         """The privacy loss; takes no data."""
         ...
+
+    def release(
+        self,
+        table: ContingencyTable,
+        rng: Randomness,
+        progress: Progress | None = None,
+    ) -> Any:
+        """The private step; what it gives back is public."""
+        ...
+
+    def expected_error(self, *, n_records: int, n_cells: int) -> Any:
+        """Expected error from public quantities alone, a dataclass."""
+        ...
+
+    def describe(self) -> dict[str, str | int]:
+        """The parameters, enough to rebuild the mechanism's loss and post-processing."""
+        ...
+
+    @classmethod
+    def from_description(cls, description: Mapping[str, object]) -> Self:
+        """Rebuild the mechanism from ``describe``."""
+        ...
+
+
+class TableMechanism(Mechanism, Protocol):
+    """A mechanism for tables of counts and microdata.
+
+    ``unbiased`` says that the estimates of ``postprocess`` are right on average,
+    whatever the data; ``raw`` names the columns that its tables publish as they
+    were drawn, and that ``postprocess`` needs no more than.
+    """
+
+    raw: ClassVar[tuple[str, ...]]
+
+    @property
+    def unbiased(self) -> bool:
+        """Whether its estimates are."""
 
     def rows(self, *, n_cells: int) -> int:
         """Most cells that a release can list."""
@@ -191,11 +222,15 @@ class Mechanism(Protocol):
         """Expected error from public quantities alone."""
         ...
 
-    def describe(self) -> dict[str, str | int]:
-        """The parameters, enough to rebuild the mechanism."""
-        ...
 
-    @classmethod
-    def from_description(cls, description: Mapping[str, object]) -> Self:
-        """Rebuild the mechanism from ``describe``."""
-        ...
+def table_mechanism(mechanism: Mechanism) -> TableMechanism:
+    """The same, known to be one for tables and microdata.
+
+    Raises:
+        TypeError: It is of another kind.
+    """
+    if not {"table", "microdata"} & set(mechanism.kinds):
+        raise TypeError(f"the mechanism '{mechanism.name}' gives no table")
+    found: Any = mechanism
+    tables: TableMechanism = found
+    return tables

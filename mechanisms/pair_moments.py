@@ -12,7 +12,8 @@ in mechanisms.joint_moments. It moves (u, 3 u^2, 5 u^4) by the square root of
 which grows with a, and at a = 1 - b is at most 1 for all b (a polynomial in b; a test proves
 it in balls). The same holds for v. Any other monomial moves by at most its range: 1/2 for uv,
 1/4 for the cubic ones, 1/8 for u^3 v and u v^3, 1/16 for u^2 v^2. So the square of the length
-is at most 2 plus the squares of weight times range.
+is at most 2 plus the squares of weight times range. Of one column alone the four powers of u
+are released; the square of their length is at most 1 plus that of the weighted range of u^3.
 
 **Interval.** A smooth function h of the means of x, y, x^2, xy and y^2 is estimated by putting
 the noisy means in its place. Its error is that of the linear function with h's gradient g (the
@@ -29,7 +30,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -49,6 +50,9 @@ Means = _Doubles
 POWERS = tuple((i, degree - i) for degree in range(1, 5) for i in range(degree, -1, -1))
 """Exponents of u and v, in the order of release."""
 
+SINGLE = tuple((i, j) for i, j in POWERS if not j)
+"""Those of one column alone."""
+
 _FIRST = ((1, 0), (0, 1), (2, 0), (1, 1), (0, 2))
 _STEP = 1e-6
 
@@ -66,10 +70,11 @@ def _range(i: int, j: int) -> Fraction:
     return Fraction(1, 2 ** (i + j)) * (1 if even else 2)
 
 
-WEIGHTS: tuple[Fraction, ...] = tuple(_weight(i, j) for i, j in POWERS)
-SENSITIVITY_SQUARED = 2 + sum(
-    (_weight(i, j) * _range(i, j)) ** 2 for i, j in POWERS if (i and j) or i + j == 3
-)
+def sensitivity_squared(powers: Sequence[tuple[int, int]]) -> Fraction:
+    """Bound on the square of the length that a replacement moves the weighted monomials by."""
+    alone = Fraction(2 if any(j for _, j in powers) else 1)
+    others = [(i, j) for i, j in powers if (i and j) or i + j == 3]
+    return sum(((_weight(i, j) * _range(i, j)) ** 2 for i, j in others), alone)
 
 
 @dataclass(frozen=True)
@@ -126,28 +131,37 @@ class PairMoments:
     """The release at fixed parameters; all of them are public.
 
     Attributes:
-        noise: On the 14 weighted sums.
+        noise: On the weighted sums.
+        powers: Their exponents: ``POWERS``, or ``SINGLE`` for one column.
     """
 
     noise: StatisticNoise
+    powers: tuple[tuple[int, int], ...] = POWERS
 
     @classmethod
-    def calibrate(cls, mu: Fraction, *, n_records: int, n_cells: int | None = None) -> PairMoments:
+    def calibrate(
+        cls,
+        mu: Fraction,
+        *,
+        n_records: int,
+        n_cells: int | None = None,
+        powers: tuple[tuple[int, int], ...] = POWERS,
+    ) -> PairMoments:
         """The least noise that makes all sums together mu-GDP.
 
         Args:
             mu: Of the release.
             n_records: Number of records n.
             n_cells: Of the declared domain of both columns; as many as records if not given.
+            powers: ``POWERS``, or ``SINGLE`` for one column.
         """
         StatisticNoise.check_accuracy(n_records=n_records, n_cells=n_cells or n_records)
         bits = 40
-        root = math.isqrt(math.ceil(SENSITIVITY_SQUARED * 2 ** (2 * bits))) + 1
-        return cls(
-            StatisticNoise.calibrate(
-                mu**2, sensitivity=Fraction(root, 2**bits), dimension=len(POWERS)
-            )
+        root = math.isqrt(math.ceil(sensitivity_squared(powers) * 2 ** (2 * bits))) + 1
+        noise = StatisticNoise.calibrate(
+            mu**2, sensitivity=Fraction(root, 2**bits), dimension=len(powers)
         )
+        return cls(noise, powers)
 
     def loss(self) -> GaussianLoss:
         """The privacy loss; takes no data."""
@@ -158,10 +172,10 @@ class PairMoments:
 
         Args:
             counts: int64[k], private counts of the occupied cells.
-            columns: float64[k, 2], values of both columns in [0, 1].
+            columns: float64[k, 2], values of both columns in [0, 1], or float64[k, 1].
             rng: Source of noise; charge the ledger before building it.
         """
-        sums = counts @ weighted_monomials(columns)
+        sums = counts @ weighted_monomials(columns, self.powers)
         return NoisyPair(self, int(counts.sum()), self.noise.release(sums, rng))
 
 
@@ -172,7 +186,7 @@ class NoisyPair:
     Attributes:
         mechanism: Its parameters.
         n_records: Number of records n, public.
-        sums: float64[14], weighted and noisy.
+        sums: float64[14] or float64[4], weighted and noisy.
     """
 
     mechanism: PairMoments
@@ -200,9 +214,11 @@ class NoisyPair:
         return BootstrapInterval(lower, upper, True)
 
     def _moments(self) -> dict[tuple[int, int], float]:
-        """Noisy means of the monomials of u and v."""
-        plain = self.sums / np.array(WEIGHTS, np.float64) / self.n_records
-        return dict(zip(POWERS, plain.tolist(), strict=True))
+        """Noisy means of the monomials of u and v; 0 where there is no v."""
+        powers = self.mechanism.powers
+        weights = np.array([_weight(*p) for p in powers], np.float64)
+        plain = self.sums / weights / self.n_records
+        return dict.fromkeys(POWERS, 0.0) | dict(zip(powers, plain.tolist(), strict=True))
 
     def _means(self, moments: _Doubles | None = None) -> Means:
         """Means of x, y, x^2, xy, y^2 from those of the five monomials of u and v."""
@@ -219,8 +235,9 @@ class NoisyPair:
             up, down = (value(self._means(at + sign * unit)) for sign in (1, -1))
             slopes.append((up - down) / (2 * _STEP))
         g = np.array(slopes)
-        own = {
-            p: (self.mechanism.noise.sigma / float(_weight(*p)) / self.n_records) for p in POWERS
+        own = dict.fromkeys(POWERS, 0.0) | {
+            p: (self.mechanism.noise.sigma / float(_weight(*p)) / self.n_records)
+            for p in self.mechanism.powers
         }
         total = float(sum(c**2 * own[p] ** 2 for c, p in zip(g, _FIRST, strict=True)))
         if sampling:
@@ -240,9 +257,11 @@ def _coordinate(function: Callable[[Means], tuple[float, ...]], k: int, means: M
     return function(means)[k]
 
 
-def weighted_monomials(columns: _Doubles) -> _Doubles:
-    """The 14 weighted monomials float64[k, 14] of records float64[k, 2] in [0, 1]^2."""
-    u, v = np.clip(columns, 0.0, 1.0).T - 0.5
-    return np.column_stack(
-        [float(w) * u**i * v**j for w, (i, j) in zip(WEIGHTS, POWERS, strict=True)]
-    )
+def weighted_monomials(columns: _Doubles, powers: Sequence[tuple[int, int]] = POWERS) -> _Doubles:
+    """The weighted monomials float64[k, len(powers)] of records float64[k, 2] in [0, 1]^2.
+
+    Of one column, float64[k, 1], those that are powers of it alone.
+    """
+    u = np.clip(columns[:, 0], 0.0, 1.0) - 0.5
+    v = np.clip(columns[:, -1], 0.0, 1.0) - 0.5
+    return np.column_stack([float(_weight(i, j)) * u**i * v**j for i, j in powers])

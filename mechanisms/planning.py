@@ -12,10 +12,10 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from typing import Any
 
-from mechanisms.accuracy import ExpectedError
 from mechanisms.budget_split import Budget, Part, losses_of, part_of, targets
-from mechanisms.charging import charged, exact_sum
+from mechanisms.charging import charged, concentrated, exact_sum
 from mechanisms.choice import Choice, choose_open
 from mechanisms.composition import compose, compose_quickly
 from mechanisms.domain import Domain
@@ -23,7 +23,7 @@ from mechanisms.enclosures import Bounds, double_below
 from mechanisms.errors import ConfigError
 from mechanisms.fitting import ProductRequest, meet_budget
 from mechanisms.losses import PrivacyLoss
-from mechanisms.mechanism import Mechanism, Target
+from mechanisms.mechanism import Mechanism, Target, table_mechanism
 from mechanisms.privacy import Privacy
 
 
@@ -39,6 +39,7 @@ class PlannedProduct:
         epsilon: What it costs alone: the proven epsilon at ``delta``, rounded up.
         delta: Its share of delta.
         rho: What it costs under zCDP: the proven rho, rounded up.
+        rho_delta: Up to which that holds; 0 unless no rho bounds the whole loss.
         epsilon_bounds: Enclosure of the exact epsilon at that delta.
         expected_error: From public quantities alone.
         loss: The mechanism's privacy loss at this size and domain.
@@ -53,9 +54,10 @@ class PlannedProduct:
     delta: Decimal
     rho: Decimal
     epsilon_bounds: Bounds
-    expected_error: ExpectedError
+    expected_error: Any
     loss: PrivacyLoss
     pure_target: Target | None = None
+    rho_delta: Decimal = Decimal(0)
 
     @property
     def attack_advantage(self) -> float:
@@ -64,10 +66,15 @@ class PlannedProduct:
 
     @property
     def rows(self) -> int:
-        """Rows of its main file, at most: records of microdata, else listed cells."""
+        """Rows of its main file, at most: records of microdata, listed cells of a table.
+
+        Raises:
+            TypeError: It is neither.
+        """
         if self.request.kind == "microdata":
             return int(self.mechanism.describe()["records"])
-        return min(self.mechanism.rows(n_cells=self.domain.n_possible), self.domain.n_listed)
+        most = table_mechanism(self.mechanism).rows(n_cells=self.domain.n_possible)
+        return min(most, self.domain.n_listed)
 
     def describe(self, privacy: Privacy) -> dict[str, str | int]:
         """All that is needed to recompute this product's loss, for the ledger."""
@@ -80,6 +87,7 @@ class PlannedProduct:
             "epsilon": f"{self.epsilon:f}",
             "delta": str(self.delta),
             "rho": f"{self.rho:f}",
+            **({"rho_delta": str(self.rho_delta)} if self.rho_delta else {}),
         }
 
 
@@ -109,7 +117,7 @@ class Plan:
             "epsilon": self.epsilon,
             "delta": self.delta,
             "rho": self.rho,
-            "rho_delta": Decimal(0),
+            "rho_delta": exact_sum(product.rho_delta for product in self.products),
         }
 
     @property
@@ -180,6 +188,7 @@ def _plan(
             privacy.unit_records,
             # One zero less and the absent cell more would make up for each other.
             (0,) if own.zeros or own.absent else tuple(column.size for column in own.columns),
+            own,
         )
         for request, own in zip(requests, domains, strict=True)
     ]
@@ -229,8 +238,9 @@ def _product(
     budget: Budget,
     delta: Decimal,
 ) -> PlannedProduct:
-    delta, rho = part_of(delta, request.share), charged(loss.rho.upper)
+    delta = part_of(delta, request.share)
     bounds = loss.epsilon(double_below(delta))
+    rho, rho_delta = concentrated(loss, charged(bounds.upper), delta)
     if budget.rho is not None:
         held = part_of(budget.rho, request.share)
         if loss.rho.upper <= double_below(held):
@@ -244,6 +254,7 @@ def _product(
         epsilon=charged(bounds.upper),
         delta=delta,
         rho=rho,
+        rho_delta=rho_delta,
         epsilon_bounds=bounds,
         loss=loss,
         expected_error=mechanism.expected_error(n_records=target.n_records, n_cells=target.n_cells),

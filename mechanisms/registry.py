@@ -8,6 +8,7 @@ from types import MappingProxyType
 from mechanisms.bootstrap import Bootstrap
 from mechanisms.density import Density
 from mechanisms.exponential_ks import ExponentialKS
+from mechanisms.mean_estimate import MeanEstimate
 from mechanisms.mechanism import Mechanism
 from mechanisms.perturbed import GaussianTable, LaplaceTable
 from mechanisms.sample_resample import SampleResample
@@ -24,5 +25,6 @@ REGISTRY: Mapping[str, type[Mechanism]] = MappingProxyType(
         Density.name: Density,
         ExponentialKS.name: ExponentialKS,
         SampleResample.name: SampleResample,
+        MeanEstimate.name: MeanEstimate,
     }
 )

@@ -4,15 +4,24 @@ The privacy of a replicate rests on the law of what is drawn (mechanisms.resampl
 its copies of one record must be binomial, for every dataset. A multinomial sampler in
 floating point, NumPy's among them, has probabilities and an acceptance test that are rounded,
 and no bound on the error of its law is known that would be small beside a delta of 1e-10.
-So here only integers are drawn: all that is assumed is that the generator's bits are uniform
-and independent.
+So here only integers and proven orders decide: all that is assumed is that the generator's
+bits are uniform and independent.
 
-**Bootstrap.** Where cells hold few records each, as those of an ungrouped column do, n uniform
-ranks are drawn and counted. Where they hold many, records are intervals of equal length of the
-integers below 2^k, and a draw beyond them is repeated. All draws fall through a binary tree on
-these integers: a node with m draws sends as many to its upper half as there are ones among m
-random bits. Nodes inside one cell stop; when few draws are left in the others, each gets its
-remaining bits. The cost is that of n log2(cells) random bits a replicate.
+**Bootstrap.** A resample of n records is the counts per cell of n records drawn independently
+and uniformly, multinomial with chances c_j / n of cells of c_j records. Most of it is drawn
+cell by cell, by three facts, none of which is approximate:
+
+* If X_j are independent and Poisson of means r c_j, then given their sum N they are
+  multinomial, N draws with chances c_j / n, whatever r is (Devroye 1986, Non-Uniform Random
+  Variate Generation, section XI.1). So this is also their law given N and N <= n: a replicate
+  with N > n is drawn afresh, all of it.
+* The sum of this and of n - N further records, drawn independently of it, is multinomial with
+  n draws. As it is so for every value of N, it is so.
+* Poisson counts add up: a cell of many records is cut into parts of fewer, so that
+  few different means occur (mechanisms.poisson_tables draws them exactly).
+
+The rate r is 1 - 3 / sqrt(n) rounded, a function of n alone: N > n about once in 700 replicates,
+and some 3 sqrt(n) records a replicate are left to be drawn one by one.
 
 **Subsets.** Records are chosen without replacement by ranks; NumPy's choice draws integers
 by rejection and is exact as well.
@@ -20,53 +29,115 @@ by rejection and is exact as well.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
-from numpy.typing import NDArray
 
 from mechanisms.columns import Codes
 from mechanisms.errors import RecordsError
+from mechanisms.poisson_tables import LARGEST_MULTIPLE, PoissonTables
 
-_MANY = 256  # records a cell, when the tree is faster
-_SPARE_BITS = 16  # a draw is repeated with probability below 2**-16
-_FEW = 8  # draws a node, when each gets its own bits
-_CHUNK_BITS = 1 << 27  # of one level, for the replicates taken together
 _MOST_RECORDS = 2**40
-_Words = NDArray[np.uint64]
+_RATE_BITS = 24
+_LARGEST_PART = 1 << 12  # up to here each count has a table of its own
+_BLOCK = 1 << 18  # draws at a time
+_BUCKETS = 16  # a cell
+
+
+class BootstrapSampler:
+    """Draws resamples of one table of counts; what they share is made once."""
+
+    def __init__(self, counts: Codes) -> None:
+        """Make the tables.
+
+        Args:
+            counts: int64[k], the records of each cell.
+
+        Raises:
+            RecordsError: They are not between 1 and 2**40 in all.
+        """
+        n = int(counts.sum())
+        if not 1 <= n <= _MOST_RECORDS or np.any(counts < 0):
+            raise RecordsError("A bootstrap needs between 1 and 2**40 records.")
+        self._n, self._k = n, len(counts)
+        self._records = _Records(counts)
+        self._cells, multiples = _parts(counts)
+        occurs = np.bincount(multiples) > 0
+        distinct, self._tables = np.flatnonzero(occurs), np.cumsum(occurs)[multiples] - 1
+        self._poisson = PoissonTables(_rate(n), distinct)
+        self._alike = len(self._cells) == self._k and bool(np.all(counts == counts[0]))
+
+    def draw(self, replicates: int, rng: np.random.Generator, out: Codes | None = None) -> Codes:
+        """Independent resamples.
+
+        Args:
+            replicates: Number of resamples B.
+            rng: Source of bits; cryptographic in production.
+            out: int64[B, k] to write them to; many calls are faster with one of these.
+
+        Returns:
+            int64[B, k], each row adding up to n.
+        """
+        found = np.empty((replicates, self._k), np.int64) if out is None else out
+        self._poisson_counts(found, rng)
+        missing = self._n - found.sum(axis=1)
+        while len(again := np.flatnonzero(missing < 0)):
+            afresh = np.empty((len(again), self._k), np.int64)
+            self._poisson_counts(afresh, rng)
+            found[again], missing[again] = afresh, self._n - afresh.sum(axis=1)
+        for row, size in zip(found, missing.tolist(), strict=True):
+            np.add.at(row, self._records.cells(rng.integers(0, self._n, size)), 1)
+        return found
+
+    def _poisson_counts(self, found: Codes, rng: np.random.Generator) -> None:
+        """Independent Poisson counts of means r c, int64[B, k]."""
+        replicates = len(found)
+        if not self._alike:
+            found[:] = 0
+        step = max(1, _BLOCK // replicates)
+        for start in range(0, len(self._cells), step):
+            cells = self._cells[start : start + step]
+            drawn = self._poisson.draw(self._tables[start : start + step], replicates, rng)
+            if self._alike:  # all draws are: they may be arranged as is fastest
+                found[:, start : start + step] = drawn.reshape(replicates, -1)
+                continue
+            firsts = np.flatnonzero(np.diff(cells, prepend=-1))
+            if len(firsts) < len(cells):
+                cells, drawn = cells[firsts], np.add.reduceat(drawn, firsts, axis=0, dtype=np.int64)
+            if cells[-1] - cells[0] < len(cells):
+                found[:, cells[0] : cells[-1] + 1] += drawn.T
+            else:
+                found[:, cells] += drawn.T
+
+
+class _Records:
+    """The cell of each record, records being numbered cell by cell."""
+
+    def __init__(self, counts: Codes) -> None:
+        n, self._bounds = int(counts.sum()), np.cumsum(counts)
+        self._shift = max(0, n.bit_length() - (_BUCKETS * len(counts)).bit_length())
+        if self._shift == 0:
+            self._cell = np.repeat(np.arange(len(counts)), counts)
+            return
+        buckets = (n >> self._shift) + 1
+        at_start = self._bounds + ((1 << self._shift) - 1) >> self._shift
+        first, last = (
+            np.cumsum(np.bincount(ends, minlength=buckets + 1)[:buckets])
+            for ends in (at_start, self._bounds >> self._shift)
+        )
+        self._cell = np.where(first == last, first, -1)
+
+    def cells(self, records: Codes) -> Codes:
+        """Cells int64[j] of records, by a bucket of them if it has one cell, else by a search."""
+        found: Codes = self._cell[records >> self._shift]
+        left = np.flatnonzero(found < 0)
+        found[left] = np.searchsorted(self._bounds, records[left], side="right")
+        return found
 
 
 def bootstrap_counts(counts: Codes, replicates: int, rng: np.random.Generator) -> Codes:
-    """Counts per cell of bootstrap resamples: n draws with replacement from n records.
-
-    Args:
-        counts: int64[k], the records of each cell.
-        replicates: Number of resamples B.
-        rng: Source of bits; cryptographic in production.
-
-    Returns:
-        int64[B, k], each row adding up to n.
-    """
-    n = int(counts.sum())
-    if not 1 <= n <= _MOST_RECORDS or np.any(counts < 0):
-        raise RecordsError("A bootstrap needs between 1 and 2**40 records.")
-    found = np.empty((replicates, len(counts)), np.int64)
-    if n < _MANY * len(counts):
-        cell_of = np.repeat(np.arange(len(counts)), counts)
-        alone = len(counts) == n and bool(np.all(counts == 1))
-        for row in found:
-            ranks = rng.integers(0, n, n)
-            row[:] = np.bincount(ranks if alone else cell_of[ranks], minlength=len(counts))
-        return found
-    bits = n.bit_length() + _SPARE_BITS
-    bounds = np.cumsum(counts) * ((1 << bits) // n)
-    step = max(1, _CHUNK_BITS // n)
-    for start in range(0, replicates, step):
-        part = found[start : start + step]
-        part[:] = 0
-        missing = np.full(len(part), n)
-        while missing.any():
-            part += _fall(missing, bounds, bits, rng)
-            missing = n - part.sum(axis=1)
-    return found
+    """Resamples int64[B, k] of one table (BootstrapSampler), where they are drawn but once."""
+    return BootstrapSampler(counts).draw(replicates, rng)
 
 
 def subset_counts(counts: Codes, size: int, subsets: int, rng: np.random.Generator) -> Codes:
@@ -86,51 +157,29 @@ def subset_counts(counts: Codes, size: int, subsets: int, rng: np.random.Generat
     return found
 
 
-def _fall(draws: Codes, bounds: Codes, bits: int, rng: np.random.Generator) -> Codes:
-    """Counts per cell int64[B, k] of draws[b] integers of so many bits; a cell ends at its bound.
+def _rate(n: int) -> float:
+    """The Poisson mean of one record, exactly a multiple of 2**-24."""
+    most = math.floor((1 - 3 / math.sqrt(n)) * (1 << _RATE_BITS))
+    return max(0.25, most / (1 << _RATE_BITS))
 
-    What falls beyond the last bound is left out.
+
+def _parts(counts: Codes) -> tuple[Codes, Codes]:
+    """Cells int64[j], ascending, and numbers of records int64[j] that their counts are cut into.
+
+    What a count has above _LARGEST_PART is cut into powers of two up to LARGEST_MULTIPLE.
     """
-    replicates, cells = len(draws), len(bounds)
-    found = np.zeros((replicates, cells + 1), np.int64)
-    nodes, inside, level = np.zeros(1, np.int64), draws[:, None], 0
-    while len(nodes) and inside.sum() > _FEW * inside.size and level < bits:
-        level += 1
-        upper = _ones(inside, rng)
-        inside = np.stack([inside - upper, upper], axis=2).reshape(replicates, -1)
-        nodes = np.stack([2 * nodes, 2 * nodes + 1], axis=1).ravel()
-        first = np.searchsorted(bounds, nodes << (bits - level), side="right")
-        last = np.searchsorted(bounds, ((nodes + 1) << (bits - level)) - 1, side="right")
-        whole = first == last
-        _add(found, first[whole], inside[:, whole])
-        nodes, inside = nodes[~whole], np.ascontiguousarray(inside[:, ~whole])
-    if len(nodes):
-        left = bits - level
-        rows = np.repeat(np.arange(replicates), inside.sum(axis=1))
-        starts = np.repeat(np.tile(nodes << left, replicates), inside.ravel())
-        ranks = starts + rng.integers(0, 1 << left, size=len(starts), dtype=np.int64)
-        places = rows * (cells + 1) + np.searchsorted(bounds, ranks, side="right")
-        found += np.bincount(places, minlength=found.size).reshape(found.shape)
-    return found[:, :cells]
-
-
-def _add(found: Codes, cells: Codes, counts: Codes) -> None:
-    """Add counts int64[B, j] to cells in ascending order, which may repeat."""
-    if len(cells):
-        starts = np.flatnonzero(np.diff(cells, prepend=-1))
-        found[:, cells[starts]] += np.add.reduceat(counts, starts, axis=1)
-
-
-def _ones(draws: Codes, rng: np.random.Generator) -> Codes:
-    """How many of draws[..] random bits are ones, Binomial(draws, 1/2)."""
-    flat = draws.ravel()
-    words = -(-flat // 64)
-    ends = np.cumsum(words)
-    random: _Words = rng.integers(0, 2**64, size=int(ends[-1]), dtype=np.uint64)
-    some = words > 0
-    rest = (-flat[some] % 64).astype(np.uint64)
-    random[ends[some] - 1] >>= rest
-    ones = np.zeros(len(flat), np.int64)
-    counts = np.bitwise_count(random)
-    ones[some] = np.add.reduceat(counts, ends[some] - words[some], dtype=np.int64)
-    return ones.reshape(draws.shape)
+    cells = [np.arange(len(counts))]
+    records = [counts % _LARGEST_PART]
+    size = _LARGEST_PART
+    while size <= LARGEST_MULTIPLE and np.any(counts >= size):
+        times = counts // size if size == LARGEST_MULTIPLE else counts // size % 2
+        cells.append(np.repeat(np.arange(len(counts)), times))
+        records.append(np.full(len(cells[-1]), size))
+        size *= 2
+    cell, record = np.concatenate(cells), np.concatenate(records)
+    if not np.all(record):
+        cell, record = cell[record > 0], record[record > 0]
+    if len(cells) > 1:
+        order = np.argsort(cell, kind="stable")
+        cell, record = cell[order], record[order]
+    return cell, record

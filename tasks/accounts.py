@@ -23,6 +23,15 @@ class Status(StrEnum):
     DRAWN = "drawn"
     """Drawing began: spent for good."""
 
+    PREPARED = "prepared"
+    """A sealed bundle of the run waits for its approval."""
+
+    APPROVED = "approved"
+    """The bundle may be published."""
+
+    REJECTED = "rejected"
+    """The bundle will never be published."""
+
     PUBLISHED = "published"
     """A bundle of the run was published."""
 
@@ -32,11 +41,24 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """A charge, with the entries that followed for its run."""
+    """A charge, with the entries that followed for its run.
+
+    Attributes:
+        entry: The charge itself.
+        reviewed: Whether its dataset had approvers when it was charged.
+        draw: Drawing begins.
+        void: It is given back.
+        preparation: A sealed bundle waits.
+        decision: The bundle is approved or rejected.
+        publication: The bundle is published.
+    """
 
     entry: Entry
+    reviewed: bool = False
     draw: Entry | None = None
     void: Entry | None = None
+    preparation: Entry | None = None
+    decision: Entry | None = None
     publication: Entry | None = None
 
     @property
@@ -51,6 +73,11 @@ class Charge:
             return Status.PUBLISHED
         if self.void is not None:
             return Status.VOID
+        if self.decision is not None:
+            approved = self.decision.body["decision"] == "approve"
+            return Status.APPROVED if approved else Status.REJECTED
+        if self.preparation is not None:
+            return Status.PREPARED
         # The ledger's first form kept no entry of the draw: it may have happened.
         drawn = self.draw is not None or "rho" not in self.entry.body
         return Status.DRAWN if drawn else Status.RESERVED
@@ -72,6 +99,7 @@ class Account:
         spent: Sum of all charges that are not void, in every measure.
         charges: By run, in order.
         amendments: Entries that changed policy or limit, in order.
+        review: The last entry that set who approves its releases.
     """
 
     registration: Entry
@@ -80,6 +108,22 @@ class Account:
     spent: Loss = field(default_factory=Loss.nothing)
     charges: dict[str, Charge] = field(default_factory=dict)
     amendments: tuple[Entry, ...] = ()
+    review: Entry | None = None
+
+    @property
+    def approvers(self) -> tuple[str, ...]:
+        """Public keys in force that approve its releases."""
+        return tuple(self.review.body["approvers"]) if self.review else ()
+
+    @property
+    def unsigned(self) -> bool:
+        """Whether decisions without a signature count."""
+        return bool(self.review and self.review.body["unsigned"])
+
+    @property
+    def reviewed(self) -> bool:
+        """Whether its releases need an approval, because there is someone to give it."""
+        return bool(self.approvers) or self.unsigned
 
     @property
     def dataset(self) -> str:

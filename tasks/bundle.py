@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import platform
 from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
-import numpy as np
-
-from configs.loading import Release, describe_column
-from mechanisms.domain import Domain
-from mechanisms.errors import ConfigError
+from configs.loading import Release
 from mechanisms.losses import PrivacyLoss
-from mechanisms.mechanism import RawTable
 from mechanisms.planning import Plan, PlannedProduct
-from mechanisms.table import ContingencyTable
 from tasks.entries import Entry
-from tasks.manifest import seal
-from tasks.products import (
-    figures_of,
-    file_forms,
-    not_in_it,
-    product_files,
-    reading_advice,
-    unlisted,
-    unlisted_in_words,
-)
+from tasks.manifest import REVIEWED, seal
+from tasks.products import by_kind, files_of
+from tasks.report_page import write_report
 from tasks.run import Run
-from tasks.writing import profile_file, write_records
 
-_LISTED_CELLS = 10_000
 _INSECURE = (
     "**NOT PUBLISHABLE: drawn from a known seed, for tests alone. No guarantee holds: whoever "
     "knows the seed can take the noise away. What follows would hold of secret randomness.**\n\n"
@@ -39,12 +25,6 @@ _INSECURE = (
 _IMPOSSIBLE = (
     "One of them is that no record lies in a structural zero which the config declares: the "
     "guarantee is between sources of which this is true. "
-)
-_READ_UNLISTED = (
-    "Each product in `privacy.json` states what no file holds. `structural_zeros`: of each "
-    "pattern the codes of every column that it names, from first to last; a value's code is its "
-    "place, from 0, among the column's declared cells, then `other`, then null. `absent`: how "
-    "many absent records the mechanism gave, with its noise if it adds any."
 )
 _PACKAGES = ("statpress", "numpy", "opendp", "pyarrow", "python-flint", "randomgen")
 
@@ -54,60 +34,55 @@ def write_bundle(
     release: Release,
     plan: Plan,
     charge: Entry,
-    drawn: Mapping[str, RawTable],
+    drawn: Mapping[str, Any],
 ) -> None:
     """Write everything but the manifest into the folder under construction."""
-    data = run.building / "data"
-    data.mkdir()
+    (run.building / "data").mkdir()
+    publish = release.config.publish
     for product in plan.products:
-        for file in product_files(product, drawn[product.request.name], plan):
-            for suffix in release.config.publish.formats:
-                file.write(data / f"{file.stem}.{suffix}", run.advance)
+        raw = drawn[product.request.name]
+        files_of(product).write(run.building, product, raw, plan, publish, run.advance)
     _write_json(run, "privacy.json", privacy_statement(run, release, plan, charge, drawn))
     _write_json(run, "datapackage.json", _datapackage(release, plan))
     (run.building / "config.yaml").write_text(release.text, encoding="utf-8")
     (run.building / "README.md").write_text(_readme(run, release, plan), encoding="utf-8")
+    write_report(run.building)
 
 
 def rehearse(run: Run, release: Release, plan: Plan) -> None:
-    """Write and read back a table with every declared value of every product.
+    """Write and read back of every product what can be without a draw.
 
     The guarantee is put into words and numbers too: composing takes its time, and whatever
     fails in it must fail before the charge.
 
     Raises:
-        ConfigError: A value does not come back as it was written.
+        ConfigError: Something that is declared cannot be written.
     """
-    _json_text(_guarantee(plan))
+    _write_json(run, "privacy.json", _statement(run, release, plan))
+    _write_json(run, "datapackage.json", _datapackage(release, plan))
+    write_report(run.building).unlink()
+    for name in ("privacy.json", "datapackage.json"):
+        (run.building / name).unlink()
     for product in plan.products:
-        domain = Domain(product.domain.columns)  # every value, in whatever combination
-        rows = np.arange(min(max(column.size for column in domain.columns), _LISTED_CELLS))
-        codes = {column.name: rows % column.size for column in domain.columns}
-        cells, counts = np.unique(domain.encode(codes), return_counts=True)
-        table = ContingencyTable(domain, cells, counts)
-        for suffix in release.config.publish.formats:
-            path = run.building / f"rehearsal.{suffix}"
-            write_records(table, path)
-            found = profile_file(path, domain)
-            path.unlink()
-            if found.pop("rows") != len(rows) or any(found.values()):
-                raise ConfigError(
-                    f"A declared value cannot be written to {suffix} and read back.",
-                    where=f"products.{product.request.name}",
-                )
+        files_of(product).rehearse(run.building, product, release.config.publish)
 
 
 def profile_bundle(
-    run: Run, release: Release, plan: Plan, drawn: Mapping[str, RawTable]
+    run: Run, release: Release, plan: Plan, drawn: Mapping[str, Any]
 ) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
     """Profiles of the written data files, and the number of rows each should have."""
-    profiles, rows = {}, {}
+    profiles: dict[str, dict[str, int]] = {}
+    rows: dict[str, int] = {}
     for product in plan.products:
-        for file in product_files(product, drawn[product.request.name], plan):
-            for suffix in release.config.publish.formats:
-                path = run.building / "data" / f"{file.stem}.{suffix}"
-                profiles[path.name] = profile_file(path, product.domain, file.figures)
-                rows[path.name] = file.rows
+        found = files_of(product).profile(
+            run.building,
+            product,
+            drawn[product.request.name],
+            plan,
+            release.config.publish,
+        )
+        profiles |= found[0]
+        rows |= found[1]
     return profiles, rows
 
 
@@ -122,28 +97,44 @@ def seal_bundle(run: Run, release: Release, charge: Entry) -> str:
             "created": run.created,
             "publishable": run.insecure_seed is None,
             "config_sha256": release.sha256,
+            **(REVIEWED if run.reviewed else {}),
             "ledger_entry": {"sequence": charge.sequence, "hash": charge.hash},
-            "versions": {"python": platform.python_version()}
-            | {package: version(package) for package in _PACKAGES},
+            "versions": versions(),
+            "overrides": [override.describe() for override in release.overrides],
+            "supersedes": release.supersedes,
+            "reprint_of": None,
         },
     )
 
 
+def versions() -> dict[str, str]:
+    """Of Python and of the packages that a bundle depends on."""
+    return {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
+
+
 def privacy_statement(
-    run: Run, release: Release, plan: Plan, charge: Entry, drawn: Mapping[str, RawTable]
+    run: Run, release: Release, plan: Plan, charge: Entry, drawn: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What the release reveals at most, with everything needed to recompute it."""
-    stated = _guarantee(plan)
-    products = {name: fields | unlisted(drawn[name]) for name, fields in stated["products"].items()}
+    stated = _statement(run, release, plan)
+    products = {
+        product.request.name: stated["products"][product.request.name]
+        | files_of(product).stated(product, drawn[product.request.name])
+        for product in plan.products
+    }
+    charged = {"ledger_entry": {"sequence": charge.sequence, "hash": charge.hash}}
+    return charged | stated | {"products": products}
+
+
+def _statement(run: Run, release: Release, plan: Plan) -> dict[str, Any]:
+    """The same as far as it is known before the charge."""
     return {
         "publishable": run.insecure_seed is None,
-        "ledger_entry": {"sequence": charge.sequence, "hash": charge.hash},
         "outside_the_guarantee": "Quality checks on the source may stop a run before it is "
         "charged; that a release exists shows that they passed. "
         f"{_IMPOSSIBLE if release.domain.zeros else ''}How long the steps of a run take depends "
         "on the source, and is seen by whoever watches the orchestrator.",
-        **stated,
-        "products": products,
+        **_guarantee(plan),
     }
 
 
@@ -173,18 +164,18 @@ def _guarantee(plan: Plan) -> dict[str, Any]:
 
 
 def _product_statement(product: PlannedProduct, plan: Plan) -> dict[str, Any]:
-    error, choice = product.expected_error, product.choice
+    choice = product.choice
     chosen = {} if choice is None else {"chosen": choice.reason()}
     return {
         **product.describe(plan.privacy),
         "columns": list(product.domain.names),
-        "unbiased": product.mechanism.unbiased,
         "epsilon_lower": product.epsilon_bounds.lower,
         "epsilon_upper": product.epsilon_bounds.upper,
         "attack_advantage": product.attack_advantage,
         "curve": _curve(product.loss, float(product.epsilon)),
         **chosen,
-        "expected_error": {name: getattr(error, name) for name in error.__dataclass_fields__},
+        "kind": product.request.kind,
+        "expected_error": dataclasses.asdict(product.expected_error),
     }
 
 
@@ -205,47 +196,21 @@ def _curve(loss: PrivacyLoss, epsilon: float) -> list[dict[str, float]]:
 
 def _datapackage(release: Release, plan: Plan) -> dict[str, Any]:
     """Frictionless data package: a resource per file, with schema and codebook."""
-    resources = []
-    for product in plan.products:
-        fields = [_field(product, name) for name in product.domain.names]
-        for suffix in release.config.publish.formats:
-            for stem, figures in file_forms(product).items():
-                described = figures_of(product.mechanism)
-                extra = [
-                    {"name": name, "type": described[name][0], "description": described[name][1]}
-                    for name in figures
-                ]
-                resources.append(
-                    {
-                        "name": f"{stem}-{suffix}".lower(),
-                        "path": f"data/{stem}.{suffix}",
-                        "format": suffix,
-                        **not_in_it(product.domain),
-                        "schema": {"fields": fields + extra},
-                    }
-                )
+    publish = release.config.publish
     return {
         "profile": "data-package",
         "name": _slug(release.config.dataset),
         "title": release.config.title,
-        "resources": resources,
+        "resources": [
+            resource
+            for product in plan.products
+            for resource in files_of(product).resources(product, publish)
+        ],
     }
 
 
 def _slug(text: str) -> str:
     return "".join(c if c.isalnum() or c in "-._" else "-" for c in text.lower())
-
-
-def _field(product: PlannedProduct, name: str) -> dict[str, Any]:
-    """A column with its declaration and, if short enough, its codebook."""
-    column = product.domain[name]
-    values = column.decode(np.arange(min(column.size, _LISTED_CELLS) - column.missing))
-    types = {"i": "integer", "f": "number", "b": "boolean"}
-    kind = types.get(np.asarray(values.tolist()).dtype.kind, "string")
-    field: dict[str, Any] = {"name": name, "type": kind, "declared": describe_column(column)}
-    if column.size <= _LISTED_CELLS:
-        field["constraints"] = {"enum": values.tolist(), "required": not column.missing}
-    return field
 
 
 def _readme(run: Run, release: Release, plan: Plan) -> str:
@@ -262,13 +227,16 @@ def _readme(run: Run, release: Release, plan: Plan) -> str:
         "",
     ]
     for product in plan.products:
-        lines.append(reading_advice(product, plan))
-    words = max((unlisted_in_words(product.domain) for product in plan.products), key=len)
-    if words:
-        lines += ["", f"**Not in any file.** {words} {_READ_UNLISTED}"]
+        lines.append(files_of(product).advice(product, plan))
+    if release.supersedes:
+        lines += ["", f"It follows the release with the seal `{release.supersedes}`."]
+    for kind, products in by_kind(plan.products):
+        for note in kind.notes(products):
+            lines += ["", note]
     lines += [
         "",
-        "`privacy.json` states the guarantee, `datapackage.json` the columns and their codes.",
+        "`report.html` shows the release on one page. `privacy.json` states the guarantee, "
+        "`datapackage.json` the columns and their codes.",
         "Check the bundle with `statpress verify`.",
         "",
     ]

@@ -19,6 +19,8 @@ from tasks.amounts import canonical, exact
 
 Body = dict[str, Any]
 ZERO_HASH = "0" * 64
+OF_ACCOUNT = ("register", "amend-policy", "set-approvers")
+"""Kinds of entries on which every later act on an account depends."""
 _DEEPEST = 16
 
 
@@ -169,6 +171,18 @@ def _reason(name: str, value: object) -> None:
         _text(name, value, 1000)
 
 
+def _keys(name: str, value: object) -> None:
+    usable = isinstance(value, list) and len(value) <= 100
+    for each in value if isinstance(value, list) else ():
+        _digest(name, each)
+    usable = usable and isinstance(value, list) and value == sorted(set(value))
+    _require(usable, name, "at most 100 different public keys, in ascending order")
+
+
+def _decision(name: str, value: object) -> None:
+    _require(value in ("approve", "reject"), name, "'approve' or 'reject'")
+
+
 def _flag(name: str, value: object) -> None:
     _require(isinstance(value, bool), name, "true or false")
 
@@ -206,8 +220,11 @@ def _count(name: str, value: object) -> None:
 
 
 _FORMS: dict[str, Callable[[str, object], None]] = {
+    "approvers": _keys,
     "bundle": _long_text,
+    "charge": _digest,
     "config_sha256": _digest,
+    "decision": _decision,
     "delta": _delta,
     "epsilon": _amount,
     "insecure_seed": _flag,
@@ -220,4 +237,5 @@ _FORMS: dict[str, Callable[[str, object], None]] = {
     "rho_delta": _delta,
     "signature": _signature,
     "unit_records": _count,
+    "unsigned": _flag,
 }

@@ -16,8 +16,9 @@ from dataclasses import replace
 from mechanisms.errors import LedgerError, LedgerIntegrityError, StatpressError
 from tasks.accounts import Charge, State
 from tasks.amounts import Loss
-from tasks.entries import Body, Entry, canonical_json, entry_hash
+from tasks.entries import OF_ACCOUNT, Body, Entry, canonical_json, entry_hash
 from tasks.policies import loss_of
+from tasks.review_rules import check_decider
 from tasks.rules import RULES
 
 Recompute = Callable[[Body], Loss]
@@ -122,8 +123,8 @@ def resume(rows: Iterable[Entry], *, dataset: str | None, run_id: str | None) ->
     """The part of the state that an act on one dataset and run can depend on.
 
     Args:
-        rows: In order: the dataset's registration and amendments, its last entry
-            that states a balance, all of the run, and the last of the ledger.
+        rows: In order: the dataset's registration, amendments and approvers, its last
+            entry that states a balance, all of the run, and the last of the ledger.
         dataset: The dataset of the act; None for an act on the whole ledger.
         run_id: The run of the act, if it has one.
 
@@ -144,7 +145,7 @@ def resume(rows: Iterable[Entry], *, dataset: str | None, run_id: str | None) ->
             if body.get("dataset") != dataset:
                 if same_run and entry.kind == "charge":
                     draft.charges[body["run_id"]] = Charge(entry)
-            elif same_run or entry.kind in {"register", "amend-policy"}:
+            elif same_run or entry.kind in OF_ACCOUNT:
                 rule.record(draft, entry)
             if body.get("dataset") == dataset and rule.balance:
                 if "spent" not in body:
@@ -160,19 +161,27 @@ def resume(rows: Iterable[Entry], *, dataset: str | None, run_id: str | None) ->
 def repeated(state: State, kind: str, body: Body) -> Entry | None:
     """The entry this run already has of this kind, if it says the same.
 
-    The time of writing does not count as a difference. A draw is never repeated.
+    The time of writing does not count as a difference, nor does it who makes a decision
+    again, or why. A draw is never repeated.
 
     Raises:
         LedgerError: It says something else.
+        ApprovalError: It is a decision, by one who may not decide.
     """
     charge = state.charges.get(str(body.get("run_id", "")))
     known = charge and {
         "charge": charge.entry,
         "void": charge.void,
+        "prepare": charge.preparation,
+        "decide": charge.decision,
         "publish": charge.publication,
     }.get(kind)
     if not known:
         return None
+    if kind == "decide":
+        check_decider(state, body)
+        same = known.body["decision"] == body["decision"]
+        return known if same else None  # then the rule says why not
     names = (body.keys() | known.body.keys()) - _SET_WHEN_WRITTEN
     other = [n for n in names if _text(body, n) != _text(known.body, n)]
     if other:

@@ -20,7 +20,8 @@ from tasks.accounts import State
 from tasks.amounts import canonical, exact
 from tasks.entries import Body, Entry, canonical_json, check_name
 from tasks.journal import next_entry, repeated, replay, resume
-from tasks.ledger_access import LedgerAccess, replayed
+from tasks.ledger_access import replayed
+from tasks.ledger_review import LedgerReview
 from tasks.ledger_store import Store
 from tasks.ledger_tables import append, append_all, relevant, stored
 from tasks.policies import measures_of
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 _Compose = Callable[[State], Body]
 
 
-class Ledger(LedgerAccess):
+class Ledger(LedgerReview):
     """A ledger opened with ``Ledger.open``; each process opens its own."""
 
     def __init__(self, store: Store) -> None:
@@ -212,7 +213,7 @@ class Ledger(LedgerAccess):
     def _append(self, kind: str, body: Body, compose: _Compose | None = None) -> Entry:
         """Check and write one entry in one serialised transaction."""
         created = datetime.now(UTC).isoformat(timespec="seconds")
-        given = json.loads(canonical_json({**body, "created": created}))
+        given = json.loads(canonical_json({"created": created, **body}))
         names = {name: given.get(name) for name in ("dataset", "run_id")}
         for name, value in names.items():
             if name in given:

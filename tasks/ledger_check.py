@@ -15,12 +15,14 @@ from mechanisms.errors import BundleVerificationError, LedgerError, StatpressErr
 from mechanisms.odometer import Reading, read_odometer
 from tasks.accounts import Account, Charge, Status
 from tasks.amounts import Loss, exact
+from tasks.approval import read_approval
 from tasks.entries import ZERO_HASH, Body, Entry, canonical_json
 from tasks.home import Home
 from tasks.inspection import Verification
 from tasks.ledger import Ledger
 from tasks.manifest import verify_bundle
 from tasks.policies import loss_of
+from tasks.run import PREPARED
 
 READING_DELTA = Decimal("1e-8")
 _ORDERS = tuple(1 + 2.0 ** (k / 4) for k in range(-32, 65))  # 1.004 to 65 537
@@ -111,7 +113,9 @@ def read_account(account: Account, delta: Decimal | None = None) -> Reading:
 
 
 def check_bundle(home: Home, bundle: Path, manifest: dict[str, Any]) -> None:
-    """Check that the ledger charged for a bundle and noted its seal.
+    """Check that the ledger charged for a bundle, noted its seal, and holds its approval.
+
+    Of a reprint, that it did so for the original.
 
     Raises:
         BundleVerificationError: It did not.
@@ -125,25 +129,58 @@ def check_bundle(home: Home, bundle: Path, manifest: dict[str, Any]) -> None:
             where=str(bundle),
             next_step="If it is the publisher's, note it with 'statpress ledger note'.",
         )
-    if noted.body["manifest_sha256"] != manifest["seal"]:
+    original = manifest.get("reprint_of") or manifest
+    if noted.body["manifest_sha256"] != original["seal"]:
         raise BundleVerificationError("The ledger noted another seal.", where=str(bundle))
-    stated = (manifest["dataset"], manifest["config_sha256"], manifest["publishable"])
+    stated = (original["dataset"], original["config_sha256"], original["publishable"])
     if stated != (body["dataset"], body["config_sha256"], not body["insecure_seed"]):
         raise BundleVerificationError("The ledger's charge says otherwise.", where=str(bundle))
+    decided = charge.decision.hash if charge.decision else None
+    if decided != (read_approval(bundle, manifest).hash if "review" in manifest else None):
+        raise BundleVerificationError("The ledger holds another approval.", where=str(bundle))
     _check_described(charge, bundle)
 
 
-def note_bundle(home: Home, bundle: Path) -> Entry:
-    """Note a whole bundle as published, where a run ended before it could.
+def note_bundle(home: Home, bundle: Path, prepared_for: Path | None = None) -> Entry:
+    """Note a whole bundle as published or as prepared, where a run ended before it could.
+
+    Args:
+        home: Where the ledger lies.
+        bundle: The bundle.
+        prepared_for: For one that waits for its approval, where it is to be published.
 
     Raises:
         BundleVerificationError: The bundle is not whole, or not what was charged.
+        ApprovalError: It is under review, and is not approved.
         LedgerError: Its run never drew, or published another bundle.
     """
-    manifest = verify_bundle(bundle)
+    manifest = verify_bundle(bundle, prepared=prepared_for is not None)
+    if manifest.get("reprint_of"):
+        raise BundleVerificationError(
+            "This is a reprint; the ledger notes its original alone.",
+            where=str(bundle),
+            next_step=f"Note the bundle with the seal {manifest['reprint_of']['seal']}.",
+        )
     with Ledger.open(home.ledger, create=False) as ledger:
         charge = _charged(ledger, bundle, manifest)
         _check_described(charge, bundle)
+        if prepared_for is not None:
+            if "review" not in manifest:
+                raise BundleVerificationError(
+                    "The bundle could be used without its approval.", where=str(bundle)
+                )
+            if bundle.resolve() != (home.root / PREPARED / manifest["run_id"]).resolve():
+                raise BundleVerificationError(
+                    "The bundle is not where prepared bundles of this home wait.",
+                    where=str(bundle),
+                    next_step=f"Note the one in {home.root / PREPARED}.",
+                )
+            return ledger.prepare(
+                run_id=manifest["run_id"],
+                dataset=charge.entry.body["dataset"],
+                bundle=str(prepared_for.absolute()),
+                manifest_sha256=manifest["seal"],
+            )
         if charge.publication is not None:
             place = charge.publication.body["bundle"]
         else:

@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 
 from mechanisms.errors import LedgerIntegrityError
-from tasks.entries import Entry, canonical_json, parse_entry
+from tasks.entries import OF_ACCOUNT, Entry, canonical_json, parse_entry
 
 TABLES = MetaData()
 ENTRIES = Table(
@@ -58,7 +58,7 @@ _RELEVANT = (
             _E.sequence == bindparam("anchor"),
             _last(_DATASET, _E.kind == "charge"),
             _last(_DATASET, _E.kind == "void"),
-            _DATASET & _E.kind.in_(("register", "amend-policy")),
+            _DATASET & _E.kind.in_(OF_ACCOUNT),
             _RUN,
         )
     )

@@ -7,15 +7,15 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from configs.loading import Release, load
+from configs.loading import Release, load_order
+from configs.order import Order
 from configs.release import UnitColumn
-from mechanisms.errors import StatpressError
-from mechanisms.mechanism import RawTable
+from mechanisms.errors import ApprovalError, StatpressError
 from mechanisms.planning import Plan
 from mechanisms.privacy import Privacy
 from mechanisms.table import ContingencyTable
 from tasks import bundle, counting, quality
-from tasks.accounts import Account
+from tasks.accounts import Account, Status
 from tasks.amounts import Loss, canonical
 from tasks.entries import Entry
 from tasks.entropy import generator, key_of_choice
@@ -24,17 +24,30 @@ from tasks.journal import check_run
 from tasks.ledger import Ledger
 from tasks.ledger_check import check_covered
 from tasks.left_behind import beginning
-from tasks.run import Run, at_work, publish_folder, writing
+from tasks.run import Run, at_work, keep_folder, publish_folder, writing
 from tasks.steps import notify, step
 from tasks.units import Units
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What a run leaves behind; public."""
+    """What a run leaves behind; public.
+
+    Attributes:
+        run_id: The run.
+        dataset: Its account.
+        status: What became of it: published, or prepared for its approval.
+        bundle: Where the bundle lies.
+        seal: SHA-256 of its manifest.
+        epsilon: Charged, as decimal text.
+        delta: Charged.
+        ledger_entry: Hash of the charge.
+        publishable: Whether its randomness is secret.
+    """
 
     run_id: str
     dataset: str
+    status: Status
     bundle: Path
     seal: str
     epsilon: str
@@ -44,9 +57,9 @@ class Outcome:
 
 
 @step("read config")
-def read_config(path: str) -> Release:
+def read_config(order: Order) -> Release:
     """Read and check the config; nothing else is opened."""
-    return load(path)
+    return load_order(order)
 
 
 @step("plan")
@@ -56,16 +69,29 @@ def fix_plan(release: Release) -> Plan:
 
 
 @step("check budget")
-def check_budget(home: Home, release: Release, plan: Plan, run_id: str, seeded: bool) -> None:
-    """Refuse early what the ledger would refuse later; a replay of its whole chain."""
+def check_budget(home: Home, release: Release, plan: Plan, run_id: str, seeded: bool) -> bool:
+    """Refuse early what the ledger would refuse later; a replay of its whole chain.
+
+    Returns:
+        Whether the release is reviewed, because its dataset has approvers.
+    """
     with Ledger.open(home.ledger, create=False) as ledger:
         body = _charge(release, plan, run_id, seeded) | {"created": "-"}
         check_covered(body)
         state = ledger.state()
-    account, charge = state.accounts.get(body["dataset"]), state.charges.get(run_id)
-    for text in beginning(account, charge, lambda run: at_work(home, run)):
+    charged = state.charges.get(run_id)
+    account = state.accounts.get(body["dataset"])
+    for text in beginning(account, charged, lambda run: at_work(home, run)):
         notify(text)
     check_run(state, body)
+    reviewed = charged.reviewed if charged else state.accounts[body["dataset"]].reviewed
+    if release.config.publish.review and not reviewed:
+        raise ApprovalError(
+            "The config requires a review, and the dataset has nobody to approve its releases.",
+            where=f"dataset {body['dataset']!r}",
+            next_step="Name them with 'statpress ledger approvers'.",
+        )
+    return reviewed
 
 
 @step("check input")
@@ -104,13 +130,22 @@ def charge_ledger(home: Home, run: Run, release: Release, plan: Plan) -> Entry:
     """Commit the charge; from here on the budget is spent, whatever happens."""
     seeded = run.insecure_seed is not None
     with Ledger.open(home.ledger, create=False) as ledger:
-        return ledger.charge(**_charge(release, plan, run.run_id, seeded))
+        charge = ledger.charge(**_charge(release, plan, run.run_id, seeded))
+        known = ledger.charged(run_id=run.run_id, dataset=release.config.dataset)
+    if known.reviewed != run.reviewed:
+        raise ApprovalError(
+            "Who approves the releases of this dataset changed while the run was at work.",
+            where=f"run {run.run_id!r}",
+            next_step="Nothing was drawn: start the same flow run again, or give the charge back"
+            " with 'statpress ledger void'.",
+        )
+    return charge
 
 
 @step("draw records")
 def draw_records(
     home: Home, run: Run, plan: Plan, table: ContingencyTable, charge: Entry
-) -> dict[str, RawTable]:
+) -> dict[str, Any]:
     """Record that drawing begins, once and for all; then run the mechanisms.
 
     What they return is public.
@@ -128,7 +163,7 @@ def draw_records(
 
 @step("write bundle")
 def write_products(
-    run: Run, release: Release, plan: Plan, charge: Entry, drawn: dict[str, RawTable]
+    run: Run, release: Release, plan: Plan, charge: Entry, drawn: dict[str, Any]
 ) -> None:
     """Post-process and write, beside the final place."""
     with writing(run):
@@ -136,18 +171,18 @@ def write_products(
 
 
 @step("check release")
-def check_products(run: Run, release: Release, plan: Plan, drawn: dict[str, RawTable]) -> None:
+def check_products(run: Run, release: Release, plan: Plan, drawn: dict[str, Any]) -> None:
     """Release gate, on the files as they were written."""
     profiles, rows = bundle.profile_bundle(run, release, plan, drawn)
     quality.check_release(run.inspector, profiles, rows)
 
 
 @step("publish")
-def publish_bundle(home: Home, run: Run, release: Release, plan: Plan, charge: Entry) -> Outcome:
+def publish_bundle(home: Home, run: Run, release: Release, charge: Entry) -> Outcome:
     """Seal the bundle, move it into place, note it in the ledger."""
     with writing(run):
         seal = bundle.seal_bundle(run, release, charge)
-        place = publish_folder(run)
+        place = publish_folder(run.building, run.target, run.run_id)
     try:
         with Ledger.open(home.ledger, create=False) as ledger:
             ledger.publish(
@@ -160,15 +195,43 @@ def publish_bundle(home: Home, run: Run, release: Release, plan: Plan, charge: E
         error.what += f" The bundle is whole at {place}, charged, and not noted in the ledger."
         error.next_step = f"Then run 'statpress ledger note {place}'."
         raise
+    return outcome_of(charge, Status.PUBLISHED, place, seal)
+
+
+@step("prepare")
+def prepare_bundle(home: Home, run: Run, release: Release, charge: Entry) -> Outcome:
+    """Seal the bundle, put it where it waits for its approval, note that in the ledger."""
+    with writing(run):
+        seal = bundle.seal_bundle(run, release, charge)
+        place = keep_folder(run, home)
+    try:
+        with Ledger.open(home.ledger, create=False) as ledger:
+            ledger.prepare(
+                run_id=run.run_id,
+                dataset=release.config.dataset,
+                bundle=str(run.target),
+                manifest_sha256=seal,
+            )
+    except StatpressError as error:
+        error.what += f" The bundle is whole at {place}, charged, and not noted as prepared."
+        error.next_step = f"Then run 'statpress ledger note {place} --place {run.target}'."
+        raise
+    return outcome_of(charge, Status.PREPARED, place, seal)
+
+
+def outcome_of(charge: Entry, status: Status, place: Path, seal: str) -> Outcome:
+    """What a run leaves behind, as its charge states it."""
+    body = charge.body
     return Outcome(
-        run_id=run.run_id,
-        dataset=release.config.dataset,
+        run_id=body["run_id"],
+        dataset=body["dataset"],
+        status=status,
         bundle=place,
         seal=seal,
-        epsilon=canonical(plan.epsilon),
-        delta=canonical(plan.delta),
+        epsilon=body["epsilon"],
+        delta=body["delta"],
         ledger_entry=charge.hash,
-        publishable=run.insecure_seed is None,
+        publishable=not body["insecure_seed"],
     )
 
 

@@ -1,212 +1,84 @@
-"""The files of each kind of product: what they hold, and how they are written."""
+"""What a bundle needs of each kind of product; a new kind is one module and one line here."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Protocol
 
-from numpy.typing import NDArray
-
-from mechanisms.domain import Domain
-from mechanisms.mechanism import Mechanism, RawTable
+from configs.release import PublishConfig
 from mechanisms.planning import Plan, PlannedProduct
-from mechanisms.projection import project_to_simplex
-from tasks.writing import Progress, write_cells, write_records
+from tasks.estimate_files import EstimateFiles
+from tasks.table_files import TableFiles
+from tasks.writing import Progress
 
-FIGURES = {
-    "raw": ("integer", "Count as the mechanism gave it, drawn or noisy; may be negative."),
-    "raw_block": (
-        "integer",
-        "Noisy count of the block of neighbouring cells that the cell lies in, the same in every "
-        "row of the block.",
-    ),
-    "estimate": ("number", "Unbiased estimate of the count; may be negative."),
-    "standard_error": ("number", "Of the estimate."),
-    "projected": (
-        "number",
-        "The nearest counts to the estimates that are not negative and, with those of the cells "
-        "that are not listed, add up to the public number of records; for use as a table, not "
-        "for intervals.",
-    ),
-}
-"""Columns that a table has beside those of the domain: type and description."""
-
-BIASED = {
-    "estimate": (
-        "number",
-        "Estimate of the count; biased, by an amount that depends on the data and is not known.",
-    ),
-    "standard_error": ("number", "Sampling error of the estimate, in which its bias is not."),
-}
-"""The same of a mechanism whose estimates are biased, where they differ."""
-
-_ESTIMATES = ("estimate", "standard_error", "projected")
+Profile = tuple[dict[str, dict[str, int]], dict[str, int]]
+"""Per written file its profile, see ``writing.profile_file``, and the rows it should have."""
 
 
-@dataclass(frozen=True)
-class ProductFile:
-    """One file of a product, in every declared format.
+class KindFiles(Protocol):
+    """The files of one kind of product, in the folder of a bundle."""
 
-    Attributes:
-        stem: Its name without suffix.
-        rows: Number of rows it will have.
-        write: Writes it to a path.
-        figures: Names of the columns beside the domain's.
-    """
+    def values(self, product: PlannedProduct) -> int:
+        """About how many values the files will hold, at most."""
 
-    stem: str
-    rows: int
-    write: Callable[[Path, Progress], None] = field(repr=False)
-    figures: tuple[str, ...] = ()
+    def rehearse(self, folder: Path, product: PlannedProduct, publish: PublishConfig) -> None:
+        """Write, read back and remove what can be without a draw.
 
+        Raises:
+            ConfigError: What the config declares cannot be written.
+        """
 
-def file_forms(product: PlannedProduct) -> dict[str, tuple[str, ...]]:
-    """The stems of a product's files, and the columns of each beside the domain's."""
-    name = product.request.name
-    if product.request.kind == "microdata":
-        beside = "debiased" if product.mechanism.unbiased else "estimates"
-        return {name: (), f"{name}_{beside}": _ESTIMATES}
-    return {name: (*product.mechanism.raw, *_ESTIMATES)}
+    def write(
+        self,
+        folder: Path,
+        product: PlannedProduct,
+        drawn: Any,
+        plan: Plan,
+        publish: PublishConfig,
+        advance: Progress,
+    ) -> None:
+        """Write the files of a drawn product; all in them is post-processing of the draw."""
 
+    def profile(
+        self,
+        folder: Path,
+        product: PlannedProduct,
+        drawn: Any,
+        plan: Plan,
+        publish: PublishConfig,
+    ) -> Profile:
+        """What was written, and the rows that should have been."""
 
-def figures_of(mechanism: Mechanism) -> dict[str, tuple[str, str]]:
-    """Type and description of the columns beside the domain's."""
-    return FIGURES if mechanism.unbiased else FIGURES | BIASED
+    def resources(self, product: PlannedProduct, publish: PublishConfig) -> list[dict[str, Any]]:
+        """The files as resources of a Frictionless data package."""
 
+    def stated(self, product: PlannedProduct, drawn: Any) -> dict[str, Any]:
+        """What ``privacy.json`` says of the product beside its loss."""
 
-def product_files(product: PlannedProduct, drawn: RawTable, plan: Plan) -> list[ProductFile]:
-    """The files of a drawn product; everything in them is post-processing of the draw."""
-    files = []
-    # Computed when the first file is written, once; whoever only checks the files needs none.
-    values = functools.cache(
-        lambda: cell_figures(product.mechanism, drawn, n_records=plan.privacy.n_records)
-    )
-    listed = n_listed(drawn)
-    for stem, figures in file_forms(product).items():
-        if figures:
-            write = _cells(drawn, listed, values, figures)
-            files.append(ProductFile(stem, listed, write, figures))
-        else:
-            left_out = int(drawn.counts[listed:].sum())
-            files.append(ProductFile(stem, product.rows - left_out, _records(drawn)))
-    return files
+    def advice(self, product: PlannedProduct, plan: Plan) -> str:
+        """What a reader of the bundle has to know, in one list item."""
+
+    def notes(self, products: Sequence[PlannedProduct]) -> list[str]:
+        """What a reader has to know of all products of the kind, as paragraphs."""
 
 
-def n_listed(drawn: RawTable) -> int:
-    """Number of its cells that are published with their columns: all but the absent one."""
-    return len(drawn.cells) - int(drawn.domain.is_absent(drawn.cells[-1:]).sum())
+_TABLES: KindFiles = TableFiles()
+FILES: Mapping[str, KindFiles] = MappingProxyType(
+    {"microdata": _TABLES, "table": _TABLES, "estimate": EstimateFiles()}
+)
 
 
-def unlisted(drawn: RawTable) -> dict[str, Any]:
-    """What a product's files do not hold, and whoever reads them back needs to know.
-
-    Returns:
-        ``structural_zeros``: of each pattern the runs of codes by column, first and last
-        code of each; ``absent``: the raw columns of the absent cell, None where there is none.
-        Drawn or noisy, its counts are as public as the others.
-    """
-    domain, listed = drawn.domain, n_listed(drawn)
-    absent = {name: int(values[listed:].sum()) for name, values in drawn.figures().items()}
-    return {
-        "structural_zeros": [
-            {name: [list(run) for run in runs] for name, runs in zero.sets} for zero in domain.zeros
-        ],
-        "absent": absent if domain.absent else None,
-    }
+def files_of(product: PlannedProduct) -> KindFiles:
+    """The files of a product's kind."""
+    return FILES[product.request.kind]
 
 
-def unlisted_in_words(domain: Domain) -> str:
-    """Which records and combinations of values a domain's files do not hold; may be empty."""
-    words = []
-    if domain.zeros:
-        words.append("Combinations of values that no record can have (structural zeros).")
-    if domain.absent:
-        words.append(
-            "Absent records, which units do not have: every unit counts for the same number of "
-            "records, and one with fewer is filled up with absent ones, which have no values. "
-            "What is listed adds up to the public number of records only together with these."
-        )
-    return " ".join(words)
-
-
-def not_in_it(domain: Domain) -> dict[str, str]:
-    """The same as the description of a file in a data package."""
-    words = unlisted_in_words(domain)
-    return {"description": f"Not in it: {words}"} if words else {}
-
-
-def reading_advice(product: PlannedProduct, plan: Plan) -> str:
-    """What a reader of the bundle has to know of a product, in one list item."""
-    name, error = product.request.name, product.expected_error
-    cells = f"{product.domain.n_listed:,} {'possible ' * bool(product.domain.zeros)}cells"
-    uniform = error.uniform_share
-    typical = f"typical standard error {error.cell_sd_average:,.1f} records."
-    if not product.mechanism.unbiased:
-        typical += " Its estimates have a bias besides, which depends on the data."
-    if "records" in product.mechanism.describe():  # it lists the cells that it drew
-        absent = plan.privacy.n_records * uniform / (1 - uniform) / product.domain.n_possible
-        estimate = f"minus {absent:,.4g}" if uniform else "0"
-        typical += f" A cell not listed was not drawn: its estimate is {estimate}."
-    if product.request.kind == "microdata":
-        _, table = file_forms(product)
-        part = f"; {uniform:.0%} of them are uniform over the cells" if uniform else ""
-        without = ", which removes those" if uniform else ""
-        return (
-            f"- `{name}`: {product.rows:,} synthetic records over {cells}{part}. "
-            f"{_padded(product)}For counts use `{table}`{without}: {typical}"
-        )
-    return (
-        f"- `{name}`: a table of {cells} by the mechanism `{product.mechanism.name}`; {typical} "
-        "Use `estimate` with its standard error, or `projected` as a table of counts."
-    )
-
-
-def _padded(product: PlannedProduct) -> str:
-    if not product.domain.absent:
-        return ""
-    return (
-        "Those that stand for records which a unit does not have are left out, so the file has "
-        "fewer rows. "
-    )
-
-
-def cell_figures(
-    mechanism: Mechanism, drawn: RawTable, *, n_records: int
-) -> dict[str, NDArray[Any]]:
-    """All columns of a table of the listed cells, post-processed from what was drawn alone."""
-    table = mechanism.postprocess(drawn, n_records=n_records)
-    projected = table.projected
-    if projected is None:
-        projected = project_to_simplex(
-            table.estimates,
-            float(n_records),
-            n_cells=drawn.domain.n_possible,
-            absent=table.undrawn_estimate,
-        ).values
-    figures = {
-        **drawn.figures(),
-        "estimate": table.estimates,
-        "standard_error": table.standard_errors,
-        "projected": projected,
-    }
-    return {name: values[: n_listed(drawn)] for name, values in figures.items()}
-
-
-def _records(drawn: Any) -> Callable[[Path, Progress], None]:
-    return lambda path, progress: write_records(drawn.without_absent(), path, progress)
-
-
-def _cells(
-    drawn: RawTable,
-    listed: int,
-    values: Callable[[], Mapping[str, NDArray[Any]]],
-    figures: tuple[str, ...],
-) -> Callable[[Path, Progress], None]:
-    def write(path: Path, progress: Progress) -> None:
-        chosen = {name: values()[name] for name in figures}
-        write_cells(drawn.domain, drawn.cells[:listed], chosen, path)
-
-    return write
+def by_kind(products: Sequence[PlannedProduct]) -> list[tuple[KindFiles, list[PlannedProduct]]]:
+    """The products that share a kind of files, in order."""
+    found: dict[int, tuple[KindFiles, list[PlannedProduct]]] = {}
+    for product in products:
+        kind = files_of(product)
+        found.setdefault(id(kind), (kind, []))[1].append(product)
+    return list(found.values())

@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 from mechanisms.columns import Categorical, Codes, Column, Date, Integer, Numeric, Ordinal
 from mechanisms.domain import Domain
 from mechanisms.errors import BundleVerificationError, ConfigError
-from mechanisms.mechanism import Mechanism
+from mechanisms.mechanism import TableMechanism, table_mechanism
 from mechanisms.registry import REGISTRY
 from mechanisms.structural_zeros import ZeroPattern
 from tasks.manifest import verify_bundle
-from tasks.products import cell_figures
 from tasks.reading import read_counts, read_records
+from tasks.table_files import cell_figures
 
 _COLUMNS = MappingProxyType(
     {kind.kind: kind for kind in (Categorical, Ordinal, Integer, Numeric, Date)}
@@ -82,7 +82,7 @@ class PublishedProduct:
     name: str
     kind: str
     domain: Domain
-    mechanism: Mechanism
+    mechanism: TableMechanism
     path: Path
     fields: tuple[Mapping[str, Any], ...]
     absent: Mapping[str, int] | None
@@ -224,7 +224,7 @@ def _product(
     domain = Domain(declared, zeros, absent is not None)
     if str(domain.n_possible) != description["n_cells"]:
         raise ValueError(f"the domain of the product '{name}' is not wholly described")
-    mechanism = REGISTRY[description["mechanism"]].from_description(description)
+    mechanism = table_mechanism(REGISTRY[description["mechanism"]].from_description(description))
     path = folder / f"{stem}.{suffix}"
     if not path.is_file():
         raise ValueError(f"there is no file {stem}.{suffix}")

@@ -21,9 +21,9 @@ from mechanisms.constrained_least_squares import Floats
 from mechanisms.domain import Domain
 from mechanisms.errors import BundleExistsError, OutputNotWritableError
 from tasks.manifest import NAME as MANIFEST
-from tasks.products import figures_of, not_in_it
 from tasks.published import PublishedProduct
 from tasks.run import sync
+from tasks.table_files import figures_of, not_in_it
 from tasks.writing import write_cells
 
 PROVENANCE = "refinement.json"
@@ -126,27 +126,27 @@ def write_refined(
         (building / name).write_text(text + "\n", encoding="utf-8")
 
 
-def check_place(output: Path) -> None:
+def check_place(output: Path, option: str = "--output") -> None:
     """Refuse a place that is taken, or inside a bundle, which would no longer verify."""
     if os.path.lexists(output):
         raise BundleExistsError(
             "There is something at this place.",
             where=str(output),
-            next_step="Choose another --output; nothing is ever overwritten.",
+            next_step=f"Choose another {option}; nothing is ever overwritten.",
         )
     real = output.resolve()
     if any((part / MANIFEST).exists() for part in real.parents):
         raise OutputNotWritableError(
             "The output lies inside a bundle, which would no longer verify.",
             where=str(output),
-            next_step="Choose an --output beside the bundle.",
+            next_step=f"Choose an {option} beside the bundle.",
         )
 
 
 @contextmanager
-def appearing(output: Path) -> Iterator[Path]:
+def appearing(output: Path, option: str = "--output") -> Iterator[Path]:
     """A hidden folder beside the output that takes its place once it is whole."""
-    next_step = "Choose another --output, or mend its permissions or free space."
+    next_step = f"Choose another {option}, or mend its permissions or free space."
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         building = Path(tempfile.mkdtemp(prefix=".refining-", dir=output.parent))
@@ -155,7 +155,7 @@ def appearing(output: Path) -> Iterator[Path]:
             for path in (*building.rglob("*"), building):
                 path.chmod(0o755 if path.is_dir() else 0o644)
                 sync(path)
-            check_place(output)
+            check_place(output, option)
             building.rename(output)
             sync(output.parent)
         finally:

@@ -23,9 +23,9 @@ from mechanisms.errors import RefinementError
 from mechanisms.reconciliation import ReleasedTable, reconcile
 from mechanisms.rounding import round_table, round_to_total
 from mechanisms.two_resolutions import TwoResolutions
-from tasks.products import cell_figures, n_listed, unlisted_in_words
 from tasks.published import PublishedBundle, PublishedProduct, open_bundle
 from tasks.refined_files import RefinedTable, appearing, check_place, write_refined
+from tasks.table_files import cell_figures, n_listed, unlisted_in_words
 
 FORMAT = "statpress-refinement/1"
 Format = Literal["parquet", "csv"]

@@ -16,13 +16,22 @@ from mechanisms.errors import (
     InsufficientBudgetError,
     LedgerError,
     PolicyMismatchError,
-    UnregisteredDatasetError,
 )
 from tasks.accounts import Account, Charge, State, Status
 from tasks.amounts import Loss
 from tasks.entries import Body, Entry, check_fields
 from tasks.policies import limit_of, loss_of, measures_of
+from tasks.review_rules import (
+    check_approved,
+    check_decide,
+    check_prepare,
+    check_set_approvers,
+    record_decide,
+    record_prepare,
+    record_set_approvers,
+)
 from tasks.signing import signed
+from tasks.standing import account_of, charge_of, keep, refusal
 
 _TERMS = ("adjacency", "unit", "unit_records", "n_records")  # a charge repeats them
 _COMMON = frozenset({"dataset", "created"})
@@ -79,7 +88,7 @@ def check_amend(state: State, body: Body) -> None:
         LedgerError: It changes nothing, lacks its reason, or is below what is spent.
     """
     check_fields(body, _COMMON | {"policy", "reason", *measures_of(body.get("policy"))})
-    account, limit = _account(state, body), limit_of(body)
+    account, limit = account_of(state, body), limit_of(body)
     same_policy = body["policy"] == account.policy
     flaw, mend = "", ""
     if same_policy and limit == account.limit:
@@ -105,9 +114,9 @@ def check_charge(state: State, body: Body) -> None:
         LedgerError: Another field is not usable, or the run was charged already.
     """
     check_fields(body, _CHARGE if "rho" in body else _FIRST_FORM)
-    account = _account(state, body)
+    account = account_of(state, body)
     if body["run_id"] in state.charges:
-        raise _refusal(body, "This run was charged already.", "Start a new run.")
+        raise refusal(body, "This run was charged already.", "Start a new run.")
     was = account.registration.body
     other = [
         f"{name} {body[name]} is not {was[name]}" for name in _TERMS if body[name] != was[name]
@@ -135,12 +144,12 @@ def check_draw(state: State, body: Body) -> None:
         LedgerError: The run is unknown, void, of another dataset, or began before.
     """
     check_fields(body, _RUN)
-    status = _charge(state, body).status
+    status = charge_of(state, body).status
     if status is Status.VOID:
-        raise _refusal(body, "The charge of this run is void.", "Start a new run.")
+        raise refusal(body, "The charge of this run is void.", "Start a new run.")
     if status is not Status.RESERVED:
         flaw = "This run was charged before and may have drawn."
-        raise _refusal(body, flaw, "Start a new run.")
+        raise refusal(body, flaw, "Start a new run.")
 
 
 def check_void(state: State, body: Body) -> None:
@@ -151,12 +160,12 @@ def check_void(state: State, body: Body) -> None:
     """
     check_fields(body, _RUN | {"reason"})
     if body["reason"] is None:
-        raise _refusal(body, "A charge is not given back without a reason.", "Give --reason.")
-    status = _charge(state, body).status
+        raise refusal(body, "A charge is not given back without a reason.", "Give --reason.")
+    status = charge_of(state, body).status
     if status is Status.VOID:
-        raise _refusal(body, "The charge of this run is void.", "There is nothing left to do.")
+        raise refusal(body, "The charge of this run is void.", "There is nothing left to do.")
     if status is not Status.RESERVED:
-        raise _refusal(
+        raise refusal(
             body, "Drawing may have begun; what was charged stays spent.", "Start a new run."
         )
 
@@ -165,17 +174,19 @@ def check_publish(state: State, body: Body) -> None:
     """Raise unless the body publishes a drawn run of the same dataset, once.
 
     Raises:
+        ApprovalError: The run is under review, and is not approved with this seal.
         LedgerError: The run is unknown, not drawn, of another dataset, or published.
     """
     check_fields(body, _RUN | {"bundle", "manifest_sha256"})
-    status = _charge(state, body).status
-    if status is Status.DRAWN:
+    check_approved(state, body)
+    status = charge_of(state, body).status
+    if status in {Status.DRAWN, Status.APPROVED}:
         return
     flaw = {
         Status.PUBLISHED: "This run was published already.",
         Status.VOID: "The charge of this run is void.",
     }.get(status, "This run never began to draw.")
-    raise _refusal(body, flaw, "Publish what 'statpress ledger charge-history' lists as drawn.")
+    raise refusal(body, flaw, "Publish what 'statpress ledger charge-history' lists as drawn.")
 
 
 def check_checkpoint(state: State, body: Body) -> None:
@@ -191,38 +202,14 @@ def check_checkpoint(state: State, body: Body) -> None:
         )
 
 
-def _account(state: State, body: Body) -> Account:
-    """The account that a body names."""
-    account = state.accounts.get(body["dataset"])
-    if account is None:
-        raise UnregisteredDatasetError(
-            "The ledger has no account of this name.", where=f"dataset {body['dataset']!r}"
-        )
-    return account
-
-
-def _charge(state: State, body: Body) -> Charge:
-    """The charge of the run that a body names."""
-    charge = state.charges.get(body["run_id"])
-    if charge is None:
-        raise _refusal(body, "The ledger has no charge of this run.", "Charge it first.")
-    if charge.entry.body["dataset"] != body["dataset"]:
-        raise _refusal(body, "This run was charged to another dataset.", "Name that dataset.")
-    return charge
-
-
-def _refusal(body: Body, flaw: str, mend: str) -> LedgerError:
-    return LedgerError(flaw, where=f"run {body['run_id']!r}", next_step=mend)
-
-
 def _balance_charge(state: State, body: Body) -> Loss:
     """The account's balance with the charge."""
-    return _account(state, body).spent + loss_of(body)
+    return account_of(state, body).spent + loss_of(body)
 
 
 def _balance_void(state: State, body: Body) -> Loss:
     """The account's balance without the charge."""
-    return _account(state, body).spent - _charge(state, body).loss
+    return account_of(state, body).spent - charge_of(state, body).loss
 
 
 def _record_register(state: State, entry: Entry) -> None:
@@ -233,7 +220,7 @@ def _record_register(state: State, entry: Entry) -> None:
 
 def _record_amend(state: State, entry: Entry) -> None:
     """Put another limit in force."""
-    account, body = _account(state, entry.body), entry.body
+    account, body = account_of(state, entry.body), entry.body
     state.accounts[account.dataset] = replace(
         account,
         policy=body["policy"],
@@ -244,12 +231,13 @@ def _record_amend(state: State, entry: Entry) -> None:
 
 def _record_charge(state: State, entry: Entry) -> None:
     """Spend from the account."""
-    _move(state, Charge(entry), _balance_charge(state, entry.body))
+    reviewed = account_of(state, entry.body).reviewed
+    _move(state, Charge(entry, reviewed), _balance_charge(state, entry.body))
 
 
 def _record_draw(state: State, entry: Entry) -> None:
     """Mark the charge as spent for good."""
-    _keep(state, replace(state.charges[entry.body["run_id"]], draw=entry))
+    keep(state, replace(state.charges[entry.body["run_id"]], draw=entry))
 
 
 def _record_void(state: State, entry: Entry) -> None:
@@ -260,7 +248,7 @@ def _record_void(state: State, entry: Entry) -> None:
 
 def _record_publish(state: State, entry: Entry) -> None:
     """Mark the charge as published."""
-    _keep(state, replace(state.charges[entry.body["run_id"]], publication=entry))
+    keep(state, replace(state.charges[entry.body["run_id"]], publication=entry))
 
 
 def _record_checkpoint(state: State, entry: Entry) -> None:
@@ -269,24 +257,20 @@ def _record_checkpoint(state: State, entry: Entry) -> None:
 
 def _move(state: State, charge: Charge, balance: Loss) -> None:
     """File a charge, and the balance after it."""
-    _keep(state, charge)
-    account = _account(state, charge.entry.body)
+    keep(state, charge)
+    account = account_of(state, charge.entry.body)
     state.accounts[account.dataset] = replace(account, spent=balance)
-
-
-def _keep(state: State, charge: Charge) -> None:
-    """File a charge by run, in the state and in its account."""
-    body = charge.entry.body
-    state.charges[body["run_id"]] = charge
-    state.accounts[body["dataset"]].charges[body["run_id"]] = charge
 
 
 RULES = {
     "register": Rule(check_register, _record_register),
     "amend-policy": Rule(check_amend, _record_amend),
+    "set-approvers": Rule(check_set_approvers, record_set_approvers),
     "charge": Rule(check_charge, _record_charge, _balance_charge),
     "draw": Rule(check_draw, _record_draw),
     "void": Rule(check_void, _record_void, _balance_void),
+    "prepare": Rule(check_prepare, record_prepare),
+    "decide": Rule(check_decide, record_decide),
     "publish": Rule(check_publish, _record_publish),
     "checkpoint": Rule(check_checkpoint, _record_checkpoint),
 }

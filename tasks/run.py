@@ -25,9 +25,12 @@ from tasks.home import Home
 from tasks.inspector import Inspector
 from tasks.manifest import NAME as MANIFEST
 from tasks.private_zone import CuratorLog
+from tasks.products import files_of
 from tasks.steps import notify
 
-_BUILDING = ".building-"
+BUILDING = ".building-"
+PREPARED = "prepared"
+"""Folder of the home for the bundles that wait for their approval, each named by its run."""
 _RUN_ID = re.compile("[0-9a-f]{32}")
 _TRIES = 20
 
@@ -38,10 +41,11 @@ class Run:
     Attributes:
         run_id: Public identifier, the idempotency key of the charge.
         started: UTC time, to the second.
+        reviewed: Whether the bundle waits for an approval instead of being published.
         insecure_seed: A test's seed; marks the bundle as not publishable.
         log: The curator log.
         work: Private folder of mode 0700 for spill files.
-        building: The bundle under construction, beside its final place.
+        building: The bundle under construction: beside its final place, or where it waits.
         target: The final place.
         inspector: The quality process.
         advance: Told the number of records done, for a progress bar.
@@ -52,6 +56,7 @@ class Run:
         *,
         run_id: str,
         log: CuratorLog,
+        reviewed: bool,
         insecure_seed: int | None,
         work: Path,
         building: Path,
@@ -60,6 +65,7 @@ class Run:
         advance: Callable[[int], None],
     ) -> None:
         self.run_id, self.log, self.insecure_seed = run_id, log, insecure_seed
+        self.reviewed = reviewed
         self.started = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
         self.work, self.building, self.target = work, building, target
         self.inspector, self.advance = inspector, advance
@@ -80,10 +86,14 @@ def open_run(
     *,
     home: Home,
     inspector: Inspector,
+    reviewed: bool = False,
     insecure_seed: int | None = None,
     advance: Callable[[int], None] = lambda records: None,
 ) -> Iterator[Run]:
     """Claim the places of a run, and give them back whatever happens.
+
+    A bundle that waits for its approval is built where it will wait, so that nothing of it
+    is ever in the publishing directory before.
 
     Raises:
         OutputNotWritableError: A folder cannot be made, or lacks space.
@@ -97,16 +107,20 @@ def open_run(
         check_place(f"{target}-{run_id}")
         if os.path.lexists(target):
             raise BundleExistsError("A bundle of this name is already there.", where=str(target))
-        for killed in _remove_abandoned(work_root, ""):
+        for killed in remove_abandoned(work_root, ""):
             notify(f"Removed the private folder of run {killed}, which was killed.")
-        work = stack.enter_context(_claimed(work_root / run_id))
-        _make_directory(directory, home)
-        _remove_abandoned(directory, _BUILDING)
-        building = stack.enter_context(_claimed(directory / f"{_BUILDING}{run_id}"))
+        work = stack.enter_context(claimed(work_root / run_id))
+        make_directory(directory, home)
+        remove_abandoned(directory, BUILDING)
+        waiting = home.folder(PREPARED)
+        remove_abandoned(waiting, BUILDING)  # never a prepared bundle: that has another name
+        beside = waiting if reviewed else directory
+        building = stack.enter_context(claimed(beside / f"{BUILDING}{run_id}"))
         _check_space(directory, plan, len(release.config.publish.formats))
         yield Run(
             run_id=run_id,
             log=log,
+            reviewed=reviewed,
             insecure_seed=insecure_seed,
             work=work,
             building=building,
@@ -137,28 +151,51 @@ def writing(run: Run, *, charged: bool = True) -> Iterator[None]:
         )
 
 
-def publish_folder(run: Run) -> Path:
+def publish_folder(building: Path, target: Path, run_id: str) -> Path:
     """Move the finished bundle into place in one step; returns its final place.
 
     Its files are on disk before it appears. If another run took the name in the
     meantime, the bundle goes beside it under a name with the run's id, since its
     budget is spent.
     """
-    for path in (*run.building.rglob("*"), run.building):
-        path.chmod(0o755 if path.is_dir() else 0o644)
-        sync(path)
-    for target in (run.target, run.target.with_name(f"{run.target.name}-{run.run_id[:8]}")):
+    _settle(building, 0o755, 0o644)
+    for place in final_places(target, run_id):
         try:
-            os.rename(run.building, target)
+            os.rename(building, place)
         except OSError as error:
-            if os.path.lexists(target):
+            if os.path.lexists(place):
                 continue
             raise OutputNotWritableError(
-                f"The bundle cannot be moved into place ({error.strerror}).", where=str(target)
+                f"The bundle cannot be moved into place ({error.strerror}).", where=str(place)
             ) from None
-        sync(target.parent)
-        return target
-    raise BundleExistsError("A bundle of this name is already there.", where=str(run.target))
+        sync(place.parent)
+        return place
+    raise BundleExistsError("A bundle of this name is already there.", where=str(target))
+
+
+def final_places(target: Path, run_id: str) -> tuple[Path, Path]:
+    """Where a bundle may go: its place, and beside it if another run took the name."""
+    return target, target.with_name(f"{target.name}-{run_id[:8]}")
+
+
+def keep_folder(run: Run, home: Home) -> Path:
+    """Put the sealed bundle where it waits, for its owner alone; returns that place."""
+    _settle(run.building, 0o700, 0o600)
+    place = home.folder(PREPARED) / run.run_id
+    try:
+        os.rename(run.building, place)
+        sync(place.parent)
+        return place
+    except OSError as error:
+        reason = error.strerror
+    raise OutputNotWritableError(f"The bundle cannot be kept ({reason}).", where=str(place))
+
+
+def _settle(folder: Path, for_folders: int, for_files: int) -> None:
+    """Give a folder and all in it their modes, and have it on disk."""
+    for path in (*folder.rglob("*"), folder):
+        path.chmod(for_folders if path.is_dir() else for_files)
+        sync(path)
 
 
 def _bundle_name(release: Release, run_id: str, insecure_seed: int | None) -> str:
@@ -171,7 +208,12 @@ def _bundle_name(release: Release, run_id: str, insecure_seed: int | None) -> st
     return name if insecure_seed is None else f"{name}-NOT-PUBLISHABLE"
 
 
-def _make_directory(directory: Path, home: Home) -> None:
+def make_directory(directory: Path, home: Home) -> None:
+    """Make the publishing directory unless it is there, and see that bundles may lie in it.
+
+    Raises:
+        OutputNotWritableError: They may not.
+    """
     try:
         if not directory.is_dir():
             directory.mkdir(parents=True)
@@ -192,7 +234,7 @@ def _make_directory(directory: Path, home: Home) -> None:
 
 
 @contextmanager
-def _claimed(folder: Path) -> Iterator[Path]:
+def claimed(folder: Path) -> Iterator[Path]:
     """A new folder of mode 0700 that is locked while in use and removed after."""
     descriptor = None
     for _ in range(_TRIES):  # another run's sweep may come between making and locking
@@ -242,7 +284,7 @@ def at_work(home: Home, run_id: str) -> bool:
     return False
 
 
-def _remove_abandoned(parent: Path, prefix: str) -> list[str]:
+def remove_abandoned(parent: Path, prefix: str) -> list[str]:
     """Remove folders of runs that were killed, whose lock nobody holds; their ids."""
     removed = []
     for folder in parent.iterdir():
@@ -262,7 +304,7 @@ def _remove_abandoned(parent: Path, prefix: str) -> list[str]:
 
 def _check_space(directory: Path, plan: Plan, n_formats: int) -> None:
     """Refuse before the charge what clearly cannot be written after it."""
-    values = sum(p.rows * (len(p.domain.columns) + 4) for p in plan.products)
+    values = sum(files_of(product).values(product) for product in plan.products)
     needed = 4 * values * n_formats + 2**20
     if shutil.disk_usage(directory).free < needed:
         raise OutputNotWritableError(

@@ -1,4 +1,4 @@
-"""Ed25519 signatures over the head of the ledger's chain."""
+"""Ed25519 signatures: over the head of the ledger's chain, and over officers' statements."""
 
 from __future__ import annotations
 
@@ -28,12 +28,27 @@ def sign(key: Ed25519PrivateKey, sequence: int, head: str) -> str:
 
 def signed(public_key: str, signature: str, sequence: int, head: str) -> bool:
     """Whether the signature is this key's over this place of the chain."""
+    return _verified(public_key, signature, message(sequence, head))
+
+
+def sign_statement(key: Ed25519PrivateKey, statement: list[object]) -> str:
+    """The signature of a statement, in hexadecimal; its first item says of what kind it is."""
+    return key.sign(canonical_json(statement).encode("ascii")).hex()
+
+
+def statement_signed(public_key: str, signature: str, statement: list[object]) -> bool:
+    """Whether the signature is this key's over the statement."""
+    return _verified(public_key, signature, canonical_json(statement).encode("ascii"))
+
+
+def _verified(public_key: str, signature: str, said: bytes) -> bool:
+    """Whether the signature is this key's over these bytes."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     try:
         key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key))
-        key.verify(bytes.fromhex(signature), message(sequence, head))
+        key.verify(bytes.fromhex(signature), said)
     except (InvalidSignature, ValueError):
         return False
     return True

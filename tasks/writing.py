@@ -64,6 +64,20 @@ def write_cells(
             writer.write([*arrays, *(pa.array(values[part]) for values in figures.values())])
 
 
+def write_columns(columns: Mapping[str, list[Any]], path: Path) -> None:
+    """Write a small table whose types are those of its values; the suffix gives the format.
+
+    A column without any value is one of numbers.
+    """
+    import pyarrow as pa
+
+    arrays = [pa.array(values) for values in columns.values()]
+    arrays = [a.cast(pa.float64()) if pa.types.is_null(a.type) else a for a in arrays]
+    schema = pa.schema([(name, a.type) for name, a in zip(columns, arrays, strict=True)])
+    with _Writer(path, schema) as writer:
+        writer.write(arrays)
+
+
 def profile_file(path: Path, domain: Domain, extra: tuple[str, ...] = ()) -> dict[str, int]:
     """Aggregates of a written file, for the release gate; reads it in batches.
 
@@ -175,12 +189,12 @@ def _allowed(column: Column) -> Callable[[Any], Any]:
     return between
 
 
-def read_batches(path: Path, schema: pa.Schema) -> Iterator[Any]:
-    """Record batches of a written file."""
+def read_batches(path: Path, schema: pa.Schema | None) -> Iterator[Any]:
+    """Record batches of a written file, of which CSV files need the schema, if it is known."""
     if path.suffix == ".csv":
         import pyarrow.csv
 
-        types = {field.name: field.type for field in schema}
+        types = {field.name: field.type for field in schema or ()}
         convert = pyarrow.csv.ConvertOptions(
             column_types=types,
             null_values=[""],

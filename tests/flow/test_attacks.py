@@ -332,7 +332,7 @@ def test_a_terminated_run_leaves_no_folder(agency) -> None:
     script = Path(sys.executable).with_name("statpress")
     command = [str(script), "run", str(agency.config), "--home", str(agency.home.root)]
     process = subprocess.Popen([*command, "--no-orchestrator"], stderr=subprocess.PIPE, text=True)
-    for _ in range(600):
+    for _ in range(6000):  # the first import may take long on a busy machine
         if list((agency.home.root / "work").glob("*")):
             break
         try:
@@ -340,7 +340,7 @@ def test_a_terminated_run_leaves_no_folder(agency) -> None:
         except subprocess.TimeoutExpired:
             continue
     process.terminate()
-    told = process.communicate(timeout=30)[1]
+    told = process.communicate(timeout=120)[1]
     assert process.returncode == 130, told
     assert list((agency.home.root / "work").iterdir()) == []
     assert agency.bundles() == []

@@ -62,9 +62,9 @@ def test_corollary_3_satisfies_theorem_2(gamma: float) -> None:
 
 def test_a_trillion_records_cost_what_a_thousand_cost() -> None:
     tracemalloc.start()
-    started = time.perf_counter()
+    started = time.process_time()
     found = Bootstrap(1000, 10**12).epsilon(1e-9, n_records=10**9, n_cells=10**6)
-    spent = time.perf_counter() - started
+    spent = time.process_time() - started
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert found > 0

@@ -1,5 +1,6 @@
 """A bundle in text, and its refined tables computed by hand."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -43,9 +44,11 @@ def bundle(tmp_path: Path) -> Path:
     statement = {"n_records": 10, "unit_records": 1, "products": products}
     (folder / "privacy.json").write_text(json.dumps(statement))
     (folder / "datapackage.json").write_text(json.dumps({"resources": resources}))
+    (folder / "config.yaml").write_text("")
     facts = {"dataset": "d", "title": "t", "run_id": "r", "created": "c", "publishable": True,
-             "config_sha256": "0", "ledger_entry": {"sequence": 1, "hash": "h"},
-             "versions": {}}  # fmt: skip
+             "config_sha256": hashlib.sha256(b"").hexdigest(), "versions": {},
+             "ledger_entry": {"sequence": 1, "hash": "h"},
+             "overrides": [], "supersedes": None, "reprint_of": None}  # fmt: skip
     seal(folder, facts)
     return folder
 

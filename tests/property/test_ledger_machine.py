@@ -22,6 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from mechanisms.errors import (
     AlreadyRegisteredError,
     AmountError,
+    ApprovalError,
     InsufficientBudgetError,
     LedgerError,
     PolicyMismatchError,
@@ -29,11 +30,14 @@ from mechanisms.errors import (
     UnregisteredDatasetError,
 )
 from tasks.ledger import Ledger
+from tasks.signing import public_text
 
 LIMITED = {"basic": ["epsilon", "delta"], "zcdp": ["rho", "rho_delta"]}
 MEASURES = [*LIMITED["basic"], *LIMITED["zcdp"]]
 KEYS = [Ed25519PrivateKey.from_private_bytes(bytes([n] * 32)) for n in (1, 2)]
 TERMS = {"adjacency": "replace_one", "unit": "record", "unit_records": 1, "n_records": 1000}
+
+SPENT = ("reserved", "drawn", "prepared", "approved", "rejected", "published")
 
 Amounts = dict[str, Any]
 Outcome = int | type[StatpressError]
@@ -58,6 +62,9 @@ class Run:
     sequence: int
     status: str = "reserved"
     ending: tuple[str, int] = ("", 0)  # what the void or the publication said, its sequence
+    reviewed: bool = False
+    prepared: tuple[str, int] = ("", 0)  # for which place, its sequence
+    decided: tuple[str, int] = ("", 0)
 
 
 @dataclass
@@ -66,6 +73,12 @@ class Account:
 
     policy: str
     limit: dict[str, Fraction]
+    approvers: frozenset[int] = frozenset()
+    unsigned: bool = False
+
+    @property
+    def reviewed(self) -> bool:
+        return bool(self.approvers) or self.unsigned
 
 
 @dataclass
@@ -82,7 +95,7 @@ class Model:
         return {m: sum((r.loss[m] for r in counted), Fraction(0)) for m in MEASURES}
 
     def remaining(self, dataset: str) -> dict[str, Fraction]:
-        spent = self.spent(dataset, "reserved", "drawn", "published")
+        spent = self.spent(dataset, *SPENT)
         return {m: limit - spent[m] for m, limit in self.accounts[dataset].limit.items()}
 
     def written(self) -> int:
@@ -102,7 +115,7 @@ class Model:
         if dataset not in self.accounts:
             return UnregisteredDatasetError
         now, limit = self.accounts[dataset], numbers(limits)
-        spent = self.spent(dataset, "reserved", "drawn", "published")
+        spent = self.spent(dataset, *SPENT)
         same = policy == now.policy
         if same and limit == now.limit:
             return LedgerError
@@ -110,7 +123,24 @@ class Model:
             return LedgerError
         if reason is None and not (same and all(limit[m] <= now.limit[m] for m in limit)):
             return LedgerError
-        self.accounts[dataset] = Account(policy, limit)
+        now.policy, now.limit = policy, limit
+        return self.written()
+
+    def set_approvers(
+        self, dataset: str, keys: frozenset[int], unsigned: bool, reason: str | None, by: int | None
+    ) -> Outcome:
+        if dataset not in self.accounts:
+            return UnregisteredDatasetError
+        now = self.accounts[dataset]
+        if (keys, unsigned) == (now.approvers, now.unsigned):
+            return LedgerError
+        if now.reviewed and reason is None:
+            return LedgerError
+        if now.approvers and by not in now.approvers:
+            return ApprovalError
+        if not now.approvers and by is not None:
+            return LedgerError
+        now.approvers, now.unsigned = keys, unsigned
         return self.written()
 
     def charge(self, dataset: str, run: str, losses: Amounts, n_records: int) -> Outcome:
@@ -127,6 +157,7 @@ class Model:
         if any(loss[m] > left for m, left in self.remaining(dataset).items()):
             return InsufficientBudgetError
         self.runs[run] = Run(dataset, said, loss, self.written())
+        self.runs[run].reviewed = self.accounts[dataset].reviewed
         return self.length
 
     def end(self, dataset: str, run: str, before: str, after: str, said: str = "") -> Outcome:
@@ -139,6 +170,38 @@ class Model:
         if known.status != before:
             return LedgerError
         known.status, known.ending = after, (said, self.written())
+        return self.length
+
+    def publish(self, dataset: str, run: str, said: str) -> Outcome:
+        known = self.runs.get(run)
+        if known is not None and known.dataset == dataset and known.reviewed:
+            if known.status in ("drawn", "prepared", "rejected"):
+                return ApprovalError
+            return self.end(dataset, run, "approved", "published", said)
+        return self.end(dataset, run, "drawn", "published", said)
+
+    def prepare(self, dataset: str, run: str, said: str) -> Outcome:
+        known = self.runs.get(run)
+        if known is None or known.dataset != dataset:
+            return LedgerError
+        if known.prepared[1]:
+            return known.prepared[1] if known.prepared[0] == said else LedgerError
+        if known.status != "drawn" or not known.reviewed:
+            return LedgerError
+        known.status, known.prepared = "prepared", (said, self.written())
+        return self.length
+
+    def decide(self, run: str, decision: str, by: int | None) -> Outcome:
+        known = self.runs[run]
+        account = self.accounts[known.dataset]
+        if not (account.unsigned if by is None else by in account.approvers):
+            return ApprovalError
+        if known.decided[1]:
+            return known.decided[1] if known.decided[0] == decision else ApprovalError
+        if known.status != "prepared":
+            return ApprovalError
+        known.status = {"approve": "approved", "reject": "rejected"}[decision]
+        known.decided = decision, self.written()
         return self.length
 
 
@@ -160,8 +223,11 @@ runs = st.sampled_from([f"run-{number}" for number in range(6)])
 texts = st.sampled_from(["one", "one", "one", "two"])
 places = st.integers(0, 9)
 acts = st.lists(
-    st.tuples(st.sampled_from(["draw", "void", "publish"]), texts), min_size=1, max_size=5
+    st.tuples(st.sampled_from(["draw", "void", "prepare", "approve", "reject", "publish"]), texts),
+    min_size=1,
+    max_size=5,
 )
+deciders = st.sampled_from([0, 0, 0, 1, None])
 strays = st.sampled_from([None] * 5 + ["b"])
 
 
@@ -213,13 +279,33 @@ class LedgerMachine(RuleBasedStateMachine):
             lambda: self.ledger.amend(dataset=dataset, policy=policy, reason=reason, **amounts),
         )
 
+    @rule(
+        dataset=st.sampled_from(["a", "b", "c"]),
+        keys=st.frozensets(st.sampled_from([0, 1])),
+        unsigned=st.booleans(),
+        reason=st.sampled_from(["agreed", "agreed", None]),
+        by=deciders,
+    )
+    def set_approvers(
+        self, dataset: str, keys: frozenset[int], unsigned: bool, reason: str | None, by: int | None
+    ) -> None:
+        expected = self.model.set_approvers(dataset, keys, unsigned, reason, by)
+        names = [public_text(KEYS[number]) for number in keys]
+        key = None if by is None else KEYS[by]
+        self.agree(
+            expected,
+            lambda: self.ledger.set_approvers(
+                dataset=dataset, approvers=names, unsigned=unsigned, reason=reason, key=key
+            ),
+        )
+
     @rule(dataset=datasets, part=st.sampled_from(["all", "half", "twice"]))
     def amend_to_what_is_spent(self, dataset: str, part: str) -> None:
         """Exactly what is spent, or half or twice of it, under the policy in force."""
         account = self.model.accounts.get(dataset)
         if account is None:
             return
-        spent = self.model.spent(dataset, "reserved", "drawn", "published")
+        spent = self.model.spent(dataset, *SPENT)
         factor = {"all": Fraction(1), "half": Fraction(1, 2), "twice": Fraction(2)}[part]
         amounts = {m: exact_text(spent[m] * factor) for m in account.limit}
         if number(amounts[LIMITED[account.policy][1]]) < 1:
@@ -257,25 +343,39 @@ class LedgerMachine(RuleBasedStateMachine):
             more = {**dict.fromkeys(MEASURES, "0"), LIMITED[policy][0]: "1e-400"}
             self.charge(dataset, "run-never", more, 1000)
 
-    @rule(acts=acts, place=places, stray=strays)
-    def act_on_a_run(self, acts: list[tuple[str, str]], place: int, stray: str | None) -> None:
+    @rule(acts=acts, place=places, stray=strays, by=deciders)
+    def act_on_a_run(
+        self, acts: list[tuple[str, str]], place: int, stray: str | None, by: int | None
+    ) -> None:
         """Acts on a run of any status, now and then under a wrong dataset."""
         run = self.charged(place)
         known = self.model.runs.get(run)
         for kind, said in acts:
-            self.act(kind, run, stray or (known.dataset if known else "a"), said)
+            self.act(kind, run, stray or (known.dataset if known else "a"), said, by)
 
-    @rule(dataset=st.sampled_from(["a", "b"]), acts=acts)
-    def live_a_whole_life(self, dataset: str, acts: list[tuple[str, str]]) -> None:
+    @rule(dataset=st.sampled_from(["a", "b"]), acts=acts, by=deciders)
+    def live_a_whole_life(self, dataset: str, acts: list[tuple[str, str]], by: int | None) -> None:
         """Charge a run of its own, then do these acts to it, in their order or out of it."""
         run = f"life-{self.model.length}"
         little = dict.fromkeys(MEASURES, "1e-10")
         self.charge(dataset, run, little, 1000)
         for kind, said in acts:
-            self.act(kind, run, dataset, said)
+            self.act(kind, run, dataset, said, by)
         self.charge(dataset, run, little, 1000)
 
-    def act(self, kind: str, run: str, dataset: str, said: str) -> None:
+    @rule(dataset=st.sampled_from(["a", "b"]), decision=st.sampled_from(["approve", "reject"]))
+    def live_under_review(self, dataset: str, decision: str) -> None:
+        """A whole life in order, under both keys if there was no review."""
+        account = self.model.accounts[dataset]
+        if not account.approvers:
+            self.set_approvers(dataset, frozenset([0, 1]), False, "agreed", None)
+        by = min(account.approvers)
+        run = f"life-{self.model.length}"
+        self.charge(dataset, run, dict.fromkeys(MEASURES, "1e-10"), 1000)
+        for kind in ("draw", "publish", "prepare", "publish", decision, "approve", "publish"):
+            self.act(kind, run, dataset, "one", by)
+
+    def act(self, kind: str, run: str, dataset: str, said: str, by: int | None) -> None:
         names = {"run_id": run, "dataset": dataset}
         if kind == "draw":
             expected = self.model.end(dataset, run, "reserved", "drawn")
@@ -283,10 +383,20 @@ class LedgerMachine(RuleBasedStateMachine):
         elif kind == "void":
             expected = self.model.end(dataset, run, "reserved", "void", said)
             self.agree(expected, lambda: self.ledger.void(**names, reason=said))
+        elif kind in ("approve", "reject"):
+            if run in self.model.runs:
+                own = {"run_id": run, "dataset": self.model.runs[run].dataset}
+                words = {"decision": kind, "reason": said, "manifest_sha256": "b" * 64}
+                who = {"by": "me"} if by is None else {"key": KEYS[by]}
+                charge = self.ledger.charged(**own)
+                expected = self.model.decide(run, kind, by)
+                self.agree(expected, lambda: self.ledger.decide(charge=charge, **words, **who))
         else:
-            expected = self.model.end(dataset, run, "drawn", "published", said)
             digest = {"manifest_sha256": "b" * 64}
-            self.agree(expected, lambda: self.ledger.publish(**names, bundle=said, **digest))
+            act = {"prepare": self.ledger.prepare, "publish": self.ledger.publish}[kind]
+            model = {"prepare": self.model.prepare, "publish": self.model.publish}[kind]
+            expected = model(dataset, run, said)
+            self.agree(expected, lambda: act(**names, bundle=said, **digest))
 
     @rule(key=st.sampled_from([0, 1]))
     def checkpoint(self, key: int) -> None:
@@ -321,8 +431,11 @@ class LedgerMachine(RuleBasedStateMachine):
         assert list(state.accounts) == list(model.accounts)
         for name, account in state.accounts.items():
             assert account.policy == model.accounts[name].policy
+            keys = {public_text(KEYS[number]) for number in model.accounts[name].approvers}
+            assert set(account.approvers) == keys
+            assert account.unsigned == model.accounts[name].unsigned
             assert fractions(account.limit) == model.accounts[name].limit
-            assert fractions(account.spent) == model.spent(name, "reserved", "drawn", "published")
+            assert fractions(account.spent) == model.spent(name, *SPENT)
             assert fractions(account.reserved) == model.spent(name, "reserved")
             assert fractions(account.remaining) == model.remaining(name)
             assert min(fractions(account.remaining).values()) >= 0

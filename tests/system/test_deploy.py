@@ -65,8 +65,12 @@ def test_deploy_creates_pools_and_deployments(
     assert first["api"] == server["PREFECT_API_URL"]
     assert first["pools"] == {"statpress-process": "created", "statpress-docker": "created"}
     assert first["deployments"] == dict.fromkeys(
-        ("release", "release-in-container", "release-on-demand", "verify-ledger"), "created"
-    )
+        (
+            "publish", "release", "release-in-container", "release-on-demand",
+            "release-with-form", "rerelease-on-demand", "verify-ledger",
+        ),
+        "created",
+    )  # fmt: skip
     types = {pool["name"]: pool for pool in ask(server, "/work_pools/filter", {})}
     assert types["statpress-process"]["type"] == "process"
     docker = types["statpress-docker"]["base_job_template"]
@@ -91,6 +95,15 @@ def test_deploy_creates_pools_and_deployments(
 
     on_demand = deployment(server, "release-on-demand", "statpress-release")
     assert on_demand["schedules"] == [] and on_demand["parameters"] == {}
+    follow = deployment(server, "rerelease-on-demand", "statpress-rerelease")
+    assert follow["schedules"] == [] and follow["enforce_parameter_schema"] is True
+    schema = follow["parameter_openapi_schema"]
+    assert schema["required"] == ["bundle"]
+    assert set(schema["properties"]) == {"bundle", "config", "folder", "overrides"}
+    form = deployment(server, "release-with-form", "statpress-release-with-form")
+    assert form["entrypoint"] == "flows.deployed.release_with_form" and form["schedules"] == []
+    publish = deployment(server, "publish", "statpress-publish")
+    assert publish["parameter_openapi_schema"]["required"] == ["run_id"]
     verify = deployment(server, "verify-ledger", "statpress-verify-ledger")
     assert verify["entrypoint"] == "flows.ledger_verification.verify"
     assert verify["schedules"][0]["schedule"]["cron"] == "0 2 1 * *"
@@ -100,7 +113,7 @@ def test_deploy_creates_pools_and_deployments(
 def test_the_server_schedules_runs(server: dict[str, str], first: dict[str, Any]) -> None:
     """A Prefect server with SQLAlchemy 2.1 accepts schedules and never makes a run of them."""
     query = {"flow_runs": {"state": {"type": {"any_": ["SCHEDULED"]}}}}
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while not (runs := ask(server, "/flow_runs/filter", query)):
         assert time.monotonic() < deadline, "no run was scheduled"
         time.sleep(0.5)
@@ -127,9 +140,12 @@ def test_deploy_again_changes_nothing_and_a_change_is_seen(
     changed = tmp_path / "prefect.yaml"
     YAML(typ="safe").dump(described, changed)
     assert deploy(server, changed)["deployments"] == {
+        "publish": "unchanged",
         "release": "updated",
         "release-in-container": "not in the file",
         "release-on-demand": "unchanged",
+        "rerelease-on-demand": "unchanged",
+        "release-with-form": "unchanged",
         "verify-ledger": "unchanged",
     }
     (schedule,) = deployment(server, "release", "statpress-release")["schedules"]
@@ -176,7 +192,7 @@ def test_what_the_server_or_prefect_refuses(
     good = FILE.read_text().replace("work-pools/", f"{FILE.parent}/work-pools/")
     for old, new, told in (
         ("type: docker", "type: process", "of type 'docker'"),
-        ("flows.deployed.release", "flows.deployed.publish", "publish"),
+        ("flows.deployed.release", "flows.deployed.nothing", "nothing"),
     ):
         assert old in good
         file.write_text(good.replace(old, new))
@@ -186,6 +202,9 @@ def test_what_the_server_or_prefect_refuses(
 def test_a_worker_runs_what_is_deployed(
     agency: Any, server: dict[str, str], first: dict[str, Any], tmp_path: Path
 ) -> None:
+    agency.replace("name: first", "name: before")
+    before = agency.run()
+    agency.replace("name: before", "name: first")
     ruined = Home(tmp_path / "ruined")
     ruined.folder("")
     (ruined.root / "ledger.sqlite").write_text(CANARY)
@@ -198,6 +217,12 @@ def test_a_worker_runs_what_is_deployed(
         "job_variables": {"env": {"STATPRESS_HOME": str(agency.home.root)}},
     }
     runs["release"] = ask(server, f"/deployments/{found['id']}/create_flow_run", body)["id"]
+    found = deployment(server, "rerelease-on-demand", "statpress-rerelease")
+    changed = {"publish.name": "after", "source.format": "parquet"}
+    body["parameters"] = {
+        "bundle": str(before.bundle), "folder": str(agency.folder), "overrides": changed
+    }  # fmt: skip
+    runs["rerelease"] = ask(server, f"/deployments/{found['id']}/create_flow_run", body)["id"]
     worker = [str(BIN / "prefect"), "worker", "start", "--pool", "statpress-process", "--run-once"]
     done = subprocess.run(
         [*worker, "--no-create-pool-if-not-found", "--install-policy", "never"],
@@ -205,16 +230,20 @@ def test_a_worker_runs_what_is_deployed(
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=300,
     )
     ended = {name: ask(server, f"/flow_runs/{identifier}") for name, identifier in runs.items()}
     states = {name: run["state_type"] for name, run in ended.items()}
-    assert states == {"ruined": "FAILED", "release": "COMPLETED"}, done.stderr
+    pressed = dict.fromkeys(("release", "rerelease"), "COMPLETED")
+    assert states == {"ruined": "FAILED", **pressed}, done.stderr
 
     assert (agency.releases / "first" / "manifest.json").exists()
+    after = json.loads((agency.releases / "after" / "manifest.json").read_text())
+    assert after["supersedes"] == before.seal
     with Ledger.open(agency.home.ledger, create=False) as ledger:
         charges = ledger.state().charges
-    assert list(charges) == [runs["release"].replace("-", "")]
+    ids = {runs[name].replace("-", "") for name in pressed}
+    assert set(charges) == {before.run_id, *ids}
 
     told = ended["ruined"]["state"]["message"]
     assert "The ledger could not be verified." in told

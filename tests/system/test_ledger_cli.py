@@ -227,7 +227,7 @@ def test_keys_that_will_not_do(ledger: Press, tmp_path: Path) -> None:
 
 def test_amounts_and_limits_that_will_not_do(ledger: Press) -> None:
     size = ("--n-records", "400")
-    for epsilon in ("nan", "inf", "1e400", "-1", "0", "1_0", "9" * 401):
+    for epsilon in ("nan", "inf", "1e400", "-1", "0", "x", "1_0", "9" * 401):
         refused(ledger, "Amount", "register", "d", "--epsilon", epsilon, "--delta", "0", *size)
     assert "limits epsilon and delta" in refused(ledger, "Ledger", "register", "d", *size)
     both = ("--rho", "1", "--epsilon", "1", "--delta", "0")

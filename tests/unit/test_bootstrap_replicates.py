@@ -11,7 +11,7 @@ import pytest
 from randomgen import AESCounter
 from scipy import stats
 
-from mechanisms import bootstrap_replicates
+from mechanisms import bootstrap_replicates, bounded_statistics
 from mechanisms.bootstrap_replicates import BootstrapReplicates
 from mechanisms.bounded_statistics import Covariance, Mean, Variance
 from mechanisms.errors import RecordsError
@@ -65,6 +65,20 @@ def test_sums_that_doubles_cannot_hold_are_refused() -> None:
     exact = sum(Fraction(x) for x in values[:2000, 0].tolist())
     plain = Mean().evaluate(np.ones((1, 2000), np.int64), values[:2000])[0, 0]
     assert abs(F(plain) - exact / 2000) < noise.step / 2
+
+
+def test_sums_by_blocks_are_those_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(1)
+    weights, columns = rng.poisson(1, (3, 1000)), rng.random((1000, 2))
+    monkeypatch.setattr(bounded_statistics, "_BLOCK", 50)
+    for row, mean, covariance in zip(
+        weights,
+        Mean().evaluate(weights, columns),
+        Covariance().evaluate(weights, columns),
+        strict=True,
+    ):
+        assert mean[0] == pytest.approx(np.average(columns[:, 0], weights=row), rel=1e-12)
+        assert covariance[0] == pytest.approx(np.cov(columns.T, fweights=row)[0, 1], rel=1e-10)
 
 
 def test_noise_has_its_scale() -> None:

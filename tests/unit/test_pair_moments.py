@@ -20,11 +20,12 @@ from mechanisms.pair_moments import (
     INTERCEPT,
     POWERS,
     RATIO,
-    SENSITIVITY_SQUARED,
+    SINGLE,
     SLOPE,
     VARIANCE,
     Derived,
     PairMoments,
+    sensitivity_squared,
     weighted_monomials,
 )
 from tasks.entropy import SeededRandomness
@@ -63,19 +64,20 @@ DIRECT: dict[str, tuple[Derived, Draw, Callable[[np.ndarray], float]]] = {
 }
 
 
-def largest_move() -> float:
+def largest_move(powers: tuple[tuple[int, int], ...] = POWERS) -> float:
     """Over a grid of pairs of records and random ones."""
     grid = np.array(list(itertools.product(np.linspace(0, 1, 13), repeat=2)))
     rng = np.random.default_rng(1)
     records = np.concatenate([grid, rng.random((300, 2))])
-    features = weighted_monomials(records)
+    features = weighted_monomials(records, powers)
     squares = ((features[:, None, :] - features[None, :, :]) ** 2).sum(axis=2)
     return float(squares.max())
 
 
 def test_no_replacement_moves_further_than_claimed() -> None:
-    assert largest_move() <= float(SENSITIVITY_SQUARED)
-    assert largest_move() > 0.6 * float(SENSITIVITY_SQUARED)
+    for powers, least in ((POWERS, 0.6), (SINGLE, 0.8)):
+        claimed = float(sensitivity_squared(powers))
+        assert least * claimed < largest_move(powers) <= claimed
 
 
 def test_even_powers_of_one_column_are_free() -> None:
@@ -91,10 +93,10 @@ def test_even_powers_of_one_column_are_free() -> None:
 
 
 def test_a_weight_too_large_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    pairs = zip(pair_moments.WEIGHTS, POWERS, strict=True)
-    heavier = tuple(2 * w if i + j > 1 else w for w, (i, j) in pairs)
-    monkeypatch.setattr(pair_moments, "WEIGHTS", heavier)
-    assert largest_move() > float(SENSITIVITY_SQUARED)
+    claimed = {powers: float(sensitivity_squared(powers)) for powers in (POWERS, SINGLE)}
+    weight = pair_moments._weight
+    monkeypatch.setattr(pair_moments, "_weight", lambda i, j: weight(i, j) * (1 + (i + j > 1)))
+    assert all(largest_move(powers) > limit for powers, limit in claimed.items())
 
 
 def test_loss_is_mu() -> None:
@@ -168,3 +170,20 @@ def test_a_group_that_is_empty_gives_no_interval() -> None:
     assert not found.interval(GROUP_DIFFERENCE, 0.9).valid
     assert not found.interval(RATIO, 0.9).valid
     assert math.isfinite(found.estimate(COVARIANCE))
+
+
+def test_the_variance_of_one_column_needs_less_noise() -> None:
+    runs, n = 300, 2000
+    rng, data, truth = seeded(7), np.random.default_rng(8), float(stats.beta(2, 5).var())
+    alone = PairMoments.calibrate(F(1, 2), n_records=n, powers=SINGLE)
+    assert alone.noise.sigma < 0.6 * PairMoments.calibrate(F(1, 2), n_records=n).noise.sigma
+    widths, hits = [], 0
+    for _ in range(runs):
+        found = alone.release(np.ones(n, np.int64), data.beta(2, 5, (n, 1)), rng)
+        ends = found.interval(VARIANCE, 0.9)
+        widths.append(ends.upper - ends.lower)
+        hits += ends.lower <= truth <= ends.upper
+    assert hits >= stats.binom.ppf(LEVEL, runs, 0.88)
+    spread = float(np.var((np.random.default_rng(9).beta(2, 5, 10**6) - 2 / 7) ** 2))
+    # Narrower than any interval of the black box, whose noise is 1/(n mu), can be.
+    assert np.mean(widths) < 2 * 1.6449 * np.sqrt(spread / n + (1 / (n * 0.5)) ** 2)

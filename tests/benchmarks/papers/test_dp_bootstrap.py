@@ -12,7 +12,6 @@ import pytest
 
 from mechanisms.bounded_statistics import Covariance, Mean
 from mechanisms.deconvolution import deconvolve
-from mechanisms.resamples import bootstrap_counts
 from mechanisms.resampling_calibration import gaussian_goal, largest_mu_squared
 from mechanisms.resampling_losses import BootstrapLoss
 from tests.benchmarks.papers import dp_bootstrap
@@ -74,14 +73,6 @@ def best(work: Callable[[], object], times: int = 3) -> float:
         work()
         taken.append(time.perf_counter() - start)
     return min(taken)
-
-
-def test_speed_of_resamples() -> None:
-    """Against a bare draw of all n B ranks, what an exact bootstrap takes at the least."""
-    rng = np.random.default_rng(1)
-    counts = rng.multinomial(200_000, rng.dirichlet(np.ones(1000)))
-    bare = best(lambda: rng.integers(0, 200_000, 20_000_000))
-    assert best(lambda: bootstrap_counts(counts[counts > 0], 100, rng)) < 5 * bare
 
 
 def test_speed_of_deconvolution() -> None:

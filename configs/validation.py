@@ -1,0 +1,129 @@
+"""A document against its model: every finding as an error of the right kind and place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from configs.domain import COLUMNS, CategoriesFile, RangeConfig
+from configs.overrides import nearest
+from configs.release import OPEN, PRODUCTS, CheckConfig, ReleaseConfig, UnitColumn
+from configs.yaml_text import Document
+from configs.yaml_text import Path as Keys
+from mechanisms import errors
+from mechanisms.choice import AUTO
+from mechanisms.errors import ConfigError, UnknownKeyError
+from mechanisms.registry import REGISTRY
+
+Model = TypeVar("Model", bound=BaseModel)
+_BY_TAG: dict[str | int, type[BaseModel]] = {
+    "by column": UnitColumn, "as range": RangeConfig, "CategoriesFile": CategoriesFile,
+}  # fmt: skip
+_BY_TAG.update(COLUMNS)
+_BY_TAG.update(PRODUCTS)
+
+
+def validate(document: Document, model: type[Model], at: Keys = ()) -> Model:
+    """The values of a document, or of one of its sections, as a model.
+
+    Args:
+        document: Parsed.
+        model: What it should be.
+        at: Keys of the section.
+
+    Raises:
+        ConfigError: The first of all findings, unknown keys before the rest.
+    """
+    value = document.value
+    for key in at:
+        value = value.get(key) if isinstance(value, dict) else None
+    if not isinstance(value, dict):
+        what = f"'{at[-1]}'" if at else "The file"
+        raise ConfigError(f"{what} must be a mapping of keys.", where=document.where(at))
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False)
+    problems = [_problem({**detail, "loc": (*at, *detail["loc"])}, document) for detail in found]
+    problems.sort(key=lambda each: (not isinstance(each[0], UnknownKeyError), *each[1:]))
+    first, others = problems[0][0], [problem for problem, *_ in problems[1:]]
+    first.args = (str(first),)
+    if others:
+        more = "; also ".join(f"{p.where}: {p.what}" for p in others[:9])
+        first.what = f"{first.what} Also {more}"
+    raise first
+
+
+def _problem(detail: Any, document: Document) -> tuple[ConfigError, tuple[int, int], str]:
+    """One finding of the validator, with the line and column to sort it by."""
+    keys = _existing(detail["loc"], document, whole=detail["type"] == "missing")
+    error = _as_error(detail, keys, document)
+    known = next((keys[:n] for n in range(len(keys), 0, -1) if keys[:n] in document.places), ())
+    return error, document.places.get(known, (1, 1)), error.where
+
+
+def _known_keys(loc: Keys) -> Iterable[str]:
+    """The keys that may stand where the validator found one that may not."""
+    model: Any = ReleaseConfig
+    if loc[0] == "checks":
+        model = CheckConfig
+    elif len(loc) == 2:
+        model = ReleaseConfig.model_fields[str(loc[0])].annotation
+    elif len(loc) > 2:
+        model = next((_BY_TAG[key] for key in reversed(loc[2:-1]) if key in _BY_TAG), None)
+    return getattr(model, "model_fields", ())
+
+
+def _as_error(detail: Any, keys: Keys, document: Document) -> ConfigError:
+    """One finding of the validator as an error of the right kind."""
+    kind = detail["type"]
+    where = document.where(keys)
+    if kind == "extra_forbidden":
+        hint = nearest(keys[-1], _known_keys(detail["loc"]))
+        return UnknownKeyError(f"There is no key '{keys[-1]}' here.{hint}", where=where)
+    if kind == "missing":
+        return ConfigError(f"'{keys[-1]}' is missing.", where=where)
+    if kind == "union_tag_not_found" and keys[0] == "products":
+        return ConfigError("'mechanism' is missing.", where=document.where((*keys, "mechanism")))
+    if kind == "union_tag_invalid" and keys[0] == "products":
+        known = ", ".join((AUTO, *REGISTRY))
+        return ConfigError(
+            f"There is no mechanism '{str(detail['input'].get('mechanism'))[:60]}'; "
+            f"there are {known}.",
+            where=document.where((*keys, "mechanism")),
+        )
+    if kind == "literal_error" and keys[0] == "products" and keys[-1] == "kind":
+        chosen = str(detail["loc"][2])
+        serving = [name for name, m in REGISTRY.items() if detail["input"] in m.kinds]
+        return ConfigError(
+            f"The mechanism '{chosen.split()[0]}' serves {' and '.join(_kinds(chosen))}, and not "
+            f"'{str(detail['input'])[:60]}', which {', '.join(serving) or 'none'} would serve.",
+            where=where,
+        )
+    message = detail["msg"].removeprefix("Input ")
+    if message.split()[0] in ("must", "should", "is"):
+        message = f"The value {message}"
+    error_class = getattr(errors, kind, ConfigError)
+    if keys and keys[-1] in ("records", "pseudocount"):
+        error_class = errors.RecordsError
+    return error_class(f"{message[0].upper()}{message[1:]}.", where=where)
+
+
+def _kinds(chosen: str) -> tuple[str, ...]:
+    """The kinds of product that one form of product can be of."""
+    found: tuple[str, ...] = get_args(PRODUCTS[chosen].model_fields["kind"].annotation)
+    return (*found, *OPEN) if chosen == AUTO else found
+
+
+def _existing(loc: Keys, document: Document, *, whole: bool) -> Keys:
+    """The location without the validator's own tags, such as a union's member.
+
+    With ``whole`` the last key is kept although it is not in the file.
+    """
+    keys: Keys = ()
+    for i, key in enumerate(loc):
+        if (*keys, key) in document.places or (whole and i == len(loc) - 1):
+            keys = (*keys, key)
+    return keys

@@ -1,0 +1,190 @@
+"""A bundle released anew, in three ways: reprinted, renewed, revised.
+
+A reprint is free post-processing. The other two are runs of the release flow, which charge;
+what they would change and cost is proposed first, without data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from configs.loading import Release, load_order
+from configs.order import Order, Override
+from flows.plan_report import plan_facts
+from flows.reports import remaining_text
+from flows.terminal import Progress, table
+from mechanisms.planning import Plan
+from tasks import reprinting
+from tasks.amounts import Loss, canonical
+from tasks.home import Home
+from tasks.pipeline import remaining_budget
+from tasks.plan_difference import difference
+from tasks.succession import check_followed, predecessor, renewal, revision
+
+_SHOWN = 60
+_COSTS = {"epsilon": "epsilon", "delta": "delta", "rho": "rho under zCDP"}
+_ERRORS = {
+    "cell_sd_average": "expected sd of a cell, average",
+    "projected_total_variation": "expected total variation, projected",
+    "kolmogorov_smirnov": "expected KS distance",
+    "width": "expected width of the intervals",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposal:
+    """A release that may follow a bundle; nothing was charged for it.
+
+    Attributes:
+        bundle: The bundle's folder.
+        manifest: Of it.
+        order: For the run.
+        release: Its config.
+        plan: Of that.
+        remaining: What the ledger grants; None without an account.
+        difference: What changes against the bundle.
+    """
+
+    bundle: Path
+    manifest: Mapping[str, Any]
+    order: Order
+    release: Release
+    plan: Plan
+    remaining: Loss | None
+    difference: Mapping[str, Any]
+
+    def facts(self) -> dict[str, Any]:
+        """The plan, and what it changes."""
+        planned = plan_facts(self.release, self.plan, self.remaining)
+        return planned | {"difference": self.difference}
+
+    @property
+    def words(self) -> str:
+        """What it costs, and of what."""
+        plan = self.plan
+        return (
+            f"This charges epsilon {canonical(plan.epsilon)}, delta {canonical(plan.delta)} of "
+            f"the remaining {remaining_text(self.remaining)}."
+        )
+
+    def check(self, home: Home) -> None:
+        """Raise unless the ledger published the bundle and has the dataset's account."""
+        check_followed(home, self.bundle, self.manifest, self.release.config.dataset)
+
+
+def propose(
+    bundle: Path, revised: Path | None, overrides: Sequence[Override], folder: Path, home: Home
+) -> Proposal:
+    """What a renewal, or a revision by a changed config, would be.
+
+    Args:
+        bundle: The bundle's folder.
+        revised: The changed config; None for a renewal.
+        overrides: What differs from the config, the later over the earlier.
+        folder: Where the paths of a renewed config are taken from.
+        home: Where the ledger lies.
+
+    Raises:
+        StatpressError: The bundle may not be followed, or the config is not in order.
+    """
+    manifest = predecessor(bundle)
+    if revised is None:
+        order = renewal(bundle, manifest, overrides, folder)
+    else:
+        order = revision(manifest, revised, overrides)
+    release = load_order(order)
+    plan = release.plan()
+    return Proposal(
+        bundle=bundle,
+        manifest=manifest,
+        order=order,
+        release=release,
+        plan=plan,
+        remaining=remaining_budget(home, release.config.dataset),
+        difference=difference(bundle, manifest["seal"], release, plan),
+    )
+
+
+def reprint(bundle: Path, overrides: Sequence[Override], *, shown: bool) -> dict[str, Any]:
+    """Derive a bundle anew; returns what was done.
+
+    Raises:
+        StatpressError: It cannot be done as asked.
+    """
+    with Progress(shown=shown) as progress:
+        done = reprinting.reprint(bundle, overrides, progress.announce)
+    return {
+        "bundle": str(done.bundle),
+        "seal": done.seal,
+        "reprint_of": done.original["seal"],
+        "run_id": done.original["run_id"],
+        "ledger_entry": done.original["ledger_entry"],
+        "publishable": done.original["publishable"],
+        "copied": list(done.copied),
+    }
+
+
+def reprint_report(facts: Mapping[str, Any]) -> str:
+    """The same for a person."""
+    lines = [
+        f"Reprinted {facts['bundle']}",
+        f"  from the release with the seal {facts['reprint_of'][:16]}; no budget is spent",
+    ]
+    if facts["copied"]:
+        lines.append(f"  as they were: {', '.join(facts['copied'])}")
+    if not facts["publishable"]:
+        lines.append("  NOT PUBLISHABLE: drawn from a known seed")
+    return "\n".join(lines)
+
+
+def proposal_report(proposal: Proposal) -> Iterator[Any]:
+    """A proposal for a person: what changes, product by product."""
+    found = proposal.difference
+    title = f"{proposal.release.config.title}, against the bundle {found['supersedes'][:16]}"
+    config = [
+        [key, _text(each["was"]), _text(each["now"])] for key, each in found["config"].items()
+    ]
+    if config:
+        yield table("Changes of the config", ["", "was", "now"], config)
+    rows = [
+        [key, _text(each["was"]), _text(each["now"])] for key, each in found["protected"].items()
+    ]
+    for name, product in found["products"].items():
+        rows.append([name, "", product["fate"]])
+        if product["fate"] == "unchanged":
+            continue
+        for key, each in product["parameters"].items():
+            rows.append([f"  {key}", _text(each["was"]), _text(each["now"])])
+        rows += [_row(f"  alone: {words}", product["cost"][k]) for k, words in _COSTS.items()]
+        errors = product["expected_error"]
+        rows += [_row(f"  {words}", errors[k]) for k, words in _ERRORS.items() if k in errors]
+    rows += [_row(f"release: {words}", found["cost"][k]) for k, words in _COSTS.items()]
+    rows.append(["remaining budget", "", remaining_text(proposal.remaining)])
+    if proposal.remaining is not None:
+        covers = proposal.remaining.covers(Loss(proposal.plan.amounts))
+        rows.append(["it covers this release", "", "yes" if covers else "NO"])
+    yield table(title, ["", "was", "now"], rows)
+
+
+def _row(words: str, change: Mapping[str, Any]) -> list[str]:
+    now = _text(change["now"])
+    if change["was"] is not None and change["was"] != change["now"]:
+        ratio = change.get("ratio")
+        if ratio is not None:
+            now += f" ({_text(ratio)} times)"
+        elif change.get("change") is not None:
+            now += f" ({'+' if change['change'][0] != '-' else ''}{change['change']})"
+    return [words, _text(change["was"]), now]
+
+
+def _text(value: Any) -> str:
+    """A value as a person reads it, long ones cut short."""
+    if value is None:
+        return "-"
+    shown = f"{value:.4g}" if isinstance(value, float) else str(value)
+    if isinstance(value, list):
+        shown = ", ".join(map(_text, value))
+    return shown if len(shown) <= _SHOWN else f"{shown[: _SHOWN - 1]}…"

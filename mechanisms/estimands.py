@@ -1,0 +1,347 @@
+"""What an estimate is of: a statistic, its columns scaled to [0, 1], and the way back.
+
+Every mechanism for estimates works on columns with values in [0, 1]. The declared bounds of
+the domain scale them, so nothing is inferred from the data; a cell counts by its released
+value (the middle of a bin). Columns with many bins cost an estimate nothing.
+
+``where`` keeps some records: a mean becomes the ratio of two sums, a sum or a count is taken of
+records that count as 0 elsewhere. Records without a value (``missing``, ``other``) are left out
+of a mean likewise; other statistics are refused a column that can lack values.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.bootstrap_inference import check_level
+from mechanisms.bounded_statistics import Statistic
+from mechanisms.columns import Category, Codes, Column, Date, Integer, Numeric
+from mechanisms.domain import Domain
+from mechanisms.errors import ConfigError
+from mechanisms.structural_zeros import codes_of_values
+
+StatisticName = Literal[
+    "count", "proportion", "mean", "sum", "variance", "covariance", "correlation",
+    "median", "quantile", "difference", "ratio", "regression",
+]  # fmt: skip
+
+_TWO = ("covariance", "correlation", "ratio", "regression")
+_BY_VALUES = ("count", "proportion")
+_WITH_WHERE = ("count", "proportion", "mean", "sum")
+_Doubles = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Among:
+    """Records by their value in one column.
+
+    Attributes:
+        column: Declared in the domain.
+        values: Declared values of it; null is the missing cell.
+    """
+
+    column: str
+    values: tuple[Category | None, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EstimandKnobs:
+    """What a config says of an estimate, whatever the mechanism.
+
+    Attributes:
+        statistic: Its name.
+        function: Instead, a statistic of one's own as ``module:name``, an object of
+            the protocol ``bounded_statistics.Statistic``.
+        confidence: Level of the interval.
+        values: For a count or a proportion: the values of the column that count.
+        q: For a quantile: the share of records below it.
+        group: For a difference: the group whose mean is compared with that of the rest.
+        where: Records that count at all, for a count, proportion, mean or sum.
+    """
+
+    statistic: StatisticName | None = None
+    function: str | None = None
+    confidence: float = 0.95
+    values: tuple[Category | None, ...] | None = None
+    q: Fraction | None = None
+    group: Among | None = None
+    where: Among | None = None
+
+    def __post_init__(self) -> None:
+        check_level(self.confidence)
+        if (self.statistic is None) == (self.function is None):
+            raise ConfigError("An estimate needs either a statistic or a function.")
+        needs = {
+            "values": (self.values, self.statistic in _BY_VALUES, True),
+            "q": (self.q, self.statistic == "quantile", True),
+            "group": (self.group, self.statistic == "difference", True),
+            "where": (self.where, self.statistic in _WITH_WHERE, False),
+        }
+        for name, (given, suits, required) in needs.items():
+            if given is not None and not suits:
+                raise ConfigError(f"'{name}' does not go with {self.named}.", where=name)
+            if given is None and suits and required:
+                raise ConfigError(f"{self.named.capitalize()} needs '{name}'.", where="statistic")
+        if self.q is not None and not 0 < self.q < 1:
+            raise ConfigError("A quantile's share must be above 0 and below 1.", where="q")
+
+    @property
+    def named(self) -> str:
+        """The statistic in words."""
+        return f"the {self.statistic}" if self.statistic else f"the function {self.function}"
+
+    @property
+    def columns_beside(self) -> tuple[str, ...]:
+        """Columns that it uses beside those of the statistic itself."""
+        return tuple(among.column for among in (self.group, self.where) if among is not None)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """From a figure of columns in [0, 1] to the units of the declaration."""
+
+    shift: float = 0.0
+    factor: float = 1.0
+
+    def value(self, scaled: float) -> float:
+        """The figure in its own units."""
+        return self.shift + self.factor * scaled
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What is stated of a mechanism's estimates, apart from its noise.
+
+    Attributes:
+        quantities: What is estimated, in words.
+        scales: Of each from figures of columns in [0, 1] to its own units.
+        confidence: Level of the intervals.
+    """
+
+    quantities: tuple[str, ...]
+    scales: tuple[Scale, ...]
+    confidence: float
+
+    def describe(self) -> dict[str, str | int]:
+        """As part of a mechanism's description."""
+        found: dict[str, str | int] = {"confidence": repr(self.confidence)}
+        for i, (quantity, scale) in enumerate(zip(self.quantities, self.scales, strict=True), 1):
+            found |= {
+                f"quantity_{i}": quantity,
+                f"shift_{i}": repr(scale.shift),
+                f"factor_{i}": repr(scale.factor),
+            }
+        return found
+
+    @classmethod
+    def from_description(cls, description: Mapping[str, object]) -> Self:
+        """Read back what ``describe`` wrote."""
+        quantities: list[str] = []
+        scales: list[Scale] = []
+        while (quantity := description.get(f"quantity_{len(scales) + 1}")) is not None:
+            i = len(scales) + 1
+            shift, factor = (float(str(description[f"{name}_{i}"])) for name in ("shift", "factor"))
+            quantities.append(str(quantity))
+            scales.append(Scale(shift, factor))
+        return cls(tuple(quantities), tuple(scales), float(str(description["confidence"])))
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A column of a statistic: a number in declared bounds, or 1 and 0.
+
+    Attributes:
+        name: Of the domain's column.
+        lower: What is scaled to 0.
+        upper: What is scaled to 1.
+        chosen: Codes that count as 1 where all others count as 0; None for numbers.
+    """
+
+    name: str
+    lower: float
+    upper: float
+    chosen: frozenset[int] | None = None
+
+    @classmethod
+    def number(cls, column: Column) -> Self:
+        """A column of numbers, by the bounds of its declaration.
+
+        Raises:
+            ConfigError: It has no numbers, or a cell without one.
+        """
+        if isinstance(column, Numeric):
+            bounds = (column.edges[0], column.edges[-1])
+        elif isinstance(column, Integer):
+            bounds = (float(column.lower), float(column.upper))
+        else:
+            dated = isinstance(column, Date)
+            values: list[Any] = [] if dated else column.decode(np.arange(column.n_values)).tolist()
+            if dated or not all(type(value) in (int, float) for value in values):
+                raise ConfigError(f"Column '{column.name}' has no numbers.", where="columns")
+            bounds = (float(min(values)), float(max(values)))
+        if not bounds[0] < bounds[1]:
+            raise ConfigError(
+                f"Column '{column.name}' can have one value alone: there is nothing to estimate.",
+                where="columns",
+            )
+        return cls(column.name, *bounds)
+
+    @classmethod
+    def indicator(cls, column: Column, values: tuple[Category | None, ...]) -> Self:
+        """1 for the values named, 0 for all others.
+
+        Raises:
+            ConfigError: A value is not declared, or all are named or none.
+        """
+        runs = codes_of_values(column, list(values))
+        codes = frozenset(code for first, last in runs for code in range(first, last + 1))
+        if not 0 < len(codes) < column.size:
+            raise ConfigError(
+                f"Some values of column '{column.name}' must be named, and not all of them.",
+                where="values",
+            )
+        return cls(column.name, 0.0, 1.0, codes)
+
+    def scaled(self, domain: Domain, cells: Codes) -> _Doubles:
+        """float64[k] in [0, 1] of cells int64[k]; 0 where a number is lacking."""
+        codes, column = domain.codes(cells, self.name), domain[self.name]
+        if self.chosen is not None:
+            return np.isin(codes, list(self.chosen)).astype(np.float64)
+        plain = codes < column.n_values
+        values = column.decode(np.where(plain, codes, 0)).astype(np.float64)
+        found = (np.clip(values, self.lower, self.upper) - self.lower) / (self.upper - self.lower)
+        return np.asarray(np.where(plain, found, 0.0))
+
+
+@dataclass(frozen=True)
+class Estimand:
+    """A statistic of the records of a table, resolved against the domain.
+
+    Attributes:
+        knobs: As declared.
+        arguments: Columns of the statistic, each in [0, 1].
+        kept: Indicators of which all must be 1 for a record to count at all.
+        statistic: One of the user's own, if it is that.
+    """
+
+    knobs: EstimandKnobs
+    arguments: tuple[Argument, ...]
+    kept: tuple[Argument, ...] = ()
+    statistic: Statistic | None = None
+
+    @classmethod
+    def resolve(cls, knobs: EstimandKnobs, domain: Domain) -> Self:
+        """The estimand of a declaration, for the product's own columns.
+
+        Args:
+            knobs: As declared.
+            domain: The columns of the statistic in its order, then those beside.
+
+        Raises:
+            ConfigError: The columns do not suit the statistic.
+        """
+        own = function_of(knobs.function) if knobs.function else None
+        wanted = own.columns if own else 2 if knobs.statistic in _TWO else 1
+        beside = [name for name in knobs.columns_beside if name not in domain.names[:wanted]]
+        if len(domain.names) != wanted + len(set(beside)):
+            raise ConfigError(
+                f"{knobs.named.capitalize()} takes {wanted} column{'s' * (wanted > 1)}.",
+                where="columns",
+            )
+        columns = [domain[name] for name in domain.names[:wanted]]
+        kept: tuple[Argument, ...] = ()
+        if knobs.where is not None:
+            kept = (_among(domain, knobs.where),)
+        if knobs.values is not None:
+            return cls(knobs, (Argument.indicator(columns[0], knobs.values),), kept)
+        lacking = [column for column in columns if column.size > column.n_values]
+        if lacking and knobs.statistic == "mean":
+            present = frozenset(range(lacking[0].n_values))
+            kept += (Argument(lacking[0].name, 0.0, 1.0, present),)
+        elif lacking:
+            raise ConfigError(
+                f"Column '{lacking[0].name}' can lack a value, and {knobs.named} needs one.",
+                where="columns",
+                next_step="Ask for a mean, which leaves such records out, or declare a column "
+                "without 'missing' and 'other'.",
+            )
+        arguments = tuple(map(Argument.number, columns))
+        if knobs.group is not None:
+            arguments += (_among(domain, knobs.group),)
+        return cls(knobs, arguments, kept, own)
+
+    @property
+    def is_share(self) -> bool:
+        """Whether every record counts as 0 or 1."""
+        return self.knobs.statistic in _BY_VALUES
+
+    def columns(self, domain: Domain, cells: Codes) -> _Doubles:
+        """The statistic's columns, float64[k, c] in [0, 1], of cells int64[k]."""
+        found = [argument.scaled(domain, cells) for argument in self.arguments]
+        return np.column_stack(found)
+
+    def quantity(self) -> str:
+        """What is estimated, in words that a config's reader knows."""
+        knobs, names = self.knobs, [argument.name for argument in self.arguments]
+        said = knobs.statistic or str(knobs.function)
+        if knobs.q is not None:
+            said = f"{float(knobs.q):g} quantile"
+        text = f"{said} of {' and '.join(names[: 2 if knobs.group is None else 1])}"
+        for word, among in (("in", knobs.group), ("where", knobs.where)):
+            if among is not None:
+                text += f" {word} {_listed(among.column, among.values)}"
+        if knobs.values is not None:
+            text = f"{said} of {_listed(names[0], knobs.values)}" + text.partition(names[0])[2]
+        return text
+
+    def keeps(self, domain: Domain, cells: Codes) -> _Doubles:
+        """float64[k]: 1 for cells of records that count, 0 for the others."""
+        found = np.ones(len(cells))
+        for argument in self.kept:
+            found *= argument.scaled(domain, cells)
+        return found
+
+
+def function_of(name: str) -> Statistic:
+    """The user's statistic ``module:name``.
+
+    Raises:
+        ConfigError: There is none, or it lacks a part of the protocol.
+    """
+    module, _, attribute = name.partition(":")
+    try:
+        found: Any = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(
+            f"There is no statistic '{name}' ({type(error).__name__}).",
+            where="function",
+            next_step="Write module:name of an object that can be imported where runs are made.",
+        ) from None
+    lacking = [part for part in ("columns", "dimension", "constant", "bounds", "evaluate")
+               if not hasattr(found, part)]  # fmt: skip
+    if lacking:
+        raise ConfigError(f"The statistic '{name}' declares no {lacking[0]}.", where="function")
+    low, high = found.bounds
+    if not (math.isfinite(low) and math.isfinite(high) and low < high and found.constant > 0):
+        raise ConfigError(
+            f"The statistic '{name}' needs finite bounds in order and a positive constant.",
+            where="function",
+        )
+    statistic: Statistic = found
+    return statistic
+
+
+def _among(domain: Domain, among: Among) -> Argument:
+    return Argument.indicator(domain[among.column], among.values)
+
+
+def _listed(column: str, values: tuple[Category | None, ...]) -> str:
+    return f"{column} {' or '.join('missing' if v is None else str(v) for v in values)}"

@@ -1,0 +1,82 @@
+"""``report.html``: a bundle on one page, for reading; made from its public files alone."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from fractions import Fraction
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+NAME = "report.html"
+_PARAMETERS = ("scale", "square_scale", "pseudocount", "records")
+
+
+def write_report(folder: Path) -> Path:
+    """Write the page of a bundle, from its ``privacy.json``, ``datapackage.json`` and plots.
+
+    The page asks no other host for anything, and holds no script.
+    """
+    from jinja2 import Environment, StrictUndefined
+
+    stated = _json(folder / "privacy.json")
+    package = _json(folder / "datapackage.json")
+    # Every value is escaped: titles and names are words of whoever wrote the config.
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    template = environment.from_string(
+        files("tasks").joinpath("report.html.jinja").read_text(encoding="utf-8")
+    )
+    page = template.render(
+        title=package["title"],
+        stated=stated,
+        products=[
+            {
+                "name": name,
+                "facts": product,
+                "expected": _expected(product["expected_error"]),
+                "parameters": {
+                    k: f"{float(Fraction(product[k])):.6g}" for k in _PARAMETERS if k in product
+                },
+                "files": [
+                    resource["path"]
+                    for resource in package["resources"]
+                    if _belongs(resource["path"], name, stated["products"])
+                ],
+                "plot": _plot(folder / "plots" / f"{name}.png"),
+            }
+            for name, product in stated["products"].items()
+        ],
+    )
+    path = folder / NAME
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+def _json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _belongs(path: str, name: str, names: Mapping[str, Any]) -> bool:
+    """Whether a file is the product's: the longest name that its own begins with."""
+    stem = Path(path).stem
+    owners = [each for each in names if stem == each or stem.startswith(f"{each}_")]
+    return bool(owners) and max(owners, key=len) == name
+
+
+def _expected(error: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Expected errors in words and short numbers."""
+    found = []
+    for name, value in error.items():
+        values = value if isinstance(value, list) else [value]
+        shown = ", ".join(f"{v:.4g}" if isinstance(v, float | int) else str(v) for v in values)
+        found.append((name.replace("_", " "), shown))
+    return found
+
+
+def _plot(path: Path) -> str | None:
+    """A picture as a data address, None without one."""
+    if not path.is_file():
+        return None
+    return "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode("ascii")

@@ -1,0 +1,96 @@
+"""A release that waits for a form on the run's page: a real server, and no process between."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from prefect_server import PASSWORD, ask
+
+from tasks.accounts import Status
+from tasks.approval import NAME
+from tasks.ledger import Ledger
+from tasks.manifest import verify_bundle
+
+pytestmark = pytest.mark.system
+
+
+def start(environment: dict[str, str], run_id: str) -> subprocess.CompletedProcess[str]:
+    """Carry a flow run out as a process worker does, until it ends or is suspended."""
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "prefect.engine", run_id],
+        env=environment | {"PREFECT__FLOW_RUN_ID": run_id},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def state(environment: dict[str, str], run_id: str) -> tuple[str, str]:
+    found = ask(environment, f"/flow_runs/{run_id}")["state"]
+    return found["type"], found["name"]
+
+
+def test_a_form_approves_and_publishes(
+    agency: Any, server: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Ledger.open(agency.home.ledger) as ledger:
+        ledger.set_approvers(dataset="testdata", approvers=[], unsigned=True)
+    environment = server | {"STATPRESS_HOME": str(agency.home.root)}
+    flow = ask(server, "/flows/", {"name": "statpress-release-with-form"})["id"]
+    deployment = {"name": "test", "flow_id": flow, "entrypoint": "flows.deployed.release_with_form"}
+    made = ask(server, "/deployments/", deployment)["id"]
+    body = {"parameters": {"config": str(agency.config)}}
+    run_id = ask(server, f"/deployments/{made}/create_flow_run", body)["id"]
+
+    first = start(environment, run_id)
+    assert state(server, run_id) == ("PAUSED", "Suspended"), first.stdout + first.stderr
+    assert agency.bundles() == []
+    run = run_id.replace("-", "")
+    with Ledger.open(agency.home.ledger) as ledger:
+        assert ledger.state().charges[run].status is Status.PREPARED
+
+    body = {"prefix": "suspended-review", "limit": 9}
+    shown = ask(server, f"/flow_runs/{run_id}/input/filter", body)
+    told = json.dumps(shown)
+    assert "Test release" in told and str(agency.releases / "first") in told
+    refused = ask(server, f"/flow_runs/{run_id}/resume", {"run_input": {"decision": "maybe"}})
+    assert refused["status"] == "REJECT"
+    assert state(server, run_id)[1] == "Suspended"
+    form = {"decision": "approve", "reason": "as planned", "name": "A. Officer"}
+    assert ask(server, f"/flow_runs/{run_id}/resume", {"run_input": form})["status"] == "ACCEPT"
+
+    second = start(environment, run_id)
+    assert state(server, run_id) == ("COMPLETED", "Completed"), second.stdout + second.stderr
+    assert agency.bundles() == [agency.releases / "first"]
+    verify_bundle(agency.releases / "first")
+    approval = json.loads((agency.releases / "first" / NAME).read_text())["body"]
+    assert (approval["by"], approval["reason"]) == ("A. Officer", "as planned")
+    kinds = [entry.kind for entry in agency.entries()][2:]
+    assert kinds == ["charge", "draw", "prepare", "decide", "publish"]
+    # Publishing is a flow of its own as well; again, it changes nothing.
+    from prefect import settings
+
+    from flows.deployed import publish
+
+    monkeypatch.setenv("STATPRESS_HOME", str(agency.home.root))
+    here = {
+        settings.PREFECT_API_URL: server["PREFECT_API_URL"],
+        settings.PREFECT_API_AUTH_STRING: PASSWORD,
+        settings.PREFECT_LOGGING_TO_API_ENABLED: False,
+    }
+    with settings.temporary_settings(here):
+        assert publish(run_id=run) == str(agency.releases / "first")
+    assert [entry.kind for entry in agency.entries()][2:] == kinds
+    runs = ask(server, "/flow_runs/filter", {"flows": {"name": {"any_": ["statpress-publish"]}}})
+    again = next(each["id"] for each in runs if each["parameters"] == {"run_id": run})
+    assert state(server, again) == ("COMPLETED", "Completed")
+    steps = ask(server, "/task_runs/filter", {"flow_runs": {"id": {"any_": [again]}}})
+    assert {step["name"] for step in steps} == {"check approval", "note publication"}
+
+    found = ask(server, f"/flow_runs/{run_id}")
+    assert found["parameters"] == {"config": str(agency.config)}

@@ -1,0 +1,222 @@
+"""Overrides: where they lead, what they leave as it was, and what is refused."""
+
+from __future__ import annotations
+
+import hashlib
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from configs.loading import Release, load
+from configs.order import from_environment, from_options, from_scalars
+from configs.yaml_text import flow_text, parse
+from mechanisms import errors
+
+CONFIG = """\
+# of the whole file \U0001f4c4
+title: Some title  # stays
+dataset: d
+source: {path: x.parquet}
+privacy: {adjacency: replace_one, unit: record, n_records: 5}
+budget:
+  epsilon: 1.00
+  # why this delta
+  delta: 0.0000001
+domain:
+  s:
+    type: categorical
+    categories:
+      file: states.txt
+    # after the categories
+    other: true
+  Age.Group: {type: integer, lower: 0, upper: 9}
+products:
+  p: {kind: microdata, mechanism: bootstrap, columns: [s], share: 1}
+publish:
+  directory: x
+  formats:
+  - csv
+"""
+
+
+def changed(
+    folder: Path, *options: str, text: str = CONFIG, lines: str = "a\nb\n", **environment: str
+) -> Release:
+    (folder / "states.txt").write_text(lines)
+    (folder / "c.yaml").write_text(text)
+    overrides = (*from_environment(environment), *from_options(options))
+    return load(folder / "c.yaml", overrides)
+
+
+def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+    variables = {
+        "STATPRESS__BUDGET__EPSILON": "0.5",
+        "STATPRESS__Domain__AGE.GROUP__UPPER": "19",
+        "STATPRESS__PUBLISH__NAME": "second",  # not in the file
+        "STATPRESS_HOME": "/else/where",
+    }
+    release = changed(tmp_path, "budget.delta=1e-9", **variables)
+    assert release.config.budget.epsilon == Decimal("0.5")
+    assert release.config.budget.delta == Decimal("1e-9")
+    assert release.config.publish.name == "second"
+    assert release.domain["Age.Group"].size == 20
+    assert [each.describe() for each in release.overrides] == [
+        {"key": "budget.epsilon", "value": "0.5", "by": "STATPRESS__BUDGET__EPSILON"},
+        {
+            "key": "domain.Age.Group.upper",
+            "value": "19",
+            "by": "STATPRESS__Domain__AGE.GROUP__UPPER",
+        },
+        {"key": "publish.name", "value": "second", "by": "STATPRESS__PUBLISH__NAME"},
+        {"key": "budget.delta", "value": "1E-9", "by": "--set"},
+    ]
+    won = changed(tmp_path, "budget.epsilon=9", "budget.epsilon=0.7", **variables)
+    assert won.config.budget.epsilon == Decimal("0.7")
+    assert won.overrides[-1].describe() == {"key": "budget.epsilon", "value": "0.7", "by": "--set"}
+
+
+def test_only_the_value_changes_in_the_text_and_files_become_part_of_it(tmp_path: Path) -> None:
+    options = (
+        "budget.epsilon=0.5", "publish.formats=[parquet, csv]", "products.p.records=7",
+        "publish.name=n", "domain.Age.Group.missing=true", 'title="a: \\"b\\" # é"',
+        "products.p.columns.0=Age.Group", "privacy.unit={column: u, max_records: 2}",
+        "privacy.n_units=4", "privacy.n_records=null",
+    )  # fmt: skip
+    expected = CONFIG
+    release = changed(tmp_path, *options, lines='one\n"t: w\u00a0o"\n\U0001f600\n7\n')
+    for old, new in {
+        "title: Some title  #": r'title: "a: \"b\" # é"  #',
+        "unit: record, n_records: 5": "unit: {column: u, max_records: 2}, n_records: null",
+        "{adjacency": "{n_units: 4, adjacency",
+        "1.00": "0.5",
+        "      file: states.txt": r"""       [one, "\"t: w\U000000a0o\"", "😀", "7"]""",
+        "{type: integer": "{missing: true, type: integer",
+        "{kind": "{records: 7, kind",
+        "[s]": "[Age.Group]",
+        "  directory": '  name: "n"\n  directory',
+        "  - csv": "   [parquet, csv]",
+    }.items():
+        assert old in expected
+        expected = expected.replace(old, new)
+    assert release.text == expected
+    assert release.sha256 == hashlib.sha256(release.text.encode()).hexdigest()
+    (tmp_path / "states.txt").unlink()
+    (tmp_path / "alone.yaml").write_text(release.text, encoding="utf-8")
+    again = load(tmp_path / "alone.yaml")
+    assert again.text == release.text
+    assert again.domain == release.domain
+    assert again.requests == release.requests
+    assert again.domain["s"].categories == ("one", '"t: w\u00a0o"', "\U0001f600", "7")
+
+
+def test_without_overrides_the_text_is_the_files(tmp_path: Path) -> None:
+    text = CONFIG.replace("categories:\n      file: states.txt", "categories: [a, b]")
+    release = changed(tmp_path, text=text)
+    assert release.text == text
+    assert release.overrides == ()
+    with_file = changed(tmp_path)
+    assert with_file.text == CONFIG.replace("      file: states.txt", "       [a, b]")
+    assert changed(tmp_path, lines="a\nc\n").sha256 != with_file.sha256
+
+
+@pytest.mark.parametrize(
+    ("option", "kind", "said"),
+    [
+        ("budget.epsilon=-1", errors.BudgetValueError, "above 0"),
+        ("budget.epsilom=1", errors.UnknownKeyError, "Is 'epsilon' meant"),
+        ("budgt.epsilon=1", errors.UnknownKeyError, "Is 'budget' meant"),
+        ("titel=1", errors.UnknownKeyError, "Is 'title' meant"),
+        ("budget.epsilon.x=1", errors.UnknownKeyError, "single value"),
+        ("checks.s.missing_at_most=1", errors.UnknownKeyError, "no 'checks'"),
+        ("products.new={}", errors.UnknownKeyError, "no 'new' in 'products'"),
+        ("domain.new={type: date}", errors.UnknownKeyError, "no 'new' in 'domain'"),
+        ("products={}", errors.ConfigError, "for the file to say"),
+        ("products.p.sharee=1", errors.UnknownKeyError, "Is 'share' meant"),
+        ("domain.Age.Group.widht=2", errors.UnknownKeyError, "Is 'width' meant"),
+        ("products.p.columns.1=s", errors.UnknownKeyError, "no '1'"),
+        ("products.p.mechanism=lapace", errors.ConfigError, "no mechanism 'lapace'"),
+        ("title=a: b", errors.YamlError, "neither a scalar nor a flow"),
+        ("title=", errors.YamlError, "neither a scalar nor a flow"),
+        ("title=[", errors.YamlError, "not YAML"),
+        ("title=!!python/object:os.system x", errors.YamlError, "cannot be read"),
+        ("title", errors.ConfigError, "no '='"),
+        ("a..b=1", errors.ConfigError, "names no key"),
+    ],
+)
+def test_errors_name_the_override(
+    tmp_path: Path, option: str, kind: type[Exception], said: str
+) -> None:
+    key, _, value = option.partition("=")
+    with pytest.raises(kind, match=said) as caught:
+        changed(tmp_path, option)
+    assert caught.value.where.startswith(f"--set {key}")
+    if "=" in option and "." not in key:
+        name = f"STATPRESS__{key.upper()}"
+        with pytest.raises(kind) as caught:
+            changed(tmp_path, **{name: value})
+        assert caught.value.where.startswith(name)
+
+
+def test_a_fault_that_an_override_has_part_in_names_both(tmp_path: Path) -> None:
+    with pytest.raises(errors.BudgetValueError) as caught:
+        changed(tmp_path, "products.p.share=0.5", "publish.name=x")
+    assert caught.value.where == "c.yaml:18:1: products (with --set products.p.share)"
+    with pytest.raises(errors.ConfigError, match="1 or more") as caught:
+        changed(tmp_path, "publish.name=x", text=CONFIG.replace("n_records: 5", "n_records: 0"))
+    assert caught.value.where == "c.yaml:5:49: privacy.n_records"  # as in the file
+
+
+def test_two_variables_for_one_key_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(errors.ConfigError, match="sets the same key"):
+        changed(tmp_path, STATPRESS__TITLE="a", STATPRESS__title="b")
+
+
+def test_a_value_behind_an_anchor_is_not_changed_by_halves(tmp_path: Path) -> None:
+    text = CONFIG.replace("dataset: d", "dataset: &d d").replace("directory: x", "directory: *d")
+    assert changed(tmp_path, text=text).config.publish.directory == "d"
+    for key in ("dataset", "publish.directory"):
+        with pytest.raises(errors.ConfigError, match="laid out") as caught:
+            changed(tmp_path, f"{key}=e", text=text)
+        assert caught.value.where == f"--set {key}"
+
+
+def test_several_files_of_categories_become_part_of_the_text(tmp_path: Path) -> None:
+    other = "  t: {other: true, type: ordinal, categories: {file: more.txt}}  # t\nproducts:"
+    text = CONFIG.replace("products:", other)
+    (tmp_path / "more.txt").write_text("x\ny: z\n")
+    release = changed(tmp_path, text=text, lines="a\nb\n")
+    assert release.text == text.replace("      file: states.txt", "       [a, b]").replace(
+        "{file: more.txt}", '[x, "y: z"]'
+    )
+    anchored = text.replace("\n      file: states.txt", " &c {file: states.txt}")
+    for aliased in (anchored.replace("{file: more.txt}", "*c"), anchored):
+        with pytest.raises(errors.ConfigError, match="anchor"):
+            changed(tmp_path, text=aliased)
+
+
+def test_a_scheduler_gives_scalars_alone() -> None:
+    given = from_scalars({"a": 1e-8, "b": True, "c": "0.50", "d": "text"})
+    assert [each.value for each in given] == [Decimal("1e-8"), True, Decimal("0.50"), "text"]
+    with pytest.raises(errors.ConfigError, match="single value") as caught:
+        from_scalars({"publish.formats": "[csv]"})
+    assert caught.value.where == "--set publish.formats"
+
+
+KEYS = st.text().filter(lambda key: key != "<<")
+VALUES: Any = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.dates() | st.text()
+    | st.decimals(allow_nan=False, min_value=-(10**50), max_value=10**50),
+    lambda inner: st.lists(inner) | st.dictionaries(KEYS, inner),
+    max_leaves=8,
+)  # fmt: skip
+
+
+@given(VALUES)
+def test_flow_text_is_read_back_as_it_was(value: Any) -> None:
+    for text in (flow_text(value), f"a:\n  - {flow_text(value)}\n"):
+        found = parse(text, "x").value
+        assert repr(found if text[:2] != "a:" else found["a"][0]) == repr(value)
