@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
@@ -72,9 +72,11 @@ def _tell(conduct: Conduct) -> None:
         conduct.log.write(text)
         conduct.tell(text)
         if conduct.orchestrated:
+            from prefect.exceptions import MissingContextError
             from prefect.logging import get_run_logger
 
-            get_run_logger().warning("%s", text)
+            with suppress(MissingContextError):  # the flow's function may be called by itself
+                get_run_logger().warning("%s", text)
 
 
 def step(title: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
