@@ -15,6 +15,7 @@ from tasks.home import Home
 from tasks.inspector import Inspector
 from tasks.orchestrator import QUIET_DEFAULTS
 from tasks.private_zone import CuratorLog, guarded, new_run_id, silence_core_dumps
+from tasks.side_channels import AROUND_A_FLOW
 from tasks.steps import Conduct, conducted
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Session:
         inspector: The quality process, with the run's curator log.
         announce: Called with the title of each step.
         advance: Called with the number of records done.
+        tell: Called with what a person should know, such as what a killed run left.
         timings: Seconds per step, filled as the run goes.
     """
 
@@ -39,6 +41,7 @@ class Session:
     inspector: Inspector
     announce: Callable[[str], None] = lambda title: None
     advance: Callable[[int], None] = lambda records: None
+    tell: Callable[[str], None] = lambda text: None
     timings: dict[str, float] = field(default_factory=dict)
 
     def run(
@@ -68,6 +71,7 @@ class Session:
             orchestrated=orchestrated,
             announce=self.announce,
             timings=self.timings,
+            tell=self.tell,
         )
 
         def body() -> Outcome:
@@ -146,6 +150,11 @@ def _as_flow(body: Callable[[], T], way: Conduct, name: str) -> T:
     """Run the body as a Prefect flow without parameters."""
     way.announce("start orchestrator")
     failure: StatpressError
+    ended: list[T] = []
+
+    def noted() -> T:
+        ended.append(body())
+        return ended[0]
 
     def start() -> T:
         from prefect import flow
@@ -156,14 +165,20 @@ def _as_flow(body: Callable[[], T], way: Conduct, name: str) -> T:
             retries=0,
             persist_result=False,
             log_prints=False,
-        )(body)
+        )(noted)
         result: T = run_flow()
         return result
 
     try:
-        return guarded(start, way.log)()
+        return guarded(start, way.log, AROUND_A_FLOW)()
     except InternalError as error:
         failure = error
+        if ended:  # all was done, and noted in the ledger
+            way.tell(
+                "All is done; the orchestrator could not be told, and may show the run as "
+                f"running or crashed. Incident {way.log.run_id}."
+            )
+            return ended[0]
         if not way.timings:  # no step began: the orchestrator is at fault
             failure = OrchestratorError(
                 f"The orchestrator could not run the flow; incident {way.log.run_id}."

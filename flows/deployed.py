@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Literal
 from uuid import UUID
 
-from prefect import flow
 from prefect.flow_runs import suspend_flow_run
 from prefect.input import RunInput
 from prefect.runtime import flow_run
@@ -21,6 +20,7 @@ from flows.conduct import session
 from flows.release import press
 from flows.reports import form_text
 from flows.rerelease import propose
+from flows.sealed_flow import sealed_flow
 from tasks.accounts import Status
 from tasks.home import Home
 from tasks.pipeline import read_config
@@ -33,7 +33,7 @@ _DAY = 24 * 60 * 60
 _PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
 
 
-@flow(name="statpress-release", retries=0, persist_result=False, log_prints=False)
+@sealed_flow("statpress-release")
 def release(config: str) -> str:
     """Press one release on a worker, with the home that its environment names.
 
@@ -51,7 +51,7 @@ def release(config: str) -> str:
     return _pressed(lambda home: _ordered(config))
 
 
-@flow(name="statpress-rerelease", retries=0, persist_result=False, log_prints=False)
+@sealed_flow("statpress-rerelease")
 def rerelease(
     bundle: str,
     config: str | None = None,
@@ -99,7 +99,7 @@ def _pressed(order: Callable[[Home], Order]) -> str:
         return guarded(run, opened.inspector.log)()
 
 
-@flow(name="statpress-publish", retries=0, persist_result=False, log_prints=False)
+@sealed_flow("statpress-publish")
 def publish(run_id: str) -> str:
     """Publish a prepared bundle that is approved; again, it changes nothing.
 
@@ -129,7 +129,7 @@ class Review(RunInput):
     )
 
 
-@flow(name="statpress-release-with-form", retries=0, persist_result=False, log_prints=False)
+@sealed_flow("statpress-release-with-form")
 def release_with_form(config: str, days: int = 30) -> str:
     """Press one release, wait for a form on the run's page, then publish or keep back.
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from prefect import flow
 from prefect.runtime import flow_run
 
+from flows.sealed_flow import sealed_flow
 from tasks.home import Home
 from tasks.ledger_check import confirm_ledger
 from tasks.private_zone import CuratorLog, guarded, silence_core_dumps
 from tasks.steps import Conduct, conducted
 
 
-@flow(name="statpress-verify-ledger", retries=0, persist_result=False, log_prints=False)
+@sealed_flow("statpress-verify-ledger")
 def verify(public_key: str | None = None) -> None:
     """Verify the ledger that the worker's environment names, as 'statpress ledger verify' does.
 

@@ -42,6 +42,7 @@ def press_order(
     load_order(order).plan()  # a faulty config need not wait for a server
     with Progress(shown=not as_json) as progress:
         opened.announce, opened.advance = progress.announce, progress.advance
+        opened.tell = progress.tell
         outcome = opened.run(order, orchestrated=orchestrated, insecure_seed=insecure_seed)
     remaining = remaining_budget(opened.home, outcome.dataset)
     spent = opened.timings | {"total": time.perf_counter() - started}

@@ -14,6 +14,7 @@ from mechanisms.odometer import Reading
 from tasks.accounts import Account, Charge, Status
 from tasks.amounts import Loss, canonical
 from tasks.entries import Entry
+from tasks.left_behind import in_words
 from tasks.pipeline import Outcome
 
 if TYPE_CHECKING:
@@ -155,6 +156,7 @@ def account_report(account: Account, reading: Reading) -> Iterator[Any]:
     counts = Counter(str(charge.status) for charge in account.charges.values())
     runs = ", ".join(f"{n} {status}" for status, n in counts.items()) or "none"
     yield f"Charges: {runs}."
+    yield from in_words(account)
     if account.amendments:
         last = account.amendments[-1].body
         yield f"Amended {len(account.amendments)} times, last at {last['created']}."

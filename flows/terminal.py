@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Mapping
 from decimal import Decimal
@@ -95,12 +96,14 @@ def share_bar(label: str, part: Decimal, whole: Decimal) -> Any:
 
 
 class Progress:
-    """Names of the steps and a count of records, on a terminal alone."""
+    """Names of the steps and a count of records, on a terminal alone; what people are told."""
 
     def __init__(self, *, shown: bool) -> None:
         self._bar: Any = None
         self._task: Any = None
         self.shown = shown and sys.stderr.isatty()
+        # Its own, since a run keeps everything else from standard error.
+        self._stream = os.fdopen(os.dup(2), "w", errors="backslashreplace")
 
     def __enter__(self) -> Self:
         if self.shown:
@@ -114,7 +117,7 @@ class Progress:
                 BarColumn(),
                 TextColumn("{task.fields[records]}"),
                 TimeElapsedColumn(),
-                console=Console(stderr=True),
+                console=Console(file=self._stream),
                 transient=True,
             )
             self._bar.start()
@@ -129,6 +132,14 @@ class Progress:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
+        self._stream.close()
+
+    def tell(self, text: str) -> None:
+        """Print a note on standard error, above the bar."""
+        if self._bar is not None:
+            self._bar.console.print(plain(text), markup=False, highlight=False, soft_wrap=True)
+        else:
+            print(plain(text), file=self._stream, flush=True)
 
     def announce(self, title: str) -> None:
         """A step begins."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 
@@ -60,6 +61,10 @@ class ContingencyTable:
 
     def __repr__(self) -> str:
         return f"ContingencyTable({', '.join(self.domain.names)})"
+
+    def __reduce__(self) -> NoReturn:
+        # Results, caches and pools of processes would carry it out of the process.
+        raise TypeError("a table of counts is never pickled: it may be private")
 
     @property
     def n_records(self) -> int:

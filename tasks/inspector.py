@@ -52,7 +52,7 @@ class Inspector:
 
     def _start(self) -> subprocess.Popen[str]:
         environment = {**os.environ, "GX_ANALYTICS_ENABLED": "false"}
-        descriptor = os.open(self.log.path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+        descriptor = self.log.open()
         try:
             # -P: a folder named tasks where the user stands is not ours.
             return subprocess.Popen(

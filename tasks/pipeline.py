@@ -23,8 +23,9 @@ from tasks.home import Home
 from tasks.journal import check_run
 from tasks.ledger import Ledger
 from tasks.ledger_check import check_covered
-from tasks.run import Run, keep_folder, publish_folder
-from tasks.steps import step
+from tasks.left_behind import beginning
+from tasks.run import Run, at_work, keep_folder, publish_folder, writing
+from tasks.steps import notify, step
 from tasks.units import Units
 
 
@@ -78,8 +79,11 @@ def check_budget(home: Home, release: Release, plan: Plan, run_id: str, seeded: 
         body = _charge(release, plan, run_id, seeded) | {"created": "-"}
         check_covered(body)
         state = ledger.state()
-    check_run(state, body)
     charged = state.charges.get(run_id)
+    account = state.accounts.get(body["dataset"])
+    for text in beginning(account, charged, lambda run: at_work(home, run)):
+        notify(text)
+    check_run(state, body)
     reviewed = charged.reviewed if charged else state.accounts[body["dataset"]].reviewed
     if release.config.publish.review and not reviewed:
         raise ApprovalError(
@@ -117,7 +121,8 @@ def check_counts(run: Run, release: Release, table: ContingencyTable) -> None:
 @step("rehearse")
 def rehearse(run: Run, release: Release, plan: Plan) -> None:
     """Write and read back every declared value, before a charge depends on it."""
-    bundle.rehearse(run, release, plan)
+    with writing(run, charged=False):
+        bundle.rehearse(run, release, plan)
 
 
 @step("charge ledger")
@@ -161,7 +166,8 @@ def write_products(
     run: Run, release: Release, plan: Plan, charge: Entry, drawn: dict[str, Any]
 ) -> None:
     """Post-process and write, beside the final place."""
-    bundle.write_bundle(run, release, plan, charge, drawn)
+    with writing(run):
+        bundle.write_bundle(run, release, plan, charge, drawn)
 
 
 @step("check release")
@@ -174,8 +180,9 @@ def check_products(run: Run, release: Release, plan: Plan, drawn: dict[str, Any]
 @step("publish")
 def publish_bundle(home: Home, run: Run, release: Release, charge: Entry) -> Outcome:
     """Seal the bundle, move it into place, note it in the ledger."""
-    seal = bundle.seal_bundle(run, release, charge)
-    place = publish_folder(run.building, run.target, run.run_id)
+    with writing(run):
+        seal = bundle.seal_bundle(run, release, charge)
+        place = publish_folder(run.building, run.target, run.run_id)
     try:
         with Ledger.open(home.ledger, create=False) as ledger:
             ledger.publish(
@@ -194,8 +201,9 @@ def publish_bundle(home: Home, run: Run, release: Release, charge: Entry) -> Out
 @step("prepare")
 def prepare_bundle(home: Home, run: Run, release: Release, charge: Entry) -> Outcome:
     """Seal the bundle, put it where it waits for its approval, note that in the ledger."""
-    seal = bundle.seal_bundle(run, release, charge)
-    place = keep_folder(run, home)
+    with writing(run):
+        seal = bundle.seal_bundle(run, release, charge)
+        place = keep_folder(run, home)
     try:
         with Ledger.open(home.ledger, create=False) as ledger:
             ledger.prepare(

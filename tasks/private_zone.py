@@ -3,39 +3,31 @@
 Whatever happens inside a guarded call, only two things leave it: its result and
 a ``StatpressError``, whose message is public by construction. Any other error
 is written, with its traceback, to the run's curator log and replaced by a fixed
-message with the incident's number. Warnings and library logs go the same way.
+message with the incident's number. What a call prints, warns or logs goes the same
+way (tasks.side_channels).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import functools
-import logging
 import os
 import sys
-import traceback
 import uuid
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from mechanisms.errors import InternalError, StatpressError
+from tasks.side_channels import BETWEEN_STEPS, Channels, as_text, closed
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _PUBLIC_FIELDS = {"remaining", "requested", "sequence"}
-_LIBRARIES = (
-    "duckdb",
-    "great_expectations",
-    "ibis",
-    "pyarrow",
-    "sqlalchemy",
-    "asyncio",
-    "statpress.private",
-)
+_NOT_DUMPABLE = 4  # prctl's PR_SET_DUMPABLE
 
 
 class CuratorLog:
@@ -53,23 +45,21 @@ class CuratorLog:
     def __repr__(self) -> str:
         return f"CuratorLog({self.run_id})"
 
+    def open(self) -> int:
+        """A descriptor to append to it; of nothing, where the log cannot be written."""
+        flags = os.O_CREAT | os.O_APPEND | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
+        try:
+            return os.open(self.path, flags, 0o600)
+        except OSError:
+            return os.open(os.devnull, os.O_WRONLY)
+
     def write(self, text: str) -> None:
         """Append text; never raises, since a full disk must not open the wall."""
-        flags = os.O_CREAT | os.O_APPEND | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
-        with contextlib.suppress(OSError):
-            descriptor = os.open(self.path, flags, 0o600)
-            with os.fdopen(descriptor, "a", encoding="utf-8", errors="backslashreplace") as file:
-                file.write(text.rstrip("\n") + "\n")
-
-    def handler(self) -> logging.Handler:
-        """A handler for the logs of libraries that touch private data."""
-        log = self
-
-        class _Handler(logging.Handler):
-            def emit(self, record: logging.LogRecord) -> None:
-                log.write(self.format(record))
-
-        return _Handler()
+        with (
+            contextlib.suppress(Exception),
+            os.fdopen(self.open(), "a", encoding="utf-8", errors="backslashreplace") as file,
+        ):
+            file.write(text.rstrip("\n") + "\n")
 
 
 def new_run_id() -> str:
@@ -77,36 +67,25 @@ def new_run_id() -> str:
     return uuid.uuid4().hex
 
 
-def route_library_logs(log: CuratorLog) -> Callable[[], None]:
-    """Send the libraries' logs to the curator log; returns the undoing."""
-    handler, previous = log.handler(), {}
-    for name in _LIBRARIES:
-        logger = logging.getLogger(name)
-        previous[name] = (logger.propagate, list(logger.handlers))
-        logger.propagate, logger.handlers = False, [handler]
+def guarded(
+    function: Callable[P, T], log: CuratorLog, channels: Channels = BETWEEN_STEPS
+) -> Callable[P, T]:
+    """A function out of which no private value comes but its result.
 
-    def undo() -> None:
-        for name, (propagate, handlers) in previous.items():
-            logger = logging.getLogger(name)
-            logger.propagate, logger.handlers = propagate, handlers
-
-    return undo
-
-
-def guarded(function: Callable[P, T], log: CuratorLog) -> Callable[P, T]:
-    """A function out of which no private value comes but its result."""
+    Args:
+        function: What is called inside.
+        log: Takes whatever else it would say.
+        channels: The side channels to close meanwhile.
+    """
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         caught: BaseException | None = None
-        with warnings.catch_warnings(record=True) as warned:
-            warnings.simplefilter("always")
+        with closed(channels, log.write, log.open):
             try:
                 result = function(*args, **kwargs)
             except BaseException as error:
                 caught = error
-        for warning in warned:
-            log.write(f"warning: {warning.category.__name__}: {_text(warning.message)}")
         if caught is None:
             return result
         failure = _public(caught, log)
@@ -127,7 +106,7 @@ def _public(error: BaseException, log: CuratorLog) -> BaseException:
         for name in _PUBLIC_FIELDS & vars(error).keys():
             setattr(fresh, name, getattr(error, name))
         return fresh
-    log.write(_text(error, trace=True))
+    log.write(as_text(error, trace=True))
     if isinstance(error, KeyboardInterrupt):
         return KeyboardInterrupt()
     if isinstance(error, asyncio.CancelledError):
@@ -140,20 +119,16 @@ def _public(error: BaseException, log: CuratorLog) -> BaseException:
     )
 
 
-def _text(error: object, *, trace: bool = False) -> str:
-    """An error as text, even if it cannot say what it is."""
-    try:
-        if trace and isinstance(error, BaseException):
-            return "".join(traceback.format_exception(error))
-        return str(error)
-    except Exception:
-        return f"{type(error).__name__}, which cannot be printed"
-
-
 def silence_core_dumps() -> None:
-    """A crash must not write the process's memory to disk."""
+    """A crash must not write the process's memory to disk, nor hand it to a collector.
+
+    A limit of nothing does not bind what the kernel pipes to a program; that a process
+    is not dumpable does, and keeps its memory and environment from its user's other
+    processes. It ends with the next program that a child starts, which says so again.
+    """
     if sys.platform != "win32":
         import resource
 
-        hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
-        resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_NOT_DUMPABLE, 0, 0, 0, 0)

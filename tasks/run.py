@@ -24,8 +24,9 @@ from tasks.entries import check_place
 from tasks.home import Home
 from tasks.inspector import Inspector
 from tasks.manifest import NAME as MANIFEST
-from tasks.private_zone import CuratorLog, route_library_logs
+from tasks.private_zone import CuratorLog
 from tasks.products import files_of
+from tasks.steps import notify
 
 BUILDING = ".building-"
 PREPARED = "prepared"
@@ -100,14 +101,14 @@ def open_run(
     """
     log, run_id = inspector.log, inspector.log.run_id
     with ExitStack() as stack:
-        stack.callback(route_library_logs(log))
         work_root = home.folder("work")
         directory = release.located(release.config.publish.directory)
         target = directory / _bundle_name(release, run_id, insecure_seed)
         check_place(f"{target}-{run_id}")
         if os.path.lexists(target):
             raise BundleExistsError("A bundle of this name is already there.", where=str(target))
-        remove_abandoned(work_root, "")
+        for killed in remove_abandoned(work_root, ""):
+            notify(f"Removed the private folder of run {killed}, which was killed.")
         work = stack.enter_context(claimed(work_root / run_id))
         make_directory(directory, home)
         remove_abandoned(directory, BUILDING)
@@ -126,6 +127,27 @@ def open_run(
             target=target,
             inspector=inspector,
             advance=advance,
+        )
+
+
+@contextmanager
+def writing(run: Run, *, charged: bool = True) -> Iterator[None]:
+    """Say what is wrong where a bundle cannot be written; nothing is published.
+
+    Raises:
+        OutputNotWritableError: The disk is full, or fails.
+    """
+    reason = None
+    try:
+        yield
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else "the disk fails"
+    if reason is not None:
+        so = "The run was charged, and stays so" if charged else "Nothing was charged"
+        raise OutputNotWritableError(
+            f"The bundle cannot be written ({reason}). {so}.",
+            where=str(run.target.parent),
+            next_step=f"Mend the disk, then run again{', which is charged again' * charged}.",
         )
 
 
@@ -218,8 +240,9 @@ def claimed(folder: Path) -> Iterator[Path]:
     for _ in range(_TRIES):  # another run's sweep may come between making and locking
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
+            folder.chmod(0o700)
             descriptor = _locked(folder)
-            reason = "others keep it locked"
+            reason = "this very run is at work in another process"
         except OSError as error:
             reason = str(error.strerror)
         if descriptor is not None:
@@ -248,8 +271,22 @@ def _locked(folder: Path) -> int | None:
     return None
 
 
-def remove_abandoned(parent: Path, prefix: str) -> None:
-    """Remove folders of runs that were killed: nobody holds their lock."""
+def at_work(home: Home, run_id: str) -> bool:
+    """Whether a run holds its folder in this home just now."""
+    folder = home.root / "work" / run_id
+    try:
+        descriptor = _locked(folder)
+    except OSError:
+        return False
+    if descriptor is None:
+        return True
+    os.close(descriptor)
+    return False
+
+
+def remove_abandoned(parent: Path, prefix: str) -> list[str]:
+    """Remove folders of runs that were killed, whose lock nobody holds; their ids."""
+    removed = []
     for folder in parent.iterdir():
         name = folder.name.removeprefix(prefix)
         if folder.name != f"{prefix}{name}" or not _RUN_ID.fullmatch(name):
@@ -261,6 +298,8 @@ def remove_abandoned(parent: Path, prefix: str) -> None:
         if descriptor is not None:
             shutil.rmtree(folder, ignore_errors=True)
             os.close(descriptor)
+            removed.append(name)
+    return removed
 
 
 def _check_space(directory: Path, plan: Plan, n_formats: int) -> None:

@@ -11,13 +11,14 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
 
-from mechanisms.errors import OrchestratorError, StatpressError
+from mechanisms.errors import InternalError, OrchestratorError, StatpressError
 from tasks.private_zone import CuratorLog, guarded
+from tasks.side_channels import IN_A_STEP
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -32,13 +33,16 @@ class Conduct:
         orchestrated: Whether steps are Prefect tasks.
         announce: Called with a step's title when it starts.
         timings: Seconds per step title, in order.
+        tell: Called with what a person should know, public facts alone.
     """
 
     log: CuratorLog
     orchestrated: bool = False
     announce: Callable[[str], None] = lambda title: None
     timings: dict[str, float] = field(default_factory=dict)
+    tell: Callable[[str], None] = lambda text: None
     previous: Any = None
+    untold: list[str] = field(default_factory=list)
 
 
 _CONDUCT: ContextVar[Conduct | None] = ContextVar("statpress_conduct", default=None)
@@ -59,6 +63,27 @@ def conduct_in_force() -> Conduct | None:
     return _CONDUCT.get()
 
 
+def notify(text: str) -> None:
+    """Have a person told of a public fact, once the step that says so has ended."""
+    conduct = _CONDUCT.get()
+    if conduct is not None:
+        conduct.untold.append(text)
+
+
+def _tell(conduct: Conduct) -> None:
+    """Pass on what is untold: to the person, the curator and the orchestrator's log."""
+    while conduct.untold:
+        text = conduct.untold.pop(0)
+        conduct.log.write(text)
+        conduct.tell(text)
+        if conduct.orchestrated:
+            from prefect.exceptions import MissingContextError
+            from prefect.logging import get_run_logger
+
+            with suppress(MissingContextError):  # the flow's function may be called by itself
+                get_run_logger().warning("%s", text)
+
+
 def step(title: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Make a function a step with a public title."""
 
@@ -67,15 +92,17 @@ def step(title: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
             conduct = _CONDUCT.get()
             if conduct is None:
-                return function(*args, **kwargs)
+                raise InternalError(f"The step '{title}' belongs to no run.")
+            _tell(conduct)
             conduct.announce(title)
-            bound = guarded(functools.partial(function, *args, **kwargs), conduct.log)
+            bound = guarded(functools.partial(function, *args, **kwargs), conduct.log, IN_A_STEP)
             started = time.perf_counter()
             try:
                 return _as_task(title, bound, conduct) if conduct.orchestrated else bound()
             finally:
                 spent = time.perf_counter() - started
                 conduct.timings[title] = conduct.timings.get(title, 0.0) + spent
+                _tell(conduct)
 
         return call
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from victims import InProcess
 
 import flows.release
 import tasks.pipeline
-from tasks.inspector import Inspector
 from tasks.ledger import Ledger
 from tasks.ledger_check import verify_ledger
 from tasks.manifest import verify_bundle
@@ -31,20 +31,6 @@ STEPS = (
     "charge_ledger", "draw_records", "write_products", "check_products", "publish_bundle",
 )  # fmt: skip
 EVENTS = ("open", "os.mkdir", "os.rename", "os.chmod", "os.remove", "os.rmdir", "sqlite3.connect")
-
-
-class InProcess(Inspector):
-    """The gates without their own process, which takes seconds for each point."""
-
-    def __init__(self, log: Any) -> None:
-        self.log = log
-
-    def meets(self, gate: str, profile: Any, expectations: Any) -> bool:
-        return all(
-            (e.least is None or profile[e.figure] >= e.least)
-            and (e.most is None or profile[e.figure] <= e.most)
-            for e in expectations
-        )
 
 
 def die() -> None:

@@ -1,0 +1,537 @@
+"""The canary: what occurs in the private source alone is found nowhere else, however a run fails.
+
+All kinds of failure run once, on a real server with a database, whose settings and logs
+are set up to keep as much as they can. Then everything they left is searched, and broken
+twins show for each channel that a leak into it would be found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+import urllib.error
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import bad_input
+import numpy as np
+import pyarrow as pa
+import pytest
+from leaks import Search, Watch, wait_for_event
+from prefect_server import ask
+from victims import InProcess, all_ended, press, short_of_memory, warm
+
+import flows.release
+import tasks.pipeline
+from mechanisms.errors import ConfigError, InternalError, QualityGateError, StatpressError
+from tasks.inspector import Between, Inspector
+from tasks.private_zone import CuratorLog
+
+pytestmark = pytest.mark.system
+
+CANARY, RARE = bad_input.CANARY, bad_input.RARE
+COUNT = 1_928_374
+"""Records of a source whose very number is private, since another is declared."""
+
+PRIVATE = Search((CANARY, "48151623", "48_151_623", "48,151,623"), (RARE,), (COUNT,))
+TWIN = "Zyx-twin-canary-3388"
+OF_TWINS = Search((TWIN,))
+
+HOSTILE = {
+    "PREFECT_RESULTS_PERSIST_BY_DEFAULT": "true",
+    "PREFECT_TASKS_DEFAULT_PERSIST_RESULT": "true",
+    "PREFECT_FLOWS_DEFAULT_RETRIES": "1",
+    "PREFECT_TASKS_DEFAULT_RETRIES": "1",
+    "PREFECT_LOGGING_LOG_PRINTS": "true",
+    "PREFECT_LOGGING_LEVEL": "DEBUG",
+    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "DEBUG",
+    "PREFECT_LOGGING_TO_API_BATCH_INTERVAL": "0.2",
+}
+"""Settings of somebody who wants the orchestrator to keep everything."""
+
+IN_STEPS = {
+    "read config": "tasks.pipeline.load",
+    "plan": "configs.loading.Release.plan",
+    "check budget": "tasks.pipeline.check_covered",
+    "rehearse": "tasks.pipeline.bundle.rehearse",
+    "check input": "tasks.pipeline.counting.profile",
+    "count once": "tasks.pipeline.counting.count",
+    "check counts": "tasks.pipeline.quality.check_table",
+    "charge ledger": "tasks.pipeline.Ledger.charge",
+    "draw records": "tasks.pipeline.generator",
+    "write bundle": "tasks.pipeline.bundle.write_bundle",
+    "check release": "tasks.pipeline.bundle.profile_bundle",
+    "publish": "tasks.pipeline.bundle.seal_bundle",
+}
+BAD_INPUT = (
+    "missing file", "unreadable Parquet", "text named Parquet", "truncated Parquet",
+    "column absent", "wrong type", "text for dates", "empty source",
+    "another number of records", "nulls without a cell", "undeclared category",
+    "budget exceeded", "ledger gone", "ledger is text", "output is a file", "output not writable",
+)  # fmt: skip
+"""What is found wrong once the source is open, what the ledger refuses, what cannot be written."""
+
+
+def outburst(*_: Any, said: str = f"{CANARY} {RARE}", run_logs: bool = True, **__: Any) -> None:
+    """Say a private value in every way there is, then fail with it."""
+    warnings.warn(said, RuntimeWarning, stacklevel=1)
+    np.float64(RARE) / np.float64(0)
+    of_runs = ("prefect.flow_runs", "prefect.task_runs") if run_logs else ()
+    for name in ("duckdb", "unheard.of", None, *of_runs):
+        logging.getLogger(name).error("value %s", said)
+    logging.getLogger("pyarrow").error("cannot be put together %d", said)
+    print(said)
+    print(said, file=sys.stderr)
+    os.write(1, said.encode())
+    os.write(2, said.encode())
+    subprocess.run(["/bin/sh", "-c", "read x; echo $x"], input=said.encode(), check=True)
+
+    def fail() -> None:
+        raise ValueError(said)
+
+    thread = threading.Thread(target=fail)
+    thread.start()
+    thread.join()
+
+    class Ending:
+        def __del__(self) -> None:
+            fail()
+
+    Ending()
+    try:
+        fail()
+    except ValueError as error:
+        error.add_note(said)
+        raise KeyError(said) from error
+
+
+def unsealed_outburst(*_: Any, **__: Any) -> None:
+    """What the broken twin says."""
+    outburst(said=TWIN)
+
+
+@dataclass
+class Ended:
+    """How a run ended."""
+
+    agency: Any
+    error: BaseException | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def curator(self) -> str:
+        """What the curator was told."""
+        folder = self.agency.home.root / "curator"
+        return "".join(path.read_text() for path in folder.glob("*.log"))
+
+
+class Sweep:
+    """All runs, and where they left what they left."""
+
+    def __init__(self, found: Callable[[Path], Any], folder: Path, server: dict[str, str]) -> None:
+        self.found, self.folder, self.server = found, folder, server
+        self.server_home = Path(server["PREFECT_HOME"])
+        self.ended: dict[str, Ended] = {}
+        self.said, self.said_by_twin = folder / "terminal", folder / "terminal of the twin"
+
+    def agency(self, name: str) -> Any:
+        """A fresh agency with one product, which is planned in no time."""
+        folder = self.folder / name.replace(" ", "-")
+        folder.mkdir()
+        made = self.found(folder)
+        births = "  births: {kind: microdata, mechanism: bootstrap, columns: [born], share: 0.5}\n"
+        made.replace(births, "")
+        made.replace("pay], share: 0.5}", "pay]}")
+        made.inspector = InProcess(None)
+        return made
+
+    def run(self, name: str, broken: Callable[[Any], object] | None = None) -> Ended:
+        """Run once under Prefect; the error, if any, is kept."""
+        agency = self.agency(name)
+        if broken is not None:
+            broken(agency)
+        return self.keep(name, agency, lambda: agency.run(orchestrated=True))
+
+    def keep(self, name: str, agency: Any, run: Callable[[], object]) -> Ended:
+        self.ended[name] = ended = Ended(agency)
+        try:
+            ended.facts["result"] = run()
+        except (StatpressError, KeyboardInterrupt, Exception) as error:
+            ended.error = error
+        return ended
+
+    @property
+    def private(self) -> tuple[Path, ...]:
+        """What may hold private values: sources and curator logs."""
+        agencies = [ended.agency for ended in self.ended.values()]
+        logs = [agency.home.root / "curator" for agency in agencies]
+        return (*(agency.source for agency in agencies), *logs, self.folder / "quality-process.log")
+
+
+@pytest.fixture(scope="module")
+def sweep(
+    founded: Callable[[Path], Any],
+    server: dict[str, str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Sweep]:
+    """Every kind of run, one after the other, on the server."""
+    import prefect.context
+    from prefect.logging.handlers import APILogHandler
+
+    warm()
+    folder = tmp_path_factory.mktemp("canary")
+    made = Sweep(founded, folder, server)
+    (folder / "tmp").mkdir()
+    patch = pytest.MonkeyPatch()
+    ours = {name: value for name, value in server.items() if name.startswith("PREFECT_")}
+    ours |= HOSTILE | {
+        "PREFECT_HOME": str(folder / "client"),
+        "PREFECT_LOCAL_STORAGE_PATH": str(folder / "results"),
+        "TMPDIR": str(folder / "tmp"),
+    }
+    for name, value in ours.items():
+        patch.setenv(name, value)
+    patch.setattr(tempfile, "tempdir", None)
+    # A thread that Prefect waits for, up to a second, at the end of every run.
+    patch.setattr("prefect.flow_engine.BaseFlowRunEngine.heartbeat_seconds", None)
+    patch.chdir(folder / "tmp")
+    before = prefect.context.GLOBAL_SETTINGS_CONTEXT
+    prefect.context.refresh_global_settings_context()
+    keeps_all, root, engine = APILogHandler(), logging.getLogger(), logging.getLogger("duckdb")
+    try:
+        for logger in (root, engine):
+            logger.addHandler(keeps_all)
+        made.server = server | ours
+        quality = Inspector(CuratorLog(folder, "quality-process"))
+        with quality, recorded(made.said):
+            _run_all(made, patch, quality)
+        with recorded(made.said_by_twin), patch.context() as broken:
+            broken.setattr("tasks.steps.guarded", lambda function, *_: function)
+            broken.setattr("tasks.pipeline.counting.count", unsealed_outburst)
+            made.run("broken twin")
+            broken.setattr("flows.conduct.guarded", lambda function, *_: function)
+            broken.setattr(sys, "unraisablehook", sys.__unraisablehook__)  # not pytest's
+            broken.setattr(threading, "excepthook", threading.__excepthook__)
+            made.run("broken twin in a broken body")
+            _keeps_result(TWIN)
+        with recorded(made.said):
+            _settle(made)
+        yield made
+    finally:
+        for logger in (root, engine):
+            logger.removeHandler(keeps_all)
+        patch.undo()
+        prefect.context.GLOBAL_SETTINGS_CONTEXT = before
+
+
+@contextlib.contextmanager
+def recorded(path: Path) -> Iterator[None]:
+    """Keep all that is printed, by whatever means."""
+    file = path.open("a", buffering=1)  # stays open: Prefect's handler keeps it
+    kept = os.dup(1), os.dup(2)
+    for number in (1, 2):
+        os.dup2(file.fileno(), number)
+    try:
+        with contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
+            yield
+    finally:
+        file.flush()
+        for number, original in zip((1, 2), kept, strict=True):
+            os.dup2(original, number)
+            os.close(original)
+
+
+def _run_all(sweep: Sweep, patch: pytest.MonkeyPatch, inspector: Inspector) -> None:
+    """The kinds of failure, each in a fresh agency."""
+    from flows import deployed
+
+    sweep.run("nothing fails")
+    for name, place in IN_STEPS.items():
+        with patch.context() as broken:
+            broken.setattr(place, outburst)
+            sweep.run(f"in {name}")
+    with patch.context() as broken:
+        # Between steps the orchestrator's own loggers speak, to tell of the steps.
+        broken.setattr("flows.release.open_run", functools.partial(outburst, run_logs=False))
+        sweep.run("in the flow body")
+    for name in BAD_INPUT:
+        sweep.run(name, bad_input.CASES[name][0])
+
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt(CANARY)
+
+    with patch.context() as broken:
+        broken.setattr("tasks.pipeline.counting.count", interrupted)
+        sweep.run("interrupted")
+    with patch.context() as broken:
+        honest = flows.release.check_counts
+        broken.setattr("flows.release.check_counts", lambda run, release, table: honest(table))
+        sweep.run("mis-called")
+
+    def slow(*_: Any, **__: Any) -> None:
+        try:
+            time.sleep(20)
+        except BaseException as error:
+            raise ValueError(CANARY) from error
+
+    for name, options in (
+        ("timed out", {"timeout_seconds": 1.5}),
+        ("on a pool of processes", {"task_runner": _pool()}),
+    ):
+        agency = sweep.agency(name)
+        with patch.context() as broken:
+            broken.setenv("STATPRESS_HOME", str(agency.home.root))
+            broken.setattr("flows.deployed.session", _without_quality_process)
+            if name == "timed out":
+                broken.setattr("tasks.pipeline.counting.count", slow)
+            else:
+                broken.setattr("tasks.pipeline.counting.count", _noting_process(agency))
+            flow = deployed.release.with_options(**options)
+            sweep.keep(name, agency, lambda flow=flow, a=agency: flow(config=str(a.config)))
+
+    agency = sweep.agency("invalid parameter")
+    given = {"records": [CANARY, RARE]}
+    sweep.keep("invalid parameter", agency, lambda: deployed.release(config=given))
+    agency = sweep.agency("invalid parameter by the API")
+    sweep.keep("invalid parameter by the API", agency, lambda: _by_api(sweep.server, given))
+
+    _quality_fails(sweep, inspector)
+    _processes_end(sweep)
+
+
+def _pool() -> Any:
+    from prefect.task_runners import ProcessPoolTaskRunner
+
+    return ProcessPoolTaskRunner(max_workers=1)
+
+
+@contextlib.contextmanager
+def _without_quality_process(home: Any, run_id: str | None = None) -> Iterator[Any]:
+    """The session of a deployed flow, but for the process that takes seconds to start."""
+    from flows.conduct import Session
+    from tasks.private_zone import new_run_id
+
+    yield Session(home, InProcess(CuratorLog(home.folder("curator"), run_id or new_run_id())))
+
+
+def _noting_process(agency: Any) -> Callable[..., Any]:
+    """Count as usual, and note in which process."""
+    honest = tasks.pipeline.counting.count
+
+    def noting(*arguments: Any, **named: Any) -> Any:
+        (agency.folder / "counted-by").write_text(str(os.getpid()))
+        return honest(*arguments, **named)
+
+    return noting
+
+
+def _by_api(server: dict[str, str], given: dict[str, Any]) -> None:
+    """Ask the server for a run of a deployed flow, with a table for a path."""
+    from prefect.utilities.callables import parameter_schema
+
+    from flows.deployed import release
+
+    flow = ask(server, "/flows/", {"name": "statpress-release"})["id"]
+    schema = parameter_schema(release).model_dump_for_openapi()
+    deployed = {"name": "canary", "flow_id": flow, "enforce_parameter_schema": True}
+    made = ask(server, "/deployments/", deployed | {"parameter_openapi_schema": schema})["id"]
+    ask(server, f"/deployments/{made}/create_flow_run", {"parameters": {"config": given}})
+
+
+def _quality_fails(sweep: Sweep, inspector: Inspector) -> None:
+    """Great Expectations refuses a private count, then breaks over private values."""
+    agency = sweep.agency("a gate fails")
+    columns = {"region": ["north"] * COUNT, "age": np.zeros(COUNT, np.int64)}
+    columns |= {"pay": np.zeros(COUNT), "born": np.zeros(COUNT, "datetime64[D]")}
+    agency.write_source(pa.table(columns))
+    agency.inspector = inspector
+    sweep.keep("a gate fails", agency, lambda: agency.run(orchestrated=True))
+
+    agency = sweep.agency("quality process breaks")
+    agency.inspector = inspector
+    with pytest.MonkeyPatch.context() as broken:
+        wrong = {"type": "ExpectNothing", "arguments": {"column": CANARY, "min_value": RARE}}
+        broken.setattr(Between, "as_request", lambda self: wrong)
+        broken.setattr("tasks.inspector.sys.executable", "/bin/false")  # where it is started again
+        sweep.keep("quality process breaks", agency, lambda: agency.run(orchestrated=True))
+
+
+def _processes_end(sweep: Sweep) -> None:
+    """Runs in processes of their own: killed, terminated, out of memory; watched meanwhile."""
+    agencies = {name: sweep.agency(name) for name in ("killed", "terminated", "out of memory")}
+    steps = {"killed": "check_counts", "terminated": "check_counts", "out of memory": "count_once"}
+    victims = {
+        name: press(
+            agency, name, hold=steps[name], environment={k: v for k, v in sweep.server.items()
+            if k.startswith("PREFECT_") or k == "TMPDIR"},
+            before=short_of_memory if name == "out of memory" else None,
+        )
+        for name, agency in agencies.items()
+    }  # fmt: skip
+    with all_ended(*victims.values()):
+        for victim in victims.values():
+            victim.held()
+        codes = {
+            "killed": victims["killed"].end(signal.SIGKILL),
+            "terminated": victims["terminated"].end(signal.SIGTERM),
+            "out of memory": victims["out of memory"].go().end(),
+        }
+    for name, victim in victims.items():
+        print(victim.said)
+        facts = {"code": codes[name], "said": victim.said}
+        sweep.ended[name] = Ended(agencies[name], None, facts)
+
+
+def _keeps_result(value: str) -> None:
+    """What a flow would leave whose result is kept."""
+    from prefect import flow
+
+    flow(lambda: value, name="twin", persist_result=True)()
+
+
+def _settle(sweep: Sweep) -> None:
+    """Wait until the server has stored what it was sent."""
+    from prefect import flow
+    from prefect.events.worker import EventsWorker
+    from prefect.logging.handlers import APILogWorker
+
+    @flow(name="last", flow_run_name="the-last-of-all", log_prints=False)
+    def last() -> None:
+        return None
+
+    last()
+    APILogWorker.drain_all()
+    EventsWorker.drain_all()
+    wait_for_event(sweep.server_home, "the-last-of-all")
+
+
+EXPECTED: dict[str, type[BaseException] | None] = {
+    "nothing fails": None,
+    **{f"in {name}": InternalError for name in (*IN_STEPS, "the flow body")},
+    **{name: bad_input.CASES[name][1] for name in BAD_INPUT},
+    "interrupted": KeyboardInterrupt,
+    "mis-called": InternalError,
+    "timed out": StatpressError,
+    "on a pool of processes": None,
+    "invalid parameter": ConfigError,
+    "invalid parameter by the API": urllib.error.HTTPError,
+    "a gate fails": QualityGateError,
+    "quality process breaks": InternalError,
+}
+
+
+@pytest.mark.parametrize("kind", EXPECTED)
+def test_what_a_run_says(sweep: Sweep, kind: str) -> None:
+    """Its error is the one of its kind, and neither it nor its traceback holds a value."""
+    error, expected = sweep.ended[kind].error, EXPECTED[kind]
+    assert (type(error) if error else None) is expected or (
+        expected is StatpressError and isinstance(error, StatpressError)
+    ), repr(error)
+    if error is not None:
+        told = "".join(traceback.format_exception(error)) + repr(vars(error)) + repr(error.args)
+        assert PRIVATE.in_text(told) == []
+
+
+@pytest.mark.parametrize("step", IN_STEPS)
+def test_the_curator_learns_all_of_it(sweep: Sweep, step: str) -> None:
+    """What was closed off was said: every way of saying it arrived in the curator log."""
+    told = sweep.ended[f"in {step}"].curator
+    assert "warning: RuntimeWarning: Zyx" in told
+    assert "divide by zero" in told
+    assert told.count(f"value {CANARY}") == 5
+    assert "a record of pyarrow that cannot be put together" in told
+    assert told.count(CANARY) >= 5 + 1 + 2 + 2 + 1 + 2 + 2  # also printed, and in the errors
+    assert "in a thread" in told and "in a destructor" in told and "KeyError" in told
+
+
+def test_nothing_private_is_in_the_servers_database(sweep: Sweep) -> None:
+    hits, rows = PRIVATE.in_database(sweep.server_home)
+    assert hits == []
+    assert len(rows) > 30
+    runs = len(EXPECTED) - 2  # two calls were refused before there was a run
+    assert rows["flow_run"] >= runs and rows["task_run"] > 5 * runs
+    assert min(rows[name] for name in ("log", "events", "flow_run_state", "task_run_state")) > runs
+
+
+def test_nothing_private_is_in_what_the_server_tells(sweep: Sweep) -> None:
+    assert not any(PRIVATE.in_api(sweep.server).values())
+
+
+def test_nothing_private_is_on_disk(sweep: Sweep) -> None:
+    """Logs, temporary files, the orchestrator's folders, bundles, and what was printed."""
+    folders = sweep.folder, Path(sweep.server["PREFECT_HOME"])
+    server = Path(sweep.server["PREFECT_HOME"])
+    assert PRIVATE.in_files(*folders, server, but=sweep.private) == []
+    assert "draw records" in (
+        sweep.said.read_text() + str(ask(sweep.server, "/task_runs/filter", {}))
+    )
+    assert PRIVATE.in_results(sweep.folder / "results") == []  # public errors of failed runs
+    assert list((sweep.folder / "tmp").iterdir()) == []
+
+
+def test_how_processes_ended(sweep: Sweep) -> None:
+    codes = {name: sweep.ended[name].facts["code"] for name in ("killed", "terminated")}
+    assert codes == {"killed": -signal.SIGKILL, "terminated": 130}
+    assert sweep.ended["out of memory"].facts["code"] not in (0, None)
+    for name in ("killed", "terminated", "out of memory"):
+        agency = sweep.ended[name].agency
+        assert [entry.kind for entry in agency.entries()] == ["register"]
+        left = [path.name for path in (agency.home.root / "work").iterdir()]
+        assert len(left) <= (name != "terminated")
+        assert PRIVATE.in_text(sweep.ended[name].facts["said"]) == []
+
+
+def test_a_run_is_charged_at_most_once_whatever_the_settings(sweep: Sweep) -> None:
+    """Retries that the orchestrator is set to make do not happen."""
+    for kind, ended in sweep.ended.items():
+        if not kind.startswith(("ledger", "in charge")):
+            charges = [e for e in ended.agency.entries() if e.kind == "charge"]
+            assert len(charges) <= 1, kind
+
+
+def test_steps_stay_in_the_runs_own_process(sweep: Sweep) -> None:
+    ended = sweep.ended["on a pool of processes"]
+    assert (ended.agency.folder / "counted-by").read_text() == str(os.getpid())
+    assert (ended.agency.releases / "first" / "manifest.json").exists()
+
+
+@pytest.mark.parametrize("channel", ["task_run_state", "log", "events"])
+def test_the_broken_twin_is_found_in_the_database(sweep: Sweep, channel: str) -> None:
+    hits, _ = OF_TWINS.in_database(sweep.server_home)
+    assert [hit for hit in hits if hit.startswith(f"{channel}.")]
+
+
+@pytest.mark.parametrize("channel", ["task_runs", "logs"])
+def test_the_broken_twin_is_found_in_what_the_server_tells(sweep: Sweep, channel: str) -> None:
+    assert OF_TWINS.in_api(sweep.server)[channel]
+
+
+def test_the_broken_twin_is_found_elsewhere(sweep: Sweep, tmp_path: Path) -> None:
+    assert OF_TWINS.in_files(sweep.folder, but=sweep.private)
+    assert sweep.said_by_twin.read_text().count(TWIN) >= 4
+    assert OF_TWINS.in_results(sweep.folder / "results")
+    named = tmp_path / f"{TWIN}.tmp"
+    named.touch()
+    assert OF_TWINS.in_files(tmp_path)
+    command = [sys.executable, "-c", "import time; time.sleep(0.4)"]
+    for arguments, more in (([TWIN], {}), ([], {"TWIN": TWIN})):
+        process = subprocess.Popen([*command, *arguments], env=os.environ | more)
+        with Watch(process.pid) as shown:
+            process.wait()
+        assert any(OF_TWINS.in_text(text) for text in shown.seen.values())
+
+
+def test_numbers_are_found_with_and_without_separators() -> None:
+    assert len(PRIVATE.in_text(f"48151623.42 48_151_623 n={COUNT}, 1{COUNT}1")) == 3

@@ -1,0 +1,292 @@
+"""Runs whose world breaks while they are at work: one charge, a whole bundle or none, and words.
+
+Each run is a process of its own, held at a step while its process, its ledger's database,
+the orchestrator's server or the disk goes.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from postgres import Server
+from prefect_server import ask
+from victims import Victim, all_ended, press, short_of_disk, warm
+
+from mechanisms.errors import exit_codes
+from tasks.ledger import Ledger
+from tasks.ledger_check import check_bundle, note_bundle, verify_ledger
+from tasks.manifest import verify_bundle
+from tasks.private_zone import new_run_id
+
+pytestmark = pytest.mark.system
+CODES = exit_codes()
+
+
+@pytest.fixture
+def quick(agency: Any) -> Any:
+    """An agency with a release that is planned in no time and named anew each time."""
+    warm()
+    head, _, _ = agency.text.partition("products:")
+    agency.text = (
+        head.replace("delta: 1.0e-6", "delta: 0")
+        + "products:\n  regions: {kind: table, mechanism: laplace, columns: [region]}\n"
+        + "publish: {directory: releases, formats: [csv]}\n"
+    )
+    agency.config.write_text(agency.text)
+    return agency
+
+
+def kinds(agency: Any, address: str | None = None) -> list[str]:
+    with Ledger.open(address or agency.home.ledger, create=False) as ledger:
+        return [entry.kind for entry in ledger.entries()][1:]
+
+
+def assert_clean(agency: Any, bundles: int) -> None:
+    """Whole bundles alone, no private folder, a ledger that holds."""
+    assert list((agency.home.root / "work").iterdir()) == []
+    assert len([verify_bundle(path) for path in agency.bundles()]) == bundles
+    verify_ledger(agency.home)
+
+
+@pytest.mark.parametrize(
+    ("step", "number", "ledger", "said"),
+    [
+        ("charge_ledger", signal.SIGKILL, [], ""),
+        ("draw_records", signal.SIGKILL, ["charge"], "never began to draw"),
+        ("write_products", signal.SIGKILL, ["charge", "draw"], "Its budget stays spent"),
+        ("write_products", signal.SIGTERM, ["charge", "draw"], "Its budget stays spent"),
+    ],
+)
+def test_a_run_that_is_ended_and_the_next(
+    quick: Any, step: str, number: int, ledger: list[str], said: str
+) -> None:
+    ended = press(quick, "ended", hold=step).held().end(number)
+    assert ended == (130 if number == signal.SIGTERM else -number)
+    assert kinds(quick) == ledger
+    assert [path for path in quick.bundles() if not path.name.startswith(".")] == []
+    following = press(quick, "next")
+    assert following.end() == 0, following.said
+    assert ("Removed the private folder of run" in following.said) is (number == signal.SIGKILL)
+    assert said in following.said and (bool(said) or "was charged" not in following.said)
+    assert kinds(quick) == [*ledger, "charge", "draw", "publish"]
+    assert_clean(quick, 1)
+    last = press(quick, "last")  # it was said; the history has it
+    assert last.end() == 0 and "TOLD" not in last.said
+
+
+def test_a_run_started_again_goes_on_and_says_so(quick: Any) -> None:
+    run_id = new_run_id()
+    press(quick, "ended", hold="draw_records", run_id=run_id).held().end(signal.SIGKILL)
+    again = press(quick, "again", run_id=run_id)
+    assert again.end() == 0, again.said
+    assert "goes on with that charge" in again.said
+    assert kinds(quick) == ["charge", "draw", "publish"]
+    assert_clean(quick, 1)
+    third = press(quick, "third", run_id=run_id)
+    assert third.end() == CODES["LedgerError"]
+    assert kinds(quick) == ["charge", "draw", "publish"]
+
+
+def test_one_schedule_that_fires_twice_is_one_run(quick: Any) -> None:
+    run_id = new_run_id()
+    first = press(quick, "first", hold="count_once", run_id=run_id)
+    with all_ended(first):
+        first.held()
+        second = press(quick, "second", run_id=run_id)
+        assert second.end() == CODES["OutputNotWritableError"]
+        assert "at work in another process" in second.said
+        assert first.go().end() == 0, first.said
+    assert kinds(quick) == ["charge", "draw", "publish"]
+    assert_clean(quick, 1)
+
+
+def together(*victims: Victim) -> list[int]:
+    """Let them go on at the same moment."""
+    with all_ended(*victims):
+        for victim in victims:
+            victim.held()
+        for victim in victims:
+            victim.go()
+        return sorted(victim.end() for victim in victims)
+
+
+def test_one_run_on_two_machines_draws_once(
+    quick: Any, founded: Callable[[Path], Any], postgres_url: str, tmp_path: Path
+) -> None:
+    """Two homes share a ledger; no lock of a folder keeps them apart."""
+    fields = quick.entries()[0].body
+    with Ledger.open(postgres_url) as ledger:
+        ledger.register(**{k: v for k, v in fields.items() if k != "created"})
+    (tmp_path / "other").mkdir()
+    other = founded(tmp_path / "other")
+    other.config.write_text(quick.text)
+    run_id = new_run_id()
+    order = {"hold": "charge_ledger", "run_id": run_id, "address": postgres_url}
+    codes = together(press(quick, "a", **order), press(other, "b", **order))
+    assert codes == [0, CODES["LedgerError"]]
+    assert kinds(quick, postgres_url) == ["charge", "draw", "publish"]
+    assert len(quick.bundles() + other.bundles()) == 1
+
+
+def test_two_runs_of_one_dataset_with_budget_for_one(quick: Any) -> None:
+    with Ledger.open(quick.home.ledger) as ledger:
+        ledger.amend(dataset="testdata", epsilon="1.5")
+    victims = [press(quick, name, hold="charge_ledger") for name in "ab"]
+    assert together(*victims) == [0, CODES["InsufficientBudgetError"]]
+    assert kinds(quick) == ["amend-policy", "charge", "draw", "publish"]
+    assert_clean(quick, 1)
+
+
+@pytest.fixture(scope="module")
+def mortal() -> Iterator[Server]:
+    """A database server that these tests stop and start."""
+    with Server() as server:
+        yield server
+
+
+def test_the_ledgers_database_is_gone_and_back(quick: Any, mortal: Server) -> None:
+    address = mortal.database()
+    with Ledger.open(address) as ledger:
+        ledger.register(**{k: v for k, v in quick.entries()[0].body.items() if k != "created"})
+    held = {
+        step: press(quick, step, hold=step, address=address)
+        for step in ("rehearse", "charge_ledger", "draw_records", "publish_bundle")
+    }
+    with all_ended(*held.values()):
+        for victim in held.values():
+            victim.held()
+        mortal.stop(immediate=True)
+        assert held["charge_ledger"].go().end() == CODES["LedgerUnavailableError"]
+        assert held["draw_records"].go().end() == CODES["LedgerUnavailableError"]
+        assert held["publish_bundle"].go().end() == CODES["LedgerUnavailableError"]
+        mortal.start()
+        assert held["rehearse"].go().end() == 0, held["rehearse"].said
+    assert "cannot be reached" in held["draw_records"].said
+    assert "ledger note" in held["publish_bundle"].said
+    home = type(quick.home)(quick.home.root, address)
+    found = kinds(quick, address)
+    assert sorted(found) == ["charge"] * 3 + ["draw"] * 2 + ["publish"]
+    unnoted = [path for path in quick.bundles() if path.name in held["publish_bundle"].said]
+    note_bundle(home, unnoted[0])
+    assert len(quick.bundles()) == 2
+    for path in quick.bundles():
+        check_bundle(home, path, verify_bundle(path))
+    verify_ledger(home)
+
+
+class Line:
+    """The line to a server, which can be cut and mended."""
+
+    def __init__(self, api: str) -> None:
+        host, _, port = api.removeprefix("http://").removesuffix("/api").rpartition(":")
+        self._server = host, int(port)
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.api = f"http://127.0.0.1:{self._listening.getsockname()[1]}/api"
+        self._whole = True
+        self._open: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        """Break what is connected; break what will connect, as a server does that restarts."""
+        self._whole = False
+        for each in self._open:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def mend(self) -> None:
+        self._whole = True
+
+    def _accept(self) -> None:
+        while True:
+            client, _ = self._listening.accept()
+            if not self._whole:
+                client.close()
+                continue
+            server = socket.create_connection(self._server)
+            self._open += [client, server]
+            for source, sink in ((client, server), (server, client)):
+                threading.Thread(target=self._pass_on, args=(source, sink), daemon=True).start()
+
+    @staticmethod
+    def _pass_on(source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):
+            while piece := source.recv(1 << 16):
+                sink.sendall(piece)
+        with suppress(OSError):
+            sink.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize("back", [True, False], ids=["and back", "for good"])
+def test_the_orchestrators_server_is_gone(quick: Any, server: dict[str, str], back: bool) -> None:
+    line = Line(server["PREFECT_API_URL"])
+    environment = {name: value for name, value in server.items() if name.startswith("PREFECT_")}
+    environment |= {"PREFECT_API_URL": line.api, "PREFECT_CLIENT_MAX_RETRIES": "4" if back else "0"}
+    run_id = new_run_id()
+    victim = press(quick, "held", hold="draw_records", run_id=run_id, environment=environment)
+    with all_ended(victim):
+        victim.held()
+        line.cut()
+        victim.go()
+        if back:
+            time.sleep(1)
+            line.mend()
+        code = victim.end()
+    # The release does not hang on the server: it was drawn and published all the same.
+    assert code == 0, victim.said
+    assert ("could not be told" in victim.said) is not back
+    assert kinds(quick) == ["charge", "draw", "publish"]
+    assert_clean(quick, 1)
+    named = {"flow_runs": {"name": {"any_": [f"release-{run_id[:8]}"]}}}
+    (seen,) = ask(server, "/flow_runs/filter", named)
+    assert seen["state_type"] == ("COMPLETED" if back else "RUNNING")
+
+
+@pytest.mark.parametrize(
+    ("step", "kind", "ledger", "said"),
+    [
+        ("rehearse", "OutputNotWritableError", [], "Nothing was charged"),
+        ("charge_ledger", "LedgerUnavailableError", [], "ledger"),
+        ("write_products", "OutputNotWritableError", ["charge", "draw"], "charged, and stays so"),
+        ("publish_bundle", "OutputNotWritableError", ["charge", "draw"], "charged, and stays so"),
+    ],
+)
+def test_a_full_disk(quick: Any, step: str, kind: str, ledger: list[str], said: str) -> None:
+    victim = press(quick, "full", hold=step, before=short_of_disk).held().go()
+    assert victim.end() == CODES[kind], victim.said
+    assert said in victim.said
+    assert kinds(quick) == ledger
+    assert_clean(quick, 0)
+
+
+def test_a_clock_that_jumps_back(quick: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The chain's order is the truth: no date is compared with another."""
+    from victims import InProcess
+
+    quick.inspector = InProcess(None)
+    years = iter(range(2040, 1990, -1))
+
+    class Clock(datetime.datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> datetime.datetime:
+            return datetime.datetime(next(years), 1, 1, tzinfo=tz)
+
+    monkeypatch.setattr("tasks.ledger.datetime", Clock)
+    monkeypatch.setattr("tasks.run.datetime.datetime", Clock)
+    runs = [quick.run() for _ in range(2)]
+    assert kinds(quick) == ["charge", "draw", "publish"] * 2
+    dates = [entry.body["created"] for entry in quick.entries()[1:]]
+    assert dates == sorted(dates, reverse=True) and len(set(dates)) == 6
+    assert_clean(quick, 2)
+    for run in runs:
+        check_bundle(quick.home, run.bundle, verify_bundle(run.bundle))
+    assert os.listdir(quick.home.root / "work") == []

@@ -1,0 +1,16 @@
+"""What the server of processes imports before it forks; nothing here starts a thread."""
+
+import ibis.backends.duckdb
+import ibis.formats.pyarrow  # noqa: F401
+import opendp.prelude  # noqa: F401
+import prefect.flow_engine  # noqa: F401
+import psycopg  # noqa: F401
+import pyarrow.csv
+import pyarrow.dataset
+import pyarrow.parquet  # noqa: F401
+import randomgen  # noqa: F401
+import victims  # noqa: F401
+
+import flows.cli
+import flows.deployed
+import flows.release  # noqa: F401
