@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
 
-from mechanisms.errors import InternalError, OrchestratorError, StatpressError
+from mechanisms.errors import OrchestratorError, StatpressError
 from tasks.private_zone import CuratorLog, guarded
 from tasks.side_channels import IN_A_STEP
 
@@ -92,7 +92,7 @@ def step(title: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
             conduct = _CONDUCT.get()
             if conduct is None:
-                raise InternalError(f"The step '{title}' belongs to no run.")
+                return function(*args, **kwargs)  # by itself, in a test
             _tell(conduct)
             conduct.announce(title)
             bound = guarded(functools.partial(function, *args, **kwargs), conduct.log, IN_A_STEP)

@@ -62,7 +62,7 @@ HOSTILE = {
 """Settings of somebody who wants the orchestrator to keep everything."""
 
 IN_STEPS = {
-    "read config": "tasks.pipeline.load",
+    "read config": "tasks.pipeline.load_order",
     "plan": "configs.loading.Release.plan",
     "check budget": "tasks.pipeline.check_covered",
     "rehearse": "tasks.pipeline.bundle.rehearse",

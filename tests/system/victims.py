@@ -70,6 +70,7 @@ class Order:
         run_id: Of the run, and of the flow run, if it is to be a given one.
         hold: Step before which it waits for the test.
         before: Called at that step, after the wait.
+        fuse: Seconds that it lives once it goes to charge the ledger.
         environment: Changes of it; with PREFECT_API_URL the run is orchestrated.
     """
 
@@ -80,6 +81,7 @@ class Order:
     run_id: str | None = None
     hold: str | None = None
     before: Callable[[], None] | None = None
+    fuse: float | None = None
     environment: dict[str, str] = field(default_factory=dict)
 
 
@@ -147,6 +149,8 @@ def _live(order: Order) -> None:
     tell = functools.partial(_tell, os.dup(said))
     if order.hold:
         _hold(order.hold, folder, order.before)
+    if order.fuse is not None:
+        _light(order.fuse)
     code = 1
     try:
         code = _release(order, tell)
@@ -202,6 +206,20 @@ def _hold(step: str, folder: Path, before: Callable[[], None] | None) -> None:
         return honest(*arguments, **named)
 
     setattr(flows.release, step, held)
+
+
+def _light(fuse: float) -> None:
+    """Have the process ended by an alarm, in the midst of whatever it does."""
+    import flows.release
+
+    honest = flows.release.charge_ledger
+
+    def lit(*arguments: Any, **named: Any) -> Any:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # ends it as SIGKILL would
+        signal.setitimer(signal.ITIMER_REAL, fuse)
+        return honest(*arguments, **named)
+
+    flows.release.charge_ledger = lit
 
 
 def short_of_disk() -> None:
