@@ -65,6 +65,7 @@ class Agency:
     folder: Path
     inspector: Inspector
     text: str = CONFIG
+    dataset: str = "testdata"
 
     @property
     def home(self) -> Home:
@@ -95,7 +96,7 @@ class Agency:
     def register(self, **changes: Any) -> None:
         self.home.folder("")
         fields = {
-            "dataset": "testdata",
+            "dataset": self.dataset,
             "epsilon": "3",
             "delta": "1e-5",
             "adjacency": "replace_one",
@@ -109,7 +110,7 @@ class Agency:
     def amend(self, **limits: str) -> None:
         """Put another limit in force."""
         with Ledger.open(self.home.ledger, create=False) as ledger:
-            ledger.amend(dataset="testdata", reason="for a test", **limits)
+            ledger.amend(dataset=self.dataset, reason="for a test", **limits)
 
     def entries(self) -> list[Entry]:
         if not self.home.ledger.exists():
@@ -135,12 +136,15 @@ def inspector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inspector]:
 
 
 @pytest.fixture(scope="session")
-def founded(inspector: Inspector) -> Callable[[Path], Agency]:
-    """Makes an agency in a folder, whose config and source are in order."""
+def founded(inspector: Inspector) -> Callable[..., Agency]:
+    """Makes an agency in a folder, whose config and source are in order.
 
-    def found(folder: Path) -> Agency:
-        made = Agency(folder, inspector)
-        made.config.write_text(made.text)
+    A dataset of its own spares it waiting for others on the same orchestrator.
+    """
+
+    def found(folder: Path, dataset: str = "testdata") -> Agency:
+        made = Agency(folder, inspector, dataset=dataset)
+        made.replace("dataset: testdata", f"dataset: {dataset}")
         made.write_source(source_table())
         made.register()
         return made
@@ -149,7 +153,7 @@ def founded(inspector: Inspector) -> Callable[[Path], Agency]:
 
 
 @pytest.fixture
-def agency(tmp_path: Path, founded: Callable[[Path], Agency]) -> Agency:
+def agency(tmp_path: Path, founded: Callable[..., Agency]) -> Agency:
     """A fresh agency."""
     return founded(tmp_path)
 

@@ -366,7 +366,7 @@ def test_one_publishes_at_a_time(office: Office) -> None:
     approve(office)
     approved = publication.check_approval(office.home, RUN)
     claim = publication.open_publication(office.home, approved)
-    with claim, pytest.raises(OutputNotWritableError, match="locked"):
+    with claim, pytest.raises(OutputNotWritableError, match="at work"):
         publish(RUN, home=office.home)
     assert publish(RUN, home=office.home).bundle == office.target
 

@@ -140,17 +140,17 @@ class Ended:
 class Sweep:
     """All runs, and where they left what they left."""
 
-    def __init__(self, found: Callable[[Path], Any], folder: Path, server: dict[str, str]) -> None:
+    def __init__(self, found: Callable[..., Any], folder: Path, server: dict[str, str]) -> None:
         self.found, self.folder, self.server = found, folder, server
         self.server_home = Path(server["PREFECT_HOME"])
         self.ended: dict[str, Ended] = {}
         self.said, self.said_by_twin = folder / "terminal", folder / "terminal of the twin"
 
-    def agency(self, name: str) -> Any:
+    def agency(self, name: str, dataset: str = "testdata") -> Any:
         """A fresh agency with one product, which is planned in no time."""
         folder = self.folder / name.replace(" ", "-")
         folder.mkdir()
-        made = self.found(folder)
+        made = self.found(folder, dataset)
         births = "  births: {kind: microdata, mechanism: bootstrap, columns: [born], share: 0.5}\n"
         made.replace(births, "")
         made.replace("pay], share: 0.5}", "pay]}")
@@ -182,7 +182,7 @@ class Sweep:
 
 @pytest.fixture(scope="module")
 def sweep(
-    founded: Callable[[Path], Any],
+    founded: Callable[..., Any],
     server: dict[str, str],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Sweep]:
@@ -287,7 +287,7 @@ def _run_all(sweep: Sweep, patch: pytest.MonkeyPatch, inspector: Inspector) -> N
             raise ValueError(CANARY) from error
 
     for name, options in (
-        ("timed out", {"timeout_seconds": 1.5}),
+        ("timed out", {"timeout_seconds": 5}),
         ("on a pool of processes", {"task_runner": _pool()}),
     ):
         agency = sweep.agency(name)
@@ -370,7 +370,8 @@ def _quality_fails(sweep: Sweep, inspector: Inspector) -> None:
 
 def _processes_end(sweep: Sweep) -> None:
     """Runs in processes of their own: killed, terminated, out of memory; watched meanwhile."""
-    agencies = {name: sweep.agency(name) for name in ("killed", "terminated", "out of memory")}
+    names = ("killed", "terminated", "out of memory")  # at once, so each with its own dataset
+    agencies = {name: sweep.agency(name, name.replace(" ", "-")) for name in names}
     steps = {"killed": "check_counts", "terminated": "check_counts", "out of memory": "count_once"}
     victims = {
         name: press(

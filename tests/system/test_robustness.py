@@ -121,7 +121,7 @@ def together(*victims: Victim) -> list[int]:
 
 
 def test_one_run_on_two_machines_draws_once(
-    quick: Any, founded: Callable[[Path], Any], postgres_url: str, tmp_path: Path
+    quick: Any, founded: Callable[..., Any], postgres_url: str, tmp_path: Path
 ) -> None:
     """Two homes share a ledger; no lock of a folder keeps them apart."""
     fields = quick.entries()[0].body

@@ -64,7 +64,7 @@ class Day:
 @pytest.fixture(scope="module")
 def day(
     server: dict[str, str],
-    founded: Callable[[Path], Any],
+    founded: Callable[..., Any],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Day]:
     """One day of an agency whose budget is nearly spent."""

@@ -35,9 +35,7 @@ ABREAST = 3
 @pytest.mark.parametrize(
     "days", [14, pytest.param(365, marks=pytest.mark.benchmark_full)], ids=["quick", "full"]
 )
-def test_a_year_of_daily_releases(
-    founded: Callable[[Path], Any], tmp_path: Path, days: int
-) -> None:
+def test_a_year_of_daily_releases(founded: Callable[..., Any], tmp_path: Path, days: int) -> None:
     warm()
     random_ = random.Random(days)
     agencies = {name: _dataset(founded, tmp_path, name, days) for name in DATASETS}
@@ -77,7 +75,7 @@ def test_a_year_of_daily_releases(
     _check(agencies, home, ends)
 
 
-def _dataset(found: Callable[[Path], Any], folder: Path, name: str, days: int) -> Any:
+def _dataset(found: Callable[..., Any], folder: Path, name: str, days: int) -> Any:
     """An agency with one dataset, planned in no time, and the budget of all its days."""
     folder = folder / name
     folder.mkdir()
