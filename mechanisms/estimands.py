@@ -294,13 +294,14 @@ class Estimand:
         said = knobs.statistic or str(knobs.function)
         if knobs.q is not None:
             said = f"{float(knobs.q):g} quantile"
-        text = f"{said} of {' and '.join(names[: 2 if knobs.group is None else 1])}"
+        of = " and ".join(names if knobs.group is None else names[:-1])
+        if knobs.values is not None:
+            of = _listed(names[0], knobs.values)
+        text = f"{said} of {of}"
         if knobs.group is not None:
             text += f" between {_listed(knobs.group.column, knobs.group.values)} and the rest"
         if knobs.where is not None:
             text += f" where {_listed(knobs.where.column, knobs.where.values)}"
-        if knobs.values is not None:
-            text = f"{said} of {_listed(names[0], knobs.values)}" + text.partition(names[0])[2]
         return text
 
     def keeps(self, domain: Domain, cells: Codes) -> _Doubles:

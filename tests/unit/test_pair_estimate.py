@@ -23,8 +23,10 @@ from estimating import (
     values_of,
 )
 
+from mechanisms.columns import Categorical, Integer
+from mechanisms.domain import Domain
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
-from mechanisms.estimands import Among, EstimandKnobs
+from mechanisms.estimands import Among, Estimand, EstimandKnobs
 from mechanisms.pair_estimate import PairEstimate
 
 
@@ -124,6 +126,18 @@ def test_the_expected_width_is_that_of_evenly_spread_records() -> None:
 def test_what_is_refused(statistic: Any, names: list[str], what: str) -> None:
     with pytest.raises(ConfigError, match=what):
         calibrated(PairEstimate, EstimandKnobs(statistic=statistic), names, **EPSILON_DELTA)
+
+
+def test_quantities_are_worded_whatever_the_columns_are_called() -> None:
+    n, group = (Categorical(name=name, categories=("f", "m")) for name in ("n", "of"))
+    where = Among(column="of", values=("m",))
+    knobs = EstimandKnobs(statistic="count", values=("f",), where=where)
+    said = Estimand.resolve(knobs, Domain((n, group))).quantity()
+    assert said == "count of n f where of m"
+    own = EstimandKnobs(function="own_statistics:three_means")
+    columns = tuple(Integer(name=name, lower=0, upper=9) for name in "abc")
+    said = Estimand.resolve(own, Domain(columns)).quantity()
+    assert said == "own_statistics:three_means of a and b and c"
 
 
 def test_a_single_record_is_refused() -> None:
