@@ -27,6 +27,7 @@ from mechanisms.columns import Categorical, Integer
 from mechanisms.domain import Domain
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
 from mechanisms.estimands import Among, Estimand, EstimandKnobs
+from mechanisms.mechanism import Target
 from mechanisms.pair_estimate import PairEstimate
 
 
@@ -76,6 +77,16 @@ def test_a_mean_leaves_out_records_without_a_value() -> None:
     assert found.value == pytest.approx(values[codes < 40].mean(), rel=0.01)
     (wide,) = released(PairEstimate, knobs, ["rent"], 60, 2, epsilon=0.01, delta=1e-6)
     assert (wide.lower, wide.upper, wide.valid) == (10, 30, False)
+
+
+def test_a_mean_of_values_costs_no_memory_by_their_number() -> None:
+    """A list of all codes that are values would take 50 gigabytes."""
+    domain = Domain((Integer(name="cents", lower=0, upper=10**9, missing=True),))
+    wanted = Target(n_records=2, n_cells=domain.n_possible, domain=domain, **EPSILON_DELTA)
+    made = PairEstimate.calibrate(EstimandKnobs(statistic="mean"), wanted)
+    assert made.estimand is not None
+    kept = made.estimand.keeps(domain, np.array([0, 10**9, 10**9 + 1]))
+    assert kept.tolist() == [1, 1, 0]
 
 
 @pytest.mark.parametrize("statistic", ["variance", "regression"])
