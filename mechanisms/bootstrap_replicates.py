@@ -134,8 +134,10 @@ class BootstrapReplicates:
 
 
 def _noise(statistic: Statistic, n_records: int, mu_squared: Fraction) -> StatisticNoise:
-    return StatisticNoise.calibrate(
+    found = StatisticNoise.calibrate(
         mu_squared,
         sensitivity=Fraction(statistic.constant) / n_records,
         dimension=statistic.dimension,
     )
+    found.check_bounds(*statistic.bounds)
+    return found

@@ -18,6 +18,7 @@ A statistic of one's own is any object of this protocol. What it declares is bel
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
@@ -125,10 +126,14 @@ def evaluated(statistic: Statistic, weights: Weights, columns: _Doubles) -> _Dou
     """The statistic, clipped to its bounds; what is no number becomes the lower one.
 
     So no value of private records can stop a release. Neither step can enlarge a move that is
-    within the declared one.
+    within the declared one. The statistic cannot write to what it is given, which the next
+    evaluation is given too.
     """
     low, high = statistic.bounds
-    found = np.asarray(statistic.evaluate(weights, columns), np.float64)
+    given = weights.view(), columns.view()
+    for each in given:
+        each.flags.writeable = False
+    found = np.asarray(statistic.evaluate(*given), np.float64)
     if found.shape != (len(weights), statistic.dimension):
         raise ConfigError("The statistic does not give an array of its declared dimension.")
     return np.clip(np.where(np.isfinite(found), found, low), low, high)
@@ -154,7 +159,9 @@ def largest_move(
     """The largest move found over random neighbours, as a multiple of the declared c/m.
 
     Above 1 (but for rounding) the statistic lies. Records are drawn with many at the corners
-    of their range, where moves are largest.
+    of their range, where moves are largest. Neighbours are compared as resamples of the same
+    cells, and as tables of their own with one row for equal records: what takes cells for
+    records, or counts empty cells, moves between these.
     """
     worst = 0.0
     limit = float(statistic.constant) / size
@@ -167,5 +174,13 @@ def largest_move(
         weights = np.ones((2, size + 1), np.int64)
         weights[0, -1] = weights[1, -2] = 0
         one, two = evaluated(statistic, weights, records)
-        worst = max(worst, float(np.linalg.norm(one - two)) / limit)
+        own = (_alone(statistic, records[row > 0]) for row in weights)
+        for first, second in itertools.product((one, next(own)), (two, next(own))):
+            worst = max(worst, float(np.linalg.norm(first - second)) / limit)
     return worst
+
+
+def _alone(statistic: Statistic, records: _Doubles) -> _Doubles:
+    """The statistic float64[dimension] of records float64[m, columns], equal ones in one cell."""
+    cells, counts = np.unique(records, axis=0, return_counts=True)
+    return np.asarray(evaluated(statistic, counts[None, :].astype(np.int64), cells)[0])

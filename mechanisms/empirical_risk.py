@@ -144,8 +144,9 @@ class EmpiricalRisk:
     @property
     def tolerance(self) -> float:
         """tau: the solver's w is at most this far from w*."""
-        if self.loss == "hinge":  # the gap is in error by C times that of f
-            floor = 2 * math.sqrt(self.cost * self._value_rounding)
+        if self.loss == "hinge":  # the gap is in error by C times that of f, and by units of C,
+            # as a coefficient is at least a unit of its weight away from it
+            floor = 2 * math.sqrt(self.cost * (self._value_rounding + 4 * _UNIT))
         else:  # and the gradient by kappa C L'' times, L'' <= 1, and some units of itself
             floor = 16 * self._kappa * self.cost * (self._value_rounding + self._slope * _UNIT)
         return max(self._distance / 256, floor)

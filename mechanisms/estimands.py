@@ -168,7 +168,7 @@ class Argument:
     name: str
     lower: float
     upper: float
-    chosen: frozenset[int] | None = None
+    chosen: frozenset[int] | range | None = None
 
     @classmethod
     def number(cls, column: Column) -> Self:
@@ -213,6 +213,8 @@ class Argument:
     def scaled(self, domain: Domain, cells: Codes) -> _Doubles:
         """float64[k] in [0, 1] of cells int64[k]; 0 where a number is lacking."""
         codes, column = domain.codes(cells, self.name), domain[self.name]
+        if isinstance(self.chosen, range):  # of perhaps very many codes
+            return ((codes >= self.chosen.start) & (codes < self.chosen.stop)).astype(np.float64)
         if self.chosen is not None:
             return np.isin(codes, list(self.chosen)).astype(np.float64)
         plain = codes < column.n_values
@@ -264,8 +266,7 @@ class Estimand:
             return cls(knobs, (Argument.indicator(columns[0], knobs.values),), kept)
         lacking = [column for column in columns if column.size > column.n_values]
         if lacking and knobs.statistic == "mean":
-            present = frozenset(range(lacking[0].n_values))
-            kept += (Argument(lacking[0].name, 0.0, 1.0, present),)
+            kept += (Argument(lacking[0].name, 0.0, 1.0, range(lacking[0].n_values)),)
         elif lacking:
             raise ConfigError(
                 f"Column '{lacking[0].name}' can lack a value, and {knobs.named} needs one.",
@@ -294,13 +295,14 @@ class Estimand:
         said = knobs.statistic or str(knobs.function)
         if knobs.q is not None:
             said = f"{float(knobs.q):g} quantile"
-        text = f"{said} of {' and '.join(names[: 2 if knobs.group is None else 1])}"
+        of = " and ".join(names if knobs.group is None else names[:-1])
+        if knobs.values is not None:
+            of = _listed(names[0], knobs.values)
+        text = f"{said} of {of}"
         if knobs.group is not None:
             text += f" between {_listed(knobs.group.column, knobs.group.values)} and the rest"
         if knobs.where is not None:
             text += f" where {_listed(knobs.where.column, knobs.where.values)}"
-        if knobs.values is not None:
-            text = f"{said} of {_listed(names[0], knobs.values)}" + text.partition(names[0])[2]
         return text
 
     def keeps(self, domain: Domain, cells: Codes) -> _Doubles:

@@ -42,6 +42,9 @@ from mechanisms.randomness import Randomness
 from mechanisms.sampling import Progress
 from mechanisms.table import ContingencyTable
 
+MOST_CELLS = 4_000_000
+"""Of a column; they are all held in memory."""
+
 _Doubles = NDArray[np.float64]
 _STEPS, _DIGITS = 40, Context(prec=9, rounding=ROUND_DOWN)
 
@@ -107,9 +110,15 @@ class QuantileOfCells:
         check_serves(knobs, cls.name, ("median", "quantile"))
         estimand = estimand_for(knobs, target, cls.name)
         assert target.domain is not None
-        cells = OrderedCells.of(target.domain[estimand.arguments[0].name])
-        if len(cells.codes) < 2:
-            raise ConfigError("A quantile needs a column of at least two cells.", where="columns")
+        column = target.domain[estimand.arguments[0].name]
+        if not 2 <= column.n_values <= MOST_CELLS:
+            raise ConfigError(
+                f"A quantile needs a column of 2 to {MOST_CELLS:,} cells, and '{column.name}' has "
+                f"{column.n_values:,}.",
+                where="columns",
+                next_step="Declare a larger width, or fewer bins.",
+            )
+        cells = OrderedCells.of(column)
         epsilon = largest_epsilon(target)
         quantile = NoisyQuantile(
             edges=tuple(float(place) for place in range(len(cells.codes) + 1)),

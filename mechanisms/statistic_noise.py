@@ -18,12 +18,13 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.errors import RecordsError
+from mechanisms.errors import ConfigError, RecordsError
 from mechanisms.grid_noise import equivalent_variance, scale_for
 from mechanisms.randomness import Randomness
 
 _FINENESS = 12
 _MOST_PRODUCTS = 2**37
+_MOST_STEPS = 2**52  # of a value, so that a double holds it to half a step
 _Doubles = NDArray[np.float64]
 
 
@@ -66,6 +67,24 @@ class StatisticNoise:
         if n_records * min(n_records, n_cells) > _MOST_PRODUCTS:
             raise RecordsError("There are too many records in too many cells for this statistic.")
 
+    def check_bounds(self, low: float, high: float) -> None:
+        """Refuse values that doubles, or the grid's integers, cannot hold.
+
+        Args:
+            low: Declared lower bound of the values, in their own units.
+            high: Declared upper bound.
+
+        Raises:
+            ConfigError: A bound is too far from 0 for the sensitivity.
+        """
+        if max(abs(Fraction(low)), abs(Fraction(high))) > _MOST_STEPS * self.step:
+            raise ConfigError(
+                "The declared bounds are too far from 0 for the statistic's sensitivity: doubles "
+                "cannot hold such values exactly enough.",
+                where="function",
+                next_step="Declare the bounds that the statistic has, or take an offset off it.",
+            )
+
     @property
     def step(self) -> Fraction:
         """The grid step, a power of two."""
@@ -92,7 +111,7 @@ class StatisticNoise:
         """Round to the grid and add the noise.
 
         Args:
-            values: float64[..], finite, within 2^62 steps.
+            values: float64[..], finite, within 2^62 steps (``check_bounds``).
             rng: Source of noise; charge the ledger before building it.
         """
         step = float(self.step)

@@ -132,6 +132,7 @@ class SubsampleSplit:
         full = StatisticNoise.calibrate(
             design.full * mu**2, sensitivity=Fraction(statistic.constant) / n_records
         )
+        full.check_bounds(*statistic.bounds)  # its steps are smaller than those of the parts
         square = largest_mu_squared(
             SubsampleLoss(Fraction(1), Fraction(size, n_records)),
             design.subsamples,

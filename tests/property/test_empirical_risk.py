@@ -89,6 +89,16 @@ def test_the_minimiser_is_the_minimiser(loss: str, width: float, cost: float) ->
         assert risk(rows, loss, moved) > least
 
 
+@pytest.mark.parametrize("cost", [1e-3, 1e-5])
+@pytest.mark.parametrize("width", [None, 0.3])
+def test_a_small_cost_asks_for_no_accuracy_beyond_doubles(cost: float, width: float | None) -> None:
+    """Or the minimiser would fail, after the charge."""
+    learner, domain = learner_of("hinge", 10**6, 1, cost=cost, width=width)
+    cells = np.array([0, 1, 4, 9])
+    counts = np.array([10**6 - 1003, 1, 2, 1000])
+    assert np.isfinite(learner.values(ContingencyTable(domain, cells, counts), 2)).all()
+
+
 @pytest.mark.parametrize("loss", LOSSES)
 def test_an_accuracy_that_cannot_be_had_is_an_error(loss: str) -> None:
     rows = rows_of(np.random.default_rng(3), 8, loss, 0.5, 3.0)

@@ -33,6 +33,15 @@ class BothMeans(SecondMoment):
         return weights @ columns / weights.sum(axis=1, keepdims=True)
 
 
+@dataclass(frozen=True)
+class ThreeMeans(BothMeans):
+    """Three means: in Euclidean length they move by at most sqrt(3)/m."""
+
+    columns: int = 3
+    dimension: int = 3
+    constant: Fraction = Fraction(7, 4)
+
+
 class Largest(SecondMoment):
     """Moves by 1, and not by 1/m."""
 
@@ -82,9 +91,41 @@ class Floating(SecondMoment):
     constant: float = 1.0  # type: ignore[assignment]
 
 
+class Cells(SecondMoment):
+    """Takes cells for records, whatever their weights."""
+
+    def evaluate(self, weights: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        return np.full((len(weights), 1), columns[:, 0].mean())
+
+
+class Occupied(SecondMoment):
+    """Takes occupied cells for records."""
+
+    def evaluate(self, weights: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        there = weights > 0
+        return (there @ columns[:, :1]) / there.sum(axis=1, keepdims=True)
+
+
+class Centring(SecondMoment):
+    """Writes to what it is given, which is then centred twice."""
+
+    def evaluate(self, weights: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        columns -= 0.5
+        return super().evaluate(weights, columns)
+
+
+@dataclass(frozen=True)
+class Far(SecondMoment):
+    """Bounds so far away that a step of the noise's grid is lost in a double."""
+
+    bounds: tuple[float, float] = (0.0, 1e12)
+
+
 second_moment, both_means, largest, slightly_more = (
     SecondMoment(), BothMeans(), Largest(), SlightlyMore()
 )  # fmt: skip
+cells, occupied, centring, far = Cells(), Occupied(), Centring(), Far()
+three_means = ThreeMeans()
 flat, failing, never_finite, unbounded, floating = (
     Flat(), Failing(), NeverFinite(), Unbounded(), Floating()
 )  # fmt: skip

@@ -161,6 +161,7 @@ def test_a_statistic_that_is_never_finite_gives_its_lower_bound() -> None:
         ({"statistic": "median"}, ["age"], "does not serve the median"),
         ({"statistic": "mean", "where": MEN}, ["age", "sex"], "some do not count"),
         ({"function": "own_statistics:largest"}, ["age"], "times as far as it declares"),
+        ({"function": "own_statistics:far"}, ["age"], "too far from 0"),
     ],
 )
 def test_what_is_refused(said: dict[str, Any], names: list[str], what: str) -> None:

@@ -23,8 +23,11 @@ from estimating import (
     values_of,
 )
 
+from mechanisms.columns import Categorical, Integer
+from mechanisms.domain import Domain
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
-from mechanisms.estimands import Among, EstimandKnobs
+from mechanisms.estimands import Among, Estimand, EstimandKnobs
+from mechanisms.mechanism import Target
 from mechanisms.pair_estimate import PairEstimate
 
 
@@ -76,6 +79,16 @@ def test_a_mean_leaves_out_records_without_a_value() -> None:
     assert (wide.lower, wide.upper, wide.valid) == (10, 30, False)
 
 
+def test_a_mean_of_values_costs_no_memory_by_their_number() -> None:
+    """A list of all codes that are values would take 50 gigabytes."""
+    domain = Domain((Integer(name="cents", lower=0, upper=10**9, missing=True),))
+    wanted = Target(n_records=2, n_cells=domain.n_possible, domain=domain, **EPSILON_DELTA)
+    made = PairEstimate.calibrate(EstimandKnobs(statistic="mean"), wanted)
+    assert made.estimand is not None
+    kept = made.estimand.keeps(domain, np.array([0, 10**9, 10**9 + 1]))
+    assert kept.tolist() == [1, 1, 0]
+
+
 @pytest.mark.parametrize("statistic", ["variance", "regression"])
 def test_the_loss_meets_the_target(statistic: str) -> None:
     names = CASES[statistic][1]
@@ -124,6 +137,18 @@ def test_the_expected_width_is_that_of_evenly_spread_records() -> None:
 def test_what_is_refused(statistic: Any, names: list[str], what: str) -> None:
     with pytest.raises(ConfigError, match=what):
         calibrated(PairEstimate, EstimandKnobs(statistic=statistic), names, **EPSILON_DELTA)
+
+
+def test_quantities_are_worded_whatever_the_columns_are_called() -> None:
+    n, group = (Categorical(name=name, categories=("f", "m")) for name in ("n", "of"))
+    where = Among(column="of", values=("m",))
+    knobs = EstimandKnobs(statistic="count", values=("f",), where=where)
+    said = Estimand.resolve(knobs, Domain((n, group))).quantity()
+    assert said == "count of n f where of m"
+    own = EstimandKnobs(function="own_statistics:three_means")
+    columns = tuple(Integer(name=name, lower=0, upper=9) for name in "abc")
+    said = Estimand.resolve(own, Domain(columns)).quantity()
+    assert said == "own_statistics:three_means of a and b and c"
 
 
 def test_a_single_record_is_refused() -> None:
