@@ -279,6 +279,20 @@ def test_a_reprint_by_other_versions_is_checked_by_what_was_drawn(first: Path) -
         check_reprint(done)
 
 
+def test_a_reprint_by_other_versions_is_checked_in_every_format(first: Path) -> None:
+    done = reprint(first, from_options(["publish.formats=[parquet, csv]"])).bundle
+    other = manifest_of(done)["versions"] | {"statpress": "99"}
+    _raw(done)  # the Parquet file beside it is as it was
+    reseal(done, versions=other)
+    with pytest.raises(errors.BundleVerificationError, match="drawn"):
+        check_reprint(done)
+    shutil.copyfile(first / "data" / "pays.csv", done / "data" / "pays.csv")
+    (done / "data" / "pays.xlsx").write_text("anything")
+    reseal(done, versions=other)
+    with pytest.raises(errors.BundleVerificationError, match=r"data/pays\.xlsx: not what follows"):
+        check_reprint(done)
+
+
 @pytest.mark.parametrize("option", ["budget.epsilon=0.1", "publish.directory=x", "dataset=x"])
 def test_a_reprint_changes_presentation_alone(first: Path, option: str) -> None:
     with pytest.raises(errors.RereleaseError, match="A reprint changes") as caught:
