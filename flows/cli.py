@@ -229,6 +229,8 @@ def verify(
     mark = "" if manifest["publishable"] else " It is NOT PUBLISHABLE (known seed)."
     if rederived is not None:
         mark = f" A reprint of what was drawn for {manifest['reprint_of']['seal']}.{mark}"
+        if not rederived:
+            mark += " Its estimates, by other versions, were not derived again."
     show(f"{bundle}: {len(manifest['files'])} files, all as the manifest says.{mark}")
     if approval:
         show(reports.decision_report(approval))

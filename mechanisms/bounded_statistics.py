@@ -125,18 +125,29 @@ def _sums(weights: Weights, *columns: _Doubles) -> _Doubles:
 def evaluated(statistic: Statistic, weights: Weights, columns: _Doubles) -> _Doubles:
     """The statistic, clipped to its bounds; what is no number becomes the lower one.
 
-    So no value of private records can stop a release. Neither step can enlarge a move that is
-    within the declared one. The statistic cannot write to what it is given, which the next
-    evaluation is given too.
+    So does what fails, each row by itself: no value of private records can stop a release.
+    None of this can enlarge a move that is within the declared one. The statistic cannot write to
+    what it is given, which the next evaluation is given too.
     """
     low, high = statistic.bounds
     given = weights.view(), columns.view()
     for each in given:
         each.flags.writeable = False
-    found = np.asarray(statistic.evaluate(*given), np.float64)
+    try:
+        found = np.asarray(statistic.evaluate(*given), np.float64)
+    except Exception:
+        found = np.concatenate([_of_row(statistic, row[None, :], given[1]) for row in given[0]])
     if found.shape != (len(weights), statistic.dimension):
         raise ConfigError("The statistic does not give an array of its declared dimension.")
     return np.clip(np.where(np.isfinite(found), found, low), low, high)
+
+
+def _of_row(statistic: Statistic, row: Weights, columns: _Doubles) -> _Doubles:
+    """The statistic of one row of weights; no number where it fails."""
+    try:
+        return np.asarray(statistic.evaluate(row, columns), np.float64)
+    except Exception:
+        return np.full((1, statistic.dimension), np.nan)
 
 
 def scaled(values: _Doubles, lower: float, upper: float) -> _Doubles:

@@ -60,6 +60,7 @@ def rehearse(run: Run, release: Release, plan: Plan) -> None:
     """
     _write_json(run, "privacy.json", _statement(run, release, plan))
     _write_json(run, "datapackage.json", _datapackage(release, plan))
+    _readme(run, release, plan)
     write_report(run.building).unlink()
     for name in ("privacy.json", "datapackage.json"):
         (run.building / name).unlink()

@@ -32,13 +32,18 @@ def check_plots(where: str) -> None:
 
 def drawn_to(folder: Path, name: str, draw: Callable[[Figure], None]) -> Path:
     """Draw a figure into ``plots/NAME.png`` of a bundle; the same figure gives the same bytes."""
+    from matplotlib import rc_context, rcdefaults, rcParams
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     (folder / "plots").mkdir(exist_ok=True)
-    figure = Figure(figsize=_SIZE, layout="constrained")
-    FigureCanvasAgg(figure)
-    draw(figure)
     path = folder / "plots" / f"{name}.png"
-    figure.savefig(path, dpi=_DOTS, metadata={"Software": None})
+    with rc_context():
+        rcdefaults()  # whatever the user's own settings say
+        # A column named "$ a month" is no formula; nor may one stop a run that was charged.
+        rcParams["text.parse_math"] = False
+        figure = Figure(figsize=_SIZE, layout="constrained")
+        FigureCanvasAgg(figure)
+        draw(figure)
+        figure.savefig(path, dpi=_DOTS, metadata={"Software": None})
     return path

@@ -17,7 +17,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,7 @@ from tasks.table_files import (
 from tasks.writing import write_cells, write_records
 
 MARK = "-NOT-PUBLISHABLE"
+_FORMATS = ("parquet", "csv")
 _ALLOWED = (("title",), ("publish", "formats"), ("publish", "name"))
 _PACKAGE, _README = "datapackage.json", "README.md"
 _WORDS = frozenset({CONFIG, STATEMENT, _PACKAGE, _README, REPORT})
@@ -162,11 +163,15 @@ def _check_drawn(bundle: PublishedBundle) -> None:
                 where=str(bundle.folder),
                 next_step="Use 'statpress refine', or the version that made the bundle.",
             )
-        if raw_digest(product.counts()) != stated[name]["raw_sha256"]:
-            raise BundleVerificationError(
-                f"The raw values of the product '{name}' are not those that were drawn.",
-                where=str(bundle.folder),
-            )
+        for suffix in _FORMATS:
+            path = product.path.with_suffix(f".{suffix}")
+            if not path.exists():
+                continue
+            if raw_digest(replace(product, path=path).counts()) != stated[name]["raw_sha256"]:
+                raise BundleVerificationError(
+                    f"The raw values of the product '{name}' are not those that were drawn.",
+                    where=str(path),
+                )
 
 
 def _resolved(folder: Path, overrides: Iterable[Override]) -> tuple[Document, tuple[Applied, ...]]:
@@ -203,7 +208,8 @@ def _is_derived(bundle: PublishedBundle, path: str) -> bool:
     """Whether a data file is one of those that are derived anew."""
     place = Path(path)
     stems = {stem for product in bundle.products.values() for stem in _forms(product)}
-    return place.parent == Path("data") and place.stem in stems
+    known = place.suffix[1:] in _FORMATS
+    return known and place.parent == Path("data") and place.stem in stems
 
 
 def _write_data(bundle: PublishedBundle, formats: Sequence[str], folder: Path) -> None:

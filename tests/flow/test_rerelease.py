@@ -267,15 +267,31 @@ def test_a_reprint_cannot_take_over_another_statement_or_original(first: Path, a
         check_bundle(agency.home, done, verify_bundle(done))
 
 
-def test_a_reprint_by_other_versions_is_checked_by_what_was_drawn(first: Path) -> None:
+def test_a_reprint_by_other_versions_is_checked_by_what_was_drawn(first: Path, capsys) -> None:
     done = reprint(first).bundle
     reseal(done, versions=manifest_of(done)["versions"] | {"statpress": "99"})
     _estimate(done)  # a later version's post-processing may differ
     reseal(done)
     assert check_reprint(done) is False
+    app(["verify", str(done)], exit_on_error=False, result_action="return_value")
+    assert "were not derived again" in capsys.readouterr().out
     _raw(done)
     reseal(done)
     with pytest.raises(errors.BundleVerificationError, match="drawn"):
+        check_reprint(done)
+
+
+def test_a_reprint_by_other_versions_is_checked_in_every_format(first: Path) -> None:
+    done = reprint(first, from_options(["publish.formats=[parquet, csv]"])).bundle
+    other = manifest_of(done)["versions"] | {"statpress": "99"}
+    _raw(done)  # the Parquet file beside it is as it was
+    reseal(done, versions=other)
+    with pytest.raises(errors.BundleVerificationError, match="drawn"):
+        check_reprint(done)
+    shutil.copyfile(first / "data" / "pays.csv", done / "data" / "pays.csv")
+    (done / "data" / "pays.xlsx").write_text("anything")
+    reseal(done, versions=other)
+    with pytest.raises(errors.BundleVerificationError, match=r"data/pays\.xlsx: not what follows"):
         check_reprint(done)
 
 

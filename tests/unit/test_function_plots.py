@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import matplotlib
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -15,6 +18,7 @@ from mechanisms.mechanism import Target
 from mechanisms.table import ContingencyTable
 from tasks.entropy import SeededRandomness
 from tasks.function_plots import draw_function, noise_sd
+from tasks.plots import drawn_to
 
 N = 500
 
@@ -53,3 +57,13 @@ def test_the_band_is_the_spread_of_released_curves() -> None:
     spread = np.std([curve(places) for curve in curves], axis=0)
     stated = noise_sd(mechanism, curves[0], places / 4)
     np.testing.assert_allclose(spread, stated, rtol=0.15)
+
+
+def test_no_name_and_no_setting_of_the_user_stops_a_plot(tmp_path: Path, monkeypatch) -> None:
+    plain = drawn_to(tmp_path, "plain", lambda figure: figure.suptitle("pay")).read_bytes()
+    monkeypatch.setitem(matplotlib.rcParams, "text.usetex", True)
+    monkeypatch.setitem(matplotlib.rcParams, "savefig.facecolor", "red")
+    assert drawn_to(tmp_path, "again", lambda figure: figure.suptitle("pay")).read_bytes() == plain
+    assert matplotlib.rcParams["text.usetex"]
+    for words in ("pay of $1_000_000$", r"$\frac", "$a$ or $b"):
+        drawn_to(tmp_path, "name", lambda figure, words=words: figure.suptitle(words))
