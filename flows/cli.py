@@ -230,6 +230,8 @@ def verify(
     if rederived is not None:
         mark = f" A reprint of what was drawn for {manifest['reprint_of']['seal']}.{mark}"
     show(f"{bundle}: {len(manifest['files'])} files, all as the manifest says.{mark}")
+    if home is not None:
+        show("The ledger has the charge for it.")
     if approval:
         show(reports.decision_report(approval))
 
