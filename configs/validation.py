@@ -86,6 +86,11 @@ def _as_error(detail: Any, keys: Keys, document: Document) -> ConfigError:
     if kind == "missing":
         return ConfigError(f"'{keys[-1]}' is missing.", where=where)
     if kind == "union_tag_not_found" and keys[0] == "products":
+        allowed = {name for model in PRODUCTS.values() for name in model.model_fields}
+        for key in detail["input"]:
+            if key not in allowed:  # perhaps 'mechanism' misspelt
+                what = f"There is no key '{key}' here.{nearest(key, sorted(allowed))}"
+                return UnknownKeyError(what, where=document.where((*keys, key)))
         return ConfigError("'mechanism' is missing.", where=document.where((*keys, "mechanism")))
     if kind == "union_tag_invalid" and keys[0] == "products":
         known = ", ".join((AUTO, *REGISTRY))

@@ -232,6 +232,8 @@ def verify(
         if not rederived:
             mark += " Its estimates, by other versions, were not derived again."
     show(f"{bundle}: {len(manifest['files'])} files, all as the manifest says.{mark}")
+    if home is not None:
+        show("The ledger has the charge for it.")
     if approval:
         show(reports.decision_report(approval))
 

@@ -40,12 +40,17 @@ def press_order(
     from tasks.pipeline import remaining_budget
 
     load_order(order).plan()  # a faulty config need not wait for a server
+    planned = time.perf_counter() - started
     with Progress(shown=not as_json) as progress:
         opened.announce, opened.advance = progress.announce, progress.advance
         opened.tell = progress.tell
         outcome = opened.run(order, orchestrated=orchestrated, insecure_seed=insecure_seed)
     remaining = remaining_budget(opened.home, outcome.dataset)
-    spent = opened.timings | {"total": time.perf_counter() - started}
+    spent = {
+        "plan beforehand": planned,
+        **opened.timings,
+        "total": time.perf_counter() - started,
+    }
     if as_json:
         told = reports.outcome_facts(outcome, remaining, spent if timings else None)
         show_json(told | dict(facts or {}))

@@ -37,7 +37,11 @@ COLUMNS = {
         "Whether the interval's approximation can be trusted; if not, it is as wide as can be.",
     ),
     "method": ("string", "The mechanism."),
-    "noise_sd": ("number", "Standard deviation of the noise in the estimate, where it is of one."),
+    "noise_sd": (
+        "number",
+        "Expected standard deviation of the noise in the estimate, for records spread evenly; "
+        "not a part of 'standard_error', which goes by what was released.",
+    ),
     "expected_width": (
         "number",
         "Of the interval, from public quantities alone, for records spread evenly. Null: no end.",

@@ -44,6 +44,7 @@ def write_report(folder: Path) -> Path:
                     for resource in package["resources"]
                     if _belongs(resource["path"], name, stated["products"])
                 ],
+                "estimates": _estimates(folder, name) if product["kind"] == "estimate" else [],
                 "plot": _plot(folder / "plots" / f"{name}.png"),
             }
             for name, product in stated["products"].items()
@@ -72,9 +73,33 @@ def _expected(error: Mapping[str, Any]) -> list[tuple[str, str]]:
         if value is None:
             continue
         values = value if isinstance(value, list) else [value]
-        shown = ", ".join(f"{v:.4g}" if isinstance(v, float | int) else str(v) for v in values)
+        shown = ", ".join(
+            f"{v:.4g}" if isinstance(v, float | int) else str(v) for v in values if v is not None
+        )
+        if not shown:
+            continue
         found.append((name.replace("_", " "), shown))
     return found
+
+
+def _estimates(folder: Path, name: str) -> list[list[str]]:
+    """Quantity, estimate, lower and upper end, and confidence, a row each."""
+    from pyarrow import csv, parquet
+
+    stem = folder / "data" / name
+    if (path := stem.with_name(f"{name}.parquet")).is_file():
+        found = parquet.read_table(path).to_pylist()
+    elif (path := stem.with_name(f"{name}.csv")).is_file():
+        found = csv.read_csv(path).to_pylist()
+    else:  # a rehearsal, before anything is drawn
+        return []
+    rows = []
+    for each in found:
+        figures = [each[key] for key in ("estimate", "lower", "upper")]
+        shown = ["none" if figure is None else f"{figure:.6g}" for figure in figures]
+        trust = "" if each["valid"] else ", not valid"
+        rows.append([each["quantity"], *shown, f"{each['confidence']:g}{trust}"])
+    return rows
 
 
 def _plot(path: Path) -> str | None:

@@ -124,7 +124,10 @@ def check_charge(state: State, body: Body) -> None:
     place = f"dataset {account.dataset!r}"
     if other:
         raise PolicyMismatchError(
-            f"The charge differs from the registration: {', '.join(other)}.", where=place
+            f"The charge differs from the registration: {', '.join(other)}.",
+            where=place,
+            next_step="Make the config agree with 'statpress ledger show'; a registration never "
+            "changes, so where that is wrong register the dataset under another name.",
         )
     remaining = account.remaining
     requested = loss_of(body).within(account.limit.amounts)

@@ -175,4 +175,5 @@ def test_the_report_is_one_page_that_asks_nobody(single: Any) -> None:
     assert "Pay &amp; &lt;script&gt;births" in page and "<script" not in page
     assert "http:" not in page and "https:" not in page
     assert page.count("<h2>") == 2  # the guarantee and the product
+    assert "<th>quantity</th><th>estimate</th>" in page and "<tr><td>mean of " in page
     assert page.count("data:image/png;base64,") == 1

@@ -76,6 +76,11 @@ def test_several_faults_are_told_together(tmp_path: Path) -> None:
         load(path)
 
 
+def test_a_misspelt_mechanism_is_named(tmp_path: Path) -> None:
+    with pytest.raises(errors.UnknownKeyError, match=r"'mechansim' here\. Is 'mechanism' meant"):
+        load(changed(tmp_path, "mechanism:", "mechansim:"))
+
+
 def test_an_unknown_key_is_told_first_with_the_nearest_known_one(tmp_path: Path) -> None:
     path = changed(tmp_path, "dataset:", "zataset:")  # after 'dataset' in the alphabet
     path.write_text(path.read_text().replace("epsilon: 2.0, ", "").replace("width", "widht"))
