@@ -91,7 +91,8 @@ def outburst(*_: Any, said: str = f"{CANARY} {RARE}", run_logs: bool = True, **_
     of_runs = ("prefect.flow_runs", "prefect.task_runs") if run_logs else ()
     for name in ("duckdb", "unheard.of", None, *of_runs):
         logging.getLogger(name).error("value %s", said)
-    logging.getLogger("pyarrow").error("cannot be put together %d", said)
+    if said != TWIN:  # pytest's own handler, where it hears one, fails on such a record
+        logging.getLogger("pyarrow").error("cannot be put together %d", said)
     print(said)
     print(said, file=sys.stderr)
     os.write(1, said.encode())

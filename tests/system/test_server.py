@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,10 @@ def flow_runs(environment: dict[str, str]) -> list[dict[str, Any]]:
     return ask(environment, "/flow_runs/filter", {})
 
 
-def test_run_on_a_server(agency: Any, server: dict[str, str]) -> None:
+def test_run_on_a_server(
+    founded: Callable[..., Any], tmp_path: Path, server: dict[str, str]
+) -> None:
+    agency = founded(tmp_path, "served")  # a killed run keeps its dataset's turn for a minute
     process, out, err, shown = run(agency, server)
     assert process.returncode == 0, err
     facts = json.loads(out)
