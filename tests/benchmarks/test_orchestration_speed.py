@@ -2,8 +2,9 @@
 
 One process presses two releases as plain functions and then two that the server watches. The
 very first is left out, since whatever it imports the others have; that the third imports
-Prefect counts. On a busy machine all takes longer: seconds are divided by how much longer a
-loop that never waits took in the same process, and the best of a few processes is taken.
+Prefect is told too, and held to the same limit in the full form. On a busy machine all takes
+longer: seconds are divided by how much longer a loop that never waits took in the same process,
+and the best of a few processes is taken.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pytest
 
 pytestmark = pytest.mark.system
 MOST = 3.0
-"""Seconds a release; 2.1 were measured, and 0.5 once Prefect is imported."""
+"""Seconds a release; 2.6 were measured on two idle cores, and 0.8 once Prefect is imported."""
 TRIES = 4
 PROGRAM = """
 import json, sys, time
@@ -49,13 +50,24 @@ with session(home) as opened:
 
 
 def test_overhead_a_release(agency: Any, server: dict[str, str]) -> None:
+    assert least_overhead(agency, server, importing=False) < MOST
+
+
+@pytest.mark.benchmark_full
+def test_overhead_with_the_import(agency: Any, server: dict[str, str]) -> None:
+    assert least_overhead(agency, server, importing=True) < MOST
+
+
+def least_overhead(agency: Any, server: dict[str, str], *, importing: bool) -> float:
+    """Seconds that the orchestrator adds to a release, the least of a few processes."""
     agency.replace(", name: first", "")
-    agency.amend(epsilon=str(4 * TRIES + 1))
-    overheads = []
+    agency.amend(epsilon=str(4 * TRIES + 1), delta="1e-3")
+    plainly = {name: value for name, value in server.items() if not name.startswith("COV")}
+    overheads: list[float] = []
     while not overheads or (min(overheads) >= MOST and len(overheads) < TRIES):
         done = subprocess.run(
             [sys.executable, "-c", PROGRAM, str(agency.config), str(agency.home.root)],
-            env=server,
+            env=plainly,
             capture_output=True,
             text=True,
             check=False,
@@ -63,5 +75,5 @@ def test_overhead_a_release(agency: Any, server: dict[str, str]) -> None:
         assert done.returncode == 0, done.stderr
         busy, plain, first, second = json.loads(done.stdout)
         print(f"plain {plain:.2f} s, watched {first:.2f} s, again {second:.2f} s, by {busy:.1f}")
-        overheads.append((first - plain) / max(1.0, busy))
-    assert min(overheads) < MOST
+        overheads.append(((first if importing else second) - plain) / max(1.0, busy))
+    return min(overheads)

@@ -1,8 +1,8 @@
 """A release on a schedule: server on PostgreSQL, worker, pages in a real browser, notices.
 
-Everything is carried out once: ``statpress deploy`` puts two deployments on the server, one
-on a schedule and one whose config does not exist; a worker runs both; the tests look at what
-came of it.
+Everything is carried out once: ``statpress deploy`` puts deployments on the server, two on a
+schedule, of which one is under review, and one whose config does not exist; a worker runs them,
+an officer approves, the worker publishes; the tests look at what came of it.
 """
 
 from __future__ import annotations
@@ -27,18 +27,34 @@ from typing import Any
 import pytest
 from bad_input import CANARY, RARE
 from browser import Browser, opened
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from postgres import Server
 from prefect_server import BIN, PASSWORD, as_client, ask
 from ruamel.yaml import YAML
 
+from tasks.approval import approved_by
 from tasks.ledger import Ledger
 from tasks.manifest import verify_bundle
+from tasks.signing import public_text
 
 pytestmark = pytest.mark.system
 DEPLOY = Path(__file__).parents[2] / "deploy"
 POOL = "calendar"
 PRIVATE = (CANARY, str(RARE), str(int(RARE)))
+SEED = b"officer of the calendar, 32 byte"
 AHEAD = datetime.timedelta(seconds=8)
+
+
+@dataclass
+class Reviewed:
+    """An agency whose releases an officer approves, and what happened there."""
+
+    agency: Any
+    officer: Ed25519PrivateKey
+    prepared: dict[str, Any]
+    before: list[str]
+    published: dict[str, Any]
 
 
 @dataclass
@@ -50,6 +66,7 @@ class Day:
     scheduled: dict[str, Any]
     failed: dict[str, Any]
     notices: list[dict[str, str]]
+    reviewed: Reviewed
 
     @property
     def bundle(self) -> Path:
@@ -70,31 +87,53 @@ def day(
     """One day of an agency whose budget is nearly spent."""
     agency = founded(tmp_path_factory.mktemp("calendar"))
     agency.amend(epsilon="1.2")  # of which a release leaves less than a fifth
+    office, officer = founded(tmp_path_factory.mktemp("office"), "reviewed"), key_of(SEED)
+    office.amend(epsilon="1.2")
+    with Ledger.open(office.home.ledger, create=False) as ledger:
+        ledger.set_approvers(dataset="reviewed", approvers=[public_text(officer)], unsigned=False)
     with noticed() as (notices, address):
         with ThreadPoolExecutor() as beside:
             automated = beside.submit(automate, server, address, agency.folder)
-            deploy(server, agency)
+            deploy(server, agency, office)
         automated.result()
         body = {"parameters": {"config": str(agency.folder / "missing.yaml")}}
         failing = deployment(server, "release-of-nothing")
         ask(server, f"/deployments/{failing['id']}/create_flow_run", body)
         with worker(server):
-            # Between preparing and publishing an approval will stand here.
             scheduled = ended(server, deployment(server, "release-calendar"))
             failed = ended(server, failing)
+            reviewed = approve(server, office, officer)
         wait(lambda: len({notice["subject"] for notice in notices}) >= 2, "two notices")
-        yield Day(agency, server, scheduled, failed, notices)
+        yield Day(agency, server, scheduled, failed, notices, reviewed)
 
 
-def deploy(server: dict[str, str], agency: Any) -> None:
+def key_of(seed: bytes) -> Ed25519PrivateKey:
+    return Ed25519PrivateKey.from_private_bytes(seed)
+
+
+def approve(server: dict[str, str], office: Any, officer: Ed25519PrivateKey) -> Reviewed:
+    """Wait for the scheduled release, approve it by the command line, have the worker publish."""
+    prepared = ended(server, deployment(server, "release-reviewed"))
+    before = [path.name for path in office.bundles()]
+    run_id = prepared["id"].replace("-", "")
+    key = office.folder / "officer.pem"
+    key.touch(0o600)
+    form = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    key.write_bytes(officer.private_bytes(*form))
+    at = server | {"STATPRESS_HOME": str(office.home.root)}
+    command(at, "statpress", "approve", run_id, "--key", str(key), "--reason", "Read, and right.")
+    publishing = ask(server, "/deployments/name/statpress-publish/publish-reviewed")
+    body = {"parameters": {"run_id": run_id}}
+    ask(server, f"/deployments/{publishing['id']}/create_flow_run", body)
+    return Reviewed(office, officer, prepared, before, ended(server, publishing))
+
+
+def deploy(server: dict[str, str], agency: Any, office: Any) -> None:
     """Apply the installation's own file, with a pool of our own and a schedule that is near."""
     described = YAML(typ="safe").load(DEPLOY / "prefect.yaml")
     described["definitions"] = {"work_pools": [{"name": POOL, "type": "process"}]}
-    release = next(each for each in described["deployments"] if each["name"] == "release")
-    release["work_pool"] = {
-        "name": POOL,
-        "job_variables": {"env": {"STATPRESS_HOME": str(agency.home.root)}},
-    }
+    known = {each["name"]: each for each in described["deployments"]}
+    release = known["release"] | {"work_pool": pool_of(agency)}
     soon = (datetime.datetime.now(datetime.UTC) + AHEAD).isoformat()
     # Again if we are late; a second release finds too little budget.
     near = {"interval": 20, "anchor_date": soon, "active": True}
@@ -106,13 +145,31 @@ def deploy(server: dict[str, str], agency: Any) -> None:
             "schedules": [near],
         },
         release | {"name": "release-of-nothing", "parameters": {}, "schedules": []},
+        release
+        | {
+            "name": "release-reviewed",
+            "parameters": {"config": str(office.config)},
+            "schedules": [near],
+            "work_pool": pool_of(office),
+        },
+        known["publish"] | {"name": "publish-reviewed", "work_pool": pool_of(office)},
     ]
     file = agency.folder / "prefect.yaml"
     YAML(typ="safe").dump(described, file)
     done = command(server, "statpress", "deploy", str(file), "--json")
     assert json.loads(done)["deployments"] == {
+        "publish-reviewed": "created",
         "release-calendar": "created",
         "release-of-nothing": "created",
+        "release-reviewed": "created",
+    }
+
+
+def pool_of(agency: Any) -> dict[str, Any]:
+    """The pool, with the home of an agency."""
+    return {
+        "name": POOL,
+        "job_variables": {"env": {"STATPRESS_HOME": str(agency.home.root)}},
     }
 
 
@@ -217,6 +274,26 @@ def test_the_schedule_fires_and_a_bundle_is_published(day: Day) -> None:
     limits = {each["name"]: each for each in ask(day.client, "/v2/concurrency_limits/filter", {})}
     limit = limits["statpress-testdata"]
     assert (limit["limit"], limit["active_slots"], limit["active"]) == (1, 0, True)
+
+
+def test_a_scheduled_release_under_review_is_published_once_it_is_approved(day: Day) -> None:
+    reviewed = day.reviewed
+    assert reviewed.prepared["state_type"] == "COMPLETED", reviewed.prepared["state"]
+    assert reviewed.prepared["auto_scheduled"] is True and reviewed.before == []
+    assert reviewed.published["state_type"] == "COMPLETED", reviewed.published["state"]
+    run_id = reviewed.prepared["id"].replace("-", "")
+    assert reviewed.published["parameters"] == {"run_id": run_id}
+    bundle = reviewed.agency.releases / "first"
+    manifest = verify_bundle(bundle)
+    assert manifest["run_id"] == run_id
+    decision = approved_by(bundle, manifest, [public_text(reviewed.officer)])
+    assert decision is not None and decision.body["reason"] == "Read, and right."
+    with Ledger.open(reviewed.agency.home.ledger, create=False) as ledger:
+        (charge,) = ledger.state().charges.values()
+    assert charge.published and charge.entry.body["run_id"] == run_id
+    query = {"artifacts": {"flow_run_id": {"any_": [reviewed.published["id"]]}}}
+    (shown,) = ask(day.client, "/artifacts/filter", query)
+    assert shown["key"] == "reviewed-bundle" and manifest["seal"] in shown["description"]
 
 
 def test_artifacts_show_public_facts(day: Day) -> None:
