@@ -162,7 +162,7 @@ class BootstrapEstimate:
     def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
         """The proven privacy loss of all replicates; takes no data."""
         check_frame(n_records=n_records, n_cells=n_cells, unit_records=unit_records)
-        check_loss_frame(self.bootstrap.n_records, n_records, unit_records)
+        check_loss_frame(n_records, unit_records, stated=self.bootstrap.n_records)
         return self.bootstrap.loss()
 
     def release(

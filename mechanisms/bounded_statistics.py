@@ -46,7 +46,7 @@ class Statistic(Protocol):
 
     @property
     def constant(self) -> Fraction:
-        """The c of its sensitivity c/m on any m >= 2 records."""
+        """The c of its sensitivity c/m on any m >= 2 records, see ``evaluated``."""
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -126,8 +126,9 @@ def evaluated(statistic: Statistic, weights: Weights, columns: _Doubles) -> _Dou
     """The statistic, clipped to its bounds; what is no number becomes the lower one.
 
     So does what fails, each row by itself: no value of private records can stop a release.
-    None of this can enlarge a move that is within the declared one. The statistic cannot write to
-    what it is given, which the next evaluation is given too.
+    Clipping cannot enlarge a move; the lower bound in place of a value could, so it is of the
+    statistic completed in this way that the declared sensitivity must hold. The statistic cannot
+    write to what it is given, which the next evaluation is given too.
     """
     low, high = statistic.bounds
     given = weights.view(), columns.view()

@@ -243,13 +243,18 @@ def proven(target: Target, goal: Goal, calibrate: Callable[[Goal], Resampled]) -
     raise InfeasibleBudgetError("No noise was proven to meet the budget.")
 
 
-def check_loss_frame(stated: int, n_records: int, unit_records: int) -> None:
+def check_loss_frame(n_records: int, unit_records: int, *, stated: int | None = None) -> None:
     """Refuse to state a loss for another size than a mechanism was calibrated for.
+
+    Args:
+        n_records: For which a loss is asked.
+        unit_records: For which it is asked.
+        stated: The size it was calibrated for, where the loss depends on that.
 
     Raises:
         ConfigError: Other sizes.
     """
-    if n_records != stated or unit_records != 1:
+    if unit_records != 1 or stated not in (None, n_records):
         raise ConfigError("An estimate's loss is known for its own size and units of one record.")
 
 

@@ -118,7 +118,7 @@ class PairEstimate:
     def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
         """The privacy loss of all sums; takes no data."""
         check_frame(n_records=n_records, n_cells=n_cells, unit_records=unit_records)
-        check_loss_frame(n_records, n_records, unit_records)
+        check_loss_frame(n_records, unit_records)
         return self.moments.loss()
 
     def release(

@@ -133,7 +133,7 @@ class QuantileOfCells:
     def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
         """The privacy loss of the three choices; takes no data."""
         check_frame(n_records=n_records, n_cells=n_cells, unit_records=unit_records)
-        check_loss_frame(n_records, n_records, unit_records)
+        check_loss_frame(n_records, unit_records)
         return quantile_loss(self.epsilon)
 
     def release(

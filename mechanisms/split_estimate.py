@@ -151,7 +151,7 @@ class SplitEstimate:
     def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
         """The privacy loss of everything released; takes no data."""
         check_frame(n_records=n_records, n_cells=n_cells, unit_records=unit_records)
-        check_loss_frame(self.split.n_records, n_records, unit_records)
+        check_loss_frame(n_records, unit_records, stated=self.split.n_records)
         return self.split.loss()
 
     def release(
