@@ -22,9 +22,9 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from configs.amounts import FiniteNumber
-from mechanisms.columns import Categorical, Column, Date, Integer, Numeric, Ordinal, Period
+from mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric, Ordinal, Period
+from mechanisms.domain.structural_zeros import ZeroPattern, codes_of_range, codes_of_values
 from mechanisms.errors import ConfigError, EdgesError
-from mechanisms.structural_zeros import ZeroPattern, codes_of_range, codes_of_values
 
 
 class Section(BaseModel):

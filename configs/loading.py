@@ -17,10 +17,9 @@ from configs.release import OPEN, CheckConfig, ReleaseConfig
 from configs.validation import validate
 from configs.yaml_text import Document, flow_text, parse
 from configs.yaml_text import Path as Keys
-from mechanisms.budget_split import Budget
-from mechanisms.choice import AUTO, AutoKnobs
-from mechanisms.columns import Categorical, Column, Ordinal
-from mechanisms.domain import Domain
+from mechanisms.domain.columns import Categorical, Column, Ordinal
+from mechanisms.domain.domain import Domain
+from mechanisms.domain.privacy_unit import Privacy
 from mechanisms.errors import (
     BudgetValueError,
     ConfigError,
@@ -29,13 +28,14 @@ from mechanisms.errors import (
     InfeasibleBudgetError,
     StatpressError,
 )
-from mechanisms.estimands import EstimandKnobs
-from mechanisms.fitting import ProductRequest
-from mechanisms.function_knobs import FunctionKnobs
-from mechanisms.function_release import FunctionRelease
-from mechanisms.planning import Plan, plan_release
-from mechanisms.privacy import Privacy
-from mechanisms.registry import REGISTRY
+from mechanisms.estimates.knobs import EstimandKnobs
+from mechanisms.functions.bernstein_release import FunctionRelease
+from mechanisms.functions.knobs import FunctionKnobs
+from mechanisms.planning.budget_split import Budget
+from mechanisms.planning.calibration import ProductRequest
+from mechanisms.planning.mechanism_choice import AUTO, AutoKnobs
+from mechanisms.planning.plan import Plan, plan_release
+from mechanisms.planning.registry import REGISTRY
 
 _PARTS = ("", "_debiased", "_estimates", "_raw", "_distribution")  # of the names of files
 RESERVED_COLUMNS = ("estimate", "projected", "raw", "raw_block", "standard_error")

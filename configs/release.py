@@ -21,11 +21,11 @@ from pydantic_core import PydanticCustomError
 
 from configs.amounts import Count, Delta, Epsilon, Share
 from configs.domain import ColumnConfig, Section, ZeroConfig
-from mechanisms.choice import AUTO, AutoKnobs
-from mechanisms.estimands import EstimandKnobs
-from mechanisms.function_knobs import FunctionKnobs
-from mechanisms.privacy import Adjacency, Privacy, Unit
-from mechanisms.registry import REGISTRY
+from mechanisms.domain.privacy_unit import Adjacency, Privacy, Unit
+from mechanisms.estimates.knobs import EstimandKnobs
+from mechanisms.functions.knobs import FunctionKnobs
+from mechanisms.planning.mechanism_choice import AUTO, AutoKnobs
+from mechanisms.planning.registry import REGISTRY
 
 
 def _printable(text: str) -> str:

@@ -13,9 +13,9 @@ from configs.release import OPEN, PRODUCTS, CheckConfig, ReleaseConfig, UnitColu
 from configs.yaml_text import Document
 from configs.yaml_text import Path as Keys
 from mechanisms import errors
-from mechanisms.choice import AUTO
 from mechanisms.errors import ConfigError, UnknownKeyError
-from mechanisms.registry import REGISTRY
+from mechanisms.planning.mechanism_choice import AUTO
+from mechanisms.planning.registry import REGISTRY
 
 Model = TypeVar("Model", bound=BaseModel)
 _BY_TAG: dict[str | int, type[BaseModel]] = {

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from configs.loading import load
 from mechanisms.errors import DependencyError
-from tasks.demo_data import write_census2000
-from tasks.home import Home
-from tasks.pipeline import register_dataset, remaining_budget
+from tasks.execution.home import Home
+from tasks.release.steps import register_dataset, remaining_budget
+from tasks.source.demo_data import write_census2000
 
 BUDGET = {"epsilon": "10", "delta": "1e-7"}
 

@@ -16,17 +16,17 @@ from pydantic import Field
 
 from configs.order import Order, from_environment, from_scalars
 from flows import publication
-from flows.conduct import session
 from flows.release import press
-from flows.reports import form_text
+from flows.report.outcomes import form_text
 from flows.rerelease import propose
+from flows.runner import session
 from flows.sealed_flow import sealed_flow
-from tasks.accounts import Status
-from tasks.home import Home
-from tasks.pipeline import read_config
-from tasks.private_zone import CuratorLog, guarded, new_run_id, silence_core_dumps
-from tasks.review import check_unsigned, describe_waiting, is_prepared, record_unsigned
-from tasks.steps import Conduct, conducted
+from tasks.execution.home import Home
+from tasks.execution.private_zone import CuratorLog, guarded, new_run_id, silence_core_dumps
+from tasks.execution.steps import Conduct, conducted
+from tasks.ledger_rules.accounts import Status
+from tasks.release.review import check_unsigned, describe_waiting, is_prepared, record_unsigned
+from tasks.release.steps import read_config
 
 Scalars = dict[str, str | int | float | bool]
 _DAY = 24 * 60 * 60

@@ -7,10 +7,10 @@ from uuid import UUID
 from prefect.runtime import flow_run
 
 from flows.sealed_flow import sealed_flow
-from tasks.home import Home
-from tasks.ledger_check import confirm_ledger
-from tasks.private_zone import CuratorLog, guarded, silence_core_dumps
-from tasks.steps import Conduct, conducted
+from tasks.execution.home import Home
+from tasks.execution.private_zone import CuratorLog, guarded, silence_core_dumps
+from tasks.execution.steps import Conduct, conducted
+from tasks.release.ledger_check import confirm_ledger
 
 
 @sealed_flow("statpress-verify-ledger")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from configs.order import Order
-    from flows.conduct import Session
+    from flows.runner import Session
 
 
 def press_order(
@@ -35,9 +35,9 @@ def press_order(
         facts: What that object holds besides.
     """
     from configs.loading import load_order
-    from flows import reports
-    from flows.terminal import Progress, show, show_json
-    from tasks.pipeline import remaining_budget
+    from flows.report import outcomes as reports
+    from flows.report.terminal import Progress, show, show_json
+    from tasks.release.steps import remaining_budget
 
     load_order(order).plan()  # a faulty config need not wait for a server
     planned = time.perf_counter() - started

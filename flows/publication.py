@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from tasks.home import Home
-from tasks.monitoring import show_bundle
-from tasks.pipeline import Outcome
-from tasks.publication import (
+from tasks.execution.home import Home
+from tasks.orchestration.monitoring import show_bundle
+from tasks.release.publication import (
     check_approval,
     copy_bundle,
     find_moved,
@@ -13,6 +12,7 @@ from tasks.publication import (
     note_publication,
     open_publication,
 )
+from tasks.release.steps import Outcome
 
 
 def publish(run_id: str, *, home: Home) -> Outcome:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from configs.order import Order
-from tasks.exclusion import one_at_a_time
-from tasks.home import Home
-from tasks.inspector import Inspector
-from tasks.monitoring import DrawingProgress, show_budget, show_plan, show_release
-from tasks.pipeline import (
+from tasks.execution.home import Home
+from tasks.orchestration.exclusion import one_at_a_time
+from tasks.orchestration.monitoring import DrawingProgress, show_budget, show_plan, show_release
+from tasks.quality.inspector import Inspector
+from tasks.release.places import open_run
+from tasks.release.steps import (
     Outcome,
     charge_ledger,
     check_budget,
@@ -25,7 +26,6 @@ from tasks.pipeline import (
     rehearse,
     write_products,
 )
-from tasks.run import open_run
 
 
 def press(

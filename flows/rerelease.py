@@ -13,16 +13,16 @@ from typing import Any
 
 from configs.loading import Release, load_order
 from configs.order import Order, Override
-from flows.plan_report import plan_facts
-from flows.reports import remaining_text
-from flows.terminal import Progress, table
-from mechanisms.planning import Plan
-from tasks import reprinting
-from tasks.amounts import Loss, canonical
-from tasks.home import Home
-from tasks.pipeline import remaining_budget
-from tasks.plan_difference import difference
-from tasks.succession import check_followed, predecessor, renewal, revision
+from flows.report.outcomes import remaining_text
+from flows.report.plan import plan_facts
+from flows.report.terminal import Progress, table
+from mechanisms.planning.plan import Plan
+from tasks.derivation import reprint as reprinting
+from tasks.execution.home import Home
+from tasks.ledger_rules.amounts import Loss, canonical
+from tasks.release.plan_difference import difference
+from tasks.release.steps import remaining_budget
+from tasks.release.succession import check_followed, predecessor, renewal, revision
 
 _SHOWN = 60
 _COSTS = {"epsilon": "epsilon", "delta": "delta", "rho": "rho under zCDP"}

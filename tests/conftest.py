@@ -16,13 +16,13 @@ from hypothesis import settings
 from postgres import Server
 from prefect_server import started
 
-from flows.conduct import Session
-from tasks.entries import Entry
-from tasks.home import Home
-from tasks.inspector import Inspector
-from tasks.ledger import Ledger
-from tasks.pipeline import Outcome
-from tasks.private_zone import CuratorLog, new_run_id
+from flows.runner import Session
+from tasks.execution.home import Home
+from tasks.execution.private_zone import CuratorLog, new_run_id
+from tasks.ledger.ledger import Ledger
+from tasks.ledger_rules.entries import Entry
+from tasks.quality.inspector import Inspector
+from tasks.release.steps import Outcome
 
 # Nothing is timed in a property test; all else is as the library has it, in CI too.
 settings.register_profile("statpress", parent=settings.default, deadline=None)

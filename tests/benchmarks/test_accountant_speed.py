@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from mechanisms.bootstrap import Bootstrap, max_records
+from mechanisms.tables.bootstrap import Bootstrap, max_records
 
 
 def query(records: int) -> float:

@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mechanisms.choice import Candidate, choose
-from mechanisms.columns import Integer
-from mechanisms.domain import Domain
-from mechanisms.mechanism import Target
-from mechanisms.projection import project_to_simplex
-from mechanisms.table import ContingencyTable
-from tasks.entropy import SeededRandomness
+from mechanisms.base.mechanism import Target
+from mechanisms.domain.columns import Integer
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.domain.domain import Domain
+from mechanisms.planning.mechanism_choice import Candidate, choose
+from mechanisms.postprocessing.simplex import project_to_simplex
+from tasks.release.entropy import SeededRandomness
 
 WITHIN, SHARE = 1.05, 0.95
 SLOW = {"exponential_ks", "sample_resample"}

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from mechanisms.bernstein_polynomials import evaluate, iterate
-from tasks.evaluate import FORMAT, Function
+from mechanisms.bernstein.polynomials import evaluate, iterate
+from tasks.bundle.evaluate import FORMAT, Function
 
 CASES = [
     pytest.param(1, 200, 100_000, None, id="1d-100k"),

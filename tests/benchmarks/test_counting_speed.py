@@ -18,9 +18,9 @@ import duckdb
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from mechanisms.columns import Categorical, Integer, Numeric
-from mechanisms.domain import Domain
-from tasks.counting import MEMORY_LIMIT, Source, count
+from mechanisms.domain.columns import Categorical, Integer, Numeric
+from mechanisms.domain.domain import Domain
+from tasks.source.counting import MEMORY_LIMIT, Source, count
 
 ROOT = Path(__file__).parents[2]
 RECORDS = "SELECT i, hash(i) h, hash(i * 3 + 1) k FROM range({n}) r(i)"

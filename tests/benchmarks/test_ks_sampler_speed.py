@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from randomgen import AESCounter
 
-from mechanisms.columns import Codes
-from mechanisms.ks_sampler import Band, sample_ks
+from mechanisms.domain.columns import Codes
+from mechanisms.sampling.ks_sampler import Band, sample_ks
 
 CELLS = 100
 

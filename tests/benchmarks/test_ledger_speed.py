@@ -22,11 +22,11 @@ from typing import Any
 
 import pytest
 
-from tasks.accounts import State
-from tasks.entries import Entry
-from tasks.journal import next_entry
-from tasks.ledger import Ledger
-from tasks.rules import RULES
+from tasks.ledger.ledger import Ledger
+from tasks.ledger_rules.accounts import State
+from tasks.ledger_rules.chain import next_entry
+from tasks.ledger_rules.entries import Entry
+from tasks.ledger_rules.rules import RULES
 
 ROOT = Path(__file__).parents[2]
 SYSTEM = ROOT / "tests" / "system"  # where the module ``postgres`` is

@@ -9,16 +9,16 @@ from decimal import Decimal
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from mechanisms.budget_split import Budget
-from mechanisms.choice import AutoKnobs
-from mechanisms.columns import Integer
-from mechanisms.composition import compose_quickly
-from mechanisms.domain import Domain
-from mechanisms.fitting import ProductRequest
-from mechanisms.planning import _plan, plan_release
-from mechanisms.pld import _grid, account, equivalent_mu, reach
-from mechanisms.privacy import Adjacency, Privacy, Unit
-from mechanisms.registry import REGISTRY
+from mechanisms.accounting.composition import compose_quickly
+from mechanisms.accounting.pld import _grid, account, equivalent_mu, reach
+from mechanisms.domain.columns import Integer
+from mechanisms.domain.domain import Domain
+from mechanisms.domain.privacy_unit import Adjacency, Privacy, Unit
+from mechanisms.planning.budget_split import Budget
+from mechanisms.planning.calibration import ProductRequest
+from mechanisms.planning.mechanism_choice import AutoKnobs
+from mechanisms.planning.plan import _plan, plan_release
+from mechanisms.planning.registry import REGISTRY
 
 DOMAIN = Domain(tuple(Integer(name=f"c{i}", lower=0, upper=3 + i) for i in range(12)))
 FRAME = Privacy(adjacency=Adjacency.REPLACE_ONE, unit=Unit.RECORD, n_records=100_000)

@@ -16,8 +16,8 @@ import pytest
 from numpy.typing import NDArray
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from mechanisms.projection import project_to_simplex
-from mechanisms.rounding import round_to_total
+from mechanisms.postprocessing.rounding import round_to_total
+from mechanisms.postprocessing.simplex import project_to_simplex
 
 Floats = NDArray[np.float64]
 N_CELLS = 2**60

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from randomgen import AESCounter
 
-from mechanisms.bounded_statistics import Covariance, Mean, evaluated
-from mechanisms.resamples import BootstrapSampler
+from mechanisms.inference.statistics import Covariance, Mean, evaluated
+from mechanisms.sampling.resample_sampler import BootstrapSampler
 
 CHUNK = 1 << 20  # counts held at a time, as a release does
 

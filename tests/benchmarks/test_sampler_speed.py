@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 from randomgen import AESCounter
 
-from mechanisms.columns import Integer
-from mechanisms.domain import Domain
-from mechanisms.sampling import draw_counts
-from mechanisms.table import ContingencyTable
+from mechanisms.domain.columns import Integer
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.domain.domain import Domain
+from mechanisms.sampling.smoothed_records import draw_counts
 
 OCCUPIED = 20_000
 

@@ -16,11 +16,11 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from tasks.accounts import Status
-from tasks.home import Home
-from tasks.ledger import Ledger
-from tasks.manifest import FACTS, REVIEWED, seal
-from tasks.signing import public_text
+from tasks.bundle.manifest import FACTS, REVIEWED, seal
+from tasks.execution.home import Home
+from tasks.ledger.ledger import Ledger
+from tasks.ledger_rules.accounts import Status
+from tasks.ledger_rules.signing import public_text
 
 RUN = "ab" * 16
 OFFICER = Ed25519PrivateKey.from_private_bytes(b"o" * 32)

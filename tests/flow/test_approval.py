@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 import pytest
 from prepared import OFFICER, RUN, SECOND, STRANGER, Office
 
-from flows.conduct import publish as publish_run
 from flows.publication import publish
-from flows.reports import form_text
+from flows.report.outcomes import form_text
+from flows.runner import publish as publish_run
 from mechanisms.errors import (
     ApprovalError,
     BundleVerificationError,
@@ -26,15 +26,17 @@ from mechanisms.errors import (
     LedgerIntegrityError,
     OutputNotWritableError,
 )
-from tasks import ledger_guards, publication
-from tasks.accounts import Status
-from tasks.approval import NAME, approved_by
-from tasks.entries import canonical_json, entry_hash
-from tasks.ledger import Ledger
-from tasks.ledger_check import check_bundle, note_bundle, verify_ledger
-from tasks.ledger_export import restore, write_export
-from tasks.manifest import FACTS, REVIEWED, seal, verify_bundle
-from tasks.review import (
+from tasks.bundle.approval import NAME, approved_by
+from tasks.bundle.manifest import FACTS, REVIEWED, seal, verify_bundle
+from tasks.ledger.export import restore, write_export
+from tasks.ledger.ledger import Ledger
+from tasks.ledger_rules.accounts import Status
+from tasks.ledger_rules.entries import canonical_json, entry_hash
+from tasks.ledger_rules.signing import public_text
+from tasks.ledger_store import guards as ledger_guards
+from tasks.release import publication
+from tasks.release.ledger_check import check_bundle, note_bundle, verify_ledger
+from tasks.release.review import (
     check_unsigned,
     decide,
     describe_waiting,
@@ -42,7 +44,6 @@ from tasks.review import (
     record_unsigned,
     waiting,
 )
-from tasks.signing import public_text
 
 
 class CutError(BaseException):
@@ -138,7 +139,7 @@ def test_who_approves_is_settled_before_the_charge(
     assert [entry.kind for entry in agency.entries()][1:] == ["set-approvers", "charge"]
     assert agency.bundles() == []
     # The same run started again knows better, and goes on with its charge.
-    from flows.conduct import Session
+    from flows.runner import Session
 
     outcome = Session(agency.home, agency.inspector).run(agency.config, orchestrated=False)
     assert outcome.status is Status.PREPARED
@@ -501,8 +502,8 @@ def _approved(body: dict[str, Any]) -> None:
 
 
 def _by_a_stranger(body: dict[str, Any]) -> None:
-    from tasks.review_rules import decision_statement
-    from tasks.signing import sign_statement
+    from tasks.ledger_rules.review_rules import decision_statement
+    from tasks.ledger_rules.signing import sign_statement
 
     body |= {"decision": "approve", "public_key": public_text(STRANGER)}
     body["signature"] = sign_statement(STRANGER, decision_statement(body))

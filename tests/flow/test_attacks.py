@@ -19,8 +19,8 @@ from bad_input import CANARY
 
 from configs.loading import RESERVED_COLUMNS
 from flows import cli
-from flows.conduct import Session
-from flows.terminal import plain
+from flows.report.terminal import plain
+from flows.runner import Session
 from mechanisms.errors import (
     BundleVerificationError,
     ConfigError,
@@ -31,12 +31,12 @@ from mechanisms.errors import (
     OutputNotWritableError,
     StatpressError,
 )
-from tasks import table_files
-from tasks.inspector import Between, Inspector
-from tasks.ledger import Ledger
-from tasks.ledger_check import check_bundle
-from tasks.manifest import NAME, seal, verify_bundle
-from tasks.private_zone import CuratorLog, guarded
+from tasks.bundle import table_files
+from tasks.bundle.manifest import NAME, seal, verify_bundle
+from tasks.execution.private_zone import CuratorLog, guarded
+from tasks.ledger.ledger import Ledger
+from tasks.quality.inspector import Between, Inspector
+from tasks.release.ledger_check import check_bundle
 
 
 def raised(function, log: CuratorLog) -> tuple[BaseException, str]:
@@ -158,7 +158,7 @@ def test_an_added_trigger_is_found_and_a_swallowed_entry_too(agency, monkeypatch
         )
     with pytest.raises(LedgerIntegrityError, match="zz"):
         agency.run()
-    monkeypatch.setattr("tasks.ledger_access.check_schema", lambda connection: True)
+    monkeypatch.setattr("tasks.ledger.access.check_schema", lambda connection: True)
     with pytest.raises(LedgerIntegrityError):
         agency.run()
     assert agency.bundles() == []
@@ -213,7 +213,7 @@ def test_rehearsal_stops_before_the_charge(agency, monkeypatch) -> None:
         found = honest(path, domain, extra)
         return found | ({"rows": 0} if path.stem == "rehearsal" else {})
 
-    monkeypatch.setattr("tasks.table_files.profile_file", unfaithful)
+    monkeypatch.setattr("tasks.bundle.table_files.profile_file", unfaithful)
     with pytest.raises(ConfigError, match="read back"):
         agency.run()
     assert [entry.kind for entry in agency.entries()] == ["register"]

@@ -14,13 +14,13 @@ import pytest
 from rich.console import Console
 
 from configs.loading import load
-from flows import plan_report
-from mechanisms.charging import recompute_charge
+from flows.report import plan as plan_report
 from mechanisms.errors import StatpressError
-from tasks.estimate_files import COLUMNS, raw_from
-from tasks.ledger import Ledger
-from tasks.ledger_check import check_bundle, verify_ledger
-from tasks.manifest import verify_bundle
+from mechanisms.planning.charges import recompute_charge
+from tasks.bundle.estimate_files import COLUMNS, raw_from
+from tasks.bundle.manifest import verify_bundle
+from tasks.ledger.ledger import Ledger
+from tasks.release.ledger_check import check_bundle, verify_ledger
 
 PRODUCTS = """\
   ages: {kind: estimate, columns: [age], statistic: mean, confidence: 0.9, share: 0.1}

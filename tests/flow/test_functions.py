@@ -15,14 +15,14 @@ import pytest
 from rich.console import Console
 
 from configs.loading import load
-from flows import plan_report
+from flows.report import plan as plan_report
 from mechanisms.errors import BundleVerificationError, StatpressError
-from mechanisms.registry import REGISTRY
-from tasks import evaluate
-from tasks.function_files import columns_of
-from tasks.ledger_check import check_bundle, verify_ledger
-from tasks.manifest import verify_bundle
-from tasks.published import open_bundle
+from mechanisms.planning.registry import REGISTRY
+from tasks.bundle import evaluate
+from tasks.bundle.function_files import columns_of
+from tasks.bundle.manifest import verify_bundle
+from tasks.bundle.published import open_bundle
+from tasks.release.ledger_check import check_bundle, verify_ledger
 
 PRODUCTS = """\
   age_density: {kind: function, target: kde, columns: [age], bandwidth: 0.1, normalise: true,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from mechanisms.errors import LedgerError, StatpressError
-from tasks.ledger_check import confirm_ledger
-from tasks.private_zone import CuratorLog
+from tasks.execution.private_zone import CuratorLog
+from tasks.release.ledger_check import confirm_ledger
 
 ALWAYS = "The ledger could not be verified."
 

@@ -12,8 +12,8 @@ from bad_input import N
 from rich.console import Console
 
 from configs.loading import load
-from flows import plan_report
-from mechanisms.enclosures import Bounds
+from flows.report import plan as plan_report
+from mechanisms.accounting.enclosures import Bounds
 from mechanisms.errors import (
     BudgetValueError,
     ConfigError,
@@ -21,9 +21,9 @@ from mechanisms.errors import (
     InternalError,
     StatpressError,
 )
-from mechanisms.planning import Plan
-from tasks.ledger import Ledger
-from tasks.ledger_check import verify_ledger
+from mechanisms.planning.plan import Plan
+from tasks.ledger.ledger import Ledger
+from tasks.release.ledger_check import verify_ledger
 
 OPEN = """\
 products:

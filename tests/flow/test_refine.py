@@ -13,17 +13,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from configs.loading import load
-from mechanisms.consistency import disagreement
 from mechanisms.errors import (
     BundleExistsError,
     BundleVerificationError,
     OutputNotWritableError,
     RefinementError,
 )
-from tasks.manifest import FACTS, NAME, seal, verify_bundle
-from tasks.published import open_bundle, rederive
-from tasks.refining import Options, refine
-from tasks.writing import write_cells
+from mechanisms.postprocessing.consistency import disagreement
+from tasks.bundle.manifest import FACTS, NAME, seal, verify_bundle
+from tasks.bundle.published import open_bundle, rederive
+from tasks.bundle.writing import write_cells
+from tasks.derivation.refine import Options, refine
 
 PRODUCTS = """\
 products:
@@ -313,7 +313,7 @@ def test_a_failure_leaves_nothing_behind(
     def full(*arguments: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("tasks.refined_files.write_cells", full)
+    monkeypatch.setattr("tasks.derivation.refined_files.write_cells", full)
     with pytest.raises(OutputNotWritableError, match="No space left"):
         refine(bundle, tmp_path / "new" / "refined", Options())
     assert list((tmp_path / "new").iterdir()) == []
@@ -326,7 +326,7 @@ def test_a_place_taken_in_the_meantime_is_left_alone(
         (tmp_path / "new" / "refined").mkdir(exist_ok=True)
         write_cells(*arguments)
 
-    monkeypatch.setattr("tasks.refined_files.write_cells", slow)
+    monkeypatch.setattr("tasks.derivation.refined_files.write_cells", slow)
     with pytest.raises(BundleExistsError):
         refine(bundle, tmp_path / "new" / "refined", Options())
     assert [path.name for path in (tmp_path / "new").rglob("*")] == ["refined"]

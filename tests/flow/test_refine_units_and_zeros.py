@@ -15,13 +15,13 @@ import pytest
 from people import RECORD, UNIT, ZEROS, put_people
 
 from configs.loading import load
-from flows.reports import refinement_report
+from flows.report.outcomes import refinement_report
 from mechanisms.errors import BundleVerificationError, RefinementError
-from mechanisms.planning import Plan
-from tasks.manifest import FACTS, NAME, seal
-from tasks.published import open_bundle, rederive
-from tasks.refining import Options, refine
-from tasks.writing import write_cells
+from mechanisms.planning.plan import Plan
+from tasks.bundle.manifest import FACTS, NAME, seal
+from tasks.bundle.published import open_bundle, rederive
+from tasks.bundle.writing import write_cells
+from tasks.derivation.refine import Options, refine
 
 PRODUCTS = """\
 products:

@@ -15,16 +15,17 @@ import pytest
 
 from configs.loading import load
 from flows.release import press
-from mechanisms.bootstrap import Bootstrap
 from mechanisms.errors import (
     BundleVerificationError,
     InsufficientBudgetError,
     ReleaseGateError,
 )
-from tasks import pipeline, writing
-from tasks.ledger import Ledger
-from tasks.ledger_check import check_bundle, verify_ledger
-from tasks.manifest import NAME, verify_bundle
+from mechanisms.tables.bootstrap import Bootstrap
+from tasks.bundle import writing
+from tasks.bundle.manifest import NAME, verify_bundle
+from tasks.ledger.ledger import Ledger
+from tasks.release import steps as pipeline
+from tasks.release.ledger_check import check_bundle, verify_ledger
 
 
 def test_bundle_holds_what_was_planned(agency) -> None:
@@ -167,7 +168,7 @@ def test_release_gate_stops_a_file_that_is_not_as_planned(
             table = pq.read_table(path)
             pq.write_table(table.slice(1), path)
 
-    monkeypatch.setattr("tasks.table_files.write_records", broken)
+    monkeypatch.setattr("tasks.bundle.table_files.write_records", broken)
     with pytest.raises(ReleaseGateError, match=r"people\.parquet"):
         agency.run()
     assert agency.bundles() == []
@@ -191,7 +192,7 @@ def test_release_gate_finds_a_value_outside_the_domain(
             field = table.schema.field(column)
             pq.write_table(table.set_column(index, field, pa.array(values, field.type)), path)
 
-    monkeypatch.setattr("tasks.table_files.write_records", broken)
+    monkeypatch.setattr("tasks.bundle.table_files.write_records", broken)
     with pytest.raises(ReleaseGateError, match=r"people\.parquet"):
         agency.run()
     assert agency.bundles() == []
@@ -205,7 +206,7 @@ def test_a_name_taken_during_the_run_loses_nothing(agency, monkeypatch) -> None:
         (agency.releases / "first" / "theirs").write_text("x")
         return honest(run, release, charge)
 
-    monkeypatch.setattr("tasks.pipeline.bundle.seal_bundle", late)
+    monkeypatch.setattr("tasks.release.steps.bundle.seal_bundle", late)
     outcome = agency.run()
     assert outcome.bundle.name == f"first-{outcome.run_id[:8]}"
     verify_bundle(outcome.bundle)
@@ -271,7 +272,7 @@ def test_verify_finds_what_changed(agency, tamper) -> None:
 def test_verify_against_the_ledger_finds_a_resealed_bundle(agency) -> None:
     bundle = agency.run().bundle
     manifest = verify_bundle(bundle)
-    from tasks.manifest import seal
+    from tasks.bundle.manifest import seal
 
     (bundle / "README.md").write_text("rewritten")
     facts = {k: v for k, v in manifest.items() if k not in ("format", "files", "seal")}
@@ -283,7 +284,7 @@ def test_verify_against_the_ledger_finds_a_resealed_bundle(agency) -> None:
 
 def test_verify_against_the_ledger_finds_a_charge_for_another_size(agency, monkeypatch) -> None:
     """The same mechanism on more cells would cost less."""
-    from mechanisms.planning import Plan
+    from mechanisms.planning.plan import Plan
 
     honest = Plan.describe
     larger = {"n_cells": str(2**40)}

@@ -21,14 +21,14 @@ from people import RECORD, UNIT, ZEROS, put_people
 from configs.order import Order, from_environment, from_options
 from configs.yaml_text import parse
 from flows.cli import app
-from flows.conduct import Session
 from flows.rerelease import proposal_report, propose
+from flows.runner import Session
 from mechanisms import errors
-from tasks.ledger import Ledger
-from tasks.ledger_check import check_bundle, note_bundle, verify_ledger
-from tasks.manifest import FACTS, NAME, seal, verify_bundle
-from tasks.private_zone import CuratorLog, new_run_id
-from tasks.reprinting import check_reprint, reprint
+from tasks.bundle.manifest import FACTS, NAME, seal, verify_bundle
+from tasks.derivation.reprint import check_reprint, reprint
+from tasks.execution.private_zone import CuratorLog, new_run_id
+from tasks.ledger.ledger import Ledger
+from tasks.release.ledger_check import check_bundle, note_bundle, verify_ledger
 
 PRODUCTS = """\
 products:
@@ -321,7 +321,7 @@ def test_what_is_no_bundle_of_this_version_is_not_reprinted(first: Path) -> None
 def test_a_bundle_of_a_later_version_is_named_as_such(
     first: Path, agency, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tasks.manifest.FORMAT", "statpress-bundle/3")
+    monkeypatch.setattr("tasks.bundle.manifest.FORMAT", "statpress-bundle/3")
     reseal(first)
     monkeypatch.undo()
     for act in (reprint, verify_bundle, lambda bundle: follow(agency, bundle)):
@@ -332,7 +332,7 @@ def test_a_bundle_of_a_later_version_is_named_as_such(
 
 def test_a_bundle_of_the_first_form_still_verifies(first: Path, monkeypatch) -> None:
     manifest = manifest_of(first)
-    monkeypatch.setattr("tasks.manifest.FORMAT", "statpress-bundle/1")
+    monkeypatch.setattr("tasks.bundle.manifest.FORMAT", "statpress-bundle/1")
     seal(first, {name: manifest[name] for name in FACTS[:-3]} | {"config_sha256": "a" * 64})
     monkeypatch.undo()
     assert verify_bundle(first)["format"] == "statpress-bundle/1"
@@ -508,7 +508,7 @@ def test_the_command_in_its_three_ways(
         app([*arguments, "--json"], exit_on_error=False)
         return json.loads(capsys.readouterr().out)
 
-    monkeypatch.setattr("flows.conduct.Inspector", opened)
+    monkeypatch.setattr("flows.runner.Inspector", opened)
     monkeypatch.setenv("STATPRESS_HOME", str(agency.home.root))
     monkeypatch.chdir(agency.folder)
     bundle, original = str(first), manifest_of(first)["seal"]

@@ -12,8 +12,8 @@ from prepared import OFFICER, RUN, SECOND, STRANGER, Office, write_keys
 
 from flows.cli import app
 from mechanisms.errors import StatpressError, exit_codes
-from tasks.accounts import Status
-from tasks.signing import public_text
+from tasks.ledger_rules.accounts import Status
+from tasks.ledger_rules.signing import public_text
 
 REFUSED = exit_codes()["ApprovalError"]
 

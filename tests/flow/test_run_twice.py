@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from flows.conduct import Session
+from flows.runner import Session
 from mechanisms.errors import BundleVerificationError, LedgerError, StatpressError
-from tasks.ledger import Ledger
-from tasks.ledger_check import check_bundle, note_bundle, verify_ledger
-from tasks.manifest import verify_bundle
+from tasks.bundle.manifest import verify_bundle
+from tasks.ledger.ledger import Ledger
+from tasks.release.ledger_check import check_bundle, note_bundle, verify_ledger
 
 
 class CutError(Exception):
@@ -48,7 +48,7 @@ def test_a_run_cut_while_it_drew_never_draws_again(
     agency: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("tasks.pipeline.generator", cut)
+        patch.setattr("tasks.release.steps.generator", cut)
         with pytest.raises(StatpressError):
             agency.run()
     assert kinds(agency) == ["register", "charge", "draw"]
@@ -91,7 +91,7 @@ def test_void_between_charge_and_draw_stops_the_run(
             ledger.void(run_id=run.run_id, dataset="testdata", reason="the officer was faster")
         return honest(home, run, *rest)
 
-    monkeypatch.setattr("tasks.pipeline.generator", lambda *a, **k: drawn.append(a))
+    monkeypatch.setattr("tasks.release.steps.generator", lambda *a, **k: drawn.append(a))
     monkeypatch.setattr("flows.release.draw_records", too_late)
     with pytest.raises(LedgerError, match="void"):
         agency.run()
@@ -201,7 +201,7 @@ def test_a_place_that_the_ledger_could_not_note_is_refused_before_the_charge(age
 def test_a_charge_that_verify_would_refuse_is_refused_before_it_is_made(
     agency: Any, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], said: str
 ) -> None:
-    from mechanisms.planning import PlannedProduct
+    from mechanisms.planning.plan import PlannedProduct
 
     honest = PlannedProduct.describe
 

@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from configs.loading import load
-from flows.plan_report import plan_facts, plan_report
-from mechanisms.charging import recompute_charge
+from flows.report.plan import plan_facts, plan_report
 from mechanisms.errors import (
     AmountError,
     ConfigError,
@@ -21,10 +20,11 @@ from mechanisms.errors import (
     RecordsError,
     RefinementError,
 )
-from mechanisms.registry import REGISTRY
-from tasks.ledger_check import verify_ledger
-from tasks.manifest import verify_bundle
-from tasks.refining import Options, refine
+from mechanisms.planning.charges import recompute_charge
+from mechanisms.planning.registry import REGISTRY
+from tasks.bundle.manifest import verify_bundle
+from tasks.derivation.refine import Options, refine
+from tasks.release.ledger_check import verify_ledger
 
 PRODUCTS = """\
 products:

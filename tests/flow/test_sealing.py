@@ -18,16 +18,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flows import reports
-from mechanisms.columns import Integer
-from mechanisms.domain import Domain
+from flows.report import outcomes as reports
+from mechanisms.domain.columns import Integer
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.domain.domain import Domain
 from mechanisms.errors import StatpressError
-from mechanisms.table import ContingencyTable
-from tasks import counting
-from tasks.ledger import Ledger
-from tasks.ledger_check import read_account
-from tasks.private_zone import CuratorLog, guarded
-from tasks.side_channels import BETWEEN_STEPS, IN_A_STEP, closed
+from tasks.execution.private_zone import CuratorLog, guarded
+from tasks.execution.side_channels import BETWEEN_STEPS, IN_A_STEP, closed
+from tasks.ledger.ledger import Ledger
+from tasks.release.ledger_check import read_account
+from tasks.source import counting
 
 ROOT = Path(__file__).parents[2]
 PRIVATE_TYPES = {"ContingencyTable", "Run", "SourceProfile"}
@@ -105,7 +105,7 @@ def test_modes_and_spill_files_under_the_widest_umask(
         seen["scratch"] = str(scratch)
         return honest(source, domain, scratch=scratch, **more)
 
-    monkeypatch.setattr("tasks.pipeline.counting.count", looking)
+    monkeypatch.setattr("tasks.release.steps.counting.count", looking)
     before = os.umask(0)
     try:
         agency.run()
@@ -133,7 +133,7 @@ def test_a_curator_log_is_closed_from_its_first_byte(tmp_path: Path) -> None:
 def test_no_process_of_a_run_leaves_its_memory() -> None:
     ask = (
         "import ctypes, resource, sys\n"
-        "from tasks.private_zone import silence_core_dumps\n"
+        "from tasks.execution.private_zone import silence_core_dumps\n"
         "if 'silent' in sys.argv: silence_core_dumps()\n"
         "print(resource.getrlimit(resource.RLIMIT_CORE)[1], ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
     )
@@ -207,7 +207,7 @@ def test_what_a_run_left_is_said_to_the_next_and_by_ledger_show(
         raise ValueError
 
     with monkeypatch.context() as patch:
-        patch.setattr("tasks.pipeline.generator", cut)
+        patch.setattr("tasks.release.steps.generator", cut)
         with pytest.raises(StatpressError):
             agency.run()
     run_id = agency.inspector.log.run_id

@@ -14,9 +14,9 @@ import pytest
 
 from configs.loading import load
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
-from mechanisms.registry import REGISTRY
-from tasks.ledger_check import verify_ledger
-from tasks.manifest import verify_bundle
+from mechanisms.planning.registry import REGISTRY
+from tasks.bundle.manifest import verify_bundle
+from tasks.release.ledger_check import verify_ledger
 
 TABLES = """\
 products:

@@ -12,12 +12,12 @@ import pytest
 
 from configs.loading import load
 from mechanisms.errors import ConfigError, RefinementError
-from mechanisms.two_resolutions import TwoResolutions
-from tasks.ledger_check import verify_ledger
-from tasks.manifest import FACTS, NAME, seal, verify_bundle
-from tasks.published import open_bundle, rederive
-from tasks.refining import Options, refine
-from tasks.writing import write_cells
+from mechanisms.tables.two_resolutions import TwoResolutions
+from tasks.bundle.manifest import FACTS, NAME, seal, verify_bundle
+from tasks.bundle.published import open_bundle, rederive
+from tasks.bundle.writing import write_cells
+from tasks.derivation.refine import Options, refine
+from tasks.release.ledger_check import verify_ledger
 
 PRODUCTS = """\
 products:

@@ -25,9 +25,9 @@ from mechanisms.errors import (
     QualityGateError,
     StatpressError,
 )
-from mechanisms.registry import REGISTRY
-from tasks.ledger_check import verify_ledger
-from tasks.manifest import verify_bundle
+from mechanisms.planning.registry import REGISTRY
+from tasks.bundle.manifest import verify_bundle
+from tasks.release.ledger_check import verify_ledger
 
 PRODUCTS = """\
 products:

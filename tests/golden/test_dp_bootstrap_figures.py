@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from mechanisms.pld import tail_account
-from mechanisms.resampling_calibration import (
+from mechanisms.accounting.pld import tail_account
+from mechanisms.accounting.resampling_losses import BootstrapLoss
+from mechanisms.inference.resampling_calibration import (
     gaussian_goal,
     largest_mu_squared,
     paper_mu_squared,
 )
-from mechanisms.resampling_losses import BootstrapLoss
 
 F = Fraction
 N = 3000

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow.csv
 import pytest
 
-from tasks.manifest import seal
-from tasks.refining import Options, refine
+from tasks.bundle.manifest import seal
+from tasks.derivation.refine import Options, refine
 
 SEX = {"kind": "categorical", "name": "sex", "missing": False, "categories": ["f", "m"],
        "other": False}  # fmt: skip

@@ -12,12 +12,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mechanisms.columns import Ordinal
-from mechanisms.domain import Domain
-from mechanisms.empirical_risk import EmpiricalRisk
-from mechanisms.function_knobs import FunctionKnobs
-from mechanisms.function_targets import learner_of
-from mechanisms.table import ContingencyTable
+from mechanisms.domain.columns import Ordinal
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.domain.domain import Domain
+from mechanisms.functions.empirical_risk import EmpiricalRisk
+from mechanisms.functions.knobs import FunctionKnobs
+from mechanisms.functions.targets import learner_of
 
 N = 124
 FIGURES = {

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from mechanisms.columns import Categorical, Column, Date, Integer, Numeric, Ordinal
-from mechanisms.domain import Domain
+from mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric, Ordinal
+from mechanisms.domain.domain import Domain
 from mechanisms.errors import DomainTooLargeError
-from tasks.counting import Source, count, profile
+from tasks.source.counting import Source, count, profile
 
 CHECK = settings(
     max_examples=60,

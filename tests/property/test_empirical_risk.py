@@ -10,18 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from mechanisms import empirical_risk
-from mechanisms.bernstein import BernsteinMechanism
-from mechanisms.bernstein_polynomials import evaluate_grid
-from mechanisms.columns import Categorical, Integer, Numeric
-from mechanisms.domain import Domain
-from mechanisms.empirical_risk import EmpiricalRisk
+from mechanisms.base.mechanism import Target
+from mechanisms.bernstein.lattice_release import BernsteinMechanism
+from mechanisms.bernstein.polynomials import evaluate_grid
+from mechanisms.bernstein.unit_cube import axes_of
+from mechanisms.domain.columns import Categorical, Integer, Numeric
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.domain.domain import Domain
 from mechanisms.errors import ConfigError, InternalError
-from mechanisms.mechanism import Target
-from mechanisms.risk_solver import Rows, duality_gap, minimiser, slopes
-from mechanisms.scaled_cells import axes_of
-from mechanisms.table import ContingencyTable
-from tasks.entropy import SeededRandomness
+from mechanisms.functions import empirical_risk
+from mechanisms.functions.empirical_risk import EmpiricalRisk
+from mechanisms.functions.risk_solver import Rows, duality_gap, minimiser, slopes
+from tasks.release.entropy import SeededRandomness
 
 CLASS = Categorical(name="class", categories=("no", "yes"), missing=True)
 AMOUNT = Numeric(name="amount", edges=(-3.0, -1.0, 1.0, 5.0))

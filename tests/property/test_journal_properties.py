@@ -12,10 +12,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from mechanisms.errors import InsufficientBudgetError, LedgerError, LedgerIntegrityError
-from tasks.accounts import State
-from tasks.amounts import MEASURES, canonical, exact
-from tasks.entries import Entry
-from tasks.journal import apply, next_entry, replay, resume
+from tasks.ledger_rules.accounts import State
+from tasks.ledger_rules.amounts import MEASURES, canonical, exact
+from tasks.ledger_rules.chain import apply, next_entry, replay, resume
+from tasks.ledger_rules.entries import Entry
 
 TERMS = {"adjacency": "replace_one", "unit": "record", "unit_records": 1, "n_records": 1000}
 TIMES = {"created": "2026-01-01T00:00:00+00:00"}

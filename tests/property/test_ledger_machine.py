@@ -29,8 +29,8 @@ from mechanisms.errors import (
     StatpressError,
     UnregisteredDatasetError,
 )
-from tasks.ledger import Ledger
-from tasks.signing import public_text
+from tasks.ledger.ledger import Ledger
+from tasks.ledger_rules.signing import public_text
 
 LIMITED = {"basic": ["epsilon", "delta"], "zcdp": ["rho", "rho_delta"]}
 MEASURES = [*LIMITED["basic"], *LIMITED["zcdp"]]

@@ -15,12 +15,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from configs.loading import describe_column
-from mechanisms.columns import Categorical, Column, Date, Integer, Numeric, Ordinal
-from mechanisms.domain import Domain
-from mechanisms.table import ContingencyTable
-from tasks.published import column_from
-from tasks.reading import read_counts, read_records
-from tasks.writing import write_cells, write_records
+from mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric, Ordinal
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.domain.domain import Domain
+from tasks.bundle.published import column_from
+from tasks.bundle.reading import read_counts, read_records
+from tasks.bundle.writing import write_cells, write_records
 
 DAYS = st.dates(datetime.date(1, 1, 1), datetime.date(9999, 12, 31))
 TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=("Cs",)), max_size=8)

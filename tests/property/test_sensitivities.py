@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms.bounded_statistics import (
+from mechanisms.errors import ConfigError
+from mechanisms.inference.statistics import (
     Covariance,
     Mean,
     Statistic,
@@ -19,7 +20,6 @@ from mechanisms.bounded_statistics import (
     largest_move,
     scaled,
 )
-from mechanisms.errors import ConfigError
 
 ONE, HALF = Fraction(1), Fraction(1, 2)
 STATISTICS: list[Statistic] = [Mean(), Variance(), Covariance()]

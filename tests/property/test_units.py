@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from mechanisms.columns import Categorical, Integer
-from mechanisms.domain import Domain
-from tasks.counting import Source, count, profile
-from tasks.units import Units
+from mechanisms.domain.columns import Categorical, Integer
+from mechanisms.domain.domain import Domain
+from tasks.source.counting import Source, count, profile
+from tasks.source.units import Units
 
 CHECK = settings(
     max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True

@@ -11,16 +11,16 @@ import pytest
 from randomgen import AESCounter
 from scipy import stats
 
-from mechanisms.bernstein import BernsteinMechanism
-from mechanisms.columns import Numeric
-from mechanisms.domain import Domain
-from mechanisms.kernel_density import KernelDensity
-from mechanisms.kernels import ProductKernel
-from mechanisms.mechanism import Target
-from mechanisms.rounded_values import integer_values
-from mechanisms.scaled_cells import axes_of
-from mechanisms.table import ContingencyTable
-from tasks.entropy import SystemRandomness
+from mechanisms.base.mechanism import Target
+from mechanisms.bernstein.integer_values import integer_values
+from mechanisms.bernstein.lattice_release import BernsteinMechanism
+from mechanisms.bernstein.unit_cube import axes_of
+from mechanisms.domain.columns import Numeric
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.domain.domain import Domain
+from mechanisms.functions.kernel_density import KernelDensity
+from mechanisms.functions.kernels import ProductKernel
+from tasks.release.entropy import SystemRandomness
 
 LEVEL = 1e-6
 DOMAIN = Domain((Numeric(name="x", edges=Numeric.uniform_edges(0, 1, 8)),))

@@ -12,11 +12,11 @@ import pytest
 from randomgen import AESCounter
 from scipy import stats
 
-from mechanisms.bootstrap import Bootstrap
-from mechanisms.columns import Integer
-from mechanisms.domain import Domain
-from mechanisms.sampling import below, draw_counts
-from mechanisms.table import ContingencyTable
+from mechanisms.domain.columns import Integer
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.domain.domain import Domain
+from mechanisms.sampling.smoothed_records import below, draw_counts
+from mechanisms.tables.bootstrap import Bootstrap
 
 LEVEL = 1e-6
 DRAWS = 1_000_000

@@ -17,7 +17,17 @@ from numpy.typing import NDArray
 from randomgen import AESCounter
 from scipy import stats
 
-from mechanisms.candidates import (
+from mechanisms.domain.columns import Integer
+from mechanisms.domain.domain import Domain
+from mechanisms.sampling.density_sampler import (
+    HistogramKernel,
+    Kernel,
+    cell_probabilities,
+    gaussian_kernel,
+    sample_density,
+)
+from mechanisms.sampling.ks_sampler import Band, sample_ks
+from mechanisms.tables.candidate_scores import (
     Scores,
     choose_candidate,
     cramer_von_mises_scores,
@@ -26,22 +36,12 @@ from mechanisms.candidates import (
     ks_scores,
     series_features,
 )
-from mechanisms.columns import Integer
-from mechanisms.density import Density
-from mechanisms.density_sampling import (
-    HistogramKernel,
-    Kernel,
-    cell_probabilities,
-    gaussian_kernel,
-    sample_density,
-)
-from mechanisms.domain import Domain
-from mechanisms.exponential import dense_counts, sparse_table
-from mechanisms.exponential_ks import ExponentialKS
-from mechanisms.ks_sampler import Band, sample_ks
-from mechanisms.sample_resample import SampleResample
-from mechanisms.smoothed_histogram import SmoothedHistogram
-from tasks.entropy import SystemRandomness
+from mechanisms.tables.density import Density
+from mechanisms.tables.exponential_ks import ExponentialKS
+from mechanisms.tables.exponential_records import dense_counts, sparse_table
+from mechanisms.tables.sample_resample import SampleResample
+from mechanisms.tables.smoothed_histogram import SmoothedHistogram
+from tasks.release.entropy import SystemRandomness
 
 LEVEL = 1e-6
 Table = tuple[int, ...]

@@ -10,13 +10,17 @@ import pytest
 from randomgen import AESCounter
 from scipy import stats
 
-from mechanisms.bootstrap_replicates import BootstrapReplicates
-from mechanisms.bounded_statistics import Mean
-from mechanisms.losses import GaussianLoss
-from mechanisms.resamples import subset_counts
-from mechanisms.resampling_losses import BootstrapLoss, ResampledGaussianLoss, SubsampleLoss
-from mechanisms.statistic_noise import StatisticNoise
-from tasks.entropy import SeededRandomness
+from mechanisms.accounting.privacy_loss import GaussianLoss
+from mechanisms.accounting.resampling_losses import (
+    BootstrapLoss,
+    ResampledGaussianLoss,
+    SubsampleLoss,
+)
+from mechanisms.inference.replicates import BootstrapReplicates
+from mechanisms.inference.statistics import Mean
+from mechanisms.sampling.resample_sampler import subset_counts
+from mechanisms.sampling.statistic_noise import StatisticNoise
+from tasks.release.entropy import SeededRandomness
 
 LEVEL = 1e-6
 DRAWS = 60_000

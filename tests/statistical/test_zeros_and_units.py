@@ -13,17 +13,17 @@ import pytest
 from randomgen import AESCounter
 from scipy import stats
 
-from mechanisms import sampling
-from mechanisms.bootstrap import Bootstrap
-from mechanisms.columns import Integer
-from mechanisms.debias import debias
-from mechanisms.domain import Domain
-from mechanisms.perturbed import LaplaceTable
-from mechanisms.projection import project_to_simplex
-from mechanisms.sampling import draw_counts
-from mechanisms.structural_zeros import ZeroPattern
-from mechanisms.table import ContingencyTable
-from tasks.entropy import SeededRandomness
+from mechanisms.domain.columns import Integer
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.domain.domain import Domain
+from mechanisms.domain.structural_zeros import ZeroPattern
+from mechanisms.postprocessing.debias import debias
+from mechanisms.postprocessing.simplex import project_to_simplex
+from mechanisms.sampling import smoothed_records as sampling
+from mechanisms.sampling.smoothed_records import draw_counts
+from mechanisms.tables.bootstrap import Bootstrap
+from mechanisms.tables.perturbed_histogram import LaplaceTable
+from tasks.release.entropy import SeededRandomness
 
 LEVEL = 1e-6
 DRAWS = 400_000

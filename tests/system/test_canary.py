@@ -34,10 +34,10 @@ from prefect_server import ask
 from victims import InProcess, all_ended, press, short_of_memory, warm
 
 import flows.release
-import tasks.pipeline
+import tasks.release.steps
 from mechanisms.errors import ConfigError, InternalError, QualityGateError, StatpressError
-from tasks.inspector import Between, Inspector
-from tasks.private_zone import CuratorLog
+from tasks.execution.private_zone import CuratorLog
+from tasks.quality.inspector import Between, Inspector
 
 pytestmark = pytest.mark.system
 
@@ -62,18 +62,18 @@ HOSTILE = {
 """Settings of somebody who wants the orchestrator to keep everything."""
 
 IN_STEPS = {
-    "read config": "tasks.pipeline.load_order",
+    "read config": "tasks.release.steps.load_order",
     "plan": "configs.loading.Release.plan",
-    "check budget": "tasks.pipeline.check_covered",
-    "rehearse": "tasks.pipeline.bundle.rehearse",
-    "check input": "tasks.pipeline.counting.profile",
-    "count once": "tasks.pipeline.counting.count",
-    "check counts": "tasks.pipeline.quality.check_table",
-    "charge ledger": "tasks.pipeline.Ledger.charge",
-    "draw records": "tasks.pipeline.generator",
-    "write bundle": "tasks.pipeline.bundle.write_bundle",
-    "check release": "tasks.pipeline.bundle.profile_bundle",
-    "publish": "tasks.pipeline.bundle.seal_bundle",
+    "check budget": "tasks.release.steps.check_covered",
+    "rehearse": "tasks.release.steps.bundle.rehearse",
+    "check input": "tasks.release.steps.counting.profile",
+    "count once": "tasks.release.steps.counting.count",
+    "check counts": "tasks.release.steps.quality.check_table",
+    "charge ledger": "tasks.release.steps.Ledger.charge",
+    "draw records": "tasks.release.steps.generator",
+    "write bundle": "tasks.release.steps.bundle.write_bundle",
+    "check release": "tasks.release.steps.bundle.profile_bundle",
+    "publish": "tasks.release.steps.bundle.seal_bundle",
 }
 BAD_INPUT = (
     "missing file", "unreadable Parquet", "text named Parquet", "truncated Parquet",
@@ -219,10 +219,10 @@ def sweep(
         with quality, recorded(made.said):
             _run_all(made, patch, quality)
         with recorded(made.said_by_twin), patch.context() as broken:
-            broken.setattr("tasks.steps.guarded", lambda function, *_: function)
-            broken.setattr("tasks.pipeline.counting.count", unsealed_outburst)
+            broken.setattr("tasks.execution.steps.guarded", lambda function, *_: function)
+            broken.setattr("tasks.release.steps.counting.count", unsealed_outburst)
             made.run("broken twin")
-            broken.setattr("flows.conduct.guarded", lambda function, *_: function)
+            broken.setattr("flows.runner.guarded", lambda function, *_: function)
             broken.setattr(sys, "unraisablehook", sys.__unraisablehook__)  # not pytest's
             broken.setattr(threading, "excepthook", threading.__excepthook__)
             made.run("broken twin in a broken body")
@@ -274,7 +274,7 @@ def _run_all(sweep: Sweep, patch: pytest.MonkeyPatch, inspector: Inspector) -> N
         raise KeyboardInterrupt(CANARY)
 
     with patch.context() as broken:
-        broken.setattr("tasks.pipeline.counting.count", interrupted)
+        broken.setattr("tasks.release.steps.counting.count", interrupted)
         sweep.run("interrupted")
     with patch.context() as broken:
         honest = flows.release.check_counts
@@ -296,9 +296,9 @@ def _run_all(sweep: Sweep, patch: pytest.MonkeyPatch, inspector: Inspector) -> N
             broken.setenv("STATPRESS_HOME", str(agency.home.root))
             broken.setattr("flows.deployed.session", _without_quality_process)
             if name == "timed out":
-                broken.setattr("tasks.pipeline.counting.count", slow)
+                broken.setattr("tasks.release.steps.counting.count", slow)
             else:
-                broken.setattr("tasks.pipeline.counting.count", _noting_process(agency))
+                broken.setattr("tasks.release.steps.counting.count", _noting_process(agency))
             flow = deployed.release.with_options(**options)
             sweep.keep(name, agency, lambda flow=flow, a=agency: flow(config=str(a.config)))
 
@@ -321,15 +321,15 @@ def _pool() -> Any:
 @contextlib.contextmanager
 def _without_quality_process(home: Any, run_id: str | None = None) -> Iterator[Any]:
     """The session of a deployed flow, but for the process that takes seconds to start."""
-    from flows.conduct import Session
-    from tasks.private_zone import new_run_id
+    from flows.runner import Session
+    from tasks.execution.private_zone import new_run_id
 
     yield Session(home, InProcess(CuratorLog(home.folder("curator"), run_id or new_run_id())))
 
 
 def _noting_process(agency: Any) -> Callable[..., Any]:
     """Count as usual, and note in which process."""
-    honest = tasks.pipeline.counting.count
+    honest = tasks.release.steps.counting.count
 
     def noting(*arguments: Any, **named: Any) -> Any:
         (agency.folder / "counted-by").write_text(str(os.getpid()))
@@ -365,7 +365,9 @@ def _quality_fails(sweep: Sweep, inspector: Inspector) -> None:
     with pytest.MonkeyPatch.context() as broken:
         wrong = {"type": "ExpectNothing", "arguments": {"column": CANARY, "min_value": RARE}}
         broken.setattr(Between, "as_request", lambda self: wrong)
-        broken.setattr("tasks.inspector.sys.executable", "/bin/false")  # where it is started again
+        broken.setattr(
+            "tasks.quality.inspector.sys.executable", "/bin/false"
+        )  # where it is started again
         sweep.keep("quality process breaks", agency, lambda: agency.run(orchestrated=True))
 
 

@@ -15,9 +15,9 @@ from prefect_server import BIN, ask, free_port
 from ruamel.yaml import YAML
 
 from mechanisms.errors import DeploymentError, exit_codes
-from tasks.deployment import apply
-from tasks.home import Home
-from tasks.ledger import Ledger
+from tasks.execution.home import Home
+from tasks.ledger.ledger import Ledger
+from tasks.orchestration.deployment import apply
 
 pytestmark = pytest.mark.system
 ROOT = Path(__file__).parents[2]

@@ -9,11 +9,11 @@ import psycopg
 import pytest
 from postgres import Server, program, run
 
-from mechanisms.privacy import Adjacency, Privacy, Unit
-from tasks.home import Home
-from tasks.ledger import Ledger
-from tasks.ledger_check import verify_ledger
-from tasks.pipeline import register_dataset
+from mechanisms.domain.privacy_unit import Adjacency, Privacy, Unit
+from tasks.execution.home import Home
+from tasks.ledger.ledger import Ledger
+from tasks.release.ledger_check import verify_ledger
+from tasks.release.steps import register_dataset
 
 pytestmark = pytest.mark.system
 SCRIPT = Path(__file__).parents[2] / "deploy" / "postgres" / "ledger.sql"

@@ -18,10 +18,10 @@ import pytest
 from victims import InProcess
 
 import flows.release
-import tasks.pipeline
-from tasks.ledger import Ledger
-from tasks.ledger_check import verify_ledger
-from tasks.manifest import verify_bundle
+import tasks.release.steps
+from tasks.bundle.manifest import verify_bundle
+from tasks.ledger.ledger import Ledger
+from tasks.release.ledger_check import verify_ledger
 
 pytestmark = pytest.mark.system
 
@@ -44,13 +44,13 @@ def in_child(agency: Any, arm: Callable[[], None]) -> int:
         code = 1
         try:
             marker = agency.folder / "drawn"
-            honest = tasks.pipeline.generator
+            honest = tasks.release.steps.generator
 
             def noted(*arguments: Any, **named: Any) -> Any:
                 marker.write_text("a random bit may have been used")
                 return honest(*arguments, **named)
 
-            tasks.pipeline.generator = noted
+            tasks.release.steps.generator = noted
             arm()
             agency.run()
             code = 0

@@ -15,8 +15,8 @@ from sqlalchemy import make_url
 
 from flows.cli import main
 from mechanisms.errors import exit_codes
-from tasks.home import Home
-from tasks.ledger import Ledger
+from tasks.execution.home import Home
+from tasks.ledger.ledger import Ledger
 
 pytestmark = pytest.mark.system
 Press = Callable[..., subprocess.CompletedProcess[str]]

@@ -18,8 +18,8 @@ from sqlalchemy import Engine, Pool, event
 from sqlalchemy.engine.default import DefaultDialect
 
 from mechanisms.errors import AlreadyRegisteredError, LedgerError, LedgerUnavailableError
-from tasks.entries import Entry
-from tasks.ledger import Ledger
+from tasks.ledger.ledger import Ledger
+from tasks.ledger_rules.entries import Entry
 
 pytestmark = pytest.mark.system
 

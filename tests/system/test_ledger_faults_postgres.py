@@ -21,9 +21,9 @@ from mechanisms.errors import (
     LedgerUnavailableError,
     StatpressError,
 )
-from tasks import ledger_store
-from tasks.entries import Entry
-from tasks.ledger import Ledger
+from tasks.ledger.ledger import Ledger
+from tasks.ledger_rules.entries import Entry
+from tasks.ledger_store import store as ledger_store
 
 pytestmark = pytest.mark.system
 
@@ -428,7 +428,7 @@ def test_a_second_charge_of_a_run_is_refused_by_the_database(url: str) -> None:
 def test_an_entry_that_the_database_refuses_is_an_error_of_integrity(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tasks import ledger
+    from tasks.ledger import ledger
 
     honest = ledger.append
 

@@ -22,8 +22,8 @@ import pytest
 from sqlalchemy import event
 
 from mechanisms.errors import StatpressError
-from tasks.entries import Entry
-from tasks.ledger import Ledger
+from tasks.ledger.ledger import Ledger
+from tasks.ledger_rules.entries import Entry
 
 pytestmark = pytest.mark.system
 

@@ -12,8 +12,8 @@ import pytest
 from prefect_server import as_client, ask
 
 from mechanisms.errors import OrchestratorError
-from tasks import exclusion, monitoring
-from tasks.exclusion import limit_name
+from tasks.orchestration import exclusion, monitoring
+from tasks.orchestration.exclusion import limit_name
 
 pytestmark = pytest.mark.system
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from prefect_server import PASSWORD, ask
 
-from tasks.accounts import Status
-from tasks.approval import NAME
-from tasks.ledger import Ledger
-from tasks.manifest import verify_bundle
+from tasks.bundle.approval import NAME
+from tasks.bundle.manifest import verify_bundle
+from tasks.ledger.ledger import Ledger
+from tasks.ledger_rules.accounts import Status
 
 pytestmark = pytest.mark.system
 

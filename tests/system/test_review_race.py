@@ -10,8 +10,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from mechanisms.errors import ApprovalError
-from tasks.ledger import Ledger
-from tasks.signing import public_text
+from tasks.ledger.ledger import Ledger
+from tasks.ledger_rules.signing import public_text
 
 pytestmark = pytest.mark.system
 KEYS = [Ed25519PrivateKey.from_private_bytes(bytes([n] * 32)) for n in (1, 2)]

@@ -23,10 +23,10 @@ from prefect_server import ask
 from victims import Victim, all_ended, press, short_of_disk, warm
 
 from mechanisms.errors import exit_codes
-from tasks.ledger import Ledger
-from tasks.ledger_check import check_bundle, note_bundle, verify_ledger
-from tasks.manifest import verify_bundle
-from tasks.private_zone import new_run_id
+from tasks.bundle.manifest import verify_bundle
+from tasks.execution.private_zone import new_run_id
+from tasks.ledger.ledger import Ledger
+from tasks.release.ledger_check import check_bundle, note_bundle, verify_ledger
 
 pytestmark = pytest.mark.system
 CODES = exit_codes()
@@ -280,8 +280,8 @@ def test_a_clock_that_jumps_back(quick: Any, monkeypatch: pytest.MonkeyPatch) ->
         def now(cls, tz: Any = None) -> datetime.datetime:
             return datetime.datetime(next(years), 1, 1, tzinfo=tz)
 
-    monkeypatch.setattr("tasks.ledger.datetime", Clock)
-    monkeypatch.setattr("tasks.run.datetime.datetime", Clock)
+    monkeypatch.setattr("tasks.ledger.ledger.datetime", Clock)
+    monkeypatch.setattr("tasks.release.places.datetime.datetime", Clock)
     runs = [quick.run() for _ in range(2)]
     assert kinds(quick) == ["charge", "draw", "publish"] * 2
     dates = [entry.body["created"] for entry in quick.entries()[1:]]

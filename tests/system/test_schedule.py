@@ -33,10 +33,10 @@ from postgres import Server
 from prefect_server import BIN, PASSWORD, as_client, ask
 from ruamel.yaml import YAML
 
-from tasks.approval import approved_by
-from tasks.ledger import Ledger
-from tasks.manifest import verify_bundle
-from tasks.signing import public_text
+from tasks.bundle.approval import approved_by
+from tasks.bundle.manifest import verify_bundle
+from tasks.ledger.ledger import Ledger
+from tasks.ledger_rules.signing import public_text
 
 pytestmark = pytest.mark.system
 DEPLOY = Path(__file__).parents[2] / "deploy"

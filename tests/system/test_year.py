@@ -19,12 +19,12 @@ from typing import Any
 import pytest
 from victims import all_ended, press, warm
 
-from tasks.accounts import Status
-from tasks.amounts import Loss
-from tasks.ledger import Ledger
-from tasks.ledger_check import verify_ledger
-from tasks.manifest import verify_bundle
-from tasks.policies import loss_of
+from tasks.bundle.manifest import verify_bundle
+from tasks.ledger.ledger import Ledger
+from tasks.ledger_rules.accounts import Status
+from tasks.ledger_rules.amounts import Loss
+from tasks.ledger_rules.policies import loss_of
+from tasks.release.ledger_check import verify_ledger
 
 pytestmark = pytest.mark.system
 DATASETS = ("persons", "households", "firms")

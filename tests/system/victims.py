@@ -21,7 +21,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from tasks.inspector import Inspector
+from tasks.quality.inspector import Inspector
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["victims_ready"])
@@ -166,10 +166,10 @@ def _tell(descriptor: int, text: str) -> None:
 
 def _release(order: Order, tell: Callable[[str], None]) -> int:
     """Press the release; the exit code that the command line would give."""
-    from flows.conduct import Session
+    from flows.runner import Session
     from mechanisms.errors import StatpressError
-    from tasks.home import Home
-    from tasks.private_zone import CuratorLog, new_run_id, silence_core_dumps
+    from tasks.execution.home import Home
+    from tasks.execution.private_zone import CuratorLog, new_run_id, silence_core_dumps
 
     orchestrated = "PREFECT_API_URL" in order.environment
     if orchestrated:

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mechanisms.columns import Categorical, Column, Integer, Numeric
-from mechanisms.domain import Domain
-from mechanisms.estimands import EstimandKnobs
-from mechanisms.estimates import Estimate, resampling_goal
-from mechanisms.mechanism import Target
-from mechanisms.table import ContingencyTable
-from tasks.entropy import SeededRandomness
+from mechanisms.base.mechanism import Target
+from mechanisms.domain.columns import Categorical, Column, Integer, Numeric
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.domain.domain import Domain
+from mechanisms.estimates.knobs import EstimandKnobs
+from mechanisms.estimates.mechanism import Estimate, resampling_goal
+from tasks.release.entropy import SeededRandomness
 
 LEVEL = 1e-6
 COLUMNS: dict[str, Column] = {

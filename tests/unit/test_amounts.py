@@ -8,8 +8,8 @@ from fractions import Fraction
 import pytest
 
 from mechanisms.errors import AmountError, LedgerError
-from tasks.amounts import MEASURES, Loss, canonical, exact, half_square
-from tasks.policies import limit_of, loss_of, measures_of
+from tasks.ledger_rules.amounts import MEASURES, Loss, canonical, exact, half_square
+from tasks.ledger_rules.policies import limit_of, loss_of, measures_of
 
 
 def loss(epsilon: str, delta: str = "0", rho: str = "0", rho_delta: str = "0") -> Loss:

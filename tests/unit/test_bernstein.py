@@ -10,26 +10,26 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mechanisms.bernstein import BernsteinMechanism
-from mechanisms.bernstein_accuracy import (
+from mechanisms.accounting.privacy_loss import ConcentratedLoss, GaussianLoss, PureLoss
+from mechanisms.base.mechanism import Target
+from mechanisms.bernstein.accuracy import (
     expected_noise,
     least_error,
     least_gaussian_error,
     noise_bound,
 )
-from mechanisms.bernstein_learner import DeclaredFunction, LatticeSensitivity
-from mechanisms.bernstein_polynomials import iterated_basis
-from mechanisms.columns import Integer, Numeric
-from mechanisms.domain import Domain
+from mechanisms.bernstein.integer_values import integer_sensitivity, integer_values
+from mechanisms.bernstein.lattice_release import BernsteinMechanism
+from mechanisms.bernstein.learner import DeclaredFunction, LatticeSensitivity
+from mechanisms.bernstein.polynomials import iterated_basis
+from mechanisms.bernstein.unit_cube import axes_of
+from mechanisms.domain.columns import Integer, Numeric
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.domain.domain import Domain
 from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
-from mechanisms.kernel_density import KernelDensity
-from mechanisms.kernels import ProductKernel
-from mechanisms.losses import ConcentratedLoss, GaussianLoss, PureLoss
-from mechanisms.mechanism import Target
-from mechanisms.rounded_values import integer_sensitivity, integer_values
-from mechanisms.scaled_cells import axes_of
-from mechanisms.table import ContingencyTable
-from tasks.entropy import SeededRandomness
+from mechanisms.functions.kernel_density import KernelDensity
+from mechanisms.functions.kernels import ProductKernel
+from tasks.release.entropy import SeededRandomness
 
 TWO = Domain((Integer(name="x", lower=0, upper=1),))
 PURE = Target(epsilon=1.0, delta=0.0, n_records=2, n_cells=2)

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mechanisms import bernstein_polynomials
-from mechanisms.bernstein_polynomials import (
+from mechanisms.bernstein import polynomials as bernstein_polynomials
+from mechanisms.bernstein.polynomials import (
     BernsteinFunction,
     basis,
     evaluate,

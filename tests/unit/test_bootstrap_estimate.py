@@ -28,15 +28,15 @@ from estimating import (
     values_of,
 )
 
-from mechanisms.bootstrap_estimate import FEWEST, BootstrapEstimate, BootstrapKnobs
-from mechanisms.budget_split import Budget
-from mechanisms.choice import WIDTH, choose
+from mechanisms.domain.privacy_unit import Privacy
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
-from mechanisms.estimands import Among
-from mechanisms.estimates import RawEstimates
-from mechanisms.fitting import ProductRequest
-from mechanisms.planning import plan_release
-from mechanisms.privacy import Privacy
+from mechanisms.estimates.dp_bootstrap import FEWEST, BootstrapEstimate, BootstrapKnobs
+from mechanisms.estimates.knobs import Among
+from mechanisms.estimates.mechanism import RawEstimates
+from mechanisms.planning.budget_split import Budget
+from mechanisms.planning.calibration import ProductRequest
+from mechanisms.planning.mechanism_choice import WIDTH, choose
+from mechanisms.planning.plan import plan_release
 
 F = Fraction
 OWN = "own_statistics:both_means"

@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mechanisms.bootstrap_inference import (
+from mechanisms.errors import ConfigError, RecordsError
+from mechanisms.inference.noisy_variance import (
+    NoisyMoment,
+    clamped_variance,
+    covariance_interval,
+    mean_margin,
+)
+from mechanisms.inference.replicate_intervals import (
     T_CONDITION,
     NoisyReplicates,
     check_replicates,
     suggested_replicates,
     t_replicates,
-)
-from mechanisms.errors import ConfigError, RecordsError
-from mechanisms.noisy_variance import (
-    NoisyMoment,
-    clamped_variance,
-    covariance_interval,
-    mean_margin,
 )
 
 N = 3000

@@ -11,17 +11,18 @@ import pytest
 from randomgen import AESCounter
 from scipy import stats
 
-from mechanisms import bootstrap_replicates, bounded_statistics
-from mechanisms.bootstrap_replicates import BootstrapReplicates
-from mechanisms.bounded_statistics import Covariance, Mean, Variance
+from mechanisms.accounting.pld import tail_account
+from mechanisms.accounting.privacy_loss import GaussianLoss
+from mechanisms.accounting.resampling_losses import BootstrapLoss, SubsampleLoss
 from mechanisms.errors import RecordsError
-from mechanisms.losses import GaussianLoss
-from mechanisms.pld import tail_account
-from mechanisms.resampling_calibration import gaussian_goal, paper_mu_squared
-from mechanisms.resampling_losses import BootstrapLoss, SubsampleLoss
-from mechanisms.statistic_noise import StatisticNoise
-from mechanisms.subsample_split import SplitDesign, SubsampleSplit, default_design
-from tasks.entropy import SeededRandomness
+from mechanisms.inference import replicates as bootstrap_replicates
+from mechanisms.inference import statistics as bounded_statistics
+from mechanisms.inference.replicates import BootstrapReplicates
+from mechanisms.inference.resampling_calibration import gaussian_goal, paper_mu_squared
+from mechanisms.inference.statistics import Covariance, Mean, Variance
+from mechanisms.inference.subsample_release import SplitDesign, SubsampleSplit, default_design
+from mechanisms.sampling.statistic_noise import StatisticNoise
+from tasks.release.entropy import SeededRandomness
 
 F = Fraction
 LEVEL = 1e-6

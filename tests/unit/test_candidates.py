@@ -10,8 +10,8 @@ import pytest
 from flint import ctx
 from numpy.typing import NDArray
 
-from mechanisms import candidates
-from mechanisms.candidates import (
+from mechanisms.tables import candidate_scores as candidates
+from mechanisms.tables.candidate_scores import (
     EPSILON_SLACK,
     Scores,
     choose_candidate,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mechanisms.choice import choose, compare
+from mechanisms.base.mechanism import Target
 from mechanisms.errors import InfeasibleBudgetError
-from mechanisms.mechanism import Target
-from mechanisms.projected_error import projected_total_variation
-from mechanisms.projection import project_to_simplex
+from mechanisms.planning.mechanism_choice import choose, compare
+from mechanisms.postprocessing.simplex import project_to_simplex
+from mechanisms.tables.projected_error import projected_total_variation
 
 
 def target(delta: float, *, epsilon: float = 1.0, cells: int = 50, n: int = 10_000) -> Target:
@@ -72,7 +72,7 @@ def test_the_expected_error_is_that_of_simulated_projections(laplace: bool, shap
     gaps = [np.abs(project_to_simplex(counts + z, n).values - counts).sum() for z in noise]
     simulated = float(np.mean(gaps)) / (2 * n)
 
-    from mechanisms import projected_error
+    from mechanisms.tables import projected_error
 
     weights, levels = projected_error._shape(
         shape == "uniform", cells // 10 if shape == "tenth" else cells, n

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms import pld
-from mechanisms.composition import ComposedLoss, compose, compose_quickly
-from mechanisms.finite_losses import DiscreteLoss, DrawsLoss
-from mechanisms.lattice import LatticeLoss
-from mechanisms.losses import GaussianLoss, PrivacyLoss, ProfileLoss, PureLoss
-from mechanisms.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
+from mechanisms.accounting import pld
+from mechanisms.accounting.composition import ComposedLoss, compose, compose_quickly
+from mechanisms.accounting.finite_losses import DiscreteLoss, DrawsLoss
+from mechanisms.accounting.lattice import LatticeLoss
+from mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
+from mechanisms.accounting.privacy_loss import GaussianLoss, PrivacyLoss, ProfileLoss, PureLoss
 
 F = Fraction
 DELTAS = (1e-2, 1e-6, 1e-9)
@@ -436,7 +436,7 @@ def test_a_delta_below_the_grid_s_noise_still_has_an_epsilon() -> None:
 def test_what_stands_in_for_standard_error_stays_open() -> None:
     """A progress bar puts itself there; the logging library would close it with its handler."""
     code = (
-        "import io, logging, sys; from mechanisms.pld import _pld_pmf;"
+        "import io, logging, sys; from mechanisms.accounting.pld import _pld_pmf;"
         "kept = sys.stderr; sys.stderr = stand_in = io.StringIO(); _pld_pmf();"
         "logging.shutdown(); sys.stderr = kept; assert not stand_in.closed"
     )

@@ -9,9 +9,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mechanisms.losses import ConcentratedLoss
-from mechanisms.noise_losses import DiscreteGaussianLoss
-from mechanisms.renyi import epsilon_of_rho, tail_of_rho
+from mechanisms.accounting.noise_losses import DiscreteGaussianLoss
+from mechanisms.accounting.privacy_loss import ConcentratedLoss
+from mechanisms.accounting.renyi import epsilon_of_rho, tail_of_rho
 
 EPSILONS = [0.0, 0.1, 0.5, 1.0, 2.0, 4.0]
 

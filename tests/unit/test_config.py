@@ -13,9 +13,9 @@ from configs.release import CheckConfig
 from configs.schema import schema_text
 from configs.yaml_text import parse
 from mechanisms import errors
-from mechanisms.charging import recompute_charge
-from mechanisms.columns import Categorical, Numeric
+from mechanisms.domain.columns import Categorical, Numeric
 from mechanisms.errors import ConfigError
+from mechanisms.planning.charges import recompute_charge
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "configs" / "census2000.yaml"

@@ -11,12 +11,17 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from mechanisms import constrained_least_squares
-from mechanisms.bootstrap import Bootstrap
-from mechanisms.columns import Integer
-from mechanisms.consistency import ConsistentTable, NoisyTable, disagreement, make_consistent
-from mechanisms.domain import Domain
-from mechanisms.table import ContingencyTable
+from mechanisms.domain.columns import Integer
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.domain.domain import Domain
+from mechanisms.postprocessing import constrained_least_squares
+from mechanisms.postprocessing.consistency import (
+    ConsistentTable,
+    NoisyTable,
+    disagreement,
+    make_consistent,
+)
+from mechanisms.tables.bootstrap import Bootstrap
 
 Floats = NDArray[np.float64]
 Adjust = Callable[..., list[ConsistentTable]]

@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mechanisms.columns import Categorical, Date, Integer, Numeric
-from mechanisms.domain import Domain
+from mechanisms.domain.columns import Categorical, Date, Integer, Numeric
+from mechanisms.domain.domain import Domain
+from mechanisms.domain.structural_zeros import ZeroPattern
 from mechanisms.errors import (
     ColumnNotFoundError,
     ColumnTypeError,
@@ -28,10 +29,9 @@ from mechanisms.errors import (
     SourceUnreadableError,
     StatpressError,
 )
-from mechanisms.structural_zeros import ZeroPattern
-from tasks import counting
-from tasks.counting import Source, SourceProfile, count, open_source, profile
-from tasks.units import Units
+from tasks.source import counting
+from tasks.source.counting import Source, SourceProfile, count, open_source, profile
+from tasks.source.units import Units
 
 CANARY = "Zyx-canary-7719"
 STATE = Categorical(name="state", categories=("CA", "NY"), other=True, missing=True)
@@ -249,7 +249,7 @@ def test_engine_spills_to_scratch_installs_nothing_and_uses_utc(
 
 def test_import_is_light() -> None:
     code = (
-        "import sys, tasks.counting, tasks.discretise; "
+        "import sys, tasks.source.counting, tasks.source.discretise; "
         "print(sorted({'ibis', 'duckdb', 'pyarrow', 'pandas'} & set(sys.modules)))"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

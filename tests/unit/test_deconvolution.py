@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import integrate, interpolate, optimize, stats
 
-from mechanisms.deconvolution import Deconvolved, deconvolve, objective, spline_basis
 from mechanisms.errors import ConfigError
+from mechanisms.inference.deconvolution import Deconvolved, deconvolve, objective, spline_basis
 
 NORMAL = 0.5 + 0.01 * stats.norm.ppf((np.arange(200) + 0.5) / 200)
 SKEWED = 3 + stats.gamma.ppf((np.arange(150) + 0.5) / 150, 2.5)

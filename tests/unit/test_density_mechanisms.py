@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mechanisms.bootstrap import Bootstrap
-from mechanisms.columns import Integer
-from mechanisms.density import Density, DensityKnobs
-from mechanisms.density_sampling import balanced_draws, cell_probabilities
-from mechanisms.domain import Domain
+from mechanisms.base.mechanism import Target
+from mechanisms.domain.columns import Integer
+from mechanisms.domain.domain import Domain
 from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError, StatpressError
-from mechanisms.exponential import sparse_table
-from mechanisms.mechanism import Target
-from mechanisms.smoothed_histogram import SmoothedHistogram, SmoothedHistogramKnobs
-from tasks.entropy import SeededRandomness
+from mechanisms.sampling.density_sampler import balanced_draws, cell_probabilities
+from mechanisms.tables.bootstrap import Bootstrap
+from mechanisms.tables.density import Density, DensityKnobs
+from mechanisms.tables.exponential_records import sparse_table
+from mechanisms.tables.smoothed_histogram import SmoothedHistogram, SmoothedHistogramKnobs
+from tasks.release.entropy import SeededRandomness
 
 Table = tuple[int, ...]
 Law = dict[Table, Fraction]
@@ -231,7 +231,7 @@ def test_one_cell_costs_nothing_and_is_released() -> None:
 
 
 def test_many_draws_come_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mechanisms import density
+    from mechanisms.tables import density
 
     monkeypatch.setattr(density, "_CHUNK", 100)
     told: list[int] = []

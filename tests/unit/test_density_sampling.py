@@ -9,7 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from mechanisms.density_sampling import (
+from mechanisms.sampling.density_sampler import (
     HistogramKernel,
     Kernel,
     TableKernel,

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.columns import Categorical, Column, Date, Integer, Numeric, Ordinal
-from mechanisms.domain import MAX_CELLS, Domain
+from mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric, Ordinal
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.domain.domain import MAX_CELLS, Domain
 from mechanisms.errors import (
     ConfigError,
     DomainTooLargeError,
     DuplicateColumnError,
     EdgesError,
 )
-from mechanisms.table import ContingencyTable
 
 AGE = Integer(name="age", lower=0, upper=49, width=5)
 PAY = Numeric(name="pay", edges=(0.0, 1.0, 2.5, 4.0), missing=True)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.enclosures import double_above, double_below
+from mechanisms.accounting.enclosures import double_above, double_below
 
 
 @given(st.fractions() | st.decimals(allow_nan=False, allow_infinity=False, places=30))

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
-from mechanisms import candidates, ks_sampler, sample_resample
-from mechanisms.columns import Integer
-from mechanisms.domain import Domain
+from mechanisms.accounting.privacy_loss import PureLoss
+from mechanisms.base.mechanism import Target
+from mechanisms.domain.columns import Integer
+from mechanisms.domain.domain import Domain
 from mechanisms.errors import (
     BudgetValueError,
     ConfigError,
@@ -23,12 +24,13 @@ from mechanisms.errors import (
     RecordsError,
     StatpressError,
 )
-from mechanisms.exponential import ExponentialRecords, dense_counts, sparse_table
-from mechanisms.exponential_ks import ExponentialKS, ExponentialKSKnobs
-from mechanisms.losses import PureLoss
-from mechanisms.mechanism import Target
-from mechanisms.sample_resample import SampleResample, SampleResampleKnobs
-from tasks.entropy import SeededRandomness
+from mechanisms.sampling import ks_sampler
+from mechanisms.tables import candidate_scores as candidates
+from mechanisms.tables import sample_resample
+from mechanisms.tables.exponential_ks import ExponentialKS, ExponentialKSKnobs
+from mechanisms.tables.exponential_records import ExponentialRecords, dense_counts, sparse_table
+from mechanisms.tables.sample_resample import SampleResample, SampleResampleKnobs
+from tasks.release.entropy import SeededRandomness
 
 Table = tuple[int, ...]
 Law = dict[Table, float]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mechanisms.bounded_statistics import evaluated
+from mechanisms.inference.statistics import evaluated
 
 
 class Failing:

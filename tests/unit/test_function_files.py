@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mechanisms.columns import Numeric
-from mechanisms.domain import Domain
-from mechanisms.function_knobs import FunctionKnobs
-from mechanisms.function_release import FunctionRelease
-from mechanisms.mechanism import Target
-from mechanisms.table import ContingencyTable
-from tasks.entropy import SeededRandomness
-from tasks.function_files import FunctionFiles
+from mechanisms.base.mechanism import Target
+from mechanisms.domain.columns import Numeric
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.domain.domain import Domain
+from mechanisms.functions.bernstein_release import FunctionRelease
+from mechanisms.functions.knobs import FunctionKnobs
+from tasks.bundle.function_files import FunctionFiles
+from tasks.release.entropy import SeededRandomness
 
 DOMAIN = Domain(tuple(Numeric(name=c, edges=(0.0, 0.1, 0.7)) for c in "xy"))
 PUBLISH: Any = SimpleNamespace(formats=["parquet", "csv"], plots=False)

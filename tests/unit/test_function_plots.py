@@ -10,15 +10,15 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from mechanisms.columns import Numeric
-from mechanisms.domain import Domain
-from mechanisms.function_knobs import FunctionKnobs
-from mechanisms.function_release import FunctionRelease
-from mechanisms.mechanism import Target
-from mechanisms.table import ContingencyTable
-from tasks.entropy import SeededRandomness
-from tasks.function_plots import draw_function, noise_sd
-from tasks.plots import drawn_to
+from mechanisms.base.mechanism import Target
+from mechanisms.domain.columns import Numeric
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.domain.domain import Domain
+from mechanisms.functions.bernstein_release import FunctionRelease
+from mechanisms.functions.knobs import FunctionKnobs
+from tasks.bundle.function_plots import draw_function, noise_sd
+from tasks.bundle.plots import drawn_to
+from tasks.release.entropy import SeededRandomness
 
 N = 500
 

@@ -12,26 +12,26 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mechanisms.bernstein import NoisyLattice
-from mechanisms.choice import compare_noises
-from mechanisms.columns import Categorical, Integer, Numeric
-from mechanisms.domain import Domain
-from mechanisms.empirical_risk import EmpiricalRisk
+from mechanisms.accounting.privacy_loss import ConcentratedLoss, GaussianLoss, PureLoss
+from mechanisms.base.mechanism import Target
+from mechanisms.bernstein.lattice_release import NoisyLattice
+from mechanisms.bernstein.released_function import FunctionShape, ReleasedFunction
+from mechanisms.domain.columns import Categorical, Integer, Numeric
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.domain.domain import Domain
+from mechanisms.domain.structural_zeros import ZeroPattern
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
-from mechanisms.function_knobs import FunctionKnobs
-from mechanisms.function_release import FunctionRelease, function_mechanism
-from mechanisms.function_targets import learner_of
-from mechanisms.kernel_density import KernelDensity
-from mechanisms.losses import ConcentratedLoss, GaussianLoss, PureLoss
-from mechanisms.mechanism import Target
-from mechanisms.perturbed import LaplaceTable
-from mechanisms.priestley_chao import PriestleyChao
-from mechanisms.released_function import FunctionShape, ReleasedFunction
-from mechanisms.structural_zeros import ZeroPattern
-from mechanisms.table import ContingencyTable
-from tasks import evaluate
-from tasks.entropy import SeededRandomness
-from tasks.function_files import function_facts
+from mechanisms.functions.bernstein_release import FunctionRelease, function_mechanism
+from mechanisms.functions.empirical_risk import EmpiricalRisk
+from mechanisms.functions.kernel_density import KernelDensity
+from mechanisms.functions.knobs import FunctionKnobs
+from mechanisms.functions.priestley_chao import PriestleyChao
+from mechanisms.functions.targets import learner_of
+from mechanisms.planning.mechanism_choice import compare_noises
+from mechanisms.tables.perturbed_histogram import LaplaceTable
+from tasks.bundle import evaluate
+from tasks.bundle.function_files import function_facts
+from tasks.release.entropy import SeededRandomness
 
 AGE = Integer(name="age", lower=0, upper=99, width=5)
 PAY = Numeric(name="pay", edges=Numeric.uniform_edges(-3, 7, 12), missing=True)

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from scipy import optimize
 
+from mechanisms.accounting.noise_losses import DiscreteGaussianLoss
+from mechanisms.accounting.privacy_loss import GaussianLoss
 from mechanisms.errors import ConfigError, RecordsError
-from mechanisms.grid_noise import KERNEL, equivalent_variance, scale_for
-from mechanisms.joint_moments import WEIGHT, JointMoments, NoisyMoments, moment_interval
-from mechanisms.losses import GaussianLoss
-from mechanisms.noise_losses import DiscreteGaussianLoss
-from tasks.entropy import SeededRandomness
+from mechanisms.inference.moments import WEIGHT, JointMoments, NoisyMoments, moment_interval
+from mechanisms.sampling.gaussian_noise import KERNEL, equivalent_variance, scale_for
+from tasks.release.entropy import SeededRandomness
 
 F = Fraction
 GOLDEN = (11 + 5 * math.sqrt(5)) / 2

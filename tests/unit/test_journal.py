@@ -18,10 +18,18 @@ from mechanisms.errors import (
     LedgerIntegrityError,
     StatpressError,
 )
-from tasks.accounts import State, Status
-from tasks.amounts import MEASURES, Loss
-from tasks.entries import ZERO_HASH, Entry, canonical_json, entry_hash, parse_entry
-from tasks.journal import apply, check_recomputed, check_run, next_entry, repeated, replay, resume
+from tasks.ledger_rules.accounts import State, Status
+from tasks.ledger_rules.amounts import MEASURES, Loss
+from tasks.ledger_rules.chain import (
+    apply,
+    check_recomputed,
+    check_run,
+    next_entry,
+    repeated,
+    replay,
+    resume,
+)
+from tasks.ledger_rules.entries import ZERO_HASH, Entry, canonical_json, entry_hash, parse_entry
 
 TERMS = {"adjacency": "replace_one", "unit": "record", "unit_records": 1, "n_records": 1000}
 NOW = "2026-01-01T00:00:00+00:00"

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
-from mechanisms import ks_sampler
-from mechanisms.exact_choice import choose_real
-from mechanisms.ks_sampler import EPSILON_SLACK, Band, Radii, sample_ks
+from mechanisms.sampling import ks_sampler
+from mechanisms.sampling.ks_sampler import EPSILON_SLACK, Band, Radii, sample_ks
+from mechanisms.sampling.real_weights import choose_real
 
 Table = tuple[int, ...]
 Law = dict[Table, float]

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mechanisms.bootstrap import Bootstrap, min_pseudocount
+from mechanisms.accounting.lattice import LatticeLoss
 from mechanisms.errors import InfeasibleBudgetError, RecordsError
-from mechanisms.lattice import LatticeLoss
+from mechanisms.tables.bootstrap import Bootstrap, min_pseudocount
 
 EPSILONS = (0.0, 0.1, 0.3, 0.4, 0.9, 1.7)
 

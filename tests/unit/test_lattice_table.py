@@ -9,12 +9,12 @@ from flint import arb, ctx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms import lattice_table
-from mechanisms.bootstrap import Bootstrap
-from mechanisms.enclosures import Bounds
-from mechanisms.finite_losses import DrawsLoss
-from mechanisms.lattice import LatticeLoss
-from mechanisms.lattice_table import TabulatedLoss, fits
+from mechanisms.accounting import lattice_table
+from mechanisms.accounting.enclosures import Bounds
+from mechanisms.accounting.finite_losses import DrawsLoss
+from mechanisms.accounting.lattice import LatticeLoss
+from mechanisms.accounting.lattice_table import TabulatedLoss, fits
+from mechanisms.tables.bootstrap import Bootstrap
 
 SETTINGS = [
     (Fraction(1, 2), 3, 3, 3),

@@ -24,9 +24,9 @@ from mechanisms.errors import (
     StatpressError,
     UnregisteredDatasetError,
 )
-from tasks.accounts import Status
-from tasks.inspection import Verification
-from tasks.ledger import Ledger
+from tasks.ledger.ledger import Ledger
+from tasks.ledger_rules.accounts import Status
+from tasks.ledger_rules.verification import Verification
 
 TERMS: dict[str, Any] = {
     "adjacency": "replace_one",
@@ -272,7 +272,7 @@ def test_all_but_the_draw_may_be_repeated(ledger: Ledger, monkeypatch: pytest.Mo
     charge(ledger, "run-2")
     voided = void(ledger, "run-2")
     later = ledger_clock("2099-01-01T00:00:00+00:00")
-    monkeypatch.setattr("tasks.ledger.datetime", later)
+    monkeypatch.setattr("tasks.ledger.ledger.datetime", later)
     assert charge(ledger, epsilon="0.10") == first
     assert publish(ledger) == published
     assert void(ledger, "run-2") == voided

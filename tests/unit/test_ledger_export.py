@@ -17,8 +17,8 @@ from mechanisms.errors import (
     LedgerUnavailableError,
     StatpressError,
 )
-from tasks.ledger import Ledger
-from tasks.ledger_export import read_head, restore, write_export
+from tasks.ledger.export import read_head, restore, write_export
+from tasks.ledger.ledger import Ledger
 
 TERMS: dict[str, Any] = {
     "adjacency": "replace_one",

@@ -24,8 +24,9 @@ from mechanisms.errors import (
     LedgerUnavailableError,
     StatpressError,
 )
-from tasks import ledger_sqlite, ledger_store
-from tasks.ledger import Ledger
+from tasks.ledger.ledger import Ledger
+from tasks.ledger_store import sqlite as ledger_sqlite
+from tasks.ledger_store import store as ledger_store
 
 TERMS: dict[str, Any] = {
     "adjacency": "replace_one",
@@ -190,7 +191,7 @@ def test_entries_reports_a_fault_like_the_rest(path: Path) -> None:
 
 def test_a_forked_process_has_to_open_its_own(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Ledger.open(path) as ledger:
-        monkeypatch.setattr("tasks.ledger_access.os.getpid", lambda: -1)
+        monkeypatch.setattr("tasks.ledger.access.os.getpid", lambda: -1)
         for attempt in (ledger.verify, lambda: charge(ledger), lambda: next(ledger.entries())):
             assert_fault(attempt, LedgerUnavailableError, "another process")
 

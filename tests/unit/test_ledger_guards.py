@@ -16,10 +16,10 @@ from mechanisms.errors import (
     StatpressError,
     UnregisteredDatasetError,
 )
-from tasks import ledger_guards
-from tasks.amounts import Loss
-from tasks.entries import canonical_json, entry_hash
-from tasks.ledger import Ledger
+from tasks.ledger.ledger import Ledger
+from tasks.ledger_rules.amounts import Loss
+from tasks.ledger_rules.entries import canonical_json, entry_hash
+from tasks.ledger_store import guards as ledger_guards
 
 TERMS: dict[str, Any] = {
     "adjacency": "replace_one",

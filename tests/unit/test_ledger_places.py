@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from mechanisms.errors import LedgerError, LedgerUnavailableError, StatpressError
-from tasks.entries import canonical_json
-from tasks.home import Home
-from tasks.ledger import Ledger
-from tasks.ledger_export import write_export
+from tasks.execution.home import Home
+from tasks.ledger.export import write_export
+from tasks.ledger.ledger import Ledger
+from tasks.ledger_rules.entries import canonical_json
 
 TERMS: dict[str, Any] = {
     "adjacency": "replace_one",

@@ -16,9 +16,9 @@ from mechanisms.errors import (
     LedgerIntegrityError,
     StatpressError,
 )
-from tasks.entries import ZERO_HASH, Entry, entry_hash
-from tasks.inspection import Verification
-from tasks.ledger import Ledger
+from tasks.ledger.ledger import Ledger
+from tasks.ledger_rules.entries import ZERO_HASH, Entry, entry_hash
+from tasks.ledger_rules.verification import Verification
 
 TERMS: dict[str, Any] = {
     "adjacency": "replace_one",
@@ -169,7 +169,7 @@ def work_of_acts(path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[list[int]
         steps[-1] += 1
         return 0
 
-    from tasks import ledger_tables
+    from tasks.ledger_store import tables as ledger_tables
 
     real = ledger_tables.parse_entry
     with Ledger.open(path) as ledger, monkeypatch.context() as patch:

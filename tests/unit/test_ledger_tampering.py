@@ -20,10 +20,11 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from mechanisms.errors import InsufficientBudgetError, LedgerIntegrityError
-from tasks import journal, ledger_guards
-from tasks.ledger import Ledger
-from tasks.rules import RULES
-from tasks.signing import public_text
+from tasks.ledger.ledger import Ledger
+from tasks.ledger_rules import chain as journal
+from tasks.ledger_rules.rules import RULES
+from tasks.ledger_rules.signing import public_text
+from tasks.ledger_store import guards as ledger_guards
 
 Row = tuple[Any, ...]  # sequence, kind, body, previous, hash, dataset, run_id
 COLUMNS = ("sequence", "kind", "body", "previous", "hash", "dataset", "run_id")
@@ -618,7 +619,7 @@ def test_a_verify_without_the_columns_would_let_a_charge_hide(
     rows = attack.with_row(14, (*attack.rows[13][:5], "other", "run-4"))
     assert attack.verdict(rows) == 14
     real = attack.rows
-    monkeypatch.setattr("tasks.ledger_tables._entry", entry_of)
+    monkeypatch.setattr("tasks.ledger_store.tables._entry", entry_of)
     assert attack.verdict(rows, head=attack.head) is None
     assert attack.rows == real
 

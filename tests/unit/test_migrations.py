@@ -15,10 +15,10 @@ from mechanisms.errors import (
     LedgerSchemaError,
     LedgerUnavailableError,
 )
-from tasks import ledger_schema
-from tasks.accounts import Status
-from tasks.entries import ZERO_HASH, canonical_json, entry_hash
-from tasks.ledger import Ledger
+from tasks.ledger.ledger import Ledger
+from tasks.ledger_rules.accounts import Status
+from tasks.ledger_rules.entries import ZERO_HASH, canonical_json, entry_hash
+from tasks.ledger_store import schema as ledger_schema
 
 TERMS: dict[str, Any] = {
     "adjacency": "replace_one",

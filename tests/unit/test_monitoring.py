@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from configs.loading import load
-from mechanisms.privacy import Adjacency, Privacy, Unit
-from tasks import monitoring
-from tasks.accounts import Account
-from tasks.home import Home
-from tasks.monitoring import DrawingProgress, budget_text, escaped, plan_row
-from tasks.orchestrator import key_of
-from tasks.pipeline import register_dataset
+from mechanisms.domain.privacy_unit import Adjacency, Privacy, Unit
+from tasks.execution.home import Home
+from tasks.ledger_rules.accounts import Account
+from tasks.orchestration import monitoring
+from tasks.orchestration.monitoring import DrawingProgress, budget_text, escaped, plan_row
+from tasks.orchestration.server import key_of
+from tasks.release.steps import register_dataset
 
 
 def test_keys_are_fit_for_prefect_and_never_shared() -> None:

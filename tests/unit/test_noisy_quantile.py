@@ -12,9 +12,9 @@ import pytest
 from randomgen import AESCounter
 from scipy import stats
 
-from mechanisms import noisy_quantile
 from mechanisms.errors import ConfigError
-from mechanisms.noisy_quantile import NoisyQuantile
+from mechanisms.inference import quantile_choice as noisy_quantile
+from mechanisms.inference.quantile_choice import NoisyQuantile
 
 F = Fraction
 LEVEL = 1e-6

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.bootstrap import Bootstrap
-from mechanisms.lattice import LatticeLoss
-from mechanisms.odometer import _level, _levelled, read_odometer
-from mechanisms.renyi import concentrated, renyi_divergence
+from mechanisms.accounting.lattice import LatticeLoss
+from mechanisms.accounting.odometer import _level, _levelled, read_odometer
+from mechanisms.accounting.renyi import concentrated, renyi_divergence
+from mechanisms.tables.bootstrap import Bootstrap
 
 D = Decimal
 ORDERS = tuple(1 + 2.0 ** (k / 4) for k in range(-32, 65))

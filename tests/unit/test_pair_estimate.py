@@ -23,12 +23,13 @@ from estimating import (
     values_of,
 )
 
-from mechanisms.columns import Categorical, Integer
-from mechanisms.domain import Domain
+from mechanisms.base.mechanism import Target
+from mechanisms.domain.columns import Categorical, Integer
+from mechanisms.domain.domain import Domain
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
-from mechanisms.estimands import Among, Estimand, EstimandKnobs
-from mechanisms.mechanism import Target
-from mechanisms.pair_estimate import PairEstimate
+from mechanisms.estimates.estimand import Estimand
+from mechanisms.estimates.knobs import Among, EstimandKnobs
+from mechanisms.estimates.pair_moments import PairEstimate
 
 
 def line(y: np.ndarray, x: np.ndarray) -> list[float]:

@@ -12,8 +12,8 @@ import pytest
 from flint import arb, arb_poly, fmpq_poly
 from scipy import stats
 
-from mechanisms import pair_moments
-from mechanisms.pair_moments import (
+from mechanisms.inference import moment_pairs as pair_moments
+from mechanisms.inference.moment_pairs import (
     ALONE_SQUARED,
     CORRELATION,
     COVARIANCE,
@@ -28,7 +28,7 @@ from mechanisms.pair_moments import (
     PairMoments,
     weighted_monomials,
 )
-from tasks.entropy import SeededRandomness
+from tasks.release.entropy import SeededRandomness
 
 F = Fraction
 LEVEL = 1e-6

@@ -9,14 +9,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mechanisms.columns import Categorical
-from mechanisms.domain import Domain
+from mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
+from mechanisms.base.mechanism import Target
+from mechanisms.domain.columns import Categorical
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.domain.domain import Domain
 from mechanisms.errors import InfeasibleBudgetError, RecordsError
-from mechanisms.mechanism import Target
-from mechanisms.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
-from mechanisms.perturbed import GaussianTable, LaplaceTable, PerturbedKnobs
-from mechanisms.table import ContingencyTable
-from tasks.entropy import SeededRandomness, SystemRandomness
+from mechanisms.tables.perturbed_histogram import GaussianTable, LaplaceTable, PerturbedKnobs
+from tasks.release.entropy import SeededRandomness, SystemRandomness
 
 FRAME = {"n_records": 3, "n_cells": 3}
 

@@ -12,20 +12,20 @@ from typing import Any
 
 import pytest
 
-from mechanisms.bootstrap import BootstrapKnobs
-from mechanisms.budget_split import Budget, gaussian_mu
-from mechanisms.charging import recompute_charge
-from mechanisms.choice import AutoKnobs
-from mechanisms.columns import Categorical, Integer
-from mechanisms.domain import Domain
+from mechanisms.accounting.privacy_loss import GaussianLoss
+from mechanisms.domain.columns import Categorical, Integer
+from mechanisms.domain.domain import Domain
+from mechanisms.domain.privacy_unit import Adjacency, Privacy, Unit
+from mechanisms.domain.structural_zeros import ZeroPattern
 from mechanisms.errors import AmountError, ConfigError, InfeasibleBudgetError
-from mechanisms.fitting import ProductRequest
-from mechanisms.losses import GaussianLoss
-from mechanisms.perturbed import PerturbedKnobs
-from mechanisms.planning import Plan, plan_release
-from mechanisms.privacy import Adjacency, Privacy, Unit
-from mechanisms.registry import REGISTRY
-from mechanisms.structural_zeros import ZeroPattern
+from mechanisms.planning.budget_split import Budget, gaussian_mu
+from mechanisms.planning.calibration import ProductRequest
+from mechanisms.planning.charges import recompute_charge
+from mechanisms.planning.mechanism_choice import AutoKnobs
+from mechanisms.planning.plan import Plan, plan_release
+from mechanisms.planning.registry import REGISTRY
+from mechanisms.tables.bootstrap import BootstrapKnobs
+from mechanisms.tables.perturbed_histogram import PerturbedKnobs
 
 DOMAIN = Domain(tuple(Integer(name=f"c{i}", lower=0, upper=3 + i) for i in range(5)))
 PAIRS = list(itertools.combinations(DOMAIN.names, 2))

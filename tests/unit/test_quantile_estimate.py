@@ -22,15 +22,15 @@ from estimating import (
     values_of,
 )
 
-from mechanisms.choice import WIDTH, choose
-from mechanisms.columns import Column, Integer, Numeric, Ordinal
-from mechanisms.domain import Domain
+from mechanisms.base.mechanism import Target
+from mechanisms.domain.columns import Column, Integer, Numeric, Ordinal
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.domain.domain import Domain
 from mechanisms.errors import ConfigError
-from mechanisms.estimands import EstimandKnobs
-from mechanisms.mechanism import Target
-from mechanisms.quantile_estimate import OrderedCells, QuantileOfCells
-from mechanisms.table import ContingencyTable
-from tasks.entropy import SeededRandomness
+from mechanisms.estimates.knobs import EstimandKnobs
+from mechanisms.estimates.noisy_quantile import OrderedCells, QuantileOfCells
+from mechanisms.planning.mechanism_choice import WIDTH, choose
+from tasks.release.entropy import SeededRandomness
 
 MEDIAN = EstimandKnobs(statistic="median", confidence=0.9)
 TOP = EstimandKnobs(statistic="quantile", q=Fraction(9, 10), confidence=0.9)

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mechanisms.bootstrap import Bootstrap
-from mechanisms.columns import Integer
-from mechanisms.consistency import NoisyTable, disagreement, make_consistent
-from mechanisms.debias import DebiasedTable
-from mechanisms.domain import Domain
-from mechanisms.perturbed import GaussianTable
-from mechanisms.reconciliation import ReleasedTable, reconcile
-from mechanisms.structural_zeros import ZeroPattern
-from mechanisms.table import ContingencyTable
-from tasks.entropy import SeededRandomness
+from mechanisms.domain.columns import Integer
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.domain.domain import Domain
+from mechanisms.domain.structural_zeros import ZeroPattern
+from mechanisms.postprocessing.consistency import NoisyTable, disagreement, make_consistent
+from mechanisms.postprocessing.debias import DebiasedTable
+from mechanisms.postprocessing.reconciliation import ReleasedTable, reconcile
+from mechanisms.tables.bootstrap import Bootstrap
+from mechanisms.tables.perturbed_histogram import GaussianTable
+from tasks.release.entropy import SeededRandomness
 
 Floats = NDArray[np.float64]
 SIZES = {"a": 2, "b": 3, "c": 2, "d": 1, "e": 4}

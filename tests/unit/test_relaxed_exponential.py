@@ -8,9 +8,9 @@ from fractions import Fraction
 import pytest
 from flint import arb, ctx
 
-from mechanisms.bootstrap import Bootstrap
-from mechanisms.enclosures import ball
-from mechanisms.relaxed_exponential import (
+from mechanisms.accounting.enclosures import ball
+from mechanisms.tables.bootstrap import Bootstrap
+from mechanisms.tables.relaxed_exponential import (
     is_typical,
     relaxed_score,
     score_sensitivity,

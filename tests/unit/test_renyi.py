@@ -14,9 +14,8 @@ from flint import arb, ctx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms.bootstrap import Bootstrap
-from mechanisms.lattice import LatticeLoss
-from mechanisms.renyi import (
+from mechanisms.accounting.lattice import LatticeLoss
+from mechanisms.accounting.renyi import (
     _Draw,
     concentrated,
     epsilon_at,
@@ -24,6 +23,7 @@ from mechanisms.renyi import (
     renyi_divergence,
     tail_of_rho,
 )
+from mechanisms.tables.bootstrap import Bootstrap
 
 TINY = mpmath.mpf(10) ** -40
 PROPERTY = settings(max_examples=80, deadline=None)

@@ -11,10 +11,10 @@ import pytest
 from randomgen import AESCounter
 from scipy import stats
 
-from mechanisms import resamples
 from mechanisms.errors import RecordsError
-from mechanisms.poisson_tables import PoissonTables
-from mechanisms.resamples import BootstrapSampler, bootstrap_counts, subset_counts
+from mechanisms.sampling import resample_sampler as resamples
+from mechanisms.sampling.poisson_sampler import PoissonTables
+from mechanisms.sampling.resample_sampler import BootstrapSampler, bootstrap_counts, subset_counts
 
 LEVEL = 1e-6
 Law = dict[tuple[int, ...], float]

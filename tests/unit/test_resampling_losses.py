@@ -11,17 +11,21 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mechanisms.composition import compose
+from mechanisms.accounting.composition import compose
+from mechanisms.accounting.pld import tail_account
+from mechanisms.accounting.privacy_loss import GaussianLoss, Loss
+from mechanisms.accounting.resampling_losses import (
+    BootstrapLoss,
+    ResampledGaussianLoss,
+    SubsampleLoss,
+)
 from mechanisms.errors import InfeasibleBudgetError, RecordsError
-from mechanisms.losses import GaussianLoss, Loss
-from mechanisms.pld import tail_account
-from mechanisms.resampling_calibration import (
+from mechanisms.inference.resampling_calibration import (
     composed,
     gaussian_goal,
     largest_mu_squared,
     paper_mu_squared,
 )
-from mechanisms.resampling_losses import BootstrapLoss, ResampledGaussianLoss, SubsampleLoss
 
 F = Fraction
 VALUES = (0.0, 0.4, 1.0)

@@ -15,12 +15,12 @@ from mechanisms.errors import (
     StatpressError,
     UnregisteredDatasetError,
 )
-from tasks import review_rules
-from tasks.accounts import State, Status
-from tasks.entries import Entry, entry_hash
-from tasks.journal import apply, next_entry, repeated, replay, resume
-from tasks.review_rules import approvers_statement, check_decision, decision_statement
-from tasks.signing import public_text, sign, sign_statement
+from tasks.ledger_rules import review_rules
+from tasks.ledger_rules.accounts import State, Status
+from tasks.ledger_rules.chain import apply, next_entry, repeated, replay, resume
+from tasks.ledger_rules.entries import Entry, entry_hash
+from tasks.ledger_rules.review_rules import approvers_statement, check_decision, decision_statement
+from tasks.ledger_rules.signing import public_text, sign, sign_statement
 
 NOW = "2026-01-01T00:00:00+00:00"
 FIRST, SECOND, THIEF = (Ed25519PrivateKey.from_private_bytes(c * 32) for c in (b"1", b"2", b"3"))

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from mechanisms.rounding import round_table, round_to_total
+from mechanisms.postprocessing.rounding import round_table, round_to_total
 
 Floats = NDArray[np.float64]
 

@@ -17,11 +17,11 @@ from mechanisms.errors import (
     StatpressError,
     UnregisteredDatasetError,
 )
-from tasks.accounts import State, Status
-from tasks.amounts import Loss
-from tasks.entries import Entry, entry_hash
-from tasks.journal import apply, next_entry
-from tasks.rules import RULES, check_charge, check_register
+from tasks.ledger_rules.accounts import State, Status
+from tasks.ledger_rules.amounts import Loss
+from tasks.ledger_rules.chain import apply, next_entry
+from tasks.ledger_rules.entries import Entry, entry_hash
+from tasks.ledger_rules.rules import RULES, check_charge, check_register
 
 TERMS = {"adjacency": "replace_one", "unit": "record", "unit_records": 1, "n_records": 1000}
 NOW = "2026-01-01T00:00:00+00:00"

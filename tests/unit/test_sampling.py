@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms import sampling
-from mechanisms.bootstrap import Bootstrap
-from mechanisms.columns import Integer
-from mechanisms.domain import Domain
+from mechanisms.domain.columns import Integer
+from mechanisms.domain.contingency_table import ContingencyTable, sum_by_cell
+from mechanisms.domain.domain import Domain
 from mechanisms.errors import RecordsError
-from mechanisms.table import ContingencyTable, sum_by_cell
+from mechanisms.sampling import smoothed_records as sampling
+from mechanisms.tables.bootstrap import Bootstrap
 
 
 def table_of(counts: dict[int, int], n_cells: int) -> ContingencyTable:

@@ -7,11 +7,11 @@ import datetime
 import numpy as np
 import pytest
 
-from mechanisms.columns import Categorical, Date, Integer, Numeric, Ordinal
-from mechanisms.domain import Domain
+from mechanisms.bernstein.unit_cube import Axis, WeightedPoints
+from mechanisms.domain.columns import Categorical, Date, Integer, Numeric, Ordinal
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.domain.domain import Domain
 from mechanisms.errors import ConfigError
-from mechanisms.scaled_cells import Axis, WeightedPoints
-from mechanisms.table import ContingencyTable
 
 
 def test_middles_are_the_declared_ones_scaled_by_the_declared_range() -> None:

@@ -18,12 +18,19 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from mechanisms.errors import LedgerError, LedgerIntegrityError, SigningKeyError
-from tasks.accounts import State
-from tasks.amounts import Loss
-from tasks.entries import ZERO_HASH, Entry
-from tasks.inspection import Verification, inspect
-from tasks.journal import apply, next_entry, replay
-from tasks.signing import message, public_text, read_private_key, read_public_key, sign, signed
+from tasks.ledger_rules.accounts import State
+from tasks.ledger_rules.amounts import Loss
+from tasks.ledger_rules.chain import apply, next_entry, replay
+from tasks.ledger_rules.entries import ZERO_HASH, Entry
+from tasks.ledger_rules.signing import (
+    message,
+    public_text,
+    read_private_key,
+    read_public_key,
+    sign,
+    signed,
+)
+from tasks.ledger_rules.verification import Verification, inspect
 
 NOW = "2026-01-01T00:00:00+00:00"
 

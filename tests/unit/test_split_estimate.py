@@ -23,11 +23,11 @@ from estimating import (
     values_of,
 )
 
-from mechanisms.bounded_statistics import Mean
-from mechanisms.choice import WIDTH, choose
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
-from mechanisms.split_estimate import SplitEstimate, SplitKnobs
-from mechanisms.subsample_split import SplitDesign, SubsampleSplit, default_design
+from mechanisms.estimates.subsample_split import SplitEstimate, SplitKnobs
+from mechanisms.inference.statistics import Mean
+from mechanisms.inference.subsample_release import SplitDesign, SubsampleSplit, default_design
+from mechanisms.planning.mechanism_choice import WIDTH, choose
 
 
 def knobs_of(statistic: str, **said: Any) -> SplitKnobs:

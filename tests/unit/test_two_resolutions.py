@@ -10,22 +10,18 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mechanisms.choice import choose
-from mechanisms.columns import Integer
-from mechanisms.consistency import NoisyTable, make_consistent
-from mechanisms.domain import Domain
+from mechanisms.accounting.noise_losses import DiscreteGaussianLoss
+from mechanisms.base.mechanism import Target
+from mechanisms.domain.columns import Integer
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.domain.domain import Domain
+from mechanisms.domain.structural_zeros import ZeroPattern
 from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
-from mechanisms.mechanism import Target
-from mechanisms.noise_losses import DiscreteGaussianLoss
-from mechanisms.projection import project_to_simplex
-from mechanisms.structural_zeros import ZeroPattern
-from mechanisms.table import ContingencyTable
-from mechanisms.two_resolutions import (
-    BlockCounts,
-    TwoResolutions,
-    TwoResolutionsKnobs,
-)
-from tasks.entropy import SeededRandomness
+from mechanisms.planning.mechanism_choice import choose
+from mechanisms.postprocessing.consistency import NoisyTable, make_consistent
+from mechanisms.postprocessing.simplex import project_to_simplex
+from mechanisms.tables.two_resolutions import BlockCounts, TwoResolutions, TwoResolutionsKnobs
+from tasks.release.entropy import SeededRandomness
 
 EPSILONS = (0.0, 0.3, 0.7, 1.5)
 SPLITS = [(2, 2), (5, 5), (6, 2), (7, 3), (10, 4), (23, 5)]

@@ -15,17 +15,17 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mechanisms.bootstrap import Bootstrap
-from mechanisms.columns import Integer
-from mechanisms.composition import compose
-from mechanisms.domain import Domain
+from mechanisms.accounting.composition import compose
+from mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
+from mechanisms.accounting.privacy_loss import ConcentratedLoss
+from mechanisms.accounting.renyi import delta_of_rho
+from mechanisms.base.mechanism import Target
+from mechanisms.domain.columns import Integer
+from mechanisms.domain.domain import Domain
+from mechanisms.domain.structural_zeros import ZeroPattern
 from mechanisms.errors import RecordsError
-from mechanisms.losses import ConcentratedLoss
-from mechanisms.mechanism import Target
-from mechanisms.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
-from mechanisms.perturbed import GaussianTable, LaplaceTable, PerturbedKnobs
-from mechanisms.renyi import delta_of_rho
-from mechanisms.structural_zeros import ZeroPattern
+from mechanisms.tables.bootstrap import Bootstrap
+from mechanisms.tables.perturbed_histogram import GaussianTable, LaplaceTable, PerturbedKnobs
 
 COLUMNS = tuple(Integer(name=name, lower=0, upper=1) for name in "ab")
 CORNER = (ZeroPattern((("a", ((0, 0),)), ("b", ((1, 1),)))),)
@@ -227,7 +227,7 @@ def test_delta_of_rho_is_the_best_order_and_valid(rho: Fraction, epsilon: float)
     assert found <= wanted * (1 + mpf(10) ** -12) or found <= 5e-324
     assert found >= wanted * mpf("0.99") or wanted < 1e-300  # the grid of orders is coarse
     # Gaussian noise of this rho is rho-zCDP: its exact delta may not be above.
-    from mechanisms.losses import GaussianLoss
+    from mechanisms.accounting.privacy_loss import GaussianLoss
 
     root = Fraction(math.isqrt(int(2 * rho * 10**24)), 10**12)
     assert GaussianLoss(root).delta(epsilon).lower <= float(found)

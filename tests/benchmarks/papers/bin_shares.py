@@ -9,12 +9,12 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.columns import Integer
-from mechanisms.debias import DebiasedTable
-from mechanisms.density_sampling import HistogramKernel, density_epsilon, sample_density
-from mechanisms.domain import Domain
-from mechanisms.projection import project_to_simplex
-from mechanisms.table import ContingencyTable
+from mechanisms.domain.columns import Integer
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.domain.domain import Domain
+from mechanisms.postprocessing.debias import DebiasedTable
+from mechanisms.postprocessing.simplex import project_to_simplex
+from mechanisms.sampling.density_sampler import HistogramKernel, density_epsilon, sample_density
 
 Shares = NDArray[np.float64]
 Counts = NDArray[np.int64]

@@ -10,7 +10,7 @@ exponential mechanism, whose exact sampler takes a third of a second.
 
 The paper does not say which gamma its figure has, and with it which pseudocount and
 records. Here they are those of Corollary 3 at the gamma that is best for it
-(``mechanisms.bootstrap_paper``). It debiases and does not project; both are drawn.
+(``mechanisms.tables.bootstrap_paper``). It debiases and does not project; both are drawn.
 
 All curves see the same data, and a curve's noise has the same seed at every epsilon.
 OpenDP alone takes its bits from the operating system, so its curve differs a little
@@ -30,14 +30,14 @@ from typing import Any
 
 import numpy as np
 
-from mechanisms.bootstrap import Bootstrap, BootstrapKnobs
-from mechanisms.ks_sampler import sample_ks
-from mechanisms.mechanism import Mechanism, Target
-from mechanisms.perturbed import GaussianTable, LaplaceTable
-from mechanisms.randomness import Randomness
-from mechanisms.table import ContingencyTable
-from mechanisms.two_resolutions import TwoResolutions
-from tasks.entropy import SeededRandomness
+from mechanisms.base.mechanism import Mechanism, Target
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.sampling.ks_sampler import sample_ks
+from mechanisms.sampling.randomness import Randomness
+from mechanisms.tables.bootstrap import Bootstrap, BootstrapKnobs
+from mechanisms.tables.perturbed_histogram import GaussianTable, LaplaceTable
+from mechanisms.tables.two_resolutions import TwoResolutions
+from tasks.release.entropy import SeededRandomness
 from tests.benchmarks.papers.beta_distribution import bin_counts, kolmogorov_smirnov, sample
 from tests.benchmarks.papers.bin_shares import (
     Counts,
@@ -54,7 +54,8 @@ BINS, REPETITIONS, KS_REPETITIONS = (5, *range(10, 101, 5)), 1000, 100
 QUICK_BINS, QUICK_REPETITIONS, QUICK_KS_REPETITIONS = (10, 20, 100), 50, 2
 SHOWN_BINS = (5, 10, 20, 50, 100)
 # The sampling variance of a debiased share is about 1 + n/(pseudocount s) times its limit for
-# large pseudocounts (theory of mechanisms.bootstrap): n leaves 1 % at s = 100, n/10 left 10 %.
+# large pseudocounts (theory of mechanisms.tables.bootstrap): n leaves 1 % at s = 100, n/10 left 10
+# %.
 PSEUDOCOUNT = Fraction(RECORDS)
 SEED = 20_260
 

@@ -34,17 +34,18 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
-from mechanisms.bootstrap_inference import NoisyReplicates, normal_quantile
-from mechanisms.bounded_statistics import Covariance, Mean, Statistic
-from mechanisms.joint_moments import moment_interval
-from mechanisms.noisy_variance import NoisyMoment, covariance_interval, mean_margin
-from mechanisms.resampling_calibration import (
+from mechanisms.accounting.resampling_losses import BootstrapLoss
+from mechanisms.inference.intervals import normal_quantile
+from mechanisms.inference.moments import moment_interval
+from mechanisms.inference.noisy_variance import NoisyMoment, covariance_interval, mean_margin
+from mechanisms.inference.replicate_intervals import NoisyReplicates
+from mechanisms.inference.resampling_calibration import (
     gaussian_goal,
     largest_mu_squared,
     paper_mu_squared,
 )
-from mechanisms.resampling_losses import BootstrapLoss
-from mechanisms.subsample_split import SubsampleSplit
+from mechanisms.inference.statistics import Covariance, Mean, Statistic
+from mechanisms.inference.subsample_release import SubsampleSplit
 
 MUS = (1.0, 0.5, 0.3, 0.1)
 PAPER_TABLE_2 = {

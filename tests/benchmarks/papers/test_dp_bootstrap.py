@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mechanisms.bounded_statistics import Covariance, Mean
-from mechanisms.deconvolution import deconvolve
-from mechanisms.resampling_calibration import gaussian_goal, largest_mu_squared
-from mechanisms.resampling_losses import BootstrapLoss
+from mechanisms.accounting.resampling_losses import BootstrapLoss
+from mechanisms.inference.deconvolution import deconvolve
+from mechanisms.inference.resampling_calibration import gaussian_goal, largest_mu_squared
+from mechanisms.inference.statistics import Covariance, Mean
 from tests.benchmarks.papers import dp_bootstrap
 
 Row = dict[str, object]

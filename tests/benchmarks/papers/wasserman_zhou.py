@@ -15,7 +15,7 @@ mechanism's own base measure. The released series has m_k = 2 terms by section 5
 its error cannot fall to that of the estimate, as figure 2 says it does, because two terms
 miss 0.298 of the density; so it is drawn with m_n terms as well.
 
-Ours: the same mechanism at the smallest Delta (``mechanisms.candidates``), also with
+Ours: the same mechanism at the smallest Delta (``mechanisms.tables.candidate_scores``), also with
 candidates of clustered records; and releases of n^(1/2) bins whose series is taken
 afterwards, of which the discrete Laplace table is projected first.
 """
@@ -31,18 +31,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.candidates import (
+from mechanisms.base.mechanism import Target
+from mechanisms.sampling.ks_sampler import sample_ks
+from mechanisms.sampling.randomness import Randomness
+from mechanisms.tables.candidate_scores import (
     choose_candidate,
     draw_candidates,
     feature_scores,
     series_features,
     series_terms,
 )
-from mechanisms.ks_sampler import sample_ks
-from mechanisms.mechanism import Target
-from mechanisms.perturbed import LaplaceTable, PerturbedKnobs
-from mechanisms.randomness import Randomness
-from tasks.entropy import SeededRandomness
+from mechanisms.tables.perturbed_histogram import LaplaceTable, PerturbedKnobs
+from tasks.release.entropy import SeededRandomness
 from tests.benchmarks.papers.beta_distribution import (
     SQUARED_DENSITY,
     bin_counts,

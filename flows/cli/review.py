@@ -1,0 +1,176 @@
+"""Command line of the review: parses, calls, prints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import App, Parameter
+
+from flows.cli.ledger import HomeFolder, Json, home_of, ledger_app, private_key
+
+if TYPE_CHECKING:
+    from tasks.execution.home import Home
+
+Target = Annotated[
+    str, Parameter(help="The run, as 'statpress review' lists it, or the folder of its bundle.")
+]
+Key = Annotated[
+    Path | None,
+    Parameter(name="--key", help="PEM file of your private Ed25519 key, for its owner alone."),
+]
+By = Annotated[
+    str | None,
+    Parameter(
+        name="--by", help="Your name instead of a key, where the ledger allows unsigned decisions."
+    ),
+]
+Reason = Annotated[str | None, Parameter(name="--reason", help="Stays in the ledger.")]
+
+
+def review(*, home: HomeFolder = None, json: Json = False) -> None:
+    """List the prepared bundles that wait for a decision or for their publication."""
+    from flows.report import outcomes as reports
+    from flows.report.terminal import show, show_json
+    from tasks.release.review import waiting
+
+    found = waiting(home_of(home))
+    if json:
+        show_json({"waiting": [reports.waiting_facts(each) for each in found]})
+    else:
+        show(reports.waiting_report(found))
+
+
+def approve(
+    target: Target,
+    *,
+    key: Key = None,
+    by: By = None,
+    reason: Reason = None,
+    home: HomeFolder = None,
+    json: Json = False,
+) -> None:
+    """Approve a prepared bundle, in your name, to the last byte; 'publish' then publishes it."""
+    _decide(home_of(home), target, "approve", key, by, reason, json)
+
+
+def reject(
+    target: Target,
+    *,
+    reason: Annotated[str, Parameter(name="--reason", help="Stays in the ledger.")],
+    key: Key = None,
+    by: By = None,
+    home: HomeFolder = None,
+    json: Json = False,
+) -> None:
+    """Reject a prepared bundle for good; its budget stays spent."""
+    _decide(home_of(home), target, "reject", key, by, reason, json)
+
+
+def publish(
+    run_id: Annotated[str, Parameter(help="The run, as 'statpress review' lists it.")],
+    *,
+    no_orchestrator: Annotated[
+        bool, Parameter(name="--no-orchestrator", negative="", help="Run without Prefect.")
+    ] = False,
+    home: HomeFolder = None,
+    json: Json = False,
+) -> None:
+    """Publish a prepared bundle that is approved; may be repeated."""
+    from flows import runner as conduct
+    from flows.report import outcomes as reports
+    from flows.report.terminal import Progress, show, show_json
+    from tasks.release.steps import remaining_budget
+
+    place = home_of(home)
+    with Progress(shown=not json) as progress:
+        outcome = conduct.publish(
+            place, run_id, orchestrated=not no_orchestrator, announce=progress.announce
+        )
+    remaining = remaining_budget(place, outcome.dataset)
+    if json:
+        show_json(reports.outcome_facts(outcome, remaining, None))
+    else:
+        show(reports.outcome_report(outcome, remaining))
+
+
+def approvers(
+    dataset: Annotated[str, Parameter(help="Name of the account.")],
+    *,
+    public_key: Annotated[
+        list[Path] | None,
+        Parameter(name="--public-key", help="PEM file of one who approves; give it for each."),
+    ] = None,
+    unsigned: Annotated[
+        bool,
+        Parameter(
+            name="--unsigned",
+            negative="",
+            help="Let decisions count that nobody signed, as those by a form in Prefect.",
+        ),
+    ] = False,
+    key: Annotated[
+        Path | None,
+        Parameter(name="--key", help="PEM file of the private key of an approver in force."),
+    ] = None,
+    reason: Reason = None,
+    home: HomeFolder = None,
+    json: Json = False,
+) -> None:
+    """Set all those who approve a dataset's releases; each release then waits for one of them.
+
+    With nobody named, later releases need no approval. Changing who approves needs the key
+    of an approver in force, and a reason.
+    """
+    from flows.report import outcomes as reports
+    from flows.report.terminal import show, show_json
+    from tasks.ledger.ledger import Ledger
+    from tasks.ledger_rules.signing import read_public_key
+
+    keys = [read_public_key(path) for path in public_key or []]
+    signer = private_key(key) if key else None
+    with Ledger.open(home_of(home).ledger, create=False) as ledger:
+        entry = ledger.set_approvers(
+            dataset=dataset, approvers=keys, unsigned=unsigned, reason=reason, key=signer
+        )
+        account = ledger.account(dataset)
+    if json:
+        show_json({"entry": entry.hash, **reports.account_facts(account)})
+    else:
+        show(f"{dataset}: {reports.review_text(account)}")
+
+
+def _decide(
+    home: Home,
+    target: str,
+    decision: str,
+    key: Path | None,
+    by: str | None,
+    reason: str | None,
+    as_json: bool,
+) -> None:
+    """Record a decision, then say what there is now."""
+    from flows.report import outcomes as reports
+    from flows.report.terminal import show, show_json
+    from mechanisms.errors import SigningKeyError
+    from tasks.release.review import decide
+
+    if (key is None) == (by is None):
+        raise SigningKeyError(
+            "A decision is signed by one key, or made in one name.",
+            where=decision,
+            next_step="Give --key FILE; or --by NAME, where the ledger allows it.",
+        )
+    signer = private_key(key) if key else None
+    entry = decide(home, target, decision, reason=reason, key=signer, by=by)
+    if as_json:
+        show_json(reports.decision_facts(entry))
+    else:
+        show(reports.decision_report(entry))
+
+
+def register(app: App) -> None:
+    """Put these commands on the command line."""
+    for command in (review, approve, reject, publish):
+        app.command(command)
+    ledger_app.command(approvers)

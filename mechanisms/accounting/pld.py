@@ -1,0 +1,326 @@
+"""Privacy loss distributions on a grid h Z, with bounds on either side of their composition.
+
+**Upper bound.** Each part's curve, evaluated by proven bounds on the grid h Z, is replaced by
+its chords in e^epsilon: connect the dots (Doroshenko et al. 2022). That pair dominates the
+part, so the convolution dominates the composition (Zhu, Dong and Wang 2022, Theorem 10).
+
+**Lower bound.** Connecting the dots moves a loss L between two grid points to L + E, with one
+of the two points as result and E[e^-E | L] = 1. So E | L spans h, has mean at most h^2/8 and,
+by Hoeffding's lemma, for n parts Pr[sum of E > n h^2/8 + s] <= exp(-2 s^2 / (n h^2)). Hence
+
+    delta(epsilon) >= delta'(epsilon + n h^2/8 + s) - exp(-2 s^2 / (n h^2)) - (mass moved further),
+
+delta' the upper curve. The excess grows with h sqrt(n), never with h n.
+
+**Rounding.** If two curves differ by at most s everywhere, then so do their compositions with
+any third. The curve of the masses actually convolved is compared with the proven one at every
+grid point and the largest difference is added (subtracted). The transform is charged with
+|error of an FFT output| <= 8 u (1 + log2 N) |x|_1, u = 2^-53, the textbook bound with room to
+spare (Higham 2002, chapter 24); that dp-accounting's transform obeys it is assumed, not proven.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import heapq
+import importlib
+import logging
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import NormalDist
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from scipy import fft
+
+from mechanisms.accounting import lattice_table
+from mechanisms.accounting.enclosures import Bounds
+from mechanisms.accounting.finite_losses import FEW_DRAWS, DiscreteLoss, DrawsLoss
+from mechanisms.accounting.noise_losses import DiscreteGaussianLoss
+from mechanisms.accounting.privacy_loss import PrivacyLoss
+from mechanisms.accounting.resampling_losses import ResampledGaussianLoss
+
+TRUNCATION = 1e-15
+"""Of dp-accounting's self-composition."""
+
+_FARTHEST = 11_000.0  # the logarithm of what an extended number can hold, and less
+_SMALL = 1e-6  # advantage, below which the normal density is as good as flat
+_TAIL = 1e-18  # a part's curve is followed to here,
+_FAR = 4096.0  # or to this epsilon
+_MOVED = 1e-24
+_ROUND = 2.0**-53
+_ZERO = np.longdouble(0)
+
+Counts = tuple[tuple[PrivacyLoss, int], ...]
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Masses at h j for j >= first, of one part or more, and the slack of both bounds."""
+
+    first: int
+    masses: np.ndarray[Any, np.dtype[np.float64]]
+    infinite: float
+    above: float
+    below: float
+
+
+@dataclass(frozen=True)
+class Account:
+    """Composed masses with what rounding (above) and moved mass (below) may add up to.
+
+    ``p`` and ``q`` are sums over the losses from h (start + k) on, ending with 0.
+    """
+
+    h: float
+    count: int
+    start: int
+    p: np.ndarray[Any, np.dtype[np.longdouble]]
+    q: np.ndarray[Any, np.dtype[np.longdouble]]
+    infinite: float
+    above: float
+    below: float
+
+    def _read(self, epsilon: float) -> tuple[float, float]:
+        """The curve at epsilon >= 0, and a bound on the error of these sums."""
+        k = min(max(math.floor(epsilon / self.h) + 1 - self.start, 0), len(self.p) - 1)
+        with np.errstate(over="ignore"):
+            p, q = self.p[k], self.q[k] * np.exp(np.longdouble(epsilon)) if self.q[k] else _ZERO
+        if not np.isfinite(q):  # past the numbers; it is not negative
+            q = _ZERO
+        value = self.infinite + float(p - q)
+        unit = 4 * (len(self.p) + 16) * float(np.finfo(np.longdouble).eps)
+        return value, unit * float(abs(p) + abs(q)) + 4 * _ROUND * abs(value)
+
+    def upper(self, epsilon: float) -> float:
+        value, error = self._read(epsilon)
+        return min(max(value + error + self.above, 0.0), 1.0)
+
+    def lower(self, epsilon: float) -> float:
+        near = self._read(epsilon)[0]
+        if near <= self.below or epsilon > _FARTHEST:
+            return 0.0
+        chance = max(near, 1e-300) * 1e-3
+        width = self.count * self.h**2
+        shift = width / 8 + math.sqrt(width * -math.log(chance) / 2)
+        value, error = self._read(math.nextafter(epsilon + shift * (1 + 1e-12), math.inf))
+        return max(value - error - chance * (1 + 1e-9) - self.below, 0.0)
+
+
+@functools.lru_cache(maxsize=32)
+def account(parts: Counts, one_way: bool | None, h: float) -> Account:
+    """The composition of all parts: equal ones by self-composition, then the smallest first."""
+    above = below = transform = 0.0
+    heap: list[tuple[int, int, Any]] = []
+    for part, times in parts:
+        grid = _grid(part, None if part.symmetric else one_way, h)
+        above += times * grid.above
+        below += times * grid.below
+        pmf = _pld_pmf().DensePLDPmf(h, grid.first, grid.masses, grid.infinite, True)
+        if times > 1:
+            repeated = pmf.self_compose(times, TRUNCATION)
+            transform += _power_error(grid.masses, times, repeated.size)
+            pmf = repeated
+        heapq.heappush(heap, (pmf.size, len(heap), pmf))
+    for order in range(len(heap), 2 * len(heap) - 1):
+        (_, _, one), (_, _, two) = heapq.heappop(heap), heapq.heappop(heap)
+        transform += _product_error(one._probs, two._probs)
+        both = one.compose(two, 0.0)
+        heapq.heappush(heap, (both.size, order, both))
+    transform *= 1.01
+    count = sum(times for _, times in parts)
+    whole = heap[0][2]
+    grid = _Grid(whole._lower_loss, whole._probs, whole._infinity_mass, above + transform, below)
+    return _sums(grid, h, count, below + above + transform)
+
+
+def _sums(grid: _Grid, h: float, count: int, below: float) -> Account:
+    """Sums over the losses of at least 0, which are all that epsilon >= 0 needs."""
+    start = max(grid.first, 0)
+    masses = grid.masses[start - grid.first :].astype(np.longdouble)
+    weights = masses * np.exp(-h * (start + np.arange(len(masses))).astype(np.longdouble))
+    p, q = (np.append(np.cumsum(x[::-1])[::-1], _ZERO) for x in (masses, weights))
+    return Account(h, count, start, p, q, float(grid.infinite), grid.above, below)
+
+
+def tail_account(parts: Counts, h: float) -> Account:
+    """The composition of all parts by sums of products, for small deltas; no lower bound.
+
+    Every mass is a sum of non-negative products, with an error relative to itself, and not
+    to the largest mass as a transform's is. After each product the lowest and the highest
+    losses, of mass below 1e-24, are moved to the next kept one and to infinity.
+    """
+    whole = _Grid(0, np.ones(1), 0.0, 0.0, 0.0)
+    for part, times in parts:
+        power = _grid(part, None, h)
+        while times:
+            whole = _product(whole, power) if times % 2 else whole
+            times //= 2
+            power = _product(power, power) if times else power
+    return _sums(whole, h, sum(times for _, times in parts), 1.0)
+
+
+def _product(one: _Grid, two: _Grid) -> _Grid:
+    """Losses added; slacks add up, since curves that differ by s compose to such as do."""
+    masses = np.convolve(one.masses, two.masses)
+    terms = min(len(one.masses), len(two.masses)) + 8
+    masses *= 1 + 2 * _ROUND * terms  # each at least its exact sum of products
+    behind, ahead = np.cumsum(masses), np.cumsum(masses[::-1])
+    low = min(int(np.searchsorted(behind, _MOVED)), len(masses) - 1)
+    high = max(len(masses) - int(np.searchsorted(ahead, _MOVED)), low + 1)
+    kept = masses[low:high].copy()
+    kept[0] += 1.001 * masses[:low].sum()
+    far = 1.001 * float(masses[high:].sum()) + one.infinite + two.infinite
+    return _Grid(one.first + two.first + low, kept, far, one.above + two.above, 0.0)
+
+
+@functools.lru_cache(maxsize=512)
+def _grid(part: PrivacyLoss, one_way: bool | None, h: float) -> _Grid:
+    """Connect the dots of one order's curve, or of the worse order's where one_way is None.
+
+    Masses at positive losses come from the curve, those at negative losses from the other
+    order's, being e^loss times its masses, so that both keep their relative accuracy.
+    """
+    count = math.ceil(reach(part) / h) + 1
+    lower, upper = _values(_curve(part, one_way), h, count)
+    if one_way is None or part.symmetric:
+        other_lower, other_upper = lower, upper
+    else:
+        other_lower, other_upper = _values(_curve(part, not one_way), h, count)
+    ahead, behind = _dots(upper, h), _dots(other_upper, h)
+    grid = h * np.arange(1, count + 1)
+    behind = (behind * np.exp(-grid))[::-1]
+    centre = max(0.0, 1 - math.fsum(ahead) - math.fsum(behind) - float(upper[-1]))
+    masses = np.concatenate([behind, [centre], ahead])
+    infinite = float(upper[-1])
+
+    wide = np.longdouble
+    points = h * np.arange(-count, count + 1).astype(wide)
+    after_p = np.append(np.cumsum(masses[:0:-1].astype(wide))[::-1], wide(0))
+    weights = masses.astype(wide) * np.exp(-points)
+    after_q = np.append(np.cumsum(weights[:0:-1])[::-1], wide(0))
+    curve = infinite + after_p - np.exp(points) * after_q
+    mirror = np.exp(points[:count])
+    most = np.concatenate([1 - mirror + mirror * other_upper[:0:-1], upper.astype(wide)])
+    least = np.concatenate([1 - mirror + mirror * other_lower[:0:-1], lower.astype(wide)])
+    whole = infinite + after_p[0] + masses[0]
+    noise = 8 * (count + 8) * float(np.finfo(wide).eps)
+    above = max(0.0, float(np.max(most - curve)), float(1 - whole)) + noise
+    excess = max(0.0, float(np.max(curve - least)), float(whole - 1)) + noise
+    return _Grid(-count, masses, infinite, above, excess + float(masses[0]) + infinite)
+
+
+def _values(
+    curve: Callable[[float], Bounds], h: float, count: int
+) -> tuple[np.ndarray[Any, np.dtype[np.float64]], np.ndarray[Any, np.dtype[np.float64]]]:
+    """Both bounds of a curve at 0, h, .., count h."""
+    found = np.array([curve(h * j) for j in range(count + 1)], dtype=np.float64)
+    upper: np.ndarray[Any, np.dtype[np.float64]] = np.minimum.accumulate(found[:, 1])
+    return found[:, 0], upper
+
+
+def _dots(
+    upper: np.ndarray[Any, np.dtype[np.float64]], h: float
+) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Masses at h, 2h, .. of the chords through a curve's values at 0, h, 2h, .."""
+    steps = np.diff(upper)
+    inner = (steps[1:] - math.exp(h) * steps[:-1]) / math.expm1(h)
+    masses: np.ndarray[Any, np.dtype[np.float64]] = np.append(inner, steps[-1] / math.expm1(-h))
+    return masses.clip(min=0.0)
+
+
+@functools.lru_cache(maxsize=512)
+def _tabulated(part: PrivacyLoss) -> PrivacyLoss:
+    """The same loss in the form whose curve is cheapest to evaluate often."""
+    if isinstance(part, DrawsLoss) and lattice_table.fits(part.lattice):
+        return lattice_table.TabulatedLoss(part.lattice)
+    return part
+
+
+def _curve(part: PrivacyLoss, one_way: bool | None) -> Callable[[float], Bounds]:
+    part = _tabulated(part)
+    if one_way is None or part.symmetric:
+        return part.delta
+    return lambda epsilon: part.ordered(epsilon, reverse=one_way)
+
+
+@functools.lru_cache(maxsize=512)
+def reach(part: PrivacyLoss) -> float:
+    """An epsilon beyond which the curve is as good as flat."""
+    most, part = min(part.pure_epsilon.upper, _FAR), _tabulated(part)
+    floor = part.delta(_FAR).upper * (1 + 1e-6) + _TAIL
+    low, high = 0.0, min(most, max(equivalent_mu(part), 1e-9))
+    while high < most and part.delta(high).upper > floor:
+        low, high = high, min(2 * high, most)
+    while high - low > 0.02 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if part.delta(middle).upper > floor else (low, middle)
+    return high
+
+
+@functools.lru_cache(maxsize=512)
+def equivalent_mu(part: PrivacyLoss) -> float:
+    """The mu of the Gaussian loss with the same advantage, or the same mean if that is near 1."""
+    advantage = part.delta(0.0).upper
+    mean = part.renyi(1).upper if advantage > 1 - 1e-9 else math.inf
+    if mean < math.inf:
+        return math.sqrt(2 * mean)
+    if advantage < _SMALL:
+        return math.sqrt(2 * math.pi) * advantage
+    return 2 * NormalDist().inv_cdf((1 + min(advantage, 1 - 1e-9)) / 2)
+
+
+def evaluation_cost(part: PrivacyLoss) -> int:
+    """What one evaluation of a curve costs, roughly, in those of the cheapest."""
+    part = _tabulated(part)
+    if type(part) is DrawsLoss and part.lattice.draws > FEW_DRAWS:
+        return 30
+    if isinstance(part, ResampledGaussianLoss):
+        return 25
+    return {DiscreteGaussianLoss: 12, DiscreteLoss: 4}.get(type(part), 1)
+
+
+@functools.lru_cache(maxsize=512)
+def is_sharp(part: PrivacyLoss) -> bool:
+    """Whether the lower bound on the curve is worth composing."""
+    low, high = part.delta(0.0)
+    return high - low < 1e-9
+
+
+def _power_error(masses: np.ndarray[Any, Any], times: int, size: int) -> float:
+    """Bound on the sum of absolute errors of a self-composition."""
+    length = fft.next_fast_len(max(size, len(masses)))
+    unit = 8 * _ROUND * (1 + math.log2(length))
+    spectrum = np.maximum(np.abs(fft.fft(masses, length)) + unit, 1e-300)
+    power = spectrum**times
+    phases = 4 * _ROUND * (times * (np.abs(np.log(spectrum)) + math.pi) + 4)
+    forward = np.linalg.norm(power * (times * unit / spectrum + phases))
+    return float(forward + unit * np.sum(power)) + 2 * TRUNCATION
+
+
+def _product_error(one: np.ndarray[Any, Any], two: np.ndarray[Any, Any]) -> float:
+    """Bound on the sum of absolute errors of a convolution."""
+    length = 2 * (len(one) + len(two))
+    unit = 8 * _ROUND * (1 + math.log2(length))
+    a, b = float(np.linalg.norm(one)), float(np.linalg.norm(two))
+    sums = float(np.abs(one).sum()) * b + float(np.abs(two).sum()) * a
+    return 1.1 * unit * (math.sqrt(length) * sums + length * a * b)
+
+
+@functools.cache
+def _pld_pmf() -> ModuleType:
+    """dp-accounting's masses, without what its logging library leaves behind.
+
+    That is a handler at the root, and another that keeps the standard error of the moment and
+    closes it when logging is configured anew, unless it is the process's own: a progress bar or
+    a test may have put something else in its place.
+    """
+    before = list(logging.root.handlers)
+    with contextlib.redirect_stderr(sys.__stderr__):
+        found = importlib.import_module("dp_accounting.pld.pld_pmf")
+    logging.root.handlers[:] = before
+    return found

@@ -1,0 +1,164 @@
+"""What every mechanism offers; the planner, the schema and the flow use only this."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, ClassVar, Protocol, Self
+
+from mechanisms.accounting.privacy_loss import PrivacyLoss, PureLoss
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.domain.domain import Domain
+from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
+from mechanisms.sampling.randomness import Progress, Randomness
+
+_FIRST, _LAST, _DIGITS = -9, 6, 12  # powers of ten and digits of a pure epsilon
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """A budget to meet, with the public quantities that decide what it buys.
+
+    Attributes:
+        epsilon: To be met at ``delta``.
+        delta: At least 0.
+        n_cells: Number of possible cells, the absent one included.
+        rho: If given, the budget is this much of zero-concentrated privacy instead.
+        renyi: If given, it is a Rényi divergence instead: the order, above 1, and the most.
+        shape: Number of codes of each column, for mechanisms that know cells as places;
+            empty for the cells of one column, (0,) if not all combinations are cells or
+            not all cells are combinations.
+        domain: The product's columns, for mechanisms that go by their values.
+    """
+
+    epsilon: float
+    delta: float
+    n_records: int
+    n_cells: int
+    unit_records: int = 1
+    rho: float | None = None
+    renyi: tuple[int, float] | None = None
+    shape: tuple[int, ...] = ()
+    domain: Domain | None = None
+
+    @property
+    def frame(self) -> dict[str, int]:
+        """The public quantities, as ``Mechanism.loss`` takes them."""
+        return {
+            "n_records": self.n_records,
+            "n_cells": self.n_cells,
+            "unit_records": self.unit_records,
+        }
+
+    def allows(self, loss: PrivacyLoss) -> bool:
+        """Whether a loss is proven to be within the budget."""
+        if self.rho is not None:
+            return loss.rho.upper <= self.rho
+        if self.renyi is not None:
+            order, most = self.renyi
+            return loss.renyi(order).upper <= most
+        return loss.delta(self.epsilon).upper <= self.delta
+
+    def pure_epsilon(self) -> Decimal:
+        """Largest epsilon per record that a pure guarantee may have, to twelve digits below.
+
+        A unit of c records is charged c times this.
+
+        Raises:
+            InfeasibleBudgetError: The budget does not allow 1e-9.
+        """
+
+        def fits(epsilon: Decimal) -> bool:
+            return self.allows(PureLoss(Fraction(epsilon) * self.unit_records))
+
+        powers = [p for p in range(_FIRST, _LAST + 1) if fits(Decimal(1).scaleb(p))]
+        if not powers:
+            raise InfeasibleBudgetError("The budget does not allow an epsilon of 1e-9 a record.")
+        place = powers[-1] - _DIGITS + 1
+        low, high = 10 ** (_DIGITS - 1), 10**_DIGITS
+        while powers[-1] < _LAST and high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if fits(Decimal(middle).scaleb(place)) else (low, middle)
+        return Decimal(low).scaleb(place).normalize()
+
+    def grid(self, mechanism: str, *, columns: int | None = None, instead: str) -> tuple[int, ...]:
+        """Number of codes of each column, whose combinations must all be cells.
+
+        Args:
+            mechanism: For whom.
+            columns: Most columns that it can serve, by default any number.
+            instead: What could serve a product that it cannot.
+
+        Raises:
+            ConfigError: The mechanism cannot serve this product.
+        """
+        shape = self.shape or (self.n_cells,)
+        problem = ""
+        if math.prod(shape) != self.n_cells:
+            problem = "knows no cells that are impossible or stand for no value"
+        elif columns is not None and len(shape) > columns:
+            problem = f"serves products of {columns} column alone, whose order it goes by"
+        if problem:
+            raise ConfigError(f"The mechanism '{mechanism}' {problem}.", next_step=instead)
+        return shape
+
+
+def check_frame(*, n_records: int, n_cells: int, unit_records: int = 1) -> None:
+    """Refuse a size that cannot be.
+
+    Raises:
+        RecordsError: Not 1 <= unit_records <= n_records, or no cell.
+    """
+    if n_cells < 1 or n_records < 1:
+        raise RecordsError("n_records and n_cells must be positive.")
+    if not 1 <= unit_records <= n_records:
+        raise RecordsError("unit_records must be between 1 and n_records.")
+
+
+class Mechanism(Protocol):
+    """A mechanism at fixed parameters.
+
+    ``name`` is its key in the registry and in a config; ``kinds`` are the
+    products it can serve; ``pure`` says that it needs no delta and is charged
+    none; ``knobs`` is a frozen dataclass of what a config may set, its field
+    names the keys of the YAML.
+    """
+
+    name: ClassVar[str]
+    kinds: ClassVar[tuple[str, ...]]
+    knobs: ClassVar[type]
+    pure: ClassVar[bool]
+
+    @classmethod
+    def calibrate(cls, knobs: Any, target: Target) -> Self:
+        """Parameters that meet the target, from public quantities alone."""
+        ...
+
+    def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
+        """The privacy loss; takes no data."""
+        ...
+
+    def release(
+        self,
+        table: ContingencyTable,
+        rng: Randomness,
+        progress: Progress | None = None,
+    ) -> Any:
+        """The private step; what it gives back is public."""
+        ...
+
+    def expected_error(self, *, n_records: int, n_cells: int) -> Any:
+        """Expected error from public quantities alone, a dataclass."""
+        ...
+
+    def describe(self) -> dict[str, str | int]:
+        """The parameters, enough to rebuild the mechanism's loss and post-processing."""
+        ...
+
+    @classmethod
+    def from_description(cls, description: Mapping[str, object]) -> Self:
+        """Rebuild the mechanism from ``describe``."""
+        ...

@@ -1,0 +1,294 @@
+"""Estimates by the DP bootstrap, of built-in statistics and one's own of any dimension.
+
+The mechanism is mechanisms.inference.replicates: noisy statistics of bootstrap resamples, whose
+sampling distribution is recovered by deconvolution (mechanisms.inference.replicate_intervals).
+Variances and covariances are those with n - 1.
+
+**calibration: strict** is the least noise that is proven to meet the budget. **paper** takes a
+``mu`` and the noise of Wang, Cheng and Awan (2022) for it, which costs more than mu; what is
+checked against the budget and charged is the proven loss all the same, as with any noise.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Literal, Self
+
+import numpy as np
+from scipy import stats
+
+from mechanisms.accounting.privacy_loss import PrivacyLoss
+from mechanisms.base.mechanism import Target, check_frame
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
+from mechanisms.estimates.declared_statistics import (
+    DeclaredStatistic,
+    check_all_count,
+    columns_of,
+    described,
+    even_variances,
+    quantities_of,
+    scales_of,
+    statistic_of,
+)
+from mechanisms.estimates.estimand import Estimand
+from mechanisms.estimates.knobs import EstimandKnobs
+from mechanisms.estimates.mechanism import (
+    Estimate,
+    ExpectedInterval,
+    RawEstimates,
+    SamplingDistribution,
+    check_loss_frame,
+    check_serves,
+    estimand_for,
+    largest_mu,
+    number,
+    proven,
+    resampling_goal,
+)
+from mechanisms.estimates.terms import Scale, Terms
+from mechanisms.inference.replicate_intervals import (
+    NoisyReplicates,
+    check_replicates,
+    suggested_replicates,
+)
+from mechanisms.inference.replicates import BootstrapReplicates, Calibration
+from mechanisms.inference.resampling_calibration import Goal
+from mechanisms.sampling.randomness import Progress, Randomness
+from mechanisms.sampling.statistic_noise import StatisticNoise
+
+Inference = Literal["percentile", "t"]
+STATISTICS = ("mean", "proportion", "sum", "count", "variance", "covariance", None)
+FEWEST, MOST = 50, 500
+"""Replicates by default: enough to recover a distribution, and no more than gain by it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BootstrapKnobs(EstimandKnobs):
+    """What a config may say about this mechanism.
+
+    Attributes:
+        replicates: Their number; by default chosen from public quantities.
+        inference: Percentiles of the recovered distribution, or Student's interval.
+        calibration: The least noise that meets the budget, or that of the paper.
+        mu: For the paper's noise, what the paper says it costs.
+    """
+
+    replicates: int | None = None
+    inference: Inference = "percentile"
+    calibration: Calibration = "strict"
+    mu: Fraction | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.mu is not None) != (self.calibration == "paper"):
+            raise ConfigError(
+                "A 'mu' goes with 'calibration: paper', which needs one.", where="calibration"
+            )
+        if self.mu is not None and self.mu <= 0:
+            raise RecordsError("mu must be positive.", where="mu")
+        if self.replicates is not None:
+            if self.replicates < 2:
+                raise RecordsError("A bootstrap needs two replicates.", where="replicates")
+            if self.inference == "percentile":
+                check_replicates(self.replicates, self.confidence)
+
+
+@dataclass(frozen=True)
+class BootstrapEstimate:
+    """The release at fixed parameters; all of them are public.
+
+    Attributes:
+        bootstrap: The replicates and the noise on them.
+        inference: How intervals are made of them.
+        terms: What is stated of the estimates.
+        paper_mu: What the paper says that its noise costs, if it was taken.
+        estimand: To count by; None where the mechanism was rebuilt from its description.
+        variances: Presumed of the statistic, for expected widths; likewise empty.
+    """
+
+    name: ClassVar[str] = "dp_bootstrap"
+    kinds: ClassVar[tuple[str, ...]] = ("estimate",)
+    knobs: ClassVar[type] = BootstrapKnobs
+    pure: ClassVar[bool] = False
+
+    bootstrap: BootstrapReplicates
+    inference: Inference
+    terms: Terms
+    paper_mu: Fraction | None = None
+    estimand: Estimand | None = dataclasses.field(default=None, compare=False)
+    variances: tuple[float, ...] = dataclasses.field(default=(), compare=False)
+
+    @classmethod
+    def calibrate(cls, knobs: BootstrapKnobs, target: Target) -> Self:
+        """The least noise that meets the target, or the paper's if that does.
+
+        Raises:
+            ConfigError: The statistic is none of these, or the budget one of rho.
+            InfeasibleBudgetError: The budget has no delta, or the paper's noise costs more.
+        """
+        check_serves(knobs, cls.name, STATISTICS)
+        goal = resampling_goal(target, cls.name)
+        estimand = estimand_for(knobs, target, cls.name)
+        statistic = statistic_of(estimand)
+        check_all_count(estimand, cls.name)
+        n = target.n_records
+        variances = even_variances(estimand, statistic, n)
+        replicates = knobs.replicates or _default_replicates(
+            knobs.confidence,
+            n_records=n,
+            mu=float(knobs.mu or largest_mu(target)),
+            sensitivity=float(statistic.constant) / n,
+            variance=max(variances),
+        )
+        sizes = {"n_records": n, "replicates": replicates, "n_cells": target.n_cells}
+        if knobs.mu is None:
+            bootstrap = proven(
+                target,
+                goal,
+                lambda points: BootstrapReplicates.calibrate(statistic, points, **sizes),
+            )
+        else:
+            bootstrap = BootstrapReplicates.as_in_paper(statistic, knobs.mu, **sizes)
+            _check_cost(bootstrap, goal)
+        terms = Terms(
+            quantities_of(estimand, statistic), scales_of(estimand, statistic, n), knobs.confidence
+        )
+        return cls(bootstrap, knobs.inference, terms, knobs.mu, estimand, variances)
+
+    def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
+        """The proven privacy loss of all replicates; takes no data."""
+        check_frame(n_records=n_records, n_cells=n_cells, unit_records=unit_records)
+        check_loss_frame(n_records, unit_records, stated=self.bootstrap.n_records)
+        return self.bootstrap.loss()
+
+    def release(
+        self, table: ContingencyTable, rng: Randomness, progress: Progress | None = None
+    ) -> RawEstimates:
+        """Noisy replicates."""
+        assert self.estimand is not None
+        columns = columns_of(self.estimand, table.domain, table.cells)
+        found = self.bootstrap.release(table.counts, columns, rng)
+        numbers = {
+            f"replicates_{i}": tuple(found[:, i - 1].tolist()) for i in range(1, found.shape[1] + 1)
+        }
+        return RawEstimates(numbers, table.n_records)
+
+    def estimates(self, raw: RawEstimates) -> tuple[Estimate, ...]:
+        """The estimates with their intervals."""
+        return tuple(
+            self._estimate(quantity, scale, found)
+            for quantity, scale, found in self._replicates(raw)
+        )
+
+    def distributions(self, raw: RawEstimates) -> tuple[SamplingDistribution, ...]:
+        """The recovered sampling distributions."""
+        found = []
+        for quantity, scale, replicates in self._replicates(raw):
+            if replicates.spread:
+                recovered = replicates.deconvolved()
+                points = scale.shift + scale.factor * recovered.points
+                found.append(SamplingDistribution(quantity, points, recovered.masses))
+        return tuple(found)
+
+    def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedInterval:
+        """The widths from replicates that lie as a normal law's quantiles do."""
+        replicates, noise = self.bootstrap.replicates, self.bootstrap.noise.sigma
+        normal = stats.norm.ppf((np.arange(replicates) + 0.5) / replicates)
+        widths = []
+        for scale, variance in zip(self.terms.scales, self.variances, strict=True):
+            values = normal * math.sqrt(variance + noise**2)
+            sensitivity = float(self.bootstrap.noise.sensitivity)
+            found = NoisyReplicates(values, noise, n_records, sensitivity)
+            low, high = self._interval(found)[:2]
+            widths.append(scale.factor * (high - low))
+        sds = (scale.factor * noise / math.sqrt(replicates) for scale in self.terms.scales)
+        return ExpectedInterval(
+            quantities=self.terms.quantities, width=tuple(widths), noise_sd=tuple(sds)
+        )
+
+    def describe(self) -> dict[str, str | int]:
+        """The parameters, enough to rebuild all but what the estimates count by."""
+        return {
+            "mechanism": self.name,
+            "n_records": self.bootstrap.n_records,
+            "replicates": self.bootstrap.replicates,
+            "scale": str(self.bootstrap.noise.scale),
+            "calibration": self.bootstrap.calibration,
+            "inference": self.inference,
+            **({} if self.paper_mu is None else {"paper_mu": str(self.paper_mu)}),
+            **described(self.bootstrap.statistic),
+            **self.terms.describe(),
+        }
+
+    @classmethod
+    def from_description(cls, description: Mapping[str, object]) -> Self:
+        """Rebuild the mechanism from ``describe``."""
+        statistic = DeclaredStatistic.from_description(description)
+        n, replicates = (int(str(description[key])) for key in ("n_records", "replicates"))
+        noise = StatisticNoise(
+            statistic.constant / n, statistic.dimension, number(description, "scale")
+        )
+        strict = description["calibration"] == "strict"
+        bootstrap = BootstrapReplicates(
+            statistic, n, replicates, noise, "strict" if strict else "paper"
+        )
+        return cls(
+            bootstrap,
+            "percentile" if description["inference"] == "percentile" else "t",
+            Terms.from_description(description),
+            None if strict else number(description, "paper_mu"),
+        )
+
+    def _replicates(self, raw: RawEstimates) -> Iterator[tuple[str, Scale, NoisyReplicates]]:
+        """Each number's replicates, with what it is and its scale."""
+        for i, (quantity, scale) in enumerate(
+            zip(self.terms.quantities, self.terms.scales, strict=True), 1
+        ):
+            values = np.array(raw.numbers[f"replicates_{i}"], np.float64)
+            yield quantity, scale, self.bootstrap.inference(values[:, None])
+
+    def _interval(self, found: NoisyReplicates) -> tuple[float, float, bool]:
+        interval = (
+            found.percentile_interval if self.inference == "percentile" else found.t_interval
+        )(self.terms.confidence)
+        return interval.lower, interval.upper, interval.valid
+
+    def _estimate(self, quantity: str, scale: Scale, found: NoisyReplicates) -> Estimate:
+        low, high = self.bootstrap.statistic.bounds
+        lower, upper, valid = self._interval(found)
+        point = found.estimate
+        return Estimate(
+            quantity=quantity,
+            value=scale.value(point.value),
+            lower=scale.value(min(max(lower, low), high)),
+            upper=scale.value(min(max(upper, low), high)),
+            confidence=self.terms.confidence,
+            standard_error=scale.factor * point.standard_error or None,
+            valid=valid,
+        )
+
+
+def _default_replicates(
+    level: float, *, n_records: int, mu: float, sensitivity: float, variance: float
+) -> int:
+    """The paper's rule within limits."""
+    found = suggested_replicates(
+        level, n_records=n_records, mu=mu, sensitivity=sensitivity, variance=variance
+    )
+    least = math.ceil(2 / (1 - level) - 1e-9)
+    return max(least, min(max(found, FEWEST), MOST))
+
+
+def _check_cost(bootstrap: BootstrapReplicates, goal: Goal) -> None:
+    """Refuse the paper's noise where its proven loss passes the budget."""
+    loss = bootstrap.loss()
+    if any(loss.delta(epsilon).upper > delta for epsilon, delta in goal):
+        raise InfeasibleBudgetError(
+            "The paper's noise costs more than this budget.",
+            next_step="Raise the budget, lower mu, or leave 'calibration' and 'mu' out.",
+        )

@@ -1,0 +1,226 @@
+"""What an estimate is of: a statistic, its columns scaled to [0, 1], and the way back.
+
+Every mechanism for estimates works on columns with values in [0, 1]. The declared bounds of
+the domain scale them, so nothing is inferred from the data; a cell counts by its released
+value (the middle of a bin). Columns with many bins cost an estimate nothing.
+
+``where`` keeps some records: a mean becomes the ratio of two sums, a sum or a count is taken of
+records that count as 0 elsewhere. Records without a value (``missing``, ``other``) are left out
+of a mean likewise; other statistics are refused a column that can lack values.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.domain.columns import Category, Codes, Column, Date, Integer, Numeric
+from mechanisms.domain.domain import Domain
+from mechanisms.domain.structural_zeros import codes_of_values
+from mechanisms.errors import ConfigError
+from mechanisms.estimates.knobs import _BY_VALUES, Among, EstimandKnobs
+from mechanisms.inference.statistics import Statistic
+
+_TWO = ("covariance", "correlation", "ratio", "regression")
+_Doubles = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A column of a statistic: a number in declared bounds, or 1 and 0.
+
+    Attributes:
+        name: Of the domain's column.
+        lower: What is scaled to 0.
+        upper: What is scaled to 1.
+        chosen: Codes that count as 1 where all others count as 0; None for numbers.
+    """
+
+    name: str
+    lower: float
+    upper: float
+    chosen: frozenset[int] | range | None = None
+
+    @classmethod
+    def number(cls, column: Column) -> Self:
+        """A column of numbers, by the bounds of its declaration.
+
+        Raises:
+            ConfigError: It has no numbers, or a cell without one.
+        """
+        if isinstance(column, Numeric):
+            bounds = (column.edges[0], column.edges[-1])
+        elif isinstance(column, Integer):
+            bounds = (float(column.lower), float(column.upper))
+        else:
+            dated = isinstance(column, Date)
+            values: list[Any] = [] if dated else column.decode(np.arange(column.n_values)).tolist()
+            if dated or not all(type(value) in (int, float) for value in values):
+                raise ConfigError(f"Column '{column.name}' has no numbers.", where="columns")
+            bounds = (float(min(values)), float(max(values)))
+        if not bounds[0] < bounds[1]:
+            raise ConfigError(
+                f"Column '{column.name}' can have one value alone: there is nothing to estimate.",
+                where="columns",
+            )
+        return cls(column.name, *bounds)
+
+    @classmethod
+    def indicator(cls, column: Column, values: tuple[Category | None, ...]) -> Self:
+        """1 for the values named, 0 for all others.
+
+        Raises:
+            ConfigError: A value is not declared, or all are named or none.
+        """
+        runs = codes_of_values(column, list(values))
+        codes = frozenset(code for first, last in runs for code in range(first, last + 1))
+        if not 0 < len(codes) < column.size:
+            raise ConfigError(
+                f"Some values of column '{column.name}' must be named, and not all of them.",
+                where="values",
+            )
+        return cls(column.name, 0.0, 1.0, codes)
+
+    def scaled(self, domain: Domain, cells: Codes) -> _Doubles:
+        """float64[k] in [0, 1] of cells int64[k]; 0 where a number is lacking."""
+        codes, column = domain.codes(cells, self.name), domain[self.name]
+        if isinstance(self.chosen, range):  # of perhaps very many codes
+            return ((codes >= self.chosen.start) & (codes < self.chosen.stop)).astype(np.float64)
+        if self.chosen is not None:
+            return np.isin(codes, list(self.chosen)).astype(np.float64)
+        plain = codes < column.n_values
+        values = column.decode(np.where(plain, codes, 0)).astype(np.float64)
+        found = (np.clip(values, self.lower, self.upper) - self.lower) / (self.upper - self.lower)
+        return np.asarray(np.where(plain, found, 0.0))
+
+
+@dataclass(frozen=True)
+class Estimand:
+    """A statistic of the records of a table, resolved against the domain.
+
+    Attributes:
+        knobs: As declared.
+        arguments: Columns of the statistic, each in [0, 1].
+        kept: Indicators of which all must be 1 for a record to count at all.
+        statistic: One of the user's own, if it is that.
+    """
+
+    knobs: EstimandKnobs
+    arguments: tuple[Argument, ...]
+    kept: tuple[Argument, ...] = ()
+    statistic: Statistic | None = None
+
+    @classmethod
+    def resolve(cls, knobs: EstimandKnobs, domain: Domain) -> Self:
+        """The estimand of a declaration, for the product's own columns.
+
+        Args:
+            knobs: As declared.
+            domain: The columns of the statistic in its order, then those beside.
+
+        Raises:
+            ConfigError: The columns do not suit the statistic.
+        """
+        own = function_of(knobs.function) if knobs.function else None
+        wanted = own.columns if own else 2 if knobs.statistic in _TWO else 1
+        beside = [name for name in knobs.columns_beside if name not in domain.names[:wanted]]
+        if len(domain.names) != wanted + len(set(beside)):
+            raise ConfigError(
+                f"{knobs.named.capitalize()} takes {wanted} column{'s' * (wanted > 1)}.",
+                where="columns",
+            )
+        columns = [domain[name] for name in domain.names[:wanted]]
+        kept: tuple[Argument, ...] = ()
+        if knobs.where is not None:
+            kept = (_among(domain, knobs.where),)
+        if knobs.values is not None:
+            return cls(knobs, (Argument.indicator(columns[0], knobs.values),), kept)
+        lacking = [column for column in columns if column.size > column.n_values]
+        if lacking and knobs.statistic == "mean":
+            kept += (Argument(lacking[0].name, 0.0, 1.0, range(lacking[0].n_values)),)
+        elif lacking:
+            raise ConfigError(
+                f"Column '{lacking[0].name}' can lack a value, and {knobs.named} needs one.",
+                where="columns",
+                next_step="Ask for a mean, which leaves such records out, or declare a column "
+                "without 'missing' and 'other'.",
+            )
+        arguments = tuple(map(Argument.number, columns))
+        if knobs.group is not None:
+            arguments += (_among(domain, knobs.group),)
+        return cls(knobs, arguments, kept, own)
+
+    @property
+    def is_share(self) -> bool:
+        """Whether every record counts as 0 or 1."""
+        return self.knobs.statistic in _BY_VALUES
+
+    def columns(self, domain: Domain, cells: Codes) -> _Doubles:
+        """The statistic's columns, float64[k, c] in [0, 1], of cells int64[k]."""
+        found = [argument.scaled(domain, cells) for argument in self.arguments]
+        return np.column_stack(found)
+
+    def quantity(self) -> str:
+        """What is estimated, in words that a config's reader knows."""
+        knobs, names = self.knobs, [argument.name for argument in self.arguments]
+        said = knobs.statistic or str(knobs.function)
+        if knobs.q is not None:
+            said = f"{float(knobs.q):g} quantile"
+        of = " and ".join(names if knobs.group is None else names[:-1])
+        if knobs.values is not None:
+            of = _listed(names[0], knobs.values)
+        text = f"{said} of {of}"
+        if knobs.group is not None:
+            text += f" between {_listed(knobs.group.column, knobs.group.values)} and the rest"
+        if knobs.where is not None:
+            text += f" where {_listed(knobs.where.column, knobs.where.values)}"
+        return text
+
+    def keeps(self, domain: Domain, cells: Codes) -> _Doubles:
+        """float64[k]: 1 for cells of records that count, 0 for the others."""
+        found = np.ones(len(cells))
+        for argument in self.kept:
+            found *= argument.scaled(domain, cells)
+        return found
+
+
+def function_of(name: str) -> Statistic:
+    """The user's statistic ``module:name``.
+
+    Raises:
+        ConfigError: There is none, or it lacks a part of the protocol.
+    """
+    module, _, attribute = name.partition(":")
+    try:
+        found: Any = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(
+            f"There is no statistic '{name}' ({type(error).__name__}).",
+            where="function",
+            next_step="Write module:name of an object that can be imported where runs are made.",
+        ) from None
+    lacking = [part for part in ("columns", "dimension", "constant", "bounds", "evaluate")
+               if not hasattr(found, part)]  # fmt: skip
+    if lacking:
+        raise ConfigError(f"The statistic '{name}' declares no {lacking[0]}.", where="function")
+    low, high = found.bounds
+    if not (math.isfinite(low) and math.isfinite(high) and low < high and found.constant > 0):
+        raise ConfigError(
+            f"The statistic '{name}' needs finite bounds in order and a positive constant.",
+            where="function",
+        )
+    statistic: Statistic = found
+    return statistic
+
+
+def _among(domain: Domain, among: Among) -> Argument:
+    return Argument.indicator(domain[among.column], among.values)
+
+
+def _listed(column: str, values: tuple[Category | None, ...]) -> str:
+    return f"{column} {' or '.join('missing' if v is None else str(v) for v in values)}"

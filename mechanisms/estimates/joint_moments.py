@@ -1,0 +1,178 @@
+"""Means, proportions, sums and counts by the joint release of two moments.
+
+The mechanism is mechanisms.inference.moments: the sum and the sum of squares about the middle of
+the declared range, jointly mu-GDP, and the interval of Wilson's form. A sum or a count is n
+times a mean, n being public. Of a proportion the squares are known, 1/4 each, so their noisy sum is
+not used.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.accounting.privacy_loss import PrivacyLoss
+from mechanisms.base.mechanism import Target, check_frame
+from mechanisms.domain.columns import Codes
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.domain.domain import Domain
+from mechanisms.errors import ConfigError
+from mechanisms.estimates.estimand import Argument, Estimand
+from mechanisms.estimates.knobs import EstimandKnobs
+from mechanisms.estimates.mechanism import (
+    REFERENCE_VARIANCE,
+    Estimate,
+    ExpectedInterval,
+    RawEstimates,
+    SamplingDistribution,
+    check_loss_frame,
+    check_serves,
+    estimand_for,
+    largest_mu,
+    normal_error,
+)
+from mechanisms.estimates.terms import Scale, Terms
+from mechanisms.inference.moments import JointMoments, NoisyMoments
+from mechanisms.sampling.randomness import Progress, Randomness
+
+_QUARTER = 1 << 40  # of a square in grid steps 2**-42
+
+
+@dataclass(frozen=True)
+class MeanEstimate:
+    """The release at fixed parameters; all of them are public.
+
+    Attributes:
+        moments: The noise on both sums, of columns in [0, 1].
+        terms: What is stated of the estimate.
+        share: Whether every record counts as 0 or 1.
+        estimand: To count by; None where the mechanism was rebuilt from its description.
+    """
+
+    name: ClassVar[str] = "joint_moments"
+    kinds: ClassVar[tuple[str, ...]] = ("estimate",)
+    knobs: ClassVar[type] = EstimandKnobs
+    pure: ClassVar[bool] = False
+
+    moments: JointMoments
+    terms: Terms
+    share: bool
+    estimand: Estimand | None = dataclasses.field(default=None, compare=False)
+
+    @classmethod
+    def calibrate(cls, knobs: EstimandKnobs, target: Target) -> Self:
+        """The least noise that meets the target.
+
+        Raises:
+            ConfigError: The statistic is none of these.
+            InfeasibleBudgetError: The budget has no delta.
+        """
+        check_serves(knobs, cls.name, ("mean", "sum", "proportion", "count"))
+        estimand = estimand_for(knobs, target, cls.name)
+        total = knobs.statistic in ("sum", "count")
+        if estimand.kept and not total:
+            raise ConfigError(
+                f"The mechanism '{cls.name}' takes means over all records, and here some do not "
+                "count.",
+                where="where",
+                next_step="Write 'mechanism: auto', or leave the key out.",
+            )
+        argument = column_with_zero(estimand)
+        times = target.n_records if total else 1
+        scale = Scale(times * argument.lower, times * (argument.upper - argument.lower))
+        terms = Terms((estimand.quantity(),), (scale,), knobs.confidence)
+        moments = JointMoments.calibrate(largest_mu(target), lower=0.0, upper=1.0)
+        return cls(moments, terms, estimand.is_share, estimand)
+
+    def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
+        """The privacy loss of both sums; takes no data."""
+        check_frame(n_records=n_records, n_cells=n_cells, unit_records=unit_records)
+        check_loss_frame(n_records, unit_records)
+        return self.moments.loss()
+
+    def release(
+        self, table: ContingencyTable, rng: Randomness, progress: Progress | None = None
+    ) -> RawEstimates:
+        """Add the noise to the two sums."""
+        assert self.estimand is not None
+        values = values_with_zero(self.estimand, table.domain, table.cells)
+        found = self.moments.release(values, table.counts, rng)
+        numbers = {"sum": (found.total,), "sum_of_squares": (found.squares,)}
+        return RawEstimates(numbers, found.n_records)
+
+    def estimates(self, raw: RawEstimates) -> tuple[Estimate, ...]:
+        """The estimate with its interval."""
+        n, (total,), (squares,) = raw.n_records, raw.numbers["sum"], raw.numbers["sum_of_squares"]
+        known = n * _QUARTER if self.share else int(squares)
+        found = NoisyMoments(self.moments, n, int(total), known)
+        (scale,), confidence = self.terms.scales, self.terms.confidence
+        lower, upper = (scale.value(end) for end in found.interval(confidence))
+        return (
+            Estimate(
+                quantity=self.terms.quantities[0],
+                value=scale.value(found.mean),
+                lower=lower,
+                upper=upper,
+                confidence=confidence,
+                standard_error=normal_error(lower, upper, confidence),
+            ),
+        )
+
+    def distributions(self, raw: RawEstimates) -> tuple[SamplingDistribution, ...]:
+        """The normal approximation."""
+        found = SamplingDistribution.normal(*self.estimates(raw))
+        return () if found is None else (found,)
+
+    def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedInterval:
+        """The width 2 z sqrt(V/n + s^2) at the reference variance V."""
+        variance = 0.25 if self.share else REFERENCE_VARIANCE
+        (scale,) = self.terms.scales
+        width = self.moments.expected_width(self.terms.confidence, n_records, variance)
+        return ExpectedInterval(
+            quantities=self.terms.quantities,
+            width=(scale.factor * width,),
+            noise_sd=(scale.factor * self.moments.sigma / n_records,),
+        )
+
+    def describe(self) -> dict[str, str | int]:
+        """The parameters, enough to rebuild all but what the estimate counts by."""
+        return {
+            "mechanism": self.name,
+            "scale": str(self.moments.scale),
+            "square_scale": str(self.moments.square_scale),
+            "is_share": int(self.share),
+            **self.terms.describe(),
+        }
+
+    @classmethod
+    def from_description(cls, description: Mapping[str, object]) -> Self:
+        """Rebuild the mechanism from ``describe``."""
+        scales = (Fraction(str(description[name])) for name in ("scale", "square_scale"))
+        moments = JointMoments(0.0, 1.0, *scales)
+        return cls(moments, Terms.from_description(description), description["is_share"] == 1)
+
+
+def column_with_zero(estimand: Estimand) -> Argument:
+    """The column; its bounds hold 0 if records that do not count are 0 in it."""
+    (argument,) = estimand.arguments
+    if not estimand.kept:
+        return argument
+    return dataclasses.replace(
+        argument, lower=min(argument.lower, 0.0), upper=max(argument.upper, 0.0)
+    )
+
+
+def values_with_zero(estimand: Estimand, domain: Domain, cells: Codes) -> NDArray[np.float64]:
+    """float64[k] in [0, 1] of cells int64[k]; 0 in its own units for what does not count."""
+    argument = column_with_zero(estimand)
+    values = argument.scaled(domain, cells)
+    if not estimand.kept:
+        return values
+    zero = -argument.lower / (argument.upper - argument.lower)
+    return np.asarray(np.where(estimand.keeps(domain, cells) > 0, values, zero))

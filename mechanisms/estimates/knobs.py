@@ -1,0 +1,83 @@
+"""What a config says of an estimate, whatever the mechanism."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from mechanisms.domain.columns import Category
+from mechanisms.errors import ConfigError
+from mechanisms.inference.intervals import check_level
+
+StatisticName = Literal[
+    "count", "proportion", "mean", "sum", "variance", "covariance", "correlation",
+    "median", "quantile", "difference", "ratio", "regression",
+]  # fmt: skip
+_BY_VALUES = ("count", "proportion")
+_WITH_WHERE = ("count", "proportion", "mean", "sum")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Among:
+    """Records by their value in one column.
+
+    Attributes:
+        column: Declared in the domain.
+        values: Declared values of it; null is the missing cell.
+    """
+
+    column: str
+    values: tuple[Category | None, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EstimandKnobs:
+    """What a config says of an estimate, whatever the mechanism.
+
+    Attributes:
+        statistic: Its name.
+        function: Instead, a statistic of one's own as ``module:name``, an object of
+            the protocol ``bounded_statistics.Statistic``.
+        confidence: Level of the interval.
+        values: For a count or a proportion: the values of the column that count.
+        q: For a quantile: the share of records below it.
+        group: For a difference: the group whose mean is compared with that of the rest.
+        where: Records that count at all, for a count, proportion, mean or sum.
+    """
+
+    statistic: StatisticName | None = None
+    function: str | None = None
+    confidence: float = 0.95
+    values: tuple[Category | None, ...] | None = None
+    q: Fraction | None = None
+    group: Among | None = None
+    where: Among | None = None
+
+    def __post_init__(self) -> None:
+        check_level(self.confidence)
+        if (self.statistic is None) == (self.function is None):
+            raise ConfigError("An estimate needs either a statistic or a function.")
+        needs = {
+            "values": (self.values, self.statistic in _BY_VALUES, True),
+            "q": (self.q, self.statistic == "quantile", True),
+            "group": (self.group, self.statistic == "difference", True),
+            "where": (self.where, self.statistic in _WITH_WHERE, False),
+        }
+        for name, (given, suits, required) in needs.items():
+            if given is not None and not suits:
+                raise ConfigError(f"'{name}' does not go with {self.named}.", where=name)
+            if given is None and suits and required:
+                raise ConfigError(f"{self.named.capitalize()} needs '{name}'.", where="statistic")
+        if self.q is not None and not 0 < self.q < 1:
+            raise ConfigError("A quantile's share must be above 0 and below 1.", where="q")
+
+    @property
+    def named(self) -> str:
+        """The statistic in words."""
+        return f"the {self.statistic}" if self.statistic else f"the function {self.function}"
+
+    @property
+    def columns_beside(self) -> tuple[str, ...]:
+        """Columns that it uses beside those of the statistic itself."""
+        return tuple(among.column for among in (self.group, self.where) if among is not None)

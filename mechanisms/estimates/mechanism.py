@@ -1,0 +1,279 @@
+"""What every mechanism for estimates with intervals offers, beside what all mechanisms do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from mechanisms.accounting.composition import compose_quickly
+from mechanisms.accounting.privacy_loss import GaussianLoss, PrivacyLoss
+from mechanisms.base.mechanism import Mechanism, Target
+from mechanisms.errors import ConfigError, InfeasibleBudgetError
+from mechanisms.estimates.estimand import Estimand
+from mechanisms.estimates.knobs import EstimandKnobs
+from mechanisms.inference.intervals import normal_quantile
+from mechanisms.inference.resampling_calibration import DELTA_FLOOR, Goal, gaussian_goal
+
+Number = int | float
+_POINTS, _REACH, _SMALLEST, _LARGEST, _TRIES = 401, 4.0, 2.0**-30, 2.0**6, 5
+
+REFERENCE_VARIANCE = 1 / 12
+"""Of records spread evenly over the declared range, in ranges squared."""
+
+
+@dataclass(frozen=True)
+class RawEstimates:
+    """What a private step gives back for estimates; public from then on.
+
+    Attributes:
+        numbers: The released numbers by what they are of.
+        n_records: Number of records n, public.
+    """
+
+    numbers: Mapping[str, tuple[Number, ...]]
+    n_records: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """An estimate with its interval, in the units of the declaration.
+
+    Attributes:
+        quantity: What it is of.
+        value: The estimate, perhaps out of the range of what is possible; NaN if there is none.
+        lower: Lower end of the interval.
+        upper: Upper end.
+        confidence: The interval's level.
+        standard_error: Of the estimate, sampling and noise together; None if not known.
+        valid: Whether the interval's approximation can be trusted; if not, it is as wide as
+            can be.
+    """
+
+    quantity: str
+    value: float
+    lower: float
+    upper: float
+    confidence: float
+    standard_error: float | None
+    valid: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class SamplingDistribution:
+    """Where an estimate would fall if the survey were taken again; recovered or approximated.
+
+    Attributes:
+        quantity: Of which estimate.
+        points: float64[m], ascending.
+        masses: float64[m], adding up to 1.
+    """
+
+    quantity: str
+    points: NDArray[np.float64]
+    masses: NDArray[np.float64]
+
+    @classmethod
+    def normal(cls, found: Estimate) -> SamplingDistribution | None:
+        """The normal approximation; None where there is no standard error to make it of."""
+        sd = found.standard_error
+        if not (sd and math.isfinite(sd) and math.isfinite(found.value)):
+            return None
+        points = found.value + sd * np.linspace(-_REACH, _REACH, _POINTS)
+        masses = stats.norm.pdf(points, found.value, sd)
+        return cls(found.quantity, points, masses / masses.sum())
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpectedInterval:
+    """What an analyst can expect of an estimate before any data is read.
+
+    Attributes:
+        quantities: What is estimated.
+        width: Expected width of each interval, for records spread evenly over the declared
+            range (or half of them counting): a guide, no bound. None where it has no end.
+        noise_sd: Standard deviation of the noise on each estimate; None where the noise is not
+            of one size.
+    """
+
+    quantities: tuple[str, ...]
+    width: tuple[float | None, ...]
+    noise_sd: tuple[float | None, ...]
+
+
+class HasLoss(Protocol):
+    """A release at fixed parameters."""
+
+    def loss(self) -> PrivacyLoss:
+        """Its privacy loss; takes no data."""
+
+
+Resampled = TypeVar("Resampled", bound=HasLoss)
+
+
+class EstimateMechanism(Mechanism, Protocol):
+    """A mechanism for estimates at fixed parameters."""
+
+    def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedInterval:
+        """Expected widths from public quantities alone."""
+        ...
+
+    def estimates(self, raw: RawEstimates) -> tuple[Estimate, ...]:
+        """The estimates with their intervals: free post-processing of what was released."""
+        ...
+
+    def distributions(self, raw: RawEstimates) -> tuple[SamplingDistribution, ...]:
+        """Sampling distributions for those estimates that have one."""
+        ...
+
+
+def estimate_mechanism(mechanism: Mechanism) -> EstimateMechanism:
+    """The same, known to be one for estimates.
+
+    Raises:
+        TypeError: It is of another kind.
+    """
+    if "estimate" not in mechanism.kinds:
+        raise TypeError(f"the mechanism '{mechanism.name}' gives no estimate")
+    found: Any = mechanism
+    estimates: EstimateMechanism = found
+    return estimates
+
+
+def estimand_for(knobs: EstimandKnobs, target: Target, mechanism: str) -> Estimand:
+    """The estimand of a product, for a mechanism of units of one record.
+
+    Raises:
+        ConfigError: The columns do not suit, or a unit has several records.
+    """
+    if target.unit_records != 1 or target.domain is None or target.domain.absent:
+        raise ConfigError(
+            f"The mechanism '{mechanism}' serves units of one record alone.",
+            next_step="Give the release a unit of one record, or make a table of this product.",
+        )
+    return Estimand.resolve(knobs, target.domain)
+
+
+def check_serves(knobs: EstimandKnobs, mechanism: str, statistics: Sequence[str | None]) -> None:
+    """Refuse a statistic that a mechanism does not know.
+
+    Raises:
+        ConfigError: With the statistics that it does.
+    """
+    if knobs.statistic not in statistics:
+        known = ", ".join(name or "a function of one's own" for name in statistics)
+        raise ConfigError(
+            f"The mechanism '{mechanism}' does not serve {knobs.named}; it serves {known}.",
+            where="statistic",
+            next_step="Write 'mechanism: auto', or leave the key out.",
+        )
+
+
+def largest_mu(target: Target) -> Fraction:
+    """The largest mu for which mu-GDP is proven to be within a budget, to one in 10^9.
+
+    Raises:
+        InfeasibleBudgetError: The budget allows none; without delta no Gaussian noise does.
+    """
+
+    def fits(mu: float) -> bool:
+        return target.allows(GaussianLoss(Fraction(mu)))
+
+    low, high = _SMALLEST, _LARGEST
+    if not fits(low):
+        raise InfeasibleBudgetError(
+            "The budget does not allow Gaussian noise, which needs a delta above 0 (or a rho)."
+        )
+    while high / low > 1 + 1e-9:
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return Fraction(low)
+
+
+def resampling_goal(target: Target, mechanism: str) -> Goal:
+    """Points (epsilon, largest delta) that noisy resamples must meet.
+
+    Raises:
+        ConfigError: A budget of rho, in which no bound on resamples is known.
+        InfeasibleBudgetError: No delta, or one below which no composition is known.
+    """
+    if target.rho is not None:
+        raise ConfigError(
+            f"No zero-concentrated (rho) bound is known for the mechanism '{mechanism}'.",
+            next_step="Give the release a budget of epsilon and delta, or choose another.",
+        )
+    if not target.delta:
+        raise InfeasibleBudgetError(f"The mechanism '{mechanism}' needs a delta above 0.")
+    if target.delta < DELTA_FLOOR * (1 - 1e-9):
+        raise InfeasibleBudgetError(
+            f"The loss of the mechanism '{mechanism}' is known down to a delta of {DELTA_FLOOR:g} "
+            f"alone, and its part of the release's is {target.delta:.3g}.",
+            next_step="Raise delta or the product's share, or choose another mechanism.",
+        )
+    if target.renyi is None:
+        return ((target.epsilon, target.delta),)
+    order, most = target.renyi
+    return gaussian_goal(Fraction(math.sqrt(2 * most / order)))
+
+
+def proven(target: Target, goal: Goal, calibrate: Callable[[Goal], Resampled]) -> Resampled:
+    """A mechanism calibrated to a goal, of which the planner's composition proves the same.
+
+    The calibration and the planner compose on different grids, which differ by some 10^-11.
+
+    Raises:
+        InfeasibleBudgetError: No noise was proven to meet the target.
+    """
+    found = calibrate(goal)
+    for _ in range(_TRIES):
+        loss = compose_quickly([found.loss()])
+        if target.renyi is not None or target.allows(loss):
+            return found
+        excess = loss.delta(target.epsilon).upper - target.delta
+        goal = tuple((epsilon, delta - 1.5 * excess) for epsilon, delta in goal)
+        if goal[0][1] <= 0:
+            break
+        found = calibrate(goal)
+    raise InfeasibleBudgetError("No noise was proven to meet the budget.")
+
+
+def check_loss_frame(n_records: int, unit_records: int, *, stated: int | None = None) -> None:
+    """Refuse to state a loss for another size than a mechanism was calibrated for.
+
+    Args:
+        n_records: For which a loss is asked.
+        unit_records: For which it is asked.
+        stated: The size it was calibrated for, where the loss depends on that.
+
+    Raises:
+        ConfigError: Other sizes.
+    """
+    if unit_records != 1 or stated not in (None, n_records):
+        raise ConfigError("An estimate's loss is known for its own size and units of one record.")
+
+
+def normal_error(lower: float, upper: float, confidence: float) -> float:
+    """The standard error that a normal interval of this width stands for."""
+    return (upper - lower) / (2 * normal_quantile(confidence))
+
+
+def finite(value: float | None) -> float | None:
+    """The number, or None where it is none or has no end."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def text(amount: float | Fraction | Decimal) -> str:
+    """A parameter, exactly."""
+    return str(amount) if not isinstance(amount, float) else repr(amount)
+
+
+def number(description: Mapping[str, Any], name: str) -> Fraction:
+    """A parameter out of a description."""
+    return Fraction(str(description[name]))

@@ -1,0 +1,219 @@
+"""Medians and quantiles by the exponential mechanism, with an interval that holds for every law.
+
+The mechanism is mechanisms.inference.quantile_choice on the column's own cells in the order of
+their values; it needs no delta. What is published of a cell are numbers that a record in it can
+have: both edges of a bin and their middle, the first and the last whole number of a cell of whole
+numbers, and of categories that are numbers the number itself. **The upper end may be the last whole
+number** of a cell, not the first of the next: if that is below the quantile x, then x is in a later
+cell, and the records counted up to the cell's end are all below x, which is what the proof of the
+interval needs. Numbers within a cell are not told apart: for a bin the quantile is known up to its
+width.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import ROUND_DOWN, Context
+from fractions import Fraction
+from typing import ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.accounting.privacy_loss import PrivacyLoss
+from mechanisms.base.mechanism import Target, check_frame
+from mechanisms.domain.columns import Codes, Column, Integer, Numeric
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.errors import ConfigError
+from mechanisms.estimates.knobs import EstimandKnobs
+from mechanisms.estimates.mechanism import (
+    Estimate,
+    ExpectedInterval,
+    RawEstimates,
+    SamplingDistribution,
+    check_loss_frame,
+    check_serves,
+    estimand_for,
+    number,
+)
+from mechanisms.estimates.terms import Scale, Terms
+from mechanisms.inference.quantile_choice import NoisyQuantile, quantile_loss
+from mechanisms.sampling.randomness import Progress, Randomness
+
+MOST_CELLS = 4_000_000
+"""Of a column; they are all held in memory."""
+
+_Doubles = NDArray[np.float64]
+_STEPS, _DIGITS = 40, Context(prec=9, rounding=ROUND_DOWN)
+
+
+class OrderedCells(NamedTuple):
+    """The cells of a column of numbers, in the order of their values.
+
+    Attributes:
+        codes: int64[k], of each cell in this order.
+        first: float64[k], the least value in each.
+        last: float64[k], the largest; of a bin its upper edge.
+        middle: float64[k], as released.
+    """
+
+    codes: Codes
+    first: _Doubles
+    last: _Doubles
+    middle: _Doubles
+
+    @classmethod
+    def of(cls, column: Column) -> Self:
+        """The cells of a column without missing values."""
+        codes = np.arange(column.n_values)
+        middle = column.decode(codes).astype(np.float64)
+        if isinstance(column, Numeric):
+            edges = np.array(column.edges)
+            return cls(codes, edges[:-1], edges[1:], middle)
+        half = (column.width - 1) / 2 if isinstance(column, Integer) else 0.0
+        order = np.argsort(middle)
+        middle = middle[order]
+        return cls(codes[order], middle - half, middle + half, middle)
+
+
+@dataclass(frozen=True)
+class QuantileOfCells:
+    """The release at fixed parameters; all of them are public.
+
+    Attributes:
+        epsilon: Of all three choices together.
+        terms: What is stated of the estimate.
+        quantile: The choices; None where the mechanism was rebuilt from its description.
+        cells: To count by; likewise.
+    """
+
+    name: ClassVar[str] = "noisy_quantile"
+    kinds: ClassVar[tuple[str, ...]] = ("estimate",)
+    knobs: ClassVar[type] = EstimandKnobs
+    pure: ClassVar[bool] = True
+
+    epsilon: Fraction
+    terms: Terms
+    quantile: NoisyQuantile | None = dataclasses.field(default=None, compare=False)
+    cells: OrderedCells | None = dataclasses.field(default=None, compare=False)
+
+    @classmethod
+    def calibrate(cls, knobs: EstimandKnobs, target: Target) -> Self:
+        """The largest epsilon that the target allows.
+
+        Raises:
+            ConfigError: The statistic is none of these.
+            InfeasibleBudgetError: The budget allows none.
+        """
+        check_serves(knobs, cls.name, ("median", "quantile"))
+        estimand = estimand_for(knobs, target, cls.name)
+        assert target.domain is not None
+        column = target.domain[estimand.arguments[0].name]
+        if not 2 <= column.n_values <= MOST_CELLS:
+            raise ConfigError(
+                f"A quantile needs a column of 2 to {MOST_CELLS:,} cells, and '{column.name}' has "
+                f"{column.n_values:,}.",
+                where="columns",
+                next_step="Declare a larger width, or fewer bins.",
+            )
+        cells = OrderedCells.of(column)
+        epsilon = largest_epsilon(target)
+        quantile = NoisyQuantile(
+            edges=tuple(float(place) for place in range(len(cells.codes) + 1)),
+            share=knobs.q or Fraction(1, 2),
+            level=knobs.confidence,
+            epsilon=epsilon,
+            n_records=target.n_records,
+        )
+        terms = Terms((estimand.quantity(),), (Scale(),), knobs.confidence)
+        return cls(epsilon, terms, quantile, cells)
+
+    def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
+        """The privacy loss of the three choices; takes no data."""
+        check_frame(n_records=n_records, n_cells=n_cells, unit_records=unit_records)
+        check_loss_frame(n_records, unit_records)
+        return quantile_loss(self.epsilon)
+
+    def release(
+        self, table: ContingencyTable, rng: Randomness, progress: Progress | None = None
+    ) -> RawEstimates:
+        """Make the three choices."""
+        assert self.quantile is not None and self.cells is not None
+        places = np.argsort(self.cells.codes)[table.cells]
+        order = np.argsort(places)
+        at, low, high = self.quantile.chosen(places[order], table.counts[order], rng)
+        numbers = {
+            "value": (float(self.cells.middle[at]),),
+            "lower": (float(self.cells.first[low]),),
+            "upper": (float(self.cells.last[high]),),
+        }
+        return RawEstimates(numbers, table.n_records)
+
+    def estimates(self, raw: RawEstimates) -> tuple[Estimate, ...]:
+        """The estimate with its interval."""
+        (value,), (one,), (two,) = (raw.numbers[name] for name in ("value", "lower", "upper"))
+        return (
+            Estimate(
+                quantity=self.terms.quantities[0],
+                value=value,
+                lower=min(one, two),
+                upper=max(one, two),
+                confidence=self.terms.confidence,
+                standard_error=None,
+            ),
+        )
+
+    def distributions(self, raw: RawEstimates) -> tuple[SamplingDistribution, ...]:
+        """None is known."""
+        return ()
+
+    def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedInterval:
+        """The width for records spread evenly over the cells."""
+        assert self.quantile is not None and self.cells is not None
+        count = len(self.cells.codes)
+        spanned = min(count, int(self.quantile.expected_share * count) + 1)
+        start = (count - spanned) // 2
+        width = self.cells.last[start + spanned - 1] - self.cells.first[start]
+        return ExpectedInterval(
+            quantities=self.terms.quantities, width=(float(width),), noise_sd=(None,)
+        )
+
+    def describe(self) -> dict[str, str | int]:
+        """The parameters, enough to rebuild all but what the quantile is chosen by."""
+        return {
+            "mechanism": self.name,
+            "epsilon_per_record": str(self.epsilon),
+            **self.terms.describe(),
+        }
+
+    @classmethod
+    def from_description(cls, description: Mapping[str, object]) -> Self:
+        """Rebuild the mechanism from ``describe``."""
+        return cls(number(description, "epsilon_per_record"), Terms.from_description(description))
+
+
+def largest_epsilon(target: Target) -> Fraction:
+    """The largest epsilon of three choices together that a target allows.
+
+    A budget of rho, or of a divergence, allows three choices more than one with all of their
+    epsilon; at (epsilon, delta) they get epsilon.
+
+    Raises:
+        InfeasibleBudgetError: The budget allows none.
+    """
+    if target.rho is None and target.renyi is None:
+        return _rounded(Fraction(dataclasses.replace(target, delta=0.0).pure_epsilon()))
+    low = Fraction(target.pure_epsilon())
+    high = 3 * low
+    for _ in range(_STEPS):
+        middle = Fraction(float(low + high) / 2)
+        low, high = (middle, high) if target.allows(quantile_loss(middle)) else (low, middle)
+    return _rounded(low)
+
+
+def _rounded(epsilon: Fraction) -> Fraction:
+    """Three times nine digits below a third, so that sums of bounds on thirds stay below."""
+    third = _DIGITS.create_decimal_from_float(float(epsilon / 3))
+    return 3 * Fraction(third)

@@ -1,0 +1,279 @@
+"""Variance, covariance, correlation, ratio, regression, difference: from joint moments.
+
+The mechanism is mechanisms.inference.moment_pairs; each statistic is a function of the means of two
+columns in [0, 1] and of their squares and product. Variances and covariances are those with
+n - 1. A mean or a proportion of some of the records alone is a ratio too: of the sum of their
+values to their number, of which the interval is kept within the declared bounds.
+
+**Intercept.** For a response ly + Ry y and a predictor lx + Rx x, with b the slope of y on x,
+the line is at the predictor 0 where x = -lx/Rx: the intercept is ly + Ry (E y - b (E x + lx/Rx)).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.accounting.privacy_loss import PrivacyLoss
+from mechanisms.base.mechanism import Target, check_frame
+from mechanisms.domain.columns import Codes
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.domain.domain import Domain
+from mechanisms.errors import ConfigError, RecordsError
+from mechanisms.estimates.estimand import Estimand
+from mechanisms.estimates.knobs import EstimandKnobs
+from mechanisms.estimates.mechanism import (
+    Estimate,
+    ExpectedInterval,
+    RawEstimates,
+    SamplingDistribution,
+    check_loss_frame,
+    check_serves,
+    estimand_for,
+    finite,
+    largest_mu,
+    number,
+)
+from mechanisms.estimates.terms import Scale, Terms
+from mechanisms.inference.moment_pairs import (
+    CORRELATION,
+    COVARIANCE,
+    GROUP_DIFFERENCE,
+    RATIO,
+    SLOPE,
+    VARIANCE,
+    Derived,
+    Means,
+    NoisyPair,
+    PairMoments,
+    weighted_monomials,
+)
+from mechanisms.sampling.randomness import Progress, Randomness
+
+STATISTICS = (
+    "variance", "covariance", "correlation", "ratio", "regression", "difference", "mean",
+    "proportion",
+)  # fmt: skip
+_Doubles = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PairEstimate:
+    """The release at fixed parameters; all of them are public.
+
+    Attributes:
+        moments: The noise on the sums, of columns in [0, 1].
+        statistic: Its name.
+        origin: For a regression: the predictor 0 is at x = -origin.
+        terms: What is stated of the estimates.
+        estimand: To count by; None where the mechanism was rebuilt from its description.
+    """
+
+    name: ClassVar[str] = "pair_moments"
+    kinds: ClassVar[tuple[str, ...]] = ("estimate",)
+    knobs: ClassVar[type] = EstimandKnobs
+    pure: ClassVar[bool] = False
+
+    moments: PairMoments
+    statistic: str
+    origin: float
+    terms: Terms
+    estimand: Estimand | None = dataclasses.field(default=None, compare=False)
+
+    @classmethod
+    def calibrate(cls, knobs: EstimandKnobs, target: Target) -> Self:
+        """The least noise that meets the target.
+
+        Raises:
+            ConfigError: The statistic is none of these, a ratio's column can be negative, or
+                there is one record.
+            InfeasibleBudgetError: The budget has no delta.
+        """
+        check_serves(knobs, cls.name, STATISTICS)
+        estimand = estimand_for(knobs, target, cls.name)
+        if knobs.statistic in ("mean", "proportion") and not estimand.kept:
+            raise ConfigError(
+                f"The mechanism '{cls.name}' takes means of some records alone, and here all "
+                "count.",
+                where="statistic",
+                next_step="Write 'mechanism: auto', or leave the key out.",
+            )
+        if target.n_records < 2:
+            raise RecordsError("These statistics need two records.")
+        origin, quantities, scales = _terms(estimand)
+        moments = PairMoments.calibrate(
+            largest_mu(target),
+            n_records=target.n_records,
+            n_cells=target.n_cells,
+            columns=1 if knobs.statistic == "variance" else 2,
+        )
+        terms = Terms(quantities, scales, knobs.confidence)
+        return cls(moments, str(knobs.statistic), origin, terms, estimand)
+
+    def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
+        """The privacy loss of all sums; takes no data."""
+        check_frame(n_records=n_records, n_cells=n_cells, unit_records=unit_records)
+        check_loss_frame(n_records, unit_records)
+        return self.moments.loss()
+
+    def release(
+        self, table: ContingencyTable, rng: Randomness, progress: Progress | None = None
+    ) -> RawEstimates:
+        """Add the noise to the sums."""
+        assert self.estimand is not None
+        columns = _columns(self.estimand, table.domain, table.cells)
+        found = self.moments.release(table.counts, columns, rng)
+        return RawEstimates({"sums": tuple(found.sums.tolist())}, found.n_records)
+
+    def estimates(self, raw: RawEstimates) -> tuple[Estimate, ...]:
+        """The estimates with their intervals."""
+        pair = NoisyPair(self.moments, raw.n_records, np.array(raw.numbers["sums"]))
+        found, level = [], self.terms.confidence
+        derived = self._derived(raw.n_records)
+        for quantity, scale, wanted in zip(
+            self.terms.quantities, self.terms.scales, derived, strict=True
+        ):
+            interval = pair.interval(wanted, level)
+            error = scale.factor * pair.standard_error(wanted) if interval.valid else None
+            found.append(
+                Estimate(
+                    quantity=quantity,
+                    value=scale.value(pair.estimate(wanted)),
+                    lower=scale.value(interval.lower),
+                    upper=scale.value(interval.upper),
+                    confidence=level,
+                    standard_error=error,
+                    valid=interval.valid,
+                )
+            )
+        return tuple(found)
+
+    def distributions(self, raw: RawEstimates) -> tuple[SamplingDistribution, ...]:
+        """Normal approximations."""
+        found = map(SamplingDistribution.normal, self.estimates(raw))
+        return tuple(each for each in found if each is not None)
+
+    def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedInterval:
+        """The widths at the expected moments of records spread evenly, independent columns."""
+        records, masses = _reference(self.statistic)
+        sums = n_records * masses @ weighted_monomials(records[:, : self.moments.columns])
+        pair, level = NoisyPair(self.moments, n_records, sums), self.terms.confidence
+        widths, noise = [], []
+        for scale, wanted in zip(self.terms.scales, self._derived(n_records), strict=True):
+            interval = pair.interval(wanted, level)
+            widths.append(finite(scale.factor * (interval.upper - interval.lower)))
+            noise.append(finite(scale.factor * pair.noise_sd(wanted)))
+        return ExpectedInterval(
+            quantities=self.terms.quantities, width=tuple(widths), noise_sd=tuple(noise)
+        )
+
+    def describe(self) -> dict[str, str | int]:
+        """The parameters, enough to rebuild all but what the estimates count by."""
+        return {
+            "mechanism": self.name,
+            "scale": str(self.moments.noise.scale),
+            "n_columns": self.moments.columns,
+            "statistic": self.statistic,
+            "origin": repr(self.origin),
+            **self.terms.describe(),
+        }
+
+    @classmethod
+    def from_description(cls, description: Mapping[str, object]) -> Self:
+        """Rebuild the mechanism from ``describe``."""
+        return cls(
+            PairMoments.at(number(description, "scale"), int(str(description["n_columns"]))),
+            str(description["statistic"]),
+            float(str(description["origin"])),
+            Terms.from_description(description),
+        )
+
+    def _derived(self, n_records: int) -> tuple[Derived, ...]:
+        """The functions of the means, one an estimate."""
+        if self.statistic == "regression":
+            return _intercept(self.origin), SLOPE
+        if self.statistic in ("mean", "proportion"):
+            return (dataclasses.replace(RATIO, bounds=(0.0, 1.0)),)
+        if self.statistic in ("variance", "covariance"):
+            wanted = VARIANCE if self.statistic == "variance" else COVARIANCE
+            return (_unbiased(wanted, n_records),)
+        return (
+            {"correlation": CORRELATION, "ratio": RATIO, "difference": GROUP_DIFFERENCE}[
+                self.statistic
+            ],
+        )
+
+
+def _intercept(origin: float) -> Derived:
+    def value(m: Means) -> float:
+        return float(m[1] - SLOPE.value(m) * (m[0] + origin))
+
+    return Derived(value, SLOPE.denominators)
+
+
+def _unbiased(wanted: Derived, n_records: int) -> Derived:
+    """With n - 1 in place of n."""
+    more = n_records / (n_records - 1)
+    return dataclasses.replace(wanted, value=lambda m: more * wanted.value(m))
+
+
+def _terms(estimand: Estimand) -> tuple[float, tuple[str, ...], tuple[Scale, ...]]:
+    """The origin of a regression, the quantities and their scales."""
+    statistic, quantity = estimand.knobs.statistic, estimand.quantity()
+    first, second = estimand.arguments[0], estimand.arguments[-1]
+    one, two = first.upper - first.lower, second.upper - second.lower
+    if statistic == "regression":
+        words = quantity.replace(" and ", " on ")
+        return (
+            second.lower / two,
+            (f"intercept of the {words}", f"slope of the {words}"),
+            (Scale(first.lower, one), Scale(0.0, one / two)),
+        )
+    if statistic == "ratio":
+        for argument in estimand.arguments:
+            if argument.lower < 0:
+                raise ConfigError(
+                    f"Column '{argument.name}' can be below 0, and a ratio is one of amounts.",
+                    where="columns",
+                )
+        return 0.0, (quantity,), (Scale(0.0, first.upper / second.upper),)
+    factor = {"variance": one**2, "covariance": one * two, "correlation": 1.0}
+    shift = first.lower if statistic in ("mean", "proportion") else 0.0
+    return 0.0, (quantity,), (Scale(shift, factor.get(str(statistic), one)),)
+
+
+def _columns(estimand: Estimand, domain: Domain, cells: Codes) -> _Doubles:
+    """The columns x and y, float64[k, 2] in [0, 1]; one column for a variance."""
+    arguments = estimand.arguments
+    if estimand.knobs.statistic == "ratio":
+        arguments = tuple(dataclasses.replace(each, lower=0.0) for each in arguments)
+    found = [argument.scaled(domain, cells) for argument in arguments]
+    if estimand.knobs.statistic in ("mean", "proportion"):
+        kept = estimand.keeps(domain, cells)
+        return np.column_stack([kept, found[0] * kept])
+    return np.column_stack(found[::-1])  # a denominator, predictor or group first
+
+
+def _reference(statistic: str) -> tuple[_Doubles, _Doubles]:
+    """Records float64[k, 2] and masses float64[k] with the moments of evenly spread ones.
+
+    Of three nodes Gauss's rule has the first five moments of the uniform law.
+    """
+    nodes, weights = np.polynomial.legendre.leggauss(3)
+    even = [(float(x + 1) / 2, float(w) / 2) for x, w in zip(nodes, weights, strict=True)]
+    half = [(0.0, 0.5), (1.0, 0.5)]
+    x, y = (
+        half if statistic in ("difference", "mean", "proportion") else even,
+        half if statistic == "proportion" else even,
+    )
+    pairs = [
+        ((a, a * b if statistic in ("mean", "proportion") else b), p * q)
+        for (a, p), (b, q) in itertools.product(x, y)
+    ]
+    return np.array([pair for pair, _ in pairs]), np.array([mass for _, mass in pairs])

@@ -1,0 +1,295 @@
+"""Products of the kind ``function``: a whole function, released once, evaluated for ever.
+
+The mechanism is mechanisms.bernstein.lattice_release: noisy values on a lattice of the declared
+ranges. This module is its form as a product: a learner from the config, parameters from the budget,
+and a description from which its loss and its evaluation follow without the learner.
+
+The sensitivity follows from the learner and all of the declared cells, so a description states
+it, in steps of the grid, and the loss is recomputed from what is stated.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Self
+
+import numpy as np
+
+from mechanisms.accounting.privacy_loss import PrivacyLoss
+from mechanisms.base.mechanism import Mechanism, Target, check_frame
+from mechanisms.bernstein.accuracy import Noise, least_error, least_gaussian_error
+from mechanisms.bernstein.integer_values import integer_sensitivity, integer_values
+from mechanisms.bernstein.lattice_release import BernsteinMechanism, NoisyLattice, lattice_loss
+from mechanisms.bernstein.learner import Learner
+from mechanisms.bernstein.polynomials import iterated_basis
+from mechanisms.bernstein.released_function import FunctionShape, ReleasedFunction
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.domain.domain import Domain
+from mechanisms.errors import ConfigError, InfeasibleBudgetError
+from mechanisms.functions.kernel_density import KernelDensity
+from mechanisms.functions.knobs import FunctionKnobs
+from mechanisms.functions.targets import learner_of, unit_factor, words_of
+from mechanisms.sampling.randomness import Progress, Randomness
+
+_BETA, _LOOKED_AT = 0.05, 1 << 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpectedFunction:
+    """What an analyst can expect of a function before any data is read; in its own units.
+
+    Attributes:
+        sup_error: About the mean largest error over the declared ranges, for a reference.
+        bias: Of that the error of the polynomial.
+        noise: And that of the noise.
+        bound_95: A level that the largest error passes with probability 5 % at most, whatever
+            the data; None where nothing is known of the function's smoothness.
+        least_error: No release that is as private (of this pure epsilon, or this mu) errs by
+            less for all data; None where no bound is known.
+        noise_sd_middle: Standard deviation of the noise in the middle of the ranges.
+    """
+
+    sup_error: float
+    bias: float
+    noise: float
+    bound_95: float | None
+    least_error: float | None
+    noise_sd_middle: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variable:
+    """A column as a variable of the function, with its declared range."""
+
+    name: str
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunctionRelease:
+    """The release at fixed parameters; all of them are public.
+
+    Attributes:
+        words: What is released.
+        variables: One to four.
+        degree: k.
+        order: h.
+        noise: Its kind.
+        scale: Of the noise, in steps of the grid.
+        sensitivity: Of the integers: L1 norm, or for Gaussian noise the square of the L2 norm.
+        step_bits: The grid's step is 2 to minus this.
+        n_records: n, for which the sensitivity holds.
+        factor: From values on the unit cube to the function's own units.
+        shape: Imposed on what is released.
+        mechanism: With the learner; None where this was rebuilt from its description.
+    """
+
+    name: ClassVar[str] = "bernstein"
+    kinds: ClassVar[tuple[str, ...]] = ("function",)
+    knobs: ClassVar[type] = FunctionKnobs
+    pure: ClassVar[bool] = False
+
+    words: str
+    variables: tuple[Variable, ...]
+    degree: int
+    order: int
+    noise: Noise
+    scale: Fraction
+    sensitivity: int
+    step_bits: int
+    n_records: int
+    factor: float
+    shape: FunctionShape
+    mechanism: BernsteinMechanism | None = dataclasses.field(
+        default=None, compare=False, repr=False
+    )
+
+    @classmethod
+    def calibrate(cls, knobs: FunctionKnobs, target: Target) -> Self:
+        """The noise, k and h of least expected error that meet the target.
+
+        Raises:
+            ConfigError: The columns do not suit, or a unit has several records.
+            InfeasibleBudgetError: The budget does not allow this noise.
+        """
+        if target.unit_records != 1 or target.domain is None or target.domain.absent:
+            raise ConfigError(
+                f"The mechanism '{cls.name}' serves units of one record alone.",
+                next_step="Give the release a unit of one record, or make a table of this product.",
+            )
+        learner = learner_of(knobs, target.domain, target.n_records)
+        found = _best(knobs, learner, target)
+        return cls(
+            words=words_of(knobs, learner),
+            variables=tuple(
+                Variable(name=axis.name, lower=axis.lower, upper=axis.upper)
+                for axis in learner.axes
+            ),
+            degree=found.degree,
+            order=found.order,
+            noise=found.noise,
+            scale=found.scale,
+            sensitivity=int(integer_sensitivity(learner, found.degree, found.noise)),
+            step_bits=found.step_bits,
+            n_records=target.n_records,
+            factor=unit_factor(knobs, learner),
+            shape=knobs.shape,
+            mechanism=found,
+        )
+
+    @property
+    def points(self) -> int:
+        """Number of lattice points (k + 1)^l."""
+        return int((self.degree + 1) ** len(self.variables))
+
+    @property
+    def noise_sd(self) -> float:
+        """Standard deviation of the noise on a lattice point, in the function's own units."""
+        scale = math.ldexp(float(self.scale), -self.step_bits) * self.factor
+        return scale * (math.sqrt(2) if self.noise == "laplace" else 1.0)
+
+    def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
+        """The privacy loss of the whole lattice; takes no data."""
+        check_frame(n_records=n_records, n_cells=n_cells, unit_records=unit_records)
+        if n_records != self.n_records or unit_records != 1:
+            raise ConfigError(
+                "A function's loss is known for its own size and units of one record."
+            )
+        return lattice_loss(self.noise, self.scale, Fraction(self.sensitivity))
+
+    def rehearse(self, domain: Domain) -> None:
+        """Evaluate the learner on a table that is no data: all records in one cell.
+
+        Raises:
+            ConfigError: A function of one's own fails.
+        """
+        assert self.mechanism is not None
+        places = np.arange(min(domain.n_cells, _LOOKED_AT))
+        cell = places[domain.is_possible(places)][:1]
+        table = ContingencyTable(domain, cell, np.full(len(cell), self.n_records))
+        try:
+            integer_values(self.mechanism.learner, table, self.degree)
+        except Exception as error:
+            raise ConfigError(
+                f"The function fails on a table of one cell ({type(error).__name__}).",
+                next_step="It is called with a table and points float64[m, l] of the unit cube, "
+                "and returns float64[m].",
+            ) from None
+
+    def release(
+        self, table: ContingencyTable, rng: Randomness, progress: Progress | None = None
+    ) -> NoisyLattice:
+        """Add the noise."""
+        assert self.mechanism is not None
+        return self.mechanism.release(table, rng)
+
+    def function(self, drawn: NoisyLattice) -> ReleasedFunction:
+        """What anyone can evaluate: free post-processing of what was drawn."""
+        return ReleasedFunction.shaped(drawn.function(), self.shape, self.factor)
+
+    def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedFunction:
+        """From public quantities alone; shapes are not counted on."""
+        assert self.mechanism is not None
+        learner, bound = self.mechanism.learner, self.mechanism.error_bound(_BETA)
+        total, bias = self.mechanism.expected_sup_error(), learner.bias(self.degree, self.order)
+        least = None
+        if isinstance(learner, KernelDensity):
+            loss = self.loss(n_records=n_records, n_cells=n_cells)
+            if self.noise == "laplace":
+                least = least_error(learner.shift, loss.pure_epsilon.upper, n_records)
+            else:
+                mu = math.sqrt(2 * loss.rho.upper)
+                least = least_gaussian_error(learner.shift, mu, n_records)
+            least *= self.factor
+        middle = iterated_basis(self.degree, self.order, np.array([0.5]))
+        spread = float(np.sqrt((middle**2).sum())) ** len(self.variables)
+        return ExpectedFunction(
+            sup_error=self.factor * total,
+            bias=self.factor * bias,
+            noise=self.factor * (total - bias),
+            bound_95=self.factor * bound if math.isfinite(bound) else None,
+            least_error=least,
+            noise_sd_middle=self.noise_sd * spread,
+        )
+
+    def describe(self) -> dict[str, str | int]:
+        """The parameters, enough to rebuild loss and evaluation."""
+        found: dict[str, str | int] = {
+            "mechanism": self.name,
+            "function": self.words,
+            "noise": self.noise,
+            "degree": self.degree,
+            "order": self.order,
+            "scale": str(self.scale),
+            "sensitivity": str(self.sensitivity),
+            "step_bits": self.step_bits,
+            "n_records": self.n_records,
+            "factor": repr(self.factor),
+            "shape": ", ".join(self.shape.names) or "as it is",
+        }
+        for i, variable in enumerate(self.variables, 1):
+            found |= {
+                f"variable_{i}": variable.name,
+                f"lower_{i}": repr(variable.lower),
+                f"upper_{i}": repr(variable.upper),
+            }
+        return found
+
+    @classmethod
+    def from_description(cls, description: Mapping[str, object]) -> Self:
+        """Rebuild the mechanism from ``describe``, without its learner."""
+        said = {name: str(value) for name, value in description.items()}
+        variables: list[Variable] = []
+        while f"variable_{len(variables) + 1}" in said:
+            i = len(variables) + 1
+            lower, upper = float(said[f"lower_{i}"]), float(said[f"upper_{i}"])
+            variables.append(Variable(name=said[f"variable_{i}"], lower=lower, upper=upper))
+        return cls(
+            words=said["function"],
+            variables=tuple(variables),
+            degree=int(said["degree"]),
+            order=int(said["order"]),
+            noise="gaussian" if said["noise"] == "gaussian" else "laplace",
+            scale=Fraction(said["scale"]),
+            sensitivity=int(said["sensitivity"]),
+            step_bits=int(said["step_bits"]),
+            n_records=int(said["n_records"]),
+            factor=float(said["factor"]),
+            shape=FunctionShape.of(tuple(said["shape"].split(", "))),
+        )
+
+
+def function_mechanism(mechanism: Mechanism) -> FunctionRelease:
+    """The same, known to be one for functions.
+
+    Raises:
+        TypeError: It is of another kind.
+    """
+    if not isinstance(mechanism, FunctionRelease):
+        raise TypeError(f"the mechanism '{mechanism.name}' gives no function")
+    return mechanism
+
+
+def _best(knobs: FunctionKnobs, learner: Learner, target: Target) -> BernsteinMechanism:
+    """The kind of noise that was asked for, or that is expected to err less."""
+    fit = functools.partial(
+        BernsteinMechanism.calibrate,
+        learner,
+        target=target,
+        degree=knobs.degree,
+        order=knobs.order,
+    )
+    if knobs.noise != "auto":
+        return fit(noise=knobs.noise)
+    laplace = fit(noise="laplace")
+    try:
+        gaussian = fit(noise="gaussian")
+    except InfeasibleBudgetError:
+        return laplace
+    return min(laplace, gaussian, key=BernsteinMechanism.expected_sup_error)

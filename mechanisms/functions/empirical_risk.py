@@ -1,0 +1,267 @@
+"""Regularised empirical risk: support vector machine, logistic and ridge regression.
+
+Source: Aldà and Rubinstein (2017), section 6 and appendix G; Bousquet and Elisseeff (2002).
+F(y) = <w*, phi(y)>, where w* minimises
+
+    J(w) = (C/n) sum over records of L(label, <w, phi(x)>) + |w|^2 / 2
+
+with public C and n. The kernel is Gaussian, or linear with an intercept, K(x, y) = <x, y> + 1,
+for which F is linear, so that k = 1 and h = 1 are exact.
+
+**Sensitivity.** Let w and w' minimise J and J', which differ in one replaced record, and let
+slopes of the loss be at most M. J and J' are strongly convex, so |w - w'|^2 <= (J - J')(w') -
+(J - J')(w), which is at most (C/n) 2 M kappa |w - w'|, kappa^2 = sup K(x, x). Hence
+|w - w'| <= r = 2 M C kappa / n and S(F) <= 2 M C kappa^2 / n. (The paper has half of this, the
+bound for a record that is taken out; with one record, labels 1 and -1, C <= 1 and the hinge
+loss, w = C or -C attains ours. A record without a value is in neither table.) On the lattice
+the change is the vector of <w - w', phi(p)>: its L2 norm is at most r times the root of the
+largest eigenvalue of K between the lattice points, and its L1 norm, as K >= 0, at most r
+times the root of the sum of all its entries.
+
+M is 1 for the hinge and the logistic loss. For the squared loss (f - l)^2 / 2 with |l| <= B the
+minimisers have |w|^2 / 2 <= J(0) <= C B^2 / 2, so M = B (1 + kappa sqrt(C)) on both of them.
+(Labels are taken from the middle of their range, which is added to F again.)
+
+**Accuracy.** The solver proves |w - w*| <= tau, tau near r / 256
+(mechanisms.functions.risk_solver), so what is released moves by at most r + 2 tau.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.bernstein.learner import LatticeSensitivity, check_binary, check_records
+from mechanisms.bernstein.polynomials import MOST_DIMENSIONS, iterated_basis, lattice
+from mechanisms.bernstein.unit_cube import Axis, WeightedPoints
+from mechanisms.domain.columns import Column
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.errors import ConfigError
+from mechanisms.functions.kernels import lattice_sum
+from mechanisms.functions.risk_solver import RiskLoss, Rows, minimiser
+
+Floats = NDArray[np.float64]
+
+MOST_ROWS = 6000
+"""Of cells and labels, or of records if they are fewer."""
+
+_UNIT, _UP = 2.0**-52, 1 + 1e-9
+_PLACES = {1: 401, 2: 65, 3: 25, 4: 13}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmpiricalRisk:
+    """The learner with public parameters.
+
+    Attributes:
+        axes: The variables.
+        label: For the hinge and the logistic loss a column of two values, the second of
+            them positive; for the squared loss a column of numbers.
+        loss: Of one record.
+        n_records: n, public.
+        cost: C, against the regulariser.
+        width: sigma of the kernel exp(-|x - y|^2 / (2 sigma^2)), as a share of the ranges;
+            None for the linear kernel.
+
+    Raises:
+        ConfigError: A parameter is out of range, the label does not suit the loss, or there
+            are too many cells.
+    """
+
+    axes: tuple[Axis, ...]
+    label: Column
+    loss: RiskLoss
+    n_records: int
+    cost: float = 1.0
+    width: float | None = None
+
+    def __post_init__(self) -> None:
+        check_records(self.n_records)
+        if not 1 <= len(self.axes) <= MOST_DIMENSIONS:
+            raise ConfigError(f"A function has from 1 to {MOST_DIMENSIONS} variables.")
+        if not 0 < self.cost < math.inf:
+            raise ConfigError("The cost C must be above 0.", where="cost")
+        if self.width is not None and not 0 < self.width < math.inf:
+            raise ConfigError("A bandwidth must be above 0.", where="width")
+        if self.loss != "squared":
+            check_binary(self.label)
+        else:
+            Axis.of(self.label)
+        if self._rows > MOST_ROWS:
+            raise ConfigError(
+                f"The learner would have {self._rows:,} points, more than {MOST_ROWS:,}.",
+                next_step="Declare fewer cells.",
+            )
+        if self.tolerance * self._kappa > self._slope:
+            raise ConfigError("No accuracy can be proven for so large a cost.", where="cost")
+
+    @property
+    def _rows(self) -> int:
+        cells = math.prod(len(axis.middles) for axis in self.axes)
+        return min(self.n_records, cells * self.label.n_values)
+
+    @functools.cached_property
+    def _centre(self) -> tuple[float, float]:
+        """Middle of the labels, and B or 1: the most that they are from it."""
+        if self.loss != "squared":
+            return 0.0, 1.0
+        axis = Axis.of(self.label)
+        return (axis.lower + axis.upper) / 2, axis.width / 2 * _UP
+
+    @property
+    def _kappa(self) -> float:
+        """Largest sqrt K(x, x) on the cube."""
+        return 1.0 if self.width is not None else math.sqrt(len(self.axes) + 1) * _UP
+
+    @property
+    def _slope(self) -> float:
+        """M."""
+        if self.loss != "squared":
+            return 1.0
+        return self._centre[1] * (1 + self._kappa * math.sqrt(self.cost)) * _UP
+
+    @property
+    def _radius(self) -> float:
+        """|w*| is at most this: from J(w*) <= J(0), and as w* = -(C/n) sum of L' phi."""
+        at_zero = {"hinge": 1.0, "logistic": math.log(2), "squared": self._centre[1] ** 2 / 2}
+        first = math.sqrt(2 * self.cost * at_zero[self.loss])
+        return min(first, self.cost * self._slope * self._kappa) * _UP
+
+    @property
+    def _value_rounding(self) -> float:
+        """Of floating point in f = sum of b K, as sum |b| <= 2 C M: (rows + 100) units."""
+        return (self._rows + 100) * _UNIT * 2 * self.cost * self._slope * self._kappa**2
+
+    @property
+    def _distance(self) -> float:
+        """Largest |w - w'|, over neighbours."""
+        return 2 * self._slope * self.cost * self._kappa / self.n_records * _UP
+
+    @property
+    def tolerance(self) -> float:
+        """tau: the solver's w is at most this far from w*."""
+        if self.loss == "hinge":  # the gap is in error by C times that of f, and by units of C,
+            # as a coefficient is at least a unit of its weight away from it
+            floor = 2 * math.sqrt(self.cost * (self._value_rounding + 4 * _UNIT))
+        else:  # and the gradient by kappa C L'' times, L'' <= 1, and some units of itself
+            floor = 16 * self._kappa * self.cost * (self._value_rounding + self._slope * _UNIT)
+        return max(self._distance / 256, floor)
+
+    @property
+    def magnitude(self) -> float:
+        centre, _ = self._centre
+        return (abs(centre) + self._kappa * (self._radius + self.tolerance)) * _UP
+
+    @property
+    def rounding(self) -> float:
+        return self._value_rounding + abs(self._centre[0]) * 4 * _UNIT
+
+    def sensitivity(self, degree: int) -> LatticeSensitivity:
+        moved = (self._distance + 2 * self.tolerance) * _UP
+        one, two = self._lattice_norms(degree)
+        return LatticeSensitivity(
+            moved * self._kappa * _UP, moved * math.sqrt(one) * _UP, moved * math.sqrt(two) * _UP
+        )
+
+    def _lattice_norms(self, degree: int) -> tuple[float, float]:
+        """Sum of K between the lattice points, and the largest eigenvalue."""
+        points, d = lattice(degree), len(self.axes)
+        if self.width is not None:
+            total, largest = _line_norms(self.width, degree)
+            return total**d, largest**d
+        side, count = degree + 1, float((degree + 1) ** d)
+        sums, squares = count / side * points.sum(), count / side * (points**2).sum()
+        cross = count / side**2 * points.sum() ** 2
+        moments = np.full((d + 1, d + 1), cross)
+        moments[np.diag_indices(d + 1)] = squares
+        moments[0, :] = moments[:, 0] = sums
+        moments[0, 0] = count
+        return float(count**2 + d * sums**2), float(np.linalg.eigvalsh(moments)[-1])
+
+    def _kernel(self, one: Floats, two: Floats) -> Floats:
+        """One variable's factor of the Gaussian kernel: float64[len(one), len(two)]."""
+        assert self.width is not None
+        return _bumps(one, two, self.width)
+
+    def values(self, table: ContingencyTable, degree: int) -> Floats:
+        """F on the lattice, float64[(k + 1,) * d]."""
+        found = WeightedPoints.of(table, [*(axis.name for axis in self.axes), self.label.name])
+        middles = [np.asarray(axis.middles) for axis in self.axes]
+        places = [m[found.codes[:, index]] for index, m in enumerate(middles)]
+        coefficients = self._coefficients(found, places)
+        centre, points = self._centre[0], lattice(degree)
+        if self.width is not None:
+            factors = [self._kernel(m, points) for m in middles]
+            return centre + lattice_sum(factors, found.codes[:, :-1], coefficients)
+        grids = np.meshgrid(*[points for _ in self.axes], indexing="ij")
+        linear: Floats = np.full(grids[0].shape, centre + float(coefficients.sum()))
+        for place, grid in zip(places, grids, strict=True):
+            linear += float(coefficients @ place) * grid
+        return linear
+
+    def _coefficients(self, found: WeightedPoints, places: list[Floats]) -> Floats:
+        """Coefficients b of w = sum of b phi(row); private."""
+        if self.loss == "squared":
+            axis = Axis.of(self.label)
+            scaled = np.asarray(axis.middles)[found.codes[:, -1]]
+            labels: Floats = axis.lower + axis.width * scaled - self._centre[0]
+        else:
+            labels = np.where(found.codes[:, -1] == 1, 1.0, -1.0)
+        if self.width is not None:
+            grams = [self._kernel(place, place) for place in places]
+            gram = np.multiply.reduce(grams)
+        else:
+            features = np.stack([np.ones(len(labels)), *places], axis=1)
+            gram = features @ features.T
+        weights = found.counts.astype(np.float64) * (self.cost / self.n_records)
+        rows = Rows(np.asarray(gram, np.float64), labels, weights)
+        if self.loss == "hinge":
+            return minimiser(rows, self.loss, self.tolerance**2 / 4)
+        return minimiser(rows, self.loss, self.tolerance / (4 * self._kappa))
+
+    def bias(self, degree: int, order: int, *, worst: bool = False) -> float:
+        """Error of the operator on (R/2)(K(y, 1/4) - K(y, 3/4)): two classes apart.
+
+        R bounds |w*|. ``worst`` is a bound for all data: |<w, phi(y) - sum of b_v phi(v/k)>| <=
+        R times the norm on the right, whose square is 1 - 2 prod a_i + prod c_i with
+        a = b^T K(v/k, y) and c = b^T K b in each variable. 0 for the linear kernel.
+        """
+        if self.width is None:
+            return 0.0
+        d, points = len(self.axes), lattice(degree)
+        places = np.linspace(0, 1, _PLACES[d])
+        basis, around = iterated_basis(degree, order, places), self._kernel(points, places)
+        if worst:
+            crosses = _power((basis * around).sum(axis=0), d)
+            squares = _power((basis * (self._kernel(points, points) @ basis)).sum(axis=0), d)
+            largest = float((1 - 2 * crosses + squares).max())
+            return self._radius * math.sqrt(max(largest, 0.0))
+        error = np.zeros((len(places),) * d)
+        for sign, centre in ((1, np.array([0.25])), (-1, np.array([0.75]))):
+            error += sign * _power(self._kernel(centre, places)[0], d)
+            error -= sign * _power(self._kernel(centre, points)[0] @ basis, d)
+        return self._radius / 2 * float(np.abs(error).max())
+
+
+def _bumps(one: Floats, two: Floats, width: float) -> Floats:
+    t = (one[:, None] - two) / width
+    return np.asarray(np.exp(-t * t / 2))
+
+
+@functools.lru_cache(maxsize=1024)
+def _line_norms(width: float, degree: int) -> tuple[float, float]:
+    """Sum of one variable's kernel between lattice points, and the largest eigenvalue."""
+    gram = _bumps(lattice(degree), lattice(degree), width)
+    return float(gram.sum()), float(np.linalg.eigvalsh(gram)[-1])
+
+
+def _power(factor: Floats, times: int) -> Floats:
+    """A product of one factor for each variable: float64[m] to float64[(m,) * times]."""
+    found = factor
+    for _ in range(times - 1):
+        found = np.multiply.outer(found, factor)
+    return found

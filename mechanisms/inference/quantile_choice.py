@@ -1,0 +1,153 @@
+"""A quantile with an interval that holds for every n and every law, by the exponential mechanism.
+
+Records lie in ordered cells with public edges e_0 < .. < e_K; C_j is the count below e_j. A
+cell j is chosen with probability exactly proportional to exp(-epsilon u_j / 2), u_j the
+distance from a wanted count r to [C_j, C_{j+1}] (Smith 2011, on cells). Replace-one neighbours:
+every C moves by at most 1, so every u_j does, and a choice is epsilon-DP (McSherry and Talwar
+2007). Some u_j is 0 if 0 <= r <= n, so u_j >= E has probability at most K exp(-epsilon E / 2).
+
+**Interval.** Let x be a q-quantile of the law of independent records: P(X < x) <= q <= P(X <= x).
+The lower end is the lower edge of a cell chosen for r = b - E - 1, b the alpha/4 quantile of
+Binomial(n, q). It is above x only if C_j >= #(records <= x), and C_j <= r + E but with
+probability alpha/4; #(records <= x) <= r + E < b has probability at most alpha/4. Likewise
+the upper end, the upper edge for r = b' + E + 1. A wanted count below 0 or above n is not
+asked for: the end is that of the declared range. So the coverage is at least 1 - alpha. Two
+thirds of epsilon are for the ends, one third for a point estimate, the middle of a cell.
+
+Records beyond the edges are taken into the end cells: the quantile is that of clamped records.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from flint import arb
+from scipy import stats
+
+from mechanisms.accounting.composition import compose
+from mechanisms.accounting.privacy_loss import PrivacyLoss, PureLoss
+from mechanisms.domain.columns import Codes
+from mechanisms.errors import ConfigError
+from mechanisms.inference.intervals import check_level
+from mechanisms.sampling.real_weights import choose_real, decay, rate_of
+
+
+@dataclass(frozen=True)
+class QuantileEstimate:
+    """What is released of a quantile."""
+
+    value: float
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True)
+class NoisyQuantile:
+    """The release of a quantile and its interval at fixed parameters; all of them are public.
+
+    Attributes:
+        edges: Finite and increasing, one more than there are cells.
+        share: The q of the quantile, in (0, 1); 1/2 for the median.
+        level: Confidence level of the interval.
+        epsilon: Of all three choices together.
+        n_records: Number of records n.
+    """
+
+    edges: tuple[float, ...]
+    share: Fraction
+    level: float
+    epsilon: Fraction
+    n_records: int
+
+    def __post_init__(self) -> None:
+        check_level(self.level)
+        if len(self.edges) < 2 or not all(np.isfinite(self.edges)):
+            raise ConfigError("A quantile needs at least two finite edges.")
+        if np.any(np.diff(self.edges) <= 0):
+            raise ConfigError("The edges of a quantile must increase.")
+        if not 0 < self.share < 1 or self.epsilon <= 0 or self.n_records < 1:
+            raise ConfigError("A quantile needs a share in (0, 1), an epsilon and records.")
+
+    def loss(self) -> PrivacyLoss:
+        """The privacy loss of the three choices; takes no data."""
+        return quantile_loss(self.epsilon)
+
+    @property
+    def error(self) -> int:
+        """The E that a choice passes with probability at most (1 - level)/4, in records."""
+        odds = 4 * (len(self.edges) - 1) / (1 - self.level)
+        return math.ceil(2 * math.log(odds) / float(self.epsilon / 3) * (1 + 1e-12))
+
+    @property
+    def wanted(self) -> tuple[int, int, int]:
+        """Counts asked for: of the value, the lower and the upper end."""
+        n, tail = self.n_records, (1 - self.level) / 4
+        low, high = (int(stats.binom.ppf(p, n, float(self.share))) for p in (tail, 1 - tail))
+        return round(n * self.share), low - self.error - 1, high + self.error + 1
+
+    def release(self, cells: Codes, counts: Codes, rng: np.random.Generator) -> QuantileEstimate:
+        """Make the three choices.
+
+        Args:
+            cells: int64[k], ascending codes of occupied cells.
+            counts: int64[k], their private counts, adding up to n.
+            rng: Source of bits; charge the ledger before building it.
+        """
+        at, low, high = self.chosen(cells, counts, rng)
+        lower, upper = self.edges[low], self.edges[high + 1]
+        value = (self.edges[at] + self.edges[at + 1]) / 2
+        return QuantileEstimate(value, min(lower, upper), max(lower, upper))
+
+    def chosen(self, cells: Codes, counts: Codes, rng: np.random.Generator) -> tuple[int, int, int]:
+        """The cells of the value, of the lower end and of the upper end; as for ``release``."""
+        centre, low, high = self.wanted
+        at = self._choose(cells, counts, centre, rng)
+        first, last = 0, len(self.edges) - 2
+        if low >= 0:
+            first = self._choose(cells, counts, low, rng)
+        if high <= self.n_records:
+            last = self._choose(cells, counts, high, rng)
+        return at, first, last
+
+    @property
+    def expected_share(self) -> float:
+        """Share of the records that the interval is expected to span, at most 1."""
+        _, low, high = self.wanted
+        n = self.n_records
+        return (min(high, n) - max(low, 0)) / n
+
+    def _choose(self, cells: Codes, counts: Codes, wanted: int, rng: np.random.Generator) -> int:
+        """A cell; runs of empty cells, which share their score, are drawn together."""
+        runs = _runs(cells, counts, len(self.edges) - 1)
+        gaps = [max(before - wanted, wanted - after, 0) for _, _, before, after in runs]
+        rate = rate_of(self.epsilon / 3, 1)
+        least = min(gaps)
+
+        def weights() -> Sequence[arb]:
+            return [run[1] * decay(rate, gap - least) for run, gap in zip(runs, gaps, strict=True)]
+
+        first, size, _, _ = runs[choose_real(weights, rng)]
+        return first + int(rng.integers(size))
+
+
+def quantile_loss(epsilon: Fraction) -> PrivacyLoss:
+    """The privacy loss of three choices that share an epsilon."""
+    return compose([PureLoss(epsilon / 3)] * 3)
+
+
+def _runs(cells: Codes, counts: Codes, n_cells: int) -> list[tuple[int, int, int, int]]:
+    """First cell, number of cells, counts before and after: of each occupied cell and each gap."""
+    runs: list[tuple[int, int, int, int]] = []
+    at = total = 0
+    for cell, count in zip(cells.tolist(), counts.tolist(), strict=True):
+        if cell > at:
+            runs.append((at, cell - at, total, total))
+        runs.append((cell, 1, total, total + count))
+        at, total = cell + 1, total + count
+    if at < n_cells:
+        runs.append((at, n_cells - at, total, total))
+    return runs

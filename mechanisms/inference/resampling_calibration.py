@@ -1,0 +1,226 @@
+"""Noise for many resamples, calibrated strictly at their finite number.
+
+A goal is a list of points (epsilon, largest delta). ``largest_mu_squared`` finds the least
+noise whose proven composed curve is below all of them: a search on a quick double-precision
+composition, then the proven one of mechanisms.accounting.pld at the value found, which alone
+decides.
+
+**mu-GDP down to a delta.** No finite noise puts the bootstrap's curve below that of a Gaussian
+mechanism everywhere, its tail being heavier. ``gaussian_goal`` asks for it where the
+Gaussian's delta is at least a floor. Curves are convex in x = e^epsilon, so between two
+points a curve is below its chord, and the Gaussian's is above each of its tangents
+Phi(a) - x Phi(b); the limits are the tangents' values at both ends of each piece.
+
+The paper's noise (Wang, Cheng and Awan 2022, Theorem 3.7) is asymptotic and always too small;
+``paper_mu_squared`` has it for comparison, ``composed`` its true cost.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+from scipy import fft, special
+
+from mechanisms.accounting.composition import compose
+from mechanisms.accounting.enclosures import ball, enclosed
+from mechanisms.accounting.pld import tail_account
+from mechanisms.accounting.privacy_loss import GaussianLoss, PrivacyLoss
+from mechanisms.accounting.resampling_losses import ResampledGaussianLoss
+from mechanisms.errors import InfeasibleBudgetError
+
+DELTA_FLOOR = 1e-10
+"""Smallest delta down to which a calibration to mu is checked."""
+
+Goal = tuple[tuple[float, float], ...]
+_Doubles = NDArray[np.float64]
+
+_PIECES = 256  # of the range of epsilon, each with a tangent of its own
+_INTERVAL = 0.09  # of the grid, over the mu of the goal and the square root of B
+_SLACK = 1e-5  # relative, of mu, what is searched for over what is tried first; then twice it
+_TRIES = 12
+_MOST_POINTS = 1 << 20
+
+
+@functools.lru_cache(maxsize=64)
+def gaussian_goal(mu: Fraction, floor: float = DELTA_FLOOR) -> Goal:
+    """The curve of mu-GDP where its delta is at least the floor, by tangents from below."""
+    if mu <= 0 or not 0 < floor < 1:
+        raise ValueError("mu must be positive and the floor in (0, 1)")
+    loss = GaussianLoss(mu)
+    end = loss.epsilon(floor).upper
+    ends = [end * k / _PIECES for k in range(_PIECES + 1)]
+    touch = [(a + b) / 2 for a, b in itertools.pairwise(ends)]
+
+    def tangent(at: float, epsilon: float) -> float:
+        def value() -> arb:
+            m, e, root = ball(mu), arb(at), arb(2).sqrt()
+            up, down = (e / m - m / 2) / root, (e / m + m / 2) / root
+            return (up.erfc() - arb(epsilon).exp() * down.erfc()) / 2
+
+        return enclosed(value).lower
+
+    limits = []
+    for k, epsilon in enumerate(ends):
+        beside = touch[max(k - 1, 0) : k + 1]
+        limits.append((epsilon, min(tangent(at, epsilon) for at in beside)))
+    return tuple(limits)
+
+
+def paper_mu_squared(mu: Fraction, replicates: int) -> Fraction:
+    """Square of the mu of one replicate by the paper's limit, mu^2 / ((2 - 2/e) B), rounded."""
+    return Fraction(float(mu**2) / (2 * -math.expm1(-1) * replicates))
+
+
+def composed(
+    part: ResampledGaussianLoss, times: int, beside: Sequence[PrivacyLoss] = ()
+) -> PrivacyLoss:
+    """The loss of all resamples, and of what else is released."""
+    return compose([part] * times + list(beside))
+
+
+@functools.lru_cache(maxsize=256)
+def largest_mu_squared(
+    like: ResampledGaussianLoss,
+    times: int,
+    goal: Goal,
+    beside: tuple[GaussianLoss, ...] = (),
+) -> Fraction:
+    """The largest mu squared of one resample, within about 0.01 %, that is proven to meet a goal.
+
+    Args:
+        like: The kind of resampling; its own mu is not looked at.
+        times: Number of resamples B.
+        goal: Points (epsilon, largest delta).
+        beside: Gaussian losses released beside the resamples.
+
+    Raises:
+        InfeasibleBudgetError: What is beside them already passes the goal.
+    """
+    if times < 1:
+        raise ValueError("times must be at least 1")
+    square = sum((loss.mu_squared for loss in beside), Fraction(0))
+    plain = _goal_mu(goal) / math.sqrt(times)  # without amplification, near enough
+    mantissa, exponent = math.frexp(_INTERVAL * plain)
+    h = math.ldexp(math.floor(16 * mantissa) / 16, exponent)
+    fits, lowered = _quick_check(like, times, h, math.sqrt(square)), 0.0
+    for attempt in range(_TRIES):
+        limits = tuple((epsilon, delta - lowered) for epsilon, delta in goal)
+        mu = _search(functools.partial(fits, limits), plain) * (1 - _SLACK * 2**attempt)
+        found = Fraction(math.floor(mu * 2**40), 2**40)
+        excess = _excess(like.at(found**2), times, h, goal, beside)
+        if excess <= 0:
+            return found**2
+        lowered += 1.1 * excess
+    raise InfeasibleBudgetError(
+        "No noise was proven to meet the budget.", next_step="Ask for fewer resamples."
+    )
+
+
+def _excess(
+    part: ResampledGaussianLoss, times: int, h: float, goal: Goal, beside: tuple[GaussianLoss, ...]
+) -> float:
+    """By how much the proven curve passes a point of the goal at most; 0 or less is met."""
+    rest = ((compose(beside), 1),) if beside else ()
+    whole = tail_account(((part, times), *rest), h)
+    return max(whole.upper(epsilon) - delta for epsilon, delta in goal)
+
+
+def _goal_mu(goal: Goal) -> float:
+    """The mu of a Gaussian loss whose curve is below all points, near enough."""
+    epsilon, delta = np.array(goal, dtype=np.float64).T
+    low, high = 2.0**-40, 2.0**20
+    while high / low > 1.01:
+        mu = math.sqrt(low * high)
+        met = bool(np.all(_gaussian(epsilon, mu) <= 1.001 * delta))
+        low, high = (mu, high) if met else (low, mu)
+    return low
+
+
+def _search(fits: Callable[[float], bool], start: float) -> float:
+    """The largest mu that meets a goal, within 1e-6."""
+    low, high = _bracket(fits, start)
+    while high / low > 1 + 1e-6:
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def _bracket(fits: Callable[[float], bool], start: float) -> tuple[float, float]:
+    """A mu that meets the goal and one, larger by 2, that does not."""
+    mu = start
+    while not fits(mu):
+        mu /= 2
+        if mu < start * 2**-20:
+            raise InfeasibleBudgetError("No noise on the resamples meets the budget.")
+    while fits(2 * mu) and mu < start * 2**20:
+        mu *= 2
+    return mu, 2 * mu
+
+
+def _quick_check(
+    like: ResampledGaussianLoss, times: int, h: float, beside: float
+) -> Callable[[Goal, float], bool]:
+    """A test of a goal in double precision."""
+    law = like.hits(64)
+    chances = np.array([float(p.mid()) for p in law.times])
+    copies = np.arange(1.0, len(chances) + 1)
+    some = float(law.any.mid())
+    rest = _chords(lambda epsilon: _gaussian(epsilon, beside), h) if beside else np.ones(1)
+
+    def fits(goal: Goal, mu: float) -> bool:
+        def curve(epsilon: _Doubles) -> _Doubles:
+            inner = np.log1p(np.expm1(epsilon) / some)
+            found: _Doubles = _gaussian(inner[:, None], copies * mu) @ chances
+            return found
+
+        epsilon, delta = np.array(goal, dtype=np.float64).T
+        read = _read(_chords(curve, h), times, rest, h, epsilon)
+        return bool(np.all(read <= delta))
+
+    return fits
+
+
+def _gaussian(epsilon: _Doubles, mu: float | _Doubles) -> _Doubles:
+    """Curves of Gaussian losses, in doubles."""
+    up = special.log_ndtr(-epsilon / mu + mu / 2)
+    down = special.log_ndtr(-epsilon / mu - mu / 2) + epsilon
+    found: _Doubles = np.exp(up) * -np.expm1(np.minimum(down - up, 0.0))
+    return found
+
+
+def _chords(curve: Callable[[_Doubles], _Doubles], h: float) -> _Doubles:
+    """Masses at h (-count .. count) of the chords of a curve."""
+    far = h
+    while curve(np.array([far]))[0] > 1e-19 and far < _MOST_POINTS * h:
+        far *= 1.5
+    count = math.ceil(far / h) + 1
+    grid: _Doubles = h * np.arange(count + 1, dtype=np.float64)
+    steps = np.diff(np.minimum.accumulate(curve(grid)))
+    inner = (steps[1:] - math.exp(h) * steps[:-1]) / math.expm1(h)
+    ahead = np.append(inner, steps[-1] / math.expm1(-h)).clip(min=0.0)
+    behind = (ahead * np.exp(-grid[1:]))[::-1]
+    return np.concatenate([behind, [max(0.0, 1 - ahead.sum() - behind.sum())], ahead])
+
+
+def _read(masses: _Doubles, times: int, rest: _Doubles, h: float, epsilon: _Doubles) -> _Doubles:
+    """The composed curve at some epsilons >= 0."""
+    half, other = len(masses) // 2, len(rest) // 2
+    offsets = np.arange(-half, half + 1)
+    mean, square = float(offsets @ masses), float(offsets**2 @ masses)
+    width = 14 * math.sqrt(times * square) + 2 * half + len(rest)
+    size = fft.next_fast_len(int(min(2 * width, 2.0 * half * times + len(rest), _MOST_POINTS)))
+    start = int(times * mean) - size // 2
+    spectrum = fft.rfft(masses, size) ** times * fft.rfft(rest, size)
+    whole = np.roll(fft.irfft(spectrum, size), -(start + half * times + other) % size).clip(min=0.0)
+    weights = whole * np.exp(-np.maximum(h * (start + np.arange(size)), -700.0))
+    after, tail = (np.append(np.cumsum(x[::-1])[::-1], 0.0) for x in (whole, weights))
+    place = np.clip(np.floor(epsilon / h).astype(np.int64) + 1 - start, 0, size)
+    read: _Doubles = after[place] - np.exp(epsilon) * tail[place]
+    return read

@@ -1,0 +1,117 @@
+"""What mechanisms cost, from their descriptions alone: for the ledger, without a plan."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
+from typing import Any
+
+from mechanisms.accounting.composition import compose, compose_quickly
+from mechanisms.accounting.enclosures import double_below
+from mechanisms.accounting.privacy_loss import PrivacyLoss, PureLoss
+from mechanisms.errors import AmountError
+from mechanisms.planning.registry import REGISTRY
+
+EXACT = Context(prec=1000)
+_CHARGED = Context(prec=12, rounding=ROUND_CEILING)
+
+
+def charged(amount: float) -> Decimal:
+    """Twelve significant digits of an upper bound, rounded up."""
+    return _CHARGED.create_decimal(Decimal(amount))
+
+
+def exact_sum(amounts: Iterable[Decimal]) -> Decimal:
+    """The sum, with nothing rounded off."""
+    return functools.reduce(EXACT.add, amounts, Decimal(0))
+
+
+def concentrated(loss: PrivacyLoss, epsilon: Decimal, delta: Decimal) -> tuple[Decimal, Decimal]:
+    """A rho that is proven, and the delta up to which it is.
+
+    A loss without a finite rho is (epsilon, delta)-DP all the same: but for delta it is no
+    more than that of a randomised response of epsilon (Kairouz, Oh and Viswanath 2015), whose
+    rho it has delta-approximately (Bun and Steinke 2016, section 8).
+    """
+    if math.isfinite(loss.rho.upper):
+        return charged(loss.rho.upper), Decimal(0)
+    return charged(PureLoss(Fraction(epsilon)).rho.upper), delta
+
+
+def described_loss(description: Mapping[str, Any]) -> PrivacyLoss:
+    """The privacy loss of a mechanism as a charge describes it.
+
+    Raises:
+        AmountError: It has more cells than a domain can have.
+    """
+    if int(description["n_cells"]) > 2**63:
+        raise AmountError("A mechanism's description has more cells than any domain.")
+    return (
+        REGISTRY[description["mechanism"]]
+        .from_description(description)
+        .loss(
+            n_records=int(description["n_records"]),
+            n_cells=int(description["n_cells"]),
+            unit_records=int(description["unit_records"]),
+        )
+    )
+
+
+def recompute_charge(
+    mechanisms: Sequence[Mapping[str, Any]], *, epsilon: Decimal, delta: Decimal
+) -> dict[str, Decimal]:
+    """What a charge's mechanisms cost at least, from scratch, by measure.
+
+    Epsilon is the charge's own if delta is proven to suffice there. Where it is not, it
+    is the proven epsilon of a single mechanism, and the lower bound of several composed:
+    another version's tighter or looser bound is no tampering.
+
+    Args:
+        mechanisms: As given by ``Plan.describe``.
+        epsilon: As charged.
+        delta: As charged.
+
+    Raises:
+        AmountError: A description states less than its mechanism costs alone.
+    """
+    losses, rho, rho_delta = [], Decimal(0), Decimal(0)
+    for description in mechanisms:
+        loss = described_loss(description)
+        _check_stated(loss, Decimal(description["epsilon"]), Decimal(description["delta"]))
+        losses.append(loss)
+        # The lower end, for the same reason.
+        if math.isfinite(loss.rho.upper):
+            rho = EXACT.add(rho, Decimal(loss.rho.lower))
+        else:
+            least = loss.epsilon(double_below(Decimal(description["delta"]))).lower
+            rho = EXACT.add(rho, Decimal(PureLoss(Fraction(least)).rho.lower))
+            rho_delta = EXACT.add(rho_delta, Decimal(description["delta"]))
+    return {
+        "epsilon": _least(losses, epsilon, delta) if losses else Decimal(0),
+        "delta": delta,
+        "rho": rho,
+        "rho_delta": rho_delta,
+    }
+
+
+def _check_stated(loss: PrivacyLoss, epsilon: Decimal, delta: Decimal) -> None:
+    """Raise unless a mechanism alone costs no more than it states."""
+    if not (epsilon >= 0 and 0 <= delta < 1):
+        raise AmountError("A mechanism's description states no valid amount.")
+    if loss.delta(double_below(epsilon)).upper > double_below(delta):
+        least = Decimal(loss.epsilon(double_below(delta)).lower)
+        if epsilon < least:
+            raise AmountError(
+                f"A mechanism's description states an epsilon of {epsilon}, below the "
+                f"{charged(float(least))} that it costs."
+            )
+
+
+def _least(losses: Sequence[PrivacyLoss], epsilon: Decimal, delta: Decimal) -> Decimal:
+    if compose_quickly(losses).delta(double_below(epsilon)).upper <= double_below(delta):
+        return epsilon
+    bounds = compose(losses).epsilon(double_below(delta))
+    return Decimal(bounds.upper if len(losses) == 1 else bounds.lower)

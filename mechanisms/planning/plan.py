@@ -1,0 +1,282 @@
+"""From a budget to fixed mechanism parameters, before any data is read.
+
+Inside one release all parameters are fixed by the config, so the products' losses compose:
+their shares become parameters such that the composed loss just meets the budget
+(mechanisms.planning.budget_split), and what is charged is what composition proves. The rho of
+zero-concentrated privacy comes along, for accounts kept in that measure.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any
+
+from mechanisms.accounting.composition import compose, compose_quickly
+from mechanisms.accounting.enclosures import Bounds, double_below
+from mechanisms.accounting.privacy_loss import PrivacyLoss
+from mechanisms.base.mechanism import Mechanism, Target
+from mechanisms.domain.domain import Domain
+from mechanisms.domain.privacy_unit import Privacy
+from mechanisms.errors import ConfigError
+from mechanisms.planning.budget_split import Budget, Part, losses_of, part_of, targets
+from mechanisms.planning.calibration import ProductRequest, meet_budget
+from mechanisms.planning.charges import charged, concentrated, exact_sum
+from mechanisms.planning.mechanism_choice import Choice, choose_open
+from mechanisms.tables.mechanism import table_mechanism
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedProduct:
+    """A product with its mechanism at fixed parameters.
+
+    Attributes:
+        request: With the mechanism that was chosen, if that was left open.
+        choice: How it was chosen, if it was.
+        target: What it was to spend, at first.
+        pure_target: The same for a mechanism that needs no delta, if that is not the same.
+        epsilon: What it costs alone: the proven epsilon at ``delta``, rounded up.
+        delta: Its share of delta.
+        rho: What it costs under zCDP: the proven rho, rounded up.
+        rho_delta: Up to which that holds; 0 unless no rho bounds the whole loss.
+        epsilon_bounds: Enclosure of the exact epsilon at that delta.
+        expected_error: From public quantities alone.
+        loss: The mechanism's privacy loss at this size and domain.
+    """
+
+    request: ProductRequest
+    domain: Domain
+    mechanism: Mechanism
+    choice: Choice | None
+    target: Target
+    epsilon: Decimal
+    delta: Decimal
+    rho: Decimal
+    epsilon_bounds: Bounds
+    expected_error: Any
+    loss: PrivacyLoss
+    pure_target: Target | None = None
+    rho_delta: Decimal = Decimal(0)
+
+    @property
+    def attack_advantage(self) -> float:
+        """Most that an attack gains over guessing, the loss's delta at epsilon 0."""
+        return self.loss.attack_advantage.upper
+
+    @property
+    def rows(self) -> int:
+        """Rows of its main file, at most: records of microdata, listed cells of a table.
+
+        Raises:
+            TypeError: It is neither.
+        """
+        if self.request.kind == "microdata":
+            return int(self.mechanism.describe()["records"])
+        most = table_mechanism(self.mechanism).rows(n_cells=self.domain.n_possible)
+        return min(most, self.domain.n_listed)
+
+    def describe(self, privacy: Privacy) -> dict[str, str | int]:
+        """All that is needed to recompute this product's loss, for the ledger."""
+        return {
+            "product": self.request.name,
+            **self.mechanism.describe(),
+            "n_records": privacy.n_records,
+            "n_cells": str(self.domain.n_possible),
+            "unit_records": privacy.unit_records,
+            "epsilon": f"{self.epsilon:f}",
+            "delta": str(self.delta),
+            "rho": f"{self.rho:f}",
+            **({"rho_delta": str(self.rho_delta)} if self.rho_delta else {}),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a release will do and cost.
+
+    Attributes:
+        epsilon: Charged in all: the products composed, at ``delta``, rounded up.
+        delta: Charged in all.
+        rho: Charged in all under zCDP: an exact sum.
+        loss: Of the release; its upper bounds are tight, its lower ones need not be.
+    """
+
+    privacy: Privacy
+    domain: Domain
+    products: tuple[PlannedProduct, ...]
+    epsilon: Decimal
+    delta: Decimal
+    rho: Decimal
+    loss: PrivacyLoss
+
+    @property
+    def amounts(self) -> dict[str, Decimal]:
+        """Charged in all, by measure."""
+        return {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "rho": self.rho,
+            "rho_delta": exact_sum(product.rho_delta for product in self.products),
+        }
+
+    @property
+    def added(self) -> Decimal:
+        """What the products' epsilons would come to, added up at the same delta."""
+        return exact_sum(product.epsilon for product in self.products)
+
+    @property
+    def saved(self) -> Decimal:
+        """Share of that sum that composing saved; 0 if nothing was."""
+        return max(Decimal(0), 1 - self.epsilon / self.added) if self.added else Decimal(0)
+
+    @functools.cached_property
+    def epsilon_bounds(self) -> Bounds:
+        """Enclosure of the exact epsilon at the delta that is charged."""
+        return compose(product.loss for product in self.products).epsilon(double_below(self.delta))
+
+    @property
+    def attack_advantage(self) -> float:
+        """Most that an attack gains over guessing from the whole release."""
+        return self.loss.attack_advantage.upper
+
+    def describe(self) -> list[dict[str, str | int]]:
+        """The mechanisms of a charge."""
+        return [product.describe(self.privacy) for product in self.products]
+
+
+def plan_release(
+    requests: Sequence[ProductRequest], *, domain: Domain, privacy: Privacy, budget: Budget
+) -> Plan:
+    """Fix every product's parameters so that together they meet the budget.
+
+    Args:
+        requests: At least one product; their shares add up to 1.
+        domain: The declared domain.
+        privacy: Frame of reference of the guarantee.
+        budget: Of the release.
+
+    Raises:
+        ConfigError: A product has one cell alone, or a mechanism cannot serve it.
+        InfeasibleBudgetError: A product's knobs do not fit its part.
+    """
+    return _plan(tuple(requests), domain, privacy, budget, repr(domain))
+
+
+@functools.lru_cache(maxsize=16)
+def _plan(
+    requests: tuple[ProductRequest, ...],
+    domain: Domain,
+    privacy: Privacy,
+    budget: Budget,
+    written: str,
+) -> Plan:
+    """The plan, kept; ``written`` tells domains apart that are equal, as 1, 1.0 and true are."""
+    domains = [domain.project(request.columns) for request in requests]
+    for request, own in zip(requests, domains, strict=True):
+        if own.n_possible == 1:
+            raise ConfigError(
+                "This product has a single cell, whose count is the public number of records.",
+                where=request.name,
+                next_step="Give it a column with at least two cells, or leave it out.",
+            )
+    parts = [
+        Part(
+            request.share,
+            privacy.n_records,
+            own.n_possible,
+            privacy.unit_records,
+            # One zero less and the absent cell more would make up for each other.
+            (0,) if own.zeros or own.absent else tuple(column.size for column in own.columns),
+            own,
+        )
+        for request, own in zip(requests, domains, strict=True)
+    ]
+    asked, pure_asked = targets(budget, parts), _pure_targets(budget, parts)
+    choices = choose_open(requests, asked, pure_asked)
+    requests = tuple(
+        request if choice is None else replace(request, mechanism=choice.mechanism, knobs=knobs)
+        for request, (choice, knobs) in zip(requests, choices, strict=True)
+    )
+    mechanisms, delta = meet_budget(requests, parts, budget)
+    losses = losses_of(mechanisms, parts)
+    products = tuple(
+        _product(request, own, choice, target, mechanism, loss, budget, delta)
+        for request, own, (choice, _), target, mechanism, loss in zip(
+            requests, domains, choices, asked, mechanisms, losses, strict=True
+        )
+    )
+    if len(products) == 1:
+        products = (replace(products[0], pure_target=pure_asked[0]),)
+    used = [name for name in domain.names if any(name in own.names for own in domains)]
+    whole = compose_quickly(losses)
+    return Plan(
+        privacy=privacy,
+        domain=domain.project(used),
+        products=products,
+        epsilon=_charge(whole, products, budget, delta),
+        delta=delta,
+        rho=exact_sum(product.rho for product in products),
+        loss=whole,
+    )
+
+
+def _pure_targets(budget: Budget, parts: Sequence[Part]) -> Sequence[Target | None]:
+    """What each product may spend if none needs delta, where that is not the same."""
+    if budget.rho is not None or not budget.delta:
+        return [None] * len(parts)
+    return targets(budget, parts, pure=True)
+
+
+def _product(
+    request: ProductRequest,
+    domain: Domain,
+    choice: Choice | None,
+    target: Target,
+    mechanism: Mechanism,
+    loss: PrivacyLoss,
+    budget: Budget,
+    delta: Decimal,
+) -> PlannedProduct:
+    delta = part_of(delta, request.share)
+    bounds = loss.epsilon(double_below(delta))
+    rho, rho_delta = concentrated(loss, charged(bounds.upper), delta)
+    if budget.rho is not None:
+        held = part_of(budget.rho, request.share)
+        if loss.rho.upper <= double_below(held):
+            rho = min(rho, held)
+    return PlannedProduct(
+        request=request,
+        domain=domain,
+        mechanism=mechanism,
+        choice=choice,
+        target=target,
+        epsilon=charged(bounds.upper),
+        delta=delta,
+        rho=rho,
+        rho_delta=rho_delta,
+        epsilon_bounds=bounds,
+        loss=loss,
+        expected_error=mechanism.expected_error(n_records=target.n_records, n_cells=target.n_cells),
+    )
+
+
+def _charge(
+    whole: PrivacyLoss, products: Sequence[PlannedProduct], budget: Budget, delta: Decimal
+) -> Decimal:
+    """Epsilon charged: what is proven at delta, and never more than the budget."""
+    proven = charged(whole.epsilon(double_below(delta)).upper)
+    if budget.epsilon is None:
+        return proven
+    if whole.delta(double_below(budget.epsilon)).upper <= double_below(delta):
+        return min(proven, budget.epsilon)
+    # Parts of epsilon and delta add up to them, if each product was held to its own.
+    parts = (part_of(budget.epsilon, product.request.share) for product in products)
+    held = [min(product.epsilon, part) for product, part in zip(products, parts, strict=True)]
+    if any(
+        product.loss.delta(double_below(epsilon)).upper > double_below(product.delta)
+        for product, epsilon in zip(products, held, strict=True)
+    ):
+        raise ArithmeticError("the calibrated mechanisms are not proven to meet the budget")
+    return exact_sum(held)

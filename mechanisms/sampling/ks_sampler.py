@@ -1,0 +1,264 @@
+"""The exponential mechanism of the Kolmogorov-Smirnov distance, sampled exactly.
+
+Source: Wasserman and Zhou (2010), section 5.1, on s ordered cells (theory section 4).
+From counts h of n records, with cumulative counts H, released are the counts z of k
+records, with cumulative counts Z, with probability proportional to
+
+    base(z) exp(-rate u(z)),  base(z) = k!/(z_1! ... z_s!),
+    u(z) = ceil(n max_j |H_j/n - Z_j/k|),  rate = epsilon/(2c),
+
+the exponential mechanism whose base measure is k iid uniform cells.
+
+**Privacy.** Adjacency replace-one: a neighbour differs in the c records of a unit, so
+every H_j moves by at most c, and so does n times the distance, by the triangle
+inequality. If x <= y + c with c an integer, then ceil(x) <= ceil(y) + c: u has
+sensitivity c, and the release is epsilon-DP for every k (McSherry and Talwar; Theorem 5).
+
+**Sampling.** Let W(r) be the sum of base(z) over {z : u(z) <= r}, which is the *band*
+|n Z_j - k H_j| <= r k for all j. Draw a radius r = 0, 1, ... with probability
+proportional to W(r) exp(-rate r), then z from the base measure within band r. A given z
+then has a probability proportional to
+
+    sum over r >= u(z) of W(r) e^(-rate r) base(z)/W(r) = base(z) e^(-rate u(z))/(1 - e^-rate),
+
+which is the law above: the differences W(r) - W(r-1) are never formed.
+
+* *Band.* With F_j(Z) the sum of 1/(z_1! ... z_j!) over the paths that stay in the band
+  up to cell j and end at Z, the polynomial F_j is F_(j-1) times the sum of x^z/z!, cut
+  to the band; W(r) = k! F_s(k). A path is drawn backwards: given Z_j, the cumulative
+  count before it has weight F_(j-1)(Z_(j-1))/z_j!.
+* *Radius.* W is monotone, so its values at a few radii bound all others. A radius is
+  proposed from the upper bounds and accepted with probability W(r)/bound; a rejected
+  radius joins the few. Given acceptance, the law is that of W(r) exp(-rate r) whatever
+  the bounds were: they need to be valid, not good.
+
+**Arithmetic.** All sums are of non-negative terms in balls, and every choice is by
+``choose_real`` (mechanisms.sampling.real_weights), so each outcome is that of arithmetic without
+error. What has to be added to epsilon is nought, EPSILON_SLACK; floats choose only which
+radii to look at. The time taken depends on the data, and grows with the square of the
+width r k/n of the bands that matter: k is meant to be well below n.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from flint import arb, arb_poly, ctx
+
+from mechanisms.domain.columns import Codes
+from mechanisms.sampling.real_weights import EPSILON_SLACK, WORD, choose_real, decay, rate_of
+
+__all__ = ["EPSILON_SLACK", "Band", "Radii", "sample_ks"]
+
+
+def sample_ks(
+    counts: Codes,
+    records: int,
+    epsilon: Fraction | float,
+    rng: np.random.Generator,
+    *,
+    unit_records: int = 1,
+) -> Codes:
+    """One release of the exponential mechanism of the KS distance.
+
+    Args:
+        counts: int64[s], private counts of the ordered cells, at least one record.
+        records: Records to release, k >= 1.
+        epsilon: Positive and finite; a float is taken as its exact value. The release
+            is epsilon-DP under replace-one of one unit.
+        rng: Source of bits; cryptographic in production.
+        unit_records: Records of one unit, c.
+
+    Returns:
+        int64[s], counts that add up to ``records``.
+
+    Raises:
+        ValueError: An argument is out of range.
+    """
+    rate = rate_of(epsilon, unit_records)
+    if records < 1 or not 1 <= unit_records <= int(counts.sum()) or np.any(counts < 0):
+        raise ValueError("needs counts >= 0, records >= 1 and 1 <= unit_records <= n")
+    cumulative = [int(height) for height in np.cumsum(counts)]
+    radius = Radii(cumulative, records, rate).draw(rng)
+    return Band(cumulative, records, radius).draw(rng)
+
+
+class Band:
+    """Datasets z of k records with u(z) <= radius.
+
+    Args:
+        cumulative: Cumulative counts H_1..H_s of the private data, the last being n >= 1.
+        records: Number of records k >= 1.
+        radius: The integer r >= 0.
+    """
+
+    def __init__(self, cumulative: Sequence[int], records: int, radius: int) -> None:
+        n, k = cumulative[-1], records
+        # Lowest and highest Z_j, for j = 0..s; Z never falls, and ends at k.
+        self.low, self.high = [0], [0]
+        for height in cumulative[:-1]:
+            self.low.append(max(0, -(k * (radius - height) // n)))
+            self.high.append(min(k, k * (height + radius) // n))
+        self.low.append(k)
+        self.high.append(k)
+        self._rows: dict[int, list[arb_poly]] = {}
+
+    def rows(self) -> list[arb_poly]:
+        """F_0..F_s from the lowest Z_j on, at the precision of the moment."""
+        if ctx.prec not in self._rows:
+            rows = [arb_poly([1])]
+            for j in range(1, len(self.low)):
+                if self.low[j] > self.high[j]:
+                    rows += [arb_poly([])] * (len(self.low) - j)
+                    break
+                weights = _inverse_factorials(self.high[j] - self.low[j - 1] + 1)
+                product = (rows[-1] * weights).right_shift(self.low[j] - self.low[j - 1])
+                rows.append(product.truncate(self.high[j] - self.low[j] + 1))
+            self._rows[ctx.prec] = rows
+        return self._rows[ctx.prec]
+
+    def size(self) -> arb:
+        """Enclosure of W(r)/k!."""
+        return arb(self.rows()[-1][0])
+
+    def backward(self, j: int, height: int) -> list[arb]:
+        """Weights of the values of Z_(j-1) from the lowest on, given Z_j = height."""
+        row, span = self.rows()[j - 1].coeffs(), height - self.low[j - 1]
+        inverse = _inverse_factorials(span + 1)
+        return [row[i] * inverse[span - i] for i in range(min(len(row), span + 1))]
+
+    def draw(self, rng: np.random.Generator) -> Codes:
+        """int64[s], counts drawn from the base measure within a non-empty band."""
+        height = self.high[-1]
+        counts = np.zeros(len(self.low) - 1, dtype=np.int64)
+        for j in range(len(counts), 0, -1):
+
+            def weights(j: int = j, height: int = height) -> list[arb]:
+                return self.backward(j, height)
+
+            before = self.low[j - 1] + choose_real(weights, rng)
+            counts[j - 1], height = height - before, before
+        return counts
+
+
+class Radii:
+    """The law of the radius, with bounds on W from its values at some radii, the knots.
+
+    Piece i holds the radii above knot i up to knot i + 1, where W is bounded by its value
+    at knot i + 1; the last piece holds all above, where W/k! is at most s^k/k!.
+    """
+
+    def __init__(self, cumulative: Sequence[int], records: int, rate: Fraction) -> None:
+        self.cumulative, self.records, self.rate = cumulative, records, rate
+        self.knots = [-1]
+        self._sizes: dict[tuple[int, int], arb] = {}  # by radius and precision
+
+    def size(self, radius: int | None) -> arb:
+        """Enclosure of W(radius)/k!; None is infinity."""
+        if radius is None or radius >= self.cumulative[-1]:
+            return arb(len(self.cumulative)) ** self.records / arb.fac_ui(self.records)
+        if radius < 0:
+            return arb(0)
+        if (radius, ctx.prec) not in self._sizes:
+            band = Band(self.cumulative, self.records, radius)
+            self._sizes[radius, ctx.prec] = band.size()
+        return self._sizes[radius, ctx.prec]
+
+    def pieces(self) -> list[tuple[int, int | None]]:
+        """Knots below and at the end of each piece; None is infinity."""
+        return list(zip(self.knots, (*self.knots[1:], None), strict=True))
+
+    def masses(self) -> list[arb]:
+        """Bound times the sum of exp(-rate r), per piece, all scaled alike."""
+        return [
+            self.size(b) * (decay(self.rate, a) - decay(self.rate, b)) for a, b in self.pieces()
+        ]
+
+    def add(self, radius: int) -> None:
+        self.knots.insert(bisect_left(self.knots, radius), radius)
+
+    def sharpen(self) -> None:
+        """Add knots until half of the proposals, by the lower bounds, are accepted."""
+        n, rate = self.cumulative[-1], float(self.rate)
+        while True:
+            pieces = self.pieces()
+            with ctx.workprec(2 * WORD):  # of choose_real, which will need the same rows
+                sizes = [_log(self.size(a)) for a in (*self.knots, None)]
+            lengths = [-rate * a + _log_below_1(rate, a, b) for a, b in pieces]
+            high = [length + size for length, size in zip(lengths, sizes[1:], strict=True)]
+            scale = max(high)
+            gaps = [0.0] * len(pieces)
+            for i, (a, b) in enumerate(pieces):
+                if a < n and a + 1 != b:
+                    low = lengths[i] + sizes[i]
+                    gaps[i] = math.exp(high[i] - scale) - math.exp(low - scale)
+            worst = max(range(len(pieces)), key=gaps.__getitem__)
+            mass = math.fsum(math.exp(height - scale) for height in high)
+            if 2 * math.fsum(gaps) <= mass or gaps[worst] <= 0:
+                return
+            a, b = pieces[worst]
+            self.add(max(-(-n // (2 * self.records)), 2 * a) if b is None else (a + b) // 2)
+
+    def draw(self, rng: np.random.Generator) -> int:
+        """A radius with probability proportional to W(r) exp(-rate r), n for any r >= n."""
+        self.sharpen()
+        while True:
+            radius, end = self._propose(rng)
+            if radius == end or self._accept(radius, end, rng):
+                return radius
+            self.add(radius)
+
+    def _accept(self, radius: int, end: int | None, rng: np.random.Generator) -> bool:
+        """True with probability W(radius)/W(end)."""
+
+        def ways() -> list[arb]:
+            return [self.size(radius), self.size(end) - self.size(radius)]
+
+        return choose_real(ways, rng) == 0
+
+    def _propose(self, rng: np.random.Generator) -> tuple[int, int | None]:
+        """A radius with probability proportional to bound times exp(-rate r), and its bound.
+
+        The bound is W at the second integer, infinity if that is None.
+        """
+        a, end = self.pieces()[choose_real(self.masses, rng)]
+        b, n = end, self.cumulative[-1]
+        while (b is None or b - a > 1) and a < n:
+            m = max(2 * a, 1) if b is None else (a + b) // 2
+
+            def halves(a: int = a, m: int = m, b: int | None = b) -> list[arb]:
+                at_m = decay(self.rate, m - a)
+                return [1 - at_m, at_m - decay(self.rate, None if b is None else b - a)]
+
+            a, b = (m, b) if choose_real(halves, rng) else (a, m)
+        return (n, n) if a >= n or b is None else (b, end)
+
+
+def _inverse_factorials(length: int) -> arb_poly:
+    """The sum of x^z/z! over z < length, at the precision of the moment."""
+    return _exponential_series(length.bit_length(), ctx.prec).truncate(length)
+
+
+@lru_cache(maxsize=64)
+def _exponential_series(magnitude: int, bits: int) -> arb_poly:
+    """The first 2**magnitude terms of exp(x), in balls of so many bits."""
+    with ctx.workprec(bits):
+        terms = [arb(1)]
+        for z in range(1, 1 << magnitude):
+            terms.append(terms[-1] / z)
+        return arb_poly(terms)
+
+
+def _log(value: arb) -> float:
+    """About the logarithm, where nothing depends on it but the time taken."""
+    return float(value.log().mid()) if value > 0 else -math.inf
+
+
+def _log_below_1(rate: float, a: int, b: int | None) -> float:
+    """About log(1 - exp(-rate (b - a)))."""
+    return 0.0 if b is None else math.log(max(-math.expm1(-rate * (b - a)), 5e-324))

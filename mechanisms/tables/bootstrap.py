@@ -1,0 +1,327 @@
+"""Bootstrapping mechanism: records drawn from the smoothed empirical distribution.
+
+Source: "Delving into Bootstrapping for Differential Privacy", section 5.1, with
+an integer pseudocount; for any positive one it is the smoothed histogram of
+Wasserman and Zhou (2010), Theorem 8. Released are m iid draws from
+p_j = (h_j + pseudocount)/N, N = n + pseudocount |domain|. Structural zeros are no part
+of the domain: the accountant takes it as public that all n records lie in possible cells,
+in a table and in its neighbours, and no pseudocount goes to the others.
+
+Adjacency: replace-one. If a unit holds c records, a neighbour differs in c
+records, and one draw has the dominating pair
+
+    P = ((c + k)/N, k/N, rest),  Q = (k/N, (c + k)/N, rest),  k = pseudocount
+
+(theory section 2: the draw is a post-processing of this pair, and for three or
+more cells and c = 1 the pair is attained). The loss of m draws therefore lies on
+a lattice, and ``mechanisms.accounting.lattice`` computes it exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+
+from mechanisms.accounting.enclosures import Bounds
+from mechanisms.accounting.finite_losses import DrawsLoss
+from mechanisms.accounting.lattice import LatticeLoss
+from mechanisms.accounting.privacy_loss import PrivacyLoss
+from mechanisms.base.mechanism import Target, check_frame
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
+from mechanisms.postprocessing.debias import DebiasedTable, debias
+from mechanisms.sampling.randomness import Progress
+from mechanisms.sampling.smoothed_records import draw_counts
+from mechanisms.tables.expected_error import ExpectedError
+
+Amount = int | str | Fraction | Decimal | float
+_MOST_RECORDS = 10**15
+_LARGEST_PSEUDOCOUNT = 10**15  # also the finest, 1/10**15: the accountant is tight between
+
+
+@dataclass(frozen=True, kw_only=True)
+class BootstrapKnobs:
+    """What a config may say about this mechanism.
+
+    Attributes:
+        pseudocount: Fictitious records added to every cell, a positive number or
+            a fraction such as 1/3; by default the smallest that meets the budget.
+        records: Number of records drawn: a number, ``n`` for as many as the
+            source has, or ``max`` for the most that the budget allows at the
+            given pseudocount.
+        calibration: ``exact``, or ``paper`` for the sufficient condition of the
+            paper's Theorem 2, kept for comparison.
+    """
+
+    pseudocount: Fraction | None = None
+    records: int | Literal["n", "max"] = "n"
+    calibration: Literal["exact", "paper"] = "exact"
+
+    def __post_init__(self) -> None:
+        if self.pseudocount is not None:
+            _check_pseudocount(self.pseudocount, "pseudocount")
+        if isinstance(self.records, int):
+            _check_records(self.records, "records")
+        if self.calibration == "paper" and isinstance(self.records, int):
+            raise ConfigError(
+                "'calibration: paper' chooses the number of records itself.",
+                where="records",
+                next_step="Leave out records, or use 'calibration: exact'.",
+            )
+        if self.records == "max" and self.pseudocount is None:
+            raise ConfigError("'records: max' needs a pseudocount.", where="records")
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """The mechanism at fixed parameters.
+
+    Args:
+        pseudocount: k > 0; converted to an exact fraction.
+        records: m >= 1.
+    """
+
+    name: ClassVar[str] = "bootstrap"
+    kinds: ClassVar[tuple[str, ...]] = ("microdata", "table")
+    knobs: ClassVar[type] = BootstrapKnobs
+    pure: ClassVar[bool] = False
+    unbiased: ClassVar[bool] = True
+    raw: ClassVar[tuple[str, ...]] = ("raw",)
+
+    pseudocount: Fraction
+    records: int
+
+    def __init__(self, pseudocount: Amount, records: int) -> None:
+        try:
+            exact = Fraction(pseudocount)
+        except (ValueError, OverflowError, ZeroDivisionError):
+            exact = Fraction(0)
+        _check_pseudocount(exact)
+        _check_records(records)
+        object.__setattr__(self, "pseudocount", exact)
+        object.__setattr__(self, "records", int(records))
+
+    def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
+        """The privacy loss of the whole release; takes no data."""
+        frame = {"n_records": n_records, "n_cells": n_cells, "unit_records": unit_records}
+        return DrawsLoss(self.lattice(**frame))
+
+    def lattice(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> LatticeLoss:
+        """The same as draws from the pair of the module's text."""
+        check_frame(n_records=n_records, n_cells=n_cells, unit_records=unit_records)
+        k, total = self.pseudocount, n_records + self.pseudocount * n_cells
+        if n_cells == 1:  # every dataset of this size is the same table
+            return LatticeLoss(up=Fraction(1, 2), down=Fraction(1, 2), draws=0)
+        return LatticeLoss(up=(unit_records + k) / total, down=k / total, draws=self.records)
+
+    def delta(
+        self, epsilon: float, *, n_records: int, n_cells: int, unit_records: int = 1
+    ) -> float:
+        """Proven upper bound on delta at this epsilon, tight to 1e-12 relative."""
+        loss = self.lattice(n_records=n_records, n_cells=n_cells, unit_records=unit_records)
+        return loss.delta(epsilon).upper
+
+    def epsilon(
+        self, delta: float, *, n_records: int, n_cells: int, unit_records: int = 1
+    ) -> float:
+        """Proven upper bound on epsilon >= 0 at this delta, tight to 1e-12 relative."""
+        loss = self.lattice(n_records=n_records, n_cells=n_cells, unit_records=unit_records)
+        return loss.epsilon(delta).upper
+
+    def rows(self, *, n_cells: int) -> int:
+        """Most cells that the release can list."""
+        return min(self.records, n_cells)
+
+    def release(
+        self,
+        table: ContingencyTable,
+        rng: np.random.Generator,
+        progress: Progress | None = None,
+    ) -> ContingencyTable:
+        """Draw the records, held as counts per drawn cell.
+
+        Args:
+            table: The private table; its size must be the public n.
+            rng: Source of bits; charge the ledger before building it.
+            progress: Called with the number of records of each finished chunk.
+        """
+        return draw_counts(table, self.pseudocount, self.records, rng, progress)
+
+    def postprocess(self, release: Any, *, n_records: int) -> DebiasedTable:
+        """Debiased estimates of the true counts; costs nothing."""
+        return debias(release, self.pseudocount, n_records=n_records)
+
+    def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedError:
+        """Expected error from public quantities alone."""
+        return ExpectedError.of_bootstrap(
+            self.pseudocount, self.records, n_records=n_records, n_cells=n_cells
+        )
+
+    def describe(self) -> dict[str, str | int]:
+        """The parameters, enough to rebuild the mechanism."""
+        return {
+            "mechanism": self.name,
+            "pseudocount": str(self.pseudocount),
+            "records": self.records,
+        }
+
+    @classmethod
+    def from_description(cls, description: Mapping[str, object]) -> Self:
+        """Rebuild the mechanism from ``describe``."""
+        return cls(str(description["pseudocount"]), int(str(description["records"])))
+
+    @classmethod
+    def calibrate(cls, knobs: BootstrapKnobs, target: Target) -> Self:
+        """Parameters that meet a target, from public quantities alone.
+
+        Raises:
+            InfeasibleBudgetError: No parameters, or not the given ones, meet it.
+        """
+        if knobs.calibration == "paper":
+            from mechanisms.tables.bootstrap_paper import paper_parameters
+
+            pseudocount, records = paper_parameters(
+                target.epsilon, target.delta, knobs.pseudocount, **target.frame
+            )
+            if records > _MOST_RECORDS or pseudocount > _LARGEST_PSEUDOCOUNT:
+                raise InfeasibleBudgetError(
+                    f"The paper's calibration asks for {records:.1e} records.",
+                    next_step="Use 'calibration: exact'.",
+                )
+            return cls(pseudocount, records)
+        if knobs.records == "max":
+            assert knobs.pseudocount is not None
+            return cls(knobs.pseudocount, _most_records(knobs.pseudocount, target))
+        records = target.n_records if knobs.records == "n" else knobs.records
+        if knobs.pseudocount is None:
+            return cls(_fine_pseudocount(records, target), records)
+        mechanism = cls(knobs.pseudocount, records)
+        if not target.allows(mechanism.loss(**target.frame)):
+            most = _most_records(knobs.pseudocount, target)
+            least = _fine_pseudocount(records, target)
+            raise InfeasibleBudgetError(
+                f"{records} records at pseudocount {knobs.pseudocount} pass the budget; it "
+                f"allows {most} records at that pseudocount, or needs pseudocount {least}."
+            )
+        return mechanism
+
+
+def max_records(
+    pseudocount: Amount,
+    epsilon: float,
+    delta: float,
+    *,
+    n_records: int,
+    n_cells: int,
+    unit_records: int = 1,
+) -> int:
+    """Largest number of records at which the release is (epsilon, delta)-DP.
+
+    Exact: delta grows with the number of draws, since dropping a draw is
+    post-processing.
+
+    Raises:
+        InfeasibleBudgetError: Not even one record is allowed, or any number is.
+    """
+    target = Target(
+        epsilon=epsilon,
+        delta=delta,
+        n_records=n_records,
+        n_cells=n_cells,
+        unit_records=unit_records,
+    )
+    return _most_records(pseudocount, target)
+
+
+def _most_records(pseudocount: Amount, target: Target) -> int:
+    def fits(m: int) -> bool:
+        return target.allows(Bootstrap(pseudocount, m).loss(**target.frame))
+
+    if target.n_cells == 1 or fits(_MOST_RECORDS):
+        raise InfeasibleBudgetError(
+            "The budget allows 1e15 records or more.", next_step="Give the number you want."
+        )
+    if not fits(1):
+        raise InfeasibleBudgetError("The budget does not allow one record at this pseudocount.")
+    return _last(fits, 1, _MOST_RECORDS)
+
+
+def min_pseudocount(
+    records: int,
+    epsilon: float,
+    delta: float,
+    *,
+    n_records: int,
+    n_cells: int,
+    unit_records: int = 1,
+    denominator: int = 1,
+) -> Fraction:
+    """Smallest multiple of 1/denominator at which the release is (epsilon, delta)-DP.
+
+    Exact: delta falls as the pseudocount grows, since a larger one mixes each
+    draw with a uniform cell.
+    """
+    target = Target(
+        epsilon=epsilon,
+        delta=delta,
+        n_records=n_records,
+        n_cells=n_cells,
+        unit_records=unit_records,
+    )
+    return _least_pseudocount(records, target, denominator)
+
+
+def _least_pseudocount(records: int, target: Target, denominator: int = 1) -> Fraction:
+    def fails(numerator: int) -> bool:
+        mechanism = Bootstrap(Fraction(numerator, denominator), records)
+        return not target.allows(mechanism.loss(**target.frame))
+
+    if not fails(1):
+        return Fraction(1, denominator)
+    most = _LARGEST_PSEUDOCOUNT * denominator
+    high = 2
+    while high < most and fails(high):
+        high = min(2 * high, most)
+    if high == most and fails(most):
+        raise InfeasibleBudgetError("No pseudocount up to 1e15 meets this budget.")
+    return Fraction(_last(fails, high // 2, high) + 1, denominator)
+
+
+def _check_pseudocount(pseudocount: Fraction, where: str = "") -> None:
+    if not Fraction(1, _LARGEST_PSEUDOCOUNT) <= pseudocount <= _LARGEST_PSEUDOCOUNT:
+        raise RecordsError("The pseudocount must be between 1e-15 and 1e15.", where=where)
+    if pseudocount.denominator > _LARGEST_PSEUDOCOUNT**2:
+        raise RecordsError("The pseudocount has more than 30 digits.", where=where)
+
+
+def _check_records(records: int, where: str = "") -> None:
+    if not 1 <= records <= _MOST_RECORDS:
+        raise RecordsError("The number of records must be between 1 and 1e15.", where=where)
+
+
+def _fine_pseudocount(records: int, target: Target) -> Fraction:
+    """Smallest pseudocount to three significant digits, the coarsest such grid."""
+    for digits in range(13):
+        found = _least_pseudocount(records, target, 10**digits)
+        if found * 10**digits >= 100:
+            break
+    return found
+
+
+def _last(condition: Callable[[int], bool], low: int, high: int) -> int:
+    """Last integer at which a condition, true at low and false at high, is true."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        if condition(middle):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+__all__ = ["Bootstrap", "BootstrapKnobs", "Bounds", "max_records", "min_pseudocount"]

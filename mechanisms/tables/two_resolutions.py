@@ -1,0 +1,266 @@
+"""Noisy counts at two resolutions, made consistent: small errors of cumulative shares.
+
+A share below some cell adds up the noise of all cells below it. Released are the noisy counts
+of all s cells in their order and, with the same noise, of k blocks of b = s/k neighbouring
+cells each (sizes differ by at most 1); a share then adds up a few blocks and the cells of one.
+For trees of more levels see Hay, Rastogi, Miklau and Suciu (2010), whose least squares this is.
+
+**Privacy.** Adjacency: replace-one. A record that moves to another block leaves a cell and its
+block and enters others: four independent counts that move by 1, of which the loss is exactly
+that of discrete Gaussian noise in four cells. A record that moves within its block moves two of
+them, whose pair is a marginal of the pair for four and so never more apart. For units of c
+records the counts of cells fall by at most c in all and rise by as much, those of blocks too, so
+the squares of all moves add up to at most 4 c^2: the Rényi divergence of order a is at most
+2 a c^2/scale^2 (Canonne, Kamath and Steinke 2020, Theorem 4, once for each count). All c records
+moving from one cell to one of another block attain this at order 1, and are the lower bound.
+
+**Estimates.** Let v be the variance of the noise, y_0 the noisy count of a block of b cells and
+y_1..y_b theirs. Its best linear estimate is t = (b y_0 + y_1 + .. + y_b)/(b + 1), of variance
+w = v b/(b + 1); the number of records n being public, t moves by w/(sum of all w) of what all
+blocks miss of n, which leaves Var(t) = w (1 - w/(sum of all w)). A cell is estimated by
+y_i - mean(y) + t/b, of variance v (1 - 1/b) + Var(t)/b^2, as the deviations from the mean are
+independent of the sums.
+
+**Cumulative shares.** The noise of the blocks up to a point is a bridge over k steps of variance
+w, and that within the block reached a bridge over b steps of v; at their peak the variance is
+(k w + b v)/4 = v s (k/(s + k) + 1/k)/4, which is least at k = s/(sqrt(s) - 1).
+
+**Projected** are first the blocks, onto the simplex of n, then the cells of each onto its
+block's count: this keeps the accuracy of the blocks, which projecting all cells at once loses.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.accounting.noise_losses import DiscreteGaussianLoss
+from mechanisms.accounting.privacy_loss import ConcentratedLoss, PrivacyLoss
+from mechanisms.base.mechanism import Target, check_frame
+from mechanisms.domain.columns import Codes
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.errors import ConfigError, RecordsError
+from mechanisms.postprocessing.debias import DebiasedTable
+from mechanisms.postprocessing.simplex import project_to_simplex
+from mechanisms.sampling.randomness import Progress, Randomness
+from mechanisms.tables.expected_error import BRIDGE, ExpectedError
+from mechanisms.tables.mechanism import RawTable
+from mechanisms.tables.perturbed_histogram import (
+    NoisyCounts,
+    check_scale,
+    noise_of_cells,
+    scale_for,
+)
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BlockCounts(NoisyCounts):
+    """Noisy counts of every possible cell, and of blocks of them.
+
+    Attributes:
+        blocks: int64[k], in the order of their cells; may be negative.
+    """
+
+    blocks: Codes
+
+    def figures(self) -> dict[str, Codes]:
+        """The columns that are published as they are; every cell has its block's count."""
+        widths = np.diff(_ends(len(self.blocks), len(self.cells)))
+        return {"raw": self.counts, "raw_block": np.repeat(self.blocks, widths)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoResolutionsKnobs:
+    """What a config may say about this mechanism.
+
+    Attributes:
+        scale: Standard deviation of the noise, in records; by default the smallest that
+            meets the budget.
+        blocks: Number of blocks of neighbouring cells, at least 2; by default that of the
+            least expected Kolmogorov-Smirnov distance.
+    """
+
+    scale: Fraction | None = None
+    blocks: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.scale is not None:
+            check_scale(self.scale, "scale")
+        if self.blocks is not None and self.blocks < 2:
+            raise ConfigError("There must be at least 2 blocks.", where="blocks")
+
+
+@dataclass(frozen=True)
+class TwoResolutions:
+    """Discrete Gaussian noise on every cell, and on blocks of neighbouring cells.
+
+    Attributes:
+        scale: Standard deviation of the noise, a fraction that is exactly a double.
+        blocks: Number of blocks, at least 2; at most that of the cells.
+    """
+
+    name: ClassVar[str] = "two_resolutions"
+    kinds: ClassVar[tuple[str, ...]] = ("table",)
+    knobs: ClassVar[type] = TwoResolutionsKnobs
+    pure: ClassVar[bool] = False
+    unbiased: ClassVar[bool] = True
+    raw: ClassVar[tuple[str, ...]] = ("raw", "raw_block")
+
+    scale: Fraction
+    blocks: int
+
+    def __post_init__(self) -> None:
+        TwoResolutionsKnobs(scale=self.scale, blocks=self.blocks)
+        if Fraction(float(self.scale)) != self.scale:
+            raise RecordsError("The scale must be exactly a double.", where="scale")
+
+    def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
+        """The privacy loss of both resolutions together; takes no data.
+
+        Raises:
+            ConfigError: There are fewer cells than blocks.
+        """
+        check_frame(n_records=n_records, n_cells=n_cells, unit_records=unit_records)
+        if self.blocks > n_cells:
+            raise ConfigError(
+                f"{n_cells:,} cells cannot be put into {self.blocks:,} blocks.",
+                where="blocks",
+                next_step="Give at most as many blocks as the product has cells, or 'gaussian'.",
+            )
+        one_move = DiscreteGaussianLoss(self.scale**2, unit_records, 4)
+        if unit_records == 1:
+            return one_move
+        return ConcentratedLoss(2 * (unit_records / self.scale) ** 2, one_move)
+
+    def rows(self, *, n_cells: int) -> int:
+        """Every cell is listed."""
+        return n_cells
+
+    def release(
+        self, table: ContingencyTable, rng: Randomness, progress: Progress | None = None
+    ) -> BlockCounts:
+        """Add the noise, to the blocks first.
+
+        Args:
+            table: The private table.
+            rng: Source of noise; charge the ledger before building it.
+            progress: Called with the number of cells of each finished chunk.
+        """
+        cells = table.domain.possible_cells()
+        ends = _ends(self.blocks, len(cells))
+        places = np.searchsorted(cells, table.cells)
+        blocks = rng.discrete_gaussian(self.scale, self.blocks)
+        np.add.at(blocks, np.searchsorted(ends, places, side="right") - 1, table.counts)
+        noisy = noise_of_cells(
+            lambda size: rng.discrete_gaussian(self.scale, size), len(cells), progress
+        )
+        noisy[places] += table.counts
+        return BlockCounts(table.domain, cells, noisy, blocks)
+
+    def postprocess(self, release: RawTable, *, n_records: int) -> DebiasedTable:
+        """The least squares and the projection of the module's text.
+
+        Raises:
+            ValueError: The cells of one block have several counts of their block.
+        """
+        raw = release.figures()
+        ends = _ends(self.blocks, len(raw["raw"]))
+        starts, widths = ends[:-1], np.diff(ends)
+        blocks, cells = raw["raw_block"][starts], raw["raw"].astype(np.float64)
+        if np.any(np.repeat(blocks, widths) != raw["raw_block"]):
+            raise ValueError("The cells of one block have several counts of their block.")
+        sums = np.add.reduceat(cells, starts)
+        part = widths / (widths + 1)
+        totals = part * blocks + sums / (widths + 1)
+        totals += part * ((n_records - totals.sum()) / part.sum())
+        estimates = cells + np.repeat((totals - sums) / widths, widths)
+        projected = np.empty_like(estimates)
+        whole = project_to_simplex(totals, n_records).values.tolist()
+        for start, end, total in zip(starts.tolist(), ends[1:].tolist(), whole, strict=True):
+            projected[start:end] = project_to_simplex(estimates[start:end], total).values
+        return DebiasedTable(
+            domain=release.domain,
+            cells=release.cells,
+            estimates=estimates,
+            standard_errors=np.repeat(self._errors(widths), widths),
+            undrawn_estimate=0.0,
+            undrawn_standard_error=0.0,
+            projected=projected,
+        )
+
+    def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedError:
+        """Expected error from public quantities alone.
+
+        The total variation of the projected counts is taken as that of cells projected at
+        once, with the error that a cell has on average. The Kolmogorov-Smirnov distance is
+        taken from the peak, although each block has one of its own: simulated distances of
+        estimates are 0.9 times this for 20 cells, 1.14 for 100, 1.4 for 1000.
+        """
+        widths = np.diff(_ends(self.blocks, n_cells))
+        errors = self._errors(widths)
+        found = ExpectedError.of_noise(
+            float(errors @ widths) / n_cells, n_records=n_records, n_cells=n_cells
+        )
+        peak = float(self.scale) ** 2 * _peak(self.blocks, n_cells)
+        return replace(
+            found,
+            cell_sd_most=float(errors.max()),
+            kolmogorov_smirnov=2 * BRIDGE * math.sqrt(peak) / n_records,
+        )
+
+    def describe(self) -> dict[str, str | int]:
+        """The parameters, enough to rebuild the mechanism."""
+        return {"mechanism": self.name, "scale": str(self.scale), "blocks": self.blocks}
+
+    @classmethod
+    def from_description(cls, description: Mapping[str, object]) -> Self:
+        """Rebuild the mechanism from ``describe``."""
+        return cls(Fraction(str(description["scale"])), int(str(description["blocks"])))
+
+    @classmethod
+    def calibrate(cls, knobs: TwoResolutionsKnobs, target: Target) -> Self:
+        """The given scale, or the smallest within a thousandth that meets the target.
+
+        Raises:
+            ConfigError: There are fewer cells than blocks.
+            InfeasibleBudgetError: No scale, or not the given one, meets the target.
+        """
+        blocks = knobs.blocks or _best_blocks(target.n_cells)
+        scale = scale_for(
+            knobs.scale, target, lambda scale: cls(scale, blocks).loss(**target.frame)
+        )
+        return cls(scale, blocks)
+
+    def _errors(self, widths: Codes) -> Floats:
+        """Standard errors float64[k] of a cell of each block; the variance is at most scale^2."""
+        part = widths / (widths + 1)
+        left = part * (1 - part / part.sum())
+        errors: Floats = float(self.scale) * np.sqrt(1 - 1 / widths + left / widths**2)
+        return errors
+
+
+def _ends(blocks: int, n_cells: int) -> Codes:
+    """Places int64[blocks + 1] of the first cell of every block, and of the end."""
+    return np.arange(blocks + 1) * n_cells // blocks
+
+
+def _peak(blocks: int, n_cells: int) -> float:
+    """Peak variance of a cumulative count, in variances of the noise."""
+    return n_cells * (blocks / (n_cells + blocks) + 1 / blocks) / 4
+
+
+def _best_blocks(n_cells: int) -> int:
+    """The number of blocks with the least peak, which falls up to one place and then rises."""
+    if n_cells < 3:  # two cells are two blocks; fewer are refused
+        return 2
+    place = math.floor(n_cells / (math.sqrt(n_cells) - 1))
+    near = (min(max(2, blocks), n_cells) for blocks in (place, place + 1))
+    return min(near, key=lambda blocks: _peak(blocks, n_cells))

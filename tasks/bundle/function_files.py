@@ -1,0 +1,244 @@
+"""The files of functions: coefficients, what was drawn, an evaluator that needs NumPy alone."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from configs.release import PublishConfig
+from mechanisms.bernstein.lattice_release import NoisyLattice
+from mechanisms.bernstein.released_function import ReleasedFunction
+from mechanisms.errors import ConfigError
+from mechanisms.functions.bernstein_release import FunctionRelease, function_mechanism
+from mechanisms.planning.plan import Plan, PlannedProduct
+from tasks.bundle import evaluate
+from tasks.bundle.function_plots import draw_function
+from tasks.bundle.plots import check_plots, drawn_to
+from tasks.bundle.writing import Progress, read_batches, write_columns
+
+EVALUATOR = "evaluate.py"
+"""In the folder of a bundle: the source of ``tasks.bundle.evaluate``."""
+
+_FIGURES = {
+    "steps": ("integer", "What was released: the noisy value, in steps of the grid."),
+    "noisy": ("number", "The same in the function's units, without any shape imposed."),
+    "coefficient": ("number", "Of the Bernstein polynomial; times the factor in its units."),
+    "released": ("number", "The released function at this point, as the evaluator gives it."),
+}
+_FORMULA = (
+    "With t = (y - lower) / (upper - lower) in each variable: factor times the larger of floor "
+    "and the sum over v of coefficient[v] times the product over the variables of "
+    "k! / (v! (k - v)!) t^v (1 - t)^(k - v), k being the degree. A curve, where there is one, "
+    "holds values at equally spaced points and takes the place of the sum, linear in between. "
+    "The coefficients are listed with the last index fastest."
+)
+_TOLERANCE = 1e-9
+
+
+class FunctionFiles:
+    """Functions in the folder of a bundle."""
+
+    def values(self, product: PlannedProduct) -> int:
+        """A few for each lattice point."""
+        mechanism = function_mechanism(product.mechanism)
+        return mechanism.points * len(columns_of(mechanism)) + 10_000
+
+    def rehearse(self, folder: Path, product: PlannedProduct, publish: PublishConfig) -> None:
+        """See that the function can be evaluated and plots can be drawn.
+
+        Raises:
+            ConfigError: A function of one's own fails, or the library for plots is missing.
+        """
+        try:
+            function_mechanism(product.mechanism).rehearse(product.domain)
+        except ConfigError as error:
+            error.where = f"products.{product.request.name}"
+            raise
+        if publish.plots:
+            check_plots(where=f"products.{product.request.name}")
+
+    def write(
+        self,
+        folder: Path,
+        product: PlannedProduct,
+        drawn: Any,
+        plan: Plan,
+        publish: PublishConfig,
+        advance: Progress,
+    ) -> None:
+        """The coefficients as a table and as JSON, the evaluator and the plot."""
+        name, mechanism = product.request.name, function_mechanism(product.mechanism)
+        function = mechanism.function(drawn)
+        facts = json.dumps(function_facts(mechanism, function, drawn), indent=1, allow_nan=False)
+        (folder / "data" / f"{name}.json").write_text(facts + "\n", encoding="utf-8")
+        rows = _rows(mechanism, function, drawn)
+        for suffix in publish.formats:
+            write_columns(rows, folder / "data" / f"{name}.{suffix}")
+        source = Path(evaluate.__file__).read_text(encoding="utf-8")
+        (folder / EVALUATOR).write_text(source, encoding="utf-8")
+        if publish.plots:
+            title = f"{name}: {mechanism.words}"
+            drawn_to(folder, name, lambda figure: draw_function(figure, title, mechanism, function))
+
+    def profile(
+        self,
+        folder: Path,
+        product: PlannedProduct,
+        drawn: Any,
+        plan: Plan,
+        publish: PublishConfig,
+    ) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
+        """Rows, names, and whether table and evaluator agree, as written."""
+        name, mechanism = product.request.name, function_mechanism(product.mechanism)
+        published = evaluate.load(folder / "data" / f"{name}.json")
+        profiles, rows = {}, {}
+        for suffix in publish.formats:
+            path = folder / "data" / f"{name}.{suffix}"
+            table = [row for batch in read_batches(path, None) for row in batch.to_pylist()]
+            profiles[path.name] = {
+                "rows": len(table),
+                "schema": int(any(list(row) != list(columns_of(mechanism)) for row in table)),
+                "values off": _disagreeing(published, table),
+            }
+            rows[path.name] = mechanism.points
+        return profiles, rows
+
+    def resources(self, product: PlannedProduct, publish: PublishConfig) -> list[dict[str, Any]]:
+        """The table of coefficients, the function for the evaluator, the plot."""
+        name, mechanism = product.request.name, function_mechanism(product.mechanism)
+        fields = [
+            {"name": column, "type": kind, "description": words}
+            for column, (kind, words) in columns_of(mechanism).items()
+        ]
+        found: list[dict[str, Any]] = [
+            {
+                "name": f"{name}-{suffix}".lower(),
+                "path": f"data/{name}.{suffix}",
+                "format": suffix,
+                "schema": {"fields": fields},
+            }
+            for suffix in publish.formats
+        ]
+        slug = name.replace("_", "-").lower()
+        found.append(
+            {"name": f"{slug}-function", "path": f"data/{name}.json", "format": "json"}
+            | {"description": _FORMULA}
+        )
+        if publish.plots:
+            plot = {"name": f"{slug}-plot", "path": f"plots/{name}.png", "format": "png"}
+            found.append(plot)
+        return found
+
+    def stated(self, product: PlannedProduct, drawn: Any) -> dict[str, Any]:
+        """Nothing beside its loss: what was released lies in a file of its own."""
+        return {}
+
+    def advice(self, product: PlannedProduct, plan: Plan) -> str:
+        """What the function is, of what, and how far it may be off."""
+        mechanism, expected = function_mechanism(product.mechanism), product.expected_error
+        variables = " and ".join(
+            f"{v.name} from {v.lower:g} to {v.upper:g}" for v in mechanism.variables
+        )
+        bound = ""
+        if expected.bound_95 is not None:
+            bound = f", with probability 95 % at most {expected.bound_95:.4g} whatever the data"
+        return (
+            f"- `{product.request.name}`: {mechanism.words}, as a function of {variables}; "
+            f"expected largest error {expected.sup_error:.4g}{bound}."
+        )
+
+    def notes(self, products: Sequence[PlannedProduct]) -> list[str]:
+        """How to evaluate a function."""
+        name = products[0].request.name
+        return [
+            f"**Functions** are evaluated with NumPy alone, at any point of their declared ranges "
+            f"and as often as one likes, at no further cost. Copy `{EVALUATOR}` to where you work; "
+            f'then `from {EVALUATOR[:-3]} import load; f = load("…/data/{name}.json")`, or use the '
+            "formula in `datapackage.json`. Errors are "
+            "between the released function and that of the confidential records, which are no "
+            "further sample of anything: the error of sampling comes on top."
+        ]
+
+
+def columns_of(mechanism: FunctionRelease) -> dict[str, tuple[str, str]]:
+    """Columns of the table of coefficients: type and description."""
+    found = {}
+    for i, variable in enumerate(mechanism.variables, 1):
+        found[f"index_{i}"] = ("integer", f"Place on the lattice along {variable.name}, from 0.")
+    for i, variable in enumerate(mechanism.variables, 1):
+        found[f"point_{i}"] = ("number", f"The value of {variable.name} there.")
+    return found | _FIGURES
+
+
+def function_facts(
+    mechanism: FunctionRelease, function: ReleasedFunction, drawn: NoisyLattice
+) -> dict[str, Any]:
+    """All that an evaluator needs, and what it gives, as JSON values that lose nothing."""
+    return {
+        "format": evaluate.FORMAT,
+        "function": mechanism.words,
+        "formula": _FORMULA,
+        "units": _units(mechanism),
+        "variables": [
+            {"name": v.name, "lower": v.lower, "upper": v.upper} for v in mechanism.variables
+        ],
+        "degree": mechanism.degree,
+        "order": mechanism.order,
+        "shape": list(mechanism.shape.names),
+        "noise": {
+            "kind": mechanism.noise,
+            "scale_in_steps": str(mechanism.scale),
+            "step": math.ldexp(1.0, -mechanism.step_bits),
+            "standard_deviation": mechanism.noise_sd * function.factor / mechanism.factor,
+            "words": "Independent noise at each lattice point; the polynomial of order h of the "
+            "noisy values has the coefficients below.",
+        },
+        "factor": function.factor,
+        "floor": function.floor,
+        "curve": None if function.curve is None else function.curve.tolist(),
+        "coefficients": function.coefficients.ravel().tolist(),
+        "steps": drawn.counts.ravel().tolist(),
+    }
+
+
+def _units(mechanism: FunctionRelease) -> str:
+    if mechanism.factor == 1:
+        return "as the function is defined"
+    return f"per unit of {' times '.join(v.name for v in mechanism.variables)}"
+
+
+def _rows(
+    mechanism: FunctionRelease, function: ReleasedFunction, drawn: NoisyLattice
+) -> dict[str, list[Any]]:
+    """A row a lattice point, the last index fastest."""
+    indices = np.indices(drawn.counts.shape).reshape(drawn.counts.ndim, -1)
+    points = [
+        v.lower + (v.upper - v.lower) * (places / mechanism.degree)
+        for v, places in zip(mechanism.variables, indices, strict=True)
+    ]
+    points = [
+        np.minimum(each, v.upper) for v, each in zip(mechanism.variables, points, strict=True)
+    ]
+    noisy = function.factor * function.polynomial.values.ravel()
+    return {
+        **{f"index_{i}": places.tolist() for i, places in enumerate(indices, 1)},
+        **{f"point_{i}": places.tolist() for i, places in enumerate(points, 1)},
+        "steps": drawn.counts.ravel().tolist(),
+        "noisy": noisy.tolist(),
+        "coefficient": function.coefficients.ravel().tolist(),
+        "released": function(np.stack(points, axis=1)).tolist(),
+    }
+
+
+def _disagreeing(published: evaluate.Function, table: list[dict[str, Any]]) -> int:
+    """Rows whose value is not what the evaluator gives."""
+    dimensions = len(published.names)
+    points = [[row[f"point_{i}"] for i in range(1, dimensions + 1)] for row in table]
+    written = np.array([row["released"] for row in table])
+    slack = _TOLERANCE * max(1.0, float(np.abs(written).max()))
+    return int((~(np.abs(published(points) - written) <= slack)).sum())

@@ -1,0 +1,4 @@
+"""New files from a published bundle, without data or ledger: refining and reprinting.
+
+Nothing here draws, charges or opens a source.
+"""

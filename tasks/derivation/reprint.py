@@ -1,0 +1,290 @@
+"""A bundle derived anew from what was drawn: free, without data, ledger or charge.
+
+A reprint keeps the privacy statement of its original to the letter, with the digest of what
+each mechanism gave; the raw values in its own files have that digest. Its manifest holds the
+manifest of the original, whose seal the ledger has. So a reprint shows by itself that it
+tells nothing but what was charged.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import itertools
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from configs.order import Override
+from configs.overrides import Applied, apply
+from configs.release import PublishConfig
+from configs.validation import validate
+from configs.yaml_text import Document, parse
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.errors import BundleExistsError, BundleVerificationError, RereleaseError
+from tasks.bundle.manifest import CONFIG, STATEMENT, files_of, seal
+from tasks.bundle.published import PublishedBundle, PublishedProduct, open_bundle
+from tasks.bundle.report_page import NAME as REPORT
+from tasks.bundle.report_page import write_report
+from tasks.bundle.table_files import (
+    cell_figures,
+    figures_of,
+    forms_of,
+    n_listed,
+    not_in_it,
+    raw_digest,
+)
+from tasks.bundle.writing import write_cells, write_records
+from tasks.derivation.refined_files import appearing
+from tasks.release.build import versions
+
+MARK = "-NOT-PUBLISHABLE"
+_FORMATS = ("parquet", "csv")
+_ALLOWED = (("title",), ("publish", "formats"), ("publish", "name"))
+_PACKAGE, _README = "datapackage.json", "README.md"
+_WORDS = frozenset({CONFIG, STATEMENT, _PACKAGE, _README, REPORT})
+"""Files that say what the others are."""
+_SECTION = "\n## Reprint\n"
+_NUMBERED = re.compile(r"-reprint-[0-9]+$")
+
+
+@dataclass(frozen=True)
+class Reprint:
+    """What a reprint left behind; public.
+
+    Attributes:
+        bundle: The new folder.
+        seal: Its seal.
+        original: Manifest of the release that it derives anew.
+        copied: Products whose files are those of the original, as they were.
+    """
+
+    bundle: Path
+    seal: str
+    original: Mapping[str, Any]
+    copied: tuple[str, ...]
+
+
+def reprint(
+    folder: Path,
+    overrides: Iterable[Override] = (),
+    announce: Callable[[str], None] = lambda title: None,
+) -> Reprint:
+    """Write a new bundle beside one, from what was drawn for that.
+
+    Args:
+        folder: A bundle, which may be a reprint itself.
+        overrides: Of ``title``, ``publish.formats`` and ``publish.name``; by default the name
+            is the bundle's with ``-reprint-`` and the first free number.
+        announce: Told what is going on, for a progress bar.
+
+    Raises:
+        BundleVerificationError: The bundle is not whole, or not readable by this version.
+        RereleaseError: Something else is to change, or what was drawn has no digest.
+        BundleExistsError: There is a bundle of the chosen name.
+        OutputNotWritableError: The new one cannot be written.
+    """
+    announce("verify bundle")
+    bundle = open_bundle(folder)
+    original = bundle.manifest.get("reprint_of") or bundle.manifest
+    if "review" in original:
+        raise RereleaseError(
+            "This release was approved as it is; nobody has reviewed what a reprint would publish.",
+            where=str(folder),
+            next_step="Refine its tables with 'statpress refine', or release anew with --renew.",
+        )
+    _check_drawn(bundle)
+    document, applied = _resolved(folder, overrides)
+    publish = validate(document, PublishConfig, ("publish",))
+    title = str(document.value["title"])
+    chosen = next((a.override.value for a in applied if a.path == _ALLOWED[2]), None)
+    target = _place(folder, chosen, publishable=original["publishable"])
+    announce("derive products")
+    with appearing(target, "--name") as building:
+        _write_data(bundle, publish.formats, building / "data")
+        copied = _copy_others(bundle, building)
+        shutil.copyfile(folder / STATEMENT, building / STATEMENT)
+        (building / CONFIG).write_text(document.text, encoding="utf-8")
+        package = _package(bundle, publish.formats, title)
+        text = json.dumps(package, indent=2, ensure_ascii=False, allow_nan=False)
+        (building / _PACKAGE).write_text(text + "\n", encoding="utf-8")
+        write_report(building)
+        readme = _readme((folder / _README).read_text(encoding="utf-8"), title, original)
+        (building / _README).write_text(readme, encoding="utf-8")
+        digest = seal(building, _facts(original, document, applied, title))
+    return Reprint(target, digest, original, copied)
+
+
+def check_reprint(folder: Path) -> bool:
+    """Check that a reprint holds what was drawn for its original, and nothing else.
+
+    Returns:
+        Whether its other figures were derived again and are the same, bit for bit; False
+        for one that other versions of the packages made, whose figures may differ.
+
+    Raises:
+        BundleVerificationError: It holds something else.
+    """
+    bundle = open_bundle(folder)
+    _check_drawn(bundle)
+    found = {p: v for p, v in files_of(bundle.manifest).items() if p not in _WORDS}
+    known = files_of(bundle.manifest["reprint_of"])
+    ours = {p: v for p, v in found.items() if _is_derived(bundle, p)}
+    strange = [p for p, v in found.items() if p not in ours and known.get(p) != v]
+    again = bool(bundle.manifest["versions"] == versions())
+    if again:
+        with tempfile.TemporaryDirectory(prefix="statpress-") as place:
+            _write_data(bundle, sorted({Path(p).suffix[1:] for p in ours}), Path(place))
+            for path, (_, digest) in ours.items():
+                made = Path(place) / Path(path).name
+                if hashlib.sha256(made.read_bytes()).hexdigest() != digest:
+                    strange.append(path)
+    if strange:
+        raise BundleVerificationError(
+            f"{'; '.join(sorted(strange))}: not what follows from the original.",
+            where=str(folder),
+        )
+    return again
+
+
+def _check_drawn(bundle: PublishedBundle) -> None:
+    """Raise unless the raw values are those whose digests the privacy statement has."""
+    stated = json.loads((bundle.folder / STATEMENT).read_text(encoding="utf-8"))["products"]
+    for name, product in bundle.products.items():
+        if "raw_sha256" not in stated[name]:
+            raise RereleaseError(
+                f"The bundle states no digest of what was drawn for the product '{name}'.",
+                where=str(bundle.folder),
+                next_step="Use 'statpress refine', or the version that made the bundle.",
+            )
+        for suffix in _FORMATS:
+            path = product.path.with_suffix(f".{suffix}")
+            if not path.exists():
+                continue
+            if raw_digest(replace(product, path=path).counts()) != stated[name]["raw_sha256"]:
+                raise BundleVerificationError(
+                    f"The raw values of the product '{name}' are not those that were drawn.",
+                    where=str(path),
+                )
+
+
+def _resolved(folder: Path, overrides: Iterable[Override]) -> tuple[Document, tuple[Applied, ...]]:
+    """The bundle's config with what changes."""
+    document = parse((folder / CONFIG).read_text(encoding="utf-8"), CONFIG)
+    document, applied = apply(document, overrides)
+    for each in applied:
+        if each.path not in _ALLOWED:
+            raise RereleaseError(
+                f"A reprint changes title, publish.formats and publish.name, and not "
+                f"'{'.'.join(map(str, each.path))}'.",
+                where=each.override.place,
+            )
+    return document, applied
+
+
+def _place(folder: Path, name: str | None, *, publishable: bool) -> Path:
+    """Where the new bundle goes: beside the old one."""
+    parent, own = folder.resolve().parent, _NUMBERED.sub("", folder.resolve().name)
+    if name is None:
+        numbered = (parent / f"{own}-reprint-{n}" for n in itertools.count(1))
+        return next(place for place in numbered if not os.path.lexists(place))
+    target = parent / (name if publishable or name.endswith(MARK) else f"{name}{MARK}")
+    if os.path.lexists(target):
+        raise BundleExistsError("A bundle of this name is already there.", where=str(target))
+    return target
+
+
+def _forms(product: PublishedProduct) -> dict[str, tuple[str, ...]]:
+    return forms_of(product.name, product.kind, product.mechanism)
+
+
+def _is_derived(bundle: PublishedBundle, path: str) -> bool:
+    """Whether a data file is one of those that are derived anew."""
+    place = Path(path)
+    stems = {stem for product in bundle.products.values() for stem in _forms(product)}
+    known = place.suffix[1:] in _FORMATS
+    return known and place.parent == Path("data") and place.stem in stems
+
+
+def _write_data(bundle: PublishedBundle, formats: Sequence[str], folder: Path) -> None:
+    """Write the files of all products whose counts are published."""
+    folder.mkdir(exist_ok=True)
+    for product in bundle.products.values():
+        drawn = product.counts()
+        cells = drawn.cells[: n_listed(drawn)]
+        figures = cell_figures(product.mechanism, drawn, n_records=bundle.n_records)
+        for (stem, names), suffix in itertools.product(_forms(product).items(), formats):
+            path = folder / f"{stem}.{suffix}"
+            if names:
+                write_cells(product.domain, cells, {name: figures[name] for name in names}, path)
+            else:
+                counts = drawn.counts[: len(cells)]
+                write_records(ContingencyTable(product.domain, cells, counts), path)
+
+
+def _copy_others(bundle: PublishedBundle, building: Path) -> tuple[str, ...]:
+    """Copy the files of products without counts; returns the products' names."""
+    for path in files_of(bundle.manifest):
+        if path not in _WORDS and not _is_derived(bundle, path):
+            (building / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(bundle.folder / path, building / path)
+    return bundle.without_counts
+
+
+def _package(bundle: PublishedBundle, formats: Sequence[str], title: str) -> dict[str, Any]:
+    """The data package, with the resources of what was derived anew."""
+    text = (bundle.folder / _PACKAGE).read_text(encoding="utf-8")
+    package: dict[str, Any] = json.loads(text)
+    kept = [each for each in package["resources"] if not _is_derived(bundle, each["path"])]
+    return package | {"title": title, "resources": [*_resources(bundle, formats), *kept]}
+
+
+def _resources(bundle: PublishedBundle, formats: Sequence[str]) -> Iterator[dict[str, Any]]:
+    for product in bundle.products.values():
+        described = figures_of(product.mechanism)
+        for suffix, (stem, names) in itertools.product(formats, _forms(product).items()):
+            extra = [
+                {"name": name, "type": described[name][0], "description": described[name][1]}
+                for name in names
+            ]
+            yield {
+                "name": f"{stem}-{suffix}".lower(),
+                "path": f"data/{stem}.{suffix}",
+                "format": suffix,
+                **not_in_it(product.domain),
+                "schema": {"fields": [*product.fields, *extra]},
+            }
+
+
+def _readme(text: str, title: str, original: Mapping[str, Any]) -> str:
+    """The original's, with its title and what was done."""
+    _, _, rest = text.partition(_SECTION)[0].partition("\n")
+    return (
+        f"# {title}\n{rest.rstrip()}\n{_SECTION}\n"
+        f"Derived anew, by statpress {versions()['statpress']}, from what was drawn for the "
+        f"release of {original['created']} with the seal `{original['seal']}`. No data was read "
+        "and no budget spent: the privacy statement is that release's.\n"
+    )
+
+
+def _facts(
+    original: Mapping[str, Any], document: Document, applied: Iterable[Applied], title: str
+) -> dict[str, Any]:
+    """The facts of the manifest."""
+    kept = ("dataset", "run_id", "publishable", "ledger_entry", "supersedes")
+    now = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
+    return {
+        **{name: original[name] for name in kept},
+        "title": title,
+        "created": now.isoformat().replace("+00:00", "Z"),
+        "config_sha256": hashlib.sha256(document.text.encode()).hexdigest(),
+        "versions": versions(),
+        "overrides": [each.describe() for each in applied],
+        "reprint_of": original,
+    }

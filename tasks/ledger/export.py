@@ -1,0 +1,154 @@
+"""Export of a ledger as JSON Lines, and the way back.
+
+One line per entry, then one line with their number and the head. Whoever keeps such
+a file, or the head alone, elsewhere can tell later whether the ledger still
+continues it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mechanisms.errors import LedgerError, LedgerIntegrityError, LedgerUnavailableError
+from tasks.ledger.ledger import Ledger
+from tasks.ledger_rules.accounts import State
+from tasks.ledger_rules.entries import ZERO_HASH, canonical_json, parse_entry
+from tasks.ledger_rules.verification import Verification
+
+_FORMAT = "statpress-ledger/1"
+
+
+def lines(ledger: Ledger) -> Iterator[str]:
+    """The lines of an export, once the chain holds.
+
+    Raises:
+        LedgerIntegrityError: It does not hold.
+    """
+    found = ledger.verify()
+    for entry in ledger.entries():
+        if entry.sequence > found.entries:
+            break  # written since
+        yield canonical_json(
+            {
+                "sequence": entry.sequence,
+                "kind": entry.kind,
+                "body": entry.body,
+                "previous": entry.previous,
+                "hash": entry.hash,
+            }
+        )
+    yield canonical_json({"format": _FORMAT, "entries": found.entries, "head": found.head})
+
+
+def write_export(ledger: Ledger, path: Path) -> Verification:
+    """Write an export for the owner alone, in place of an earlier one it continues.
+
+    Raises:
+        LedgerIntegrityError: The ledger does not hold, or does not continue the
+            export that is there.
+        LedgerUnavailableError: The file cannot be written.
+    """
+    place = Path(os.path.realpath(path))  # what a link points to is replaced, not the link
+    kept = read_head(place) if os.path.lexists(place) else None
+    found = ledger.verify(head=kept)
+    new, failure = "", ""
+    try:
+        descriptor, new = tempfile.mkstemp(prefix=".export-", dir=place.parent)  # of mode 0600
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            for line in lines(ledger):
+                file.write(f"{line}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(new, place)
+        new = ""
+    except OSError as error:
+        failure = error.strerror or type(error).__name__
+    finally:
+        if new:
+            with contextlib.suppress(OSError):
+                os.unlink(new)
+    if failure:
+        raise LedgerUnavailableError(f"The export cannot be written: {failure}.", where=str(path))
+    return found
+
+
+def read_head(path: Path) -> str:
+    """The head that an export ends with.
+
+    Raises:
+        LedgerError: The file is no whole export.
+    """
+    *_, last = _parts(path)
+    return str(last["head"])
+
+
+def restore(ledger: Ledger, path: Path) -> State:
+    """Write an export into an empty ledger, if all of it holds.
+
+    Raises:
+        LedgerIntegrityError: The first line that does not hold; nothing was written.
+        LedgerError: The file is no whole export, or the ledger is not empty.
+    """
+    *entries, last = _parts(path)
+    parsed = [
+        parse_entry(
+            part.get("sequence"),
+            part.get("kind"),
+            canonical_json(part.get("body")),
+            part.get("previous"),
+            part.get("hash"),
+        )
+        for part in entries
+    ]
+    hash_ = parsed[-1].hash if parsed else ZERO_HASH
+    if (len(parsed), hash_) != (last["entries"], last["head"]):
+        raise LedgerIntegrityError(
+            "The export's entries do not end with its head.",
+            sequence=len(parsed) + 1,
+            where=str(path),
+        )
+    return ledger.restore(iter(parsed))
+
+
+def _parts(path: Path) -> list[dict[str, Any]]:
+    """The JSON objects of an export; the last one is its end."""
+    failure, text = "", ""
+    try:
+        if not path.is_file() and path.exists():
+            raise OSError(0, "it is no file")
+        text = path.read_text(encoding="ascii")
+    except OSError as error:
+        failure = error.strerror or type(error).__name__
+    except ValueError:
+        failure = "it is not ASCII text"
+    if failure:
+        raise LedgerUnavailableError(f"The export cannot be read: {failure}.", where=str(path))
+    parts: list[dict[str, Any]] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        part: object = None
+        with contextlib.suppress(ValueError, RecursionError):
+            part = json.loads(line)
+        if not isinstance(part, dict):
+            raise LedgerError(
+                "This line is no JSON object.",
+                where=f"{path}:{number}",
+                next_step="Fetch the export again from where it was made.",
+            )
+        parts.append(part)
+    if (
+        not parts
+        or parts[-1].get("format") != _FORMAT
+        or not {"entries", "head"} <= parts[-1].keys()
+    ):
+        raise LedgerError(
+            "The file does not end as an export of a ledger does.",
+            where=str(path),
+            next_step="Fetch the export again from where it was made.",
+        )
+    return parts

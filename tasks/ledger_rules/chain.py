@@ -1,0 +1,242 @@
+"""The chain of the privacy-loss ledger, free of storage, clock and randomness.
+
+A ledger is a chain of entries, each with the hash of the one before. ``apply`` is
+the only step from one state to the next; what it lets pass is in ``tasks.ledger_rules.rules``.
+
+Entries that move an account's balance state the balance after them. So the next
+charge needs a handful of entries (``resume``), not the whole history, while
+``replay`` recomputes every balance and trusts none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from mechanisms.errors import LedgerError, LedgerIntegrityError, StatpressError
+from tasks.ledger_rules.accounts import Charge, State
+from tasks.ledger_rules.amounts import Loss
+from tasks.ledger_rules.entries import OF_ACCOUNT, Body, Entry, canonical_json, entry_hash
+from tasks.ledger_rules.policies import loss_of
+from tasks.ledger_rules.review_rules import check_decider
+from tasks.ledger_rules.rules import RULES
+
+Recompute = Callable[[Body], Loss]
+_SET_WHEN_WRITTEN = {"created", "spent"}  # no difference between an act and its repetition
+
+
+def next_entry(state: State, kind: str, body: Body) -> Entry:
+    """The entry that would follow, once its rule has let it pass.
+
+    Args:
+        state: As ``replay`` or ``resume`` give it.
+        kind: One of ``RULES``.
+        body: All fields but the balance, which is computed here.
+
+    Raises:
+        BudgetError: The budget forbids it.
+        LedgerError: The body is not one of this kind.
+    """
+    rule = RULES[kind]
+    rule.check(state, body)
+    if kind == "charge" and "rho" not in body:
+        raise LedgerError(
+            "A charge states its loss in every measure.", where="rho", next_step="State its rho."
+        )
+    if rule.balance:
+        body = {**body, "spent": rule.balance(state, body).texts()}
+    sequence, previous = state.next_sequence, state.head
+    return Entry(sequence, kind, body, previous, entry_hash(sequence, kind, body, previous))
+
+
+def apply(state: State, entry: Entry) -> State:
+    """The state after one more entry; the given state is left as it was.
+
+    Raises:
+        LedgerIntegrityError: The entry breaks a rule; it carries the sequence.
+    """
+    return replay((entry,), state)
+
+
+def replay(entries: Iterable[Entry], state: State | None = None) -> State:
+    """The state after all entries, in time proportional to their number.
+
+    Raises:
+        LedgerIntegrityError: The first entry that breaks a rule.
+    """
+    start = state or State()
+    accounts = {
+        name: replace(account, charges=dict(account.charges))
+        for name, account in start.accounts.items()
+    }
+    draft = replace(start, accounts=accounts, charges=dict(start.charges))
+    for entry in entries:
+        flaw = _flaw(draft, entry)
+        if flaw:
+            raise _broken(flaw, draft.next_sequence)
+        RULES[entry.kind].record(draft, entry)
+        draft = replace(draft, head=entry.hash, next_sequence=entry.sequence + 1)
+    return draft
+
+
+def _flaw(state: State, entry: Entry) -> str:
+    """What is wrong with an entry, or nothing."""
+    sequence = state.next_sequence
+    if type(entry.sequence) is not int or entry.sequence != sequence:
+        return f"An entry numbered {entry.sequence!r} stands where {sequence} belongs."
+    if entry.previous != state.head:
+        return "The entry does not continue the hash of the one before."
+    if entry.kind not in RULES:
+        return f"The entry is of the unknown kind {entry.kind!r}."
+    try:
+        if not _whole(entry):
+            return "The entry does not agree with its own hash."
+        return _broken_rule(state, entry)
+    except StatpressError as error:
+        return f"The entry breaks a rule of the ledger: {error.where} {error.what}"
+
+
+def _broken_rule(state: State, entry: Entry) -> str:
+    """What is wrong with the balance it states, or nothing; raises what its rule raises."""
+    rule, body = RULES[entry.kind], entry.body
+    if not rule.balance or (entry.kind == "charge" and "rho" not in body):
+        rule.check(state, body)
+        return ""
+    given = {name: value for name, value in body.items() if name != "spent"}
+    rule.check(state, given)
+    balance = rule.balance(state, given).texts()
+    if body.get("spent") != balance:
+        return f"The entry states another balance than {', '.join(balance.values())}."
+    return ""
+
+
+def _whole(entry: Entry) -> bool:
+    """Whether the entry agrees with its own hash."""
+    return entry.hash == entry_hash(entry.sequence, entry.kind, entry.body, entry.previous)
+
+
+def _broken(flaw: str, sequence: int) -> LedgerIntegrityError:
+    return LedgerIntegrityError(flaw, sequence=sequence, where=f"entry {sequence}")
+
+
+def resume(rows: Iterable[Entry], *, dataset: str | None, run_id: str | None) -> State | None:
+    """The part of the state that an act on one dataset and run can depend on.
+
+    Args:
+        rows: In order: the dataset's registration, amendments and approvers, its last
+            entry that states a balance, all of the run, and the last of the ledger.
+        dataset: The dataset of the act; None for an act on the whole ledger.
+        run_id: The run of the act, if it has one.
+
+    Returns:
+        The partial state; None if only a replay of everything can tell, because
+        the last charge is of the ledger's first form and states no balance.
+
+    Raises:
+        LedgerIntegrityError: A row does not agree with its own hash, or does not fit.
+    """
+    draft = State()
+    for entry in rows:
+        if not _whole(entry) or entry.kind not in RULES:
+            raise _broken("The entry does not agree with its own hash.", entry.sequence)
+        rule, body = RULES[entry.kind], entry.body
+        same_run = run_id is not None and body.get("run_id") == run_id
+        try:
+            if body.get("dataset") != dataset:
+                if same_run and entry.kind == "charge":
+                    draft.charges[body["run_id"]] = Charge(entry)
+            elif same_run or entry.kind in OF_ACCOUNT:
+                rule.record(draft, entry)
+            if body.get("dataset") == dataset and rule.balance:
+                if "spent" not in body:
+                    return None
+                account = draft.accounts[body["dataset"]]
+                draft.accounts[account.dataset] = replace(account, spent=Loss.sums(body["spent"]))
+        except (StatpressError, ArithmeticError, LookupError, TypeError, ValueError):
+            raise _broken("The entry does not fit those before it.", entry.sequence) from None
+        draft = replace(draft, head=entry.hash, next_sequence=entry.sequence + 1)
+    return draft
+
+
+def repeated(state: State, kind: str, body: Body) -> Entry | None:
+    """The entry this run already has of this kind, if it says the same.
+
+    The time of writing does not count as a difference, nor does it who makes a decision
+    again, or why. A draw is never repeated.
+
+    Raises:
+        LedgerError: It says something else.
+        ApprovalError: It is a decision, by one who may not decide.
+    """
+    charge = state.charges.get(str(body.get("run_id", "")))
+    known = charge and {
+        "charge": charge.entry,
+        "void": charge.void,
+        "prepare": charge.preparation,
+        "decide": charge.decision,
+        "publish": charge.publication,
+    }.get(kind)
+    if not known:
+        return None
+    if kind == "decide":
+        check_decider(state, body)
+        same = known.body["decision"] == body["decision"]
+        return known if same else None  # then the rule says why not
+    names = (body.keys() | known.body.keys()) - _SET_WHEN_WRITTEN
+    other = [n for n in names if _text(body, n) != _text(known.body, n)]
+    if other:
+        raise LedgerError(
+            f"The ledger has a {kind} of this run that differs in {', '.join(sorted(other))}.",
+            where=f"run {body['run_id']!r}",
+            next_step="Repeat the run with what it was charged for, or start a new run.",
+        )
+    if kind == "charge" and charge is not None and charge.void is not None:
+        raise LedgerError(
+            "The charge of this run is void.",
+            where=f"run {body['run_id']!r}",
+            next_step="Start a new run.",
+        )
+    return known
+
+
+def check_run(state: State, body: Body) -> None:
+    """Raise unless a run may be charged and draw, or was charged and may still draw.
+
+    Args:
+        state: As ``replay`` gives it.
+        body: Of its charge.
+
+    Raises:
+        BudgetError: The budget forbids the charge.
+        LedgerError: The run was charged otherwise, is void, or may have drawn.
+    """
+    if repeated(state, "charge", body) is None:
+        RULES["charge"].check(state, body)
+    else:
+        RULES["draw"].check(state, {name: body[name] for name in ("dataset", "run_id", "created")})
+
+
+def _text(body: Body, name: str) -> str:
+    """The canonical text of a field that may be missing."""
+    return canonical_json([body[name]] if name in body else [])
+
+
+def check_recomputed(entry: Entry, recompute: Recompute) -> None:
+    """Raise unless the mechanisms a charge describes spend no more than it states.
+
+    Args:
+        entry: A charge.
+        recompute: The least that the mechanisms of a body provably spend.
+
+    Raises:
+        LedgerIntegrityError: They spend more, or their loss cannot be computed.
+    """
+    charged, flaw = loss_of(entry.body), ""
+    try:
+        spent = recompute(entry.body)
+        if not charged.covers(spent):
+            flaw = f"The mechanisms spend {spent}; charged was {charged}."
+    except (StatpressError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        flaw = f"The loss cannot be recomputed ({type(error).__name__}): {error}"
+    if flaw:
+        raise _broken(flaw, entry.sequence)

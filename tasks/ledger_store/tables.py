@@ -1,0 +1,129 @@
+"""The ledger's one table, and the statements that read and extend it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Index,
+    Integer,
+    MetaData,
+    Row,
+    Table,
+    Text,
+    bindparam,
+    func,
+    insert,
+    or_,
+    select,
+)
+
+from mechanisms.errors import LedgerIntegrityError
+from tasks.ledger_rules.entries import OF_ACCOUNT, Entry, canonical_json, parse_entry
+
+TABLES = MetaData()
+ENTRIES = Table(
+    "entries",
+    TABLES,
+    Column("sequence", Integer, primary_key=True, autoincrement=False),
+    Column("kind", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("previous", Text, nullable=False),
+    Column("hash", Text, nullable=False, unique=True),
+    Column("dataset", Text, comment="of the body, to find an account's entries by"),
+    Column("run_id", Text, comment="of the body, to find a run's entries by"),
+    Index("entries_by_dataset", "dataset", "kind", "sequence"),
+    Index("entries_by_run", "run_id", "kind", unique=True),
+)
+"""A run has one entry of a kind: the database refuses a second charge by itself."""
+
+_E = ENTRIES.c
+
+
+def _last(*of: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Whether a row is the last of those that meet the conditions."""
+    return _E.sequence == select(func.max(_E.sequence)).where(*of).scalar_subquery()
+
+
+_DATASET, _RUN = _E.dataset == bindparam("dataset"), _E.run_id == bindparam("run_id")
+# Built once: it is sent while all other writers wait. Nothing equals a parameter of NULL.
+_RELEVANT = (
+    select(ENTRIES)
+    .where(
+        or_(
+            _last(),
+            _E.sequence == bindparam("anchor"),
+            _last(_DATASET, _E.kind == "charge"),
+            _last(_DATASET, _E.kind == "void"),
+            _DATASET & _E.kind.in_(OF_ACCOUNT),
+            _RUN,
+        )
+    )
+    .order_by(_E.sequence)
+)
+_INSERT = insert(ENTRIES).returning(_E.hash)
+
+
+def stored(connection: Connection, first: int = 0) -> Generator[Entry, None, None]:
+    """The entries from a sequence on, read a thousand at a time."""
+    query = select(ENTRIES).where(_E.sequence >= first).order_by(_E.sequence)
+    with connection.execute(query, execution_options={"yield_per": 1000}) as found:
+        for each in found:
+            yield _entry(each)
+
+
+def relevant(
+    connection: Connection, *, dataset: str | None, run_id: str | None, anchor: int
+) -> list[Entry]:
+    """The entries that ``journal.resume`` needs, and the one at the anchor, in order."""
+    of = {"dataset": dataset, "run_id": run_id, "anchor": anchor}
+    return [_entry(found) for found in connection.execute(_RELEVANT, of)]
+
+
+def append(connection: Connection, entry: Entry) -> None:
+    """Write an entry at the end, and see that it is there.
+
+    Raises:
+        LedgerIntegrityError: The database did not keep it.
+    """
+    if connection.scalar(_INSERT, row(entry)) != entry.hash:
+        raise LedgerIntegrityError(
+            "The database did not keep the entry.",
+            sequence=entry.sequence,
+            where=f"entry {entry.sequence}",
+        )
+
+
+def append_all(connection: Connection, entries: list[Entry]) -> None:
+    """Write entries at the end, in order."""
+    if entries:
+        connection.execute(insert(ENTRIES), [row(entry) for entry in entries])
+
+
+def row(entry: Entry) -> dict[str, object]:
+    """The row that holds an entry."""
+    return {
+        "sequence": entry.sequence,
+        "kind": entry.kind,
+        "body": canonical_json(entry.body),
+        "previous": entry.previous,
+        "hash": entry.hash,
+        "dataset": entry.body.get("dataset"),
+        "run_id": entry.body.get("run_id"),
+    }
+
+
+def _entry(found: Row[tuple[int, str, str, str, str, str | None, str | None]]) -> Entry:
+    """The entry of a row; its two search columns say what its body says."""
+    entry = parse_entry(found.sequence, found.kind, found.body, found.previous, found.hash)
+    for name, value in (("dataset", found.dataset), ("run_id", found.run_id)):
+        if entry.body.get(name) != value:
+            raise LedgerIntegrityError(
+                f"The column {name} says something else than the entry.",
+                sequence=entry.sequence,
+                where=f"entry {entry.sequence}",
+            )
+    return entry

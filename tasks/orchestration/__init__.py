@@ -1,0 +1,4 @@
+"""Prefect as seen from outside: its server, deployments, limits and artifacts.
+
+Only public facts pass through here.
+"""

@@ -1,0 +1,297 @@
+"""What a release shows on a Prefect server: artifacts, tags and events of public facts.
+
+Everything here is in the plan, the ledger or the published bundle. What the input and
+table gates found is private, so that they passed is said only once a bundle shows it.
+A server that does not answer is noted in the curator log, and the run goes on.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from decimal import ROUND_DOWN, Decimal
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
+
+from configs.loading import Release
+from mechanisms.planning.plan import Plan, PlannedProduct
+from tasks.execution.home import Home
+from tasks.execution.steps import conduct_in_force
+from tasks.ledger.ledger import Ledger
+from tasks.ledger_rules.accounts import Account
+from tasks.ledger_rules.amounts import canonical
+from tasks.orchestration.server import key_of, notice_client, watched_run
+from tasks.release.steps import Outcome
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
+
+P = ParamSpec("P")
+
+BUDGET_LOW = "statpress.budget.low"
+"""Event of a charge that leaves less than a fifth of a dataset's budget."""
+
+PROGRESS_SECONDS = 5.0
+"""Drawing that takes longer gets a progress bar, which moves as often."""
+
+_LOW = Decimal("0.2")
+_BAR = 30
+_COUNTED = ("microdata", "table")
+_SPECIAL = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_{}[]<>()#|!~&$"})
+
+
+def _notice(
+    tell: Callable[Concatenate[SyncPrefectClient, P], None],
+) -> Callable[P, None]:
+    """Something to tell the server, if one watches the run; telling it never fails."""
+
+    @functools.wraps(tell)
+    def told(*args: P.args, **kwargs: P.kwargs) -> None:
+        conduct = conduct_in_force()
+        if conduct is None or not conduct.orchestrated:
+            return
+        try:
+            if watched_run() is not None:
+                with notice_client() as client:
+                    tell(client, *args, **kwargs)
+        except Exception as error:
+            conduct.log.write(f"The server was not told: {type(error).__name__}: {error}")
+
+    return told
+
+
+@_notice
+def show_plan(client: SyncPrefectClient, release: Release, plan: Plan) -> None:
+    """Tag the run with its dataset, and show what it will release at what cost."""
+    run, dataset = watched_run(), release.config.dataset
+    if run is not None:
+        client.update_flow_run(run.id, tags=sorted({*run.tags, dataset}))
+    rows = [plan_row(product) for product in plan.products]
+    total = {name: canonical(plan.amounts[name]) for name in ("epsilon", "delta", "rho")}
+    text = (
+        f"**{escaped(release.config.title)}**, a release of {escaped(dataset)}. "
+        f"Protected: {escaped(plan.privacy.words)}. The products together are charged "
+        f"epsilon {total['epsilon']} at delta {total['delta']}; under zCDP, rho {total['rho']}. "
+        "Costs below are of each product alone; errors are expected ones, from public "
+        f"quantities. Config {release.sha256}."
+    )
+    _show(client, dataset, "plan", "table", json.dumps(rows), text)
+
+
+@_notice
+def show_budget(client: SyncPrefectClient, home: Home, dataset: str) -> None:
+    """Show what the ledger still grants a dataset; if that is little, emit an event."""
+    from prefect.events import emit_event
+
+    with Ledger.open(home.ledger, create=False) as ledger:
+        account = ledger.account(dataset)
+    left = account.remaining_share
+    if left < _LOW:
+        emit_event(
+            event=BUDGET_LOW,
+            resource={
+                "prefect.resource.id": f"statpress.dataset.{key_of(dataset)}",
+                "prefect.resource.name": dataset,
+                "statpress.percent-left": _percent(left),
+                "statpress.remaining": str(account.remaining),
+            },
+            payload={
+                "dataset": dataset,
+                "policy": account.policy,
+                "limit": account.limit.texts(),
+                "remaining": account.remaining.texts(),
+                "percent_left": _percent(left),
+            },
+        )
+    _show(client, dataset, "budget", "markdown", budget_text(account, left))
+
+
+@_notice
+def show_release(client: SyncPrefectClient, release: Release, outcome: Outcome) -> None:
+    """Show a published bundle with its seal, and the gates that it shows were passed."""
+    _show_bundle(client, outcome)
+    rows = [
+        {"gate": gate, "checks": checks, "outcome": "passed"}
+        for gate, checks in (
+            (
+                "input",
+                f"{_size(release)}; nulls and undeclared values as the config allows; no "
+                "structural zeros",
+            ),
+            ("table", "counts add up to the declared size; every cell lies in the domain"),
+            ("release", "files as planned; every value, as written, lies in the domain"),
+        )
+    ]
+    text = f"Passed by {escaped(outcome.bundle.name)}: that a bundle exists shows it."
+    _show(client, release.config.dataset, "gates", "table", json.dumps(rows), text)
+
+
+@_notice
+def show_bundle(client: SyncPrefectClient, outcome: Outcome) -> None:
+    """Show a bundle that is published after its review, with its seal."""
+    _show_bundle(client, outcome)
+
+
+def _show_bundle(client: SyncPrefectClient, outcome: Outcome) -> None:
+    text = (
+        f"Seal {outcome.seal}; ledger entry {outcome.ledger_entry}; run {outcome.run_id}. "
+        f"Charged epsilon {outcome.epsilon} at delta {outcome.delta}. "
+        "'statpress verify' checks the bundle anywhere."
+    )
+    if not outcome.publishable:
+        text = f"**Not publishable**: drawn from a known seed. {text}"
+    place = outcome.bundle.absolute()
+    link = f"[{escaped(str(place))}](<{place.as_uri()}>)"
+    _show(client, outcome.dataset, "bundle", "markdown", link, text)
+
+
+@dataclass
+class DrawingProgress:
+    """Shows how much of the drawing is done once that takes long; a callback for ``open_run``.
+
+    How many records or cells a mechanism draws is public.
+
+    Attributes:
+        dataset: Whose release it is.
+        total: So many records and noisy cells will be drawn.
+        advance: Another callback, called first.
+        done: So many were drawn.
+        artifact: The id of the progress bar on the server, once it is there.
+    """
+
+    dataset: str
+    total: int
+    advance: Callable[[int], None]
+    done: int = 0
+    artifact: Any = None
+    _last: float | None = None
+
+    @classmethod
+    def of(cls, release: Release, plan: Plan, advance: Callable[[int], None]) -> DrawingProgress:
+        """The progress of a planned release."""
+        total = sum(_draws(product) for product in plan.products)
+        return cls(release.config.dataset, total, advance)
+
+    def __call__(self, records: int) -> None:
+        """So many more are drawn."""
+        self.advance(records)
+        self.done += records
+        now = time.monotonic()
+        if self._last is None:
+            self._last = now
+        finished = self.done >= self.total and self.artifact is not None
+        if finished or now - self._last >= PROGRESS_SECONDS:
+            self._last = now
+            _show_progress(self)
+
+
+@_notice
+def _show_progress(client: SyncPrefectClient, progress: DrawingProgress) -> None:
+    """Make the progress bar, or move it."""
+    from prefect.client.schemas.actions import ArtifactUpdate
+
+    percent = min(100.0, round(100.0 * progress.done / max(1, progress.total), 1))
+    if progress.artifact is not None:
+        client.update_artifact(progress.artifact, ArtifactUpdate(data=percent))
+        return
+    text = f"Drawing {progress.total:,} records and noisy cells"
+    made = _show(client, progress.dataset, "progress", "progress", percent, text)
+    progress.artifact = made
+
+
+def _show(
+    client: SyncPrefectClient, dataset: str, name: str, kind: str, data: Any, text: str = ""
+) -> Any:
+    """Put an artifact of the run at work on the server; returns its id."""
+    from prefect.client.schemas.actions import ArtifactCreate
+
+    run = watched_run()
+    made = client.create_artifact(
+        ArtifactCreate(
+            key=f"{key_of(dataset)}-{name}",
+            type=kind,
+            data=data,
+            description=text,
+            flow_run_id=run.id if run is not None else None,
+        )
+    )
+    return made.id
+
+
+def plan_row(product: PlannedProduct) -> dict[str, str]:
+    """A product's row of the plan."""
+    return {
+        "product": product.request.name,
+        "kind": product.request.kind,
+        "mechanism": str(product.mechanism.describe()["mechanism"]),
+        "share": canonical(product.request.share),
+        "epsilon": canonical(product.epsilon),
+        "delta": canonical(product.delta),
+        "rho": canonical(product.rho),
+        "expected error": _expected(product),
+    }
+
+
+def _expected(product: PlannedProduct) -> str:
+    """A product's expected error in words."""
+    error = product.expected_error
+    if product.request.kind in _COUNTED:
+        return (
+            f"sd of a cell {error.cell_sd_average:,.1f} records on average, total variation "
+            f"{error.projected_total_variation:.4f} once projected"
+        )
+    known = {name: value for name, value in asdict(error).items() if value is not None}
+    said = {name.replace("_", " "): _figures(value) for name, value in known.items()}
+    return "; ".join(f"{name} {figures}" for name, figures in said.items())
+
+
+def _figures(value: Any) -> str:
+    """A figure, or several, with five digits; a name as it is."""
+    if isinstance(value, (tuple, list)):
+        return ", ".join(_figures(each) for each in value)
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
+
+
+def _draws(product: PlannedProduct) -> int:
+    """What it draws: so many records, or noise for every cell; the rest takes no time."""
+    if product.request.kind not in _COUNTED:
+        return 0
+    return int(product.mechanism.describe().get("records", product.domain.n_possible))
+
+
+def budget_text(account: Account, left: Decimal) -> str:
+    """An account in Markdown."""
+    full = int(left * _BAR)
+    lines = [
+        f"# Budget of {escaped(account.dataset)}",
+        "",
+        f"{'█' * full}{'░' * (_BAR - full)} **{_percent(left)} % left** (policy {account.policy})",
+        "",
+        "| measure | limit | spent | of it reserved | remaining |",
+        "|---|---|---|---|---|",
+    ]
+    spent, reserved = account.spent.texts(), account.reserved.texts()
+    remaining = account.remaining.texts()
+    for measure, limit in account.limit.texts().items():
+        cells = (measure, limit, spent[measure], reserved[measure], remaining[measure])
+        lines.append(f"| {' | '.join(escaped(cell) for cell in cells)} |")
+    return "\n".join(lines)
+
+
+def _percent(share: Decimal) -> str:
+    """A share in percent with one decimal, rounded down."""
+    return str((share * 100).quantize(Decimal("0.1"), rounding=ROUND_DOWN))
+
+
+def _size(release: Release) -> str:
+    """What the input gate wants of the size."""
+    privacy = release.privacy
+    size = privacy.n_units if privacy.unit_records > 1 else privacy.n_records
+    return f"{size:,} {'units' if privacy.unit_records > 1 else 'records'}, as declared"
+
+
+def escaped(text: str) -> str:
+    """Text that Markdown shows as it is."""
+    return text.translate(_SPECIAL)

@@ -1,0 +1,116 @@
+"""The three quality gates: input, table, release.
+
+A gate is a profile, one row of aggregates computed by the engine, and a suite of
+Great Expectations on it. Nothing the size of the source is loaded and no result
+carries a value. What the input and table gates find is private: it goes to the
+curator log, and the run stops with a fixed message before anything is charged.
+(Stopping depends on the data and is outside the guarantee; a bundle says so.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import ROUND_FLOOR, Decimal
+
+import numpy as np
+
+from configs.loading import Release, default_check
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.errors import EmptySourceError, QualityGateError, ReleaseGateError
+from tasks.quality.inspector import Between, Inspector
+from tasks.source.counting import SourceProfile
+
+
+def check_source(inspector: Inspector, release: Release, profile: SourceProfile) -> None:
+    """Input gate: the declared size, and the declared expectations on each column.
+
+    The size is the number of records, or that of units where a column names them: then
+    every record must name one, and a unit may have more records than are used. No record
+    may lie in a structural zero.
+
+    Raises:
+        EmptySourceError: The source has no records.
+        QualityGateError: An expectation is not met; which one is for the curator.
+    """
+    n = profile.n_records
+    if n == 0:
+        raise EmptySourceError("The source has no records.", where=release.config.source.path)
+    figures = {"records": n, "in a structural zero": profile.n_impossible}
+    expectations = [Between("in a structural zero", 0, 0)]
+    if profile.n_units is None:
+        declared_size = release.privacy.n_records
+        expectations.append(Between("records", declared_size, declared_size))
+    else:
+        figures |= {"units": profile.n_units, "without a unit": profile.n_unnamed}
+        declared_size = release.privacy.n_units
+        expectations.append(Between("units", declared_size, declared_size))
+        expectations.append(Between("without a unit", 0, 0))
+    for column in profile.columns:
+        declared = release.config.checks.get(column.name)
+        missing, outside = default_check(release.domain[column.name], declared)
+        for figure, count, most in (
+            (f"missing {column.name}", column.n_null, missing),
+            (f"outside {column.name}", column.n_outside, outside),
+        ):
+            figures[figure] = count
+            if most is not None:
+                expectations.append(Between(figure, 0, _floor(most * n)))
+    if not inspector.meets("input", figures, expectations):
+        raise _private_stop("input", release, inspector)
+
+
+def check_table(inspector: Inspector, release: Release, table: ContingencyTable) -> None:
+    """Table gate: counts add up to n, every cell lies in the domain.
+
+    Raises:
+        QualityGateError: Not so.
+    """
+    figures = {
+        "sum of counts": table.n_records,
+        "smallest count": int(table.counts.min(initial=1)),
+        "smallest cell": int(table.cells.min(initial=0)),
+        "cells past the domain": int(np.sum(table.cells > table.domain.n_cells - 1)),
+    }
+    n = release.privacy.n_records
+    expectations = [
+        Between("sum of counts", n, n),
+        Between("smallest count", 1),
+        Between("smallest cell", 0),
+        Between("cells past the domain", 0, 0),
+    ]
+    if not inspector.meets("table", figures, expectations):
+        raise _private_stop("table", release, inspector)
+
+
+def check_release(
+    inspector: Inspector, files: Mapping[str, Mapping[str, int]], records: Mapping[str, int]
+) -> None:
+    """Release gate: schema, row count, and every value in the domain, as written.
+
+    Args:
+        inspector: The quality process.
+        files: Per written file its profile, see ``writing.profile_file``.
+        records: Per written file the planned number of records.
+
+    Raises:
+        ReleaseGateError: A file is not what the plan says; nothing is published.
+    """
+    for name, profile in files.items():
+        expectations = [
+            Between("rows", records[name], records[name]),
+            *(Between(figure, 0, 0) for figure in profile if figure != "rows"),
+        ]
+        if not inspector.meets(f"release {name}", profile, expectations):
+            raise ReleaseGateError("A written file does not agree with its plan.", where=name)
+
+
+def _private_stop(gate: str, release: Release, inspector: Inspector) -> QualityGateError:
+    return QualityGateError(
+        f"The {gate} gate stopped the run; nothing was charged.",
+        where=release.config.source.path,
+        next_step=f"Read the curator log {inspector.log.path}.",
+    )
+
+
+def _floor(amount: Decimal) -> int:
+    return int(amount.to_integral_value(rounding=ROUND_FLOOR))

@@ -1,0 +1,252 @@
+"""Building a bundle: data, debiased tables, privacy statement, codebook, config."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import platform
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any
+
+from configs.loading import Release
+from mechanisms.accounting.privacy_loss import PrivacyLoss
+from mechanisms.planning.plan import Plan, PlannedProduct
+from tasks.bundle.kinds import by_kind, files_of
+from tasks.bundle.manifest import REVIEWED, seal
+from tasks.bundle.report_page import write_report
+from tasks.ledger_rules.entries import Entry
+from tasks.release.places import Run
+
+_INSECURE = (
+    "**NOT PUBLISHABLE: drawn from a known seed, for tests alone. No guarantee holds: whoever "
+    "knows the seed can take the noise away. What follows would hold of secret randomness.**\n\n"
+)
+_IMPOSSIBLE = (
+    "One of them is that no record lies in a structural zero which the config declares: the "
+    "guarantee is between sources of which this is true. "
+)
+_PACKAGES = ("statpress", "numpy", "opendp", "pyarrow", "python-flint", "randomgen")
+
+
+def write_bundle(
+    run: Run,
+    release: Release,
+    plan: Plan,
+    charge: Entry,
+    drawn: Mapping[str, Any],
+) -> None:
+    """Write everything but the manifest into the folder under construction."""
+    (run.building / "data").mkdir()
+    publish = release.config.publish
+    for product in plan.products:
+        raw = drawn[product.request.name]
+        files_of(product).write(run.building, product, raw, plan, publish, run.advance)
+    _write_json(run, "privacy.json", privacy_statement(run, release, plan, charge, drawn))
+    _write_json(run, "datapackage.json", _datapackage(release, plan))
+    (run.building / "config.yaml").write_text(release.text, encoding="utf-8")
+    (run.building / "README.md").write_text(_readme(run, release, plan), encoding="utf-8")
+    write_report(run.building)
+
+
+def rehearse(run: Run, release: Release, plan: Plan) -> None:
+    """Write and read back of every product what can be without a draw.
+
+    The guarantee is put into words and numbers too: composing takes its time, and whatever
+    fails in it must fail before the charge.
+
+    Raises:
+        ConfigError: Something that is declared cannot be written.
+    """
+    _write_json(run, "privacy.json", _statement(run, release, plan))
+    _write_json(run, "datapackage.json", _datapackage(release, plan))
+    _readme(run, release, plan)
+    write_report(run.building).unlink()
+    for name in ("privacy.json", "datapackage.json"):
+        (run.building / name).unlink()
+    for product in plan.products:
+        files_of(product).rehearse(run.building, product, release.config.publish)
+
+
+def profile_bundle(
+    run: Run, release: Release, plan: Plan, drawn: Mapping[str, Any]
+) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
+    """Profiles of the written data files, and the number of rows each should have."""
+    profiles: dict[str, dict[str, int]] = {}
+    rows: dict[str, int] = {}
+    for product in plan.products:
+        found = files_of(product).profile(
+            run.building,
+            product,
+            drawn[product.request.name],
+            plan,
+            release.config.publish,
+        )
+        profiles |= found[0]
+        rows |= found[1]
+    return profiles, rows
+
+
+def seal_bundle(run: Run, release: Release, charge: Entry) -> str:
+    """Write the manifest; returns its seal."""
+    return seal(
+        run.building,
+        {
+            "dataset": release.config.dataset,
+            "title": release.config.title,
+            "run_id": run.run_id,
+            "created": run.created,
+            "publishable": run.insecure_seed is None,
+            "config_sha256": release.sha256,
+            **(REVIEWED if run.reviewed else {}),
+            "ledger_entry": {"sequence": charge.sequence, "hash": charge.hash},
+            "versions": versions(),
+            "overrides": [override.describe() for override in release.overrides],
+            "supersedes": release.supersedes,
+            "reprint_of": None,
+        },
+    )
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of the packages that a bundle depends on."""
+    return {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
+
+
+def privacy_statement(
+    run: Run, release: Release, plan: Plan, charge: Entry, drawn: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What the release reveals at most, with everything needed to recompute it."""
+    stated = _statement(run, release, plan)
+    products = {
+        product.request.name: stated["products"][product.request.name]
+        | files_of(product).stated(product, drawn[product.request.name])
+        for product in plan.products
+    }
+    charged = {"ledger_entry": {"sequence": charge.sequence, "hash": charge.hash}}
+    return charged | stated | {"products": products}
+
+
+def _statement(run: Run, release: Release, plan: Plan) -> dict[str, Any]:
+    """The same as far as it is known before the charge."""
+    return {
+        "publishable": run.insecure_seed is None,
+        "outside_the_guarantee": "Quality checks on the source may stop a run before it is "
+        "charged; that a release exists shows that they passed. "
+        f"{_IMPOSSIBLE if release.domain.zeros else ''}How long the steps of a run take depends "
+        "on the source, and is seen by whoever watches the orchestrator.",
+        **_guarantee(plan),
+    }
+
+
+def _guarantee(plan: Plan) -> dict[str, Any]:
+    """What is known of a release's loss before it is charged."""
+    privacy = plan.privacy
+    return {
+        "adjacency": privacy.adjacency,
+        "unit": privacy.unit,
+        "unit_in_words": privacy.words,
+        "n_units": privacy.n_units,
+        "unit_records": privacy.unit_records,
+        "n_records": privacy.n_records,
+        "epsilon": f"{plan.epsilon:f}",
+        "delta": str(plan.delta),
+        "rho": f"{plan.amounts['rho']:f}",
+        "composition": "the privacy losses of the products, composed; their rho adds up (zCDP)",
+        "epsilon_lower": plan.epsilon_bounds.lower,
+        "epsilon_upper": plan.epsilon_bounds.upper,
+        "curve": _curve(plan.loss, float(plan.epsilon)),
+        "attack_advantage": plan.attack_advantage,
+        "meaning": f"Someone who knows everything but {privacy.words}, and must decide between "
+        "two candidates for what it is, gains at most 'attack_advantage' over guessing (true "
+        "positive rate minus false positive rate).",
+        "products": {p.request.name: _product_statement(p, plan) for p in plan.products},
+    }
+
+
+def _product_statement(product: PlannedProduct, plan: Plan) -> dict[str, Any]:
+    choice = product.choice
+    chosen = {} if choice is None else {"chosen": choice.reason()}
+    return {
+        **product.describe(plan.privacy),
+        "columns": list(product.domain.names),
+        "epsilon_lower": product.epsilon_bounds.lower,
+        "epsilon_upper": product.epsilon_bounds.upper,
+        "attack_advantage": product.attack_advantage,
+        "curve": _curve(product.loss, float(product.epsilon)),
+        **chosen,
+        "kind": product.request.kind,
+        "expected_error": dataclasses.asdict(product.expected_error),
+    }
+
+
+def _curve(loss: PrivacyLoss, epsilon: float) -> list[dict[str, float]]:
+    """Delta at some epsilons up to twice the one charged."""
+    curve = []
+    for factor in (0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 2):
+        bounds = loss.delta(epsilon * factor)
+        curve.append(
+            {
+                "epsilon": epsilon * factor,
+                "delta_lower": bounds.lower,
+                "delta_upper": bounds.upper,
+            }
+        )
+    return curve
+
+
+def _datapackage(release: Release, plan: Plan) -> dict[str, Any]:
+    """Frictionless data package: a resource per file, with schema and codebook."""
+    publish = release.config.publish
+    return {
+        "profile": "data-package",
+        "name": _slug(release.config.dataset),
+        "title": release.config.title,
+        "resources": [
+            resource
+            for product in plan.products
+            for resource in files_of(product).resources(product, publish)
+        ],
+    }
+
+
+def _slug(text: str) -> str:
+    return "".join(c if c.isalnum() or c in "-._" else "-" for c in text.lower())
+
+
+def _readme(run: Run, release: Release, plan: Plan) -> str:
+    mark = "" if run.insecure_seed is None else _INSECURE
+    lines = [
+        f"# {release.config.title}",
+        "",
+        f"{mark}A release of the dataset `{release.config.dataset}` that satisfies "
+        f"({plan.epsilon:f}, {plan.delta})-differential privacy under {plan.privacy.adjacency}, "
+        f"unit: {plan.privacy.words}.",
+        "",
+        "No record of the source is in `data/`: what is there was drawn, or has noise on it. "
+        "The order of the rows carries no information.",
+        "",
+    ]
+    for product in plan.products:
+        lines.append(files_of(product).advice(product, plan))
+    if release.supersedes:
+        lines += ["", f"It follows the release with the seal `{release.supersedes}`."]
+    for kind, products in by_kind(plan.products):
+        for note in kind.notes(products):
+            lines += ["", note]
+    lines += [
+        "",
+        "`report.html` shows the release on one page. `privacy.json` states the guarantee, "
+        "`datapackage.json` the columns and their codes.",
+        "Check the bundle with `statpress verify`.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _write_json(run: Run, name: str, value: Any) -> None:
+    (run.building / name).write_text(_json_text(value), encoding="utf-8")
+
+
+def _json_text(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

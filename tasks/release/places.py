@@ -1,0 +1,322 @@
+"""One run's places: private work folder, curator log, bundle under construction.
+
+Everything is claimed before the charge, so that a folder that cannot be written
+or a name that is taken costs nothing. A run that was killed leaves folders that
+nobody holds a lock on; the next run removes them.
+"""
+
+from __future__ import annotations
+
+import datetime
+import fcntl
+import os
+import re
+import shutil
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from configs.loading import Release
+from mechanisms.errors import BundleExistsError, OutputNotWritableError
+from mechanisms.planning.plan import Plan
+from tasks.bundle.kinds import files_of
+from tasks.bundle.manifest import NAME as MANIFEST
+from tasks.execution.home import Home
+from tasks.execution.private_zone import CuratorLog
+from tasks.execution.steps import notify
+from tasks.ledger_rules.entries import check_place
+from tasks.quality.inspector import Inspector
+
+BUILDING = ".building-"
+PREPARED = "prepared"
+"""Folder of the home for the bundles that wait for their approval, each named by its run."""
+_RUN_ID = re.compile("[0-9a-f]{32}")
+_TRIES = 20
+
+
+class Run:
+    """The open places of one run; its ``repr`` shows the run's id alone.
+
+    Attributes:
+        run_id: Public identifier, the idempotency key of the charge.
+        started: UTC time, to the second.
+        reviewed: Whether the bundle waits for an approval instead of being published.
+        insecure_seed: A test's seed; marks the bundle as not publishable.
+        log: The curator log.
+        work: Private folder of mode 0700 for spill files.
+        building: The bundle under construction: beside its final place, or where it waits.
+        target: The final place.
+        inspector: The quality process.
+        advance: Told the number of records done, for a progress bar.
+    """
+
+    def __init__(
+        self,
+        *,
+        run_id: str,
+        log: CuratorLog,
+        reviewed: bool,
+        insecure_seed: int | None,
+        work: Path,
+        building: Path,
+        target: Path,
+        inspector: Inspector,
+        advance: Callable[[int], None],
+    ) -> None:
+        self.run_id, self.log, self.insecure_seed = run_id, log, insecure_seed
+        self.reviewed = reviewed
+        self.started = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
+        self.work, self.building, self.target = work, building, target
+        self.inspector, self.advance = inspector, advance
+
+    def __repr__(self) -> str:
+        return f"Run({self.run_id})"
+
+    @property
+    def created(self) -> str:
+        """Start time as ISO 8601 text."""
+        return self.started.isoformat().replace("+00:00", "Z")
+
+
+@contextmanager
+def open_run(
+    release: Release,
+    plan: Plan,
+    *,
+    home: Home,
+    inspector: Inspector,
+    reviewed: bool = False,
+    insecure_seed: int | None = None,
+    advance: Callable[[int], None] = lambda records: None,
+) -> Iterator[Run]:
+    """Claim the places of a run, and give them back whatever happens.
+
+    A bundle that waits for its approval is built where it will wait, so that nothing of it
+    is ever in the publishing directory before.
+
+    Raises:
+        OutputNotWritableError: A folder cannot be made, or lacks space.
+        BundleExistsError: A bundle of the declared name is there.
+    """
+    log, run_id = inspector.log, inspector.log.run_id
+    with ExitStack() as stack:
+        work_root = home.folder("work")
+        directory = release.located(release.config.publish.directory)
+        target = directory / _bundle_name(release, run_id, insecure_seed)
+        check_place(f"{target}-{run_id}")
+        if os.path.lexists(target):
+            raise BundleExistsError("A bundle of this name is already there.", where=str(target))
+        for killed in remove_abandoned(work_root, ""):
+            notify(f"Removed the private folder of run {killed}, which was killed.")
+        work = stack.enter_context(claimed(work_root / run_id))
+        make_directory(directory, home)
+        remove_abandoned(directory, BUILDING)
+        waiting = home.folder(PREPARED)
+        remove_abandoned(waiting, BUILDING)  # never a prepared bundle: that has another name
+        beside = waiting if reviewed else directory
+        building = stack.enter_context(claimed(beside / f"{BUILDING}{run_id}"))
+        _check_space(directory, plan, len(release.config.publish.formats))
+        yield Run(
+            run_id=run_id,
+            log=log,
+            reviewed=reviewed,
+            insecure_seed=insecure_seed,
+            work=work,
+            building=building,
+            target=target,
+            inspector=inspector,
+            advance=advance,
+        )
+
+
+@contextmanager
+def writing(run: Run, *, charged: bool = True) -> Iterator[None]:
+    """Say what is wrong where a bundle cannot be written; nothing is published.
+
+    Raises:
+        OutputNotWritableError: The disk is full, or fails.
+    """
+    reason = None
+    try:
+        yield
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else "the disk fails"
+    if reason is not None:
+        so = "The run was charged, and stays so" if charged else "Nothing was charged"
+        raise OutputNotWritableError(
+            f"The bundle cannot be written ({reason}). {so}.",
+            where=str(run.target.parent),
+            next_step=f"Mend the disk, then run again{', which is charged again' * charged}.",
+        )
+
+
+def publish_folder(building: Path, target: Path, run_id: str) -> Path:
+    """Move the finished bundle into place in one step; returns its final place.
+
+    Its files are on disk before it appears. If another run took the name in the
+    meantime, the bundle goes beside it under a name with the run's id, since its
+    budget is spent.
+    """
+    _settle(building, 0o755, 0o644)
+    for place in final_places(target, run_id):
+        try:
+            os.rename(building, place)
+        except OSError as error:
+            if os.path.lexists(place):
+                continue
+            raise OutputNotWritableError(
+                f"The bundle cannot be moved into place ({error.strerror}).", where=str(place)
+            ) from None
+        sync(place.parent)
+        return place
+    raise BundleExistsError("A bundle of this name is already there.", where=str(target))
+
+
+def final_places(target: Path, run_id: str) -> tuple[Path, Path]:
+    """Where a bundle may go: its place, and beside it if another run took the name."""
+    return target, target.with_name(f"{target.name}-{run_id[:8]}")
+
+
+def keep_folder(run: Run, home: Home) -> Path:
+    """Put the sealed bundle where it waits, for its owner alone; returns that place."""
+    _settle(run.building, 0o700, 0o600)
+    place = home.folder(PREPARED) / run.run_id
+    try:
+        os.rename(run.building, place)
+        sync(place.parent)
+        return place
+    except OSError as error:
+        reason = error.strerror
+    raise OutputNotWritableError(f"The bundle cannot be kept ({reason}).", where=str(place))
+
+
+def _settle(folder: Path, for_folders: int, for_files: int) -> None:
+    """Give a folder and all in it their modes, and have it on disk."""
+    for path in (*folder.rglob("*"), folder):
+        path.chmod(for_folders if path.is_dir() else for_files)
+        sync(path)
+
+
+def _bundle_name(release: Release, run_id: str, insecure_seed: int | None) -> str:
+    """The declared name, or the dataset with time and run; tests are marked."""
+    name = release.config.publish.name
+    if name is None:
+        now = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
+        safe = "".join(c if c.isalnum() or c in "-_" else "-" for c in release.config.dataset)
+        name = f"{safe[:60]}-{now}-{run_id[:8]}"
+    return name if insecure_seed is None else f"{name}-NOT-PUBLISHABLE"
+
+
+def make_directory(directory: Path, home: Home) -> None:
+    """Make the publishing directory unless it is there, and see that bundles may lie in it.
+
+    Raises:
+        OutputNotWritableError: They may not.
+    """
+    try:
+        if not directory.is_dir():
+            directory.mkdir(parents=True)
+            directory.chmod(0o755)
+        mode = directory.stat().st_mode
+        reason = None
+    except OSError as error:
+        reason = f"cannot be made ({error.strerror})"
+    if reason is None and mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+        reason = "can be written by everyone, who could replace a bundle"
+    real = directory.resolve()
+    if reason is None and (real == home.root.resolve() or home.root.resolve() in real.parents):
+        reason = "lies inside the private home"
+    if reason is None and any((part / MANIFEST).exists() for part in (real, *real.parents)):
+        reason = "lies inside a bundle"
+    if reason is not None:
+        raise OutputNotWritableError(f"The publishing directory {reason}.", where=str(directory))
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[Path]:
+    """A new folder of mode 0700 that is locked while in use and removed after."""
+    descriptor = None
+    for _ in range(_TRIES):  # another run's sweep may come between making and locking
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            folder.chmod(0o700)
+            descriptor = _locked(folder)
+            reason = "this very run is at work in another process"
+        except OSError as error:
+            reason = str(error.strerror)
+        if descriptor is not None:
+            break
+    if descriptor is None:
+        raise OutputNotWritableError(
+            f"A working folder cannot be made ({reason}).", where=str(folder.parent)
+        )
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(descriptor)
+
+
+def _locked(folder: Path) -> int | None:
+    """A descriptor that holds the folder's lock; None if another has it or removed it."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(descriptor), folder.lstat()):
+            return descriptor
+    except OSError:
+        pass
+    os.close(descriptor)
+    return None
+
+
+def at_work(home: Home, run_id: str) -> bool:
+    """Whether a run holds its folder in this home just now."""
+    folder = home.root / "work" / run_id
+    try:
+        descriptor = _locked(folder)
+    except OSError:
+        return False
+    if descriptor is None:
+        return True
+    os.close(descriptor)
+    return False
+
+
+def remove_abandoned(parent: Path, prefix: str) -> list[str]:
+    """Remove folders of runs that were killed, whose lock nobody holds; their ids."""
+    removed = []
+    for folder in parent.iterdir():
+        name = folder.name.removeprefix(prefix)
+        if folder.name != f"{prefix}{name}" or not _RUN_ID.fullmatch(name):
+            continue  # not one of ours
+        try:
+            descriptor = _locked(folder)
+        except OSError:
+            continue
+        if descriptor is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(descriptor)
+            removed.append(name)
+    return removed
+
+
+def _check_space(directory: Path, plan: Plan, n_formats: int) -> None:
+    """Refuse before the charge what clearly cannot be written after it."""
+    values = sum(files_of(product).values(product) for product in plan.products)
+    needed = 4 * values * n_formats + 2**20
+    if shutil.disk_usage(directory).free < needed:
+        raise OutputNotWritableError(
+            f"The bundle may need {needed / 2**20:.0f} MiB; the disk has less free.",
+            where=str(directory),
+        )
+
+
+def sync(path: Path) -> None:
+    """Have a file or folder on disk before going on."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

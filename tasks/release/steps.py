@@ -1,0 +1,294 @@
+"""The steps of a release, each a few lines of load, call, save."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from configs.loading import Release, load_order
+from configs.order import Order
+from configs.release import UnitColumn
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.domain.privacy_unit import Privacy
+from mechanisms.errors import ApprovalError, StatpressError
+from mechanisms.planning.plan import Plan
+from tasks.execution.home import Home
+from tasks.execution.steps import notify, step
+from tasks.ledger.ledger import Ledger
+from tasks.ledger_rules.accounts import Account, Status
+from tasks.ledger_rules.amounts import Loss, canonical
+from tasks.ledger_rules.chain import check_run
+from tasks.ledger_rules.entries import Entry
+from tasks.quality import gates as quality
+from tasks.release import build as bundle
+from tasks.release.entropy import generator, key_of_choice
+from tasks.release.ledger_check import check_covered
+from tasks.release.places import Run, at_work, keep_folder, publish_folder, writing
+from tasks.release.unfinished_runs import beginning
+from tasks.source import counting
+from tasks.source.units import Units
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a run leaves behind; public.
+
+    Attributes:
+        run_id: The run.
+        dataset: Its account.
+        status: What became of it: published, or prepared for its approval.
+        bundle: Where the bundle lies.
+        seal: SHA-256 of its manifest.
+        epsilon: Charged, as decimal text.
+        delta: Charged.
+        ledger_entry: Hash of the charge.
+        publishable: Whether its randomness is secret.
+    """
+
+    run_id: str
+    dataset: str
+    status: Status
+    bundle: Path
+    seal: str
+    epsilon: str
+    delta: str
+    ledger_entry: str
+    publishable: bool
+
+
+@step("read config")
+def read_config(order: Order) -> Release:
+    """Read and check the config; nothing else is opened."""
+    return load_order(order)
+
+
+@step("plan")
+def fix_plan(release: Release) -> Plan:
+    """Fix every mechanism's parameters without data."""
+    return release.plan()
+
+
+@step("check budget")
+def check_budget(home: Home, release: Release, plan: Plan, run_id: str, seeded: bool) -> bool:
+    """Refuse early what the ledger would refuse later; a replay of its whole chain.
+
+    Returns:
+        Whether the release is reviewed, because its dataset has approvers.
+    """
+    with Ledger.open(home.ledger, create=False) as ledger:
+        body = _charge(release, plan, run_id, seeded) | {"created": "-"}
+        check_covered(body)
+        state = ledger.state()
+    charged = state.charges.get(run_id)
+    account = state.accounts.get(body["dataset"])
+    for text in beginning(account, charged, lambda run: at_work(home, run)):
+        notify(text)
+    check_run(state, body)
+    reviewed = charged.reviewed if charged else state.accounts[body["dataset"]].reviewed
+    if release.config.publish.review and not reviewed:
+        raise ApprovalError(
+            "The config requires a review, and the dataset has nobody to approve its releases.",
+            where=f"dataset {body['dataset']!r}",
+            next_step="Name them with 'statpress ledger approvers'.",
+        )
+    return reviewed
+
+
+@step("check input")
+def check_input(run: Run, release: Release) -> None:
+    """Input gate: an aggregate profile of the source against its declarations."""
+    profile = counting.profile(
+        _source(release), release.domain, scratch=run.work, units=_units(release)
+    )
+    quality.check_source(run.inspector, release, profile)
+
+
+@step("count once")
+def count_once(run: Run, release: Release, plan: Plan) -> ContingencyTable:
+    """One GROUP BY where the data lies; the last sight of the source."""
+    key = key_of_choice(insecure_seed=run.insecure_seed)
+    return counting.count(
+        _source(release), plan.domain, scratch=run.work, units=_units(release), key=key
+    )
+
+
+@step("check counts")
+def check_counts(run: Run, release: Release, table: ContingencyTable) -> None:
+    """Table gate."""
+    quality.check_table(run.inspector, release, table)
+
+
+@step("rehearse")
+def rehearse(run: Run, release: Release, plan: Plan) -> None:
+    """Write and read back every declared value, before a charge depends on it."""
+    with writing(run, charged=False):
+        bundle.rehearse(run, release, plan)
+
+
+@step("charge ledger")
+def charge_ledger(home: Home, run: Run, release: Release, plan: Plan) -> Entry:
+    """Commit the charge; from here on the budget is spent, whatever happens."""
+    seeded = run.insecure_seed is not None
+    with Ledger.open(home.ledger, create=False) as ledger:
+        charge = ledger.charge(**_charge(release, plan, run.run_id, seeded))
+        known = ledger.charged(run_id=run.run_id, dataset=release.config.dataset)
+    if known.reviewed != run.reviewed:
+        raise ApprovalError(
+            "Who approves the releases of this dataset changed while the run was at work.",
+            where=f"run {run.run_id!r}",
+            next_step="Nothing was drawn: start the same flow run again, or give the charge back"
+            " with 'statpress ledger void'.",
+        )
+    return charge
+
+
+@step("draw records")
+def draw_records(
+    home: Home, run: Run, plan: Plan, table: ContingencyTable, charge: Entry
+) -> dict[str, Any]:
+    """Record that drawing begins, once and for all; then run the mechanisms.
+
+    What they return is public.
+    """
+    with Ledger.open(home.ledger, create=False) as ledger:
+        draw = ledger.draw(run_id=run.run_id, dataset=charge.body["dataset"])
+    rng = generator(draw, insecure_seed=run.insecure_seed)
+    return {
+        product.request.name: product.mechanism.release(
+            table.marginal(product.request.columns), rng, run.advance
+        )
+        for product in plan.products
+    }
+
+
+@step("write bundle")
+def write_products(
+    run: Run, release: Release, plan: Plan, charge: Entry, drawn: dict[str, Any]
+) -> None:
+    """Post-process and write, beside the final place."""
+    with writing(run):
+        bundle.write_bundle(run, release, plan, charge, drawn)
+
+
+@step("check release")
+def check_products(run: Run, release: Release, plan: Plan, drawn: dict[str, Any]) -> None:
+    """Release gate, on the files as they were written."""
+    profiles, rows = bundle.profile_bundle(run, release, plan, drawn)
+    quality.check_release(run.inspector, profiles, rows)
+
+
+@step("publish")
+def publish_bundle(home: Home, run: Run, release: Release, charge: Entry) -> Outcome:
+    """Seal the bundle, move it into place, note it in the ledger."""
+    with writing(run):
+        seal = bundle.seal_bundle(run, release, charge)
+        place = publish_folder(run.building, run.target, run.run_id)
+    try:
+        with Ledger.open(home.ledger, create=False) as ledger:
+            ledger.publish(
+                run_id=run.run_id,
+                dataset=release.config.dataset,
+                bundle=str(place),
+                manifest_sha256=seal,
+            )
+    except StatpressError as error:
+        error.what += f" The bundle is whole at {place}, charged, and not noted in the ledger."
+        error.next_step = f"Then run 'statpress ledger note {place}'."
+        raise
+    return outcome_of(charge, Status.PUBLISHED, place, seal)
+
+
+@step("prepare")
+def prepare_bundle(home: Home, run: Run, release: Release, charge: Entry) -> Outcome:
+    """Seal the bundle, put it where it waits for its approval, note that in the ledger."""
+    with writing(run):
+        seal = bundle.seal_bundle(run, release, charge)
+        place = keep_folder(run, home)
+    try:
+        with Ledger.open(home.ledger, create=False) as ledger:
+            ledger.prepare(
+                run_id=run.run_id,
+                dataset=release.config.dataset,
+                bundle=str(run.target),
+                manifest_sha256=seal,
+            )
+    except StatpressError as error:
+        error.what += f" The bundle is whole at {place}, charged, and not noted as prepared."
+        error.next_step = f"Then run 'statpress ledger note {place} --place {run.target}'."
+        raise
+    return outcome_of(charge, Status.PREPARED, place, seal)
+
+
+def outcome_of(charge: Entry, status: Status, place: Path, seal: str) -> Outcome:
+    """What a run leaves behind, as its charge states it."""
+    body = charge.body
+    return Outcome(
+        run_id=body["run_id"],
+        dataset=body["dataset"],
+        status=status,
+        bundle=place,
+        seal=seal,
+        epsilon=body["epsilon"],
+        delta=body["delta"],
+        ledger_entry=charge.hash,
+        publishable=not body["insecure_seed"],
+    )
+
+
+def register_dataset(
+    home: Home, dataset: str, privacy: Privacy, *, policy: str = "basic", **limits: str
+) -> Account:
+    """Open a dataset's account in the home's ledger, which is made if need be."""
+    home.folder("")
+    with Ledger.open(home.ledger) as ledger:
+        ledger.register(
+            dataset=dataset,
+            policy=policy,
+            adjacency=str(privacy.adjacency),
+            unit=str(privacy.unit),
+            unit_records=privacy.unit_records,
+            n_records=privacy.n_records,
+            **limits,
+        )
+        return ledger.account(dataset)
+
+
+def remaining_budget(home: Home, dataset: str) -> Loss | None:
+    """What the ledger still grants a dataset; None without a ledger or an account."""
+    if not Ledger.exists(home.ledger):
+        return None
+    with Ledger.open(home.ledger, create=False) as ledger:
+        account = ledger.accounts().get(dataset)
+    return account.remaining if account else None
+
+
+def _source(release: Release) -> counting.Source:
+    declared = release.config.source
+    form = declared.format or ("csv" if ".csv" in Path(declared.path).suffixes else "parquet")
+    return counting.Source(pattern=str(release.located(declared.path)), format=form)
+
+
+def _units(release: Release) -> Units | None:
+    """The units of the source, None where every record is one."""
+    unit = release.config.privacy.unit
+    return Units(unit.column, unit.max_records) if isinstance(unit, UnitColumn) else None
+
+
+def _charge(release: Release, plan: Plan, run_id: str, seeded: bool) -> dict[str, Any]:
+    """The fields of the charge entry."""
+    privacy = plan.privacy
+    return {
+        "dataset": release.config.dataset,
+        "run_id": run_id,
+        **{measure: canonical(amount) for measure, amount in plan.amounts.items()},
+        "mechanisms": plan.describe(),
+        "config_sha256": release.sha256,
+        "adjacency": str(privacy.adjacency),
+        "unit": str(privacy.unit),
+        "unit_records": privacy.unit_records,
+        "n_records": privacy.n_records,
+        "insecure_seed": seeded,
+        "version": version("statpress"),
+    }

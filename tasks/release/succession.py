@@ -1,0 +1,89 @@
+"""Releases that follow one: which bundle may be followed, and the order for the next run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from configs.loading import load_order
+from configs.order import Order, Override
+from mechanisms.errors import RereleaseError, UnregisteredDatasetError
+from tasks.bundle.manifest import CONFIG, verify_bundle
+from tasks.execution.home import Home
+from tasks.release.ledger_check import check_bundle
+from tasks.release.steps import remaining_budget
+
+_VINTAGE = {("privacy", "n_records"), ("privacy", "n_units")}
+_RENEWED = ("title", "dataset", "source", "publish")
+
+
+def predecessor(folder: Path) -> dict[str, Any]:
+    """The manifest of a bundle that a release may follow.
+
+    Raises:
+        BundleVerificationError: The bundle is not whole.
+        RereleaseError: It was drawn from a known seed, or is a reprint.
+    """
+    manifest = verify_bundle(folder)
+    flaw, mend = "", ""
+    if not manifest["publishable"]:
+        flaw = "The bundle is NOT PUBLISHABLE: it was drawn from a known seed, for tests alone."
+        mend = "Press a release of its own with 'statpress run'."
+    elif manifest.get("reprint_of"):
+        flaw = "The bundle is a reprint, and its config not the one that was charged."
+        mend = f"Name the original, which has the seal {manifest['reprint_of']['seal']}."
+    if flaw:
+        raise RereleaseError(flaw, where=str(folder), next_step=mend)
+    return manifest
+
+
+def renewal(
+    folder: Path, manifest: Mapping[str, Any], overrides: Iterable[Override], paths_from: Path
+) -> Order:
+    """The order for the same config on new data.
+
+    Args:
+        folder: The bundle.
+        manifest: Of it.
+        overrides: Of what a new vintage has of its own: title, dataset, source, its public
+            size, and where it is published.
+        paths_from: Folder that the config's paths are taken from.
+
+    Raises:
+        RereleaseError: An override changes something else.
+    """
+    order = Order(folder / CONFIG, tuple(overrides), paths_from, manifest["seal"])
+    for each in load_order(order).overrides:
+        if each.path[0] not in _RENEWED and each.path[:2] not in _VINTAGE:
+            raise RereleaseError(
+                f"'{'.'.join(map(str, each.path))}' is no matter of the data's vintage.",
+                where=each.override.place,
+                next_step="Change it in a config, and give that with --revise.",
+            )
+    return order
+
+
+def revision(manifest: Mapping[str, Any], config: Path, overrides: Iterable[Override]) -> Order:
+    """The order for a changed config.
+
+    Args:
+        manifest: Of the bundle that the release follows.
+        config: The changed config.
+        overrides: What differs from it.
+    """
+    return Order(config, tuple(overrides), supersedes=manifest["seal"])
+
+
+def check_followed(home: Home, folder: Path, manifest: Mapping[str, Any], dataset: str) -> None:
+    """Raise unless the ledger has the dataset's account, and published the bundle.
+
+    Raises:
+        UnregisteredDatasetError: It has no such account.
+        BundleVerificationError: It did not publish this bundle.
+    """
+    if remaining_budget(home, dataset) is None:
+        raise UnregisteredDatasetError(
+            "The ledger has no account of this name.", where=f"dataset {dataset!r}"
+        )
+    check_bundle(home, folder, dict(manifest))

@@ -1,0 +1,72 @@
+"""What earlier runs left behind, in words. Public facts alone: the ledger's and run ids."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from tasks.ledger_rules.accounts import Account, Charge, Status
+
+_TOLD = 3
+
+
+def unpublished(account: Account) -> list[Charge]:
+    """Charges after the account's last publication that published nothing, in order.
+
+    The chain's order decides, not the clock: a run that is killed is told of until a
+    later one publishes, and then stands in the history alone.
+    """
+    charges = account.charges.values()
+    last = max((c.publication.sequence for c in charges if c.publication), default=0)
+    open_ones = (Status.RESERVED, Status.DRAWN)
+    return [c for c in charges if c.status in open_ones and c.entry.sequence > last]
+
+
+def in_words(
+    account: Account, at_work: Callable[[str], bool] = lambda run_id: False
+) -> Iterator[str]:
+    """A sentence or two on each run that was charged and has published nothing.
+
+    Args:
+        account: As the ledger replays it.
+        at_work: Whether a run is known to be at work just now.
+    """
+    left = [c for c in unpublished(account) if not at_work(c.entry.body["run_id"])]
+    if len(left) > _TOLD:
+        yield (
+            f"{len(left) - _TOLD} more runs of {account.dataset} were charged and published "
+            "nothing: see 'statpress ledger charge-history'."
+        )
+    for charge in left[-_TOLD:]:
+        run_id, created = charge.entry.body["run_id"], charge.entry.body["created"]
+        loss = charge.loss.within(account.limit.amounts)
+        if charge.status is Status.RESERVED:
+            then = (
+                "never began to draw. If it is not at work, its budget can be given back: "
+                f"statpress ledger void {run_id} --reason …"
+            )
+        else:
+            then = (
+                "published nothing. Its budget stays spent. If its bundle is there, note it: "
+                "statpress ledger note BUNDLE"
+            )
+        yield f"Run {run_id} was charged {loss} at {created} and {then}"
+
+
+def beginning(
+    account: Account | None, charge: Charge | None, at_work: Callable[[str], bool]
+) -> Iterator[str]:
+    """What a run says of itself and of those before it when it begins.
+
+    Args:
+        account: The dataset's, if it has one.
+        charge: Of this very run, if it was charged before.
+        at_work: As above.
+    """
+    if charge is not None and charge.status is Status.RESERVED:
+        yield (
+            f"This run was charged before, as entry {charge.entry.sequence} of the ledger, and "
+            "never began to draw: it goes on with that charge."
+        )
+    own = None if charge is None else charge.entry.body["run_id"]
+    if account is not None:
+        yield from in_words(account, lambda run_id: run_id == own or at_work(run_id))
