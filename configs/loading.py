@@ -13,7 +13,7 @@ from typing import Any
 from configs.domain import CategoriesFile, build_zero
 from configs.order import Order, Override
 from configs.overrides import Applied, apply
-from configs.release import OPEN, CheckConfig, ReleaseConfig
+from configs.release import KINDS, CheckConfig, ReleaseConfig
 from configs.validation import validate
 from configs.yaml_text import Document, flow_text, parse
 from configs.yaml_text import Path as Keys
@@ -28,14 +28,11 @@ from mechanisms.errors import (
     InfeasibleBudgetError,
     StatpressError,
 )
-from mechanisms.estimates.knobs import EstimandKnobs
-from mechanisms.functions.bernstein_release import FunctionRelease
-from mechanisms.functions.knobs import FunctionKnobs
 from mechanisms.planning.budget_split import Budget
 from mechanisms.planning.calibration import ProductRequest
-from mechanisms.planning.mechanism_choice import AUTO, AutoKnobs
+from mechanisms.planning.mechanism_choice import AUTO
 from mechanisms.planning.plan import Plan, plan_release
-from mechanisms.planning.registry import REGISTRY
+from mechanisms.planning.registry import REGISTRY, serving
 
 _PARTS = ("", "_debiased", "_estimates", "_raw", "_distribution")  # of the names of files
 RESERVED_COLUMNS = ("estimate", "projected", "raw", "raw_block", "standard_error")
@@ -253,23 +250,23 @@ def _requests(
     config: ReleaseConfig, domain: Domain, document: Document
 ) -> Iterator[ProductRequest]:
     for name, product in config.products.items():
-        mechanism = product.mechanism
-        if mechanism == AUTO and product.kind in FunctionRelease.kinds:
-            mechanism = FunctionRelease.name  # which alone serves it
+        mechanism, kind = product.mechanism, KINDS[product.kind]
+        able = serving(kind)
+        if mechanism == AUTO and [each.knobs for each in able] == [kind.left_open]:
+            mechanism = able[0].name  # the only one, of which everything can be said
         known = REGISTRY.get(mechanism)
-        knobs = OPEN.get(product.kind, AutoKnobs) if known is None else known.knobs
+        knobs = kind.left_open if known is None else known.knobs
         with _placed(document, ("products", name)):
             said = knobs(**{f.name: getattr(product, f.name) for f in fields(knobs)})
-            named = isinstance(said, (EstimandKnobs, FunctionKnobs))
-            beside = said.columns_beside if named else ()
-            for column in beside:
+            extra = kind.extra_columns(said)
+            for column in extra:
                 domain[column]  # or an error
             yield ProductRequest(
                 name=name,
-                kind=product.kind,
+                kind=kind,
                 mechanism=mechanism,
                 knobs=said,
-                columns=tuple(dict.fromkeys((*product.columns, *beside))),
+                columns=tuple(dict.fromkeys((*product.columns, *extra))),
                 share=product.share,
             )
 

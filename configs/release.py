@@ -21,11 +21,10 @@ from pydantic_core import PydanticCustomError
 
 from configs.amounts import Count, Delta, Epsilon, Share
 from configs.domain import ColumnConfig, Section, ZeroConfig
+from mechanisms.base.mechanism import Mechanism
 from mechanisms.domain.privacy_unit import Adjacency, Privacy, Unit
-from mechanisms.estimates.knobs import EstimandKnobs
-from mechanisms.functions.knobs import FunctionKnobs
-from mechanisms.planning.mechanism_choice import AUTO, AutoKnobs
-from mechanisms.planning.registry import REGISTRY
+from mechanisms.planning.mechanism_choice import AUTO
+from mechanisms.planning.registry import REGISTRY, kinds
 
 
 def _printable(text: str) -> str:
@@ -172,45 +171,57 @@ class PublishConfig(Section):
     )
 
 
-def _product_model(mechanism: str, knobs: type, kinds: tuple[str, ...]) -> type[ProductConfig]:
-    """The product model of one mechanism: its kinds, and its knobs as keys."""
-    left_open = mechanism == AUTO and kinds != TABLES
+def _product_model(title: str, mechanism: Any, knobs: type, served: tuple[str, ...]) -> Any:
+    """A product model: the kinds it is for, the key ``mechanism``, and knobs as keys."""
     hints = {
         name: Annotated[hint, BeforeValidator(_short)]
         for name, hint in get_type_hints(knobs).items()
     }
     keys: dict[str, Any] = {
-        "kind": (Literal[kinds], ...),
-        "mechanism": (Literal[mechanism], AUTO if left_open else ...),
+        "kind": (Literal[served], ...),
+        "mechanism": mechanism,
         **{knob.name: (hints[knob.name], knob.default) for knob in fields(knobs)},
     }
-    title = f"{mechanism.title().replace('_', '')}{kinds[0].title() * left_open}Product"
-    return create_model(title, __base__=ProductConfig, **keys)
+    return create_model(f"{title}Product", __base__=ProductConfig, **keys)
+
+
+def _named_model(mechanism: type[Mechanism]) -> Any:
+    """The model of products by a mechanism that the config names."""
+    title = mechanism.name.title().replace("_", "")
+    served = tuple(kind.name for kind in mechanism.kinds)
+    return _product_model(title, (Literal[mechanism.name], ...), mechanism.knobs, served)
+
+
+def _open_models() -> dict[str, Any]:
+    """The models of products whose mechanism is left open, by form."""
+    groups: dict[tuple[type, bool], list[str]] = {}
+    for kind in KINDS.values():
+        groups.setdefault((kind.left_open, kind.may_omit), []).append(kind.name)
+    models = {}
+    for (knobs, may_omit), served in groups.items():
+        form = f"{AUTO} {served[0]}" if may_omit or AUTO in models else AUTO
+        mechanism = (Literal[AUTO], AUTO if may_omit else ...)
+        title = form.title().replace(" ", "")
+        models[form] = _product_model(title, mechanism, knobs, tuple(served))
+        OPEN_FORMS.update(dict.fromkeys(served, form))
+    return models
 
 
 def _form(value: Any) -> str | None:
-    """Which model a product is of: its mechanism, left open in one way or another."""
+    """Which model a product is of: its mechanism, or its kind where that is left open."""
     said = value if isinstance(value, dict) else vars(value)
-    if said.get("mechanism", AUTO) == AUTO and said.get("kind") in OPEN:
-        return f"{AUTO} {said['kind']}"
-    named: str | None = said.get("mechanism")
-    return named
+    kind = KINDS.get(said["kind"]) if isinstance(said.get("kind"), str) else None
+    named: str | None = said.get("mechanism", AUTO if kind and kind.may_omit else None)
+    return OPEN_FORMS[kind.name] if named == AUTO and kind else named
 
 
-TABLES = ("microdata", "table")
-"""Kinds of product of which a mechanism must be named, or left open in so many words."""
+KINDS = kinds()
+"""All kinds of product by name."""
 
-OPEN: dict[str, type] = {"estimate": EstimandKnobs, "function": FunctionKnobs}
-"""Other kinds, with what is said of a product whose mechanism is left open."""
+OPEN_FORMS: dict[str, str] = {}
+"""By kind of product the form of a config that leaves its mechanism open."""
 
-PRODUCTS = (
-    {AUTO: _product_model(AUTO, AutoKnobs, TABLES)}
-    | {f"{AUTO} {kind}": _product_model(AUTO, knobs, (kind,)) for kind, knobs in OPEN.items()}
-    | {
-        name: _product_model(name, mechanism.knobs, mechanism.kinds)
-        for name, mechanism in REGISTRY.items()
-    }
-)
+PRODUCTS = _open_models() | {name: _named_model(each) for name, each in REGISTRY.items()}
 _UNION: Any = Union[tuple(Annotated[m, Tag(tag)] for tag, m in PRODUCTS.items())]  # noqa: UP007
 AnyProduct: Any = Annotated[_UNION, Discriminator(_form)]
 

@@ -9,13 +9,13 @@ from pydantic import BaseModel, ValidationError
 
 from configs.domain import COLUMNS, CategoriesFile, RangeConfig
 from configs.overrides import nearest
-from configs.release import OPEN, PRODUCTS, CheckConfig, ReleaseConfig, UnitColumn
+from configs.release import KINDS, OPEN_FORMS, PRODUCTS, CheckConfig, ReleaseConfig, UnitColumn
 from configs.yaml_text import Document
 from configs.yaml_text import Path as Keys
 from mechanisms import errors
 from mechanisms.errors import ConfigError, UnknownKeyError
 from mechanisms.planning.mechanism_choice import AUTO
-from mechanisms.planning.registry import REGISTRY
+from mechanisms.planning.registry import REGISTRY, serving
 
 Model = TypeVar("Model", bound=BaseModel)
 _BY_TAG: dict[str | int, type[BaseModel]] = {
@@ -101,10 +101,11 @@ def _as_error(detail: Any, keys: Keys, document: Document) -> ConfigError:
         )
     if kind == "literal_error" and keys[0] == "products" and keys[-1] == "kind":
         chosen = str(detail["loc"][2])
-        serving = [name for name, m in REGISTRY.items() if detail["input"] in m.kinds]
+        kind = KINDS.get(str(detail["input"]))
+        able = [mechanism.name for mechanism in serving(kind)] if kind else []
         return ConfigError(
             f"The mechanism '{chosen.split()[0]}' serves {' and '.join(_kinds(chosen))}, and not "
-            f"'{str(detail['input'])[:60]}', which {', '.join(serving) or 'none'} would serve.",
+            f"'{str(detail['input'])[:60]}', which {', '.join(able) or 'none'} would serve.",
             where=where,
         )
     message = detail["msg"].removeprefix("Input ")
@@ -119,7 +120,8 @@ def _as_error(detail: Any, keys: Keys, document: Document) -> ConfigError:
 def _kinds(chosen: str) -> tuple[str, ...]:
     """The kinds of product that one form of product can be of."""
     found: tuple[str, ...] = get_args(PRODUCTS[chosen].model_fields["kind"].annotation)
-    return (*found, *OPEN) if chosen == AUTO else found
+    others = (kind for kind, form in OPEN_FORMS.items() if form != chosen)
+    return (*found, *others) if chosen == AUTO else found
 
 
 def _existing(loc: Keys, document: Document, *, whole: bool) -> Keys:

@@ -20,6 +20,7 @@ from tasks.release.steps import (
     count_once,
     draw_records,
     fix_plan,
+    postprocess,
     prepare_bundle,
     publish_bundle,
     read_config,
@@ -77,8 +78,9 @@ def press(
 
         # Public zone: everything from the draw on.
         drawn = draw_records(home, run, plan, table, charge)
-        write_products(run, release, plan, charge, drawn)
-        check_products(run, release, plan, drawn)
+        products = postprocess(run, plan, drawn)
+        write_products(run, release, plan, charge, products)
+        check_products(run, release, plan, products)
         if reviewed:
             return prepare_bundle(home, run, release, charge)
         outcome = publish_bundle(home, run, release, charge)

@@ -17,6 +17,7 @@ from flows.report.outcomes import remaining_text
 from flows.report.plan import plan_facts
 from flows.report.terminal import Progress, table
 from mechanisms.planning.plan import Plan
+from mechanisms.planning.registry import kinds
 from tasks.derivation import reprint as reprinting
 from tasks.execution.home import Home
 from tasks.ledger_rules.amounts import Loss, canonical
@@ -26,13 +27,6 @@ from tasks.release.succession import check_followed, predecessor, renewal, revis
 
 _SHOWN = 60
 _COSTS = {"epsilon": "epsilon", "delta": "delta", "rho": "rho under zCDP"}
-_ERRORS = {
-    "cell_sd_average": "expected sd of a cell, average",
-    "projected_total_variation": "expected total variation, projected",
-    "kolmogorov_smirnov": "expected KS distance",
-    "width": "expected width of the intervals",
-    "sup_error": "expected largest error",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +138,7 @@ def reprint_report(facts: Mapping[str, Any]) -> str:
 def proposal_report(proposal: Proposal) -> Iterator[Any]:
     """A proposal for a person: what changes, product by product."""
     found = proposal.difference
+    compared = {k: v for kind in kinds().values() for k, v in kind.compared.items()}
     title = f"{proposal.release.config.title}, against the bundle {found['supersedes'][:16]}"
     config = [
         [key, _text(each["was"]), _text(each["now"])] for key, each in found["config"].items()
@@ -161,7 +156,7 @@ def proposal_report(proposal: Proposal) -> Iterator[Any]:
             rows.append([f"  {key}", _text(each["was"]), _text(each["now"])])
         rows += [_row(f"  alone: {words}", product["cost"][k]) for k, words in _COSTS.items()]
         errors = product["expected_error"]
-        rows += [_row(f"  {words}", errors[k]) for k, words in _ERRORS.items() if k in errors]
+        rows += [_row(f"  {words}", errors[k]) for k, words in compared.items() if k in errors]
     rows += [_row(f"release: {words}", found["cost"][k]) for k, words in _COSTS.items()]
     rows.append(["remaining budget", "", remaining_text(proposal.remaining)])
     if proposal.remaining is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from fractions import Fraction
 from typing import Any
@@ -10,28 +10,9 @@ from typing import Any
 from configs.loading import Release
 from flows.report.outcomes import loss_facts, remaining_text
 from flows.report.terminal import table
-from mechanisms.estimates.knobs import EstimandKnobs
-from mechanisms.functions.knobs import FunctionKnobs
-from mechanisms.planning.mechanism_choice import (
-    LARGEST_ERROR,
-    WIDTH,
-    Candidate,
-    compare,
-    compare_noises,
-)
+from mechanisms.planning.mechanism_choice import Candidate, compare
 from mechanisms.planning.plan import Plan, PlannedProduct
-from mechanisms.tables.mechanism import table_mechanism
 from tasks.ledger_rules.amounts import Loss, canonical
-
-_FIGURES = {
-    "cell_sd": "sd of a cell, average",
-    "total_variation": "total variation, projected",
-    "kolmogorov_smirnov": "KS distance",
-}
-_COMPARED_BY = {
-    "estimate": {WIDTH: "width of the interval"},
-    "function": {LARGEST_ERROR: "largest error"},
-}
 
 
 def plan_facts(release: Release, plan: Plan, remaining: Loss | None) -> dict[str, Any]:
@@ -40,7 +21,7 @@ def plan_facts(release: Release, plan: Plan, remaining: Loss | None) -> dict[str
     for product in plan.products:
         products[product.request.name] = {
             **product.describe(plan.privacy),
-            "kind": product.request.kind,
+            "kind": product.kind.name,
             "columns": list(product.domain.names),
             "share": canonical(product.request.share),
             "epsilon_lower": product.epsilon_bounds.lower,
@@ -86,69 +67,23 @@ def plan_report(release: Release, plan: Plan, remaining: Loss | None) -> Iterato
     yield table("Plan, from public quantities alone", ["", ""], rows)
 
 
-def _product_rows(product: PlannedProduct) -> list[list[str]]:
+def _product_rows(product: PlannedProduct[Any]) -> list[list[str]]:
     described = product.mechanism.describe()
     rows = [
-        [product.request.name, f"{product.request.kind} by {described.pop('mechanism')}"],
+        [product.request.name, f"{product.kind.name} by {described.pop('mechanism')}"],
         ["  share", canonical(product.request.share)],
         ["  cells", f"{product.domain.n_possible:,}"],
         *([f"  {name}", _figure(value)] for name, value in described.items()),
         ["  alone: epsilon, delta", f"{canonical(product.epsilon)}, {canonical(product.delta)}"],
         ["  alone: rho", canonical(product.rho)],
-        *_EXPECTED.get(product.request.kind, _table_rows)(product),
+        *(
+            [f"  {label}" if label else "", shown]
+            for label, shown in product.kind.error_rows(product.mechanism, product.expected_error)
+        ),
     ]
     if product.choice is not None:
         rows.insert(1, ["  chosen", product.choice.reason()])
     return rows
-
-
-def _estimate_rows(product: PlannedProduct) -> list[list[str]]:
-    expected = product.expected_error
-    return [
-        [f"  expected width: {quantity}", _width(width, sd)]
-        for quantity, width, sd in zip(
-            expected.quantities, expected.width, expected.noise_sd, strict=True
-        )
-    ]
-
-
-def _width(width: float | None, noise: float | None) -> str:
-    said = "without end" if width is None else f"{width:.5g}"
-    return said if noise is None else f"{said} (sd of its noise {noise:.4g})"
-
-
-def _table_rows(product: PlannedProduct) -> list[list[str]]:
-    error = product.expected_error
-    rows = [
-        ["  expected sd of a cell, average", f"{error.cell_sd_average:,.1f} records"],
-        ["  expected sd of a cell, at most", f"{error.cell_sd_most:,.1f} records"],
-        ["  expected total variation, projected", f"{error.projected_total_variation:.4f}"],
-        ["  the same unprojected, at most", f"{error.total_variation:.4f}"],
-    ]
-    if not table_mechanism(product.mechanism).unbiased:
-        rows.append(["  bias of the estimates", "depends on the data, and comes on top"])
-    if error.uniform_share:
-        rows.append(["  records that are uniform", f"{error.uniform_share:.1%}"])
-    if error.uniform_share > 0.5:
-        rows.append(["", "mostly uniform noise: fewer cells or a larger share would help"])
-    return rows
-
-
-def _function_rows(product: PlannedProduct) -> list[list[str]]:
-    expected = product.expected_error
-    parts = f"{expected.bias:.4g} of the polynomial, {expected.noise:.4g} of the noise"
-    return [
-        ["  expected largest error", f"{expected.sup_error:.5g} ({parts})"],
-        ["  the same with 95 %, at most", _known(expected.bound_95)],
-        ["  no release errs less for all data", _known(expected.least_error)],
-        ["  sd of the noise in the middle", f"{expected.noise_sd_middle:.4g}"],
-    ]
-
-
-_EXPECTED: dict[str, Callable[[PlannedProduct], list[list[str]]]] = {
-    "estimate": _estimate_rows,
-    "function": _function_rows,
-}
 
 
 def comparison_facts(plan: Plan) -> dict[str, Any]:
@@ -165,9 +100,10 @@ def comparison_report(plan: Plan) -> Iterator[Any]:
     """The same for a person: a table a product."""
     for product in plan.products:
         rows, unable = [], []
-        figures_by = _COMPARED_BY.get(product.request.kind, _FIGURES)
+        planned = product.kind.label(product.mechanism)
+        figures_by = product.kind.criteria
         for candidate in _compared(product):
-            mark = " *" if _is_planned(candidate, product) else ""
+            mark = " *" if candidate.name == planned else ""
             if candidate.expected_error is None:
                 unable.append(f"  {candidate.name}{mark}: {candidate.reason}")
                 continue
@@ -182,30 +118,17 @@ def comparison_report(plan: Plan) -> Iterator[Any]:
             yield "\n".join(["Not compared:", *unable, ""])
 
 
-def _is_planned(candidate: Candidate, product: PlannedProduct) -> bool:
-    planned = product.request.mechanism
-    if product.request.kind == "function":
-        planned += f", {product.mechanism.describe()['noise']} noise"
-    return candidate.name == planned
-
-
-def _compared(product: PlannedProduct) -> tuple[Candidate, ...]:
-    knobs = product.request.knobs
-    if isinstance(knobs, FunctionKnobs):
-        return compare_noises(knobs, product.target)
-    estimand = knobs if isinstance(knobs, EstimandKnobs) else None
-    found = compare(product.request.kind, product.target, product.pure_target, estimand)
-    return tuple(sorted(found, key=lambda candidate: candidate.error("total_variation")))
+def _compared(product: PlannedProduct[Any]) -> tuple[Candidate, ...]:
+    kind, knobs = product.kind, product.request.knobs
+    found = compare(kind, knobs, product.target, product.pure_target)
+    return tuple(sorted(found, key=lambda candidate: candidate.error(kind.criterion(knobs))))
 
 
 def _candidate_facts(candidate: Candidate) -> dict[str, Any]:
     if candidate.mechanism is None or candidate.expected_error is None:
         return {"reason": candidate.reason}
-    error = candidate.expected_error
-    return {
-        **candidate.mechanism.describe(),
-        "expected_error": asdict(error),
-    }
+    error: Any = candidate.expected_error
+    return {**candidate.mechanism.describe(), "expected_error": asdict(error)}
 
 
 def _figure(value: str | int) -> str:
@@ -216,10 +139,6 @@ def _figure(value: str | int) -> str:
         return value if len(value) < 12 else f"{float(Fraction(value)):.6g}"
     except ValueError:
         return value
-
-
-def _known(figure: float | None) -> str:
-    return "not known" if figure is None else f"{figure:.5g}"
 
 
 def _rounded(amount: Any) -> str:

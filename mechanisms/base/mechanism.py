@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, Protocol, Self
 
 from mechanisms.accounting.privacy_loss import PrivacyLoss, PureLoss
+from mechanisms.base.kind import ExpectedError, Kind
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
 from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
@@ -128,7 +129,7 @@ class Mechanism(Protocol):
     """
 
     name: ClassVar[str]
-    kinds: ClassVar[tuple[str, ...]]
+    kinds: ClassVar[tuple[Kind, ...]]
     knobs: ClassVar[type]
     pure: ClassVar[bool]
 
@@ -150,7 +151,7 @@ class Mechanism(Protocol):
         """The private step; what it gives back is public."""
         ...
 
-    def expected_error(self, *, n_records: int, n_cells: int) -> Any:
+    def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedError:
         """Expected error from public quantities alone, a dataclass."""
         ...
 

@@ -22,6 +22,7 @@ import numpy as np
 from scipy import stats
 
 from mechanisms.accounting.privacy_loss import PrivacyLoss
+from mechanisms.base.kind import Kind
 from mechanisms.base.mechanism import Target, check_frame
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
@@ -36,6 +37,7 @@ from mechanisms.estimates.declared_statistics import (
     statistic_of,
 )
 from mechanisms.estimates.estimand import Estimand
+from mechanisms.estimates.kind import ESTIMATE
 from mechanisms.estimates.knobs import EstimandKnobs
 from mechanisms.estimates.mechanism import (
     Estimate,
@@ -112,7 +114,7 @@ class BootstrapEstimate:
     """
 
     name: ClassVar[str] = "dp_bootstrap"
-    kinds: ClassVar[tuple[str, ...]] = ("estimate",)
+    kinds: ClassVar[tuple[Kind, ...]] = (ESTIMATE,)
     knobs: ClassVar[type] = BootstrapKnobs
     pure: ClassVar[bool] = False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -15,6 +15,7 @@ from scipy import stats
 
 from mechanisms.accounting.composition import compose_quickly
 from mechanisms.accounting.privacy_loss import GaussianLoss, PrivacyLoss
+from mechanisms.base.kind import fields_in_words
 from mechanisms.base.mechanism import Mechanism, Target
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
 from mechanisms.estimates.estimand import Estimand
@@ -107,6 +108,22 @@ class ExpectedInterval:
     width: tuple[float | None, ...]
     noise_sd: tuple[float | None, ...]
 
+    def deciding(self, criterion: str) -> float:
+        """The width of the last interval; infinite if it has no end."""
+        width = self.width[-1]
+        return math.inf if width is None else width
+
+    def rows(self) -> Iterator[tuple[str, str]]:
+        """A width for each quantity."""
+        for quantity, width, sd in zip(self.quantities, self.width, self.noise_sd, strict=True):
+            shown = "without end" if width is None else f"{width:.5g}"
+            noise = "" if sd is None else f" (sd of its noise {sd:.4g})"
+            yield f"expected width: {quantity}", shown + noise
+
+    def summary(self) -> str:
+        """All that is known."""
+        return fields_in_words(self)
+
 
 class HasLoss(Protocol):
     """A release at fixed parameters."""
@@ -132,19 +149,6 @@ class EstimateMechanism(Mechanism, Protocol):
     def distributions(self, raw: RawEstimates) -> tuple[SamplingDistribution, ...]:
         """Sampling distributions for those estimates that have one."""
         ...
-
-
-def estimate_mechanism(mechanism: Mechanism) -> EstimateMechanism:
-    """The same, known to be one for estimates.
-
-    Raises:
-        TypeError: It is of another kind.
-    """
-    if "estimate" not in mechanism.kinds:
-        raise TypeError(f"the mechanism '{mechanism.name}' gives no estimate")
-    found: Any = mechanism
-    estimates: EstimateMechanism = found
-    return estimates
 
 
 def estimand_for(knobs: EstimandKnobs, target: Target, mechanism: str) -> Estimand:

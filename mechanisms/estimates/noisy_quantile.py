@@ -23,10 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.accounting.privacy_loss import PrivacyLoss
+from mechanisms.base.kind import Kind
 from mechanisms.base.mechanism import Target, check_frame
 from mechanisms.domain.columns import Codes, Column, Integer, Numeric
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.errors import ConfigError
+from mechanisms.estimates.kind import ESTIMATE
 from mechanisms.estimates.knobs import EstimandKnobs
 from mechanisms.estimates.mechanism import (
     Estimate,
@@ -90,7 +92,7 @@ class QuantileOfCells:
     """
 
     name: ClassVar[str] = "noisy_quantile"
-    kinds: ClassVar[tuple[str, ...]] = ("estimate",)
+    kinds: ClassVar[tuple[Kind, ...]] = (ESTIMATE,)
     knobs: ClassVar[type] = EstimandKnobs
     pure: ClassVar[bool] = True
 

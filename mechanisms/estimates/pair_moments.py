@@ -21,12 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.accounting.privacy_loss import PrivacyLoss
+from mechanisms.base.kind import Kind
 from mechanisms.base.mechanism import Target, check_frame
 from mechanisms.domain.columns import Codes
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
 from mechanisms.errors import ConfigError, RecordsError
 from mechanisms.estimates.estimand import Estimand
+from mechanisms.estimates.kind import ESTIMATE
 from mechanisms.estimates.knobs import EstimandKnobs
 from mechanisms.estimates.mechanism import (
     Estimate,
@@ -76,7 +78,7 @@ class PairEstimate:
     """
 
     name: ClassVar[str] = "pair_moments"
-    kinds: ClassVar[tuple[str, ...]] = ("estimate",)
+    kinds: ClassVar[tuple[Kind, ...]] = (ESTIMATE,)
     knobs: ClassVar[type] = EstimandKnobs
     pure: ClassVar[bool] = False
 

@@ -18,6 +18,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from mechanisms.accounting.privacy_loss import PrivacyLoss
+from mechanisms.base.kind import Kind
 from mechanisms.base.mechanism import Target, check_frame
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.errors import ConfigError, RecordsError
@@ -32,6 +33,7 @@ from mechanisms.estimates.declared_statistics import (
     statistic_of,
 )
 from mechanisms.estimates.estimand import Estimand
+from mechanisms.estimates.kind import ESTIMATE
 from mechanisms.estimates.knobs import EstimandKnobs
 from mechanisms.estimates.mechanism import (
     Estimate,
@@ -106,7 +108,7 @@ class SplitEstimate:
     """
 
     name: ClassVar[str] = "subsample_split"
-    kinds: ClassVar[tuple[str, ...]] = ("estimate",)
+    kinds: ClassVar[tuple[Kind, ...]] = (ESTIMATE,)
     knobs: ClassVar[type] = SplitKnobs
     pure: ClassVar[bool] = False
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Self
@@ -21,7 +21,8 @@ from typing import ClassVar, Self
 import numpy as np
 
 from mechanisms.accounting.privacy_loss import PrivacyLoss
-from mechanisms.base.mechanism import Mechanism, Target, check_frame
+from mechanisms.base.kind import Kind, fields_in_words
+from mechanisms.base.mechanism import Target, check_frame
 from mechanisms.bernstein.accuracy import Noise, least_error, least_gaussian_error
 from mechanisms.bernstein.integer_values import integer_sensitivity, integer_values
 from mechanisms.bernstein.lattice_release import BernsteinMechanism, NoisyLattice, lattice_loss
@@ -32,6 +33,7 @@ from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
 from mechanisms.functions.kernel_density import KernelDensity
+from mechanisms.functions.kind import FUNCTION
 from mechanisms.functions.knobs import FunctionKnobs
 from mechanisms.functions.targets import learner_of, unit_factor, words_of
 from mechanisms.sampling.randomness import Progress, Randomness
@@ -60,6 +62,22 @@ class ExpectedFunction:
     bound_95: float | None
     least_error: float | None
     noise_sd_middle: float
+
+    def deciding(self, criterion: str) -> float:
+        """The largest error."""
+        return self.sup_error
+
+    def rows(self) -> Iterator[tuple[str, str]]:
+        """Labels and values."""
+        parts = f"{self.bias:.4g} of the polynomial, {self.noise:.4g} of the noise"
+        yield "expected largest error", f"{self.sup_error:.5g} ({parts})"
+        yield "the same with 95 %, at most", _known(self.bound_95)
+        yield "no release errs less for all data", _known(self.least_error)
+        yield "sd of the noise in the middle", f"{self.noise_sd_middle:.4g}"
+
+    def summary(self) -> str:
+        """All that is known."""
+        return fields_in_words(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +109,7 @@ class FunctionRelease:
     """
 
     name: ClassVar[str] = "bernstein"
-    kinds: ClassVar[tuple[str, ...]] = ("function",)
+    kinds: ClassVar[tuple[Kind, ...]] = (FUNCTION,)
     knobs: ClassVar[type] = FunctionKnobs
     pure: ClassVar[bool] = False
 
@@ -265,15 +283,8 @@ class FunctionRelease:
         )
 
 
-def function_mechanism(mechanism: Mechanism) -> FunctionRelease:
-    """The same, known to be one for functions.
-
-    Raises:
-        TypeError: It is of another kind.
-    """
-    if not isinstance(mechanism, FunctionRelease):
-        raise TypeError(f"the mechanism '{mechanism.name}' gives no function")
-    return mechanism
+def _known(figure: float | None) -> str:
+    return "not known" if figure is None else f"{figure:.5g}"
 
 
 def _best(knobs: FunctionKnobs, learner: Learner, target: Target) -> BernsteinMechanism:

@@ -15,6 +15,7 @@ from typing import Any
 
 from mechanisms.accounting.composition import compose_quickly
 from mechanisms.accounting.enclosures import double_below
+from mechanisms.base.kind import Kind
 from mechanisms.base.mechanism import Mechanism, Target
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
 from mechanisms.planning.budget_split import Budget, Part, gaussian_mu, losses_of, targets
@@ -35,7 +36,7 @@ class ProductRequest:
     """A product as declared: name, kind, columns, mechanism with its knobs, share."""
 
     name: str
-    kind: str
+    kind: Kind
     mechanism: str
     knobs: Any
     columns: tuple[str, ...]

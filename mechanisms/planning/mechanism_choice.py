@@ -9,41 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
+from mechanisms.base.kind import ExpectedError, Kind
 from mechanisms.base.mechanism import Mechanism, Target
 from mechanisms.errors import ConfigError, InfeasibleBudgetError, StatpressError
-from mechanisms.estimates.knobs import EstimandKnobs
-from mechanisms.estimates.mechanism import ExpectedInterval, estimand_for
-from mechanisms.functions.bernstein_release import ExpectedFunction, FunctionRelease
-from mechanisms.functions.knobs import FunctionKnobs
 from mechanisms.planning.calibration import ProductRequest
-from mechanisms.planning.registry import REGISTRY
-from mechanisms.tables.expected_error import ExpectedError
-from mechanisms.tables.mechanism import table_mechanism
+from mechanisms.planning.registry import REGISTRY, serving
 
 AUTO = "auto"
 """Where a config leaves the mechanism open."""
-
-Criterion = Literal["total_variation", "kolmogorov_smirnov", "cell_sd"]
-WIDTH = "interval_width"
-"""What decides between mechanisms for an estimate."""
-LARGEST_ERROR = "largest_error"
-"""What decides between kinds of noise for a function."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class AutoKnobs:
-    """What a config may say where it leaves the mechanism open.
-
-    Attributes:
-        minimise: The expected error that decides: ``total_variation`` of the projected
-            counts, ``kolmogorov_smirnov`` for ordered cells, or ``cell_sd``, the
-            standard deviation of an average cell's estimate.
-    """
-
-    minimise: Criterion = "total_variation"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,31 +27,24 @@ class Candidate:
     """What one mechanism could do for a product.
 
     Attributes:
-        name: Of the mechanism.
+        name: Label of the mechanism, which may name more than its class.
+        knobs: Its knobs.
         mechanism: At fixed parameters; None if it cannot serve.
         expected_error: From public quantities alone; None if it cannot serve.
         reason: Why it cannot.
     """
 
     name: str
+    knobs: Any = None
     mechanism: Mechanism | None = None
-    expected_error: ExpectedError | ExpectedInterval | ExpectedFunction | None = None
+    expected_error: ExpectedError | None = None
     reason: str = ""
 
     def error(self, criterion: str) -> float:
         """The figure that decides; infinite if the mechanism cannot serve."""
         if self.expected_error is None:
             return math.inf
-        if isinstance(self.expected_error, ExpectedInterval):
-            width = self.expected_error.width[-1]
-            return math.inf if width is None else width
-        if isinstance(self.expected_error, ExpectedFunction):
-            return self.expected_error.sup_error
-        return {
-            "total_variation": self.expected_error.projected_total_variation,
-            "kolmogorov_smirnov": self.expected_error.kolmogorov_smirnov,
-            "cell_sd": self.expected_error.cell_sd_average,
-        }[criterion]
+        return self.expected_error.deciding(criterion)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +60,11 @@ class Choice:
     mechanism: str
     minimise: str
     candidates: tuple[Candidate, ...]
+
+    @property
+    def knobs(self) -> Any:
+        """Those of the best."""
+        return self.candidates[0].knobs
 
     @property
     def least(self) -> float:
@@ -109,75 +83,51 @@ class Choice:
 
 
 def compare(
-    kind: str,
-    target: Target,
-    pure_target: Target | None = None,
-    estimand: EstimandKnobs | None = None,
+    kind: Kind, knobs: Any, target: Target, pure_target: Target | None = None
 ) -> tuple[Candidate, ...]:
-    """Every mechanism that serves a kind of product, calibrated with its defaults.
+    """Everything that serves a kind of product, calibrated with its defaults.
 
     Args:
         kind: Of the product.
+        knobs: What the config says of the product.
         target: What it may spend.
         pure_target: What a mechanism without delta may spend, where that is another budget.
-        estimand: What an estimate is of.
     """
     return tuple(
-        _candidate(
-            mechanism,
-            _knobs(mechanism, estimand),
-            pure_target if mechanism.pure and pure_target else target,
-        )
-        for mechanism in REGISTRY.values()
-        if kind in mechanism.kinds
+        _candidate(kind, *variant, pure_target if variant[1].pure and pure_target else target)
+        for variant in kind.variants(knobs, serving(kind))
     )
 
 
-def compare_noises(knobs: FunctionKnobs, target: Target) -> tuple[Candidate, ...]:
-    """What Laplace and Gaussian noise would do for a function."""
-    found = []
-    for noise in ("laplace", "gaussian"):
-        candidate = _candidate(FunctionRelease, replace(knobs, noise=noise), target)
-        found.append(replace(candidate, name=f"{candidate.name}, {noise} noise"))
-    return tuple(found)
-
-
-def choose(
-    kind: str,
-    target: Target,
-    minimise: str,
-    pure_target: Target | None = None,
-    estimand: EstimandKnobs | None = None,
-) -> Choice:
+def choose(kind: Kind, knobs: Any, target: Target, pure_target: Target | None = None) -> Choice:
     """The mechanism with the least expected error.
 
     Args:
         kind: Of the product.
+        knobs: What the config says of the product.
         target: What it may spend.
-        minimise: The error that decides.
         pure_target: As for ``compare``.
-        estimand: What an estimate is of.
 
     Raises:
-        ConfigError: The columns do not suit the statistic of an estimate.
-        InfeasibleBudgetError: None can serve.
+        ConfigError: No mechanism can serve these columns.
+        InfeasibleBudgetError: None can serve at this budget.
     """
-    if estimand is not None:
-        estimand_for(estimand, target, AUTO)
+    kind.check(knobs, target)
+    minimise = kind.criterion(knobs)
     found = sorted(
-        compare(kind, target, pure_target, estimand),
+        compare(kind, knobs, target, pure_target),
         key=lambda candidate: (candidate.mechanism is None, candidate.error(minimise)),
     )
     if not found or found[0].mechanism is None:
         reasons = "; ".join(f"{candidate.name}: {candidate.reason}" for candidate in found)
         raise InfeasibleBudgetError(f"No mechanism can serve this product ({reasons}).")
-    return Choice(mechanism=found[0].name, minimise=minimise, candidates=tuple(found))
+    return Choice(mechanism=found[0].mechanism.name, minimise=minimise, candidates=tuple(found))
 
 
 def choose_open(
     requests: Sequence[ProductRequest], asked: Sequence[Target], pure: Sequence[Target | None]
-) -> list[tuple[Choice | None, Any]]:
-    """The mechanisms with their knobs where requests leave them open, else None.
+) -> list[Choice | None]:
+    """The choices where requests leave the mechanism open, else None.
 
     A mechanism that needs no delta divides epsilon if no other product needs delta. So it is
     taken at that target if the product is alone, and among several products if all can do
@@ -187,19 +137,14 @@ def choose_open(
     found = [_choose(*entry) for entry in zip(requests, asked, alone, strict=True)]
     if len(asked) > 1 and None not in pure:
         found = _without_delta(requests, pure, found)
-    return [
-        (choice, None if choice is None else _knobs(REGISTRY[choice.mechanism], request.knobs))
-        for choice, request in zip(found, requests, strict=True)
-    ]
+    return found
 
 
 def _choose(request: ProductRequest, target: Target | None, pure: Target | None) -> Choice | None:
     if request.mechanism != AUTO or target is None:
         return None
     try:
-        if isinstance(request.knobs, EstimandKnobs):
-            return choose(request.kind, target, WIDTH, pure, request.knobs)
-        return choose(request.kind, target, request.knobs.minimise, pure)
+        return choose(request.kind, request.knobs, target, pure)
     except (ConfigError, InfeasibleBudgetError) as error:
         error.where = request.name
         raise
@@ -226,22 +171,14 @@ def _without_delta(
     return second if better and all(REGISTRY[name].pure for name in named) else found
 
 
-def _knobs(mechanism: type[Mechanism], estimand: object) -> Any:
-    """A mechanism's defaults, with what an estimate is of."""
-    if not isinstance(estimand, EstimandKnobs):
-        return mechanism.knobs()
-    said = {each.name: getattr(estimand, each.name) for each in fields(EstimandKnobs)}
-    return mechanism.knobs(**said)
-
-
-def _candidate(mechanism: type[Mechanism], knobs: Any, target: Target) -> Candidate:
+def _candidate(
+    kind: Kind, label: str, mechanism: type[Mechanism], knobs: Any, target: Target
+) -> Candidate:
     try:
         calibrated = mechanism.calibrate(knobs, target)
-        tables = {"table", "microdata"} & set(mechanism.kinds)
-        if tables and not table_mechanism(calibrated).unbiased:
-            reason = "Its estimates are biased, by an amount that depends on the data."
-            return Candidate(name=mechanism.name, reason=reason)
+        if reason := kind.objection(calibrated):
+            return Candidate(name=label, reason=reason)
         error = calibrated.expected_error(n_records=target.n_records, n_cells=target.n_cells)
     except StatpressError as problem:
-        return Candidate(name=mechanism.name, reason=problem.what)
-    return Candidate(name=mechanism.name, mechanism=calibrated, expected_error=error)
+        return Candidate(name=label, reason=problem.what)
+    return Candidate(name=label, knobs=knobs, mechanism=calibrated, expected_error=error)

@@ -12,11 +12,12 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from mechanisms.accounting.composition import compose, compose_quickly
 from mechanisms.accounting.enclosures import Bounds, double_below
 from mechanisms.accounting.privacy_loss import PrivacyLoss
+from mechanisms.base.kind import Kind
 from mechanisms.base.mechanism import Mechanism, Target
 from mechanisms.domain.domain import Domain
 from mechanisms.domain.privacy_unit import Privacy
@@ -25,11 +26,12 @@ from mechanisms.planning.budget_split import Budget, Part, losses_of, part_of, t
 from mechanisms.planning.calibration import ProductRequest, meet_budget
 from mechanisms.planning.charges import charged, concentrated, exact_sum
 from mechanisms.planning.mechanism_choice import Choice, choose_open
-from mechanisms.tables.mechanism import table_mechanism
+
+M = TypeVar("M", bound=Mechanism, covariant=True)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlannedProduct:
+class PlannedProduct(Generic[M]):
     """A product with its mechanism at fixed parameters.
 
     Attributes:
@@ -48,7 +50,7 @@ class PlannedProduct:
 
     request: ProductRequest
     domain: Domain
-    mechanism: Mechanism
+    mechanism: M
     choice: Choice | None
     target: Target
     epsilon: Decimal
@@ -66,16 +68,19 @@ class PlannedProduct:
         return self.loss.attack_advantage.upper
 
     @property
-    def rows(self) -> int:
-        """Rows of its main file, at most: records of microdata, listed cells of a table.
+    def name(self) -> str:
+        """As in the config."""
+        return self.request.name
 
-        Raises:
-            TypeError: It is neither.
-        """
-        if self.request.kind == "microdata":
-            return int(self.mechanism.describe()["records"])
-        most = table_mechanism(self.mechanism).rows(n_cells=self.domain.n_possible)
-        return min(most, self.domain.n_listed)
+    @property
+    def kind(self) -> Kind:
+        """Its kind."""
+        return self.request.kind
+
+    @property
+    def draws(self) -> int:
+        """Records or noisy cells that will be drawn, for a progress bar."""
+        return self.kind.draws(self.mechanism, self.domain.n_possible)
 
     def describe(self, privacy: Privacy) -> dict[str, str | int]:
         """All that is needed to recompute this product's loss, for the ledger."""
@@ -105,7 +110,7 @@ class Plan:
 
     privacy: Privacy
     domain: Domain
-    products: tuple[PlannedProduct, ...]
+    products: tuple[PlannedProduct[Any], ...]
     epsilon: Decimal
     delta: Decimal
     rho: Decimal
@@ -196,14 +201,16 @@ def _plan(
     asked, pure_asked = targets(budget, parts), _pure_targets(budget, parts)
     choices = choose_open(requests, asked, pure_asked)
     requests = tuple(
-        request if choice is None else replace(request, mechanism=choice.mechanism, knobs=knobs)
-        for request, (choice, knobs) in zip(requests, choices, strict=True)
+        request
+        if choice is None
+        else replace(request, mechanism=choice.mechanism, knobs=choice.knobs)
+        for request, choice in zip(requests, choices, strict=True)
     )
     mechanisms, delta = meet_budget(requests, parts, budget)
     losses = losses_of(mechanisms, parts)
     products = tuple(
         _product(request, own, choice, target, mechanism, loss, budget, delta)
-        for request, own, (choice, _), target, mechanism, loss in zip(
+        for request, own, choice, target, mechanism, loss in zip(
             requests, domains, choices, asked, mechanisms, losses, strict=True
         )
     )
@@ -238,7 +245,7 @@ def _product(
     loss: PrivacyLoss,
     budget: Budget,
     delta: Decimal,
-) -> PlannedProduct:
+) -> PlannedProduct[Any]:
     delta = part_of(delta, request.share)
     bounds = loss.epsilon(double_below(delta))
     rho, rho_delta = concentrated(loss, charged(bounds.upper), delta)
@@ -263,7 +270,7 @@ def _product(
 
 
 def _charge(
-    whole: PrivacyLoss, products: Sequence[PlannedProduct], budget: Budget, delta: Decimal
+    whole: PrivacyLoss, products: Sequence[PlannedProduct[Any]], budget: Budget, delta: Decimal
 ) -> Decimal:
     """Epsilon charged: what is proven at delta, and never more than the budget."""
     proven = charged(whole.epsilon(double_below(delta)).upper)

@@ -31,13 +31,16 @@ from mechanisms.accounting.enclosures import Bounds
 from mechanisms.accounting.finite_losses import DrawsLoss
 from mechanisms.accounting.lattice import LatticeLoss
 from mechanisms.accounting.privacy_loss import PrivacyLoss
+from mechanisms.base.kind import Kind
 from mechanisms.base.mechanism import Target, check_frame
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
+from mechanisms.postprocessing.covariance import Covariance, MultinomialErrors
 from mechanisms.postprocessing.debias import DebiasedTable, debias
 from mechanisms.sampling.randomness import Progress
 from mechanisms.sampling.smoothed_records import draw_counts
-from mechanisms.tables.expected_error import ExpectedError
+from mechanisms.tables.expected_error import ExpectedCounts
+from mechanisms.tables.kind import MICRODATA, TABLE
 
 Amount = int | str | Fraction | Decimal | float
 _MOST_RECORDS = 10**15
@@ -87,7 +90,7 @@ class Bootstrap:
     """
 
     name: ClassVar[str] = "bootstrap"
-    kinds: ClassVar[tuple[str, ...]] = ("microdata", "table")
+    kinds: ClassVar[tuple[Kind, ...]] = (MICRODATA, TABLE)
     knobs: ClassVar[type] = BootstrapKnobs
     pure: ClassVar[bool] = False
     unbiased: ClassVar[bool] = True
@@ -156,9 +159,13 @@ class Bootstrap:
         """Debiased estimates of the true counts; costs nothing."""
         return debias(release, self.pseudocount, n_records=n_records)
 
-    def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedError:
+    def covariance(self, *, n_records: int, n_cells: int) -> Covariance:
+        """That of independent draws."""
+        return MultinomialErrors(self.pseudocount, self.records)
+
+    def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedCounts:
         """Expected error from public quantities alone."""
-        return ExpectedError.of_bootstrap(
+        return ExpectedCounts.of_bootstrap(
             self.pseudocount, self.records, n_records=n_records, n_cells=n_cells
         )
 

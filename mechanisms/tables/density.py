@@ -29,9 +29,11 @@ from typing import ClassVar, Literal, Self, cast
 import numpy as np
 
 from mechanisms.accounting.privacy_loss import PrivacyLoss, PureLoss
+from mechanisms.base.kind import Kind
 from mechanisms.base.mechanism import Target, check_frame
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
+from mechanisms.postprocessing.covariance import Covariance, MultinomialErrors, OtherErrors
 from mechanisms.postprocessing.debias import DebiasedTable, debias
 from mechanisms.sampling.density_sampler import (
     HistogramKernel,
@@ -42,8 +44,9 @@ from mechanisms.sampling.density_sampler import (
     sample_density,
 )
 from mechanisms.sampling.randomness import Progress, Randomness
-from mechanisms.tables.expected_error import ExpectedError
+from mechanisms.tables.expected_error import ExpectedCounts
 from mechanisms.tables.exponential_records import check_records, dense_counts, sparse_table
+from mechanisms.tables.kind import MICRODATA, TABLE
 from mechanisms.tables.smoothed_histogram import check_uniform, needed_epsilon
 
 Estimator = Literal["histogram", "kde"]
@@ -85,7 +88,7 @@ class Density:
     """The mechanism at fixed parameters; see its knobs."""
 
     name: ClassVar[str] = "density"
-    kinds: ClassVar[tuple[str, ...]] = ("microdata", "table")
+    kinds: ClassVar[tuple[Kind, ...]] = (MICRODATA, TABLE)
     knobs: ClassVar[type] = DensityKnobs
     pure: ClassVar[bool] = True
     raw: ClassVar[tuple[str, ...]] = ("raw",)
@@ -156,10 +159,16 @@ class Density:
         """What added to each cell is the uniform part."""
         return n_records * self.uniform / (n_cells * (1 - self.uniform))
 
-    def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedError:
+    def covariance(self, *, n_records: int, n_cells: int) -> Covariance:
+        """That of independent draws, where nothing is smoothed."""
+        if not self.unbiased:
+            return OtherErrors("The estimates are smoothed, and their bias is not known.")
+        return MultinomialErrors(self.pseudocount(n_records, n_cells), self.records)
+
+    def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedCounts:
         """Sampling error from public quantities alone, without the bias of smoothing."""
         pseudocount = self.pseudocount(n_records, n_cells)
-        return ExpectedError.of_bootstrap(
+        return ExpectedCounts.of_bootstrap(
             pseudocount, self.records, n_records=n_records, n_cells=n_cells
         )
 

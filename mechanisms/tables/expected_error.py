@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -15,7 +16,7 @@ BRIDGE = math.sqrt(math.pi / 2) * math.log(2)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExpectedError:
+class ExpectedCounts:
     """What an analyst can expect before any data is read.
 
     With N = n + pseudocount |domain| and a cell of sampling probability p, the
@@ -48,10 +49,36 @@ class ExpectedError:
     kolmogorov_smirnov: float
     uniform_share: float
 
+    def deciding(self, criterion: str) -> float:
+        """The error that a product with an open mechanism minimises."""
+        return {
+            "total_variation": self.projected_total_variation,
+            "kolmogorov_smirnov": self.kolmogorov_smirnov,
+            "cell_sd": self.cell_sd_average,
+        }[criterion]
+
+    def rows(self) -> Iterator[tuple[str, str]]:
+        """Labels and values."""
+        yield "expected sd of a cell, average", f"{self.cell_sd_average:,.1f} records"
+        yield "expected sd of a cell, at most", f"{self.cell_sd_most:,.1f} records"
+        yield "expected total variation, projected", f"{self.projected_total_variation:.4f}"
+        yield "the same unprojected, at most", f"{self.total_variation:.4f}"
+        if self.uniform_share:
+            yield "records that are uniform", f"{self.uniform_share:.1%}"
+        if self.uniform_share > 0.5:
+            yield "", "mostly uniform noise: fewer cells or a larger share would help"
+
+    def summary(self) -> str:
+        """The average error of a cell, and the total variation."""
+        return (
+            f"sd of a cell {self.cell_sd_average:,.1f} records on average, total variation "
+            f"{self.projected_total_variation:.4f} once projected"
+        )
+
     @classmethod
     def of_noise(
         cls, sd: float, *, n_records: int, n_cells: int, laplace: bool = False
-    ) -> ExpectedError:
+    ) -> ExpectedCounts:
         """Expected error of independent noise of this standard deviation on every cell."""
         return cls(
             cell_sd_average=sd,
@@ -71,7 +98,7 @@ class ExpectedError:
     @classmethod
     def of_bootstrap(
         cls, pseudocount: Fraction, records: int, *, n_records: int, n_cells: int
-    ) -> ExpectedError:
+    ) -> ExpectedCounts:
         """Expected error of m = ``records`` draws with this pseudocount."""
         total = n_records + pseudocount * n_cells
 
@@ -96,7 +123,7 @@ class ExpectedError:
         )
 
     @classmethod
-    def of_records(cls, records: int, *, n_records: int, n_cells: int) -> ExpectedError:
+    def of_records(cls, records: int, *, n_records: int, n_cells: int) -> ExpectedCounts:
         """Sampling error of k = ``records`` records that stand for the data as they are.
 
         What chooses them is biased by an amount that depends on the data, so these

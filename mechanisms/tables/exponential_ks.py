@@ -32,7 +32,7 @@ from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.errors import ConfigError, RecordsError
 from mechanisms.sampling.ks_sampler import sample_ks
 from mechanisms.sampling.randomness import Progress, Randomness
-from mechanisms.tables.expected_error import BRIDGE, ExpectedError
+from mechanisms.tables.expected_error import BRIDGE, ExpectedCounts
 from mechanisms.tables.exponential_records import (
     ExponentialRecords,
     check_records,
@@ -85,7 +85,7 @@ class ExponentialKS(ExponentialRecords):
             progress(self.records)
         return sparse_table(table.domain, drawn)
 
-    def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedError:
+    def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedCounts:
         """As the module's text says; a guide, no bound."""
         error = super().expected_error(n_records=n_records, n_cells=n_cells)
         energy = self.records * float(self.epsilon) * n_records

@@ -26,13 +26,16 @@ from typing import ClassVar
 import numpy as np
 
 from mechanisms.accounting.privacy_loss import PrivacyLoss, PureLoss
+from mechanisms.base.kind import Kind
 from mechanisms.base.mechanism import check_frame
 from mechanisms.domain.columns import Codes
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
 from mechanisms.errors import BudgetValueError, RecordsError
+from mechanisms.postprocessing.covariance import Covariance, OtherErrors
 from mechanisms.postprocessing.debias import DebiasedTable
-from mechanisms.tables.expected_error import ExpectedError
+from mechanisms.tables.expected_error import ExpectedCounts
+from mechanisms.tables.kind import MICRODATA, TABLE
 
 MOST_RECORDS = 10**9
 _LEAST_EPSILON, _MOST_EPSILON, _MOST_DIGITS = Decimal("1e-9"), Decimal(10**6), 30
@@ -48,7 +51,7 @@ class ExponentialRecords:
     """
 
     name: ClassVar[str]
-    kinds: ClassVar[tuple[str, ...]] = ("microdata", "table")
+    kinds: ClassVar[tuple[Kind, ...]] = (MICRODATA, TABLE)
     pure: ClassVar[bool] = True
     unbiased: ClassVar[bool] = False
     raw: ClassVar[tuple[str, ...]] = ("raw",)
@@ -93,9 +96,15 @@ class ExponentialRecords:
             undrawn_standard_error=n_records * math.sqrt((k + 1) / k) / (k + 2),
         )
 
-    def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedError:
+    def covariance(self, *, n_records: int, n_cells: int) -> Covariance:
+        """Not known: the records are chosen together."""
+        return OtherErrors(
+            "The records are chosen together, and the bias of their counts is not known."
+        )
+
+    def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedCounts:
         """Sampling error of k records, from public quantities alone: a guide, no bound."""
-        return ExpectedError.of_records(self.records, n_records=n_records, n_cells=n_cells)
+        return ExpectedCounts.of_records(self.records, n_records=n_records, n_cells=n_cells)
 
     def describe(self) -> dict[str, str | int]:
         """The parameters, enough to rebuild the mechanism."""

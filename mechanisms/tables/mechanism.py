@@ -9,9 +9,10 @@ from mechanisms.base.mechanism import Mechanism
 from mechanisms.domain.columns import Codes
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
+from mechanisms.postprocessing.covariance import Covariance
 from mechanisms.postprocessing.debias import DebiasedTable
 from mechanisms.sampling.randomness import Progress, Randomness
-from mechanisms.tables.expected_error import ExpectedError
+from mechanisms.tables.expected_error import ExpectedCounts
 
 
 class RawTable(Protocol):
@@ -64,19 +65,10 @@ class TableMechanism(Mechanism, Protocol):
         """Free improvement of a release."""
         ...
 
-    def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedError:
-        """Expected error from public quantities alone."""
+    def covariance(self, *, n_records: int, n_cells: int) -> Covariance:
+        """How the errors of the estimates vary together; stated from the parameters alone."""
         ...
 
-
-def table_mechanism(mechanism: Mechanism) -> TableMechanism:
-    """The same, known to be one for tables and microdata.
-
-    Raises:
-        TypeError: It is of another kind.
-    """
-    if not {"table", "microdata"} & set(mechanism.kinds):
-        raise TypeError(f"the mechanism '{mechanism.name}' gives no table")
-    found: Any = mechanism
-    tables: TableMechanism = found
-    return tables
+    def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedCounts:
+        """Expected error from public quantities alone."""
+        ...

@@ -39,13 +39,16 @@ from numpy.typing import NDArray
 from mechanisms.accounting.enclosures import double_above
 from mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
 from mechanisms.accounting.privacy_loss import ConcentratedLoss, PrivacyLoss, PureLoss
+from mechanisms.base.kind import Kind
 from mechanisms.base.mechanism import Target, check_frame
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
 from mechanisms.errors import InfeasibleBudgetError, RecordsError
+from mechanisms.postprocessing.covariance import Covariance, IndependentErrors
 from mechanisms.postprocessing.debias import DebiasedTable
 from mechanisms.sampling.randomness import Progress, Randomness
-from mechanisms.tables.expected_error import ExpectedError
+from mechanisms.tables.expected_error import ExpectedCounts
+from mechanisms.tables.kind import TABLE
 
 MOST_CELLS = 10_000_000
 _CHUNK = 1 << 16
@@ -96,7 +99,7 @@ class _Perturbed:
         scale: A fraction that is exactly a double, as the samplers take it.
     """
 
-    kinds: ClassVar[tuple[str, ...]] = ("table",)
+    kinds: ClassVar[tuple[Kind, ...]] = (TABLE,)
     knobs: ClassVar[type] = PerturbedKnobs
     pure: ClassVar[bool] = False
     unbiased: ClassVar[bool] = True
@@ -158,9 +161,13 @@ class _Perturbed:
             undrawn_standard_error=0.0,
         )
 
-    def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedError:
+    def covariance(self, *, n_records: int, n_cells: int) -> Covariance:
+        """Independent noise on every cell."""
+        return IndependentErrors()
+
+    def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedCounts:
         """Expected error from public quantities alone."""
-        return ExpectedError.of_noise(
+        return ExpectedCounts.of_noise(
             self.sd, n_records=n_records, n_cells=n_cells, laplace=self.name == "laplace"
         )
 

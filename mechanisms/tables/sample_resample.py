@@ -43,7 +43,7 @@ from mechanisms.tables.candidate_scores import (
     series_features,
     series_terms,
 )
-from mechanisms.tables.expected_error import BRIDGE, ExpectedError
+from mechanisms.tables.expected_error import BRIDGE, ExpectedCounts
 from mechanisms.tables.exponential_records import (
     ExponentialRecords,
     check_records,
@@ -143,7 +143,7 @@ class SampleResample(ExponentialRecords):
         )
         return feature_scores(counts, public, ours, theirs)
 
-    def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedError:
+    def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedCounts:
         """Sampling error of k records; for ``ks`` as the module says. A guide, no bound."""
         error = super().expected_error(n_records=n_records, n_cells=n_cells)
         if self.distance != "ks" or self.candidates == 1:

@@ -42,14 +42,17 @@ from numpy.typing import NDArray
 
 from mechanisms.accounting.noise_losses import DiscreteGaussianLoss
 from mechanisms.accounting.privacy_loss import ConcentratedLoss, PrivacyLoss
+from mechanisms.base.kind import Kind
 from mechanisms.base.mechanism import Target, check_frame
 from mechanisms.domain.columns import Codes
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.errors import ConfigError, RecordsError
+from mechanisms.postprocessing.covariance import Covariance, OtherErrors
 from mechanisms.postprocessing.debias import DebiasedTable
 from mechanisms.postprocessing.simplex import project_to_simplex
 from mechanisms.sampling.randomness import Progress, Randomness
-from mechanisms.tables.expected_error import BRIDGE, ExpectedError
+from mechanisms.tables.expected_error import BRIDGE, ExpectedCounts
+from mechanisms.tables.kind import TABLE
 from mechanisms.tables.mechanism import RawTable
 from mechanisms.tables.perturbed_histogram import (
     NoisyCounts,
@@ -108,7 +111,7 @@ class TwoResolutions:
     """
 
     name: ClassVar[str] = "two_resolutions"
-    kinds: ClassVar[tuple[str, ...]] = ("table",)
+    kinds: ClassVar[tuple[Kind, ...]] = (TABLE,)
     knobs: ClassVar[type] = TwoResolutionsKnobs
     pure: ClassVar[bool] = False
     unbiased: ClassVar[bool] = True
@@ -196,7 +199,14 @@ class TwoResolutions:
             projected=projected,
         )
 
-    def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedError:
+    def covariance(self, *, n_records: int, n_cells: int) -> Covariance:
+        """The noise of a block is shared by its cells."""
+        return OtherErrors(
+            "Its cells are correlated within its blocks; least squares would state errors that "
+            "are not theirs."
+        )
+
+    def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedCounts:
         """Expected error from public quantities alone.
 
         The total variation of the projected counts is taken as that of cells projected at
@@ -206,7 +216,7 @@ class TwoResolutions:
         """
         widths = np.diff(_ends(self.blocks, n_cells))
         errors = self._errors(widths)
-        found = ExpectedError.of_noise(
+        found = ExpectedCounts.of_noise(
             float(errors @ widths) / n_cells, n_records=n_records, n_cells=n_cells
         )
         peak = float(self.scale) ** 2 * _peak(self.blocks, n_cells)

@@ -18,14 +18,12 @@ import numpy as np
 from mechanisms.errors import RefinementError
 from mechanisms.postprocessing.consistency import NoisyTable, disagreement
 from mechanisms.postprocessing.nonnegative import project_consistently
-from mechanisms.postprocessing.reconciliation import ReleasedTable, reconcile
+from mechanisms.postprocessing.reconciliation import reconcile
 from mechanisms.postprocessing.rounding import round_table, round_to_total
-from mechanisms.tables.bootstrap import Bootstrap
-from mechanisms.tables.density import Density
-from mechanisms.tables.two_resolutions import TwoResolutions
-from tasks.bundle.published import PublishedBundle, PublishedProduct, open_bundle
-from tasks.bundle.table_files import cell_figures, n_listed, unlisted_in_words
 from tasks.derivation.refined_files import RefinedTable, appearing, check_place, write_refined
+from tasks.products.counts.figures import unlisted_in_words
+from tasks.products.counts.published import PublishedProduct
+from tasks.products.published_bundle import PublishedBundle, open_bundle
 
 FORMAT = "statpress-refinement/1"
 Format = Literal["parquet", "csv"]
@@ -141,8 +139,8 @@ def _chosen(bundle: PublishedBundle, options: Options) -> list[str]:
 def _alone(product: PublishedProduct, n_records: int) -> RefinedTable:
     """The table that the bundle holds, derived anew."""
     counts = product.counts()
-    figures = cell_figures(product.mechanism, counts, n_records=n_records)
-    return RefinedTable(product, counts.cells[: n_listed(counts)], figures)
+    derived = product.kind.postprocess(product, counts, n_records)
+    return RefinedTable(product, counts.cells[: derived.listed], dict(derived.figures))
 
 
 def _consistent(
@@ -164,25 +162,15 @@ def _consistent(
                 "spread that over the other tables.",
                 next_step="Name the other products with --products, or leave out --consistent.",
             )
-        if isinstance(mechanism, TwoResolutions):
+        covariance = mechanism.covariance(n_records=n_records, n_cells=product.domain.n_possible)
+        if covariance.objection:
             raise RefinementError(
-                f"The cells of the product '{product.name}' are correlated within its blocks; "
-                "least squares would state errors that are not theirs.",
+                f"The product '{product.name}' cannot be pooled with others. "
+                f"{covariance.objection}",
                 next_step="Name the other products with --products, or leave out --consistent.",
             )
         debiased = mechanism.postprocess(product.counts(), n_records=n_records)
-        if isinstance(mechanism, Bootstrap | Density):
-            pseudocount = (
-                mechanism.pseudocount
-                if isinstance(mechanism, Bootstrap)
-                else mechanism.pseudocount(n_records, product.domain.n_possible)
-            )
-            records = mechanism.records
-            released.append(
-                ReleasedTable.of_draws(debiased, pseudocount, records=records, n_records=n_records)
-            )
-        else:
-            released.append(ReleasedTable.of_noise(debiased))
+        released.append(covariance.released(debiased, n_records=n_records))
     total = float(n_records)
     agreed = reconcile(released, total=total)
     weighted = [
@@ -234,7 +222,7 @@ def _statement(table: RefinedTable) -> dict[str, Any]:
     """What was done to one product."""
     product, errors = table.product, table.figures["standard_error"]
     facts = {
-        "kind": product.kind,
+        "kind": product.kind.core.name,
         "mechanism": product.mechanism.describe(),
         "columns": list(product.domain.names),
         "rows": len(table.cells),

@@ -21,9 +21,9 @@ from mechanisms.domain.domain import Domain
 from mechanisms.errors import BundleExistsError, OutputNotWritableError
 from mechanisms.postprocessing.constrained_least_squares import Floats
 from tasks.bundle.manifest import NAME as MANIFEST
-from tasks.bundle.published import PublishedProduct
-from tasks.bundle.table_files import figures_of, not_in_it
 from tasks.bundle.writing import write_cells
+from tasks.products.counts.figures import figures_of, not_in_it
+from tasks.products.counts.published import PublishedProduct
 from tasks.release.places import sync
 
 PROVENANCE = "refinement.json"
@@ -109,7 +109,7 @@ def write_refined(
                 "name": f"{table.product.name}-{form}".lower(),
                 "path": relative,
                 "format": form,
-                **not_in_it(table.domain),
+                **({"description": words} if (words := not_in_it(table.domain)) else {}),
                 "bytes": path.stat().st_size,
                 "hash": f"sha256:{digest}",
                 "schema": {"fields": [*table.product.fields, *figures]},

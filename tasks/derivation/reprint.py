@@ -26,22 +26,15 @@ from configs.overrides import Applied, apply
 from configs.release import PublishConfig
 from configs.validation import validate
 from configs.yaml_text import Document, parse
-from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.errors import BundleExistsError, BundleVerificationError, RereleaseError
 from tasks.bundle.manifest import CONFIG, STATEMENT, files_of, seal
-from tasks.bundle.published import PublishedBundle, PublishedProduct, open_bundle
-from tasks.bundle.report_page import NAME as REPORT
-from tasks.bundle.report_page import write_report
-from tasks.bundle.table_files import (
-    cell_figures,
-    figures_of,
-    forms_of,
-    n_listed,
-    not_in_it,
-    raw_digest,
-)
-from tasks.bundle.writing import write_cells, write_records
 from tasks.derivation.refined_files import appearing
+from tasks.products.counts.figures import raw_digest
+from tasks.products.counts.published import PublishedProduct
+from tasks.products.kind import TableForm
+from tasks.products.published_bundle import PublishedBundle, open_bundle
+from tasks.products.report_page import NAME as REPORT
+from tasks.products.report_page import write_report
 from tasks.release.build import versions
 
 MARK = "-NOT-PUBLISHABLE"
@@ -200,32 +193,33 @@ def _place(folder: Path, name: str | None, *, publishable: bool) -> Path:
     return target
 
 
-def _forms(product: PublishedProduct) -> dict[str, tuple[str, ...]]:
-    return forms_of(product.name, product.kind, product.mechanism)
-
-
 def _is_derived(bundle: PublishedBundle, path: str) -> bool:
     """Whether a data file is one of those that are derived anew."""
     place = Path(path)
-    stems = {stem for product in bundle.products.values() for stem in _forms(product)}
+    stems = {
+        form.stem for product in bundle.products.values() for form in product.kind.forms(product)
+    }
     known = place.suffix[1:] in _FORMATS
     return known and place.parent == Path("data") and place.stem in stems
+
+
+def _forms_of(product: PublishedProduct) -> Iterator[TableForm]:
+    """A product's tables, their columns described as the bundle describes them."""
+    for form in product.kind.forms(product):
+        yield replace(
+            form, fields=[*map(dict, product.fields), *form.fields[len(product.fields) :]]
+        )
 
 
 def _write_data(bundle: PublishedBundle, formats: Sequence[str], folder: Path) -> None:
     """Write the files of all products whose counts are published."""
     folder.mkdir(exist_ok=True)
     for product in bundle.products.values():
-        drawn = product.counts()
-        cells = drawn.cells[: n_listed(drawn)]
-        figures = cell_figures(product.mechanism, drawn, n_records=bundle.n_records)
-        for (stem, names), suffix in itertools.product(_forms(product).items(), formats):
-            path = folder / f"{stem}.{suffix}"
-            if names:
-                write_cells(product.domain, cells, {name: figures[name] for name in names}, path)
-            else:
-                counts = drawn.counts[: len(cells)]
-                write_records(ContingencyTable(product.domain, cells, counts), path)
+        kind = product.kind
+        derived = kind.postprocess(product, product.counts(), bundle.n_records)
+        for form, suffix in itertools.product(kind.forms(product), formats):
+            path = folder / f"{form.stem}.{suffix}"
+            kind.write_table(form, product, derived, path, lambda records: None)
 
 
 def _copy_others(bundle: PublishedBundle, building: Path) -> tuple[str, ...]:
@@ -242,24 +236,12 @@ def _package(bundle: PublishedBundle, formats: Sequence[str], title: str) -> dic
     text = (bundle.folder / _PACKAGE).read_text(encoding="utf-8")
     package: dict[str, Any] = json.loads(text)
     kept = [each for each in package["resources"] if not _is_derived(bundle, each["path"])]
-    return package | {"title": title, "resources": [*_resources(bundle, formats), *kept]}
-
-
-def _resources(bundle: PublishedBundle, formats: Sequence[str]) -> Iterator[dict[str, Any]]:
-    for product in bundle.products.values():
-        described = figures_of(product.mechanism)
-        for suffix, (stem, names) in itertools.product(formats, _forms(product).items()):
-            extra = [
-                {"name": name, "type": described[name][0], "description": described[name][1]}
-                for name in names
-            ]
-            yield {
-                "name": f"{stem}-{suffix}".lower(),
-                "path": f"data/{stem}.{suffix}",
-                "format": suffix,
-                **not_in_it(product.domain),
-                "schema": {"fields": [*product.fields, *extra]},
-            }
+    derived = [
+        form.resource(suffix)
+        for product in bundle.products.values()
+        for suffix, form in itertools.product(formats, _forms_of(product))
+    ]
+    return package | {"title": title, "resources": [*derived, *kept]}
 
 
 def _readme(text: str, title: str, original: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ import functools
 import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from decimal import ROUND_DOWN, Decimal
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
@@ -38,7 +38,6 @@ PROGRESS_SECONDS = 5.0
 
 _LOW = Decimal("0.2")
 _BAR = 30
-_COUNTED = ("microdata", "table")
 _SPECIAL = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_{}[]<>()#|!~&$"})
 
 
@@ -171,7 +170,7 @@ class DrawingProgress:
     @classmethod
     def of(cls, release: Release, plan: Plan, advance: Callable[[int], None]) -> DrawingProgress:
         """The progress of a planned release."""
-        total = sum(_draws(product) for product in plan.products)
+        total = sum(product.draws for product in plan.products)
         return cls(release.config.dataset, total, advance)
 
     def __call__(self, records: int) -> None:
@@ -220,45 +219,18 @@ def _show(
     return made.id
 
 
-def plan_row(product: PlannedProduct) -> dict[str, str]:
+def plan_row(product: PlannedProduct[Any]) -> dict[str, str]:
     """A product's row of the plan."""
     return {
         "product": product.request.name,
-        "kind": product.request.kind,
+        "kind": product.kind.name,
         "mechanism": str(product.mechanism.describe()["mechanism"]),
         "share": canonical(product.request.share),
         "epsilon": canonical(product.epsilon),
         "delta": canonical(product.delta),
         "rho": canonical(product.rho),
-        "expected error": _expected(product),
+        "expected error": product.expected_error.summary(),
     }
-
-
-def _expected(product: PlannedProduct) -> str:
-    """A product's expected error in words."""
-    error = product.expected_error
-    if product.request.kind in _COUNTED:
-        return (
-            f"sd of a cell {error.cell_sd_average:,.1f} records on average, total variation "
-            f"{error.projected_total_variation:.4f} once projected"
-        )
-    known = {name: value for name, value in asdict(error).items() if value is not None}
-    said = {name.replace("_", " "): _figures(value) for name, value in known.items()}
-    return "; ".join(f"{name} {figures}" for name, figures in said.items())
-
-
-def _figures(value: Any) -> str:
-    """A figure, or several, with five digits; a name as it is."""
-    if isinstance(value, (tuple, list)):
-        return ", ".join(_figures(each) for each in value)
-    return f"{value:.5g}" if isinstance(value, float) else str(value)
-
-
-def _draws(product: PlannedProduct) -> int:
-    """What it draws: so many records, or noise for every cell; the rest takes no time."""
-    if product.request.kind not in _COUNTED:
-        return 0
-    return int(product.mechanism.describe().get("records", product.domain.n_possible))
 
 
 def budget_text(account: Account, left: Decimal) -> str:

@@ -12,10 +12,11 @@ from typing import Any
 from configs.loading import Release
 from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.planning.plan import Plan, PlannedProduct
-from tasks.bundle.kinds import by_kind, files_of
 from tasks.bundle.manifest import REVIEWED, seal
-from tasks.bundle.report_page import write_report
 from tasks.ledger_rules.entries import Entry
+from tasks.products.files import Profile, profile_product, resources_of, write_product
+from tasks.products.registry import families, kind_of
+from tasks.products.report_page import write_report
 from tasks.release.places import Run
 
 _INSECURE = (
@@ -29,20 +30,41 @@ _IMPOSSIBLE = (
 _PACKAGES = ("statpress", "numpy", "opendp", "pyarrow", "python-flint", "randomgen")
 
 
+@dataclasses.dataclass(frozen=True)
+class Released:
+    """The products of a release, by name; public.
+
+    Attributes:
+        raw: What the mechanisms gave.
+        derived: What follows from that by post-processing.
+    """
+
+    raw: Mapping[str, Any]
+    derived: Mapping[str, Any]
+
+
 def write_bundle(
     run: Run,
     release: Release,
     plan: Plan,
     charge: Entry,
-    drawn: Mapping[str, Any],
+    products: Released,
 ) -> None:
-    """Write everything but the manifest into the folder under construction."""
+    """Write everything but the manifest into the folder under construction.
+
+    Args:
+        run: Whose folder it is.
+        release: The config.
+        plan: Of that.
+        charge: The ledger's entry.
+        products: What was released, and what follows from it.
+    """
     (run.building / "data").mkdir()
     publish = release.config.publish
     for product in plan.products:
-        raw = drawn[product.request.name]
-        files_of(product).write(run.building, product, raw, plan, publish, run.advance)
-    _write_json(run, "privacy.json", privacy_statement(run, release, plan, charge, drawn))
+        derived = products.derived[product.name]
+        write_product(run.building, product, derived, publish, run.advance)
+    _write_json(run, "privacy.json", privacy_statement(run, release, plan, charge, products.raw))
     _write_json(run, "datapackage.json", _datapackage(release, plan))
     (run.building / "config.yaml").write_text(release.text, encoding="utf-8")
     (run.building / "README.md").write_text(_readme(run, release, plan), encoding="utf-8")
@@ -65,22 +87,16 @@ def rehearse(run: Run, release: Release, plan: Plan) -> None:
     for name in ("privacy.json", "datapackage.json"):
         (run.building / name).unlink()
     for product in plan.products:
-        files_of(product).rehearse(run.building, product, release.config.publish)
+        kind_of(product).rehearse(run.building, product, release.config.publish)
 
 
-def profile_bundle(
-    run: Run, release: Release, plan: Plan, drawn: Mapping[str, Any]
-) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
+def profile_bundle(run: Run, release: Release, plan: Plan, derived: Mapping[str, Any]) -> Profile:
     """Profiles of the written data files, and the number of rows each should have."""
     profiles: dict[str, dict[str, int]] = {}
     rows: dict[str, int] = {}
     for product in plan.products:
-        found = files_of(product).profile(
-            run.building,
-            product,
-            drawn[product.request.name],
-            plan,
-            release.config.publish,
+        found = profile_product(
+            run.building, product, derived[product.name], release.config.publish
         )
         profiles |= found[0]
         rows |= found[1]
@@ -120,7 +136,7 @@ def privacy_statement(
     stated = _statement(run, release, plan)
     products = {
         product.request.name: stated["products"][product.request.name]
-        | files_of(product).stated(product, drawn[product.request.name])
+        | kind_of(product).stated(product, drawn[product.request.name])
         for product in plan.products
     }
     charged = {"ledger_entry": {"sequence": charge.sequence, "hash": charge.hash}}
@@ -164,7 +180,7 @@ def _guarantee(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _product_statement(product: PlannedProduct, plan: Plan) -> dict[str, Any]:
+def _product_statement(product: PlannedProduct[Any], plan: Plan) -> dict[str, Any]:
     choice = product.choice
     chosen = {} if choice is None else {"chosen": choice.reason()}
     return {
@@ -175,7 +191,7 @@ def _product_statement(product: PlannedProduct, plan: Plan) -> dict[str, Any]:
         "attack_advantage": product.attack_advantage,
         "curve": _curve(product.loss, float(product.epsilon)),
         **chosen,
-        "kind": product.request.kind,
+        "kind": product.kind.name,
         "expected_error": dataclasses.asdict(product.expected_error),
     }
 
@@ -203,9 +219,7 @@ def _datapackage(release: Release, plan: Plan) -> dict[str, Any]:
         "name": _slug(release.config.dataset),
         "title": release.config.title,
         "resources": [
-            resource
-            for product in plan.products
-            for resource in files_of(product).resources(product, publish)
+            resource for product in plan.products for resource in resources_of(product, publish)
         ],
     }
 
@@ -228,10 +242,10 @@ def _readme(run: Run, release: Release, plan: Plan) -> str:
         "",
     ]
     for product in plan.products:
-        lines.append(files_of(product).advice(product, plan))
+        lines.append(kind_of(product).advice(product, plan))
     if release.supersedes:
         lines += ["", f"It follows the release with the seal `{release.supersedes}`."]
-    for kind, products in by_kind(plan.products):
+    for kind, products in families(plan.products):
         for note in kind.notes(products):
             lines += ["", note]
     lines += [

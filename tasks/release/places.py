@@ -20,12 +20,12 @@ from pathlib import Path
 from configs.loading import Release
 from mechanisms.errors import BundleExistsError, OutputNotWritableError
 from mechanisms.planning.plan import Plan
-from tasks.bundle.kinds import files_of
 from tasks.bundle.manifest import NAME as MANIFEST
 from tasks.execution.home import Home
 from tasks.execution.private_zone import CuratorLog
 from tasks.execution.steps import notify
 from tasks.ledger_rules.entries import check_place
+from tasks.products.registry import kind_of
 from tasks.quality.inspector import Inspector
 
 BUILDING = ".building-"
@@ -304,7 +304,7 @@ def remove_abandoned(parent: Path, prefix: str) -> list[str]:
 
 def _check_space(directory: Path, plan: Plan, n_formats: int) -> None:
     """Refuse before the charge what clearly cannot be written after it."""
-    values = sum(files_of(product).values(product) for product in plan.products)
+    values = sum(kind_of(product).size(product) for product in plan.products)
     needed = 4 * values * n_formats + 2**20
     if shutil.disk_usage(directory).free < needed:
         raise OutputNotWritableError(

@@ -21,8 +21,10 @@ from tasks.ledger_rules.accounts import Account, Status
 from tasks.ledger_rules.amounts import Loss, canonical
 from tasks.ledger_rules.chain import check_run
 from tasks.ledger_rules.entries import Entry
+from tasks.products.registry import kind_of
 from tasks.quality import gates as quality
 from tasks.release import build as bundle
+from tasks.release.build import Released
 from tasks.release.entropy import generator, key_of_choice
 from tasks.release.ledger_check import check_covered
 from tasks.release.places import Run, at_work, keep_folder, publish_folder, writing
@@ -156,26 +158,38 @@ def draw_records(
         draw = ledger.draw(run_id=run.run_id, dataset=charge.body["dataset"])
     rng = generator(draw, insecure_seed=run.insecure_seed)
     return {
-        product.request.name: product.mechanism.release(
-            table.marginal(product.request.columns), rng, run.advance
+        product.name: product.mechanism.release(
+            kind_of(product).private_input(product, table), rng, run.advance
         )
         for product in plan.products
     }
 
 
+@step("post-process")
+def postprocess(run: Run, plan: Plan, drawn: dict[str, Any]) -> Released:
+    """Debias, project, deconvolve: free, from what was released alone."""
+    n_records = plan.privacy.n_records
+    with writing(run):
+        derived = {
+            product.name: kind_of(product).postprocess(product, drawn[product.name], n_records)
+            for product in plan.products
+        }
+    return Released(drawn, derived)
+
+
 @step("write bundle")
 def write_products(
-    run: Run, release: Release, plan: Plan, charge: Entry, drawn: dict[str, Any]
+    run: Run, release: Release, plan: Plan, charge: Entry, products: Released
 ) -> None:
-    """Post-process and write, beside the final place."""
+    """Write the bundle next to its final place."""
     with writing(run):
-        bundle.write_bundle(run, release, plan, charge, drawn)
+        bundle.write_bundle(run, release, plan, charge, products)
 
 
 @step("check release")
-def check_products(run: Run, release: Release, plan: Plan, drawn: dict[str, Any]) -> None:
+def check_products(run: Run, release: Release, plan: Plan, products: Released) -> None:
     """Release gate, on the files as they were written."""
-    profiles, rows = bundle.profile_bundle(run, release, plan, drawn)
+    profiles, rows = bundle.profile_bundle(run, release, plan, products.derived)
     quality.check_release(run.inspector, profiles, rows)
 
 

@@ -10,6 +10,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from tasks.products.registry import KINDS
+
 NAME = "report.html"
 _PARAMETERS = ("scale", "square_scale", "pseudocount", "records", "degree", "order")
 
@@ -26,7 +28,7 @@ def write_report(folder: Path) -> Path:
     # Every value is escaped: titles and names are words of whoever wrote the config.
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     template = environment.from_string(
-        files("tasks").joinpath("report.html.jinja").read_text(encoding="utf-8")
+        files("tasks.products").joinpath("report.html.jinja").read_text(encoding="utf-8")
     )
     page = template.render(
         title=package["title"],
@@ -44,7 +46,7 @@ def write_report(folder: Path) -> Path:
                     for resource in package["resources"]
                     if _belongs(resource["path"], name, stated["products"])
                 ],
-                "estimates": _estimates(folder, name) if product["kind"] == "estimate" else [],
+                "excerpt": KINDS[product["kind"]].excerpt(folder, name),
                 "plot": _plot(folder / "plots" / f"{name}.png"),
             }
             for name, product in stated["products"].items()
@@ -80,26 +82,6 @@ def _expected(error: Mapping[str, Any]) -> list[tuple[str, str]]:
             continue
         found.append((name.replace("_", " "), shown))
     return found
-
-
-def _estimates(folder: Path, name: str) -> list[list[str]]:
-    """Quantity, estimate, lower and upper end, and confidence, a row each."""
-    from pyarrow import csv, parquet
-
-    stem = folder / "data" / name
-    if (path := stem.with_name(f"{name}.parquet")).is_file():
-        found = parquet.read_table(path).to_pylist()
-    elif (path := stem.with_name(f"{name}.csv")).is_file():
-        found = csv.read_csv(path).to_pylist()
-    else:  # a rehearsal, before anything is drawn
-        return []
-    rows = []
-    for each in found:
-        figures = [each[key] for key in ("estimate", "lower", "upper")]
-        shown = ["none" if figure is None else f"{figure:.6g}" for figure in figures]
-        trust = "" if each["valid"] else ", not valid"
-        rows.append([each["quantity"], *shown, f"{each['confidence']:g}{trust}"])
-    return rows
 
 
 def _plot(path: Path) -> str | None:

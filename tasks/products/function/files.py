@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,18 @@ from configs.release import PublishConfig
 from mechanisms.bernstein.lattice_release import NoisyLattice
 from mechanisms.bernstein.released_function import ReleasedFunction
 from mechanisms.errors import ConfigError
-from mechanisms.functions.bernstein_release import FunctionRelease, function_mechanism
+from mechanisms.functions.bernstein_release import FunctionRelease
+from mechanisms.functions.kind import FUNCTION
 from mechanisms.planning.plan import Plan, PlannedProduct
-from tasks.bundle import evaluate
-from tasks.bundle.function_plots import draw_function
-from tasks.bundle.plots import check_plots, drawn_to
 from tasks.bundle.writing import Progress, read_batches, write_columns
+from tasks.products.function import evaluate
+from tasks.products.function.plots import draw_function
+from tasks.products.kind import ProductKind, TableForm
+from tasks.products.plots import check_plots, drawn_to
 
+Planned = PlannedProduct[FunctionRelease]
 EVALUATOR = "evaluate.py"
-"""In the folder of a bundle: the source of ``tasks.bundle.evaluate``."""
+"""In the folder of a bundle: the source of ``tasks.products.function.evaluate``."""
 
 _FIGURES = {
     "steps": ("integer", "What was released: the noisy value, in steps of the grid."),
@@ -40,107 +44,107 @@ _FORMULA = (
 _TOLERANCE = 1e-9
 
 
-class FunctionFiles:
+@dataclass(frozen=True)
+class DerivedFunction:
+    """What was released, with the function that follows from it."""
+
+    raw: NoisyLattice
+    function: ReleasedFunction
+
+
+class FunctionProduct(ProductKind[FunctionRelease, NoisyLattice, DerivedFunction]):
     """Functions in the folder of a bundle."""
 
-    def values(self, product: PlannedProduct) -> int:
+    core = FUNCTION
+
+    def postprocess(self, product: Planned, raw: NoisyLattice, n_records: int) -> DerivedFunction:
+        return DerivedFunction(raw, product.mechanism.function(raw))
+
+    def forms(self, product: Planned) -> list[TableForm]:
+        fields = [
+            {"name": column, "type": kind, "description": words}
+            for column, (kind, words) in columns_of(product.mechanism).items()
+        ]
+        return [TableForm(product.name, fields)]
+
+    def write_table(
+        self,
+        form: TableForm,
+        product: Planned,
+        derived: DerivedFunction,
+        path: Path,
+        advance: Progress,
+    ) -> None:
+        write_columns(_rows(product.mechanism, derived.function, derived.raw), path)
+
+    def rows(self, form: TableForm, product: Planned, derived: DerivedFunction) -> int:
+        return product.mechanism.points
+
+    def profile_table(
+        self, form: TableForm, product: Planned, derived: DerivedFunction, path: Path
+    ) -> dict[str, int]:
+        """Rows, names, and whether table and evaluator agree, as written."""
+        published = evaluate.load(path.with_name(f"{product.name}.json"))
+        table = [row for batch in read_batches(path, None) for row in batch.to_pylist()]
+        names = [field["name"] for field in form.fields]
+        return {
+            "rows": len(table),
+            "schema": int(any(list(row) != names for row in table)),
+            "values off": _disagreeing(published, table),
+        }
+
+    def size(self, product: Planned) -> int:
         """A few for each lattice point."""
-        mechanism = function_mechanism(product.mechanism)
+        mechanism = product.mechanism
         return mechanism.points * len(columns_of(mechanism)) + 10_000
 
-    def rehearse(self, folder: Path, product: PlannedProduct, publish: PublishConfig) -> None:
+    def rehearse(self, folder: Path, product: Planned, publish: PublishConfig) -> None:
         """See that the function can be evaluated and plots can be drawn.
 
         Raises:
-            ConfigError: A function of one's own fails, or the library for plots is missing.
+            ConfigError: A user-defined function fails, or the library for plots is missing.
         """
         try:
-            function_mechanism(product.mechanism).rehearse(product.domain)
+            product.mechanism.rehearse(product.domain)
         except ConfigError as error:
-            error.where = f"products.{product.request.name}"
+            error.where = f"products.{product.name}"
             raise
         if publish.plots:
-            check_plots(where=f"products.{product.request.name}")
+            check_plots(where=f"products.{product.name}")
 
-    def write(
+    def write_others(
         self,
         folder: Path,
-        product: PlannedProduct,
-        drawn: Any,
-        plan: Plan,
+        product: Planned,
+        derived: DerivedFunction,
         publish: PublishConfig,
-        advance: Progress,
     ) -> None:
-        """The coefficients as a table and as JSON, the evaluator and the plot."""
-        name, mechanism = product.request.name, function_mechanism(product.mechanism)
-        function = mechanism.function(drawn)
-        facts = json.dumps(function_facts(mechanism, function, drawn), indent=1, allow_nan=False)
-        (folder / "data" / f"{name}.json").write_text(facts + "\n", encoding="utf-8")
-        rows = _rows(mechanism, function, drawn)
-        for suffix in publish.formats:
-            write_columns(rows, folder / "data" / f"{name}.{suffix}")
+        """The function for the evaluator, the evaluator itself, and the plot."""
+        name, mechanism, function = product.name, product.mechanism, derived.function
+        facts = function_facts(mechanism, function, derived.raw)
+        text = json.dumps(facts, indent=1, allow_nan=False)
+        (folder / "data" / f"{name}.json").write_text(text + "\n", encoding="utf-8")
         source = Path(evaluate.__file__).read_text(encoding="utf-8")
         (folder / EVALUATOR).write_text(source, encoding="utf-8")
         if publish.plots:
             title = f"{name}: {mechanism.words}"
             drawn_to(folder, name, lambda figure: draw_function(figure, title, mechanism, function))
 
-    def profile(
-        self,
-        folder: Path,
-        product: PlannedProduct,
-        drawn: Any,
-        plan: Plan,
-        publish: PublishConfig,
-    ) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
-        """Rows, names, and whether table and evaluator agree, as written."""
-        name, mechanism = product.request.name, function_mechanism(product.mechanism)
-        published = evaluate.load(folder / "data" / f"{name}.json")
-        profiles, rows = {}, {}
-        for suffix in publish.formats:
-            path = folder / "data" / f"{name}.{suffix}"
-            table = [row for batch in read_batches(path, None) for row in batch.to_pylist()]
-            profiles[path.name] = {
-                "rows": len(table),
-                "schema": int(any(list(row) != list(columns_of(mechanism)) for row in table)),
-                "values off": _disagreeing(published, table),
-            }
-            rows[path.name] = mechanism.points
-        return profiles, rows
-
-    def resources(self, product: PlannedProduct, publish: PublishConfig) -> list[dict[str, Any]]:
-        """The table of coefficients, the function for the evaluator, the plot."""
-        name, mechanism = product.request.name, function_mechanism(product.mechanism)
-        fields = [
-            {"name": column, "type": kind, "description": words}
-            for column, (kind, words) in columns_of(mechanism).items()
-        ]
-        found: list[dict[str, Any]] = [
-            {
-                "name": f"{name}-{suffix}".lower(),
-                "path": f"data/{name}.{suffix}",
-                "format": suffix,
-                "schema": {"fields": fields},
-            }
-            for suffix in publish.formats
-        ]
+    def other_resources(self, product: Planned, publish: PublishConfig) -> list[dict[str, Any]]:
+        name = product.name
         slug = name.replace("_", "-").lower()
-        found.append(
+        found = [
             {"name": f"{slug}-function", "path": f"data/{name}.json", "format": "json"}
             | {"description": _FORMULA}
-        )
+        ]
         if publish.plots:
             plot = {"name": f"{slug}-plot", "path": f"plots/{name}.png", "format": "png"}
             found.append(plot)
         return found
 
-    def stated(self, product: PlannedProduct, drawn: Any) -> dict[str, Any]:
-        """Nothing beside its loss: what was released lies in a file of its own."""
-        return {}
-
-    def advice(self, product: PlannedProduct, plan: Plan) -> str:
+    def advice(self, product: Planned, plan: Plan) -> str:
         """What the function is, of what, and how far it may be off."""
-        mechanism, expected = function_mechanism(product.mechanism), product.expected_error
+        mechanism, expected = product.mechanism, product.expected_error
         variables = " and ".join(
             f"{v.name} from {v.lower:g} to {v.upper:g}" for v in mechanism.variables
         )
@@ -148,13 +152,13 @@ class FunctionFiles:
         if expected.bound_95 is not None:
             bound = f", with probability 95 % at most {expected.bound_95:.4g} whatever the data"
         return (
-            f"- `{product.request.name}`: {mechanism.words}, as a function of {variables}; "
+            f"- `{product.name}`: {mechanism.words}, as a function of {variables}; "
             f"expected largest error {expected.sup_error:.4g}{bound}."
         )
 
-    def notes(self, products: Sequence[PlannedProduct]) -> list[str]:
+    def notes(self, products: Sequence[Planned]) -> list[str]:
         """How to evaluate a function."""
-        name = products[0].request.name
+        name = products[0].name
         return [
             f"**Functions** are evaluated with NumPy alone, at any point of their declared ranges "
             f"and as often as one likes, at no further cost. Copy `{EVALUATOR}` to where you work; "

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from configs.release import PublishConfig
+from mechanisms.estimates.kind import ESTIMATE
 from mechanisms.estimates.mechanism import (
     Estimate,
+    EstimateMechanism,
     RawEstimates,
     SamplingDistribution,
-    estimate_mechanism,
     finite,
 )
 from mechanisms.planning.plan import Plan, PlannedProduct
-from tasks.bundle.plots import check_plots, drawn_to
 from tasks.bundle.writing import Progress, read_batches, write_columns
+from tasks.products.kind import Excerpt, Field, ProductKind, TableForm
+from tasks.products.plots import check_plots, drawn_to
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+FORMATS = ("parquet", "csv")
+Planned = PlannedProduct[EstimateMechanism]
 
 COLUMNS = {
     "quantity": ("string", "What is estimated, in the units of the config."),
@@ -61,103 +67,99 @@ DISTRIBUTION = {
 """Columns of the file of sampling distributions."""
 
 
-class EstimateFiles:
+@dataclass(frozen=True)
+class DerivedEstimates:
+    """What was released, with the estimates that follow from it."""
+
+    raw: RawEstimates
+    estimates: tuple[Estimate, ...]
+    distributions: tuple[SamplingDistribution, ...]
+
+
+class EstimateProduct(ProductKind[EstimateMechanism, RawEstimates, DerivedEstimates]):
     """Estimates in the folder of a bundle."""
 
-    def values(self, product: PlannedProduct) -> int:
+    core = ESTIMATE
+
+    def postprocess(self, product: Planned, raw: RawEstimates, n_records: int) -> DerivedEstimates:
+        mechanism = product.mechanism
+        return DerivedEstimates(raw, mechanism.estimates(raw), mechanism.distributions(raw))
+
+    def forms(self, product: Planned) -> list[TableForm]:
+        return [
+            TableForm(product.name, _fields(COLUMNS)),
+            TableForm(f"{product.name}_distribution", _fields(DISTRIBUTION)),
+        ]
+
+    def write_table(
+        self,
+        form: TableForm,
+        product: Planned,
+        derived: DerivedEstimates,
+        path: Path,
+        advance: Progress,
+    ) -> None:
+        if form.stem == product.name:
+            write_columns(_rows(product, derived.estimates), path)
+        else:
+            write_columns(_distribution_rows(derived.distributions), path)
+
+    def rows(self, form: TableForm, product: Planned, derived: DerivedEstimates) -> int:
+        if form.stem == product.name:
+            return len(product.expected_error.quantities)
+        return sum(len(each.points) for each in derived.distributions)
+
+    def profile_table(
+        self, form: TableForm, product: Planned, derived: DerivedEstimates, path: Path
+    ) -> dict[str, int]:
+        """Rows, names, and intervals or masses that cannot be, as written."""
+        table = list(_read(path))
+        names = [field["name"] for field in form.fields]
+        profile = {
+            "rows": len(table),
+            "schema": int(any(list(row) != names for row in table)),
+        }
+        if form.stem == product.name:
+            return profile | {"ends out of order": sum(not _in_order(row) for row in table)}
+        return profile | {"masses below 0": sum(row["mass"] < 0 for row in table)}
+
+    def size(self, product: Planned) -> int:
         """The distributions are most of it."""
         return 10_000 * len(product.expected_error.quantities)
 
-    def rehearse(self, folder: Path, product: PlannedProduct, publish: PublishConfig) -> None:
+    def rehearse(self, folder: Path, product: Planned, publish: PublishConfig) -> None:
         """See that plots can be drawn.
 
         Raises:
             ConfigError: The library for plots is not installed.
         """
         if publish.plots:
-            check_plots(where=f"products.{product.request.name}")
+            check_plots(where=f"products.{product.name}")
 
-    def write(
+    def write_others(
         self,
         folder: Path,
-        product: PlannedProduct,
-        drawn: Any,
-        plan: Plan,
+        product: Planned,
+        derived: DerivedEstimates,
         publish: PublishConfig,
-        advance: Progress,
     ) -> None:
-        """Raw numbers, estimates, distributions and the plot."""
-        name, mechanism = product.request.name, estimate_mechanism(product.mechanism)
+        """The raw numbers and the plot."""
+        name = product.name
         raw = folder / "data" / f"{name}_raw.json"
-        raw.write_text(json.dumps(raw_facts(drawn), indent=1) + "\n", encoding="utf-8")
-        found, distributions = mechanism.estimates(drawn), mechanism.distributions(drawn)
-        for suffix in publish.formats:
-            write_columns(_rows(product, found), folder / "data" / f"{name}.{suffix}")
-            points = _distribution_rows(distributions)
-            write_columns(points, folder / "data" / f"{name}_distribution.{suffix}")
+        raw.write_text(json.dumps(raw_facts(derived.raw), indent=1) + "\n", encoding="utf-8")
         if publish.plots:
-            title = f"{name}: estimates by {mechanism.name}"
-            drawn_to(folder, name, lambda figure: _plot(figure, title, found, distributions))
+            title = f"{name}: estimates by {product.mechanism.name}"
+            found = derived.estimates, derived.distributions
+            drawn_to(folder, name, lambda figure: _plot(figure, title, *found))
 
-    def profile(
-        self,
-        folder: Path,
-        product: PlannedProduct,
-        drawn: Any,
-        plan: Plan,
-        publish: PublishConfig,
-    ) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
-        """Rows, names, and intervals whose ends are in order, as written."""
-        name, mechanism = product.request.name, estimate_mechanism(product.mechanism)
-        profiles, rows = {}, {}
-        distributions = mechanism.distributions(drawn)
-        for suffix in publish.formats:
-            path = folder / "data" / f"{name}.{suffix}"
-            table = list(_read(path))
-            profiles[path.name] = {
-                "rows": len(table),
-                "schema": int(any(list(row) != list(COLUMNS) for row in table)),
-                "ends out of order": sum(not _in_order(row) for row in table),
-            }
-            rows[path.name] = len(product.expected_error.quantities)
-            path = folder / "data" / f"{name}_distribution.{suffix}"
-            points = list(_read(path))
-            profiles[path.name] = {
-                "rows": len(points),
-                "schema": int(any(list(row) != list(DISTRIBUTION) for row in points)),
-                "masses below 0": sum(row["mass"] < 0 for row in points),
-            }
-            rows[path.name] = sum(len(each.points) for each in distributions)
-        return profiles, rows
-
-    def resources(self, product: PlannedProduct, publish: PublishConfig) -> list[dict[str, Any]]:
-        """The estimates, the distributions, the raw numbers and the plot."""
-        name = product.request.name
-        found = []
-        for suffix in publish.formats:
-            for stem, columns in ((name, COLUMNS), (f"{name}_distribution", DISTRIBUTION)):
-                fields = [
-                    {"name": column, "type": kind, "description": words}
-                    for column, (kind, words) in columns.items()
-                ]
-                found.append(
-                    {
-                        "name": f"{stem}-{suffix}".lower(),
-                        "path": f"data/{stem}.{suffix}",
-                        "format": suffix,
-                        "schema": {"fields": fields},
-                    }
-                )
-        found.append(_resource(f"{name}_raw", f"data/{name}_raw.json", "json"))
+    def other_resources(self, product: Planned, publish: PublishConfig) -> list[dict[str, Any]]:
+        name = product.name
+        found = [_resource(f"{name}_raw", f"data/{name}_raw.json", "json")]
         if publish.plots:
             found.append(_resource(f"{name}_plot", f"plots/{name}.png", "png"))
         return found
 
-    def stated(self, product: PlannedProduct, drawn: Any) -> dict[str, Any]:
-        """Nothing beside its loss: what was released lies in a file of its own."""
-        return {}
-
-    def advice(self, product: PlannedProduct, plan: Plan) -> str:
+    def advice(self, product: Planned, plan: Plan) -> str:
         """What is estimated, and how wide the interval may be."""
         expected = product.expected_error
         listed = "; ".join(
@@ -165,12 +167,12 @@ class EstimateFiles:
             for quantity, width in zip(expected.quantities, expected.width, strict=True)
         )
         return (
-            f"- `{product.request.name}`: estimates with intervals at level "
+            f"- `{product.name}`: estimates with intervals at level "
             f"{product.request.knobs.confidence:g} by the mechanism `{product.mechanism.name}` "
             f"({listed})."
         )
 
-    def notes(self, products: Sequence[PlannedProduct]) -> list[str]:
+    def notes(self, products: Sequence[Planned]) -> list[str]:
         """What the intervals mean."""
         return [
             "**Intervals** are for the population of which the records are a sample of "
@@ -179,6 +181,21 @@ class EstimateFiles:
             "false, too little was released for an approximation, and the interval is as wide as "
             "it can be."
         ]
+
+    def excerpt(self, folder: Path, name: str) -> Excerpt | None:
+        """Quantity, estimate, lower and upper end, and confidence, a row each."""
+        stem = folder / "data" / name
+        written = (stem.with_name(f"{name}.{suffix}") for suffix in FORMATS)
+        path = next((path for path in written if path.is_file()), None)
+        if path is None:  # a rehearsal, before anything is drawn
+            return None
+        rows = []
+        for each in _read(path):
+            figures = [each[key] for key in ("estimate", "lower", "upper")]
+            shown = ["none" if figure is None else f"{figure:.6g}" for figure in figures]
+            trust = "" if each["valid"] else ", not valid"
+            rows.append([each["quantity"], *shown, f"{each['confidence']:g}{trust}"])
+        return Excerpt(("quantity", "estimate", "from", "to", "confidence"), rows)
 
 
 def raw_facts(drawn: RawEstimates) -> dict[str, Any]:
@@ -189,16 +206,11 @@ def raw_facts(drawn: RawEstimates) -> dict[str, Any]:
     }
 
 
-def raw_from(facts: Any) -> RawEstimates:
-    """Read back what ``raw_facts`` wrote.
-
-    Raises:
-        ValueError: It is nothing of the kind.
-    """
-    numbers = {name: tuple(values) for name, values in facts["numbers"].items()}
-    if not all(type(v) in (int, float) for values in numbers.values() for v in values):
-        raise ValueError("a released number is none")
-    return RawEstimates(numbers, int(facts["n_records"]))
+def _fields(columns: Mapping[str, tuple[str, str]]) -> list[Field]:
+    return [
+        {"name": name, "type": kind, "description": words}
+        for name, (kind, words) in columns.items()
+    ]
 
 
 def _resource(name: str, path: str, form: str) -> dict[str, Any]:
@@ -210,7 +222,7 @@ def _in_order(row: dict[str, Any]) -> bool:
     return low is None or high is None or bool(low <= high)
 
 
-def _rows(product: PlannedProduct, found: Sequence[Estimate]) -> dict[str, list[Any]]:
+def _rows(product: Planned, found: Sequence[Estimate]) -> dict[str, list[Any]]:
     expected = product.expected_error
     return {
         "quantity": [each.quantity for each in found],

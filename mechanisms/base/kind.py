@@ -1,0 +1,106 @@
+"""What a kind of product is to the planner; there is one value of ``Kind`` for each.
+
+A kind says what a config may leave open, how its mechanisms are compared, and how their
+expected errors are worded. Nobody else asks which kind a product is of. The mechanisms that
+serve a kind name it in ``Mechanism.kinds``, so the registry of mechanisms knows all kinds.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from mechanisms.base.mechanism import Mechanism, Target
+
+Variant = tuple[str, "type[Mechanism]", Any]
+"""A mechanism that could serve a product: its label, its class, its knobs."""
+
+
+class ExpectedError(Protocol):
+    """What an analyst can expect of a product, from public quantities alone; a dataclass."""
+
+    def deciding(self, criterion: str) -> float:
+        """The figure that decides between mechanisms; infinite where there is none."""
+
+    def rows(self) -> Iterable[tuple[str, str]]:
+        """Every figure as a person reads it: its label and its value with its unit."""
+
+    def summary(self) -> str:
+        """The most important figures in one line."""
+
+
+class Kind(ABC):
+    """A kind of product, as the planner sees it.
+
+    Attributes:
+        name: As in a config.
+        left_open: Knobs of a product whose mechanism is left open, a frozen dataclass.
+        may_omit: Whether a config may leave out ``mechanism`` instead of writing ``auto``.
+        criteria: The errors by which its mechanisms are compared, each with its label.
+        compared: Fields of its expected errors by which two plans are compared, likewise.
+    """
+
+    name: str
+    left_open: type
+    may_omit: bool
+    criteria: Mapping[str, str]
+    compared: Mapping[str, str]
+
+    def __repr__(self) -> str:
+        return self.name
+
+    @abstractmethod
+    def criterion(self, knobs: Any) -> str:
+        """The one of the ``criteria`` that decides, by what a config says."""
+
+    @abstractmethod
+    def variants(self, knobs: Any, serving: Sequence[type[Mechanism]]) -> Iterator[Variant]:
+        """What could serve a product, with defaults for what the config does not say.
+
+        Args:
+            knobs: What the config says; those of ``left_open``, or of a mechanism.
+            serving: The mechanisms that serve this kind.
+        """
+
+    @abstractmethod
+    def draws(self, mechanism: Any, n_cells: int) -> int:
+        """How many records or noisy cells are drawn, for a progress bar; 0 if that is quick."""
+
+    def check(self, knobs: Any, target: Target) -> None:
+        """Refuse what no mechanism can serve.
+
+        Raises:
+            ConfigError: The columns do not suit what is asked for.
+        """
+        del knobs, target  # by default every mechanism is tried
+
+    def objection(self, mechanism: Any) -> str:
+        """Why a mechanism at these parameters is never chosen for a product; may be empty."""
+        return ""
+
+    def label(self, mechanism: Mechanism) -> str:
+        """The label of the variant that a mechanism at fixed parameters is."""
+        return mechanism.name
+
+    def extra_columns(self, knobs: Any) -> tuple[str, ...]:
+        """Columns that a product needs besides those it names."""
+        return ()
+
+    def error_rows(self, mechanism: Any, error: Any) -> Iterator[tuple[str, str]]:
+        """The rows of an expected error, and what a reader has to know of the mechanism."""
+        yield from error.rows()
+
+
+def fields_in_words(error: Any) -> str:
+    """The fields of an expected error that are known, with five digits each."""
+    known = {name: value for name, value in asdict(error).items() if value is not None}
+    return "; ".join(f"{name.replace('_', ' ')} {_figures(value)}" for name, value in known.items())
+
+
+def _figures(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return ", ".join(_figures(each) for each in value)
+    return f"{value:.5g}" if isinstance(value, float) else str(value)

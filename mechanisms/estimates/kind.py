@@ -1,0 +1,48 @@
+"""The kind of product that is an estimate with an interval."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from types import MappingProxyType
+from typing import Any
+
+from mechanisms.base.kind import Kind, Variant
+from mechanisms.base.mechanism import Mechanism, Target
+from mechanisms.estimates.knobs import EstimandKnobs
+
+WIDTH = "interval_width"
+"""What decides between mechanisms for an estimate."""
+
+
+class EstimateKind(Kind):
+    """Estimates of a declared statistic."""
+
+    name = "estimate"
+    left_open = EstimandKnobs
+    may_omit = True
+    criteria = MappingProxyType({WIDTH: "width of the interval"})
+    compared = MappingProxyType({"width": "expected width of the intervals"})
+
+    def criterion(self, knobs: Any) -> str:
+        return WIDTH
+
+    def variants(self, knobs: Any, serving: Sequence[type[Mechanism]]) -> Iterator[Variant]:
+        said = {each.name: getattr(knobs, each.name) for each in fields(EstimandKnobs)}
+        for mechanism in serving:
+            yield mechanism.name, mechanism, mechanism.knobs(**said)
+
+    def draws(self, mechanism: Any, n_cells: int) -> int:
+        return 0
+
+    def check(self, knobs: Any, target: Target) -> None:
+        from mechanisms.estimates.mechanism import estimand_for
+
+        estimand_for(knobs, target, "auto")
+
+    def extra_columns(self, knobs: Any) -> tuple[str, ...]:
+        columns: tuple[str, ...] = knobs.columns_beside
+        return columns
+
+
+ESTIMATE = EstimateKind()

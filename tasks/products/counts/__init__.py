@@ -1,0 +1,1 @@
+"""Microdata and tables in a bundle: both are counts of cells with their estimates."""

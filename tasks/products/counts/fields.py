@@ -1,0 +1,52 @@
+"""Declared columns as a data package describes them, and read back from there."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from configs.loading import describe_column
+from mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric, Ordinal
+from tasks.products.kind import Field
+
+LISTED_CELLS = 10_000
+"""Cells of a column up to which they are listed in full."""
+
+_COLUMNS = MappingProxyType(
+    {kind.kind: kind for kind in (Categorical, Ordinal, Integer, Numeric, Date)}
+)
+_DATES = ("first", "last")
+
+
+def column_field(column: Column) -> Field:
+    """A column with its declaration and, if that is short enough, its codebook."""
+    values = column.decode(np.arange(min(column.size, LISTED_CELLS) - column.missing))
+    types = {"i": "integer", "f": "number", "b": "boolean"}
+    kind = types.get(np.asarray(values.tolist()).dtype.kind, "string")
+    field: Field = {"name": column.name, "type": kind, "declared": describe_column(column)}
+    if column.size <= LISTED_CELLS:
+        field["constraints"] = {"enum": values.tolist(), "required": not column.missing}
+    return field
+
+
+def column_from(description: Mapping[str, Any]) -> Column:
+    """Rebuild a column from ``configs.loading.describe_column``.
+
+    Raises:
+        ValueError: It is of a kind that this version does not know.
+        ConfigError: It is not a valid declaration.
+    """
+    fields = dict(description)
+    kind = fields.pop("kind")
+    if kind not in _COLUMNS:
+        raise ValueError(f"there is no kind of column '{kind}' in this version")
+    for name, value in fields.items():
+        if isinstance(value, list):
+            fields[name] = tuple(value)
+        elif name in _DATES:
+            fields[name] = datetime.date.fromisoformat(value)
+    return _COLUMNS[kind](**fields)

@@ -1,0 +1,1 @@
+"""Estimates with intervals in a bundle: numbers, sampling distributions, plots."""

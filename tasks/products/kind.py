@@ -1,0 +1,178 @@
+"""What a bundle needs of a kind of product."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from configs.release import PublishConfig
+from mechanisms.base.kind import Kind
+from mechanisms.base.mechanism import Mechanism
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.planning.plan import Plan, PlannedProduct
+from tasks.bundle.writing import Progress
+
+if TYPE_CHECKING:
+    from tasks.products.counts.published import PublishedProduct
+
+M = TypeVar("M", bound=Mechanism)
+Raw = TypeVar("Raw")
+Derived = TypeVar("Derived")
+
+Field = dict[str, Any]
+"""A column as a Frictionless table schema describes it."""
+
+
+@dataclass(frozen=True)
+class TableForm:
+    """A table of a product, which is written in every format that the config names.
+
+    Attributes:
+        stem: Name of its files without suffix.
+        fields: Its columns.
+        description: What a reader of the data package has to know; may be empty.
+    """
+
+    stem: str
+    fields: Sequence[Field] = field(repr=False)
+    description: str = ""
+
+    def path(self, folder: Path, suffix: str) -> Path:
+        """Its file of one format in the folder of a bundle."""
+        return folder / "data" / f"{self.stem}.{suffix}"
+
+    def resource(self, suffix: str) -> dict[str, Any]:
+        """Its file of one format as a resource of a data package."""
+        words = {"description": self.description} if self.description else {}
+        return {
+            "name": f"{self.stem}-{suffix}".lower(),
+            "path": f"data/{self.stem}.{suffix}",
+            "format": suffix,
+            **words,
+            "schema": {"fields": list(self.fields)},
+        }
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """Some of a product's values for the page of the bundle."""
+
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+class ProductKind(ABC, Generic[M, Raw, Derived]):
+    """A kind of product in a bundle, of mechanisms M that release Raw.
+
+    Attributes:
+        core: The kind as the planner sees it.
+        family: Kinds of one family share their notes in the bundle's README.
+    """
+
+    core: Kind
+
+    @property
+    def family(self) -> str:
+        """By default a kind is a family of its own."""
+        return self.core.name
+
+    def private_input(
+        self, product: PlannedProduct[M], counted: ContingencyTable
+    ) -> ContingencyTable:
+        """What the mechanism is given of the table that was counted; private."""
+        return counted.marginal(product.request.columns)
+
+    @abstractmethod
+    def postprocess(self, product: PlannedProduct[M], raw: Raw, n_records: int) -> Derived:
+        """Free post-processing of what was released, as it will be published."""
+
+    @abstractmethod
+    def forms(self, product: PlannedProduct[M]) -> Sequence[TableForm]:
+        """The product's tables."""
+
+    @abstractmethod
+    def write_table(
+        self, form: TableForm, product: PlannedProduct[M], derived: Derived, path: Path,
+        advance: Progress,
+    ) -> None:  # fmt: skip
+        """Write one of the tables to a path, whose suffix says the format."""
+
+    @abstractmethod
+    def rows(self, form: TableForm, product: PlannedProduct[M], derived: Derived) -> int:
+        """How many rows a table has to have."""
+
+    @abstractmethod
+    def profile_table(
+        self, form: TableForm, product: PlannedProduct[M], derived: Derived, path: Path
+    ) -> dict[str, int]:
+        """Aggregates of a table as written, for the release gate.
+
+        Returns:
+            ``rows``; of everything else how often it is wrong.
+        """
+
+    @abstractmethod
+    def size(self, product: PlannedProduct[M]) -> int:
+        """About how many values the files will hold, at most."""
+
+    @abstractmethod
+    def rehearse(self, folder: Path, product: PlannedProduct[M], publish: PublishConfig) -> None:
+        """Write, read back and remove what can be without a draw.
+
+        Raises:
+            ConfigError: What the config declares cannot be written.
+        """
+
+    @abstractmethod
+    def advice(self, product: PlannedProduct[M], plan: Plan) -> str:
+        """What a reader of the bundle has to know of a product, in one list item."""
+
+    @abstractmethod
+    def notes(self, products: Sequence[PlannedProduct[M]]) -> list[str]:
+        """What a reader has to know of all products of the family, as paragraphs."""
+
+    def write_others(
+        self, folder: Path, product: PlannedProduct[M], derived: Derived, publish: PublishConfig
+    ) -> None:
+        """Write the files that are not tables, if there are any."""
+        del folder, product, derived, publish
+
+    def other_resources(
+        self, product: PlannedProduct[M], publish: PublishConfig
+    ) -> list[dict[str, Any]]:
+        """The same files as resources of a data package."""
+        del product, publish
+        return []
+
+    def stated(self, product: PlannedProduct[M], raw: Raw) -> dict[str, Any]:
+        """What ``privacy.json`` says of the product besides its loss."""
+        del product, raw
+        return {}
+
+    def published(
+        self, folder: Path, name: str, stated: Mapping[str, Any], resources: Mapping[str, Any]
+    ) -> PublishedProduct | None:
+        """The product's counts in a bundle, from which its files can be derived anew.
+
+        Args:
+            folder: A verified bundle.
+            name: Of the product.
+            stated: What ``privacy.json`` says of it.
+            resources: The bundle's files by path, as the data package describes them.
+
+        Returns:
+            None if nothing of the kind is published.
+
+        Raises:
+            ValueError: The bundle's files do not fit each other.
+        """
+        del folder, name, stated, resources
+        return None
+
+    def excerpt(self, folder: Path, name: str) -> Excerpt | None:
+        """Values of a product for the page of its bundle, before it is drawn None."""
+        del folder, name
+        return None

@@ -1,0 +1,63 @@
+"""A published bundle opened for deriving something from it, without data or ledger."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tasks.bundle.manifest import verify_bundle
+from tasks.products.counts.published import PublishedProduct
+from tasks.products.registry import KINDS
+from tasks.products.understanding import understood
+
+
+@dataclass(frozen=True)
+class PublishedBundle:
+    """A verified bundle.
+
+    Attributes:
+        folder: Where it lies.
+        manifest: As verified.
+        n_records: The public number of records.
+        products: By name, those whose counts are published.
+        without_counts: Names of the others.
+    """
+
+    folder: Path
+    manifest: Mapping[str, Any]
+    n_records: int
+    products: Mapping[str, PublishedProduct]
+    without_counts: tuple[str, ...]
+
+
+def open_bundle(folder: Path) -> PublishedBundle:
+    """Verify a bundle and rebuild its domain and mechanisms; reads no data file but to hash it.
+
+    Raises:
+        BundleVerificationError: The bundle is not whole, or not as this version writes it.
+    """
+    manifest = verify_bundle(folder)
+    with understood(folder):
+        stated = json.loads((folder / "privacy.json").read_text(encoding="utf-8"))
+        package = json.loads((folder / "datapackage.json").read_text(encoding="utf-8"))
+        resources = {resource["path"]: resource for resource in package["resources"]}
+        n_records = stated["n_records"]
+        if type(n_records) is not int or n_records < 1:
+            raise ValueError("its number of records is not a positive integer")
+        products, without = {}, []
+        for name, description in stated["products"].items():
+            for frame in ("n_records", "unit_records"):
+                if description[frame] != stated[frame]:
+                    raise ValueError(f"its {frame} is stated in two ways")
+            found = (
+                kind.published(folder, name, description, resources) for kind in KINDS.values()
+            )
+            product = next((each for each in found if each is not None), None)
+            if product is None:
+                without.append(name)
+            else:
+                products[name] = product
+    return PublishedBundle(folder, manifest, n_records, products, tuple(without))
