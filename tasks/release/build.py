@@ -43,6 +43,16 @@ class Released:
     derived: Mapping[str, Any]
 
 
+def derive(plan: Plan, drawn: Mapping[str, Any]) -> Released:
+    """What follows from the released products, by the post-processing of their kinds."""
+    n_records = plan.privacy.n_records
+    derived = {
+        product.name: kind_of(product).postprocess(product, drawn[product.name], n_records)
+        for product in plan.products
+    }
+    return Released(drawn, derived)
+
+
 def write_bundle(
     run: Run,
     release: Release,

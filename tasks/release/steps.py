@@ -168,13 +168,8 @@ def draw_records(
 @step("post-process")
 def postprocess(run: Run, plan: Plan, drawn: dict[str, Any]) -> Released:
     """Debias, project, deconvolve: free, from what was released alone."""
-    n_records = plan.privacy.n_records
     with writing(run):
-        derived = {
-            product.name: kind_of(product).postprocess(product, drawn[product.name], n_records)
-            for product in plan.products
-        }
-    return Released(drawn, derived)
+        return bundle.derive(plan, drawn)
 
 
 @step("write bundle")

@@ -21,6 +21,7 @@ from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
 from mechanisms.planning.mechanism_choice import Candidate, choose
 from mechanisms.postprocessing.simplex import project_to_simplex
+from mechanisms.tables.kind import TABLE, AutoKnobs
 from tasks.release.entropy import SeededRandomness
 
 WITHIN, SHARE = 1.05, 0.95
@@ -93,7 +94,7 @@ def test_auto_is_nearly_the_best_in_hindsight(settings: int, repetitions: int) -
         rng = np.random.default_rng(place)
         counts = rng.multinomial(n, shares(shape, cells, rng))
         target = Target(epsilon=epsilon, delta=delta, n_records=n, n_cells=cells)
-        choice = choose("table", target, "total_variation")
+        choice = choose(TABLE, AutoKnobs(), target)
         able = [
             candidate
             for candidate in choice.candidates

@@ -17,7 +17,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from mechanisms.bernstein.polynomials import evaluate, iterate
-from tasks.bundle.evaluate import FORMAT, Function
+from tasks.products.function.evaluate import FORMAT, Function
 
 CASES = [
     pytest.param(1, 200, 100_000, None, id="1d-100k"),

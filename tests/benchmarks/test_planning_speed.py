@@ -16,9 +16,9 @@ from mechanisms.domain.domain import Domain
 from mechanisms.domain.privacy_unit import Adjacency, Privacy, Unit
 from mechanisms.planning.budget_split import Budget
 from mechanisms.planning.calibration import ProductRequest
-from mechanisms.planning.mechanism_choice import AutoKnobs
 from mechanisms.planning.plan import _plan, plan_release
 from mechanisms.planning.registry import REGISTRY
+from mechanisms.tables.kind import TABLE, AutoKnobs
 
 DOMAIN = Domain(tuple(Integer(name=f"c{i}", lower=0, upper=3 + i) for i in range(12)))
 FRAME = Privacy(adjacency=Adjacency.REPLACE_ONE, unit=Unit.RECORD, n_records=100_000)
@@ -42,7 +42,7 @@ def test_planning_fifty_products(
     requests = [
         ProductRequest(
             name=f"p{i}",
-            kind="table",
+            kind=TABLE,
             mechanism=mechanism,
             knobs=knobs,
             columns=columns,

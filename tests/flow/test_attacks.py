@@ -31,10 +31,10 @@ from mechanisms.errors import (
     OutputNotWritableError,
     StatpressError,
 )
-from tasks.bundle import table_files
 from tasks.bundle.manifest import NAME, seal, verify_bundle
 from tasks.execution.private_zone import CuratorLog, guarded
 from tasks.ledger.ledger import Ledger
+from tasks.products.counts import product as counts
 from tasks.quality.inspector import Between, Inspector
 from tasks.release.ledger_check import check_bundle
 
@@ -207,13 +207,13 @@ def test_a_column_of_nulls_alone_is_written_and_read(agency) -> None:
 
 
 def test_rehearsal_stops_before_the_charge(agency, monkeypatch) -> None:
-    honest = table_files.profile_file
+    honest = counts.profile_file
 
     def unfaithful(path: Path, domain, extra=()) -> dict[str, int]:
         found = honest(path, domain, extra)
         return found | ({"rows": 0} if path.stem == "rehearsal" else {})
 
-    monkeypatch.setattr("tasks.bundle.table_files.profile_file", unfaithful)
+    monkeypatch.setattr("tasks.products.counts.product.profile_file", unfaithful)
     with pytest.raises(ConfigError, match="read back"):
         agency.run()
     assert [entry.kind for entry in agency.entries()] == ["register"]

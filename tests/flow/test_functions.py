@@ -18,10 +18,10 @@ from configs.loading import load
 from flows.report import plan as plan_report
 from mechanisms.errors import BundleVerificationError, StatpressError
 from mechanisms.planning.registry import REGISTRY
-from tasks.bundle import evaluate
-from tasks.bundle.function_files import columns_of
 from tasks.bundle.manifest import verify_bundle
-from tasks.bundle.published import open_bundle
+from tasks.products.function import evaluate
+from tasks.products.function.files import columns_of
+from tasks.products.published_bundle import open_bundle
 from tasks.release.ledger_check import check_bundle, verify_ledger
 
 PRODUCTS = """\

@@ -13,15 +13,17 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from people import RECORD, UNIT, ZEROS, put_people
+from rederiving import rederived
 
 from configs.loading import load
 from flows.report.outcomes import refinement_report
 from mechanisms.errors import BundleVerificationError, RefinementError
 from mechanisms.planning.plan import Plan
 from tasks.bundle.manifest import FACTS, NAME, seal
-from tasks.bundle.published import open_bundle, rederive
 from tasks.bundle.writing import write_cells
 from tasks.derivation.refine import Options, refine
+from tasks.products.published_bundle import open_bundle
+from tasks.products.registry import KINDS
 
 PRODUCTS = """\
 products:
@@ -114,8 +116,8 @@ def test_what_the_bundle_holds_is_rederived_bit_for_bit(
         assert product.mechanism == planned[name].mechanism
         assert product.domain.absent == (case != "zeros")
         assert bool(product.domain.zeros) == (case != "units" and name in WITH_ZEROS)
-        figures, stem = rederive(product, n_records=published.n_records), name
-        if product.kind == "microdata":
+        figures, stem = rederived(product, published.n_records), name
+        if product.kind is KINDS["microdata"]:
             figures, stem = {each: figures[each] for each in FIGURES}, f"{name}_debiased"
         anew = tmp_path / f"{stem}.{suffix}"
         cells = product.counts().cells
@@ -204,7 +206,7 @@ def test_the_noisy_count_of_the_absent_cell_decides_the_projection(press: Any) -
     before = open_bundle(bundle)
     edit(bundle, lambda stated: stated["products"]["ages"]["absent"].update(raw=100))
     after = open_bundle(bundle)
-    one, two = (rederive(each.products["ages"], n_records=480) for each in (before, after))
+    one, two = (rederived(each.products["ages"], 480) for each in (before, after))
     assert np.array_equal(one["estimate"], two["estimate"])
     assert not np.array_equal(one["projected"], two["projected"])
 

@@ -168,7 +168,7 @@ def test_release_gate_stops_a_file_that_is_not_as_planned(
             table = pq.read_table(path)
             pq.write_table(table.slice(1), path)
 
-    monkeypatch.setattr("tasks.bundle.table_files.write_records", broken)
+    monkeypatch.setattr("tasks.products.counts.product.write_records", broken)
     with pytest.raises(ReleaseGateError, match=r"people\.parquet"):
         agency.run()
     assert agency.bundles() == []
@@ -192,7 +192,7 @@ def test_release_gate_finds_a_value_outside_the_domain(
             field = table.schema.field(column)
             pq.write_table(table.set_column(index, field, pa.array(values, field.type)), path)
 
-    monkeypatch.setattr("tasks.bundle.table_files.write_records", broken)
+    monkeypatch.setattr("tasks.products.counts.product.write_records", broken)
     with pytest.raises(ReleaseGateError, match=r"people\.parquet"):
         agency.run()
     assert agency.bundles() == []

@@ -9,14 +9,15 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from rederiving import rederived
 
 from configs.loading import load
 from mechanisms.errors import ConfigError, RefinementError
 from mechanisms.tables.two_resolutions import TwoResolutions
 from tasks.bundle.manifest import FACTS, NAME, seal, verify_bundle
-from tasks.bundle.published import open_bundle, rederive
 from tasks.bundle.writing import write_cells
 from tasks.derivation.refine import Options, refine
+from tasks.products.published_bundle import open_bundle
 from tasks.release.ledger_check import verify_ledger
 
 PRODUCTS = """\
@@ -53,7 +54,7 @@ def test_from_the_config_to_the_bundle_and_back(blocked: Any, tmp_path: Path) ->
         assert table.num_rows == product.domain.n_cells
         assert sum(table["projected"].to_pylist()) == pytest.approx(400)
         assert sum(table["estimate"].to_pylist()) == pytest.approx(400)
-        figures = rederive(found, n_records=published.n_records)
+        figures = rederived(found, published.n_records)
         for suffix in ("parquet", "csv"):
             anew = tmp_path / f"{name}.{suffix}"
             write_cells(found.domain, found.counts().cells, figures, anew)
@@ -81,7 +82,9 @@ def test_refining_keeps_the_table_and_pools_no_correlated_cells(
         )
         assert refined.drop_columns("rounded") == was
         assert sum(refined["rounded"].to_pylist()) == 400
-    with pytest.raises(RefinementError, match="'births' are correlated within its blocks"):
+    with pytest.raises(
+        RefinementError, match="'births' cannot be pooled .* correlated within its blocks"
+    ):
         refine(bundle, tmp_path / "pooled", Options(consistent=True))
     refine(bundle, tmp_path / "pooled", Options(consistent=True, products=("ages",)))
 

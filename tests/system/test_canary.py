@@ -71,6 +71,7 @@ IN_STEPS = {
     "check counts": "tasks.release.steps.quality.check_table",
     "charge ledger": "tasks.release.steps.Ledger.charge",
     "draw records": "tasks.release.steps.generator",
+    "post-process": "tasks.release.steps.bundle.derive",
     "write bundle": "tasks.release.steps.bundle.write_bundle",
     "check release": "tasks.release.steps.bundle.profile_bundle",
     "publish": "tasks.release.steps.bundle.seal_bundle",

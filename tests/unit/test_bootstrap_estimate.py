@@ -31,11 +31,12 @@ from estimating import (
 from mechanisms.domain.privacy_unit import Privacy
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
 from mechanisms.estimates.dp_bootstrap import FEWEST, BootstrapEstimate, BootstrapKnobs
+from mechanisms.estimates.kind import ESTIMATE
 from mechanisms.estimates.knobs import Among
 from mechanisms.estimates.mechanism import RawEstimates
 from mechanisms.planning.budget_split import Budget
 from mechanisms.planning.calibration import ProductRequest
-from mechanisms.planning.mechanism_choice import WIDTH, choose
+from mechanisms.planning.mechanism_choice import choose
 from mechanisms.planning.plan import plan_release
 
 F = Fraction
@@ -120,7 +121,7 @@ def test_the_paper_s_noise_costs_more_than_it_says() -> None:
 def test_the_plan_says_what_the_paper_s_noise_would_need() -> None:
     request = ProductRequest(
         name="pay",
-        kind="estimate",
+        kind=ESTIMATE,
         mechanism="dp_bootstrap",
         knobs=knobs_of("mean", replicates=40, calibration="paper", mu=F(26, 100)),
         columns=("age",),
@@ -185,9 +186,7 @@ def test_knobs_that_do_not_go_together(said: dict[str, Any], what: str) -> None:
 
 
 def test_auto_takes_it_where_no_other_serves() -> None:
-    choice = choose(
-        "estimate", target(["debt", "pay"], **EPSILON_DELTA), WIDTH, estimand=knobs_of(OWN)
-    )
+    choice = choose(ESTIMATE, knobs_of(OWN), target(["debt", "pay"], **EPSILON_DELTA))
     assert choice.mechanism == "dp_bootstrap"
     reasons = {c.name: c.reason for c in choice.candidates[1:]}
     assert "one number" in reasons["subsample_split"]

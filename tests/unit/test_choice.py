@@ -9,6 +9,7 @@ from mechanisms.base.mechanism import Target
 from mechanisms.errors import InfeasibleBudgetError
 from mechanisms.planning.mechanism_choice import choose, compare
 from mechanisms.postprocessing.simplex import project_to_simplex
+from mechanisms.tables.kind import MICRODATA, TABLE, AutoKnobs, CountsKind
 from mechanisms.tables.projected_error import projected_total_variation
 
 
@@ -17,8 +18,8 @@ def target(delta: float, *, epsilon: float = 1.0, cells: int = 50, n: int = 10_0
 
 
 def test_the_choice_follows_the_budget() -> None:
-    strict = choose("table", target(1e-9), "total_variation")
-    loose = choose("table", target(0.05), "total_variation")
+    strict = choose(TABLE, AutoKnobs(), target(1e-9))
+    loose = choose(TABLE, AutoKnobs(), target(0.05))
     assert (strict.mechanism, loose.mechanism) == ("laplace", "gaussian")
     for choice in (strict, loose):
         errors = [candidate.error("total_variation") for candidate in choice.candidates]
@@ -29,30 +30,34 @@ def test_the_choice_follows_the_budget() -> None:
 
 @pytest.mark.parametrize("minimise", ["total_variation", "kolmogorov_smirnov", "cell_sd"])
 def test_every_criterion_ranks_by_its_own_figure(minimise: str) -> None:
-    choice = choose("table", target(1e-6), minimise)  # type: ignore[arg-type]
+    choice = choose(TABLE, AutoKnobs(minimise=minimise), target(1e-6))
     best, *others = choice.candidates
     assert all(best.error(choice.minimise) <= other.error(choice.minimise) for other in others)
     assert minimise.replace("_", " ") in choice.reason()
 
 
 def test_a_mechanism_that_cannot_serve_says_why_and_comes_last() -> None:
-    choice = choose("table", target(0.0), "total_variation")
+    choice = choose(TABLE, AutoKnobs(), target(0.0))
     refused = next(c for c in choice.candidates if c.name == "gaussian")
     assert refused.mechanism is None
     assert "No scale" in refused.reason
     assert choice.mechanism == "laplace"
-    assert {c.name for c in compare("microdata", target(1e-6))} >= {"bootstrap"}
-    assert "laplace" not in {c.name for c in compare("microdata", target(1e-6))}
+    assert {c.name for c in compare(MICRODATA, AutoKnobs(), target(1e-6))} >= {"bootstrap"}
+    assert "laplace" not in {c.name for c in compare(MICRODATA, AutoKnobs(), target(1e-6))}
 
 
 def test_where_none_can_serve_every_reason_is_given() -> None:
     with pytest.raises(InfeasibleBudgetError, match=r"laplace: .*gaussian: "):
-        choose("table", Target(epsilon=1e-16, delta=0.0, n_records=10, n_cells=10**9), "cell_sd")
+        choose(
+            TABLE,
+            AutoKnobs(minimise="cell_sd"),
+            Target(epsilon=1e-16, delta=0.0, n_records=10, n_cells=10**9),
+        )
 
 
 def test_a_kind_without_mechanisms_is_refused() -> None:
     with pytest.raises(InfeasibleBudgetError):
-        choose("nothing", target(1e-6), "total_variation")
+        choose(CountsKind("nothing"), AutoKnobs(), target(1e-6))
 
 
 @pytest.mark.parametrize("laplace", [False, True])

@@ -15,8 +15,10 @@ from mechanisms.domain.columns import Numeric
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
 from mechanisms.functions.bernstein_release import FunctionRelease
+from mechanisms.functions.kind import FUNCTION
 from mechanisms.functions.knobs import FunctionKnobs
-from tasks.bundle.function_files import FunctionFiles
+from tasks.products.files import profile_product, resources_of, write_product
+from tasks.products.function.files import FunctionProduct
 from tasks.release.entropy import SeededRandomness
 
 DOMAIN = Domain(tuple(Numeric(name=c, edges=(0.0, 0.1, 0.7)) for c in "xy"))
@@ -28,17 +30,18 @@ def written(folder: Path) -> tuple[Any, Any]:
     asked = Target(epsilon=1.0, delta=0.0, n_records=90, n_cells=4, domain=DOMAIN)
     knobs = FunctionKnobs(target="kde", degree=3, order=2)
     mechanism = FunctionRelease.calibrate(knobs, asked)
-    product = SimpleNamespace(request=SimpleNamespace(name="f"), mechanism=mechanism, domain=DOMAIN)
+    product = SimpleNamespace(name="f", kind=FUNCTION, mechanism=mechanism, domain=DOMAIN)
     table = ContingencyTable(DOMAIN, np.array([0, 2]), np.array([50, 40]))
     drawn = mechanism.release(table, SeededRandomness(np.random.PCG64(1)))
-    files, plan = FunctionFiles(), SimpleNamespace()
-    files.rehearse(folder, product, PUBLISH)
-    files.write(folder, product, drawn, plan, PUBLISH, lambda rows: None)
-    return product, drawn
+    kind = FunctionProduct()
+    kind.rehearse(folder, product, PUBLISH)
+    derived = kind.postprocess(product, drawn, 90)
+    write_product(folder, product, derived, PUBLISH, lambda rows: None)
+    return product, derived
 
 
 def profile(folder: Path, product: Any, drawn: Any) -> Any:
-    return FunctionFiles().profile(folder, product, drawn, SimpleNamespace(), PUBLISH)
+    return profile_product(folder, product, drawn, PUBLISH)
 
 
 def test_what_was_written_is_whole(tmp_path: Path) -> None:
@@ -47,7 +50,7 @@ def test_what_was_written_is_whole(tmp_path: Path) -> None:
     assert rows == {"f.parquet": 16, "f.csv": 16}
     clean = {"rows": 16, "schema": 0, "values off": 0}
     assert profiles == {"f.parquet": clean, "f.csv": clean}
-    paths = [each["path"] for each in FunctionFiles().resources(product, PUBLISH)]
+    paths = [each["path"] for each in resources_of(product, PUBLISH)]
     assert sorted(paths) == sorted(
         path.relative_to(tmp_path).as_posix() for path in tmp_path.glob("data/*")
     )

@@ -16,8 +16,8 @@ from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
 from mechanisms.functions.bernstein_release import FunctionRelease
 from mechanisms.functions.knobs import FunctionKnobs
-from tasks.bundle.function_plots import draw_function, noise_sd
-from tasks.bundle.plots import drawn_to
+from tasks.products.function.plots import draw_function, noise_sd
+from tasks.products.plots import drawn_to
 from tasks.release.entropy import SeededRandomness
 
 N = 500

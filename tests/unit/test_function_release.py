@@ -21,16 +21,16 @@ from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
 from mechanisms.domain.structural_zeros import ZeroPattern
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
-from mechanisms.functions.bernstein_release import FunctionRelease, function_mechanism
+from mechanisms.functions.bernstein_release import FunctionRelease
 from mechanisms.functions.empirical_risk import EmpiricalRisk
 from mechanisms.functions.kernel_density import KernelDensity
+from mechanisms.functions.kind import FUNCTION
 from mechanisms.functions.knobs import FunctionKnobs
 from mechanisms.functions.priestley_chao import PriestleyChao
 from mechanisms.functions.targets import learner_of
-from mechanisms.planning.mechanism_choice import compare_noises
-from mechanisms.tables.perturbed_histogram import LaplaceTable
-from tasks.bundle import evaluate
-from tasks.bundle.function_files import function_facts
+from mechanisms.planning.mechanism_choice import compare
+from tasks.products.function import evaluate
+from tasks.products.function.files import function_facts
 from tasks.release.entropy import SeededRandomness
 
 AGE = Integer(name="age", lower=0, upper=99, width=5)
@@ -109,7 +109,7 @@ def test_without_delta_the_noise_is_laplace_and_with_it_the_better_of_both() -> 
     with pytest.raises(InfeasibleBudgetError, match="delta"):
         FunctionRelease.calibrate(replace(knobs, noise="gaussian"), target(AGE, **BUDGETS["pure"]))
     asked = target(AGE)
-    laplace, gaussian = compare_noises(knobs, asked)
+    laplace, gaussian = compare(FUNCTION, knobs, asked)
     assert laplace.error("largest_error") > gaussian.error("largest_error")
     chosen = FunctionRelease.calibrate(knobs, asked)
     assert chosen == gaussian.mechanism
@@ -325,8 +325,6 @@ def test_units_of_several_records_are_refused() -> None:
     for asked in (target(AGE, unit_records=2), target(AGE, domain=None)):
         with pytest.raises(ConfigError, match="units of one record"):
             FunctionRelease.calibrate(knobs, asked)
-    with pytest.raises(TypeError, match="no function"):
-        function_mechanism(LaplaceTable(Fraction(1)))
 
 
 def test_a_function_of_ones_own_is_released(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,10 +21,10 @@ from mechanisms.errors import AmountError, ConfigError, InfeasibleBudgetError
 from mechanisms.planning.budget_split import Budget, gaussian_mu
 from mechanisms.planning.calibration import ProductRequest
 from mechanisms.planning.charges import recompute_charge
-from mechanisms.planning.mechanism_choice import AutoKnobs
 from mechanisms.planning.plan import Plan, plan_release
 from mechanisms.planning.registry import REGISTRY
 from mechanisms.tables.bootstrap import BootstrapKnobs
+from mechanisms.tables.kind import MICRODATA, TABLE, AutoKnobs
 from mechanisms.tables.perturbed_histogram import PerturbedKnobs
 
 DOMAIN = Domain(tuple(Integer(name=f"c{i}", lower=0, upper=3 + i) for i in range(5)))
@@ -37,7 +37,7 @@ def request(i: int, mechanism: str, share: Any, knobs: Any = None) -> ProductReq
     own = AutoKnobs() if mechanism == "auto" else REGISTRY[mechanism].knobs()
     return ProductRequest(
         name=f"p{i}",
-        kind="table",
+        kind=TABLE,
         mechanism=mechanism,
         knobs=own if knobs is None else knobs,
         columns=PAIRS[i],
@@ -253,7 +253,7 @@ def test_a_rare_disclosure_in_a_huge_domain_is_charged() -> None:
     requests = [
         ProductRequest(
             name=name,
-            kind="microdata",
+            kind=MICRODATA,
             mechanism="bootstrap",
             knobs=BootstrapKnobs(records=records),
             columns=(name,),
@@ -282,7 +282,7 @@ def test_an_open_mechanism_is_judged_by_what_will_be_deployed() -> None:
         requests = [
             ProductRequest(
                 name=name,
-                kind="table",
+                kind=TABLE,
                 mechanism="auto",
                 knobs=AutoKnobs(),
                 columns=(name,),
@@ -312,7 +312,7 @@ def test_domains_that_are_equal_but_written_otherwise_are_told_apart() -> None:
         requests = [
             ProductRequest(
                 name="p",
-                kind="table",
+                kind=TABLE,
                 mechanism="laplace",
                 knobs=PerturbedKnobs(),
                 columns=("x",),

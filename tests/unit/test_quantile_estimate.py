@@ -27,9 +27,10 @@ from mechanisms.domain.columns import Column, Integer, Numeric, Ordinal
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
 from mechanisms.errors import ConfigError
+from mechanisms.estimates.kind import ESTIMATE
 from mechanisms.estimates.knobs import EstimandKnobs
 from mechanisms.estimates.noisy_quantile import OrderedCells, QuantileOfCells
-from mechanisms.planning.mechanism_choice import WIDTH, choose
+from mechanisms.planning.mechanism_choice import choose
 from tasks.release.entropy import SeededRandomness
 
 MEDIAN = EstimandKnobs(statistic="median", confidence=0.9)
@@ -110,7 +111,7 @@ def test_the_expected_width_is_that_of_evenly_spread_records() -> None:
 def test_auto_takes_it_for_medians() -> None:
     domain = Domain((Integer(name="x", lower=0, upper=99),))
     wanted = Target(epsilon=1.0, delta=1e-6, n_records=1000, n_cells=100, domain=domain)
-    choice = choose("estimate", wanted, WIDTH, estimand=MEDIAN)
+    choice = choose(ESTIMATE, MEDIAN, wanted)
     assert choice.mechanism == "noisy_quantile"
     assert "least expected interval width" in choice.reason()
 

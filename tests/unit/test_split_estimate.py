@@ -24,10 +24,11 @@ from estimating import (
 )
 
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
+from mechanisms.estimates.kind import ESTIMATE, WIDTH
 from mechanisms.estimates.subsample_split import SplitEstimate, SplitKnobs
 from mechanisms.inference.statistics import Mean
 from mechanisms.inference.subsample_release import SplitDesign, SubsampleSplit, default_design
-from mechanisms.planning.mechanism_choice import WIDTH, choose
+from mechanisms.planning.mechanism_choice import choose
 
 
 def knobs_of(statistic: str, **said: Any) -> SplitKnobs:
@@ -137,18 +138,13 @@ def test_too_few_records_for_subsamples_are_refused() -> None:
 
 
 def test_auto_takes_it_for_a_statistic_of_ones_own() -> None:
-    choice = choose(
-        "estimate",
-        target(["pay"], **EPSILON_DELTA),
-        WIDTH,
-        estimand=knobs_of(OWN),
-    )
+    choice = choose(ESTIMATE, knobs_of(OWN), target(["pay"], **EPSILON_DELTA))
     assert choice.mechanism == "subsample_split"
 
 
 def test_auto_takes_the_narrower_for_a_variance() -> None:
     wanted = target(["age"], **EPSILON_DELTA)
-    choice = choose("estimate", wanted, WIDTH, estimand=knobs_of("variance"))
+    choice = choose(ESTIMATE, knobs_of("variance"), wanted)
     widths = {c.name: c.error(WIDTH) for c in choice.candidates if c.mechanism is not None}
     assert widths["pair_moments"] < widths["subsample_split"]
     assert choice.mechanism == "pair_moments"

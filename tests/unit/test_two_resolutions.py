@@ -20,6 +20,7 @@ from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
 from mechanisms.planning.mechanism_choice import choose
 from mechanisms.postprocessing.consistency import NoisyTable, make_consistent
 from mechanisms.postprocessing.simplex import project_to_simplex
+from mechanisms.tables.kind import TABLE, AutoKnobs
 from mechanisms.tables.two_resolutions import BlockCounts, TwoResolutions, TwoResolutionsKnobs
 from tasks.release.entropy import SeededRandomness
 
@@ -301,4 +302,4 @@ def test_given_knobs_are_kept_or_refused() -> None:
 )
 def test_auto_takes_it_for_cumulative_shares_of_many_cells(minimise, cells, chosen) -> None:
     target = Target(epsilon=0.5, delta=0.01, n_records=10_000, n_cells=cells)
-    assert choose("table", target, minimise).mechanism == chosen
+    assert choose(TABLE, AutoKnobs(minimise=minimise), target).mechanism == chosen
