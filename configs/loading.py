@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from decimal import Decimal, localcontext
 from pathlib import Path
-from typing import Any
 
 from configs.domain import CategoriesFile, build_zero
 from configs.order import Order, Override
@@ -126,16 +125,6 @@ def load_order(order: Order) -> Release:
         overrides=overrides,
         supersedes=order.supersedes,
     )
-
-
-def describe_column(column: Column) -> dict[str, Any]:
-    """A column's full public declaration, as JSON values."""
-    declared = {f.name: getattr(column, f.name) for f in fields(column)}
-    values = {
-        name: str(v) if not isinstance(v, (str, int, float, bool, tuple)) else v
-        for name, v in declared.items()
-    }
-    return {"kind": column.kind, **values}
 
 
 def _read(path: Path, where: str) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from configs.release import PublishConfig
 from mechanisms.planning.plan import PlannedProduct
 from tasks.bundle.writing import Progress
 from tasks.products.registry import kind_of
+
+if TYPE_CHECKING:
+    from configs.release import PublishConfig
 
 Profile = tuple[dict[str, dict[str, int]], dict[str, int]]
 """By file its profile, see ``ProductKind.profile_table``, and the rows it should have."""

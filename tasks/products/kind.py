@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from configs.release import PublishConfig
 from mechanisms.base.kind import Kind
 from mechanisms.base.mechanism import Mechanism
 from mechanisms.domain.contingency_table import ContingencyTable
@@ -16,6 +15,7 @@ from mechanisms.planning.plan import Plan, PlannedProduct
 from tasks.bundle.writing import Progress
 
 if TYPE_CHECKING:
+    from configs.release import PublishConfig
     from tasks.products.counts.published import PublishedProduct
 
 M = TypeVar("M", bound=Mechanism)

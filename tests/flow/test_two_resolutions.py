@@ -83,7 +83,7 @@ def test_refining_keeps_the_table_and_pools_no_correlated_cells(
         assert refined.drop_columns("rounded") == was
         assert sum(refined["rounded"].to_pylist()) == 400
     with pytest.raises(
-        RefinementError, match="'births' cannot be pooled .* correlated within its blocks"
+        RefinementError, match=r"'births' cannot be pooled .* correlated within its blocks"
     ):
         refine(bundle, tmp_path / "pooled", Options(consistent=True))
     refine(bundle, tmp_path / "pooled", Options(consistent=True, products=("ages",)))

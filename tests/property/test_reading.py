@@ -14,13 +14,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from configs.loading import describe_column
 from mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric, Ordinal
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
 from tasks.bundle.reading import read_counts, read_records
 from tasks.bundle.writing import write_cells, write_records
-from tasks.products.counts.fields import column_from
+from tasks.products.counts.fields import column_from, describe_column
 
 DAYS = st.dates(datetime.date(1, 1, 1), datetime.date(9999, 12, 31))
 TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=("Cs",)), max_size=8)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
+from dataclasses import fields
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from configs.loading import describe_column
 from mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric, Ordinal
 from tasks.products.kind import Field
 
@@ -33,8 +33,18 @@ def column_field(column: Column) -> Field:
     return field
 
 
+def describe_column(column: Column) -> dict[str, Any]:
+    """A column's full public declaration, as JSON values."""
+    declared = {f.name: getattr(column, f.name) for f in fields(column)}
+    values = {
+        name: str(v) if not isinstance(v, (str, int, float, bool, tuple)) else v
+        for name, v in declared.items()
+    }
+    return {"kind": column.kind, **values}
+
+
 def column_from(description: Mapping[str, Any]) -> Column:
-    """Rebuild a column from ``configs.loading.describe_column``.
+    """Rebuild a column from ``describe_column``.
 
     Raises:
         ValueError: It is of a kind that this version does not know.

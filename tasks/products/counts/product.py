@@ -6,12 +6,11 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from configs.release import PublishConfig
 from mechanisms.domain.columns import Codes
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
@@ -31,6 +30,9 @@ from tasks.products.counts.figures import (
 )
 from tasks.products.counts.published import PublishedProduct, published_product
 from tasks.products.kind import ProductKind, TableForm
+
+if TYPE_CHECKING:
+    from configs.release import PublishConfig
 
 Counted = PlannedProduct[TableMechanism] | PublishedProduct
 """A product of counts, planned or read back from a bundle."""

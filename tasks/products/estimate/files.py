@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from configs.release import PublishConfig
 from mechanisms.estimates.kind import ESTIMATE
 from mechanisms.estimates.mechanism import (
     Estimate,
@@ -27,6 +26,8 @@ from tasks.products.plots import check_plots, drawn_to
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from configs.release import PublishConfig
 
 FORMATS = ("parquet", "csv")
 Planned = PlannedProduct[EstimateMechanism]

@@ -7,11 +7,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from configs.release import PublishConfig
 from mechanisms.bernstein.lattice_release import NoisyLattice
 from mechanisms.bernstein.released_function import ReleasedFunction
 from mechanisms.errors import ConfigError
@@ -23,6 +22,9 @@ from tasks.products.function import evaluate
 from tasks.products.function.plots import draw_function
 from tasks.products.kind import ProductKind, TableForm
 from tasks.products.plots import check_plots, drawn_to
+
+if TYPE_CHECKING:
+    from configs.release import PublishConfig
 
 Planned = PlannedProduct[FunctionRelease]
 EVALUATOR = "evaluate.py"

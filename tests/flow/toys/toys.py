@@ -1,0 +1,166 @@
+"""A mechanism and a kind of product from outside the package, as a contributor would write them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from mechanisms.accounting.noise_losses import DiscreteLaplaceLoss
+from mechanisms.accounting.privacy_loss import PrivacyLoss
+from mechanisms.base.kind import Kind, Variant
+from mechanisms.base.mechanism import Mechanism, Target, check_frame
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.planning import registry
+from mechanisms.postprocessing.covariance import Covariance, IndependentErrors
+from mechanisms.tables.kind import TABLE
+from mechanisms.tables.perturbed_histogram import LaplaceTable
+from tasks.bundle.writing import read_batches, write_columns
+from tasks.products import registry as products
+from tasks.products.kind import Excerpt, ProductKind, TableForm
+
+
+@dataclass(frozen=True)
+class CoarseLaplace(LaplaceTable):
+    """A table mechanism: discrete Laplace noise whose scale is a whole number."""
+
+    name: ClassVar[str] = "coarse_laplace"
+    kinds: ClassVar[tuple[Kind, ...]] = (TABLE,)
+
+    @classmethod
+    def calibrate(cls, knobs: Any, target: Target) -> Self:
+        return cls(Fraction(math.ceil(super().calibrate(knobs, target).scale)))
+
+    def covariance(self, *, n_records: int, n_cells: int) -> Covariance:
+        return IndependentErrors()
+
+
+@dataclass(frozen=True, kw_only=True)
+class HalfKnobs:
+    """What a config may say."""
+
+    share_above: Fraction = Fraction(1, 2)
+
+
+@dataclass(frozen=True)
+class ExpectedHalf:
+    sd: float
+
+    def deciding(self, criterion: str) -> float:
+        return self.sd
+
+    def rows(self) -> Iterator[tuple[str, str]]:
+        yield "expected sd of the upper half", f"{self.sd:.2f} records"
+
+    def summary(self) -> str:
+        return f"sd {self.sd:.2f} records"
+
+
+class HalfKind(Kind):
+    """How many records lie in the upper cells of a domain."""
+
+    name = "half"
+    left_open = HalfKnobs
+    may_omit = True
+    criteria: ClassVar[Mapping[str, str]] = {"sd": "sd of the count"}
+    compared: ClassVar[Mapping[str, str]] = {"sd": "expected sd of the upper half"}
+
+    def criterion(self, knobs: Any) -> str:
+        return "sd"
+
+    def variants(self, knobs: Any, serving: Sequence[type[Mechanism]]) -> Iterator[Variant]:
+        for mechanism in serving:
+            yield mechanism.name, mechanism, knobs
+
+    def draws(self, mechanism: Any, n_cells: int) -> int:
+        return 1
+
+
+HALF = HalfKind()
+
+
+@dataclass(frozen=True)
+class NoisyHalf:
+    """Discrete Laplace noise on one count, which one unit moves by as many as its records."""
+
+    name: ClassVar[str] = "noisy_half"
+    kinds: ClassVar[tuple[Kind, ...]] = (HALF,)
+    knobs: ClassVar[type] = HalfKnobs
+    pure: ClassVar[bool] = True
+
+    scale: Fraction
+    first: int
+
+    @classmethod
+    def calibrate(cls, knobs: HalfKnobs, target: Target) -> Self:
+        epsilon = Fraction(target.pure_epsilon())
+        return cls(Fraction(float(1 / epsilon) * 1.001), int(knobs.share_above * target.n_cells))
+
+    def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
+        check_frame(n_records=n_records, n_cells=n_cells, unit_records=unit_records)
+        return DiscreteLaplaceLoss(self.scale, unit_records, 1)
+
+    def release(self, table: ContingencyTable, rng: Any, progress: Any = None) -> int:
+        above = int(table.counts[table.cells >= self.first].sum())
+        return above + int(rng.discrete_laplace(self.scale, 1)[0])
+
+    def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedHalf:
+        return ExpectedHalf(math.sqrt(2) * float(self.scale))
+
+    def describe(self) -> dict[str, str | int]:
+        return {"mechanism": self.name, "scale": str(self.scale), "first": self.first}
+
+    @classmethod
+    def from_description(cls, description: Mapping[str, object]) -> Self:
+        return cls(Fraction(str(description["scale"])), int(str(description["first"])))
+
+
+class HalfProduct(ProductKind[NoisyHalf, int, float]):
+    """The file of a half: one row."""
+
+    core = HALF
+
+    def postprocess(self, product: Any, raw: int, n_records: int) -> float:
+        return min(max(raw, 0), n_records) / n_records
+
+    def forms(self, product: Any) -> list[TableForm]:
+        return [TableForm(product.name, [{"name": "share", "type": "number"}])]
+
+    def write_table(
+        self, form: TableForm, product: Any, derived: float, path: Path, advance: Any
+    ) -> None:
+        write_columns({"share": [derived]}, path)
+
+    def rows(self, form: TableForm, product: Any, derived: float) -> int:
+        return 1
+
+    def profile_table(
+        self, form: TableForm, product: Any, derived: float, path: Path
+    ) -> dict[str, int]:
+        (row,) = [row for batch in read_batches(path, None) for row in batch.to_pylist()]
+        return {"rows": 1, "not as derived": int(not np.isclose(row["share"], derived))}
+
+    def size(self, product: Any) -> int:
+        return 1
+
+    def rehearse(self, folder: Path, product: Any, publish: Any) -> None:
+        pass
+
+    def advice(self, product: Any, plan: Any) -> str:
+        return f"- `{product.name}`: the share of records in the upper cells."
+
+    def notes(self, products: Sequence[Any]) -> list[str]:
+        return ["**Halves** are a toy."]
+
+    def excerpt(self, folder: Path, name: str) -> Excerpt | None:
+        return Excerpt(("share",), [["see the file"]])
+
+
+registry.register(CoarseLaplace)
+registry.register(NoisyHalf)
+products.register(HalfProduct())
