@@ -1,7 +1,7 @@
 """Privacy losses as values: what a mechanism costs, in every currency the project uses.
 
-A loss is a dominating pair (P, Q) of distributions (theory, introduction). Neighbours are
-symmetric, so each loss stands for both orders of its pair, and its curve is
+A loss is a dominating pair (P, Q) of distributions (mechanisms/README.md, section 1). Neighbours
+are symmetric, so each loss stands for both orders of its pair, and its curve is
 
     delta(epsilon) = max(H(P || Q), H(Q || P)),  H(P || Q) = sum of (P - e^epsilon Q)+.
 
@@ -226,7 +226,7 @@ class PureLoss(Loss):
 
 @dataclass(frozen=True)
 class ProfileLoss(Loss):
-    """A loss of which only bounds on the curve are known (theory section 5).
+    """A loss of which only bounds on the curve are known (mechanisms/README.md, section 5).
 
     Attributes:
         upper: Proven upper bound on delta at epsilon >= 0 for both orders, not increasing.

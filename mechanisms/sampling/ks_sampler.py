@@ -1,6 +1,7 @@
 """The exponential mechanism of the Kolmogorov-Smirnov distance, sampled exactly.
 
-Source: Wasserman and Zhou (2010), section 5.1, on s ordered cells (theory section 4).
+Source: Wasserman and Zhou (2010), section 5.1, on s ordered cells, doi
+10.1198/jasa.2009.tm08651; see mechanisms/README.md, section 4.
 From counts h of n records, with cumulative counts H, released are the counts z of k
 records, with cumulative counts Z, with probability proportional to
 

@@ -12,7 +12,7 @@ records, and one draw has the dominating pair
 
     P = ((c + k)/N, k/N, rest),  Q = (k/N, (c + k)/N, rest),  k = pseudocount
 
-(theory section 2: the draw is a post-processing of this pair, and for three or
+(mechanisms/README.md, Theorem 2.1: the draw is a post-processing of this pair, and for three or
 more cells and c = 1 the pair is attained). The loss of m draws therefore lies on
 a lattice, and ``mechanisms.accounting.lattice`` computes it exactly.
 """
