@@ -238,7 +238,7 @@ class SigningKeyError(LedgerError):
     """A key file is missing, not readable, or no Ed25519 key."""
 
     exit_code = 38
-    next_step = "Check the path of the key; 'openssl genpkey -algorithm ed25519 -out FILE' makes one."
+    next_step = "Check the path; 'openssl genpkey -algorithm ed25519 -out FILE' makes a key."
 
 
 # --- the keeper of the data ------------------------------------------------------
