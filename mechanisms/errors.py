@@ -2,8 +2,8 @@
 
 A message is a channel to the public: it may hold what the config, the command
 line or the ledger says, and never a value, a count or a text from the source.
-Each kind has its own exit code (the table in the README is generated from
-``exit_codes`` and a test compares the two).
+Each kind has its own exit code (``python -m flows.reference`` puts them into
+``flows/README.md``, and a test compares the two).
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ class SigningKeyError(LedgerError):
     """A key file is missing, not readable, or no Ed25519 key."""
 
     exit_code = 38
-    next_step = "Check the path of the key; the README says how to make one."
+    next_step = "Check the path; 'openssl genpkey -algorithm ed25519 -out FILE' makes a key."
 
 
 # --- the keeper of the data ------------------------------------------------------

@@ -1,12 +1,12 @@
 """Composition of privacy losses, with a proven bracket around the exact answer.
 
-Equal kinds compose exactly where there is a formula: Gaussian losses add their mu squared
-(Dong, Roth and Su 2022, Corollary 3.3), lattice losses of one pair add their draws, discrete
-losses of one noise add their cells, pure epsilons and bounds on rho add up. What is left
-goes through the privacy loss distributions of mechanisms.accounting.pld, on the grid h Z. Its upper
-bound holds for every h; its lower bound is short by a shift of epsilon that grows with h sqrt(n)
-for n parts, never with h n. Here h is chosen from n, the spread of the parts and the query so that
-the shift stays below 1 % of epsilon, as long as the number of grid points allows.
+Equal kinds compose exactly where there is a formula: Gaussian losses add their mu squared (Dong,
+Roth and Su 2022, doi 10.1111/rssb.12454, Corollary 3.3), lattice losses of one pair add their
+draws, discrete losses of one noise add their cells, pure epsilons and bounds on rho add up. What
+is left goes through the privacy loss distributions of mechanisms.accounting.pld, on the grid h Z.
+Its upper bound holds for every h; its lower bound is short by a shift of epsilon that grows with h
+sqrt(n) for n parts, never with h n. Here h is chosen from n, the spread of the parts and the query
+so that the shift stays below 1 % of epsilon, as long as the number of grid points allows.
 
 **Orders of asymmetric pairs.** For one pair of neighbours, part 1 may show (P, Q) where part 2
 shows (Q, P). The upper bound therefore composes the worse order of every part at every epsilon

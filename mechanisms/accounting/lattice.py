@@ -1,4 +1,4 @@
-"""Exact accountant for a privacy loss on a lattice (theory section 2).
+"""Exact accountant for a privacy loss on a lattice (mechanisms/README.md, section 2).
 
 One draw has the dominating pair
 

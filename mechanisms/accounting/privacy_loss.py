@@ -1,7 +1,7 @@
 """Privacy losses as values: what a mechanism costs, in every currency the project uses.
 
-A loss is a dominating pair (P, Q) of distributions (theory, introduction). Neighbours are
-symmetric, so each loss stands for both orders of its pair, and its curve is
+A loss is a dominating pair (P, Q) of distributions (mechanisms/README.md, section 1). Neighbours
+are symmetric, so each loss stands for both orders of its pair, and its curve is
 
     delta(epsilon) = max(H(P || Q), H(Q || P)),  H(P || Q) = sum of (P - e^epsilon Q)+.
 
@@ -140,7 +140,7 @@ class Loss(abc.ABC):
 
 @dataclass(frozen=True)
 class GaussianLoss(Loss):
-    """N(0, 1) against N(mu, 1) (Balle and Wang 2018, Theorem 8; Dong, Roth and Su 2022).
+    """N(0, 1) against N(mu, 1) (Balle and Wang 2018, arXiv 1805.06530, Theorem 8).
 
     Attributes:
         mu: Distance of the means in standard deviations.
@@ -184,8 +184,9 @@ class GaussianLoss(Loss):
 
 @dataclass(frozen=True)
 class PureLoss(Loss):
-    """Randomised response, the worst pair of a pure guarantee (Kairouz, Oh and Viswanath 2015).
+    """Randomised response, the worst pair of a pure guarantee.
 
+    Source: Kairouz, Oh and Viswanath (2015, arXiv 1311.0776).
     With t = order - 1 its divergence is log(cosh(e (t + 1/2)) / cosh(e/2)) / t. Let u =
     (t + 1/2)^2: D / order is the slope of log cosh(e sqrt u) between 1/4 and u, a concave
     function of u, so it is largest at order 1: rho = e tanh(e/2).
@@ -226,7 +227,7 @@ class PureLoss(Loss):
 
 @dataclass(frozen=True)
 class ProfileLoss(Loss):
-    """A loss of which only bounds on the curve are known (theory section 5).
+    """A loss of which only bounds on the curve are known (mechanisms/README.md, section 5).
 
     Attributes:
         upper: Proven upper bound on delta at epsilon >= 0 for both orders, not increasing.

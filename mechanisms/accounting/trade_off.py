@@ -1,9 +1,10 @@
 """The trade-off function as the conjugate of a privacy curve.
 
-With H the curve of one order of a pair (Dong, Roth and Su 2022, Proposition 2.12), f(alpha)
-is the supremum over x = e^epsilon > 0 of 1 - H(x) - x alpha, concave in x. Any point gives a
-lower bound. Any three points give an upper bound: beside two of them, and between two of them,
-the function lies below the line through those two, or through the nearer and the third.
+With H the curve of one order of a pair (Dong, Roth and Su 2022, doi 10.1111/rssb.12454,
+Proposition 2.12), f(alpha) is the supremum over x = e^epsilon > 0 of 1 - H(x) - x alpha, concave
+in x. Any point gives a lower bound. Any three points give an upper bound: beside two of them, and
+between two of them, the function lies below the line through those two, or through the nearer and
+the third.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Error of a released function from public quantities: approximation, noise, lower bound.
 
-Source: Aldà and Rubinstein (2017), Theorems 3, 5 and 6, Propositions 4 and 8. The largest
-error over the cube is at most that of the operator, which falls with k and h, and that of the
-noise, which grows with k. Theorem 3 balances the two up to constants that it does not give;
+Source: Aldà and Rubinstein (2017, arXiv 1507.04499), Theorems 3, 5 and 6, Propositions 4 and 8.
+The largest error over the cube is at most that of the operator, which falls with k and h, and that
+of the noise, which grows with k. Theorem 3 balances the two up to constants that it does not give;
 here both are computed.
 
 **The operator** is applied to a bump of the width that the function is expected to have: a
@@ -94,9 +94,9 @@ def expected_noise(dimensions: int, degree: int, order: int, noise: Noise) -> fl
 def noise_bound(dimensions: int, degree: int, order: int, noise: Noise, beta: float) -> float:
     """A level that noise of scale 1 passes anywhere on the cube with probability <= beta.
 
-    With m lattice points, Pr[|Z| >= t] <= exp(-t) for the Laplace and 2 exp(-t^2 / 2) for
-    the Gaussian distribution. The discrete Gaussian is sub-Gaussian too (Canonne, Kamath and
-    Steinke 2020); the discrete Laplace needs half a step of its grid more.
+    With m lattice points, Pr[|Z| >= t] <= exp(-t) for the Laplace and 2 exp(-t^2 / 2) for the
+    Gaussian distribution. The discrete Gaussian is sub-Gaussian too (Canonne, Kamath and Steinke
+    2020, arXiv 2004.00010); the discrete Laplace needs half a step of its grid more.
 
     Raises:
         ValueError: beta is not between 0 and 1.
@@ -134,8 +134,9 @@ def least_error(shift: float, epsilon: float, n_records: int) -> float:
 def least_gaussian_error(shift: float, mu: float, n_records: int) -> float:
     """The same for any mu-GDP release.
 
-    Tables m records apart are m mu-GDP apart (Dong, Roth and Su 2022, Theorem 2.14), so one of
-    the two answers is nearer to the other's value with probability at least Phi(-m mu / 2).
+    Tables m records apart are m mu-GDP apart (Dong, Roth and Su 2022, doi 10.1111/rssb.12454,
+    Theorem 2.14), so one of the two answers is nearer to the other's value with probability at
+    least Phi(-m mu / 2).
 
     Args:
         shift: A change at one point that every further record adds to.

@@ -1,8 +1,8 @@
 """The Bernstein mechanism: noise on a function's values at a lattice, exact in integers.
 
-Source: Aldà and Rubinstein (2017), Algorithm 1. Adjacency: replace-one. Released are integers,
-the values of F_D on {0, 1/k, .., 1}^d in steps of a public grid, with noise; any point can
-then be evaluated for ever (mechanisms.bernstein.polynomials).
+Source: Aldà and Rubinstein (2017, arXiv 1507.04499), Algorithm 1. Adjacency: replace-one. Released
+are integers, the values of F_D on {0, 1/k, .., 1}^d in steps of a public grid, with noise; any
+point can then be evaluated for ever (mechanisms.bernstein.polynomials).
 
 **Sensitivity.** The paper adds Laplace noise of scale S(F) (k+1)^d / epsilon, as if all values
 could move by S(F) at once. Here the change of the whole vector is bounded: its L1 norm for
@@ -12,11 +12,12 @@ Laplace noise, its L2 norm for Gaussian noise, over all neighbours (``Learner.se
 noise is integer noise of a rational scale, and the sum of two integers is exact (modulo 2^64): no
 floating point touches the distribution of what is released.
 
-**Loss.** Laplace noise of scale t costs the pure epsilon |change|_1 / t. Gaussian noise of
-scale s >= 2^8 is a post-processing of normal noise of variance s^2 - 256 at every point of the
-lattice (mechanisms.sampling.gaussian_noise), and that of a vector which moves by at most |change|_2
-is mu-GDP with mu^2 = |change|_2^2 / (s^2 - 256), whatever the direction of the change. On a coarser
-grid it is rho-zCDP with rho = |change|_2^2 / (2 s^2) (Canonne, Kamath and Steinke 2020, Theorem 4).
+**Loss.** Laplace noise of scale t costs the pure epsilon |change|_1 / t. Gaussian noise of scale s
+>= 2^8 is a post-processing of normal noise of variance s^2 - 256 at every point of the lattice
+(mechanisms.sampling.gaussian_noise), and that of a vector which moves by at most |change|_2 is
+mu-GDP with mu^2 = |change|_2^2 / (s^2 - 256), whatever the direction of the change. On a coarser
+grid it is rho-zCDP with rho = |change|_2^2 / (2 s^2) (Canonne, Kamath and Steinke 2020, arXiv
+2004.00010, Theorem 4).
 """
 
 from __future__ import annotations

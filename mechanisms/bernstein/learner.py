@@ -1,6 +1,7 @@
 """What the Bernstein mechanism needs of a function, and functions that users bring.
 
-Source: Aldà and Rubinstein (2017), Algorithm 1: oracle access to values and a sensitivity.
+Source: Aldà and Rubinstein (2017, arXiv 1507.04499), Algorithm 1: oracle access to values and a
+sensitivity.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Iterated Bernstein polynomials in one to four variables; needs NumPy alone.
 
-Source: Aldà and Rubinstein, "The Bernstein Mechanism" (2017), Definitions 6 to 9; Micchelli
-(1973). A function f on [0, 1]^d is known by its values on the lattice {0, 1/k, .., 1}^d. The
-Bernstein operator is
+Source: Aldà and Rubinstein, "The Bernstein Mechanism" (2017, arXiv 1507.04499), Definitions 6 to
+9; Micchelli (1973). A function f on [0, 1]^d is known by its values on the lattice {0, 1/k, ..,
+1}^d. The Bernstein operator is
 
     (B f)(y) = sum over v of f(v/k) b_v(y),  b_v(y) = C(k, v) y^v (1 - y)^(k - v)
 

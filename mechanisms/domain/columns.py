@@ -3,7 +3,7 @@
 Each kind is a frozen declaration. ``code_of`` is the definition of the function,
 one value at a time; the counting engine evaluates the same function as an
 expression, and a property test holds the two equal. Every value of a column's type has a code
-(theory section 1), so the domain never depends on the data:
+(mechanisms/README.md, section 1), so the domain never depends on the data:
 
 * a null, or a NaN, goes to ``missing`` if declared, else ``other``, else code 0;
 * a value outside the declared categories goes to ``other`` if declared, else

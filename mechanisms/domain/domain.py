@@ -5,10 +5,11 @@ with those digits, the first column the most significant. Nothing here has as
 many elements as the domain has cells, so 2**63 - 1 cells cost nothing.
 
 Two declarations change which cells there are. ``absent`` adds one more, the last code,
-for the records that a unit does not have (theory section 8); it has no columns and is
-never published. ``zeros`` are patterns of impossible cells (mechanisms.domain.structural_zeros):
-they keep their codes, so that decoding stays arithmetic, but no record has one and every
-mechanism works on the other cells alone, ``n_possible`` of them.
+for the records that a unit does not have (mechanisms/README.md, section 8); it has no columns
+and is never published. ``zeros`` are patterns of impossible cells
+(mechanisms.domain.structural_zeros): they keep their codes, so that decoding stays
+arithmetic, but no record has one and every mechanism works on the other cells alone,
+``n_possible`` of them.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class Privacy:
     def of_units(
         cls, *, adjacency: Adjacency, column: str, max_records: int, n_units: int
     ) -> Privacy:
-        """The frame where a column names the unit of every record (theory section 8).
+        """The frame where a column names every record's unit (mechanisms/README.md, section 8).
 
         Of each unit at most ``max_records`` are kept, and what it lacks is padded with
         records in the absent cell, so that every unit has exactly as many.

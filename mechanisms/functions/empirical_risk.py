@@ -1,7 +1,7 @@
 """Regularised empirical risk: support vector machine, logistic and ridge regression.
 
-Source: Aldà and Rubinstein (2017), section 6 and appendix G; Bousquet and Elisseeff (2002).
-F(y) = <w*, phi(y)>, where w* minimises
+Source: Aldà and Rubinstein (2017, arXiv 1507.04499), section 6 and appendix G; Bousquet and
+Elisseeff (2002). F(y) = <w*, phi(y)>, where w* minimises
 
     J(w) = (C/n) sum over records of L(label, <w, phi(x)>) + |w|^2 / 2
 

@@ -1,6 +1,6 @@
 """Kernel density estimate of weighted cells, as a function on the unit cube.
 
-Source: Aldà and Rubinstein (2017), section 6.
+Source: Aldà and Rubinstein (2017, arXiv 1507.04499), section 6.
 
     F(y) = (1/n) sum over records of K(y - x)
 

@@ -1,6 +1,6 @@
 """Naive Bayes with kernel likelihoods, as a function on the unit cube.
 
-Source: Aldà and Rubinstein (2017), section 6 and appendix F. For two classes
+Source: Aldà and Rubinstein (2017, arXiv 1507.04499), section 6 and appendix F. For two classes
 
     F(y) = T_+ - T_-,  T = (m/n) prod over i of q_i(y_i),  q_i(t) = (1/m) sum of K_i(t - x_i)
 

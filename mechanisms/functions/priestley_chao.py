@@ -1,7 +1,7 @@
 """Priestley-Chao kernel regression of weighted cells, as a function on [0, 1].
 
-Source: Priestley and Chao (1972); Aldà and Rubinstein (2017), section 6. With the occupied
-cells x_1 < .. < x_K and l_i the mean label of the records at x_i,
+Source: Priestley and Chao (1972); Aldà and Rubinstein (2017, arXiv 1507.04499), section 6. With
+the occupied cells x_1 < .. < x_K and l_i the mean label of the records at x_i,
 
     F(y) = sum over i >= 2 of min(x_i - x_(i-1), g) K(y - x_i) l_i,  K(t) = k(t / b) / b.
 

@@ -1,9 +1,10 @@
 """Deconvolution by g-modelling: the law of X from Y = X + normal noise of known size.
 
-The model is Efron's (2016), with the choices of Wang, Cheng and Awan (2022), Section 4.3: X is
-on 1000 points from q1 - 3 IQR to q3 + 3 IQR of Y, its density there exp(Q a) up to a factor,
-Q a natural spline basis of 5 columns, centred and of unit length (R's ``ns`` and the package
-deconvolveR). Y is taken in 40 bins, their probabilities P g, and a minimises
+The model is Efron's (2016, doi 10.1093/biomet/asv068), with the choices of Wang, Cheng and Awan
+(2022, arXiv 2210.06140), Section 4.3: X is on 1000 points from q1 - 3 IQR to q3 + 3 IQR of Y, its
+density there exp(Q a) up to a factor, Q a natural spline basis of 5 columns, centred and of unit
+length (R's ``ns`` and the package deconvolveR). Y is taken in 40 bins, their probabilities P g,
+and a minimises
 
     -sum over bins of count log(P g)  +  c0 |a|,  c0 = 0.1.
 

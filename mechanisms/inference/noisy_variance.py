@@ -1,8 +1,8 @@
 """NoisyVar and NoisyCov: parametric intervals from noisy moments (Du et al. 2020).
 
-Algorithms 4 and 5 of Wang, Cheng and Awan (2022), for comparison with their bootstrap.
-Records are in [0, 1]; mean, variance and covariance (with n - 1) then have sensitivity 1/n.
-The noise variance printed there, 2B/(n mu)^2, is a misprint: two releases at mu-GDP together
+Algorithms 4 and 5 of Wang, Cheng and Awan (2022, arXiv 2210.06140), for comparison with their
+bootstrap. Records are in [0, 1]; mean, variance and covariance (with n - 1) then have sensitivity
+1/n. The noise variance printed there, 2B/(n mu)^2, is a misprint: two releases at mu-GDP together
 take 2/(n mu)^2 each, three take 3/(n mu)^2.
 
 The margin is half the distance of two quantiles of a mean (covariance) of n simulated normal

@@ -1,11 +1,11 @@
 """Intervals from noisy bootstrap replicates of a scalar statistic.
 
-All of it is post-processing of B replicates, each the statistic of a resample plus normal
-noise of a known standard deviation sigma (Wang, Cheng and Awan 2022).
+All of it is post-processing of B replicates, each the statistic of a resample plus normal noise of
+a known standard deviation sigma (Wang, Cheng and Awan 2022, arXiv 2210.06140).
 
-**Cap.** A statistic that one record moves by at most D has a variance of at most n D^2/4
-under any law of independent records (the bounded-differences form of Efron and Stein's
-inequality). Every interval is truncated to what follows from that.
+**Cap.** A statistic that one record moves by at most D has a variance of at most n D^2/4 under any
+law of independent records (the bounded-differences form of the inequality of Efron and Stein 1981,
+doi 10.1214/aos/1176345462). Every interval is truncated to what follows from that.
 """
 
 from __future__ import annotations

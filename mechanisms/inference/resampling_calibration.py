@@ -11,8 +11,8 @@ Gaussian's delta is at least a floor. Curves are convex in x = e^epsilon, so bet
 points a curve is below its chord, and the Gaussian's is above each of its tangents
 Phi(a) - x Phi(b); the limits are the tangents' values at both ends of each piece.
 
-The paper's noise (Wang, Cheng and Awan 2022, Theorem 3.7) is asymptotic and always too small;
-``paper_mu_squared`` has it for comparison, ``composed`` its true cost.
+The paper's noise (Wang, Cheng and Awan 2022, arXiv 2210.06140, Theorem 3.7) is asymptotic and
+always too small; ``paper_mu_squared`` has it for comparison, ``composed`` its true cost.
 """
 
 from __future__ import annotations

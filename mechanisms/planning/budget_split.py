@@ -4,8 +4,8 @@ All parameters of a release are fixed before any data is read, so the losses of 
 compose (mechanisms.accounting.composition), and n products cost far less than their epsilons added
 up. What is divided has to add up all the same, and it does in these currencies:
 
-* **a budget of rho**: zero-concentrated privacy adds up, so a share of rho is a target of its
-  own (Bun and Steinke 2016, Lemma 2.3);
+* **a budget of rho**: zero-concentrated privacy adds up, so a share of rho is a target of its own
+  (Bun and Steinke 2016, arXiv 1605.02658, Lemma 2.3);
 * **one product, or a budget without delta**: a share of epsilon, at delta or at 0; and so
   where parameters that are fixed fit no other division, a share of each;
 * **several products at (epsilon, delta)**: a share of the Rényi divergence of one order a,

@@ -9,11 +9,11 @@ total. If the noise of every cell is independent, with mean 0 and the variances
 given, this is the best linear unbiased estimate (Gauss and Markov), and the standard
 errors returned are its own, never larger than before.
 
-**One variance per table.** The interactions of a table (its marginals, centred along
-each axis: the analysis of variance) are uncorrelated, so each is pooled on its own by
-inverse variance: a closed form, in time of the cells times the sets T of columns that are
-shared (Qardaji, Yang and Li 2014 for the pooling; Xiao, He, Zhang and Kifer 2023 for the
-basis).
+**One variance per table.** The interactions of a table (its marginals, centred along each axis:
+the analysis of variance) are uncorrelated, so each is pooled on its own by inverse variance: a
+closed form, in time of the cells times the sets T of columns that are shared (Qardaji, Yang and Li
+2014, doi 10.1145/2588555.2588575 for the pooling; Xiao, He, Zhang and Kifer 2023, arXiv 2305.08175
+for the basis).
 
 **A variance per cell.** A linear system with one unknown for each constraint, up to 4000
 of them: mechanisms.postprocessing.constrained_least_squares.

@@ -2,9 +2,9 @@
 
 Post-processing of what is already public, so it costs no privacy.
 
-The projection of x onto {z >= 0, sum z = total} is z_i = max(x_i - t, 0), where
-the threshold t solves sum max(x_i - t, 0) = total (Held, Wolfe and Crowder 1974;
-Duchi, Shalev-Shwartz, Singer and Chandra 2008). The left side at a value r,
+The projection of x onto {z >= 0, sum z = total} is z_i = max(x_i - t, 0), where the threshold t
+solves sum max(x_i - t, 0) = total (Held, Wolfe and Crowder 1974, doi 10.1007/BF01580223; Duchi,
+Shalev-Shwartz, Singer and Chandra 2008, doi 10.1145/1390156.1390191). The left side at a value r,
 
     excess(r) = sum over x_i > r of (x_i - r),
 

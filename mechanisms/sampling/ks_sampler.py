@@ -1,8 +1,8 @@
 """The exponential mechanism of the Kolmogorov-Smirnov distance, sampled exactly.
 
-Source: Wasserman and Zhou (2010), section 5.1, on s ordered cells (theory section 4).
-From counts h of n records, with cumulative counts H, released are the counts z of k
-records, with cumulative counts Z, with probability proportional to
+Source: Wasserman and Zhou (2010, doi 10.1198/jasa.2009.tm08651), section 5.1, on s ordered cells;
+see mechanisms/README.md, section 4. From counts h of n records, with cumulative counts H, released
+are the counts z of k records, with cumulative counts Z, with probability proportional to
 
     base(z) exp(-rate u(z)),  base(z) = k!/(z_1! ... z_s!),
     u(z) = ceil(n max_j |H_j/n - Z_j/k|),  rate = epsilon/(2c),

@@ -1,4 +1,4 @@
-"""Exact sampling of records from a smoothed contingency table (theory section 2).
+"""Exact sampling of records from a smoothed contingency table (mechanisms/README.md, section 2).
 
 Every draw is an integer, uniform by rejection; no floating point touches the
 output distribution and nothing of the size of the domain is stored.

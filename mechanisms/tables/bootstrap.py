@@ -1,18 +1,18 @@
 """Bootstrapping mechanism: records drawn from the smoothed empirical distribution.
 
-Source: "Delving into Bootstrapping for Differential Privacy", section 5.1, with
-an integer pseudocount; for any positive one it is the smoothed histogram of
-Wasserman and Zhou (2010), Theorem 8. Released are m iid draws from
-p_j = (h_j + pseudocount)/N, N = n + pseudocount |domain|. Structural zeros are no part
-of the domain: the accountant takes it as public that all n records lie in possible cells,
-in a table and in its neighbours, and no pseudocount goes to the others.
+Source: "Delving into Bootstrapping for Differential Privacy", section 5.1, with an integer
+pseudocount; for any positive one it is the smoothed histogram of Wasserman and Zhou (2010, doi
+10.1198/jasa.2009.tm08651), Theorem 8. Released are m iid draws from p_j = (h_j + pseudocount)/N, N
+= n + pseudocount |domain|. Structural zeros are no part of the domain: the accountant takes it as
+public that all n records lie in possible cells, in a table and in its neighbours, and no
+pseudocount goes to the others.
 
 Adjacency: replace-one. If a unit holds c records, a neighbour differs in c
 records, and one draw has the dominating pair
 
     P = ((c + k)/N, k/N, rest),  Q = (k/N, (c + k)/N, rest),  k = pseudocount
 
-(theory section 2: the draw is a post-processing of this pair, and for three or
+(mechanisms/README.md, Theorem 2.1: the draw is a post-processing of this pair, and for three or
 more cells and c = 1 the pair is attained). The loss of m draws therefore lies on
 a lattice, and ``mechanisms.accounting.lattice`` computes it exactly.
 """

@@ -1,6 +1,7 @@
 """Sample and resample: the exponential mechanism over public candidates.
 
-Source: Wasserman and Zhou (2010), section 6 (theory section 4). Draw N candidate datasets
+Source: Wasserman and Zhou (2010), section 6, doi 10.1198/jasa.2009.tm08651; the proofs are in
+mechanisms/README.md, section 4. Draw N candidate datasets
 U_1..U_N of k records from a proposal that does not see the data, and release U_j with
 probability proportional to
 

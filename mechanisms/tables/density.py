@@ -1,8 +1,8 @@
 """Records drawn from a density estimate: a histogram, or a kernel density estimate.
 
-Source: Wasserman and Zhou (2010), section 4, Theorem 10; sampler and proof are
-mechanisms.sampling.density_sampler. Released are m iid draws from (1 - w) times the estimate plus w
-times the uniform distribution, at the pure epsilon m log(ratio), which is tight.
+Source: Wasserman and Zhou (2010, doi 10.1198/jasa.2009.tm08651), section 4, Theorem 10; sampler
+and proof are mechanisms.sampling.density_sampler. Released are m iid draws from (1 - w) times the
+estimate plus w times the uniform distribution, at the pure epsilon m log(ratio), which is tight.
 
 * ``histogram`` spreads a record evenly over its bin. By default each cell is a bin, of any
   number of columns. ``bins`` groups the cells of one column, in order, into that

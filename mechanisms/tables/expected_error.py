@@ -20,7 +20,8 @@ class ExpectedCounts:
     """What an analyst can expect before any data is read.
 
     With N = n + pseudocount |domain| and a cell of sampling probability p, the
-    debiased count has standard deviation N sqrt(p(1-p)/m) (theory section 2).
+    debiased count has standard deviation N sqrt(p(1-p)/m) (mechanisms/README.md,
+    section 2).
 
     Attributes:
         cell_sd_average: That deviation, in records, at p = 1/|domain|.

@@ -1,8 +1,9 @@
 """What mechanisms share that release k records with probability by a utility.
 
-Source: Wasserman and Zhou (2010), sections 5 and 6; McSherry and Talwar (2007). Released
-are the counts z of k records, with probability proportional to base(z) exp(-e u(h, z)/2),
-where u moves by at most c if c records of the data do and the base knows no data.
+Source: Wasserman and Zhou (2010, doi 10.1198/jasa.2009.tm08651), sections 5 and 6; McSherry and
+Talwar (2007). Released are the counts z of k records, with probability proportional to base(z)
+exp(-e u(h, z)/2), where u moves by at most c if c records of the data do and the base knows no
+data.
 
 **Privacy.** Adjacency replace-one: a unit of c records costs c e at delta 0, e being
 ``epsilon_per_record``, and is charged as the worst pair of that guarantee (``PureLoss``).

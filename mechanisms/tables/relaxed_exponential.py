@@ -11,9 +11,9 @@ sequences. Its weights exp(m u) add up to (sum of p_j)^m = 1 for every dataset. 
 divided by, which has two consequences that the paper leaves out.
 
 * *Pure.* u moves by at most D = log((c + k)/k) between neighbours, at z all in one cell. The
-  general theorem for exponential mechanisms pays twice, 2 m D, as the sum of
-  the weights could move too. Here it cannot: the loss is m D, Theorem 8 of Wasserman and
-  Zhou (2010), and what the accountant says at delta 0.
+  general theorem for exponential mechanisms pays twice, 2 m D, as the sum of the weights could
+  move too. Here it cannot: the loss is m D, Theorem 8 of Wasserman and Zhou (2010, doi
+  10.1198/jasa.2009.tm08651), and what the accountant says at delta 0.
 * *Relaxed.* Over the typical sequences, |f_j - p_j| <= gamma for all j, u moves by at most
   D_gamma = (c/N + 2 gamma) log((c + k)/k) (the paper's equation 43 at its least x_1 and x_2;
   the appendix has c = 1). If others have probability at most delta, the release is

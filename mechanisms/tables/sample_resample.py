@@ -1,9 +1,10 @@
 """Sample and resample: one of N public candidate datasets, chosen by its distance to the data.
 
-Source: Wasserman and Zhou (2010), section 6, with the distances of section 5; scores,
-sensitivities and the exact choice are mechanisms.tables.candidate_scores. The candidates are k
-records each, from a proposal that sees no data (uniform, or Dirichlet probabilities with a given
-``concentration``); they may be published, and their number costs nothing.
+Source: Wasserman and Zhou (2010, doi 10.1198/jasa.2009.tm08651), section 6, with the distances of
+section 5; scores, sensitivities and the exact choice are mechanisms.tables.candidate_scores. The
+candidates are k records each, from a proposal that sees no data (uniform, or Dirichlet
+probabilities with a given ``concentration``); they may be published, and their number costs
+nothing.
 
 **Distances**, and the default of k: ``ks`` and ``cramer_von_mises``, n^(2/3) (Theorems 15
 and 16); ``mean``, the Euclidean distance of the mean positions, 1 (section 5.2: one record

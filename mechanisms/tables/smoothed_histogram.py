@@ -1,10 +1,11 @@
 """Smoothed histogram: the bootstrap's draws, few enough for a budget without delta.
 
-Source: Wasserman and Zhou (2010), Theorems 8 and 9, on the declared cells. Released are m iid
-draws from (1 - w) h/n + w/|domain|, which is the bootstrapping mechanism's distribution
-at the pseudocount n w/(|domain| (1 - w)) (theory section 2). So this is that mechanism
-under another calibration: its loss is the same exact value, whose epsilon at delta 0 is
-m log((c + pseudocount)/pseudocount), the theorem's equation 8 in one of c records.
+Source: Wasserman and Zhou (2010, doi 10.1198/jasa.2009.tm08651), Theorems 8 and 9, on the declared
+cells. Released are m iid draws from (1 - w) h/n + w/|domain|, which is the bootstrapping
+mechanism's distribution at the pseudocount n w/(|domain| (1 - w)) (mechanisms/README.md, section
+2). So this is that mechanism under another calibration: its loss is the same exact value, whose
+epsilon at delta 0 is m log((c + pseudocount)/pseudocount), the theorem's equation 8 in one of c
+records.
 
 By default m balances the error of sampling against w (``balanced_draws``), and w is the
 smallest that meets the budget. The theorem counts w as a bias of the records drawn; the

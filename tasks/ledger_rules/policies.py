@@ -3,13 +3,13 @@
 A filter refuses a charge that would carry the sum of all charges past a limit. Both
 stay valid when each config depends on what earlier releases showed:
 
-* ``basic``: epsilons add up and deltas add up (Rogers, Roth, Ullman and Vadhan 2016,
-  "Privacy odometers and filters");
-* ``zcdp``: the rho of zero-concentrated differential privacy adds up, and so does the
-  delta of those mechanisms that have no rho without one (Feldman and Zrnic 2021,
-  "Individual privacy accounting via a Renyi filter"; for the approximate form
-  Whitehouse, Ramdas, Rogers and Wu 2023, "Fully adaptive composition in differential
-  privacy", Theorem 1).
+* ``basic``: epsilons add up and deltas add up (Rogers, Roth, Ullman and Vadhan 2016, arXiv
+  1605.08294, "Privacy odometers and filters");
+* ``zcdp``: the rho of zero-concentrated differential privacy adds up, and so does the delta of
+  those mechanisms that have no rho without one (Feldman and Zrnic 2021, arXiv 2008.11193,
+  "Individual privacy accounting via a Renyi filter"; for the approximate form Whitehouse, Ramdas,
+  Rogers and Wu 2023, arXiv 2203.05481, "Fully adaptive composition in differential privacy",
+  Theorem 1).
 
 They hold for a limit that is fixed beforehand. A limit that is raised, or a policy that
 is changed, after looking at releases is a new promise; the chain keeps its reason.

@@ -1,4 +1,4 @@
-"""Privacy units of several records, inside the count's query (theory section 8).
+"""Privacy units of several records, inside the count's query (mechanisms/README.md, section 8).
 
 Of every unit at most ``max_records`` = c records are kept, chosen at random, and a unit
 with fewer is padded to exactly c with records in the absent cell. The table has then
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Units:
-    """The privacy unit of a source with several records a unit (theory section 8).
+    """The privacy unit of a source with several records a unit (mechanisms/README.md, section 8).
 
     Attributes:
         column: Source column that names each record's unit; it need not be in the domain.

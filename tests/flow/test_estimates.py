@@ -89,9 +89,9 @@ def test_estimates_of_all_methods_in_one_release(estimating: Any) -> None:
     assert row["lower"] >= 0 and row["upper"] <= 99
 
 
-def test_the_products_in_the_readme_can_be_planned(agency: Any) -> None:
-    text = (Path(__file__).parents[2] / "README.md").read_text()
-    block = text.split("## Estimates\n")[1].split("```yaml\n")[1].split("```")[0]
+def test_the_products_on_the_page_of_the_config_can_be_planned(agency: Any) -> None:
+    text = (Path(__file__).parents[2] / "configs" / "README.md").read_text()
+    block = text.split("### Estimates\n")[1].split("```yaml\n")[1].split("```")[0]
     columns = """domain:
   sex: {type: categorical, categories: [f, m]}
   pay: {type: numeric, lower: 0, upper: 100, bins: 50}

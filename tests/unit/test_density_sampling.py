@@ -102,7 +102,7 @@ def test_theorem_8_is_the_histogram_of_equal_bins() -> None:
 
 
 @KINDS
-def test_ratio_is_below_that_of_the_theory(name: str) -> None:
+def test_ratio_is_below_the_closed_bound(name: str) -> None:
     """1 + (1 - w) c K_max s / (n w), K_max s being the largest density of a kernel."""
     kernel, w, n, c = KERNELS[name], Fraction(1, 7), 5, 2
     cells = range(kernel.n_cells)
