@@ -35,7 +35,6 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from scipy import fft
 
 from mechanisms.accounting import lattice_table
 from mechanisms.accounting.enclosures import Bounds
@@ -293,6 +292,8 @@ def is_sharp(part: PrivacyLoss) -> bool:
 
 def _power_error(masses: np.ndarray[Any, Any], times: int, size: int) -> float:
     """Bound on the sum of absolute errors of a self-composition."""
+    from scipy import fft
+
     length = fft.next_fast_len(max(size, len(masses)))
     unit = 8 * _ROUND * (1 + math.log2(length))
     spectrum = np.maximum(np.abs(fft.fft(masses, length)) + unit, 1e-300)

@@ -19,7 +19,6 @@ from fractions import Fraction
 from typing import ClassVar, Literal, Self
 
 import numpy as np
-from scipy import stats
 
 from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.base.mechanism import Target, check_frame
@@ -197,8 +196,10 @@ class BootstrapEstimate:
 
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedInterval:
         """The widths from replicates that lie as a normal law's quantiles do."""
+        from scipy.special import ndtri
+
         replicates, noise = self.bootstrap.replicates, self.bootstrap.noise.sigma
-        normal = stats.norm.ppf((np.arange(replicates) + 0.5) / replicates)
+        normal = ndtri((np.arange(replicates) + 0.5) / replicates)
         widths = []
         for scale, variance in zip(self.terms.scales, self.variances, strict=True):
             values = normal * math.sqrt(variance + noise**2)

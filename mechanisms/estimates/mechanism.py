@@ -11,7 +11,6 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from mechanisms.accounting.composition import compose_quickly
 from mechanisms.accounting.privacy_loss import GaussianLoss, PrivacyLoss
@@ -83,6 +82,8 @@ class SamplingDistribution:
     @classmethod
     def normal(cls, found: Estimate) -> SamplingDistribution | None:
         """The normal approximation; None where there is no standard error to make it of."""
+        from scipy import stats
+
         sd = found.standard_error
         if not (sd and math.isfinite(sd) and math.isfinite(found.value)):
             return None

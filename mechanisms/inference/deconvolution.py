@@ -25,7 +25,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import interpolate, special
 
 from mechanisms.errors import ConfigError
 
@@ -81,6 +80,8 @@ def deconvolve(noisy: _Doubles, sigma: float, *, penalty: float = PENALTY) -> De
     Raises:
         ConfigError: Too few values, or no noise, or values without any spread.
     """
+    from scipy.special import ndtr
+
     low, high = np.quantile(noisy, (0.25, 0.75)) if len(noisy) else (0.0, 0.0)
     if len(noisy) < 2 or not (sigma > 0 and math.isfinite(sigma)) or not high > low:
         raise ConfigError("A deconvolution needs noisy values that differ, and their noise.")
@@ -88,7 +89,7 @@ def deconvolve(noisy: _Doubles, sigma: float, *, penalty: float = PENALTY) -> De
     points = np.linspace(low - 3 * span, high + 3 * span, POINTS)
     edges = np.linspace(noisy.min(), noisy.max(), BINS + 1)
     counts = np.histogram(noisy, edges)[0].astype(np.float64)
-    below = special.ndtr((edges[1:-1, None] - points[None, :]) / sigma)
+    below = ndtr((edges[1:-1, None] - points[None, :]) / sigma)
     kernel = np.diff(below, axis=0, prepend=0.0, append=1.0)
     some = counts > 0
     return _minimise(points, kernel[some], counts[some], penalty)
@@ -125,11 +126,13 @@ def spline_basis(points: int = POINTS, degrees: int = DEGREES) -> _Doubles:
     Returns:
         float64[points, degrees], every column of mean 0 and length 1.
     """
+    from scipy.interpolate import BSpline
+
     x = np.linspace(0.0, 1.0, points)
     inner = np.linspace(0.0, 1.0, degrees + 1)[1:-1]
     knots = np.concatenate([np.zeros(4), inner, np.ones(4)])
     count = len(knots) - 4
-    every = [interpolate.BSpline(knots, np.eye(count)[i], 3) for i in range(1, count)]
+    every = [BSpline(knots, np.eye(count)[i], 3) for i in range(1, count)]
     values = np.column_stack([spline(x) for spline in every])
     bends = np.column_stack([spline.derivative(2)(np.array([0.0, 1.0])) for spline in every])
     rotation = np.linalg.qr(bends.T, mode="complete")[0]

@@ -26,7 +26,6 @@ from fractions import Fraction
 
 import numpy as np
 from flint import arb
-from scipy import stats
 
 from mechanisms.accounting.composition import compose
 from mechanisms.accounting.privacy_loss import PrivacyLoss, PureLoss
@@ -85,8 +84,10 @@ class NoisyQuantile:
     @property
     def wanted(self) -> tuple[int, int, int]:
         """Counts asked for: of the value, the lower and the upper end."""
+        from scipy.stats import binom
+
         n, tail = self.n_records, (1 - self.level) / 4
-        low, high = (int(stats.binom.ppf(p, n, float(self.share))) for p in (tail, 1 - tail))
+        low, high = (int(binom.ppf(p, n, float(self.share))) for p in (tail, 1 - tail))
         return round(n * self.share), low - self.error - 1, high + self.error + 1
 
     def release(self, cells: Codes, counts: Codes, rng: np.random.Generator) -> QuantileEstimate:

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from mechanisms.errors import ConfigError
 from mechanisms.inference.deconvolution import Deconvolved, deconvolve
@@ -106,6 +105,8 @@ class NoisyReplicates:
         It is valid if the estimated variance is at least three of its standard deviations;
         if not, the interval is the cap.
         """
+        from scipy.special import stdtrit
+
         check_level(level)
         n, replicates = self.n_records, len(self.values)
         spread = float(np.var(self.values, ddof=1))
@@ -114,7 +115,7 @@ class NoisyReplicates:
         if variance < 3 * spread * math.sqrt(2 / (replicates - 1)) or not found.standard_error:
             return self._capped(-math.inf, math.inf, level, valid=False)
         degrees = (variance / spread) ** 2 * (replicates - 1)
-        reach = float(stats.t.ppf((1 + level) / 2, degrees)) * found.standard_error
+        reach = float(stdtrit(degrees, (1 + level) / 2)) * found.standard_error
         return self._capped(found.value - reach, found.value + reach, level, valid=True)
 
     def _capped(

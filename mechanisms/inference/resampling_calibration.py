@@ -26,7 +26,6 @@ from fractions import Fraction
 import numpy as np
 from flint import arb
 from numpy.typing import NDArray
-from scipy import fft, special
 
 from mechanisms.accounting.composition import compose
 from mechanisms.accounting.enclosures import ball, enclosed
@@ -189,8 +188,10 @@ def _quick_check(
 
 def _gaussian(epsilon: _Doubles, mu: float | _Doubles) -> _Doubles:
     """Curves of Gaussian losses, in doubles."""
-    up = special.log_ndtr(-epsilon / mu + mu / 2)
-    down = special.log_ndtr(-epsilon / mu - mu / 2) + epsilon
+    from scipy.special import log_ndtr
+
+    up = log_ndtr(-epsilon / mu + mu / 2)
+    down = log_ndtr(-epsilon / mu - mu / 2) + epsilon
     found: _Doubles = np.exp(up) * -np.expm1(np.minimum(down - up, 0.0))
     return found
 
@@ -211,6 +212,8 @@ def _chords(curve: Callable[[_Doubles], _Doubles], h: float) -> _Doubles:
 
 def _read(masses: _Doubles, times: int, rest: _Doubles, h: float, epsilon: _Doubles) -> _Doubles:
     """The composed curve at some epsilons >= 0."""
+    from scipy import fft
+
     half, other = len(masses) // 2, len(rest) // 2
     offsets = np.arange(-half, half + 1)
     mean, square = float(offsets @ masses), float(offsets**2 @ masses)

@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import linprog
-from scipy.sparse import csr_array, vstack
 
 _SLACK, _RELATIVE_SLACK = 1e-6, 1e-12
 _MOST = 2**62
@@ -131,6 +129,9 @@ def _choose(
     total: int,
 ) -> NDArray[np.int64]:
     """Which of the free cells go up: int64[F] of 0 and 1, from the linear programme."""
+    from scipy.optimize import linprog
+    from scipy.sparse import csr_array, vstack
+
     n, ones = len(free), np.ones(len(free))
     nodes = (free // shape[1], shape[0] + free % shape[1])
     places = (np.concatenate(nodes), np.tile(np.arange(n), 2))
