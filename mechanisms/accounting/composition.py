@@ -24,12 +24,12 @@ from fractions import Fraction
 
 from flint import arb, ctx
 
+from mechanisms.accounting.convolution import TRUNCATION
 from mechanisms.accounting.enclosures import Bounds, outwards, turn
 from mechanisms.accounting.finite_losses import DrawsLoss
 from mechanisms.accounting.lattice import LatticeLoss
 from mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
 from mechanisms.accounting.pld import (
-    TRUNCATION,
     Counts,
     account,
     equivalent_mu,
