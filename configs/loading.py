@@ -14,6 +14,7 @@ from configs.domain import CategoriesFile, build_zero
 from configs.order import Order, Override
 from configs.overrides import Applied, apply
 from configs.release import OPEN, CheckConfig, ReleaseConfig
+from configs.user_defined import user_defined
 from configs.validation import validate
 from configs.yaml_text import Document, flow_text, parse
 from configs.yaml_text import Path as Keys
@@ -259,7 +260,11 @@ def _requests(
         known = REGISTRY.get(mechanism)
         knobs = OPEN.get(product.kind, AutoKnobs) if known is None else known.knobs
         with _placed(document, ("products", name)):
-            said = knobs(**{f.name: getattr(product, f.name) for f in fields(knobs)})
+            values = {f.name: getattr(product, f.name) for f in fields(knobs)}
+            if values.get("function") is not None:
+                noun = "statistic" if issubclass(knobs, EstimandKnobs) else "function"
+                values["function"] = user_defined(values["function"], noun)
+            said = knobs(**values)
             named = isinstance(said, (EstimandKnobs, FunctionKnobs))
             beside = said.columns_beside if named else ()
             for column in beside:

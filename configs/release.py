@@ -21,6 +21,7 @@ from pydantic_core import PydanticCustomError
 
 from configs.amounts import Count, Delta, Epsilon, Share
 from configs.domain import ColumnConfig, Section, ZeroConfig
+from mechanisms.base.user_defined import UserDefined
 from mechanisms.domain.privacy_unit import Adjacency, Privacy, Unit
 from mechanisms.estimates.knobs import EstimandKnobs
 from mechanisms.functions.knobs import FunctionKnobs
@@ -172,11 +173,16 @@ class PublishConfig(Section):
     )
 
 
+def _written(hint: Any) -> Any:
+    """The type of a knob in the file, where a user-defined object is named."""
+    return str | None if hint == UserDefined | None else hint
+
+
 def _product_model(mechanism: str, knobs: type, kinds: tuple[str, ...]) -> type[ProductConfig]:
     """The product model of one mechanism: its kinds, and its knobs as keys."""
     left_open = mechanism == AUTO and kinds != TABLES
     hints = {
-        name: Annotated[hint, BeforeValidator(_short)]
+        name: Annotated[_written(hint), BeforeValidator(_short)]
         for name, hint in get_type_hints(knobs).items()
     }
     keys: dict[str, Any] = {

@@ -22,7 +22,9 @@ from estimating import (
     target,
     values_of,
 )
+from own_statistics import imported
 
+from configs.user_defined import user_defined
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
 from mechanisms.estimates.subsample_split import SplitEstimate, SplitKnobs
 from mechanisms.inference.statistics import Mean
@@ -31,8 +33,9 @@ from mechanisms.planning.mechanism_choice import WIDTH, choose
 
 
 def knobs_of(statistic: str, **said: Any) -> SplitKnobs:
-    own = {"function": statistic} if ":" in statistic else {"statistic": statistic}
-    return SplitKnobs(confidence=0.9, **own, **said)  # type: ignore[arg-type]
+    if ":" in statistic:
+        return SplitKnobs(confidence=0.9, function=user_defined(statistic, "statistic"), **said)
+    return SplitKnobs(confidence=0.9, statistic=statistic, **said)  # type: ignore[arg-type]
 
 
 OWN = "own_statistics:second_moment"
@@ -117,7 +120,7 @@ def test_a_goal_takes_the_place_of_the_curve_of_mu() -> None:
 )
 def test_what_is_refused(said: dict[str, Any], names: list[str], what: str) -> None:
     with pytest.raises(ConfigError, match=what):
-        calibrated(SplitEstimate, SplitKnobs(**said), names, **EPSILON_DELTA)
+        calibrated(SplitEstimate, SplitKnobs(**imported(said)), names, **EPSILON_DELTA)
 
 
 def test_a_delta_too_small_for_the_composition_is_refused() -> None:
