@@ -38,7 +38,6 @@ from mechanisms.bernstein.learner import Learner
 from mechanisms.bernstein.polynomials import MOST_DEGREE, BernsteinFunction
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
-from mechanisms.estimates.mechanism import largest_mu
 from mechanisms.sampling.gaussian_noise import LEAST_SCALE, equivalent_variance, scale_for
 from mechanisms.sampling.randomness import Randomness
 
@@ -216,7 +215,7 @@ class BernsteinMechanism:
         if noise == "laplace":
             ratio = 1 / (Fraction(target.pure_epsilon()) * target.unit_records)
         else:
-            ratio = 1 / largest_mu(target)
+            ratio = 1 / target.largest_mu()
         dimensions = len(learner.axes)
         best, least = None, math.inf
         for k in _DEGREES if degree is None else (degree,):

@@ -44,7 +44,6 @@ from mechanisms.estimates.mechanism import (
     check_loss_frame,
     check_serves,
     estimand_for,
-    largest_mu,
     number,
     proven,
     resampling_goal,
@@ -140,7 +139,7 @@ class BootstrapEstimate:
         replicates = knobs.replicates or _default_replicates(
             knobs.confidence,
             n_records=n,
-            mu=float(knobs.mu or largest_mu(target)),
+            mu=float(knobs.mu or target.largest_mu()),
             sensitivity=float(statistic.constant) / n,
             variance=max(variances),
         )

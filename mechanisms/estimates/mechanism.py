@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.accounting.composition import compose_quickly
-from mechanisms.accounting.privacy_loss import GaussianLoss, PrivacyLoss
+from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.base.mechanism import Mechanism, Target
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
 from mechanisms.estimates.estimand import Estimand
@@ -22,7 +22,7 @@ from mechanisms.inference.intervals import normal_quantile
 from mechanisms.inference.resampling_calibration import DELTA_FLOOR, Goal, gaussian_goal
 
 Number = int | float
-_POINTS, _REACH, _SMALLEST, _LARGEST, _TRIES = 401, 4.0, 2.0**-30, 2.0**6, 5
+_POINTS, _REACH, _TRIES = 401, 4.0, 5
 
 REFERENCE_VARIANCE = 1 / 12
 """Of records spread evenly over the declared range, in ranges squared."""
@@ -175,27 +175,6 @@ def check_serves(knobs: EstimandKnobs, mechanism: str, statistics: Sequence[str 
             where="statistic",
             next_step="Write 'mechanism: auto', or leave the key out.",
         )
-
-
-def largest_mu(target: Target) -> Fraction:
-    """The largest mu for which mu-GDP is proven to be within a budget, to one in 10^9.
-
-    Raises:
-        InfeasibleBudgetError: The budget allows none; without delta no Gaussian noise does.
-    """
-
-    def fits(mu: float) -> bool:
-        return target.allows(GaussianLoss(Fraction(mu)))
-
-    low, high = _SMALLEST, _LARGEST
-    if not fits(low):
-        raise InfeasibleBudgetError(
-            "The budget does not allow Gaussian noise, which needs a delta above 0 (or a rho)."
-        )
-    while high / low > 1 + 1e-9:
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return Fraction(low)
 
 
 def resampling_goal(target: Target, mechanism: str) -> Goal:

@@ -37,7 +37,6 @@ from mechanisms.estimates.mechanism import (
     check_serves,
     estimand_for,
     finite,
-    largest_mu,
     number,
 )
 from mechanisms.estimates.terms import Scale, Terms
@@ -108,7 +107,7 @@ class PairEstimate:
             raise RecordsError("These statistics need two records.")
         origin, quantities, scales = _terms(estimand)
         moments = PairMoments.calibrate(
-            largest_mu(target),
+            target.largest_mu(),
             n_records=target.n_records,
             n_cells=target.n_cells,
             columns=1 if knobs.statistic == "variance" else 2,

@@ -41,7 +41,6 @@ from mechanisms.estimates.mechanism import (
     check_loss_frame,
     check_serves,
     estimand_for,
-    largest_mu,
     normal_error,
     number,
     proven,
@@ -134,7 +133,7 @@ class SplitEstimate:
                 where="function",
                 next_step="Write 'mechanism: dp_bootstrap', or 'auto'.",
             )
-        mu, n = largest_mu(target), target.n_records
+        mu, n = target.largest_mu(), target.n_records
         design = knobs.design(mu, n)
 
         def meeting(points: Goal) -> SubsampleSplit:
