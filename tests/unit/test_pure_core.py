@@ -21,20 +21,21 @@ METHODS = {
     "savetxt": "a file",
     "fromfile": "a file",
 }
-RANDOM = {"Generator", "BitGenerator", "default_rng"}  # of numpy.random; the rest is global state
+SEEDED = {"default_rng", "PCG64"}
+RANDOM = {"Generator", "BitGenerator", *SEEDED}  # of numpy.random; the rest is global state
 
 
 def impurities(source: str) -> list[str]:
     found = []
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Name) and node.id in BUILTINS:
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in BUILTINS:
             found.append(node.id)
         if isinstance(node, ast.Attribute) and node.attr in METHODS:
             found.append(f"{node.attr}: {METHODS[node.attr]}")
         if isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("np.random", "random"):
             found += [] if node.attr in RANDOM else [f"{node.attr}: a global generator"]
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("default_rng"):
-            found += [] if node.args else ["default_rng() without a seed"]
+        if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in SEEDED:
+            found += [] if node.args else ["a generator without a seed"]
     return found
 
 
