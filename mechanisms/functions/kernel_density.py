@@ -71,11 +71,6 @@ class KernelDensity:
         return self.kernel.peak * (min(self.n_records, cells) + 100 * len(self.axes)) * _UNIT
 
     @property
-    def per_unit(self) -> float:
-        """F is a density on the unit cube; times this, one in the columns' own units."""
-        return 1 / math.prod(axis.width for axis in self.axes)
-
-    @property
     def shift(self) -> float:
         """How far F moves at an end of the range with every record moved there from the other.
 

@@ -135,11 +135,6 @@ class _Records:
         return found
 
 
-def bootstrap_counts(counts: Codes, replicates: int, rng: np.random.Generator) -> Codes:
-    """Resamples int64[B, k] of one table (BootstrapSampler), where they are drawn but once."""
-    return BootstrapSampler(counts).draw(replicates, rng)
-
-
 def subset_counts(counts: Codes, size: int, subsets: int, rng: np.random.Generator) -> Codes:
     """Counts per cell of random subsets of a fixed size, drawn without replacement.
 

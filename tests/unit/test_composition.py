@@ -15,13 +15,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from profile_loss import ProfileLoss
 
 from mechanisms.accounting import convolution, pld
 from mechanisms.accounting.composition import ComposedLoss, compose, compose_quickly
 from mechanisms.accounting.finite_losses import DiscreteLoss, DrawsLoss
 from mechanisms.accounting.lattice import LatticeLoss
 from mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
-from mechanisms.accounting.privacy_loss import GaussianLoss, PrivacyLoss, ProfileLoss, PureLoss
+from mechanisms.accounting.privacy_loss import GaussianLoss, PrivacyLoss, PureLoss
 
 F = Fraction
 DELTAS = (1e-2, 1e-6, 1e-9)
