@@ -9,7 +9,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol, Self
 
-from mechanisms.accounting.privacy_loss import GaussianLoss, PrivacyLoss, PureLoss
+from mechanisms.accounting.analytic import GaussianLoss, PureLoss
+from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
 from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError

@@ -29,8 +29,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.accounting.analytic import ConcentratedLoss, GaussianLoss, PureLoss
 from mechanisms.accounting.enclosures import double_above
-from mechanisms.accounting.privacy_loss import ConcentratedLoss, GaussianLoss, PrivacyLoss, PureLoss
+from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.base.mechanism import Target
 from mechanisms.bernstein.accuracy import Noise, expected_noise, noise_bound
 from mechanisms.bernstein.integer_values import integer_sensitivity, integer_values, step_bits

@@ -27,8 +27,9 @@ from fractions import Fraction
 import numpy as np
 from flint import arb
 
+from mechanisms.accounting.analytic import PureLoss
 from mechanisms.accounting.composition import compose
-from mechanisms.accounting.privacy_loss import PrivacyLoss, PureLoss
+from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.domain.columns import Codes
 from mechanisms.errors import ConfigError
 from mechanisms.inference.intervals import check_level

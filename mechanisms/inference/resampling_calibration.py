@@ -27,10 +27,11 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
+from mechanisms.accounting.analytic import GaussianLoss
 from mechanisms.accounting.composition import compose
 from mechanisms.accounting.enclosures import ball, enclosed
 from mechanisms.accounting.pld import tail_account
-from mechanisms.accounting.privacy_loss import GaussianLoss, PrivacyLoss
+from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.accounting.resampling_losses import ResampledGaussianLoss
 from mechanisms.errors import InfeasibleBudgetError
 

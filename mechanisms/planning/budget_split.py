@@ -24,8 +24,9 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 
+from mechanisms.accounting.analytic import GaussianLoss
 from mechanisms.accounting.enclosures import double_below
-from mechanisms.accounting.privacy_loss import GaussianLoss, PrivacyLoss
+from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.base.mechanism import Mechanism, Target
 from mechanisms.domain.domain import Domain
 

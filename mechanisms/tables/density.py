@@ -28,7 +28,8 @@ from typing import ClassVar, Literal, Self, cast
 
 import numpy as np
 
-from mechanisms.accounting.privacy_loss import PrivacyLoss, PureLoss
+from mechanisms.accounting.analytic import PureLoss
+from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.base.mechanism import Target, check_frame
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.errors import ConfigError, InfeasibleBudgetError

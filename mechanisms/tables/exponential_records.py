@@ -25,7 +25,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from mechanisms.accounting.privacy_loss import PrivacyLoss, PureLoss
+from mechanisms.accounting.analytic import PureLoss
+from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.base.mechanism import check_frame
 from mechanisms.domain.columns import Codes
 from mechanisms.domain.contingency_table import ContingencyTable

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
+from mechanisms.accounting.analytic import PureLoss
 from mechanisms.accounting.enclosures import Bounds, exactly
-from mechanisms.accounting.privacy_loss import Loss, Order, PureLoss, exact_order
+from mechanisms.accounting.privacy_loss import Loss, Order, exact_order
 
 
 @dataclass(frozen=True)

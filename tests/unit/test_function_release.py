@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from own_statistics import imported
 
-from mechanisms.accounting.privacy_loss import ConcentratedLoss, GaussianLoss, PureLoss
+from mechanisms.accounting.analytic import ConcentratedLoss, GaussianLoss, PureLoss
 from mechanisms.base.mechanism import Target
 from mechanisms.base.user_defined import UserDefined
 from mechanisms.bernstein.lattice_release import NoisyLattice

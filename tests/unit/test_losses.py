@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mechanisms.accounting.analytic import GaussianLoss, PureLoss
 from mechanisms.accounting.finite_losses import DiscreteLoss, DrawsLoss
 from mechanisms.accounting.lattice import LatticeLoss
 from mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
-from mechanisms.accounting.privacy_loss import GaussianLoss, Loss, PureLoss
+from mechanisms.accounting.privacy_loss import Loss
 
 F = Fraction
 EPSILONS = (-1.3, -0.2, 0.0, 0.1, 0.45, 1.0, 2.7)

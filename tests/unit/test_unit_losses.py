@@ -15,9 +15,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from mechanisms.accounting.analytic import ConcentratedLoss
 from mechanisms.accounting.composition import compose
 from mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
-from mechanisms.accounting.privacy_loss import ConcentratedLoss
 from mechanisms.accounting.renyi import delta_of_rho
 from mechanisms.base.mechanism import Target
 from mechanisms.domain.columns import Integer
@@ -230,7 +230,7 @@ def test_delta_of_rho_is_the_best_order_and_valid(rho: Fraction, epsilon: float)
     assert found <= wanted * (1 + mpf(10) ** -12) or found <= 5e-324
     assert found >= wanted * mpf("0.99") or wanted < 1e-300  # the grid of orders is coarse
     # Gaussian noise of this rho is rho-zCDP: its exact delta may not be above.
-    from mechanisms.accounting.privacy_loss import GaussianLoss
+    from mechanisms.accounting.analytic import GaussianLoss
 
     root = Fraction(math.isqrt(int(2 * rho * 10**24)), 10**12)
     assert GaussianLoss(root).delta(epsilon).lower <= float(found)
