@@ -15,7 +15,10 @@ from mechanisms.accounting.renyi import delta_of_rho
 
 @dataclass(frozen=True)
 class GaussianLoss(Loss):
-    """N(0, 1) against N(mu, 1) (Balle and Wang 2018, Theorem 8; Dong, Roth and Su 2022).
+    """N(0, 1) against N(mu, 1).
+
+    Source: Balle and Wang 2018, arXiv:1805.06530, Theorem 8; Dong, Roth and Su 2022,
+    arXiv:1905.02383.
 
     Attributes:
         mu: Distance of the means in standard deviations.
@@ -59,7 +62,9 @@ class GaussianLoss(Loss):
 
 @dataclass(frozen=True)
 class PureLoss(Loss):
-    """Randomised response, the worst pair of a pure guarantee (Kairouz, Oh and Viswanath 2015).
+    """Randomised response, the worst pair of a pure guarantee.
+
+    Source: Kairouz, Oh and Viswanath 2015, arXiv:1311.0776.
 
     With t = order - 1 its divergence is log(cosh(e (t + 1/2)) / cosh(e/2)) / t. Let u =
     (t + 1/2)^2: D / order is the slope of log cosh(e sqrt u) between 1/4 and u, a concave
@@ -103,12 +108,12 @@ class PureLoss(Loss):
 class ConcentratedLoss(Loss):
     """A loss whose Rényi divergences are bounded, and of which one pair may be known.
 
-    Noise on a vector whose change is bounded by its Euclidean norm alone has no single worst
+    Noise on a vector whose change is bounded only in Euclidean norm has no single worst
     shift that is known, and so no exact curve.
 
     Attributes:
         bound: A rho: every divergence of order a, for both orders of the pair, is at most a
-            times this (Bun and Steinke 2016).
+            times this (Bun and Steinke 2016, arXiv:1605.02065).
         attained: The loss of a pair of outputs that the mechanism has, if one is known; the
             lower bound.
     """

@@ -1,12 +1,12 @@
 """Composition of privacy losses, with a proven bracket around the exact answer.
 
 Equal kinds compose exactly where there is a formula: Gaussian losses add their mu squared
-(Dong, Roth and Su 2022, Corollary 3.3), lattice losses of one pair add their draws, discrete
-losses of one noise add their cells, pure epsilons and bounds on rho add up. What is left
-goes through the privacy loss distributions of mechanisms.accounting.pld, on the grid h Z. Its upper
-bound holds for every h; its lower bound is short by a shift of epsilon that grows with h sqrt(n)
-for n parts, never with h n. Here h is chosen from n, the spread of the parts and the query so that
-the shift stays below 1 % of epsilon, as long as the number of grid points allows.
+(Dong, Roth and Su 2022, arXiv:1905.02383, Corollary 3.3), lattice losses of one pair add their
+draws, discrete losses of one noise add their cells, pure epsilons and bounds on rho add up. What
+is left goes through the privacy loss distributions of mechanisms.accounting.pld, on the grid h Z.
+Its upper bound holds for every h; its lower bound is short by a shift of epsilon that grows with h
+sqrt(n) for n parts, never with h n. Here h is chosen from n, the spread of the parts and the query
+so that the shift stays below 1 % of epsilon, as long as the number of grid points allows.
 
 **Orders of asymmetric pairs.** For one pair of neighbours, part 1 may show (P, Q) where part 2
 shows (Q, P). The upper bound therefore composes the worse order of every part at every epsilon
@@ -127,7 +127,7 @@ class ComposedLoss(Loss):
         low, _ = last_true(lambda e: fine.delta(e).lower > delta, most)
         _, high = last_true(lambda e: fine.delta(e).upper > delta, most)
         high = min(high, rough, most)
-        if low < high / 2:  # one part alone may say more
+        if low < high / 2:  # a single part may say more
             low = max(low, *(part.epsilon(delta).lower for part, _ in self._counts))
         if math.isinf(high) or delta < 1e-8:
             high = min(high, max(0.0, epsilon_at(self._divergences(), delta)))
@@ -164,7 +164,7 @@ class ComposedLoss(Loss):
         return Bounds(min(low, high), high)
 
     def _capped(self, epsilon: float, high: float) -> float:
-        """The upper bound, or that of one part alone plus the advantages of all others.
+        """The upper bound, or that of a single part plus the advantages of all others.
 
         A part moves the curve by no more than its total variation. Where all parts but one
         lose next to nothing, this is below what the transform's error leaves to be seen.

@@ -92,9 +92,9 @@ class DiscreteGaussianLoss(Loss):
     """Integer noise with Pr[z] ~ exp(-z^2 / (2 sigma^2)) in cells that each move by ``shift``.
 
     The loss (k s^2 + 2 s W) / (2 sigma^2) of k cells is linear in the sum W of their noise
-    (Canonne, Kamath and Steinke 2020, Theorem 7), so with T(w) = Pr[W >= w] and w the first
-    integer whose loss exceeds epsilon, delta = T(w) - e^epsilon T(w + k s). T is a sum of
-    one-sided theta functions (mechanisms.accounting.theta_sums).
+    (Canonne, Kamath and Steinke 2020, arXiv:2004.00010, Theorem 7), so with T(w) = Pr[W >= w] and
+    w the first integer whose loss exceeds epsilon, delta = T(w) - e^epsilon T(w + k s). T is a sum
+    of one-sided theta functions (mechanisms.accounting.theta_sums).
 
     Rho is k s^2 / (2 sigma^2): their Theorem 4 bounds the divergence of order a by a rho, and
     order 1 attains it.

@@ -1,8 +1,9 @@
 """Privacy loss distributions on a grid h Z, with bounds on either side of their composition.
 
 **Upper bound.** Each part's curve, evaluated by proven bounds on the grid h Z, is replaced by
-its chords in e^epsilon: connect the dots (Doroshenko et al. 2022). That pair dominates the
-part, so the convolution dominates the composition (Zhu, Dong and Wang 2022, Theorem 10).
+its chords in e^epsilon: connect the dots (Doroshenko et al. 2022, arXiv:2207.04380). That pair
+dominates the part, so the convolution dominates the composition (Zhu, Dong and Wang 2022,
+arXiv:2106.08567, Theorem 10).
 
 **Lower bound.** Connecting the dots moves a loss L between two grid points to L + E, with one
 of the two points as result and E[e^-E | L] = 1. So E | L spans h, has mean at most h^2/8 and,

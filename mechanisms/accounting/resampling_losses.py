@@ -2,13 +2,14 @@
 
 A resample holds one person's record i times with probability p_i, so that a replacement of
 that record moves the resample by i records and a mu-GDP statistic by i mu. Balle, Barthe and
-Gaboardi (2018), Theorem 10, with all of the randomness in what is drawn, give
+Gaboardi (2018, arXiv:1807.01647), Theorem 10, with all of the randomness in what is drawn, give
 
     delta(epsilon') = sum over i >= 1 of p_i delta_i(epsilon),
     epsilon = log(1 + (e^epsilon' - 1) / p),  p = 1 - p_0,  epsilon' >= 0,
 
 delta_i the curve of the Gaussian loss i mu, for replace-one neighbours and in both orders.
-It is Theorem 3.4 with Proposition B.8 of Wang, Cheng and Awan (2022) for the bootstrap.
+It is Theorem 3.4 with Proposition B.8 of Wang, Cheng and Awan (2022, arXiv:2210.06140) for the
+bootstrap.
 
 **Why.** Let w_0 be the output's law given that the record was not drawn, the same for both
 neighbours, and w, w' the laws given that it was. Replace each drawn copy in the resample by a

@@ -1,9 +1,10 @@
 """The trade-off function as the conjugate of a privacy curve.
 
-With H the curve of one order of a pair (Dong, Roth and Su 2022, Proposition 2.12), f(alpha)
-is the supremum over x = e^epsilon > 0 of 1 - H(x) - x alpha, concave in x. Any point gives a
-lower bound. Any three points give an upper bound: beside two of them, and between two of them,
-the function lies below the line through those two, or through the nearer and the third.
+With H the curve of one order of a pair (Dong, Roth and Su 2022, arXiv:1905.02383, Proposition
+2.12), f(alpha) is the supremum over x = e^epsilon > 0 of 1 - H(x) - x alpha, concave in x. Any
+point gives a lower bound. Any three points give an upper bound: outside two of them, and between
+two of them, the function lies below the line through those two, or through the nearer and the
+third.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def _concave_ceiling(
     """Upper bound on a concave function on 0 < x <= farthest, beyond which it is below 0.
 
     Where the top is flat the points are equal up to rounding; then the rise that cannot
-    be excluded beside them is as small as the rounding.
+    be excluded next to them is as small as the rounding.
     """
     (_, x1, v1), (_, x2, v2), (_, x3, v3) = left, middle, right
     down, up, none = (v1 - v2) / (x2 - x1), (v3 - v2) / (x3 - x2), arb(0)

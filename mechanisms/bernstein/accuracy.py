@@ -76,7 +76,7 @@ def _operator(degree: int, order: int) -> Floats:
 def expected_noise(dimensions: int, degree: int, order: int, noise: Noise) -> float:
     """About the mean of the largest |sum of Z_v b_v(y)| for noise of scale 1.
 
-    By a fixed sample on a grid: a guide, no bound.
+    By a fixed sample on a grid: a guide, not a bound.
     """
     side = degree + 1
     samples = min(_MOST_SAMPLES, max(8, _SAMPLE_VALUES // side**dimensions))
@@ -96,7 +96,7 @@ def noise_bound(dimensions: int, degree: int, order: int, noise: Noise, beta: fl
 
     With m lattice points, Pr[|Z| >= t] <= exp(-t) for the Laplace and 2 exp(-t^2 / 2) for
     the Gaussian distribution. The discrete Gaussian is sub-Gaussian too (Canonne, Kamath and
-    Steinke 2020); the discrete Laplace needs half a step of its grid more.
+    Steinke 2020, arXiv:2004.00010); the discrete Laplace needs half a step of its grid more.
 
     Raises:
         ValueError: beta is not between 0 and 1.
@@ -134,8 +134,9 @@ def least_error(shift: float, epsilon: float, n_records: int) -> float:
 def least_gaussian_error(shift: float, mu: float, n_records: int) -> float:
     """The same for any mu-GDP release.
 
-    Tables m records apart are m mu-GDP apart (Dong, Roth and Su 2022, Theorem 2.14), so one of
-    the two answers is nearer to the other's value with probability at least Phi(-m mu / 2).
+    Tables m records apart are m mu-GDP apart (Dong, Roth and Su 2022, arXiv:1905.02383, Theorem
+    2.14), so one of the two answers is nearer to the other's value with probability at least
+    Phi(-m mu / 2).
 
     Args:
         shift: A change at one point that every further record adds to.

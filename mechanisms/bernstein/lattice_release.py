@@ -16,7 +16,8 @@ floating point touches the distribution of what is released.
 scale s >= 2^8 is a post-processing of normal noise of variance s^2 - 256 at every point of the
 lattice (mechanisms.sampling.gaussian_noise), and that of a vector which moves by at most |change|_2
 is mu-GDP with mu^2 = |change|_2^2 / (s^2 - 256), whatever the direction of the change. On a coarser
-grid it is rho-zCDP with rho = |change|_2^2 / (2 s^2) (Canonne, Kamath and Steinke 2020, Theorem 4).
+grid it is rho-zCDP with rho = |change|_2^2 / (2 s^2) (Canonne, Kamath and Steinke 2020,
+arXiv:2004.00010, Theorem 4).
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Column(ABC):
 
     @abstractmethod
     def _check(self) -> None:
-        """Refuse a declaration that is no total function."""
+        """Refuse a declaration that is not a total function."""
 
     @property
     @abstractmethod

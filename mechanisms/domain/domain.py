@@ -8,7 +8,7 @@ Two declarations change which cells there are. ``absent`` adds one more, the las
 for the records that a unit does not have (theory section 8); it has no columns and is
 never published. ``zeros`` are patterns of impossible cells (mechanisms.domain.structural_zeros):
 they keep their codes, so that decoding stays arithmetic, but no record has one and every
-mechanism works on the other cells alone, ``n_possible`` of them.
+mechanism works only on the other cells, ``n_possible`` of them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Domain:
     Raises:
         DuplicateColumnError: A name occurs twice.
         DomainTooLargeError: More than 2**63 - 1 cells.
-        ConfigError: The patterns leave no cell, or too few to draw from, or are no patterns.
+        ConfigError: The patterns leave no cell, or too few to draw from, or are malformed.
     """
 
     columns: tuple[Column, ...]
@@ -84,7 +84,9 @@ class Domain:
         for zero in self.zeros:
             for name, runs in zero.sets:
                 if runs[0][0] < 0 or runs[-1][1] >= self[name].size:
-                    raise ConfigError("A structural zero has a code that is none.", where=name)
+                    raise ConfigError(
+                        "A structural zero has a code that does not exist.", where=name
+                    )
         sizes = {column.name: column.size for column in self.columns}
         combinations = math.prod(sizes.values())
         left = combinations - n_covered(self.zeros, sizes)

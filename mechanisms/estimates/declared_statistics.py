@@ -128,7 +128,7 @@ def even_variances(estimand: Estimand, statistic: Statistic, n_records: int) -> 
 
 
 def check_all_count(estimand: Estimand, mechanism: str) -> None:
-    """Refuse a mean of some of the records alone, whose sensitivity is not that of a mean.
+    """Refuse a mean of only some of the records, whose sensitivity is not that of a mean.
 
     Raises:
         ConfigError: Not all records count.
@@ -147,7 +147,7 @@ def tried(own: UserDefined) -> Statistic:
     """A user-defined statistic that a trial on public random records found no fault with.
 
     Raises:
-        ConfigError: It is none, or one with a fault.
+        ConfigError: It is not one, or has a fault.
     """
     name, statistic = own.name, checked(own)
     numbers = (statistic.columns, statistic.dimension)

@@ -1,12 +1,13 @@
-"""Estimates by the DP bootstrap, of built-in statistics and one's own of any dimension.
+"""Estimates by the DP bootstrap, of built-in statistics and user-defined ones.
 
 The mechanism is mechanisms.inference.replicates: noisy statistics of bootstrap resamples, whose
 sampling distribution is recovered by deconvolution (mechanisms.inference.replicate_intervals).
 Variances and covariances are those with n - 1.
 
 **calibration: strict** is the least noise that is proven to meet the budget. **paper** takes a
-``mu`` and the noise of Wang, Cheng and Awan (2022) for it, which costs more than mu; what is
-checked against the budget and charged is the proven loss all the same, as with any noise.
+``mu`` and the noise of Wang, Cheng and Awan (2022, arXiv:2210.06140) for it, which costs more than
+mu; what is checked against the budget and charged is the proven loss all the same, as with any
+noise.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ class BootstrapEstimate:
         """The least noise that meets the target, or the paper's if that does.
 
         Raises:
-            ConfigError: The statistic is none of these, or the budget one of rho.
+            ConfigError: The statistic is not one of these, or the budget is one of rho.
             InfeasibleBudgetError: The budget has no delta, or the paper's noise costs more.
         """
         check_serves(knobs, cls.name, STATISTICS)

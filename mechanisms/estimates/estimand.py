@@ -65,7 +65,7 @@ class Argument:
             bounds = (float(min(values)), float(max(values)))
         if not bounds[0] < bounds[1]:
             raise ConfigError(
-                f"Column '{column.name}' can have one value alone: there is nothing to estimate.",
+                f"Column '{column.name}' can have only one value: there is nothing to estimate.",
                 where="columns",
             )
         return cls(column.name, *bounds)
@@ -121,7 +121,7 @@ class Estimand:
 
         Args:
             knobs: As declared.
-            domain: The columns of the statistic in its order, then those beside.
+            domain: The columns of the statistic in its order, then the other ones it uses.
 
         Raises:
             ConfigError: The columns do not suit the statistic.

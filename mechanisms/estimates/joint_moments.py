@@ -69,7 +69,7 @@ class MeanEstimate:
         """The least noise that meets the target.
 
         Raises:
-            ConfigError: The statistic is none of these.
+            ConfigError: The statistic is not one of these.
             InfeasibleBudgetError: The budget has no delta.
         """
         check_serves(knobs, cls.name, ("mean", "sum", "proportion", "count"))

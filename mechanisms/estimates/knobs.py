@@ -80,5 +80,5 @@ class EstimandKnobs:
 
     @property
     def columns_beside(self) -> tuple[str, ...]:
-        """Columns that it uses beside those of the statistic itself."""
+        """Columns that it uses in addition to those of the statistic itself."""
         return tuple(among.column for among in (self.group, self.where) if among is not None)

@@ -1,4 +1,4 @@
-"""What every mechanism for estimates with intervals offers, beside what all mechanisms do."""
+"""What mechanisms for estimates with intervals offer, in addition to what all mechanisms do."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Estimate:
 
     Attributes:
         quantity: What it is of.
-        value: The estimate, perhaps out of the range of what is possible; NaN if there is none.
+        value: The estimate, perhaps outside the possible range; NaN if there is none.
         lower: Lower end of the interval.
         upper: Upper end.
         confidence: The interval's level.
@@ -81,7 +81,7 @@ class SamplingDistribution:
 
     @classmethod
     def normal(cls, found: Estimate) -> SamplingDistribution | None:
-        """The normal approximation; None where there is no standard error to make it of."""
+        """The normal approximation; None if there is no standard error."""
         from scipy import stats
 
         sd = found.standard_error
@@ -99,7 +99,7 @@ class ExpectedInterval:
     Attributes:
         quantities: What is estimated.
         width: Expected width of each interval, for records spread evenly over the declared
-            range (or half of them counting): a guide, no bound. None where it has no end.
+            range (or half of them counting): a guide, not a bound. None if it is infinite.
         noise_sd: Standard deviation of the noise on each estimate; None where the noise is not
             of one size.
     """
@@ -123,7 +123,7 @@ class EstimateMechanism(Mechanism, Protocol):
     """A mechanism for estimates at fixed parameters."""
 
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedInterval:
-        """Expected widths from public quantities alone."""
+        """Expected widths from public quantities only."""
         ...
 
     def estimates(self, raw: RawEstimates) -> tuple[Estimate, ...]:
@@ -136,13 +136,13 @@ class EstimateMechanism(Mechanism, Protocol):
 
 
 def estimate_mechanism(mechanism: Mechanism) -> EstimateMechanism:
-    """The same, known to be one for estimates.
+    """Narrow the type to a mechanism for estimates.
 
     Raises:
         TypeError: It is of another kind.
     """
     if "estimate" not in mechanism.kinds:
-        raise TypeError(f"the mechanism '{mechanism.name}' gives no estimate")
+        raise TypeError(f"the mechanism '{mechanism.name}' does not produce an estimate")
     found: Any = mechanism
     estimates: EstimateMechanism = found
     return estimates
@@ -156,7 +156,7 @@ def estimand_for(knobs: EstimandKnobs, target: Target, mechanism: str) -> Estima
     """
     if target.unit_records != 1 or target.domain is None or target.domain.absent:
         raise ConfigError(
-            f"The mechanism '{mechanism}' serves units of one record alone.",
+            f"The mechanism '{mechanism}' serves only units of one record.",
             next_step="Give the release a unit of one record, or make a table of this product.",
         )
     return Estimand.resolve(knobs, target.domain)
@@ -169,7 +169,7 @@ def check_serves(knobs: EstimandKnobs, mechanism: str, statistics: Sequence[str 
         ConfigError: With the statistics that it does.
     """
     if knobs.statistic not in statistics:
-        known = ", ".join(name or "a function of one's own" for name in statistics)
+        known = ", ".join(name or "a user-defined function" for name in statistics)
         raise ConfigError(
             f"The mechanism '{mechanism}' does not serve {knobs.named}; it serves {known}.",
             where="statistic",
@@ -181,7 +181,7 @@ def resampling_goal(target: Target, mechanism: str) -> Goal:
     """Points (epsilon, largest delta) that noisy resamples must meet.
 
     Raises:
-        ConfigError: A budget of rho, in which no bound on resamples is known.
+        ConfigError: The budget is one of rho, in which no bound on resamples is known.
         InfeasibleBudgetError: No delta, or one below which no composition is known.
     """
     if target.rho is not None:
@@ -193,8 +193,8 @@ def resampling_goal(target: Target, mechanism: str) -> Goal:
         raise InfeasibleBudgetError(f"The mechanism '{mechanism}' needs a delta above 0.")
     if target.delta < DELTA_FLOOR * (1 - 1e-9):
         raise InfeasibleBudgetError(
-            f"The loss of the mechanism '{mechanism}' is known down to a delta of {DELTA_FLOOR:g} "
-            f"alone, and its part of the release's is {target.delta:.3g}.",
+            f"The loss of the mechanism '{mechanism}' is known only down to a delta of "
+            f"{DELTA_FLOOR:g}, and its part of the release's is {target.delta:.3g}.",
             next_step="Raise delta or the product's share, or choose another mechanism.",
         )
     if target.renyi is None:
@@ -245,7 +245,7 @@ def normal_error(lower: float, upper: float, confidence: float) -> float:
 
 
 def finite(value: float | None) -> float | None:
-    """The number, or None where it is none or has no end."""
+    """The number, or None if it is missing or infinite."""
     return value if value is not None and math.isfinite(value) else None
 
 

@@ -101,7 +101,7 @@ class KernelDensity:
     def bias(self, degree: int, order: int, *, worst: bool = False) -> float:
         """About the largest error of the operator on a bell of the reference's spread.
 
-        ``worst`` is the error on K_x alone. F is a mean of such functions, so that no data
+        ``worst`` is the error on K_x only. F is a mean of such functions, so that no data
         has a larger one, but for the fineness of the grid it is looked for on.
         """
         if worst:

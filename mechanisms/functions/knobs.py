@@ -131,7 +131,7 @@ class FunctionKnobs:
 
     @property
     def columns_beside(self) -> tuple[str, ...]:
-        """Columns that it uses beside its variables."""
+        """Columns that it uses in addition to its variables."""
         return tuple(name for name in (self.label, self.response) if name is not None)
 
     @property

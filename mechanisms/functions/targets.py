@@ -82,8 +82,8 @@ def learner_of(knobs: FunctionKnobs, domain: Domain, n_records: int) -> Learner:
     if knobs.target == "kde":
         return KernelDensity(kernel, n_records)
     if knobs.target == "naive_bayes":
-        return NaiveBayes(kernel, _beside(knobs.label, domain), n_records)
-    return _regression(knobs, kernel, Axis.of(_beside(knobs.response, domain)))
+        return NaiveBayes(kernel, _declared_column(knobs.label, domain), n_records)
+    return _regression(knobs, kernel, Axis.of(_declared_column(knobs.response, domain)))
 
 
 def words_of(knobs: FunctionKnobs, learner: Learner) -> str:
@@ -109,7 +109,7 @@ def unit_factor(knobs: FunctionKnobs, learner: Learner) -> float:
     return 1.0
 
 
-def _beside(name: str | None, domain: Domain) -> Column:
+def _declared_column(name: str | None, domain: Domain) -> Column:
     assert name is not None
     return domain[name]
 
@@ -145,7 +145,7 @@ def _risk(
         width = _CLASSIFIER_BANDWIDTH
     return EmpiricalRisk(
         axes=axes,
-        label=_beside(knobs.label or knobs.response, domain),
+        label=_declared_column(knobs.label or knobs.response, domain),
         loss=_LOSSES[str(knobs.target)],
         n_records=n_records,
         cost=knobs.cost or 1.0,

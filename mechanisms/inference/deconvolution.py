@@ -1,15 +1,16 @@
 """Deconvolution by g-modelling: the law of X from Y = X + normal noise of known size.
 
-The model is Efron's (2016), with the choices of Wang, Cheng and Awan (2022), Section 4.3: X is
-on 1000 points from q1 - 3 IQR to q3 + 3 IQR of Y, its density there exp(Q a) up to a factor,
-Q a natural spline basis of 5 columns, centred and of unit length (R's ``ns`` and the package
-deconvolveR). Y is taken in 40 bins, their probabilities P g, and a minimises
+The model is Efron's (2016), with the choices of Wang, Cheng and Awan (2022, arXiv:2210.06140),
+Section 4.3: X is on 1000 points from q1 - 3 IQR to q3 + 3 IQR of Y, its density there exp(Q a) up
+to a factor, Q a natural spline basis of 5 columns, centred and of unit length (R's ``ns`` and the
+package deconvolveR). Y is taken in 40 bins, their probabilities P g, and a minimises
 
     -sum over bins of count log(P g)  +  c0 |a|,  c0 = 0.1.
 
-The basis depends on the number of points alone, so it is computed once. The minimum is found by
-Newton's method, damped, with the gradient and the Hessian in closed form (Efron 2016, section
-3): with W the matrix of g (P/f - 1), f = P g and y the counts, they are -Q' W' y and
+The basis depends only on the number of points, so it is computed once. The minimum is found by
+Newton's method, damped, with the gradient and the Hessian in closed form (Efron 2016,
+doi:10.1093/biomet/asv068, section 3): with W the matrix of g (P/f - 1), f = P g and y the counts,
+they are -Q' W' y and
 
     A' diag(y) A + (A' y) (Q' g)' + (Q' g) (A' y)' - Q' diag(W' y) Q,  A = W Q.
 

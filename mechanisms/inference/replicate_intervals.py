@@ -1,7 +1,7 @@
 """Intervals from noisy bootstrap replicates of a scalar statistic.
 
 All of it is post-processing of B replicates, each the statistic of a resample plus normal
-noise of a known standard deviation sigma (Wang, Cheng and Awan 2022).
+noise of a known standard deviation sigma (Wang, Cheng and Awan 2022, arXiv:2210.06140).
 
 **Cap.** A statistic that one record moves by at most D has a variance of at most n D^2/4
 under any law of independent records (the bounded-differences form of Efron and Stein's

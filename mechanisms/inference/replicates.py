@@ -1,10 +1,11 @@
 """Noisy bootstrap replicates of a statistic: the DP bootstrap, strictly at finite B.
 
-Algorithm 1 of Wang, Cheng and Awan (2022) on weighted cells: a replicate is the statistic of
-a bootstrap resample plus Gaussian noise. Replace-one neighbours; a unit is one record. The
-loss of one replicate is theirs of Theorem 3.4 (mechanisms.accounting.resampling_losses), composed B
-times; the noise is the least that is proven to meet the goal, or the paper's, asymptotic and
-too small, for comparison. Either way ``loss`` is the proven cost of the noise used.
+Algorithm 1 of Wang, Cheng and Awan (2022, arXiv:2210.06140) on weighted cells: a replicate is the
+statistic of a bootstrap resample plus Gaussian noise. Replace-one neighbours; a unit is one
+record. The loss of one replicate is theirs of Theorem 3.4
+(mechanisms.accounting.resampling_losses), composed B times; the noise is the least that is proven
+to meet the goal, or the paper's, asymptotic and too small, for comparison. Either way ``loss`` is
+the proven cost of the noise used.
 """
 
 from __future__ import annotations

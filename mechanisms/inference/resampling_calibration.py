@@ -11,8 +11,8 @@ Gaussian's delta is at least a floor. Curves are convex in x = e^epsilon, so bet
 points a curve is below its chord, and the Gaussian's is above each of its tangents
 Phi(a) - x Phi(b); the limits are the tangents' values at both ends of each piece.
 
-The paper's noise (Wang, Cheng and Awan 2022, Theorem 3.7) is asymptotic and always too small;
-``paper_mu_squared`` has it for comparison, ``composed`` its true cost.
+The paper's noise (Wang, Cheng and Awan 2022, arXiv:2210.06140, Theorem 3.7) is asymptotic and
+always too small; ``paper_mu_squared`` has it for comparison, ``composed`` its true cost.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def gaussian_goal(mu: Fraction, floor: float = DELTA_FLOOR) -> Goal:
 
     limits = []
     for k, epsilon in enumerate(ends):
-        beside = touch[max(k - 1, 0) : k + 1]
-        limits.append((epsilon, min(tangent(at, epsilon) for at in beside)))
+        others = touch[max(k - 1, 0) : k + 1]
+        limits.append((epsilon, min(tangent(at, epsilon) for at in others)))
     return tuple(limits)
 
 
@@ -79,10 +79,10 @@ def paper_mu_squared(mu: Fraction, replicates: int) -> Fraction:
 
 
 def composed(
-    part: ResampledGaussianLoss, times: int, beside: Sequence[PrivacyLoss] = ()
+    part: ResampledGaussianLoss, times: int, others: Sequence[PrivacyLoss] = ()
 ) -> PrivacyLoss:
     """The loss of all resamples, and of what else is released."""
-    return compose([part] * times + list(beside))
+    return compose([part] * times + list(others))
 
 
 @functools.lru_cache(maxsize=256)
@@ -90,7 +90,7 @@ def largest_mu_squared(
     like: ResampledGaussianLoss,
     times: int,
     goal: Goal,
-    beside: tuple[GaussianLoss, ...] = (),
+    others: tuple[GaussianLoss, ...] = (),
 ) -> Fraction:
     """The largest mu squared of one resample, within about 0.01 %, that is proven to meet a goal.
 
@@ -98,14 +98,14 @@ def largest_mu_squared(
         like: The kind of resampling; its own mu is not looked at.
         times: Number of resamples B.
         goal: Points (epsilon, largest delta).
-        beside: Gaussian losses released beside the resamples.
+        others: Gaussian losses released with the resamples.
 
     Raises:
-        InfeasibleBudgetError: What is beside them already passes the goal.
+        InfeasibleBudgetError: These losses already exceed the goal.
     """
     if times < 1:
         raise ValueError("times must be at least 1")
-    square = sum((loss.mu_squared for loss in beside), Fraction(0))
+    square = sum((loss.mu_squared for loss in others), Fraction(0))
     plain = _goal_mu(goal) / math.sqrt(times)  # without amplification, near enough
     mantissa, exponent = math.frexp(_INTERVAL * plain)
     h = math.ldexp(math.floor(16 * mantissa) / 16, exponent)
@@ -114,7 +114,7 @@ def largest_mu_squared(
         limits = tuple((epsilon, delta - lowered) for epsilon, delta in goal)
         mu = _search(functools.partial(fits, limits), plain) * (1 - _SLACK * 2**attempt)
         found = Fraction(math.floor(mu * 2**40), 2**40)
-        excess = _excess(like.at(found**2), times, h, goal, beside)
+        excess = _excess(like.at(found**2), times, h, goal, others)
         if excess <= 0:
             return found**2
         lowered += 1.1 * excess
@@ -124,10 +124,10 @@ def largest_mu_squared(
 
 
 def _excess(
-    part: ResampledGaussianLoss, times: int, h: float, goal: Goal, beside: tuple[GaussianLoss, ...]
+    part: ResampledGaussianLoss, times: int, h: float, goal: Goal, others: tuple[GaussianLoss, ...]
 ) -> float:
     """By how much the proven curve passes a point of the goal at most; 0 or less is met."""
-    rest = ((compose(beside), 1),) if beside else ()
+    rest = ((compose(others), 1),) if others else ()
     whole = tail_account(((part, times), *rest), h)
     return max(whole.upper(epsilon) - delta for epsilon, delta in goal)
 
@@ -165,14 +165,14 @@ def _bracket(fits: Callable[[float], bool], start: float) -> tuple[float, float]
 
 
 def _quick_check(
-    like: ResampledGaussianLoss, times: int, h: float, beside: float
+    like: ResampledGaussianLoss, times: int, h: float, others: float
 ) -> Callable[[Goal, float], bool]:
     """A test of a goal in double precision."""
     law = like.hits(64)
     chances = np.array([float(p.mid()) for p in law.times])
     copies = np.arange(1.0, len(chances) + 1)
     some = float(law.any.mid())
-    rest = _chords(lambda epsilon: _gaussian(epsilon, beside), h) if beside else np.ones(1)
+    rest = _chords(lambda epsilon: _gaussian(epsilon, others), h) if others else np.ones(1)
 
     def fits(goal: Goal, mu: float) -> bool:
         def curve(epsilon: _Doubles) -> _Doubles:

@@ -54,7 +54,7 @@ _Doubles = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class SplitDesign:
-    """How the budget is split; from public quantities alone.
+    """How the budget is split; from public quantities only.
 
     Attributes:
         full: Share of mu^2 for the statistic of all records.
@@ -88,7 +88,7 @@ def default_design(mu: Fraction, n_records: int) -> SplitDesign:
 
 @dataclass(frozen=True)
 class SubsampleSplit:
-    """The release of one statistic in this way at fixed parameters; all of them are public.
+    """The release of one statistic at fixed parameters; all of them are public.
 
     Attributes:
         statistic: One number of sensitivity c/m.

@@ -10,13 +10,14 @@ plus a constant, steps of length 1 are safe:
 
     m <- max(m - x(m), 0),
 
-which is Dykstra's alternating projection (Boyle and Dykstra 1986). It is accelerated with
-momentum, given up whenever it points uphill (Beck and Teboulle 2009; O'Donoghue and
-Candes 2015). There is always a solution, since uniform tables agree, and it is unique.
+which is Dykstra's alternating projection (Boyle and Dykstra 1986,
+doi:10.1007/978-1-4613-9940-7_3). It is accelerated with momentum, given up whenever it points
+uphill (Beck and Teboulle 2009, doi:10.1137/080716542; O'Donoghue and Candes 2015,
+arXiv:1204.3982). There is always a solution, since uniform tables agree, and it is unique.
 
 It is approached, not reached: what is below 0 after the last step is moved within each table by
 the projection onto the simplex, and by as much the tables may disagree. Steps end when one
-moves at most 10**-9 of the total in every table (so that what is below 0 is no more), which
+moves at most 10**-9 of the total in every table (so that no more than that is below 0), which
 takes tens to hundreds of them, and after a thousand.
 """
 

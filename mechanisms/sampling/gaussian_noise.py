@@ -6,10 +6,10 @@ grid far finer than the noise, and the noise is the discrete Gaussian.
 **Lemma.** Up to a factor within 1 +- 10**-2000, the discrete Gaussian with scale s about any
 integer is a post-processing of the normal distribution with variance s^2 - 256 about it, by a
 kernel that commutes with integer shifts: draw x from the latter, then an integer from the
-discrete Gaussian of scale 16 centred at x (Peikert 2010, Theorem 3.1). *Proof.* That integer
-is y with probability the integral of phi_{s'}(x) rho(y - x) / rho(Z - x), where rho(t) =
-exp(-t^2/512); by Poisson summation rho(Z - x) is 16 sqrt(2 pi) within a factor 1 +- 3
-exp(-512 pi^2), whatever x is; without it the integral is phi_s(y).
+discrete Gaussian of scale 16 centred at x (Peikert 2010, doi:10.1007/978-3-642-14623-7_5, Theorem
+3.1). *Proof.* That integer is y with probability the integral of phi_{s'}(x) rho(y - x) / rho(Z -
+x), where rho(t) = exp(-t^2/512); by Poisson summation rho(Z - x) is 16 sqrt(2 pi) within a factor
+1 +- 3 exp(-512 pi^2), whatever x is; without it the integral is phi_s(y).
 
 So the curve of the release is at most that of N(0, s^2 - 256), shifted alike, plus e^epsilon
 10**-1999. For epsilon <= 3800 that is less than the smallest double, and every upper bound

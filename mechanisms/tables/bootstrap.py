@@ -2,8 +2,8 @@
 
 Source: "Delving into Bootstrapping for Differential Privacy", section 5.1, with
 an integer pseudocount; for any positive one it is the smoothed histogram of
-Wasserman and Zhou (2010), Theorem 8. Released are m iid draws from
-p_j = (h_j + pseudocount)/N, N = n + pseudocount |domain|. Structural zeros are no part
+Wasserman and Zhou (2010, arXiv:0811.2501), Theorem 8. Released are m iid draws from
+p_j = (h_j + pseudocount)/N, N = n + pseudocount |domain|. Structural zeros are not part
 of the domain: the accountant takes it as public that all n records lie in possible cells,
 in a table and in its neighbours, and no pseudocount goes to the others.
 
@@ -142,7 +142,7 @@ class Bootstrap:
         return debias(release, self.pseudocount, n_records=n_records)
 
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedError:
-        """Expected error from public quantities alone."""
+        """Expected error from public quantities only."""
         return ExpectedError.of_bootstrap(
             self.pseudocount, self.records, n_records=n_records, n_cells=n_cells
         )
@@ -162,7 +162,7 @@ class Bootstrap:
 
     @classmethod
     def calibrate(cls, knobs: BootstrapKnobs, target: Target) -> Self:
-        """Parameters that meet a target, from public quantities alone.
+        """Parameters that meet a target, from public quantities only.
 
         Raises:
             InfeasibleBudgetError: No parameters, or not the given ones, meet it.

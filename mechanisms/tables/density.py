@@ -1,6 +1,6 @@
 """Records drawn from a density estimate: a histogram, or a kernel density estimate.
 
-Source: Wasserman and Zhou (2010), section 4, Theorem 10; sampler and proof are
+Source: Wasserman and Zhou (2010, arXiv:0811.2501), section 4, Theorem 10; sampler and proof are
 mechanisms.sampling.density_sampler. Released are m iid draws from (1 - w) times the estimate plus w
 times the uniform distribution, at the pure epsilon m log(ratio), which is tight.
 
@@ -12,7 +12,7 @@ times the uniform distribution, at the pure epsilon m log(ratio), which is tight
   data, sigma = s/sqrt 12, and at least half a cell.
 
 **Estimates** of the counts take the uniform part away. With a bin for each cell they are
-unbiased. Otherwise they are unbiased for the smoothed counts alone: the bias of smoothing
+unbiased. Otherwise they are unbiased only for the smoothed counts: the bias of smoothing
 stays, and no public quantity bounds it. The standard errors are those of m multinomial
 draws in either case: that bias is not in them.
 """
@@ -158,7 +158,7 @@ class Density:
         return n_records * self.uniform / (n_cells * (1 - self.uniform))
 
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedError:
-        """Sampling error from public quantities alone, without the bias of smoothing."""
+        """Sampling error from public quantities only, without the bias of smoothing."""
         pseudocount = self.pseudocount(n_records, n_cells)
         return ExpectedError.of_bootstrap(
             pseudocount, self.records, n_records=n_records, n_cells=n_cells
@@ -192,7 +192,7 @@ class Density:
 
     @classmethod
     def calibrate(cls, knobs: DensityKnobs, target: Target) -> Self:
-        """Parameters that meet a target, from public quantities alone.
+        """Parameters that meet a target, from public quantities only.
 
         Raises:
             ConfigError: The product has too many columns or cells.

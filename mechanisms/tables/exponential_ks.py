@@ -1,9 +1,9 @@
 """Exponential mechanism of the Kolmogorov-Smirnov distance: records near in distribution.
 
-Source: Wasserman and Zhou (2010), section 5.1, sampled exactly by mechanisms.sampling.ks_sampler,
-with utility u(z) = ceil(n KS(h, z)), which a replaced record moves by at most 1.
-Released are k records of one column. Its cells count in their declared order, ``other``
-and ``missing`` last; of categories without an order the distance is as private and says
+Source: Wasserman and Zhou (2010, arXiv:0811.2501), section 5.1, sampled exactly by
+mechanisms.sampling.ks_sampler, with utility u(z) = ceil(n KS(h, z)), which a replaced record moves
+by at most 1. Released are k records of one column. Its cells count in their declared order,
+``other`` and ``missing`` last; of categories without an order the distance is as private and says
 little.
 
 **Records.** By default n^(2/3) (Theorem 15), at most 10^5 over the number of cells s. The
@@ -86,7 +86,7 @@ class ExponentialKS(ExponentialRecords):
         return sparse_table(table.domain, drawn)
 
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedError:
-        """As the module's text says; a guide, no bound."""
+        """As the module's text says; a guide, not a bound."""
         error = super().expected_error(n_records=n_records, n_cells=n_cells)
         energy = self.records * float(self.epsilon) * n_records
         radius = (math.pi**2 / (2 * energy)) ** (1 / 3)

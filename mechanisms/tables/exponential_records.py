@@ -1,12 +1,13 @@
 """What mechanisms share that release k records with probability by a utility.
 
-Source: Wasserman and Zhou (2010), sections 5 and 6; McSherry and Talwar (2007). Released
-are the counts z of k records, with probability proportional to base(z) exp(-e u(h, z)/2),
-where u moves by at most c if c records of the data do and the base knows no data.
+Source: Wasserman and Zhou (2010, arXiv:0811.2501), sections 5 and 6; McSherry and Talwar (2007,
+doi:10.1109/FOCS.2007.66). Released are the counts z of k records, with probability proportional to
+base(z) exp(-e u(h, z)/2), where u moves by at most c if c records of the data do and the base
+knows no data.
 
 **Privacy.** Adjacency replace-one: a unit of c records costs c e at delta 0, e being
 ``epsilon_per_record``, and is charged as the worst pair of that guarantee (``PureLoss``).
-Whatever else is fixed (k, distance, candidates) changes the utility alone.
+Whatever else is fixed (k, distance, candidates) changes only the utility.
 
 **Estimates** of the true counts are n z/k. They are biased towards the base, by an amount
 that depends on the data. No closed form of their error is known: as a standard error is
@@ -95,7 +96,7 @@ class ExponentialRecords:
         )
 
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedError:
-        """Sampling error of k records, from public quantities alone: a guide, no bound."""
+        """Sampling error of k records, from public quantities only: a guide, not a bound."""
         return ExpectedError.of_records(self.records, n_records=n_records, n_cells=n_cells)
 
     def describe(self) -> dict[str, str | int]:

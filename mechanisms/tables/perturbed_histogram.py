@@ -1,8 +1,8 @@
 """Perturbed histogram: integer noise on every possible cell of the table.
 
-Source: Wasserman and Zhou (2010), section 4; the noise is discrete, as in Ghosh,
-Roughgarden and Sundararajan (2012) for the Laplace form and Canonne, Kamath and
-Steinke (2020) for the Gaussian one, so that no floating point reaches the output.
+Source: Wasserman and Zhou (2010, arXiv:0811.2501), section 4; the noise is discrete, as in Ghosh,
+Roughgarden and Sundararajan (2012, arXiv:0811.2841) for the Laplace form and Canonne, Kamath and
+Steinke (2020, arXiv:2004.00010) for the Gaussian one, so that no floating point reaches the output.
 
 Adjacency: replace-one. A record that moves takes one from a cell and adds one to another:
 two independent cells whose counts move by 1, and no other. For units of one record the
@@ -12,8 +12,8 @@ all.
 
 * *Laplace.* The noise of the cells that fall is independent of that of the cells that
   rise, and either part, whose counts move by at most c in L1, satisfies pure (c/scale)-DP.
-  Randomised response dominates a pure guarantee (Kairouz, Oh and Viswanath 2015), and
-  dominating pairs of independent parts multiply. So two randomised responses of c/scale
+  Randomised response dominates a pure guarantee (Kairouz, Oh and Viswanath 2015, arXiv:1311.0776),
+  and dominating pairs of independent parts multiply. So two randomised responses of c/scale
   dominate the table: the loss of one record at scale/c, of which each cell is one.
 * *Gaussian.* The squares of all moves add up to at most 2 c^2, so the Rényi divergence of
   order a is at most a rho with rho = c^2/scale^2 (Canonne, Kamath and Steinke 2020, Theorem
@@ -160,7 +160,7 @@ class _Perturbed:
         )
 
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedError:
-        """Expected error from public quantities alone."""
+        """Expected error from public quantities only."""
         return ExpectedError.of_noise(
             self.sd, n_records=n_records, n_cells=n_cells, laplace=self.name == "laplace"
         )

@@ -12,7 +12,7 @@ G(a) = E (Z - a)+, known in closed form for normal and Laplace noise, both are s
 
 The true counts x are private, so the mean over three reference shapes stands for them: all
 cells alike, counts proportional to 1/rank (Zipf), and the same on a tenth of the cells, the
-rest being empty. Ranks are taken in groups, each with its mean. A guide, no bound.
+rest being empty. Ranks are taken in groups, each with its mean. A guide, not a bound.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Sample and resample: one of N public candidate datasets, chosen by its distance to the data.
 
-Source: Wasserman and Zhou (2010), section 6, with the distances of section 5; scores,
-sensitivities and the exact choice are mechanisms.tables.candidate_scores. The candidates are k
-records each, from a proposal that sees no data (uniform, or Dirichlet probabilities with a given
-``concentration``); they may be published, and their number costs nothing.
+Source: Wasserman and Zhou (2010, arXiv:0811.2501), section 6, with the distances of section 5;
+scores, sensitivities and the exact choice are mechanisms.tables.candidate_scores. The candidates
+are k records each, from a proposal that sees no data (uniform, or Dirichlet probabilities with a
+given ``concentration``); they may be published, and their number costs nothing.
 
 **Distances**, and the default of k: ``ks`` and ``cramer_von_mises``, n^(2/3) (Theorems 15
 and 16); ``mean``, the Euclidean distance of the mean positions, 1 (section 5.2: one record
@@ -144,7 +144,7 @@ class SampleResample(ExponentialRecords):
         return feature_scores(counts, public, ours, theirs)
 
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedError:
-        """Sampling error of k records; for ``ks`` as the module says. A guide, no bound."""
+        """Sampling error of k records; for ``ks`` as the module says. A guide, not a bound."""
         error = super().expected_error(n_records=n_records, n_cells=n_cells)
         if self.distance != "ks" or self.candidates == 1:
             return error
@@ -214,7 +214,7 @@ class SampleResample(ExponentialRecords):
 
 
 def _terms(records: int, smoothness: Fraction, n_cells: int) -> int:
-    """Terms of a series; further ones are nought or repeat others at the middles of s cells."""
+    """Terms of a series; further ones are 0 or repeat others at the middles of s cells."""
     return min(series_terms(records, smoothness), max(n_cells - 1, 1))
 
 
@@ -232,7 +232,7 @@ def _check(
         )
     if smoothness is not None:
         if distance != "series":
-            raise ConfigError("A smoothness is for 'distance: series' alone.", where="smoothness")
+            raise ConfigError("A smoothness goes only with 'distance: series'.", where="smoothness")
         if not Fraction(1, 2) < smoothness <= 100 or smoothness.denominator > 1000:
             raise ConfigError(
                 "The smoothness must be above 1/2 and at most 100, with a denominator of at "

@@ -3,7 +3,8 @@
 A share below some cell adds up the noise of all cells below it. Released are the noisy counts
 of all s cells in their order and, with the same noise, of k blocks of b = s/k neighbouring
 cells each (sizes differ by at most 1); a share then adds up a few blocks and the cells of one.
-For trees of more levels see Hay, Rastogi, Miklau and Suciu (2010), whose least squares this is.
+For trees of more levels see Hay, Rastogi, Miklau and Suciu (2010, arXiv:0904.0942), whose least
+squares this is.
 
 **Privacy.** Adjacency: replace-one. A record that moves to another block leaves a cell and its
 block and enters others: four independent counts that move by 1, of which the loss is exactly
@@ -11,8 +12,9 @@ that of discrete Gaussian noise in four cells. A record that moves within its bl
 them, whose pair is a marginal of the pair for four and so never more apart. For units of c
 records the counts of cells fall by at most c in all and rise by as much, those of blocks too, so
 the squares of all moves add up to at most 4 c^2: the Rényi divergence of order a is at most
-2 a c^2/scale^2 (Canonne, Kamath and Steinke 2020, Theorem 4, once for each count). All c records
-moving from one cell to one of another block attain this at order 1, and are the lower bound.
+2 a c^2/scale^2 (Canonne, Kamath and Steinke 2020, arXiv:2004.00010, Theorem 4, once for each
+count). All c records moving from one cell to one of another block attain this at order 1, and are
+the lower bound.
 
 **Estimates.** Let v be the variance of the noise, y_0 the noisy count of a block of b cells and
 y_1..y_b theirs. Its best linear estimate is t = (b y_0 + y_1 + .. + y_b)/(b + 1), of variance
@@ -198,7 +200,7 @@ class TwoResolutions:
         )
 
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedError:
-        """Expected error from public quantities alone.
+        """Expected error from public quantities only.
 
         The total variation of the projected counts is taken as that of cells projected at
         once, with the error that a cell has on average. The Kolmogorov-Smirnov distance is

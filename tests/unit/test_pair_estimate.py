@@ -131,7 +131,7 @@ def test_the_expected_width_is_that_of_evenly_spread_records() -> None:
 @pytest.mark.parametrize(
     ("statistic", "names", "what"),
     [
-        ("mean", ["age"], "some records alone"),
+        ("mean", ["age"], "only some records"),
         ("ratio", ["pay", "age"], "below 0"),
         ("median", ["age"], "does not serve the median"),
     ],

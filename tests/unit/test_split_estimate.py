@@ -1,4 +1,4 @@
-"""Estimates from one release and subsamples, of statistics built in and of one's own."""
+"""Estimates from one release and subsamples, of built-in statistics and user-defined ones."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_what_is_refused(said: dict[str, Any], names: list[str], what: str) -> N
 
 
 def test_a_delta_too_small_for_the_composition_is_refused() -> None:
-    with pytest.raises(InfeasibleBudgetError, match="down to a delta of 1e-10"):
+    with pytest.raises(InfeasibleBudgetError, match="only down to a delta of 1e-10"):
         calibrated(SplitEstimate, knobs_of("mean"), ["age"], epsilon=1.0, delta=1e-12)
 
 
