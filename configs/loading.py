@@ -13,6 +13,7 @@ from configs.domain import CategoriesFile, build_zero
 from configs.order import Order, Override
 from configs.overrides import Applied, apply
 from configs.release import KINDS, CheckConfig, ReleaseConfig
+from configs.user_defined import user_defined
 from configs.validation import validate
 from configs.yaml_text import Document, flow_text, parse
 from configs.yaml_text import Path as Keys
@@ -246,7 +247,10 @@ def _requests(
         known = REGISTRY.get(mechanism)
         knobs = kind.left_open if known is None else known.knobs
         with _placed(document, ("products", name)):
-            said = knobs(**{f.name: getattr(product, f.name) for f in fields(knobs)})
+            values = {f.name: getattr(product, f.name) for f in fields(knobs)}
+            if values.get("function") is not None:
+                values["function"] = user_defined(values["function"], kind.user_defined)
+            said = knobs(**values)
             extra = kind.extra_columns(said)
             for column in extra:
                 domain[column]  # or an error

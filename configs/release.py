@@ -22,6 +22,7 @@ from pydantic_core import PydanticCustomError
 from configs.amounts import Count, Delta, Epsilon, Share
 from configs.domain import ColumnConfig, Section, ZeroConfig
 from mechanisms.base.mechanism import Mechanism
+from mechanisms.base.user_defined import UserDefined
 from mechanisms.domain.privacy_unit import Adjacency, Privacy, Unit
 from mechanisms.planning.mechanism_choice import AUTO
 from mechanisms.planning.registry import REGISTRY, kinds
@@ -171,10 +172,15 @@ class PublishConfig(Section):
     )
 
 
+def _written(hint: Any) -> Any:
+    """The type of a knob in the file, where a user-defined object is named."""
+    return str | None if hint == UserDefined | None else hint
+
+
 def _product_model(title: str, mechanism: Any, knobs: type, served: tuple[str, ...]) -> Any:
     """A product model: the kinds it is for, the key ``mechanism``, and knobs as keys."""
     hints = {
-        name: Annotated[hint, BeforeValidator(_short)]
+        name: Annotated[_written(hint), BeforeValidator(_short)]
         for name, hint in get_type_hints(knobs).items()
     }
     keys: dict[str, Any] = {

@@ -20,16 +20,13 @@ import functools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from fractions import Fraction
 
 from flint import arb, ctx
 
-from mechanisms.accounting.enclosures import Bounds, outwards, turn
-from mechanisms.accounting.finite_losses import DrawsLoss
-from mechanisms.accounting.lattice import LatticeLoss
-from mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
+from mechanisms.accounting.convolution import TRUNCATION
+from mechanisms.accounting.enclosures import Bounds, last_true, outwards
+from mechanisms.accounting.merging import counted, merged
 from mechanisms.accounting.pld import (
-    TRUNCATION,
     Counts,
     account,
     equivalent_mu,
@@ -37,19 +34,12 @@ from mechanisms.accounting.pld import (
     is_sharp,
     reach,
 )
-from mechanisms.accounting.privacy_loss import (
-    ConcentratedLoss,
-    GaussianLoss,
-    Loss,
-    Order,
-    PrivacyLoss,
-)
+from mechanisms.accounting.privacy_loss import Loss, Order, PrivacyLoss
 from mechanisms.accounting.renyi import epsilon_at
 
 _SHARE = 0.006  # of epsilon, what the lower bound's shift may take
 _COARSE = 0.1  # first interval, in standard deviations of an average part
 _POINTS = 60_000  # evaluations of a curve for one composition
-_MOST_CELLS = 16  # of discrete Gaussian noise, whose constants cost the square
 _ORDERS = (1.01, 1.1, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128, 512)
 
 
@@ -89,7 +79,7 @@ class ComposedLoss(Loss):
                 flat.extend(part.parts)
             else:
                 flat.append(part)
-        object.__setattr__(self, "parts", _merged(_counted(flat)))
+        object.__setattr__(self, "parts", merged(counted(flat)))
 
     def _opens(self, part: ComposedLoss) -> bool:
         """Whether a part's own parts may take its place."""
@@ -97,7 +87,7 @@ class ComposedLoss(Loss):
 
     @functools.cached_property
     def _counts(self) -> Counts:
-        return tuple(_counted(self.parts).items())
+        return tuple(counted(self.parts).items())
 
     @property
     def symmetric(self) -> bool:
@@ -132,12 +122,12 @@ class ComposedLoss(Loss):
         if delta == 0 or not self._spread:
             return self.pure_epsilon if delta == 0 else Bounds(0.0, 0.0)
         coarse = _OnGrid(self, self._coarse())
-        _, rough = turn(lambda e: coarse.delta(e).upper > delta, most)
+        _, rough = last_true(lambda e: coarse.delta(e).upper > delta, most)
         fine = _OnGrid(self, self._interval(min(rough, most), delta))
-        low, _ = turn(lambda e: fine.delta(e).lower > delta, most)
-        _, high = turn(lambda e: fine.delta(e).upper > delta, most)
+        low, _ = last_true(lambda e: fine.delta(e).lower > delta, most)
+        _, high = last_true(lambda e: fine.delta(e).upper > delta, most)
         high = min(high, rough, most)
-        if low < high / 2:  # one part alone may say more
+        if low < high / 2:  # a single part may say more
             low = max(low, *(part.epsilon(delta).lower for part, _ in self._counts))
         if math.isinf(high) or delta < 1e-8:
             high = min(high, max(0.0, epsilon_at(self._divergences(), delta)))
@@ -174,7 +164,7 @@ class ComposedLoss(Loss):
         return Bounds(min(low, high), high)
 
     def _capped(self, epsilon: float, high: float) -> float:
-        """The upper bound, or that of one part alone plus the advantages of all others.
+        """The upper bound, or that of a single part plus the advantages of all others.
 
         A part moves the curve by no more than its total variation. Where all parts but one
         lose next to nothing, this is below what the transform's error leaves to be seen.
@@ -259,65 +249,6 @@ class _OnGrid(Loss):
 
     def renyi(self, order: Order) -> Bounds:
         return self.whole.renyi(order)
-
-
-def _counted(parts: Iterable[PrivacyLoss]) -> dict[PrivacyLoss, int]:
-    """How often each part occurs; the same object is not hashed twice."""
-    same: dict[int, tuple[PrivacyLoss, int]] = {}
-    for part in parts:
-        same[id(part)] = part, same.get(id(part), (part, 0))[1] + 1
-    counts: dict[PrivacyLoss, int] = {}
-    for part, times in same.values():
-        counts[part] = counts.get(part, 0) + times
-    return counts
-
-
-def _merged(counts: dict[PrivacyLoss, int]) -> tuple[PrivacyLoss, ...]:
-    """Equal kinds as one loss, where that is exact; parts that cost nothing left out."""
-    square = Fraction(0)
-    draws: dict[tuple[Fraction, Fraction], int] = {}
-    laplace: dict[tuple[Fraction, int], int] = {}
-    noise: dict[tuple[Fraction, int], int] = {}
-    merged: list[PrivacyLoss] = []
-    bounded: list[ConcentratedLoss] = []
-    for part, times in counts.items():
-        if part.delta(0.0).upper == 0:
-            continue
-        if isinstance(part, GaussianLoss):
-            square += times * part.mu_squared
-        elif isinstance(part, DrawsLoss):
-            pair = part.lattice.up, part.lattice.down
-            draws[pair] = draws.get(pair, 0) + times * part.lattice.draws
-        elif isinstance(part, DiscreteLaplaceLoss):
-            kind = part.scale, part.shift
-            laplace[kind] = laplace.get(kind, 0) + times * part.cells
-        elif isinstance(part, ConcentratedLoss):
-            bounded.extend([part] * times)
-        elif isinstance(part, DiscreteGaussianLoss):
-            kind = part.sigma_squared, part.shift
-            cells = noise.get(kind, 0) + times * part.cells
-            if cells <= _MOST_CELLS:
-                noise[kind] = cells
-            else:
-                merged.extend([part] * times)
-        else:
-            merged.extend([part] * times)
-    root = Fraction(math.isqrt(square.numerator), math.isqrt(square.denominator))
-    if root**2 == square:
-        merged.append(GaussianLoss(root))
-    else:
-        merged.append(GaussianLoss(Fraction(0), square))
-    merged += [DrawsLoss(LatticeLoss(up=a, down=b, draws=m)) for (a, b), m in draws.items()]
-    if bounded:
-        # Of several known pairs that are no single one, the worst alone is a lower bound.
-        known = ComposedLoss(tuple(part.attained for part in bounded)).parts
-        worst = max(known, key=lambda part: part.rho.upper)
-        rho = sum((part.bound for part in bounded), Fraction(0))
-        merged.append(ConcentratedLoss(rho, worst))
-    merged += [DiscreteLaplaceLoss(a, b, cells) for (a, b), cells in laplace.items()]
-    merged += [DiscreteGaussianLoss(a, b, cells) for (a, b), cells in noise.items()]
-    free = GaussianLoss(Fraction(0))
-    return tuple(part for part in merged if part != free) or (free,)
 
 
 def _sum(values: Iterable[tuple[Bounds, int]]) -> Bounds:

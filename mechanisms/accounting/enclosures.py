@@ -3,7 +3,7 @@
 A ball (Arb) holds the value it stands for whatever was rounded on the way, and a
 comparison of balls is true only if it holds for all of their points. A formula is evaluated
 at growing precision until its ball is accurate enough, and the doubles returned lie
-around that ball. The searches keep this: ``turn`` ends at points where the condition was
+around that ball. The searches keep this: ``last_true`` ends at points where the condition was
 seen, ``supremum`` between a value attained and a bound that holds everywhere.
 """
 
@@ -89,10 +89,10 @@ def larger(one: Bounds, two: Bounds) -> Bounds:
     return Bounds(max(one.lower, two.lower), max(one.upper, two.upper))
 
 
-def turn(above: Callable[[float], bool], most: float) -> tuple[float, float]:
-    """Where a condition turns false: the last point seen true and the first seen false.
+def last_true(above: Callable[[float], bool], most: float) -> tuple[float, float]:
+    """Where a condition becomes false: the last point seen true and the first seen false.
 
-    At ``most`` it is false without a look.
+    At ``most`` it is taken as false without a look.
     """
     if not above(0.0):
         return 0.0, 0.0
@@ -101,9 +101,23 @@ def turn(above: Callable[[float], bool], most: float) -> tuple[float, float]:
         if high > _FARTHEST:
             return high, math.inf
         low, high = high, min(2 * high, most)
-    while high - low > _INVERSE * high and high > 1e-300:
+    return bisected(above, low, high, _INVERSE)
+
+
+def bisected(
+    condition: Callable[[float], bool], low: float, high: float, width: float
+) -> tuple[float, float]:
+    """The same between a point where it is true and one where it is false.
+
+    Args:
+        condition: True at ``low``, false at ``high``.
+        low: At least 0.
+        high: Above ``low``.
+        width: Relative distance of the two points at which the search stops.
+    """
+    while high - low > width * high and high > 1e-300:
         middle = (low + high) / 2
-        if above(middle):
+        if condition(middle):
             low = middle
         else:
             high = middle

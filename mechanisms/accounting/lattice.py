@@ -39,10 +39,11 @@ from fractions import Fraction
 
 from flint import acb, arb, ctx
 
-from mechanisms.accounting.enclosures import Bounds, ball, outwards
+from mechanisms.accounting.enclosures import Bounds, ball, bisected, outwards
 
 _RELATIVE_BITS = 40
 _MOST_BITS = 8192
+_INVERSE = 2.0**-45  # relative width at which a search for epsilon stops
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,10 +107,9 @@ class LatticeLoss:
         at_zero = self.delta(0.0)
         if at_zero.upper <= delta:
             return Bounds(0.0, 0.0)
-        low = _last_true(lambda e: self.delta(e).lower > delta, 0.0, self.pure_epsilon.upper)
-        high = _last_true(
-            lambda e: self.delta(e).upper > delta, low, self.pure_epsilon.upper, above=True
-        )
+        most = self.pure_epsilon.upper
+        low, _ = bisected(lambda e: self.delta(e).lower > delta, 0.0, most, _INVERSE)
+        _, high = bisected(lambda e: self.delta(e).upper > delta, low, most, _INVERSE)
         return Bounds(low, high)
 
     def _guard_bits(self, epsilon: float) -> int:
@@ -222,11 +222,11 @@ class _Contour:
         x1, x2 = gap / (v + root), (v + root) / b
         if not x1 < 2:
             return none
-        turn = self.nodes / (2 * arb.pi())
-        first = _whole(2 * (x1 / 2).sqrt().asin() * turn) + 2
+        circle = self.nodes / (2 * arb.pi())  # nodes in a unit of angle
+        first = _whole(2 * (x1 / 2).sqrt().asin() * circle) + 2
         last = half
         if x2 < 2:  # 1 - cos u = x as u = 2 asin sqrt(x/2), which keeps small angles
-            last = min(last, _whole((arb.pi() - 2 * (1 - x2 / 2).sqrt().asin()) * turn) - 1)
+            last = min(last, _whole((arb.pi() - 2 * (1 - x2 / 2).sqrt().asin()) * circle) - 1)
         return (first, last + 1) if first <= last else none
 
     def mean(self, weight: Callable[[acb], acb]) -> tuple[arb, arb]:
@@ -267,19 +267,3 @@ def _step(loss: LatticeLoss) -> arb:
 def _whole(value: arb) -> int:
     """The floor of a ball's midpoint; off by one at most, which its callers allow for."""
     return int(str(value.mid().floor().unique_fmpz()))
-
-
-def _last_true(
-    condition: Callable[[float], bool], low: float, high: float, *, above: bool = False
-) -> float:
-    """Where a condition true at ``low`` and false at ``high`` turns, to 2**-45 relative.
-
-    Returns the last point seen true, or with ``above`` the first seen false.
-    """
-    while high - low > 2**-45 * high:
-        middle = (low + high) / 2
-        if condition(middle):
-            low = middle
-        else:
-            high = middle
-    return high if above else low

@@ -12,7 +12,7 @@ is to hold at every moment of such a history needs more than a conversion:
   with the union over all levels the smallest level that covers the history is a reading, whenever
   one looks (the doubling of Lecuyer 2021, arXiv 2103.01379, "Practical privacy filters and
   odometers", on a finer grid). Per level the tail of the privacy loss is bounded (Bun and Steinke
-  2016, arXiv 1605.02658).
+  2016, arXiv 1605.02065).
 
 Which of the two is read is fixed before the first charge, by the policy a dataset is
 registered with. The smaller of both would not do: an analyst who picks each charge by
@@ -33,7 +33,7 @@ from mechanisms.accounting.enclosures import double_above, double_below
 from mechanisms.accounting.renyi import epsilon_at, epsilon_of_rho, tail_of_rho
 
 _STEP = Decimal("0.9")  # from level to level
-_BESIDE = Decimal("0.1")  # of delta, kept for the deltas charged beside rho
+_CHARGED = Decimal("0.1")  # of delta, kept for the deltas charged with rho
 _UP = Context(prec=60, rounding=ROUND_CEILING)
 _DOWN = Context(prec=60, rounding=ROUND_FLOOR)
 
@@ -84,9 +84,9 @@ def read_odometer(
     basic = double_above(epsilon) if epsilon_delta <= delta else math.inf
     adaptive = basic
     if anchor is not None:
-        beside = _DOWN.multiply(delta, _BESIDE)
-        levels = _DOWN.subtract(delta, beside)
-        adaptive = _levelled(rho, anchor, levels) if rho_delta <= beside else math.inf
+        charged = _DOWN.multiply(delta, _CHARGED)
+        levels = _DOWN.subtract(delta, charged)
+        adaptive = _levelled(rho, anchor, levels) if rho_delta <= charged else math.inf
     fixed = min(basic, adaptive)
     left = double_below(_DOWN.subtract(delta, rho_delta))
     if left > 0:

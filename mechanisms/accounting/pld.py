@@ -15,45 +15,35 @@ delta' the upper curve. The excess grows with h sqrt(n), never with h n.
 
 **Rounding.** If two curves differ by at most s everywhere, then so do their compositions with
 any third. The curve of the masses actually convolved is compared with the proven one at every
-grid point and the largest difference is added (subtracted). The transform is charged with
-|error of an FFT output| <= 8 u (1 + log2 N) |x|_1, u = 2^-53, the textbook bound with room to
-spare (Higham 2002, chapter 24); that dp-accounting's transform obeys it is assumed, not proven.
+grid point and the largest difference is added (subtracted), and so is the error of the
+convolutions (``mechanisms.accounting.convolution``).
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import heapq
-import importlib
-import logging
 import math
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import NormalDist
-from types import ModuleType
 from typing import Any
 
 import numpy as np
-from scipy import fft
 
-from mechanisms.accounting import lattice_table
+from mechanisms.accounting import convolution, lattice_table
+from mechanisms.accounting.convolution import TRUNCATION, UNIT, Floats
 from mechanisms.accounting.enclosures import Bounds
 from mechanisms.accounting.finite_losses import FEW_DRAWS, DiscreteLoss, DrawsLoss
 from mechanisms.accounting.noise_losses import DiscreteGaussianLoss
 from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.accounting.resampling_losses import ResampledGaussianLoss
 
-TRUNCATION = 1e-15
-"""Of dp-accounting's self-composition."""
-
 _FARTHEST = 11_000.0  # the logarithm of what an extended number can hold, and less
 _SMALL = 1e-6  # advantage, below which the normal density is as good as flat
 _TAIL = 1e-18  # a part's curve is followed to here,
 _FAR = 4096.0  # or to this epsilon
 _MOVED = 1e-24
-_ROUND = 2.0**-53
 _ZERO = np.longdouble(0)
 
 Counts = tuple[tuple[PrivacyLoss, int], ...]
@@ -64,7 +54,7 @@ class _Grid:
     """Masses at h j for j >= first, of one part or more, and the slack of both bounds."""
 
     first: int
-    masses: np.ndarray[Any, np.dtype[np.float64]]
+    masses: Floats
     infinite: float
     above: float
     below: float
@@ -95,7 +85,7 @@ class Account:
             q = _ZERO
         value = self.infinite + float(p - q)
         unit = 4 * (len(self.p) + 16) * float(np.finfo(np.longdouble).eps)
-        return value, unit * float(abs(p) + abs(q)) + 4 * _ROUND * abs(value)
+        return value, unit * float(abs(p) + abs(q)) + 4 * UNIT * abs(value)
 
     def upper(self, epsilon: float) -> float:
         value, error = self._read(epsilon)
@@ -115,28 +105,31 @@ class Account:
 @functools.lru_cache(maxsize=32)
 def account(parts: Counts, one_way: bool | None, h: float) -> Account:
     """The composition of all parts: equal ones by self-composition, then the smallest first."""
-    above = below = transform = 0.0
-    heap: list[tuple[int, int, Any]] = []
+    above = below = error = 0.0
+    heap: list[tuple[int, int, _Grid]] = []
     for part, times in parts:
         grid = _grid(part, None if part.symmetric else one_way, h)
         above += times * grid.above
         below += times * grid.below
-        pmf = _pld_pmf().DensePLDPmf(h, grid.first, grid.masses, grid.infinite, True)
         if times > 1:
-            repeated = pmf.self_compose(times, TRUNCATION)
-            transform += _power_error(grid.masses, times, repeated.size)
-            pmf = repeated
-        heapq.heappush(heap, (pmf.size, len(heap), pmf))
+            first, masses, off = convolution.power(grid.masses, times)
+            error += off
+            # 1 - (1 - infinite)^times, and what may lie outside the window
+            rest = -math.expm1(times * math.log1p(-grid.infinite)) + TRUNCATION
+            grid = _Grid(times * grid.first + first, masses, rest, 0.0, 0.0)
+        heapq.heappush(heap, (len(grid.masses), len(heap), grid))
     for order in range(len(heap), 2 * len(heap) - 1):
         (_, _, one), (_, _, two) = heapq.heappop(heap), heapq.heappop(heap)
-        transform += _product_error(one._probs, two._probs)
-        both = one.compose(two, 0.0)
-        heapq.heappush(heap, (both.size, order, both))
-    transform *= 1.01
+        error += convolution.product_error(one.masses, two.masses)
+        masses = convolution.product(one.masses, two.masses)
+        infinite = one.infinite + two.infinite - one.infinite * two.infinite
+        both = _Grid(one.first + two.first, masses, infinite, 0.0, 0.0)
+        heapq.heappush(heap, (len(masses), order, both))
+    error *= 1.01
     count = sum(times for _, times in parts)
     whole = heap[0][2]
-    grid = _Grid(whole._lower_loss, whole._probs, whole._infinity_mass, above + transform, below)
-    return _sums(grid, h, count, below + above + transform)
+    grid = _Grid(whole.first, whole.masses, whole.infinite, above + error, below)
+    return _sums(grid, h, count, below + above + error)
 
 
 def _sums(grid: _Grid, h: float, count: int, below: float) -> Account:
@@ -169,7 +162,7 @@ def _product(one: _Grid, two: _Grid) -> _Grid:
     """Losses added; slacks add up, since curves that differ by s compose to such as do."""
     masses = np.convolve(one.masses, two.masses)
     terms = min(len(one.masses), len(two.masses)) + 8
-    masses *= 1 + 2 * _ROUND * terms  # each at least its exact sum of products
+    masses *= 1 + 2 * UNIT * terms  # each at least its exact sum of products
     behind, ahead = np.cumsum(masses), np.cumsum(masses[::-1])
     low = min(int(np.searchsorted(behind, _MOVED)), len(masses) - 1)
     high = max(len(masses) - int(np.searchsorted(ahead, _MOVED)), low + 1)
@@ -215,22 +208,18 @@ def _grid(part: PrivacyLoss, one_way: bool | None, h: float) -> _Grid:
     return _Grid(-count, masses, infinite, above, excess + float(masses[0]) + infinite)
 
 
-def _values(
-    curve: Callable[[float], Bounds], h: float, count: int
-) -> tuple[np.ndarray[Any, np.dtype[np.float64]], np.ndarray[Any, np.dtype[np.float64]]]:
+def _values(curve: Callable[[float], Bounds], h: float, count: int) -> tuple[Floats, Floats]:
     """Both bounds of a curve at 0, h, .., count h."""
     found = np.array([curve(h * j) for j in range(count + 1)], dtype=np.float64)
-    upper: np.ndarray[Any, np.dtype[np.float64]] = np.minimum.accumulate(found[:, 1])
+    upper: Floats = np.minimum.accumulate(found[:, 1])
     return found[:, 0], upper
 
 
-def _dots(
-    upper: np.ndarray[Any, np.dtype[np.float64]], h: float
-) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _dots(upper: Floats, h: float) -> Floats:
     """Masses at h, 2h, .. of the chords through a curve's values at 0, h, 2h, .."""
     steps = np.diff(upper)
     inner = (steps[1:] - math.exp(h) * steps[:-1]) / math.expm1(h)
-    masses: np.ndarray[Any, np.dtype[np.float64]] = np.append(inner, steps[-1] / math.expm1(-h))
+    masses: Floats = np.append(inner, steps[-1] / math.expm1(-h))
     return masses.clip(min=0.0)
 
 
@@ -290,38 +279,3 @@ def is_sharp(part: PrivacyLoss) -> bool:
     """Whether the lower bound on the curve is worth composing."""
     low, high = part.delta(0.0)
     return high - low < 1e-9
-
-
-def _power_error(masses: np.ndarray[Any, Any], times: int, size: int) -> float:
-    """Bound on the sum of absolute errors of a self-composition."""
-    length = fft.next_fast_len(max(size, len(masses)))
-    unit = 8 * _ROUND * (1 + math.log2(length))
-    spectrum = np.maximum(np.abs(fft.fft(masses, length)) + unit, 1e-300)
-    power = spectrum**times
-    phases = 4 * _ROUND * (times * (np.abs(np.log(spectrum)) + math.pi) + 4)
-    forward = np.linalg.norm(power * (times * unit / spectrum + phases))
-    return float(forward + unit * np.sum(power)) + 2 * TRUNCATION
-
-
-def _product_error(one: np.ndarray[Any, Any], two: np.ndarray[Any, Any]) -> float:
-    """Bound on the sum of absolute errors of a convolution."""
-    length = 2 * (len(one) + len(two))
-    unit = 8 * _ROUND * (1 + math.log2(length))
-    a, b = float(np.linalg.norm(one)), float(np.linalg.norm(two))
-    sums = float(np.abs(one).sum()) * b + float(np.abs(two).sum()) * a
-    return 1.1 * unit * (math.sqrt(length) * sums + length * a * b)
-
-
-@functools.cache
-def _pld_pmf() -> ModuleType:
-    """dp-accounting's masses, without what its logging library leaves behind.
-
-    That is a handler at the root, and another that keeps the standard error of the moment and
-    closes it when logging is configured anew, unless it is the process's own: a progress bar or
-    a test may have put something else in its place.
-    """
-    before = list(logging.root.handlers)
-    with contextlib.redirect_stderr(sys.__stderr__):
-        found = importlib.import_module("dp_accounting.pld.pld_pmf")
-    logging.root.handlers[:] = before
-    return found

@@ -1,24 +1,22 @@
 """Privacy losses as values: what a mechanism costs, in every currency the project uses.
 
-A loss is a dominating pair (P, Q) of distributions (mechanisms/README.md, section 1). Neighbours
-are symmetric, so each loss stands for both orders of its pair, and its curve is
+A loss is a dominating pair (P, Q) of distributions (theory, introduction). Neighbours are
+symmetric, so each loss stands for both orders of its pair, and its curve is
 
     delta(epsilon) = max(H(P || Q), H(Q || P)),  H(P || Q) = sum of (P - e^epsilon Q)+.
 
 One order at a negative epsilon follows from the other: H_{-e}(P || Q) = 1 - exp(-e) +
 exp(-e) H_e(Q || P). Every result is a proven enclosure (mechanisms.accounting.enclosures).
 
-Here are what all losses share and those with a formula for the curve, or no more than
-bounds on it. ``noise_losses`` has integer noise, ``finite_losses`` pairs on a finite set,
-``composition`` several losses together.
+Here is what all losses share. ``analytic`` has those with a formula for the curve,
+``noise_losses`` integer noise, ``finite_losses`` pairs on a finite set, ``composition``
+several losses together.
 """
 
 from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
 
@@ -27,14 +25,10 @@ from flint import arb, ctx
 from mechanisms.accounting.enclosures import (
     BITS,
     Bounds,
-    ball,
-    enclosed,
-    exactly,
     larger,
+    last_true,
     outwards,
-    turn,
 )
-from mechanisms.accounting.renyi import delta_of_rho
 from mechanisms.accounting.trade_off import conjugate
 
 Order = Fraction | int | float
@@ -126,8 +120,8 @@ class Loss(abc.ABC):
         if delta == 0:
             return self.pure_epsilon
         most = self.pure_epsilon.upper
-        low, _ = turn(lambda e: self.delta(e).lower > delta, most)
-        _, high = turn(lambda e: self.delta(e).upper > delta, most)
+        low, _ = last_true(lambda e: self.delta(e).lower > delta, most)
+        _, high = last_true(lambda e: self.delta(e).upper > delta, most)
         return Bounds(low, high)
 
     def trade_off(self, alpha: float) -> Bounds:
@@ -138,178 +132,8 @@ class Loss(abc.ABC):
         return Bounds(min(f.lower for f in found), min(f.upper for f in found))
 
 
-@dataclass(frozen=True)
-class GaussianLoss(Loss):
-    """N(0, 1) against N(mu, 1) (Balle and Wang 2018, arXiv 1805.06530, Theorem 8).
-
-    Attributes:
-        mu: Distance of the means in standard deviations.
-        extra: Added to mu**2, so that the sum of several squares stays exact.
-    """
-
-    mu: Fraction
-    extra: Fraction = Fraction(0)
-
-    def __post_init__(self) -> None:
-        if self.mu < 0 or self.extra < 0:
-            raise ValueError("mu and extra must not be negative")
-
-    @property
-    def mu_squared(self) -> Fraction:
-        return self.mu**2 + self.extra
-
-    def _ahead(self, epsilon: float, reverse: bool) -> Bounds:
-        square = self.mu_squared
-        if not square:
-            return Bounds(0.0, 0.0)
-
-        def value() -> arb:
-            mu = ball(square).sqrt()
-            e = arb(epsilon)
-            return _below(mu / 2 - e / mu) - e.exp() * _below(-mu / 2 - e / mu)
-
-        return enclosed(value, 1.0)
-
-    @property
-    def pure_epsilon(self) -> Bounds:
-        return Bounds(math.inf, math.inf) if self.mu_squared else Bounds(0.0, 0.0)
-
-    @property
-    def rho(self) -> Bounds:
-        return exactly(self.mu_squared / 2)
-
-    def renyi(self, order: Order) -> Bounds:
-        return exactly(exact_order(order) * self.mu_squared / 2)
-
-
-@dataclass(frozen=True)
-class PureLoss(Loss):
-    """Randomised response, the worst pair of a pure guarantee.
-
-    Source: Kairouz, Oh and Viswanath (2015, arXiv 1311.0776).
-    With t = order - 1 its divergence is log(cosh(e (t + 1/2)) / cosh(e/2)) / t. Let u =
-    (t + 1/2)^2: D / order is the slope of log cosh(e sqrt u) between 1/4 and u, a concave
-    function of u, so it is largest at order 1: rho = e tanh(e/2).
-
-    Attributes:
-        bound: The epsilon of the guarantee.
-    """
-
-    bound: Fraction
-
-    def __post_init__(self) -> None:
-        if self.bound < 0:
-            raise ValueError("epsilon must not be negative")
-
-    def _ahead(self, epsilon: float, reverse: bool) -> Bounds:
-        if Fraction(epsilon) >= self.bound:
-            return Bounds(0.0, 0.0)
-        rest = self.bound - Fraction(epsilon)
-        return enclosed(lambda: -(-ball(rest)).expm1() / (1 + (-ball(self.bound)).exp()), 1.0)
-
-    @property
-    def pure_epsilon(self) -> Bounds:
-        return exactly(self.bound)
-
-    @property
-    def rho(self) -> Bounds:
-        return self.renyi(1)
-
-    def renyi(self, order: Order) -> Bounds:
-        t, e = exact_order(order) - 1, self.bound
-        if not t or not e:
-            return enclosed(lambda: ball(e) * (ball(e) / 2).tanh())
-        half = Fraction(1, 2)
-        return enclosed(
-            lambda: (_log_cosh(ball(e * (t + half))) - _log_cosh(ball(e * half))) / ball(t)
-        )
-
-
-@dataclass(frozen=True)
-class ProfileLoss(Loss):
-    """A loss of which only bounds on the curve are known (mechanisms/README.md, section 5).
-
-    Attributes:
-        upper: Proven upper bound on delta at epsilon >= 0 for both orders, not increasing.
-        lower: Proven lower bound, if there is one.
-        most_epsilon: Proven upper bound on epsilon at delta = 0.
-        most_rho: Proven upper bound on rho.
-    """
-
-    upper: Callable[[float], float]
-    lower: Callable[[float], float] | None = None
-    most_epsilon: float = math.inf
-    most_rho: float = math.inf
-
-    def _ahead(self, epsilon: float, reverse: bool) -> Bounds:
-        high = 0.0 if epsilon >= self.most_epsilon else min(max(self.upper(epsilon), 0.0), 1.0)
-        return Bounds(min(self.lower(epsilon), high) if self.lower else 0.0, high)
-
-    @property
-    def pure_epsilon(self) -> Bounds:
-        return Bounds(0.0, self.most_epsilon)
-
-    @property
-    def rho(self) -> Bounds:
-        if math.isinf(self.most_epsilon):
-            return Bounds(0.0, self.most_rho)
-        return Bounds(0.0, min(self.most_rho, PureLoss(Fraction(self.most_epsilon)).rho.upper))
-
-    def renyi(self, order: Order) -> Bounds:
-        exact, rho = exact_order(order), self.rho.upper
-        if math.isinf(rho):
-            return Bounds(0.0, self.most_epsilon)
-        return Bounds(0.0, min(self.most_epsilon, exactly(exact * Fraction(rho)).upper))
-
-
-@dataclass(frozen=True)
-class ConcentratedLoss(Loss):
-    """A loss whose Rényi divergences are bounded, and of which one pair may be known.
-
-    Noise on a vector whose change is bounded by its Euclidean norm alone has no single worst
-    shift that is known, and so no exact curve.
-
-    Attributes:
-        bound: A rho: every divergence of order a, for both orders of the pair, is at most a
-            times this (Bun and Steinke 2016).
-        attained: The loss of a pair of outputs that the mechanism has, if one is known; the
-            lower bound.
-    """
-
-    bound: Fraction
-    attained: PrivacyLoss = PureLoss(Fraction(0))
-
-    def __post_init__(self) -> None:
-        if self.bound < 0:
-            raise ValueError("rho must not be negative")
-
-    def _ahead(self, epsilon: float, reverse: bool) -> Bounds:
-        return Bounds(self.attained.delta(epsilon).lower, delta_of_rho(self.bound, epsilon))
-
-    @property
-    def pure_epsilon(self) -> Bounds:
-        return Bounds(self.attained.pure_epsilon.lower, math.inf if self.bound else 0.0)
-
-    @property
-    def rho(self) -> Bounds:
-        return Bounds(self.attained.rho.lower, exactly(self.bound).upper)
-
-    def renyi(self, order: Order) -> Bounds:
-        most = exactly(exact_order(order) * self.bound).upper
-        return Bounds(self.attained.renyi(order).lower, most)
-
-
 def exact_order(order: Order) -> Fraction:
     """The order of a divergence, refused unless it is finite and at least 1."""
     if not 1 <= order < math.inf:
         raise ValueError("the order must be finite and at least 1")
     return Fraction(order)
-
-
-def _below(x: arb) -> arb:
-    """The standard normal distribution function."""
-    return (-x / arb(2).sqrt()).erfc() / 2
-
-
-def _log_cosh(x: arb) -> arb:
-    return x + ((-2 * x).exp() + 1).log() - arb(2).log()

@@ -7,7 +7,7 @@ log(up/down) and g = sqrt(up down), it is
     D = log(1 + h) / t,  h = 4 g sinh(l (1 + t) / 2) sinh(l t / 2) >= 0,
 
 and m draws have m times as much. The loss is rho-zCDP when D <= rho alpha for every alpha > 1 (Bun
-and Steinke 2016, arXiv 1605.02658), so the smallest rho is m times the supremum over t > 0 of
+and Steinke 2016, arXiv 1605.02065), so the smallest rho is m times the supremum over t > 0 of
 
     f = D / alpha = log(1 + h) / y,  y = t (1 + t).
 
@@ -16,7 +16,7 @@ non-negative coefficients and h = 0 at y = 0; so it is convex, and on an interva
 it lies below its chord. The logarithm is concave: that of the chord lies below its tangent
 at the middle. Hence log(1 + h) is at most a linear function of y, and a linear function
 over y is largest at an end. This bound holds everywhere and its excess falls with the
-square of the width. For a = 0 the chord alone gives f <= h(b)/b, which tends to the value
+square of the width. For a = 0 the chord gives f <= h(b)/b, which tends to the value
 at alpha = 1, the Kullback-Leibler divergence; beyond the last interval f <= l / alpha.
 Values of f at the ends are the lower bound.
 

@@ -66,7 +66,7 @@ def _concave_ceiling(
     """Upper bound on a concave function on 0 < x <= farthest, beyond which it is below 0.
 
     Where the top is flat the points are equal up to rounding; then the rise that cannot
-    be excluded beside them is as small as the rounding.
+    be excluded next to them is as small as the rounding.
     """
     (_, x1, v1), (_, x2, v2), (_, x3, v3) = left, middle, right
     down, up, none = (v1 - v2) / (x2 - x1), (v3 - v2) / (x3 - x2), arb(0)

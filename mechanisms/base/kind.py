@@ -41,6 +41,7 @@ class Kind(ABC):
         may_omit: Whether a config may leave out ``mechanism`` instead of writing ``auto``.
         criteria: The errors by which its mechanisms are compared, each with its label.
         compared: Fields of its expected errors by which two plans are compared, likewise.
+        user_defined: What an object is that a config names under ``function``; may be empty.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Kind(ABC):
     may_omit: bool
     criteria: Mapping[str, str]
     compared: Mapping[str, str]
+    user_defined: str = ""
 
     def __repr__(self) -> str:
         return self.name

@@ -9,7 +9,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol, Self
 
-from mechanisms.accounting.privacy_loss import PrivacyLoss, PureLoss
+from mechanisms.accounting.analytic import GaussianLoss, PureLoss
+from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.base.kind import ExpectedError, Kind
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
@@ -17,6 +18,7 @@ from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
 from mechanisms.sampling.randomness import Progress, Randomness
 
 _FIRST, _LAST, _DIGITS = -9, 6, 12  # powers of ten and digits of a pure epsilon
+_SMALLEST_MU, _LARGEST_MU = 2.0**-30, 2.0**6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +86,26 @@ class Target:
             middle = (low + high) // 2
             low, high = (middle, high) if fits(Decimal(middle).scaleb(place)) else (low, middle)
         return Decimal(low).scaleb(place).normalize()
+
+    def largest_mu(self) -> Fraction:
+        """The largest mu for which mu-GDP is proven to be within the budget, to one in 10^9.
+
+        Raises:
+            InfeasibleBudgetError: The budget allows none; without delta no Gaussian noise does.
+        """
+
+        def fits(mu: float) -> bool:
+            return self.allows(GaussianLoss(Fraction(mu)))
+
+        low, high = _SMALLEST_MU, _LARGEST_MU
+        if not fits(low):
+            raise InfeasibleBudgetError(
+                "The budget does not allow Gaussian noise, which needs a delta above 0 (or a rho)."
+            )
+        while high / low > 1 + 1e-9:
+            middle = math.sqrt(low * high)
+            low, high = (middle, high) if fits(middle) else (low, middle)
+        return Fraction(low)
 
     def grid(self, mechanism: str, *, columns: int | None = None, instead: str) -> tuple[int, ...]:
         """Number of codes of each column, whose combinations must all be cells.

@@ -76,7 +76,7 @@ def _operator(degree: int, order: int) -> Floats:
 def expected_noise(dimensions: int, degree: int, order: int, noise: Noise) -> float:
     """About the mean of the largest |sum of Z_v b_v(y)| for noise of scale 1.
 
-    By a fixed sample on a grid: a guide, no bound.
+    By a fixed sample on a grid: a guide, not a bound.
     """
     side = degree + 1
     samples = min(_MOST_SAMPLES, max(8, _SAMPLE_VALUES // side**dimensions))

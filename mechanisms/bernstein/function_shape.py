@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import isotonic_regression
 
 Floats = NDArray[np.float64]
 
@@ -51,6 +50,8 @@ def normalise_density(values: ArrayLike, axes: Sequence[Floats]) -> Floats:
 
 def monotone(values: ArrayLike, *, increasing: bool = True) -> Floats:
     """The nearest monotone values in the sum of squares: float64[m] to float64[m]."""
+    from scipy.optimize import isotonic_regression
+
     found = isotonic_regression(np.asarray(values, np.float64), increasing=increasing)
     return np.asarray(found.x)
 

@@ -30,8 +30,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.accounting.analytic import ConcentratedLoss, GaussianLoss, PureLoss
 from mechanisms.accounting.enclosures import double_above
-from mechanisms.accounting.privacy_loss import ConcentratedLoss, GaussianLoss, PrivacyLoss, PureLoss
+from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.base.mechanism import Target
 from mechanisms.bernstein.accuracy import Noise, expected_noise, noise_bound
 from mechanisms.bernstein.integer_values import integer_sensitivity, integer_values, step_bits
@@ -39,7 +40,6 @@ from mechanisms.bernstein.learner import Learner
 from mechanisms.bernstein.polynomials import MOST_DEGREE, BernsteinFunction
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
-from mechanisms.estimates.mechanism import largest_mu
 from mechanisms.sampling.gaussian_noise import LEAST_SCALE, equivalent_variance, scale_for
 from mechanisms.sampling.randomness import Randomness
 
@@ -217,7 +217,7 @@ class BernsteinMechanism:
         if noise == "laplace":
             ratio = 1 / (Fraction(target.pure_epsilon()) * target.unit_records)
         else:
-            ratio = 1 / largest_mu(target)
+            ratio = 1 / target.largest_mu()
         dimensions = len(learner.axes)
         best, least = None, math.inf
         for k in _DEGREES if degree is None else (degree,):

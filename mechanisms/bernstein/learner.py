@@ -45,7 +45,7 @@ class LatticeSensitivity(NamedTuple):
 
 
 class Learner(Protocol):
-    """A function of a table and a point of the unit cube, with public parameters alone."""
+    """A function of a table and a point of the unit cube, whose parameters are public."""
 
     @property
     def axes(self) -> tuple[Axis, ...]:

@@ -1,4 +1,4 @@
-"""Iterated Bernstein polynomials in one to four variables; needs NumPy alone.
+"""Iterated Bernstein polynomials in one to four variables; needs only NumPy.
 
 Source: Aldà and Rubinstein, "The Bernstein Mechanism" (2017, arXiv 1507.04499), Definitions 6 to
 9; Micchelli (1973). A function f on [0, 1]^d is known by its values on the lattice {0, 1/k, ..,
@@ -14,7 +14,7 @@ coefficients S c, S = sum of (I - M)^i over i < h (Definition 8 with the powers 
 
 **Rounding.** The eigenvalues of M lie in (0, 1], so the powers of I - M do not grow; there are
 no binomial coefficients of alternating sign, as in Definition 8. The basis is built from the
-nearer end of [0, 1] by multiplications with positive numbers alone.
+nearer end of [0, 1] by multiplications with positive numbers only.
 
 **Memory.** Query points are taken in batches and contracted one variable at a time: beside
 the (k + 1)^d coefficients there are never more than a fixed number of values at once.

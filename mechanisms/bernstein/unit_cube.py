@@ -2,7 +2,7 @@
 
 A function is released on the box that the columns declare. Each cell stands for its middle,
 each column's range for [0, 1]; both are public, so that no scaling looks at the data. A record
-in a ``missing`` or ``other`` cell of one of the columns is no point, and is left out.
+in a ``missing`` or ``other`` cell of one of the columns is not a point, and is left out.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Axis:
         """The variable that a column declares.
 
         Raises:
-            ConfigError: The column is no number, or has one value only.
+            ConfigError: The column does not hold numbers, or has only one value.
         """
         if isinstance(column, Numeric):
             lower, upper = column.edges[0], column.edges[-1]
@@ -55,7 +55,8 @@ class Axis:
             lower, upper = min(numbers), max(numbers)
         else:
             raise ConfigError(
-                f"Column '{column.name}' is no number, so no variable of a function.",
+                f"Column '{column.name}' does not hold numbers, so it cannot be a variable of a "
+                "function.",
                 where=column.name,
                 next_step="Use a numeric, an integer or an ordinal column of numbers.",
             )

@@ -1,6 +1,6 @@
 """Sparse contingency table: the only form in which private data is held.
 
-Everything after counting sees this table alone, so its cost is in occupied
+Everything after counting sees only this table, so its cost is in occupied
 cells, never in records or in the size of the domain.
 """
 
@@ -29,7 +29,7 @@ class ContingencyTable:
         counts: int64[K], each at least 1.
 
     Raises:
-        ValueError: The arrays are no such table.
+        ValueError: The arrays are not such a table.
     """
 
     domain: Domain

@@ -49,7 +49,7 @@ class Domain:
     Raises:
         DuplicateColumnError: A name occurs twice.
         DomainTooLargeError: More than 2**63 - 1 cells.
-        ConfigError: The patterns leave no cell, or too few to draw from, or are no patterns.
+        ConfigError: The patterns leave no cell, or too few to draw from, or are malformed.
     """
 
     columns: tuple[Column, ...]
@@ -85,7 +85,9 @@ class Domain:
         for zero in self.zeros:
             for name, runs in zero.sets:
                 if runs[0][0] < 0 or runs[-1][1] >= self[name].size:
-                    raise ConfigError("A structural zero has a code that is none.", where=name)
+                    raise ConfigError(
+                        "A structural zero has a code that does not exist.", where=name
+                    )
         sizes = {column.name: column.size for column in self.columns}
         combinations = math.prod(sizes.values())
         left = combinations - n_covered(self.zeros, sizes)

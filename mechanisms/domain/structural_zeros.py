@@ -92,7 +92,7 @@ def codes_of_values(column: Column, values: Iterable[Category | None]) -> Runs:
     """The codes of listed values: declared categories, ``other``, or null for missing.
 
     Raises:
-        ConfigError: A value is not declared, or the column's values are no categories.
+        ConfigError: A value is not declared, or the column's values are not categories.
     """
     runs = []
     for value in values:

@@ -1,12 +1,12 @@
-"""Statistics of a declared sensitivity, as an estimate takes them: built in, or one's own.
+"""Statistics of a declared sensitivity, as an estimate takes them: built in or user-defined.
 
-A user's own statistic is believed in what it declares, so it is first tried on public random
+A user-defined statistic is believed in what it declares, so it is first tried on public random
 records (mechanisms.inference.statistics.largest_move), always the same ones: what moves further
 than declared, fails, or gives an array of another shape is refused before any data is read.
 The trial finds lies, it proves nothing: a sensitivity has to be derived.
 
 What a statistic's variance may be is taken from records spread evenly over the declared
-ranges: a formula for those built in, a simulation on public random records for one's own.
+ranges: a formula for those built in, a simulation on public random records for the others.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.base.user_defined import UserDefined
 from mechanisms.domain.columns import Codes
 from mechanisms.domain.domain import Domain
 from mechanisms.errors import ConfigError
-from mechanisms.estimates.estimand import Estimand, function_of
+from mechanisms.estimates.estimand import Estimand, checked
 from mechanisms.estimates.joint_moments import column_with_zero, values_with_zero
 from mechanisms.estimates.terms import Scale
 from mechanisms.inference.statistics import (
@@ -79,10 +80,10 @@ def described(statistic: Statistic) -> dict[str, str | int]:
 
 
 def statistic_of(estimand: Estimand) -> Statistic:
-    """The statistic of an estimand; one's own is tried first.
+    """The statistic of an estimand; a user-defined one is tried first.
 
     Raises:
-        ConfigError: One's own moves further than it declares, fails or has another shape.
+        ConfigError: A user-defined one moves further than it declares, fails or has another shape.
     """
     if estimand.knobs.function is not None:
         return tried(estimand.knobs.function)
@@ -127,7 +128,7 @@ def even_variances(estimand: Estimand, statistic: Statistic, n_records: int) -> 
 
 
 def check_all_count(estimand: Estimand, mechanism: str) -> None:
-    """Refuse a mean of some of the records alone, whose sensitivity is not that of a mean.
+    """Refuse a mean of only some of the records, whose sensitivity is not that of a mean.
 
     Raises:
         ConfigError: Not all records count.
@@ -142,13 +143,13 @@ def check_all_count(estimand: Estimand, mechanism: str) -> None:
 
 
 @functools.lru_cache(maxsize=64)
-def tried(name: str) -> Statistic:
-    """A user's statistic that a trial on public random records found no fault with.
+def tried(own: UserDefined) -> Statistic:
+    """A user-defined statistic that a trial on public random records found no fault with.
 
     Raises:
-        ConfigError: It is none, or one with a fault.
+        ConfigError: It is not one, or has a fault.
     """
-    statistic = function_of(name)
+    name, statistic = own.name, checked(own)
     numbers = (statistic.columns, statistic.dimension)
     if not all(type(number) is int and number >= 1 for number in numbers) or not isinstance(
         statistic.constant, int | Fraction
@@ -185,9 +186,9 @@ def tried(name: str) -> Statistic:
 
 
 @functools.lru_cache(maxsize=64)
-def _simulated(name: str) -> tuple[float, ...]:
-    """Variances times n of a user's statistic of evenly spread records."""
-    statistic, rng = tried(name), np.random.default_rng(_SEED)
+def _simulated(own: UserDefined) -> tuple[float, ...]:
+    """Variances times n of a user-defined statistic of evenly spread records."""
+    statistic, rng = tried(own), np.random.default_rng(_SEED)
     weights = np.ones((1, _MOST_SIMULATED), np.int64)
     found = [
         evaluated(statistic, weights, rng.random((_MOST_SIMULATED, statistic.columns)))[0]

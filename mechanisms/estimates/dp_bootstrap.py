@@ -1,12 +1,13 @@
-"""Estimates by the DP bootstrap, of built-in statistics and one's own of any dimension.
+"""Estimates by the DP bootstrap, of built-in statistics and user-defined ones.
 
 The mechanism is mechanisms.inference.replicates: noisy statistics of bootstrap resamples, whose
 sampling distribution is recovered by deconvolution (mechanisms.inference.replicate_intervals).
 Variances and covariances are those with n - 1.
 
 **calibration: strict** is the least noise that is proven to meet the budget. **paper** takes a
-``mu`` and the noise of Wang, Cheng and Awan (2022) for it, which costs more than mu; what is
-checked against the budget and charged is the proven loss all the same, as with any noise.
+``mu`` and the noise of Wang, Cheng and Awan (2022, arXiv:2210.06140) for it, which costs more than
+mu; what is checked against the budget and charged is the proven loss all the same, as with any
+noise.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from fractions import Fraction
 from typing import ClassVar, Literal, Self
 
 import numpy as np
-from scipy import stats
 
 from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.base.kind import Kind
@@ -47,7 +47,6 @@ from mechanisms.estimates.mechanism import (
     check_loss_frame,
     check_serves,
     estimand_for,
-    largest_mu,
     number,
     proven,
     resampling_goal,
@@ -130,7 +129,7 @@ class BootstrapEstimate:
         """The least noise that meets the target, or the paper's if that does.
 
         Raises:
-            ConfigError: The statistic is none of these, or the budget one of rho.
+            ConfigError: The statistic is not one of these, or the budget is one of rho.
             InfeasibleBudgetError: The budget has no delta, or the paper's noise costs more.
         """
         check_serves(knobs, cls.name, STATISTICS)
@@ -143,7 +142,7 @@ class BootstrapEstimate:
         replicates = knobs.replicates or _default_replicates(
             knobs.confidence,
             n_records=n,
-            mu=float(knobs.mu or largest_mu(target)),
+            mu=float(knobs.mu or target.largest_mu()),
             sensitivity=float(statistic.constant) / n,
             variance=max(variances),
         )
@@ -199,8 +198,10 @@ class BootstrapEstimate:
 
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedInterval:
         """The widths from replicates that lie as a normal law's quantiles do."""
+        from scipy.special import ndtri
+
         replicates, noise = self.bootstrap.replicates, self.bootstrap.noise.sigma
-        normal = stats.norm.ppf((np.arange(replicates) + 0.5) / replicates)
+        normal = ndtri((np.arange(replicates) + 0.5) / replicates)
         widths = []
         for scale, variance in zip(self.terms.scales, self.variances, strict=True):
             values = normal * math.sqrt(variance + noise**2)

@@ -11,7 +11,6 @@ of a mean likewise; other statistics are refused a column that can lack values.
 
 from __future__ import annotations
 
-import importlib
 import math
 from dataclasses import dataclass
 from typing import Any, Self
@@ -19,6 +18,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.base.user_defined import UserDefined
 from mechanisms.domain.columns import Category, Codes, Column, Date, Integer, Numeric
 from mechanisms.domain.domain import Domain
 from mechanisms.domain.structural_zeros import codes_of_values
@@ -65,7 +65,7 @@ class Argument:
             bounds = (float(min(values)), float(max(values)))
         if not bounds[0] < bounds[1]:
             raise ConfigError(
-                f"Column '{column.name}' can have one value alone: there is nothing to estimate.",
+                f"Column '{column.name}' can have only one value: there is nothing to estimate.",
                 where="columns",
             )
         return cls(column.name, *bounds)
@@ -107,7 +107,7 @@ class Estimand:
         knobs: As declared.
         arguments: Columns of the statistic, each in [0, 1].
         kept: Indicators of which all must be 1 for a record to count at all.
-        statistic: One of the user's own, if it is that.
+        statistic: The user-defined one, if it is that.
     """
 
     knobs: EstimandKnobs
@@ -121,12 +121,12 @@ class Estimand:
 
         Args:
             knobs: As declared.
-            domain: The columns of the statistic in its order, then those beside.
+            domain: The columns of the statistic in its order, then the other ones it uses.
 
         Raises:
             ConfigError: The columns do not suit the statistic.
         """
-        own = function_of(knobs.function) if knobs.function else None
+        own = checked(knobs.function) if knobs.function else None
         wanted = own.columns if own else 2 if knobs.statistic in _TWO else 1
         beside = [name for name in knobs.columns_beside if name not in domain.names[:wanted]]
         if len(domain.names) != wanted + len(set(beside)):
@@ -189,21 +189,13 @@ class Estimand:
         return found
 
 
-def function_of(name: str) -> Statistic:
-    """The user's statistic ``module:name``.
+def checked(own: UserDefined) -> Statistic:
+    """A user-defined statistic that has all parts of the protocol.
 
     Raises:
-        ConfigError: There is none, or it lacks a part of the protocol.
+        ConfigError: It lacks one, or declares what cannot be.
     """
-    module, _, attribute = name.partition(":")
-    try:
-        found: Any = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(
-            f"There is no statistic '{name}' ({type(error).__name__}).",
-            where="function",
-            next_step="Write module:name of an object that can be imported where runs are made.",
-        ) from None
+    name, found = own.name, own.value
     lacking = [part for part in ("columns", "dimension", "constant", "bounds", "evaluate")
                if not hasattr(found, part)]  # fmt: skip
     if lacking:

@@ -36,7 +36,6 @@ from mechanisms.estimates.mechanism import (
     check_loss_frame,
     check_serves,
     estimand_for,
-    largest_mu,
     normal_error,
 )
 from mechanisms.estimates.terms import Scale, Terms
@@ -72,7 +71,7 @@ class MeanEstimate:
         """The least noise that meets the target.
 
         Raises:
-            ConfigError: The statistic is none of these.
+            ConfigError: The statistic is not one of these.
             InfeasibleBudgetError: The budget has no delta.
         """
         check_serves(knobs, cls.name, ("mean", "sum", "proportion", "count"))
@@ -89,7 +88,7 @@ class MeanEstimate:
         times = target.n_records if total else 1
         scale = Scale(times * argument.lower, times * (argument.upper - argument.lower))
         terms = Terms((estimand.quantity(),), (scale,), knobs.confidence)
-        moments = JointMoments.calibrate(largest_mu(target), lower=0.0, upper=1.0)
+        moments = JointMoments.calibrate(target.largest_mu(), lower=0.0, upper=1.0)
         return cls(moments, terms, estimand.is_share, estimand)
 
     def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:

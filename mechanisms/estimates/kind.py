@@ -21,6 +21,7 @@ class EstimateKind(Kind):
     name = "estimate"
     left_open = EstimandKnobs
     may_omit = True
+    user_defined = "statistic"
     criteria = MappingProxyType({WIDTH: "width of the interval"})
     compared = MappingProxyType({"width": "expected width of the intervals"})
 

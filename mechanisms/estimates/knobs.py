@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
+from mechanisms.base.user_defined import UserDefined
 from mechanisms.domain.columns import Category
 from mechanisms.errors import ConfigError
 from mechanisms.inference.intervals import check_level
@@ -37,8 +38,8 @@ class EstimandKnobs:
 
     Attributes:
         statistic: Its name.
-        function: Instead, a statistic of one's own as ``module:name``, an object of
-            the protocol ``bounded_statistics.Statistic``.
+        function: Instead, a user-defined statistic (``mechanisms.inference.statistics``),
+            which a config names as ``module:name``.
         confidence: Level of the interval.
         values: For a count or a proportion: the values of the column that count.
         q: For a quantile: the share of records below it.
@@ -47,7 +48,7 @@ class EstimandKnobs:
     """
 
     statistic: StatisticName | None = None
-    function: str | None = None
+    function: UserDefined | None = None
     confidence: float = 0.95
     values: tuple[Category | None, ...] | None = None
     q: Fraction | None = None
@@ -79,5 +80,5 @@ class EstimandKnobs:
 
     @property
     def columns_beside(self) -> tuple[str, ...]:
-        """Columns that it uses beside those of the statistic itself."""
+        """Columns that it uses in addition to those of the statistic itself."""
         return tuple(among.column for among in (self.group, self.where) if among is not None)

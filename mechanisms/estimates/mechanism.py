@@ -1,4 +1,4 @@
-"""What every mechanism for estimates with intervals offers, beside what all mechanisms do."""
+"""What mechanisms for estimates with intervals offer, in addition to what all mechanisms do."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from mechanisms.accounting.composition import compose_quickly
-from mechanisms.accounting.privacy_loss import GaussianLoss, PrivacyLoss
+from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.base.kind import fields_in_words
 from mechanisms.base.mechanism import Mechanism, Target
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
@@ -24,7 +23,7 @@ from mechanisms.inference.intervals import normal_quantile
 from mechanisms.inference.resampling_calibration import DELTA_FLOOR, Goal, gaussian_goal
 
 Number = int | float
-_POINTS, _REACH, _SMALLEST, _LARGEST, _TRIES = 401, 4.0, 2.0**-30, 2.0**6, 5
+_POINTS, _REACH, _TRIES = 401, 4.0, 5
 
 REFERENCE_VARIANCE = 1 / 12
 """Of records spread evenly over the declared range, in ranges squared."""
@@ -49,7 +48,7 @@ class Estimate:
 
     Attributes:
         quantity: What it is of.
-        value: The estimate, perhaps out of the range of what is possible; NaN if there is none.
+        value: The estimate, perhaps outside the possible range; NaN if there is none.
         lower: Lower end of the interval.
         upper: Upper end.
         confidence: The interval's level.
@@ -83,7 +82,9 @@ class SamplingDistribution:
 
     @classmethod
     def normal(cls, found: Estimate) -> SamplingDistribution | None:
-        """The normal approximation; None where there is no standard error to make it of."""
+        """The normal approximation; None if there is no standard error."""
+        from scipy import stats
+
         sd = found.standard_error
         if not (sd and math.isfinite(sd) and math.isfinite(found.value)):
             return None
@@ -99,7 +100,7 @@ class ExpectedInterval:
     Attributes:
         quantities: What is estimated.
         width: Expected width of each interval, for records spread evenly over the declared
-            range (or half of them counting): a guide, no bound. None where it has no end.
+            range (or half of them counting): a guide, not a bound. None if it is infinite.
         noise_sd: Standard deviation of the noise on each estimate; None where the noise is not
             of one size.
     """
@@ -139,7 +140,7 @@ class EstimateMechanism(Mechanism, Protocol):
     """A mechanism for estimates at fixed parameters."""
 
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedInterval:
-        """Expected widths from public quantities alone."""
+        """Expected widths from public quantities only."""
         ...
 
     def estimates(self, raw: RawEstimates) -> tuple[Estimate, ...]:
@@ -159,7 +160,7 @@ def estimand_for(knobs: EstimandKnobs, target: Target, mechanism: str) -> Estima
     """
     if target.unit_records != 1 or target.domain is None or target.domain.absent:
         raise ConfigError(
-            f"The mechanism '{mechanism}' serves units of one record alone.",
+            f"The mechanism '{mechanism}' serves only units of one record.",
             next_step="Give the release a unit of one record, or make a table of this product.",
         )
     return Estimand.resolve(knobs, target.domain)
@@ -172,7 +173,7 @@ def check_serves(knobs: EstimandKnobs, mechanism: str, statistics: Sequence[str 
         ConfigError: With the statistics that it does.
     """
     if knobs.statistic not in statistics:
-        known = ", ".join(name or "a function of one's own" for name in statistics)
+        known = ", ".join(name or "a user-defined function" for name in statistics)
         raise ConfigError(
             f"The mechanism '{mechanism}' does not serve {knobs.named}; it serves {known}.",
             where="statistic",
@@ -180,32 +181,11 @@ def check_serves(knobs: EstimandKnobs, mechanism: str, statistics: Sequence[str 
         )
 
 
-def largest_mu(target: Target) -> Fraction:
-    """The largest mu for which mu-GDP is proven to be within a budget, to one in 10^9.
-
-    Raises:
-        InfeasibleBudgetError: The budget allows none; without delta no Gaussian noise does.
-    """
-
-    def fits(mu: float) -> bool:
-        return target.allows(GaussianLoss(Fraction(mu)))
-
-    low, high = _SMALLEST, _LARGEST
-    if not fits(low):
-        raise InfeasibleBudgetError(
-            "The budget does not allow Gaussian noise, which needs a delta above 0 (or a rho)."
-        )
-    while high / low > 1 + 1e-9:
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return Fraction(low)
-
-
 def resampling_goal(target: Target, mechanism: str) -> Goal:
     """Points (epsilon, largest delta) that noisy resamples must meet.
 
     Raises:
-        ConfigError: A budget of rho, in which no bound on resamples is known.
+        ConfigError: The budget is one of rho, in which no bound on resamples is known.
         InfeasibleBudgetError: No delta, or one below which no composition is known.
     """
     if target.rho is not None:
@@ -217,8 +197,8 @@ def resampling_goal(target: Target, mechanism: str) -> Goal:
         raise InfeasibleBudgetError(f"The mechanism '{mechanism}' needs a delta above 0.")
     if target.delta < DELTA_FLOOR * (1 - 1e-9):
         raise InfeasibleBudgetError(
-            f"The loss of the mechanism '{mechanism}' is known down to a delta of {DELTA_FLOOR:g} "
-            f"alone, and its part of the release's is {target.delta:.3g}.",
+            f"The loss of the mechanism '{mechanism}' is known only down to a delta of "
+            f"{DELTA_FLOOR:g}, and its part of the release's is {target.delta:.3g}.",
             next_step="Raise delta or the product's share, or choose another mechanism.",
         )
     if target.renyi is None:
@@ -269,7 +249,7 @@ def normal_error(lower: float, upper: float, confidence: float) -> float:
 
 
 def finite(value: float | None) -> float | None:
-    """The number, or None where it is none or has no end."""
+    """The number, or None if it is missing or infinite."""
     return value if value is not None and math.isfinite(value) else None
 
 

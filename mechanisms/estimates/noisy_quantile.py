@@ -106,7 +106,7 @@ class QuantileOfCells:
         """The largest epsilon that the target allows.
 
         Raises:
-            ConfigError: The statistic is none of these.
+            ConfigError: The statistic is not one of these.
             InfeasibleBudgetError: The budget allows none.
         """
         check_serves(knobs, cls.name, ("median", "quantile"))

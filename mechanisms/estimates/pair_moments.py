@@ -2,7 +2,7 @@
 
 The mechanism is mechanisms.inference.moment_pairs; each statistic is a function of the means of two
 columns in [0, 1] and of their squares and product. Variances and covariances are those with
-n - 1. A mean or a proportion of some of the records alone is a ratio too: of the sum of their
+n - 1. A mean or a proportion of only some of the records is a ratio too: of the sum of their
 values to their number, of which the interval is kept within the declared bounds.
 
 **Intercept.** For a response ly + Ry y and a predictor lx + Rx x, with b the slope of y on x,
@@ -39,7 +39,6 @@ from mechanisms.estimates.mechanism import (
     check_serves,
     estimand_for,
     finite,
-    largest_mu,
     number,
 )
 from mechanisms.estimates.terms import Scale, Terms
@@ -93,7 +92,7 @@ class PairEstimate:
         """The least noise that meets the target.
 
         Raises:
-            ConfigError: The statistic is none of these, a ratio's column can be negative, or
+            ConfigError: The statistic is not one of these, a ratio's column can be negative, or
                 there is one record.
             InfeasibleBudgetError: The budget has no delta.
         """
@@ -101,8 +100,7 @@ class PairEstimate:
         estimand = estimand_for(knobs, target, cls.name)
         if knobs.statistic in ("mean", "proportion") and not estimand.kept:
             raise ConfigError(
-                f"The mechanism '{cls.name}' takes means of some records alone, and here all "
-                "count.",
+                f"The mechanism '{cls.name}' takes means of only some records, and here all count.",
                 where="statistic",
                 next_step="Write 'mechanism: auto', or leave the key out.",
             )
@@ -110,7 +108,7 @@ class PairEstimate:
             raise RecordsError("These statistics need two records.")
         origin, quantities, scales = _terms(estimand)
         moments = PairMoments.calibrate(
-            largest_mu(target),
+            target.largest_mu(),
             n_records=target.n_records,
             n_cells=target.n_cells,
             columns=1 if knobs.statistic == "variance" else 2,

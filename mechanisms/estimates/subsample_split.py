@@ -1,4 +1,4 @@
-"""Means, variances, covariances and statistics of one's own by one release and subsamples.
+"""Means, variances, covariances and user-defined statistics by one release and subsamples.
 
 The mechanism is mechanisms.inference.subsample_release: a part of the budget goes to the statistic
 of all records, the rest to that of many small subsamples, which give its variance. It serves any
@@ -43,7 +43,6 @@ from mechanisms.estimates.mechanism import (
     check_loss_frame,
     check_serves,
     estimand_for,
-    largest_mu,
     normal_error,
     number,
     proven,
@@ -122,7 +121,7 @@ class SplitEstimate:
         """The least noise that meets the target.
 
         Raises:
-            ConfigError: The statistic is none of these, or the budget one of rho.
+            ConfigError: The statistic is not one of these, or the budget is one of rho.
             InfeasibleBudgetError: The budget has no delta.
         """
         check_serves(knobs, cls.name, ("mean", "variance", "covariance", None))
@@ -136,7 +135,7 @@ class SplitEstimate:
                 where="function",
                 next_step="Write 'mechanism: dp_bootstrap', or 'auto'.",
             )
-        mu, n = largest_mu(target), target.n_records
+        mu, n = target.largest_mu(), target.n_records
         design = knobs.design(mu, n)
 
         def meeting(points: Goal) -> SubsampleSplit:

@@ -52,7 +52,7 @@ class ExpectedFunction:
         bound_95: A level that the largest error passes with probability 5 % at most, whatever
             the data; None where nothing is known of the function's smoothness.
         least_error: No release that is as private (of this pure epsilon, or this mu) errs by
-            less for all data; None where no bound is known.
+            less for all data; None if no bound is known.
         noise_sd_middle: Standard deviation of the noise in the middle of the ranges.
     """
 
@@ -138,7 +138,7 @@ class FunctionRelease:
         """
         if target.unit_records != 1 or target.domain is None or target.domain.absent:
             raise ConfigError(
-                f"The mechanism '{cls.name}' serves units of one record alone.",
+                f"The mechanism '{cls.name}' serves only units of one record.",
                 next_step="Give the release a unit of one record, or make a table of this product.",
             )
         learner = learner_of(knobs, target.domain, target.n_records)
@@ -182,10 +182,10 @@ class FunctionRelease:
         return lattice_loss(self.noise, self.scale, Fraction(self.sensitivity))
 
     def rehearse(self, domain: Domain) -> None:
-        """Evaluate the learner on a table that is no data: all records in one cell.
+        """Evaluate the learner on a table that holds no data: all records in one cell.
 
         Raises:
-            ConfigError: A function of one's own fails.
+            ConfigError: A user-defined function fails.
         """
         assert self.mechanism is not None
         places = np.arange(min(domain.n_cells, _LOOKED_AT))
@@ -212,7 +212,7 @@ class FunctionRelease:
         return ReleasedFunction.shaped(drawn.function(), self.shape, self.factor)
 
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedFunction:
-        """From public quantities alone; shapes are not counted on."""
+        """From public quantities only; shapes are not counted on."""
         assert self.mechanism is not None
         learner, bound = self.mechanism.learner, self.mechanism.error_bound(_BETA)
         total, bias = self.mechanism.expected_sup_error(), learner.bias(self.degree, self.order)

@@ -71,11 +71,6 @@ class KernelDensity:
         return self.kernel.peak * (min(self.n_records, cells) + 100 * len(self.axes)) * _UNIT
 
     @property
-    def per_unit(self) -> float:
-        """F is a density on the unit cube; times this, one in the columns' own units."""
-        return 1 / math.prod(axis.width for axis in self.axes)
-
-    @property
     def shift(self) -> float:
         """How far F moves at an end of the range with every record moved there from the other.
 
@@ -106,7 +101,7 @@ class KernelDensity:
     def bias(self, degree: int, order: int, *, worst: bool = False) -> float:
         """About the largest error of the operator on a bell of the reference's spread.
 
-        ``worst`` is the error on K_x alone. F is a mean of such functions, so that no data
+        ``worst`` is the error on K_x only. F is a mean of such functions, so that no data
         has a larger one, but for the fineness of the grid it is looked for on.
         """
         if worst:

@@ -15,7 +15,6 @@ from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
 
 from mechanisms.bernstein.accuracy import Shape
 from mechanisms.bernstein.polynomials import MOST_DIMENSIONS, lattice
@@ -117,6 +116,8 @@ class ProductKernel:
 
 @functools.lru_cache(maxsize=1024)
 def _replacement(kernel: ProductKernel, degree: int) -> tuple[float, float]:
+    from scipy.spatial.distance import cdist
+
     one, two = kernel.norms(degree)
     bounds = 2 * one, math.sqrt(2) * two * (1 + _RELATIVE)
     if kernel._pairs(degree) > _MOST_PAIRS:

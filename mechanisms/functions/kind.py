@@ -21,6 +21,7 @@ class FunctionKind(Kind):
     name = "function"
     left_open = FunctionKnobs
     may_omit = True
+    user_defined = "function"
     criteria = MappingProxyType({LARGEST_ERROR: "largest error"})
     compared = MappingProxyType({"sup_error": "expected largest error"})
 

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from mechanisms.base.user_defined import UserDefined
 from mechanisms.bernstein.accuracy import Shape
 from mechanisms.bernstein.polynomials import MOST_DEGREE
 from mechanisms.bernstein.released_function import FunctionShape
@@ -28,7 +29,7 @@ _TAKEN_BY = {
     "sensitivity": (None,),
     "magnitude": (None,),
     "feature_width": (None,),
-}  # None is a function of one's own
+}  # None is a user-defined function
 _ABOVE_0 = ("cost", "widest_gap", "sensitivity", "magnitude", "feature_width")
 
 
@@ -38,8 +39,9 @@ class FunctionKnobs:
 
     Attributes:
         target: What is released as a function of the product's columns.
-        function: Instead, one of the user's own as ``module:name``, called with the table and
-            points float64[m, l] of the unit cube, with ``sensitivity`` and ``magnitude``.
+        function: Instead, a user-defined one, which a config names as ``module:name``; called
+            with the table and points float64[m, l] of the unit cube, and declared with
+            ``sensitivity`` and ``magnitude``.
         label: For classifiers: a column of two values, the second of them positive.
         response: For regressions: the column of numbers that is explained.
         kernel: Of densities, ``regression`` and ``naive_bayes``.
@@ -55,14 +57,14 @@ class FunctionKnobs:
         normalise: And divide by the integral over the declared range.
         monotone: Release the nearest curve that rises, or falls.
         unimodal: Release the nearest curve that rises and then falls.
-        sensitivity: Of one's own function: the most that replacing a record changes a value.
-        magnitude: Of one's own function: the most that a value can be, either side of 0.
-        feature_width: Of one's own function: of what it varies by, as a share of the range;
-            guides k and h alone.
+        sensitivity: Of a user-defined function: the most that replacing a record changes a value.
+        magnitude: Of a user-defined function: the most that a value can be, either side of 0.
+        feature_width: Of a user-defined function: the width of what it varies by, as a share
+            of the range; only guides k and h.
     """
 
     target: TargetName | None = None
-    function: str | None = None
+    function: UserDefined | None = None
     label: str | None = None
     response: str | None = None
     kernel: Shape | None = None
@@ -82,7 +84,7 @@ class FunctionKnobs:
 
     def __post_init__(self) -> None:
         if (self.target is None) == (self.function is None):
-            raise ConfigError("A function needs either a 'target' or a 'function' of one's own.")
+            raise ConfigError("A function needs either a 'target' or a user-defined 'function'.")
         for name, targets in _TAKEN_BY.items():
             if getattr(self, name) and self.target not in targets:
                 raise ConfigError(f"'{name}' does not go with {self.named}.", where=name)
@@ -107,7 +109,7 @@ class FunctionKnobs:
             self._check_declared()
 
     def _check_declared(self) -> None:
-        """Refuse a function of one's own that says too little."""
+        """Refuse a user-defined function that declares too little."""
         if self.sensitivity is None:
             raise ConfigError(
                 "The function has no sensitivity.",
@@ -129,7 +131,7 @@ class FunctionKnobs:
 
     @property
     def columns_beside(self) -> tuple[str, ...]:
-        """Columns that it uses beside its variables."""
+        """Columns that it uses in addition to its variables."""
         return tuple(name for name in (self.label, self.response) if name is not None)
 
     @property

@@ -124,7 +124,7 @@ class PriestleyChao:
     def bias(self, degree: int, order: int, *, worst: bool = False) -> float:
         """About the largest error of the operator on a feature of the reference's width.
 
-        ``worst`` is the error on K_x alone, times B: F is a sum of such functions whose
+        ``worst`` is the error on K_x, times B: F is a sum of such functions whose
         weights add up to at most B.
         """
         if worst:

@@ -22,8 +22,6 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
-from scipy.linalg.lapack import dpstrf
 
 from mechanisms.errors import InternalError
 
@@ -94,6 +92,8 @@ def slopes(rows: Rows, loss: RiskLoss, values: Floats) -> tuple[Floats, Floats]:
 
 def _factor(gram: Floats) -> Floats:
     """A of A A^T ~ gram: float64[m, rank]."""
+    from scipy.linalg.lapack import dpstrf
+
     size = len(gram)
     tolerance = _RANK_TOLERANCE * float(np.trace(gram))
     lower, pivots, rank, _ = dpstrf(gram, lower=1, tol=tolerance)
@@ -104,6 +104,7 @@ def _factor(gram: Floats) -> Floats:
 
 def _newton(rows: Rows, factor: Floats, loss: RiskLoss, tolerance: float) -> Floats | None:
     """Newton's method, whose step is halved while it does not lower the risk."""
+    from scipy.linalg import cho_factor, cho_solve
 
     def risk(b: Floats) -> float:
         f = rows.gram @ b
@@ -131,6 +132,8 @@ def _newton(rows: Rows, factor: Floats, loss: RiskLoss, tolerance: float) -> Flo
 
 def _interior(rows: Rows, factor: Floats, tolerance: float) -> Floats | None:
     """A primal-dual interior point method for the dual of the hinge loss."""
+    from scipy.linalg import cho_factor, cho_solve
+
     top, signed = rows.weights, rows.labels[:, None] * factor
     a = top / 2
     low, high = np.ones_like(a), np.ones_like(a)  # multipliers of a >= 0 and of a <= top

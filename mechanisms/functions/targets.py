@@ -8,10 +8,9 @@ variable spread evenly over its range stands in, 0.3 n^(-1/(l + 4)) for l variab
 
 from __future__ import annotations
 
-import importlib
 import math
-from typing import Any
 
+from mechanisms.base.user_defined import UserDefined
 from mechanisms.bernstein.learner import DeclaredFunction, Evaluation, Learner
 from mechanisms.bernstein.polynomials import MOST_DIMENSIONS
 from mechanisms.bernstein.unit_cube import Axis, axes_of
@@ -83,8 +82,8 @@ def learner_of(knobs: FunctionKnobs, domain: Domain, n_records: int) -> Learner:
     if knobs.target == "kde":
         return KernelDensity(kernel, n_records)
     if knobs.target == "naive_bayes":
-        return NaiveBayes(kernel, _beside(knobs.label, domain), n_records)
-    return _regression(knobs, kernel, Axis.of(_beside(knobs.response, domain)))
+        return NaiveBayes(kernel, _declared_column(knobs.label, domain), n_records)
+    return _regression(knobs, kernel, Axis.of(_declared_column(knobs.response, domain)))
 
 
 def words_of(knobs: FunctionKnobs, learner: Learner) -> str:
@@ -110,7 +109,7 @@ def unit_factor(knobs: FunctionKnobs, learner: Learner) -> float:
     return 1.0
 
 
-def _beside(name: str | None, domain: Domain) -> Column:
+def _declared_column(name: str | None, domain: Domain) -> Column:
     assert name is not None
     return domain[name]
 
@@ -146,7 +145,7 @@ def _risk(
         width = _CLASSIFIER_BANDWIDTH
     return EmpiricalRisk(
         axes=axes,
-        label=_beside(knobs.label or knobs.response, domain),
+        label=_declared_column(knobs.label or knobs.response, domain),
         loss=_LOSSES[str(knobs.target)],
         n_records=n_records,
         cost=knobs.cost or 1.0,
@@ -155,29 +154,20 @@ def _risk(
 
 
 def _declared(knobs: FunctionKnobs, axes: tuple[Axis, ...]) -> DeclaredFunction:
-    assert knobs.magnitude is not None
+    assert knobs.function is not None and knobs.magnitude is not None
     guide = {} if knobs.feature_width is None else {"feature_width": knobs.feature_width}
     return DeclaredFunction(
         axes=axes,
-        function=_imported(str(knobs.function)),
+        function=_callable(knobs.function),
         sensitivity_bound=knobs.sensitivity,
         magnitude=knobs.magnitude,
         **guide,
     )
 
 
-def _imported(name: str) -> Evaluation:
-    """The user's function ``module:name``."""
-    module, _, attribute = name.partition(":")
-    try:
-        found: Any = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(
-            f"There is no function '{name}' ({type(error).__name__}).",
-            where="function",
-            next_step="Write module:name of a function that can be imported where runs are made.",
-        ) from None
-    if not callable(found):
-        raise ConfigError(f"'{name}' is no function.", where="function")
-    evaluation: Evaluation = found
+def _callable(own: UserDefined) -> Evaluation:
+    """The user-defined function itself."""
+    if not callable(own.value):
+        raise ConfigError(f"'{own.name}' is not a function.", where="function")
+    evaluation: Evaluation = own.value
     return evaluation

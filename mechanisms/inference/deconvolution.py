@@ -8,9 +8,10 @@ and a minimises
 
     -sum over bins of count log(P g)  +  c0 |a|,  c0 = 0.1.
 
-The basis depends on the number of points alone, so it is computed once. The minimum is found by
-Newton's method, damped, with the gradient and the Hessian in closed form (Efron 2016, section
-3): with W the matrix of g (P/f - 1), f = P g and y the counts, they are -Q' W' y and
+The basis depends only on the number of points, so it is computed once. The minimum is found by
+Newton's method, damped, with the gradient and the Hessian in closed form (Efron 2016,
+doi:10.1093/biomet/asv068, section 3): with W the matrix of g (P/f - 1), f = P g and y the counts,
+they are -Q' W' y and
 
     A' diag(y) A + (A' y) (Q' g)' + (Q' g) (A' y)' - Q' diag(W' y) Q,  A = W Q.
 
@@ -26,7 +27,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import interpolate, special
 
 from mechanisms.errors import ConfigError
 
@@ -82,6 +82,8 @@ def deconvolve(noisy: _Doubles, sigma: float, *, penalty: float = PENALTY) -> De
     Raises:
         ConfigError: Too few values, or no noise, or values without any spread.
     """
+    from scipy.special import ndtr
+
     low, high = np.quantile(noisy, (0.25, 0.75)) if len(noisy) else (0.0, 0.0)
     if len(noisy) < 2 or not (sigma > 0 and math.isfinite(sigma)) or not high > low:
         raise ConfigError("A deconvolution needs noisy values that differ, and their noise.")
@@ -89,7 +91,7 @@ def deconvolve(noisy: _Doubles, sigma: float, *, penalty: float = PENALTY) -> De
     points = np.linspace(low - 3 * span, high + 3 * span, POINTS)
     edges = np.linspace(noisy.min(), noisy.max(), BINS + 1)
     counts = np.histogram(noisy, edges)[0].astype(np.float64)
-    below = special.ndtr((edges[1:-1, None] - points[None, :]) / sigma)
+    below = ndtr((edges[1:-1, None] - points[None, :]) / sigma)
     kernel = np.diff(below, axis=0, prepend=0.0, append=1.0)
     some = counts > 0
     return _minimise(points, kernel[some], counts[some], penalty)
@@ -126,11 +128,13 @@ def spline_basis(points: int = POINTS, degrees: int = DEGREES) -> _Doubles:
     Returns:
         float64[points, degrees], every column of mean 0 and length 1.
     """
+    from scipy.interpolate import BSpline
+
     x = np.linspace(0.0, 1.0, points)
     inner = np.linspace(0.0, 1.0, degrees + 1)[1:-1]
     knots = np.concatenate([np.zeros(4), inner, np.ones(4)])
     count = len(knots) - 4
-    every = [interpolate.BSpline(knots, np.eye(count)[i], 3) for i in range(1, count)]
+    every = [BSpline(knots, np.eye(count)[i], 3) for i in range(1, count)]
     values = np.column_stack([spline(x) for spline in every])
     bends = np.column_stack([spline.derivative(2)(np.array([0.0, 1.0])) for spline in every])
     rotation = np.linalg.qr(bends.T, mode="complete")[0]

@@ -8,7 +8,7 @@ from mechanisms.errors import ConfigError
 
 
 def check_level(level: float) -> None:
-    """Refuse a confidence level that is none."""
+    """Refuse a confidence level that is not between 0 and 1."""
     if not 0 < level < 1:
         raise ConfigError("A confidence level must be above 0 and below 1.")
 

@@ -12,7 +12,7 @@ in mechanisms.inference.moments. It moves (u, 3 u^2, 5 u^4) by the square root o
 which grows with a, and at a = 1 - b is at most 1 for all b (a polynomial in b; a test proves
 it in balls). The same holds for v. Any other monomial moves by at most its range: 1/2 for uv,
 1/4 for the cubic ones, 1/8 for u^3 v and u v^3, 1/16 for u^2 v^2. So the square of the length
-is at most 2 plus the squares of weight times range. Of one column alone the four powers of u are
+is at most 2 plus the squares of weight times range. Of a single column the four powers of u are
 released, and the bound is 1 plus the square for u^3.
 
 **Interval.** A smooth function h of the means of x, y, x^2, xy and y^2 is estimated by putting
@@ -37,7 +37,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.accounting.privacy_loss import GaussianLoss
+from mechanisms.accounting.analytic import GaussianLoss
 from mechanisms.domain.columns import Codes
 from mechanisms.inference.intervals import normal_quantile
 from mechanisms.inference.replicate_intervals import BootstrapInterval
@@ -108,9 +108,6 @@ CORRELATION = Derived(_correlation, lambda m: _variances(m)[:2], (-1.0, 1.0))
 SLOPE = Derived(lambda m: _variances(m)[2] / _variances(m)[0], lambda m: _variances(m)[:1])
 """Of the regression of y on x, in units of the declared ranges."""
 
-INTERCEPT = Derived(lambda m: m[1] - SLOPE.value(m) * m[0], SLOPE.denominators)
-"""Of the regression of y on x, at x = 0 in units of the declared ranges."""
-
 RATIO = Derived(lambda m: m[1] / m[0], lambda m: (m[0],), (0.0, math.inf))
 """Sum of y over sum of x, both columns with a declared lower bound of 0."""
 
@@ -131,7 +128,7 @@ class PairMoments:
     """The release at fixed parameters; all of them are public.
 
     Attributes:
-        noise: On the 14 weighted sums, or on the 4 of one column alone.
+        noise: On the 14 weighted sums, or on the 4 of a single column.
     """
 
     noise: StatisticNoise
@@ -218,12 +215,12 @@ class NoisyPair:
         return BootstrapInterval(lower, upper, True)
 
     def standard_error(self, wanted: Derived) -> float:
-        """Of the estimate, sampling and noise together; NaN where there is none."""
+        """Of the estimate, sampling and noise together; NaN if there is none."""
         with np.errstate(all="ignore"):
             return math.sqrt(self._variance(wanted.value, True))
 
     def noise_sd(self, wanted: Derived) -> float:
-        """Standard deviation of the noise in the estimate; NaN where there is none."""
+        """Standard deviation of the noise in the estimate; NaN if there is none."""
         with np.errstate(all="ignore"):
             return math.sqrt(self._variance(wanted.value, False))
 

@@ -33,7 +33,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.accounting.privacy_loss import GaussianLoss
+from mechanisms.accounting.analytic import GaussianLoss
 from mechanisms.domain.columns import Codes
 from mechanisms.errors import ConfigError, RecordsError
 from mechanisms.sampling.gaussian_noise import equivalent_variance, noisy, scale_for

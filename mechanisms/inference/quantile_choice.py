@@ -27,10 +27,10 @@ from fractions import Fraction
 
 import numpy as np
 from flint import arb
-from scipy import stats
 
+from mechanisms.accounting.analytic import PureLoss
 from mechanisms.accounting.composition import compose
-from mechanisms.accounting.privacy_loss import PrivacyLoss, PureLoss
+from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.domain.columns import Codes
 from mechanisms.errors import ConfigError
 from mechanisms.inference.intervals import check_level
@@ -86,8 +86,10 @@ class NoisyQuantile:
     @property
     def wanted(self) -> tuple[int, int, int]:
         """Counts asked for: of the value, the lower and the upper end."""
+        from scipy.stats import binom
+
         n, tail = self.n_records, (1 - self.level) / 4
-        low, high = (int(stats.binom.ppf(p, n, float(self.share))) for p in (tail, 1 - tail))
+        low, high = (int(binom.ppf(p, n, float(self.share))) for p in (tail, 1 - tail))
         return round(n * self.share), low - self.error - 1, high + self.error + 1
 
     def release(self, cells: Codes, counts: Codes, rng: np.random.Generator) -> QuantileEstimate:

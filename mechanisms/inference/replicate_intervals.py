@@ -15,14 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from mechanisms.errors import ConfigError
 from mechanisms.inference.deconvolution import Deconvolved, deconvolve
 from mechanisms.inference.intervals import check_level, normal_quantile
-
-T_CONDITION = 144 * -math.expm1(-1)
-"""Least n mu^2 variance at which some B makes the t-interval valid (equation 14)."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +102,8 @@ class NoisyReplicates:
         It is valid if the estimated variance is at least three of its standard deviations;
         if not, the interval is the cap.
         """
+        from scipy.special import stdtrit
+
         check_level(level)
         n, replicates = self.n_records, len(self.values)
         spread = float(np.var(self.values, ddof=1))
@@ -114,7 +112,7 @@ class NoisyReplicates:
         if variance < 3 * spread * math.sqrt(2 / (replicates - 1)) or not found.standard_error:
             return self._capped(-math.inf, math.inf, level, valid=False)
         degrees = (variance / spread) ** 2 * (replicates - 1)
-        reach = float(stats.t.ppf((1 + level) / 2, degrees)) * found.standard_error
+        reach = float(stdtrit(degrees, (1 + level) / 2)) * found.standard_error
         return self._capped(found.value - reach, found.value + reach, level, valid=True)
 
     def _capped(
@@ -126,23 +124,6 @@ class NoisyReplicates:
         cap = normal_quantile(level) * math.sqrt(most + self.sigma**2 / replicates)
         low = min(max(lower, centre - cap), centre + cap)
         return BootstrapInterval(low, max(min(upper, centre + cap), low), valid)
-
-
-def t_replicates(n_records: int, mu: float, variance: float) -> tuple[float, float] | None:
-    """The range of B for which the t-interval is valid, if there is one (equation 15).
-
-    Args:
-        n_records: Number of records n.
-        mu: Of the whole release.
-        variance: A presumed variance of one record in [0, 1].
-    """
-    size = n_records * mu**2 * variance
-    if size < T_CONDITION:
-        return None
-    root = math.sqrt(max(0.0, 1 / 18 - 8 * -math.expm1(-1) / size))
-    unit = 4 * -math.expm1(-1) / size
-    middle = 1 / (3 * math.sqrt(2))
-    return ((middle - root) / unit) ** 2, ((middle + root) / unit) ** 2
 
 
 def suggested_replicates(

@@ -26,12 +26,12 @@ from fractions import Fraction
 import numpy as np
 from flint import arb
 from numpy.typing import NDArray
-from scipy import fft, special
 
+from mechanisms.accounting.analytic import GaussianLoss
 from mechanisms.accounting.composition import compose
 from mechanisms.accounting.enclosures import ball, enclosed
 from mechanisms.accounting.pld import tail_account
-from mechanisms.accounting.privacy_loss import GaussianLoss, PrivacyLoss
+from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.accounting.resampling_losses import ResampledGaussianLoss
 from mechanisms.errors import InfeasibleBudgetError
 
@@ -68,8 +68,8 @@ def gaussian_goal(mu: Fraction, floor: float = DELTA_FLOOR) -> Goal:
 
     limits = []
     for k, epsilon in enumerate(ends):
-        beside = touch[max(k - 1, 0) : k + 1]
-        limits.append((epsilon, min(tangent(at, epsilon) for at in beside)))
+        others = touch[max(k - 1, 0) : k + 1]
+        limits.append((epsilon, min(tangent(at, epsilon) for at in others)))
     return tuple(limits)
 
 
@@ -79,10 +79,10 @@ def paper_mu_squared(mu: Fraction, replicates: int) -> Fraction:
 
 
 def composed(
-    part: ResampledGaussianLoss, times: int, beside: Sequence[PrivacyLoss] = ()
+    part: ResampledGaussianLoss, times: int, others: Sequence[PrivacyLoss] = ()
 ) -> PrivacyLoss:
     """The loss of all resamples, and of what else is released."""
-    return compose([part] * times + list(beside))
+    return compose([part] * times + list(others))
 
 
 @functools.lru_cache(maxsize=256)
@@ -90,7 +90,7 @@ def largest_mu_squared(
     like: ResampledGaussianLoss,
     times: int,
     goal: Goal,
-    beside: tuple[GaussianLoss, ...] = (),
+    others: tuple[GaussianLoss, ...] = (),
 ) -> Fraction:
     """The largest mu squared of one resample, within about 0.01 %, that is proven to meet a goal.
 
@@ -98,14 +98,14 @@ def largest_mu_squared(
         like: The kind of resampling; its own mu is not looked at.
         times: Number of resamples B.
         goal: Points (epsilon, largest delta).
-        beside: Gaussian losses released beside the resamples.
+        others: Gaussian losses released with the resamples.
 
     Raises:
-        InfeasibleBudgetError: What is beside them already passes the goal.
+        InfeasibleBudgetError: These losses already exceed the goal.
     """
     if times < 1:
         raise ValueError("times must be at least 1")
-    square = sum((loss.mu_squared for loss in beside), Fraction(0))
+    square = sum((loss.mu_squared for loss in others), Fraction(0))
     plain = _goal_mu(goal) / math.sqrt(times)  # without amplification, near enough
     mantissa, exponent = math.frexp(_INTERVAL * plain)
     h = math.ldexp(math.floor(16 * mantissa) / 16, exponent)
@@ -114,7 +114,7 @@ def largest_mu_squared(
         limits = tuple((epsilon, delta - lowered) for epsilon, delta in goal)
         mu = _search(functools.partial(fits, limits), plain) * (1 - _SLACK * 2**attempt)
         found = Fraction(math.floor(mu * 2**40), 2**40)
-        excess = _excess(like.at(found**2), times, h, goal, beside)
+        excess = _excess(like.at(found**2), times, h, goal, others)
         if excess <= 0:
             return found**2
         lowered += 1.1 * excess
@@ -124,10 +124,10 @@ def largest_mu_squared(
 
 
 def _excess(
-    part: ResampledGaussianLoss, times: int, h: float, goal: Goal, beside: tuple[GaussianLoss, ...]
+    part: ResampledGaussianLoss, times: int, h: float, goal: Goal, others: tuple[GaussianLoss, ...]
 ) -> float:
     """By how much the proven curve passes a point of the goal at most; 0 or less is met."""
-    rest = ((compose(beside), 1),) if beside else ()
+    rest = ((compose(others), 1),) if others else ()
     whole = tail_account(((part, times), *rest), h)
     return max(whole.upper(epsilon) - delta for epsilon, delta in goal)
 
@@ -165,14 +165,14 @@ def _bracket(fits: Callable[[float], bool], start: float) -> tuple[float, float]
 
 
 def _quick_check(
-    like: ResampledGaussianLoss, times: int, h: float, beside: float
+    like: ResampledGaussianLoss, times: int, h: float, others: float
 ) -> Callable[[Goal, float], bool]:
     """A test of a goal in double precision."""
     law = like.hits(64)
     chances = np.array([float(p.mid()) for p in law.times])
     copies = np.arange(1.0, len(chances) + 1)
     some = float(law.any.mid())
-    rest = _chords(lambda epsilon: _gaussian(epsilon, beside), h) if beside else np.ones(1)
+    rest = _chords(lambda epsilon: _gaussian(epsilon, others), h) if others else np.ones(1)
 
     def fits(goal: Goal, mu: float) -> bool:
         def curve(epsilon: _Doubles) -> _Doubles:
@@ -189,8 +189,10 @@ def _quick_check(
 
 def _gaussian(epsilon: _Doubles, mu: float | _Doubles) -> _Doubles:
     """Curves of Gaussian losses, in doubles."""
-    up = special.log_ndtr(-epsilon / mu + mu / 2)
-    down = special.log_ndtr(-epsilon / mu - mu / 2) + epsilon
+    from scipy.special import log_ndtr
+
+    up = log_ndtr(-epsilon / mu + mu / 2)
+    down = log_ndtr(-epsilon / mu - mu / 2) + epsilon
     found: _Doubles = np.exp(up) * -np.expm1(np.minimum(down - up, 0.0))
     return found
 
@@ -211,6 +213,8 @@ def _chords(curve: Callable[[_Doubles], _Doubles], h: float) -> _Doubles:
 
 def _read(masses: _Doubles, times: int, rest: _Doubles, h: float, epsilon: _Doubles) -> _Doubles:
     """The composed curve at some epsilons >= 0."""
+    from scipy import fft
+
     half, other = len(masses) // 2, len(rest) // 2
     offsets = np.arange(-half, half + 1)
     mean, square = float(offsets @ masses), float(offsets**2 @ masses)

@@ -12,7 +12,7 @@ first. With r the mean of the other m - 1 records, a and b the old and new value
   [0, 1] such products lie between -max(r(1-r'), (1-r)r') and max(rr', (1-r)(1-r')), whose
   distance is one of r, r', 1-r, 1-r': c = 1.
 
-A statistic of one's own is any object of this protocol. What it declares is believed, so
+A user-defined statistic is any object of this protocol. What it declares is believed, so
 ``largest_move`` searches for neighbours that belie it; run it before the first release.
 """
 
@@ -123,7 +123,7 @@ def _sums(weights: Weights, *columns: _Doubles) -> _Doubles:
 
 
 def evaluated(statistic: Statistic, weights: Weights, columns: _Doubles) -> _Doubles:
-    """The statistic, clipped to its bounds; what is no number becomes the lower one.
+    """The statistic, clipped to its bounds; what is not a number becomes the lower one.
 
     So does what fails, each row by itself: no value of private records can stop a release.
     Clipping cannot enlarge a move; the lower bound in place of a value could, so it is of the
@@ -144,7 +144,7 @@ def evaluated(statistic: Statistic, weights: Weights, columns: _Doubles) -> _Dou
 
 
 def _of_row(statistic: Statistic, row: Weights, columns: _Doubles) -> _Doubles:
-    """The statistic of one row of weights; no number where it fails."""
+    """The statistic of one row of weights; NaN if it fails."""
     try:
         return np.asarray(statistic.evaluate(row, columns), np.float64)
     except Exception:
@@ -155,7 +155,7 @@ def scaled(values: _Doubles, lower: float, upper: float) -> _Doubles:
     """Public cell values in [0, 1] by declared bounds, clamped.
 
     Raises:
-        ConfigError: Bounds missing, not finite or not in order, or a value that is no number.
+        ConfigError: Bounds missing, not finite or not in order, or a value that is not a number.
     """
     if not (np.isfinite(lower) and np.isfinite(upper) and lower < upper):
         raise ConfigError("An estimate needs finite lower and upper bounds, in order.")

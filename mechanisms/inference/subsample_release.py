@@ -24,9 +24,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special, stats
 
-from mechanisms.accounting.privacy_loss import GaussianLoss, PrivacyLoss
+from mechanisms.accounting.analytic import GaussianLoss
+from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.accounting.resampling_losses import SubsampleLoss
 from mechanisms.domain.columns import Codes
 from mechanisms.errors import RecordsError
@@ -54,7 +54,7 @@ _Doubles = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class SplitDesign:
-    """How the budget is split; from public quantities alone.
+    """How the budget is split; from public quantities only.
 
     Attributes:
         full: Share of mu^2 for the statistic of all records.
@@ -88,7 +88,7 @@ def default_design(mu: Fraction, n_records: int) -> SplitDesign:
 
 @dataclass(frozen=True)
 class SubsampleSplit:
-    """The release of one statistic in this way at fixed parameters; all of them are public.
+    """The release of one statistic at fixed parameters; all of them are public.
 
     Attributes:
         statistic: One number of sensitivity c/m.
@@ -218,14 +218,18 @@ def _half_width(spread: _Doubles, known: _Known, k: float, a: float, z: float) -
 
 def _chi_square(subsamples: int) -> _Doubles:
     """Equally likely values of a chi-square variable over its degrees of freedom."""
+    from scipy.stats import chi2
+
     places = (np.arange(_NODES) + 0.5) / _NODES
-    found: _Doubles = stats.chi2.ppf(places, subsamples - 1) / (subsamples - 1)
+    found: _Doubles = chi2.ppf(places, subsamples - 1) / (subsamples - 1)
     return found
 
 
 @functools.lru_cache(maxsize=256)
 def _constants(known: _Known, subsamples: int, level: float) -> tuple[float, float]:
     """The k and a of the shortest interval that keeps the level for every variance."""
+    from scipy.special import erf
+
     z, least = normal_quantile(level), level - _TOLERANCE * (1 - level)
     chi, odds = _chi_square(subsamples), (1 - known.share) / known.share
     variances = np.concatenate([[0.0], known.most * np.geomspace(1e-6, 1.0, _VARIANCES - 1)])
@@ -236,7 +240,7 @@ def _constants(known: _Known, subsamples: int, level: float) -> tuple[float, flo
 
     def covers(k: float, a: float) -> bool:
         reach = _half_width(spread, known, k, a, z)
-        return bool(np.min(np.mean(special.erf(reach / deviation), axis=1)) >= least)
+        return bool(np.min(np.mean(erf(reach / deviation), axis=1)) >= least)
 
     found: list[tuple[float, float, float]] = []
     for k in (z * factor for factor in _MULTIPLIERS):

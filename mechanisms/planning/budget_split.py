@@ -5,7 +5,7 @@ compose (mechanisms.accounting.composition), and n products cost far less than t
 up. What is divided has to add up all the same, and it does in these currencies:
 
 * **a budget of rho**: zero-concentrated privacy adds up, so a share of rho is a target of its own
-  (Bun and Steinke 2016, arXiv 1605.02658, Lemma 2.3);
+  (Bun and Steinke 2016, arXiv 1605.02065, Lemma 2.3);
 * **one product, or a budget without delta**: a share of epsilon, at delta or at 0; and so
   where parameters that are fixed fit no other division, a share of each;
 * **several products at (epsilon, delta)**: a share of the Rényi divergence of one order a,
@@ -24,8 +24,9 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 
+from mechanisms.accounting.analytic import GaussianLoss
 from mechanisms.accounting.enclosures import double_below
-from mechanisms.accounting.privacy_loss import GaussianLoss, PrivacyLoss
+from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.base.mechanism import Mechanism, Target
 from mechanisms.domain.domain import Domain
 

@@ -9,9 +9,10 @@ from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import Any
 
+from mechanisms.accounting.analytic import PureLoss
 from mechanisms.accounting.composition import compose, compose_quickly
 from mechanisms.accounting.enclosures import double_below
-from mechanisms.accounting.privacy_loss import PrivacyLoss, PureLoss
+from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.errors import AmountError
 from mechanisms.planning.registry import REGISTRY
 

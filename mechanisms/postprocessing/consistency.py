@@ -5,9 +5,9 @@ Post-processing of what is already public, so it costs no privacy.
 Given noisy tables y_i over some columns each, find the tables x_i with the least
 sum of (x_i - y_i)**2 / variance such that any two of them have the same marginal on
 the columns they share (the total, where they share none) and, if asked, a given
-total. If the noise of every cell is independent, with mean 0 and the variances
-given, this is the best linear unbiased estimate (Gauss and Markov), and the standard
-errors returned are its own, never larger than before.
+total. If the noise of every cell is independent, with mean 0 and its table's variance,
+this is the best linear unbiased estimate (Gauss and Markov), and the standard errors
+returned are its own, never larger than before.
 
 **One variance per table.** The interactions of a table (its marginals, centred along each axis:
 the analysis of variance) are uncorrelated, so each is pooled on its own by inverse variance: a
@@ -15,11 +15,8 @@ closed form, in time of the cells times the sets T of columns that are shared (Q
 2014, doi 10.1145/2588555.2588575 for the pooling; Xiao, He, Zhang and Kifer 2023, arXiv 2305.08175
 for the basis).
 
-**A variance per cell.** A linear system with one unknown for each constraint, up to 4000
-of them: mechanisms.postprocessing.constrained_least_squares.
-
-Both are direct. What is left of a disagreement is checked on every result: at
-most 10**-9 of the largest table's sum of absolute values.
+What is left of a disagreement is checked on every result: at most 10**-9 of the largest
+table's sum of absolute values.
 """
 
 from __future__ import annotations
@@ -30,64 +27,46 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mechanisms.domain.domain import Domain
-from mechanisms.postprocessing.constrained_least_squares import Floats, Names, Shared, solve
-from mechanisms.postprocessing.debias import DebiasedTable
+
+Floats = NDArray[np.float64]
+Names = tuple[str, ...]
+Shared = list[tuple[Names, list[int]]]
 
 _RESIDUAL = 1e-9
-_MOST_CELLS = 10**7
 
 
 @dataclass(frozen=True, eq=False)
 class NoisyTable:
-    """Estimates of every cell of a small domain, with their variances.
+    """Estimates of every cell of a small domain, with their variance.
 
     Args:
         domain: Its columns; tables share the columns of equal names.
         estimates: float64[one axis per column, as long as its size].
-        variances: One for all cells, or float64 of the shape of the estimates; each
-            above 0. The noise of different cells and tables is taken to be independent.
+        variance: Of every cell, above 0. The noise of different cells and tables is taken to
+            be independent.
 
     Raises:
-        ValueError: The arrays do not fit the domain or hold what is no such number.
+        ValueError: The estimates do not fit the domain, or a value is not finite or positive.
     """
 
     domain: Domain
     estimates: Floats
-    variances: float | Floats
+    variance: float
 
     def __post_init__(self) -> None:
         shape, where = _shape(self.domain), f"NoisyTable({', '.join(self.domain.names)})"
-        for name in ("estimates", "variances"):
-            owned = np.array(getattr(self, name), dtype=np.float64)
-            if owned.shape != shape and (name == "estimates" or owned.shape):
-                raise ValueError(f"{where}: {name} have the shape {owned.shape}; give {shape}.")
-            if not np.isfinite(owned).all() or (name == "variances" and owned.min() <= 0):
-                raise ValueError(
-                    f"{where}: {name} must be finite, and variances above 0. Mend the cell first."
-                )
-            owned.flags.writeable = False
-            object.__setattr__(self, name, owned if owned.shape else float(owned))
-
-    @classmethod
-    def from_debiased(cls, table: DebiasedTable) -> NoisyTable:
-        """The dense table of a bootstrap release; refuses more than 10**7 cells.
-
-        Cells of one release are slightly negatively correlated (they add up to the
-        records drawn), which the variances do not say, and these follow the counts;
-        mechanisms.postprocessing.reconciliation minds both.
-        """
-        shape = _shape(table.domain)
-        if table.domain.n_cells > _MOST_CELLS:
-            raise ValueError(
-                f"NoisyTable({', '.join(table.domain.names)}): {table.domain.n_cells} cells "
-                "are too many to list. Take a marginal first."
-            )
-        estimates = np.full(table.domain.n_cells, table.undrawn_estimate)
-        errors = np.full(table.domain.n_cells, table.undrawn_standard_error)
-        estimates[table.cells], errors[table.cells] = table.estimates, table.standard_errors
-        return cls(table.domain, estimates.reshape(shape), (errors**2).reshape(shape))
+        owned = np.array(self.estimates, dtype=np.float64)
+        if owned.shape != shape:
+            raise ValueError(f"{where}: estimates have the shape {owned.shape}; give {shape}.")
+        if not np.isfinite(owned).all():
+            raise ValueError(f"{where}: estimates must be finite. Fix the cell first.")
+        if not 0 < self.variance < math.inf:
+            raise ValueError(f"{where}: the variance must be finite and above 0.")
+        owned.flags.writeable = False
+        object.__setattr__(self, "estimates", owned)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +77,7 @@ class ConsistentTable:
         domain: As given.
         estimates: float64[as given]; may be negative.
         standard_errors: float64[as given], exact if cells are independent with the
-            variances given; never above the square roots of those.
+            variance given; never above its square root.
     """
 
     domain: Domain
@@ -111,16 +90,15 @@ def make_consistent(
 ) -> list[ConsistentTable]:
     """The nearest tables, weighted by inverse variance, whose common marginals agree.
 
-    Source: generalised least squares with linear constraints (Rao 1973, chapter 4);
-    the closed form is in the module's text, the basis in constrained_least_squares.
+    Source: generalised least squares with linear constraints (Rao 1973, Linear Statistical
+    Inference and Its Applications, chapter 4); the closed form is in the module's text.
 
     Args:
         tables: In any number and overlap; a column has the same codes in all.
         total: What every table shall add up to; if it is not given, they agree on one.
 
     Raises:
-        ValueError: A column differs between tables, the total is not finite, or there
-            are more than 4000 constraints and variances per cell.
+        ValueError: A column differs between tables, or the total is not finite.
         ArithmeticError: The tables still disagree (variances too far apart).
     """
     if total is not None and not math.isfinite(total):
@@ -134,17 +112,13 @@ def make_consistent(
                     "Build all tables from the columns of one domain."
                 )
     shared = shared_columns(tables, tuple(columns), total)
-    if all(isinstance(table.variances, float) for table in tables):
-        adjusted, errors = _pool(tables, shared, total)
-    else:
-        domains, estimates = [t.domain for t in tables], [t.estimates for t in tables]
-        adjusted, errors = solve(domains, estimates, [t.variances for t in tables], shared, total)
+    adjusted, errors = _pool(tables, shared, total)
     gap = disagreement([(t.domain, x) for t, x in zip(tables, adjusted, strict=True)], total=total)
     scale = max([abs(total or 0.0), *(float(np.abs(t.estimates).sum()) for t in tables)])
     if not gap <= _RESIDUAL * scale:
         raise ArithmeticError(
             f"make_consistent: marginals still differ by {gap!r}. "
-            "Bring the variances closer together, or give one for each table."
+            "Bring the variances closer together."
         )
     return [
         ConsistentTable(t.domain, x, e) for t, x, e in zip(tables, adjusted, errors, strict=True)
@@ -202,13 +176,13 @@ def spread_over(domain: Domain, marginal: Floats, names: Names) -> Floats:
 def _pool(
     tables: Sequence[NoisyTable], shared: Shared, total: float | None
 ) -> tuple[list[Floats], list[Floats]]:
-    """Estimates and standard errors by the closed form, for one variance per table."""
+    """Estimates and standard errors by the closed form."""
     adjusted = [table.estimates.copy() for table in tables]
     left = [1.0] * len(tables)  # the part of each variance that is left
     for names, indices in shared:
         size = math.prod(tables[indices[0]].domain[name].size for name in names)
         weights = np.array(
-            [size / (float(tables[i].variances) * tables[i].domain.n_cells) for i in indices]
+            [size / (tables[i].variance * tables[i].domain.n_cells) for i in indices]
         )
         weights /= weights.sum()
         parts = [marginal_of(tables[i].domain, tables[i].estimates, names) for i in indices]
@@ -223,7 +197,7 @@ def _pool(
             inner = ((c.size - 1 if c.name in names else 1) / c.size for c in domain.columns)
             left[i] -= math.prod(inner) * (1 - weight)
     errors = [
-        np.full(x.shape, math.sqrt(float(t.variances) * max(part, 0.0)))
+        np.full(x.shape, math.sqrt(t.variance * max(part, 0.0)))
         for x, t, part in zip(adjusted, tables, left, strict=True)
     ]
     return adjusted, errors

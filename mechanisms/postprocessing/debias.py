@@ -45,7 +45,7 @@ def debias(release: ContingencyTable, pseudocount: Fraction, *, n_records: int) 
     """Remove the pseudocount from a bootstrap release.
 
     The estimate of a count is N c/m - pseudocount, N = n + pseudocount |domain|, of which the
-    structural zeros are no part
+    structural zeros are not part
     (bootstrapping paper, section 5.3, times n). The standard error takes the
     cell's probability at its released frequency, kept within what is known of it:
     pseudocount/N to (n + pseudocount)/N.

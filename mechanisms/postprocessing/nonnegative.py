@@ -17,7 +17,7 @@ is always a solution, since uniform tables agree, and it is unique.
 
 It is approached, not reached: what is below 0 after the last step is moved within each table by
 the projection onto the simplex, and by as much the tables may disagree. Steps end when one
-moves at most 10**-9 of the total in every table (so that what is below 0 is no more), which
+moves at most 10**-9 of the total in every table (so that no more than that is below 0), which
 takes tens to hundreds of them, and after a thousand.
 """
 
@@ -28,8 +28,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mechanisms.postprocessing.consistency import NoisyTable, make_consistent
-from mechanisms.postprocessing.constrained_least_squares import Floats
+from mechanisms.postprocessing.consistency import Floats, NoisyTable, make_consistent
 from mechanisms.postprocessing.simplex import project_to_simplex
 
 _TOLERANCE = 1e-9
@@ -42,7 +41,7 @@ def project_consistently(tables: Sequence[NoisyTable], *, total: float) -> list[
     Source: module text.
 
     Args:
-        tables: One variance for each table.
+        tables: In any number and overlap.
         total: At least 0.
 
     Returns:
@@ -51,19 +50,15 @@ def project_consistently(tables: Sequence[NoisyTable], *, total: float) -> list[
         what a thousand steps gave: check with ``disagreement`` where it matters.
 
     Raises:
-        ValueError: As ``make_consistent`` and ``project_to_simplex``; or a table has a
-            variance per cell.
+        ValueError: As ``make_consistent`` and ``project_to_simplex``.
     """
-    scales = [table.variances for table in tables]
-    if not all(isinstance(scale, float) for scale in scales):
-        raise ValueError("project_consistently: give one variance for each table.")
     if total == 0:
         return [np.zeros_like(table.estimates) for table in tables]
     last = multipliers = [np.zeros_like(table.estimates) for table in tables]
     momentum = 1.0
     for _ in range(_MOST_STEPS):
         lifted = [
-            NoisyTable(table.domain, table.estimates + m, table.variances)
+            NoisyTable(table.domain, table.estimates + m, table.variance)
             for table, m in zip(tables, multipliers, strict=True)
         ]
         found = [table.estimates for table in make_consistent(lifted, total=total)]
@@ -72,8 +67,8 @@ def project_consistently(tables: Sequence[NoisyTable], *, total: float) -> list[
         if max(moved, default=0.0) <= _TOLERANCE * total:
             break
         uphill = math.fsum(
-            float(((m - new) * (new - old)).sum()) / float(scale)
-            for m, new, old, scale in zip(multipliers, stepped, last, scales, strict=True)
+            float(((m - new) * (new - old)).sum()) / table.variance
+            for m, new, old, table in zip(multipliers, stepped, last, tables, strict=True)
         )
         momentum = 1.0 if uphill > 0 else momentum
         following = (1 + math.sqrt(1 + 4 * momentum**2)) / 2

@@ -42,13 +42,15 @@ import numpy as np
 from mechanisms.domain.domain import Domain
 from mechanisms.postprocessing.consistency import (
     ConsistentTable,
+    Floats,
+    Names,
     NoisyTable,
+    Shared,
     make_consistent,
     marginal_of,
     shared_columns,
     spread_over,
 )
-from mechanisms.postprocessing.constrained_least_squares import Floats, Names, Shared
 from mechanisms.postprocessing.debias import DebiasedTable
 
 MOST_CELLS = 10**7

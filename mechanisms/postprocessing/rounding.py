@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import linprog
-from scipy.sparse import csr_array, vstack
 
 _SLACK, _RELATIVE_SLACK = 1e-6, 1e-12
 _MOST = 2**62
@@ -40,7 +38,7 @@ def round_to_total(values: ArrayLike, total: int | None) -> NDArray[np.int64]:
         int64[K], each the floor or the ceiling of its value.
 
     Raises:
-        ValueError: The values are no such numbers or do not add up to the total.
+        ValueError: The values are not such numbers or do not add up to the total.
     """
     floors, rests = _split(values, "round_to_total", dimensions=1)
     if total is None:
@@ -86,7 +84,7 @@ def round_table(matrix: ArrayLike, *, any_total: bool = False) -> NDArray[np.int
     Args:
         matrix: float64[R, C], each at least 0, whose sum is an integer to within
             10**-6 + 10**-12 of it; up to some 10**5 cells.
-        any_total: Take a sum that is no integer too, and make the grand total the integer
+        any_total: Also take a sum that is not an integer, and make the grand total the integer
             nearest to it. There is such a table: the totals of the integer tables that keep
             rows and columns are all integers between two, which the real total passes by
             at most the slacks of all rows and columns, less than 1/2.
@@ -95,7 +93,7 @@ def round_table(matrix: ArrayLike, *, any_total: bool = False) -> NDArray[np.int
         int64[R, C].
 
     Raises:
-        ValueError: The matrix is no such table.
+        ValueError: The matrix is not such a table.
         ArithmeticError: The solver found no admissible table (not known to occur).
     """
     floors, rests = _split(matrix, "round_table", dimensions=2)
@@ -131,6 +129,9 @@ def _choose(
     total: int,
 ) -> NDArray[np.int64]:
     """Which of the free cells go up: int64[F] of 0 and 1, from the linear programme."""
+    from scipy.optimize import linprog
+    from scipy.sparse import csr_array, vstack
+
     n, ones = len(free), np.ones(len(free))
     nodes = (free // shape[1], shape[0] + free % shape[1])
     places = (np.concatenate(nodes), np.tile(np.arange(n), 2))

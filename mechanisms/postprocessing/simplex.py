@@ -60,10 +60,10 @@ def project_to_simplex(
     """Project onto {z >= 0, sum z = total}, the nearest point in Euclidean distance.
 
     Exact up to rounding, O(K log K) for K listed cells; the cells that are not
-    listed cost nothing, however many. The result depends on the values alone, not
+    listed cost nothing, however many. The result depends only on the values, not
     on their order.
 
-    Source: Held, Wolfe and Crowder 1974; Duchi et al. 2008, figure 1.
+    Source: Held, Wolfe and Crowder 1974; Duchi et al. 2008, doi:10.1145/1390156.1390191, figure 1.
 
     Args:
         values: float64[K], the listed cells, for instance ``DebiasedTable.estimates``.
@@ -151,7 +151,7 @@ def _checked(
     if not finite.all():
         raise ValueError(
             f"project_to_simplex: values[{int(np.argmin(finite))}] is not finite. "
-            "Drop or mend the cell first."
+            "Drop or fix the cell first."
         )
     if not math.isfinite(absent):
         raise ValueError(f"project_to_simplex: absent is {absent!r}. Give a finite number.")

@@ -216,17 +216,6 @@ def sample_density(
     return np.bincount(np.concatenate([cells, others]), minlength=kernel.n_cells)
 
 
-def cell_probabilities(counts: Codes, kernel: Kernel, uniform: Fraction) -> list[Fraction]:
-    """The probability of each cell in one draw, exactly. Private, as the counts are."""
-    n, s = _check(counts, kernel, uniform), kernel.n_cells
-    occupied = [(int(x), int(counts[x])) for x in np.flatnonzero(counts)]
-    return [
-        (1 - uniform) * sum((h * kernel.value(x, y) for x, h in occupied), Fraction(0)) / n
-        + uniform / s
-        for y in range(s)
-    ]
-
-
 def draw_ratio(
     kernel: Kernel, uniform: Fraction, n_records: int, unit_records: int = 1
 ) -> Fraction:

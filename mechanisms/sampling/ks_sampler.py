@@ -34,7 +34,7 @@ which is the law above: the differences W(r) - W(r-1) are never formed.
 
 **Arithmetic.** All sums are of non-negative terms in balls, and every choice is by
 ``choose_real`` (mechanisms.sampling.real_weights), so each outcome is that of arithmetic without
-error. What has to be added to epsilon is nought, EPSILON_SLACK; floats choose only which
+error. Epsilon needs no addition for rounding; floats choose only which
 radii to look at. The time taken depends on the data, and grows with the square of the
 width r k/n of the bands that matter: k is meant to be well below n.
 """
@@ -51,9 +51,7 @@ import numpy as np
 from flint import arb, arb_poly, ctx
 
 from mechanisms.domain.columns import Codes
-from mechanisms.sampling.real_weights import EPSILON_SLACK, WORD, choose_real, decay, rate_of
-
-__all__ = ["EPSILON_SLACK", "Band", "Radii", "sample_ks"]
+from mechanisms.sampling.real_weights import WORD, choose_real, decay, rate_of
 
 
 def sample_ks(

@@ -5,7 +5,7 @@ uniform on [0, 1): by that its law is exactly Poisson. U is a row of random bits
 so many are drawn as it takes to know x:
 
 1. Its first bits name a bucket, an interval of U. Where no F(x) lies in it, or so near that
-   this is not proven, the bucket alone gives x.
+   this is not proven, only the bucket gives x.
 2. Else U is drawn to 52 bits and compared with F in doubles. Where they are further apart than
    a bound on all errors, their order is proven.
 3. Else, once in 2^29 draws for means of 1000 and in 2^20 for the largest, F(x) is enclosed by

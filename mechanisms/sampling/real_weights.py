@@ -2,8 +2,8 @@
 
 All sums are of non-negative terms in balls (Arb), which enclose their rounding errors. A
 uniform variate has as many bits, and the balls as many digits, as it takes for the comparison
-to be certain, so each outcome is that of arithmetic without error. What has to be added to
-the epsilon of an exponential mechanism that chooses in this way is nought, EPSILON_SLACK.
+to be certain, so each outcome is that of arithmetic without error. The epsilon of an
+exponential mechanism that chooses in this way needs no addition for rounding.
 """
 
 from __future__ import annotations
@@ -15,9 +15,6 @@ from fractions import Fraction
 
 import numpy as np
 from flint import arb, ctx, fmpq
-
-EPSILON_SLACK = 0
-"""To be added to epsilon for errors of arithmetic: the samplers make none."""
 
 WORD = 64
 """Bits that a choice draws at a time; it looks at twice as many digits of the weights."""

@@ -3,13 +3,13 @@
 The privacy of a replicate rests on the law of what is drawn
 (mechanisms.accounting.resampling_losses): its copies of one record must be binomial, for every
 dataset. A multinomial sampler in floating point, NumPy's among them, has probabilities and an
-acceptance test that are rounded, and no bound on the error of its law is known that would be small
-beside a delta of 1e-10. So here only integers and proven orders decide: all that is assumed is that
-the generator's bits are uniform and independent.
+acceptance test that are rounded, and no bound on the error of its law is known that would be
+small compared with a delta of 1e-10. So here only integers and proven orders decide: all that is
+assumed is that the generator's bits are uniform and independent.
 
 **Bootstrap.** A resample of n records is the counts per cell of n records drawn independently
 and uniformly, multinomial with chances c_j / n of cells of c_j records. Most of it is drawn
-cell by cell, by three facts, none of which is approximate:
+cell by cell, by three facts, all of them exact:
 
 * If X_j are independent and Poisson of means r c_j, then given their sum N they are
   multinomial, N draws with chances c_j / n, whatever r is (Devroye 1986, Non-Uniform Random
@@ -20,7 +20,7 @@ cell by cell, by three facts, none of which is approximate:
 * Poisson counts add up: a cell of many records is cut into parts of fewer, so that
   few different means occur (mechanisms.sampling.poisson_sampler draws them exactly).
 
-The rate r is 1 - 3 / sqrt(n) rounded, a function of n alone: N > n about once in 700 replicates,
+The rate r is 1 - 3 / sqrt(n) rounded, a function of n only: N > n about once in 700 replicates,
 and some 3 sqrt(n) records a replicate are left to be drawn one by one.
 
 **Subsets.** Records are chosen without replacement by ranks; NumPy's choice draws integers
@@ -133,11 +133,6 @@ class _Records:
         left = np.flatnonzero(found < 0)
         found[left] = np.searchsorted(self._bounds, records[left], side="right")
         return found
-
-
-def bootstrap_counts(counts: Codes, replicates: int, rng: np.random.Generator) -> Codes:
-    """Resamples int64[B, k] of one table (BootstrapSampler), where they are drawn but once."""
-    return BootstrapSampler(counts).draw(replicates, rng)
 
 
 def subset_counts(counts: Codes, size: int, subsets: int, rng: np.random.Generator) -> Codes:

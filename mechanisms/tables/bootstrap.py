@@ -27,7 +27,6 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from mechanisms.accounting.enclosures import Bounds
 from mechanisms.accounting.finite_losses import DrawsLoss
 from mechanisms.accounting.lattice import LatticeLoss
 from mechanisms.accounting.privacy_loss import PrivacyLoss
@@ -122,20 +121,6 @@ class Bootstrap:
             return LatticeLoss(up=Fraction(1, 2), down=Fraction(1, 2), draws=0)
         return LatticeLoss(up=(unit_records + k) / total, down=k / total, draws=self.records)
 
-    def delta(
-        self, epsilon: float, *, n_records: int, n_cells: int, unit_records: int = 1
-    ) -> float:
-        """Proven upper bound on delta at this epsilon, tight to 1e-12 relative."""
-        loss = self.lattice(n_records=n_records, n_cells=n_cells, unit_records=unit_records)
-        return loss.delta(epsilon).upper
-
-    def epsilon(
-        self, delta: float, *, n_records: int, n_cells: int, unit_records: int = 1
-    ) -> float:
-        """Proven upper bound on epsilon >= 0 at this delta, tight to 1e-12 relative."""
-        loss = self.lattice(n_records=n_records, n_cells=n_cells, unit_records=unit_records)
-        return loss.epsilon(delta).upper
-
     def rows(self, *, n_cells: int) -> int:
         """Most cells that the release can list."""
         return min(self.records, n_cells)
@@ -184,7 +169,7 @@ class Bootstrap:
 
     @classmethod
     def calibrate(cls, knobs: BootstrapKnobs, target: Target) -> Self:
-        """Parameters that meet a target, from public quantities alone.
+        """Parameters that meet a target, from public quantities only.
 
         Raises:
             InfeasibleBudgetError: No parameters, or not the given ones, meet it.
@@ -218,34 +203,15 @@ class Bootstrap:
         return mechanism
 
 
-def max_records(
-    pseudocount: Amount,
-    epsilon: float,
-    delta: float,
-    *,
-    n_records: int,
-    n_cells: int,
-    unit_records: int = 1,
-) -> int:
-    """Largest number of records at which the release is (epsilon, delta)-DP.
+def _most_records(pseudocount: Amount, target: Target) -> int:
+    """Largest number of records that a target allows.
 
-    Exact: delta grows with the number of draws, since dropping a draw is
-    post-processing.
+    Exact: the loss grows with the number of draws, since dropping a draw is post-processing.
 
     Raises:
         InfeasibleBudgetError: Not even one record is allowed, or any number is.
     """
-    target = Target(
-        epsilon=epsilon,
-        delta=delta,
-        n_records=n_records,
-        n_cells=n_cells,
-        unit_records=unit_records,
-    )
-    return _most_records(pseudocount, target)
 
-
-def _most_records(pseudocount: Amount, target: Target) -> int:
     def fits(m: int) -> bool:
         return target.allows(Bootstrap(pseudocount, m).loss(**target.frame))
 
@@ -258,32 +224,16 @@ def _most_records(pseudocount: Amount, target: Target) -> int:
     return _last(fits, 1, _MOST_RECORDS)
 
 
-def min_pseudocount(
-    records: int,
-    epsilon: float,
-    delta: float,
-    *,
-    n_records: int,
-    n_cells: int,
-    unit_records: int = 1,
-    denominator: int = 1,
-) -> Fraction:
-    """Smallest multiple of 1/denominator at which the release is (epsilon, delta)-DP.
-
-    Exact: delta falls as the pseudocount grows, since a larger one mixes each
-    draw with a uniform cell.
-    """
-    target = Target(
-        epsilon=epsilon,
-        delta=delta,
-        n_records=n_records,
-        n_cells=n_cells,
-        unit_records=unit_records,
-    )
-    return _least_pseudocount(records, target, denominator)
-
-
 def _least_pseudocount(records: int, target: Target, denominator: int = 1) -> Fraction:
+    """Smallest multiple of 1/denominator that a target allows.
+
+    Exact: the loss falls as the pseudocount grows, since a larger one mixes each draw with a
+    uniform cell.
+
+    Raises:
+        InfeasibleBudgetError: No pseudocount up to 1e15 is allowed.
+    """
+
     def fails(numerator: int) -> bool:
         mechanism = Bootstrap(Fraction(numerator, denominator), records)
         return not target.allows(mechanism.loss(**target.frame))
@@ -329,6 +279,3 @@ def _last(condition: Callable[[int], bool], low: int, high: int) -> int:
         else:
             high = middle
     return low
-
-
-__all__ = ["Bootstrap", "BootstrapKnobs", "Bounds", "max_records", "min_pseudocount"]

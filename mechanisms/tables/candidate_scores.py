@@ -32,13 +32,13 @@ a(U_j), which aims at a uniform base measure; here the proposal is the base meas
   any data is seen, which only makes another xi of them, with a D of its own.
 
 **Arithmetic.** All distances are exact fractions or square roots of such, and the choice
-is by ``choose_real``: nothing has to be added to epsilon (EPSILON_SLACK).
+is by ``choose_real``: epsilon needs no addition for rounding.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -48,20 +48,8 @@ from flint import arb, fmpq
 from numpy.typing import NDArray
 
 from mechanisms.domain.columns import Codes
-from mechanisms.sampling.real_weights import EPSILON_SLACK, choose_real, rate_of
+from mechanisms.sampling.real_weights import choose_real, rate_of
 
-__all__ = [
-    "EPSILON_SLACK",
-    "Scores",
-    "choose_candidate",
-    "cramer_von_mises_scores",
-    "draw_candidates",
-    "feature_scores",
-    "ks_scores",
-    "mean_features",
-    "series_features",
-    "series_terms",
-]
 _FEATURE_BITS = 20
 _MOST_PAIRED = 2000  # cells whose distances are all computed
 _WORD = 1 << 63
@@ -85,9 +73,6 @@ class Scores:
         """Balls around the scores at the precision of the moment."""
         balls = [arb(fmpq(value, self.denominator)) for value in self.numerators]
         return [ball.sqrt() for ball in balls] if self.root else balls
-
-
-Scorer = Callable[[Codes, Codes], Scores]
 
 
 def draw_candidates(

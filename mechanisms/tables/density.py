@@ -12,7 +12,7 @@ estimate plus w times the uniform distribution, at the pure epsilon m log(ratio)
   data, sigma = s/sqrt 12, and at least half a cell.
 
 **Estimates** of the counts take the uniform part away. With a bin for each cell they are
-unbiased. Otherwise they are unbiased for the smoothed counts alone: the bias of smoothing
+unbiased. Otherwise they are unbiased only for the smoothed counts: the bias of smoothing
 stays, and no public quantity bounds it. The standard errors are those of m multinomial
 draws in either case: that bias is not in them.
 """
@@ -28,7 +28,8 @@ from typing import ClassVar, Literal, Self, cast
 
 import numpy as np
 
-from mechanisms.accounting.privacy_loss import PrivacyLoss, PureLoss
+from mechanisms.accounting.analytic import PureLoss
+from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.base.kind import Kind
 from mechanisms.base.mechanism import Target, check_frame
 from mechanisms.domain.contingency_table import ContingencyTable
@@ -200,7 +201,7 @@ class Density:
 
     @classmethod
     def calibrate(cls, knobs: DensityKnobs, target: Target) -> Self:
-        """Parameters that meet a target, from public quantities alone.
+        """Parameters that meet a target, from public quantities only.
 
         Raises:
             ConfigError: The product has too many columns or cells.

@@ -1,4 +1,4 @@
-"""Expected error of a release, from public quantities alone."""
+"""Expected error of a release, from public quantities only."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class ExpectedCounts:
             negative, and the true ones, for any data; it may pass 1. (Cauchy-Schwarz
             over the cells; their deviations add up to most when all are equal.)
         projected_total_variation: About the expected total variation of the projected
-            counts, for reference shapes (mechanisms.tables.projected_error): a guide, no bound.
+            counts, for reference shapes (mechanisms.tables.projected_error): a guide, not a bound.
         kolmogorov_smirnov: About the expected Kolmogorov-Smirnov distance between the
             shares of ordered cells, made to add up to 1, and the true ones, taken as that
-            of a Brownian bridge: a guide to compare mechanisms by, no bound. Few cells
+            of a Brownian bridge: a guide to compare mechanisms by, not a bound. Few cells
             have less; shares that may be negative and need not add up to 1 have more.
         uniform_share: Expected share of the drawn records that come from the
             pseudocount, uniform over the domain, and not from the data.
@@ -128,7 +128,7 @@ class ExpectedCounts:
         """Sampling error of k = ``records`` records that stand for the data as they are.
 
         What chooses them is biased by an amount that depends on the data, so these
-        figures are a guide for data near the base measure, and no bounds; that of the
+        figures are a guide for data near the base measure, not bounds; that of the
         total variation is the one that always holds.
         """
 

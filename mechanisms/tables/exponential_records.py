@@ -7,7 +7,7 @@ data.
 
 **Privacy.** Adjacency replace-one: a unit of c records costs c e at delta 0, e being
 ``epsilon_per_record``, and is charged as the worst pair of that guarantee (``PureLoss``).
-Whatever else is fixed (k, distance, candidates) changes the utility alone.
+Whatever else is fixed (k, distance, candidates) changes only the utility.
 
 **Estimates** of the true counts are n z/k. They are biased towards the base, by an amount
 that depends on the data. No closed form of their error is known: as a standard error is
@@ -26,7 +26,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from mechanisms.accounting.privacy_loss import PrivacyLoss, PureLoss
+from mechanisms.accounting.analytic import PureLoss
+from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.base.kind import Kind
 from mechanisms.base.mechanism import check_frame
 from mechanisms.domain.columns import Codes

@@ -37,9 +37,10 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.accounting.analytic import ConcentratedLoss, PureLoss
 from mechanisms.accounting.enclosures import double_above
 from mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
-from mechanisms.accounting.privacy_loss import ConcentratedLoss, PrivacyLoss, PureLoss
+from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.base.kind import Kind
 from mechanisms.base.mechanism import Target, check_frame
 from mechanisms.domain.contingency_table import ContingencyTable

@@ -12,7 +12,7 @@ G(a) = E (Z - a)+, known in closed form for normal and Laplace noise, both are s
 
 The true counts x are private, so the mean over three reference shapes stands for them: all
 cells alike, counts proportional to 1/rank (Zipf), and the same on a tenth of the cells, the
-rest being empty. Ranks are taken in groups, each with its mean. A guide, no bound.
+rest being empty. Ranks are taken in groups, each with its mean. A guide, not a bound.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import digamma, ndtr
 
 Floats = NDArray[np.float64]
 _GROUPS = 80
@@ -51,6 +50,8 @@ def projected_total_variation(
 
 def _shape(flat: bool, occupied: int, n_records: int) -> tuple[Floats, Floats]:
     """Numbers of cells float64[k] of equal counts float64[k], which add up to n."""
+    from scipy.special import digamma
+
     if flat:
         return np.array([float(occupied)]), np.array([n_records / occupied])
     edges = np.unique(np.rint(np.geomspace(1, occupied + 1, _GROUPS)))
@@ -74,6 +75,8 @@ def _variation(weights: Floats, counts: Floats, sd: Floats, n_records: int, lapl
 
 
 def _normal_excess(a: Floats, sd: Floats) -> Floats:
+    from scipy.special import ndtr
+
     z = a / sd
     density = np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi)
     found: Floats = sd * density - a * ndtr(-z)

@@ -215,7 +215,7 @@ class SampleResample(ExponentialRecords):
 
 
 def _terms(records: int, smoothness: Fraction, n_cells: int) -> int:
-    """Terms of a series; further ones are nought or repeat others at the middles of s cells."""
+    """Terms of a series; further ones are 0 or repeat others at the middles of s cells."""
     return min(series_terms(records, smoothness), max(n_cells - 1, 1))
 
 
@@ -233,7 +233,7 @@ def _check(
         )
     if smoothness is not None:
         if distance != "series":
-            raise ConfigError("A smoothness is for 'distance: series' alone.", where="smoothness")
+            raise ConfigError("A smoothness goes only with 'distance: series'.", where="smoothness")
         if not Fraction(1, 2) < smoothness <= 100 or smoothness.denominator > 1000:
             raise ConfigError(
                 "The smoothness must be above 1/2 and at most 100, with a denominator of at "

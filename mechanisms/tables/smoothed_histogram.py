@@ -56,7 +56,7 @@ class SmoothedHistogram(Bootstrap):
 
     @classmethod
     def calibrate(cls, knobs: Any, target: Target) -> Self:
-        """Parameters that meet a target, from public quantities alone.
+        """Parameters that meet a target, from public quantities only.
 
         Raises:
             InfeasibleBudgetError: No parameters, or not the given ones, meet it.

@@ -41,8 +41,9 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.accounting.analytic import ConcentratedLoss
 from mechanisms.accounting.noise_losses import DiscreteGaussianLoss
-from mechanisms.accounting.privacy_loss import ConcentratedLoss, PrivacyLoss
+from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.base.kind import Kind
 from mechanisms.base.mechanism import Target, check_frame
 from mechanisms.domain.columns import Codes

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from mechanisms.domain.columns import Codes
 from mechanisms.domain.domain import Domain
 from mechanisms.errors import BundleExistsError, OutputNotWritableError
-from mechanisms.postprocessing.constrained_least_squares import Floats
+from mechanisms.postprocessing.consistency import Floats
 from tasks.bundle.manifest import NAME as MANIFEST
 from tasks.bundle.writing import write_cells
 from tasks.products.counts.figures import figures_of, not_in_it

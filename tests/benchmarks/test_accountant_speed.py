@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from fractions import Fraction
 from typing import Any
 
-from mechanisms.tables.bootstrap import Bootstrap, max_records
+from mechanisms.base.mechanism import Target
+from mechanisms.tables.bootstrap import Bootstrap, BootstrapKnobs
 
 
 def query(records: int) -> float:
-    return Bootstrap(1000, records).epsilon(1e-9, n_records=10**9, n_cells=10**6)
+    return Bootstrap(1000, records).lattice(n_records=10**9, n_cells=10**6).epsilon(1e-9).upper
 
 
 def test_a_trillion_records(benchmark: Any) -> None:
@@ -21,5 +23,6 @@ def test_a_trillion_records(benchmark: Any) -> None:
 
 
 def test_largest_release(benchmark: Any) -> None:
-    found = benchmark(max_records, 1000, 1.0, 1e-8, n_records=10**6, n_cells=1000)
-    assert found == 38_459_154
+    knobs = BootstrapKnobs(pseudocount=Fraction(1000), records="max")
+    target = Target(epsilon=1.0, delta=1e-8, n_records=10**6, n_cells=1000)
+    assert benchmark(Bootstrap.calibrate, knobs, target).records == 38_459_154

@@ -256,7 +256,7 @@ RESEALED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "other size": (_said("ages", n_records=400), "n_records is stated in two ways"),
     "other place": (_zero("ages", "pay", [[2, 3]]), "row in a structural zero"),
     "other place, drawn": (_zero("people", "pay", [[0, 1]]), "row in a structural zero"),
-    "no such code": (_zero("ages", "pay", [[5, 6]]), "a code that is none"),
+    "no such code": (_zero("ages", "pay", [[5, 6]]), "a code that does not exist"),
     "no such column": (_zero("ages", "x", [[0, 0]]), "no column 'x'"),
     "no runs": (_zero("ages", "pay", []), "at least one value"),
     "backwards": (_zero("ages", "pay", [[4, 3]]), "ends before it begins"),

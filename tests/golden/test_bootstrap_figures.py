@@ -6,11 +6,17 @@ from fractions import Fraction
 
 import pytest
 
-from mechanisms.tables.bootstrap import Bootstrap, max_records, min_pseudocount
+from mechanisms.base.mechanism import Target
+from mechanisms.tables.bootstrap import Bootstrap, BootstrapKnobs, _least_pseudocount
 from mechanisms.tables.bootstrap_paper import corollary_3, paper_parameters, theorem_2_records
 
 SMALL = {"n_records": 10_000, "n_cells": 20}
 LARGE = {"n_records": 10**6, "n_cells": 1000}
+
+
+def max_records(pseudocount: int, epsilon: float, delta: float, **frame: int) -> int:
+    knobs = BootstrapKnobs(pseudocount=Fraction(pseudocount), records="max")
+    return Bootstrap.calibrate(knobs, Target(epsilon=epsilon, delta=delta, **frame)).records
 
 
 def variance(pseudocount: Fraction, records: int, n_records: int, n_cells: int) -> float:
@@ -20,7 +26,7 @@ def variance(pseudocount: Fraction, records: int, n_records: int, n_cells: int) 
 
 def test_largest_release_at_pseudocount_100() -> None:
     assert max_records(100, 0.5, 0.01, **SMALL) == 60_881
-    assert Bootstrap(100, 60_881).delta(0.5, **SMALL) <= 0.01
+    assert Bootstrap(100, 60_881).lattice(**SMALL).delta(0.5).upper <= 0.01
     assert Bootstrap(100, 60_882).loss(**SMALL).delta(0.5).lower > 0.01
 
 
@@ -28,7 +34,7 @@ def test_largest_release_over_a_thousand_cells() -> None:
     # The three-way check of this figure is in test_lattice_cross_checks.py.
     found = max_records(1000, 1.0, 1e-8, **LARGE)
     assert found == 38_459_154
-    assert Bootstrap(1000, found).delta(1.0, **LARGE) <= 1e-8
+    assert Bootstrap(1000, found).lattice(**LARGE).delta(1.0).upper <= 1e-8
     assert Bootstrap(1000, found + 1).loss(**LARGE).delta(1.0).lower > 1e-8
 
 
@@ -51,7 +57,7 @@ def test_exact_calibration_beats_the_paper_a_hundredfold() -> None:
 
 def test_paper_parameters_satisfy_the_exact_accountant() -> None:
     k, m = paper_parameters(0.5, 0.01, **SMALL)
-    assert Bootstrap(k, m).delta(0.5, **SMALL) <= 0.01
+    assert Bootstrap(k, m).lattice(**SMALL).delta(0.5).upper <= 0.01
 
 
 @pytest.mark.parametrize("gamma", [1e-2, 1e-3, 1e-4, 1e-5])
@@ -63,7 +69,7 @@ def test_corollary_3_satisfies_theorem_2(gamma: float) -> None:
 def test_a_trillion_records_cost_what_a_thousand_cost() -> None:
     tracemalloc.start()
     started = time.process_time()
-    found = Bootstrap(1000, 10**12).epsilon(1e-9, n_records=10**9, n_cells=10**6)
+    found = Bootstrap(1000, 10**12).lattice(n_records=10**9, n_cells=10**6).epsilon(1e-9).upper
     spent = time.process_time() - started
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -73,7 +79,7 @@ def test_a_trillion_records_cost_what_a_thousand_cost() -> None:
 
 
 def test_smallest_pseudocount_is_smallest() -> None:
-    k = min_pseudocount(10_000, 0.5, 0.01, **SMALL, denominator=100)
-    assert Bootstrap(k, 10_000).delta(0.5, **SMALL) <= 0.01
+    k = _least_pseudocount(10_000, Target(epsilon=0.5, delta=0.01, **SMALL), 100)
+    assert Bootstrap(k, 10_000).lattice(**SMALL).delta(0.5).upper <= 0.01
     below = Bootstrap(k - Fraction(1, 100), 10_000).loss(**SMALL)
     assert below.delta(0.5).lower > 0.01

@@ -139,11 +139,13 @@ class ToldEpsilon:
 def test_no_event_tells_more_than_the_claim() -> None:
     mechanism = Bootstrap(Fraction(1, 2), 4)
     told = ToldEpsilon(mechanism, mechanism.pseudocount).proven_delta(0.3)
-    assert told <= mechanism.delta(0.3, n_records=5, n_cells=4)
-    assert told > 0.5 * mechanism.delta(0.3, n_records=5, n_cells=4)  # the test has power
+    assert told <= mechanism.lattice(n_records=5, n_cells=4).delta(0.3).upper
+    assert (
+        told > 0.5 * mechanism.lattice(n_records=5, n_cells=4).delta(0.3).upper
+    )  # the test has power
 
 
 def test_half_the_pseudocount_tells_more_than_the_claim() -> None:
     mechanism = Bootstrap(Fraction(1, 2), 4)
     told = ToldEpsilon(mechanism, mechanism.pseudocount / 2).proven_delta(0.3)
-    assert told > mechanism.delta(0.3, n_records=5, n_cells=4)
+    assert told > mechanism.lattice(n_records=5, n_cells=4).delta(0.3).upper

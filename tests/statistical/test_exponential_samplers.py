@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from density_law import cell_probabilities
 from flint import ctx
 from numpy.typing import NDArray
 from randomgen import AESCounter
@@ -22,7 +23,6 @@ from mechanisms.domain.domain import Domain
 from mechanisms.sampling.density_sampler import (
     HistogramKernel,
     Kernel,
-    cell_probabilities,
     gaussian_kernel,
     sample_density,
 )

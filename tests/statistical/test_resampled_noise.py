@@ -10,7 +10,7 @@ import pytest
 from randomgen import AESCounter
 from scipy import stats
 
-from mechanisms.accounting.privacy_loss import GaussianLoss
+from mechanisms.accounting.analytic import GaussianLoss
 from mechanisms.accounting.resampling_losses import (
     BootstrapLoss,
     ResampledGaussianLoss,

@@ -1,11 +1,21 @@
-"""Statistics of one's own, as a user writes them: honest ones, and ones that lie."""
+"""User-defined statistics, as a user writes them: honest ones, and ones that lie."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
+
+from configs.user_defined import user_defined
+
+
+def imported(said: dict[str, Any], noun: str = "statistic") -> dict[str, Any]:
+    """Knobs with the object that their ``function`` names, if they name one."""
+    if "function" not in said:
+        return said
+    return said | {"function": user_defined(said["function"], noun)}
 
 
 @dataclass(frozen=True)

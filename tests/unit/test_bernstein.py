@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mechanisms.accounting.privacy_loss import ConcentratedLoss, GaussianLoss, PureLoss
+from mechanisms.accounting.analytic import ConcentratedLoss, GaussianLoss, PureLoss
 from mechanisms.base.mechanism import Target
 from mechanisms.bernstein.accuracy import (
     expected_noise,

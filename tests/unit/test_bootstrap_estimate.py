@@ -27,7 +27,9 @@ from estimating import (
     target,
     values_of,
 )
+from own_statistics import imported
 
+from configs.user_defined import user_defined
 from mechanisms.domain.privacy_unit import Privacy
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
 from mechanisms.estimates.dp_bootstrap import FEWEST, BootstrapEstimate, BootstrapKnobs
@@ -45,8 +47,9 @@ MEN = Among(column="sex", values=("m",))
 
 
 def knobs_of(statistic: str, **said: Any) -> BootstrapKnobs:
-    own = {"function": statistic} if ":" in statistic else {"statistic": statistic}
-    return BootstrapKnobs(confidence=0.9, **own, **said)  # type: ignore[arg-type]
+    if ":" in statistic:
+        return BootstrapKnobs(confidence=0.9, function=user_defined(statistic, "statistic"), **said)
+    return BootstrapKnobs(confidence=0.9, statistic=statistic, **said)  # type: ignore[arg-type]
 
 
 CASES: dict[str, tuple[dict[str, Any], list[str], Any]] = {
@@ -167,7 +170,7 @@ def test_a_statistic_that_is_never_finite_gives_its_lower_bound() -> None:
 )
 def test_what_is_refused(said: dict[str, Any], names: list[str], what: str) -> None:
     with pytest.raises(ConfigError, match=what):
-        calibrated(BootstrapEstimate, BootstrapKnobs(**said), names, **EPSILON_DELTA)
+        calibrated(BootstrapEstimate, BootstrapKnobs(**imported(said)), names, **EPSILON_DELTA)
 
 
 @pytest.mark.parametrize(

@@ -1,27 +1,18 @@
-"""Algorithms 3 to 5, the t-interval and the cap, against their formulas and simulation."""
+"""Algorithm 3, the t-interval and the cap, against their formulas and simulation."""
 
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from mechanisms.errors import ConfigError, RecordsError
-from mechanisms.inference.noisy_variance import (
-    NoisyMoment,
-    clamped_variance,
-    covariance_interval,
-    mean_margin,
-)
+from mechanisms.errors import ConfigError
 from mechanisms.inference.replicate_intervals import (
-    T_CONDITION,
     NoisyReplicates,
     check_replicates,
     suggested_replicates,
-    t_replicates,
 )
 
 N = 3000
@@ -61,15 +52,6 @@ def test_t_interval_knows_when_it_is_not_valid() -> None:
     assert found.upper - found.lower == pytest.approx(2 * cap, rel=1e-6)
 
 
-def test_range_of_replicates_for_the_t_interval() -> None:
-    assert pytest.approx(91.025, abs=1e-3) == T_CONDITION
-    assert t_replicates(1000, 1.0, 0.09) is None
-    low, high = t_replicates(N, 1.0, 1 / 12) or (0.0, 0.0)
-    for count in (low, high):  # where the condition before equation 14 is an equality
-        left = 1 + (2 - 2 / math.e) * count / (N / 12)
-        assert left == pytest.approx(math.sqrt(count) / (3 * math.sqrt(2)))
-
-
 def test_every_interval_is_capped() -> None:
     made = replicates(0.1, 200)
     wide = NoisyReplicates(made.values, made.sigma, N, 1e-6)
@@ -95,47 +77,3 @@ def test_rule_of_thumb_for_the_number_of_replicates() -> None:
     found = suggested_replicates(0.9, mu=1.0, **common)
     assert (2 - 2 / math.e) * found / N**2 <= 1 / 12 / N < (2 - 2 / math.e) * (found + 1) / N**2
     assert suggested_replicates(0.99, mu=0.1, **common) == 200
-
-
-def test_noise_of_several_moments_without_the_misprint() -> None:
-    """2/(n mu)^2 each and not 2B/(n mu)^2, and sqrt 2 releases of mu/sqrt 2 are mu."""
-    assert NoisyMoment(Fraction(1, 2), 2).sigma(N) == pytest.approx(math.sqrt(2) / (N / 2))
-    assert NoisyMoment(Fraction(1, 2), 3).sigma(N) == pytest.approx(math.sqrt(3) / (N / 2))
-    assert NoisyMoment(Fraction(1, 2), 3).loss().mu_squared == Fraction(1, 4)
-    with pytest.raises(RecordsError):
-        NoisyMoment(Fraction(0), 2)
-
-
-@pytest.mark.parametrize(("mean", "variance"), [(0.5, 1 / 12), (0.1, 0.02), (0.9, 0.3)])
-def test_margins_are_those_of_the_simulation(mean: float, variance: float) -> None:
-    rng, n, sigma = np.random.default_rng(3), 400, 0.003
-    drawn = rng.normal(mean, math.sqrt(variance), (4000, n))
-    clamped = np.clip(drawn, 0, 1)
-    assert clamped_variance(np.float64(mean), np.float64(variance)) == pytest.approx(
-        clamped.var(), rel=0.01
-    )
-    for clamp, records in ((True, clamped), (False, drawn)):
-        simulated = records.mean(axis=1) + sigma * rng.standard_normal(4000)
-        low, high = np.quantile(simulated, [0.05, 0.95])
-        margin = mean_margin(
-            np.float64(mean), np.float64(variance), n_records=n, sigma=sigma, level=0.9, clamp=clamp
-        )
-        assert float(margin) == pytest.approx((high - low) / 2, rel=0.06)
-
-
-def test_covariance_margin_is_that_of_the_simulation() -> None:
-    rng, n, sigma = np.random.default_rng(3), 400, 0.002
-    cov = np.array([[0.05, 0.02], [0.02, 0.03]])
-    pairs = rng.multivariate_normal([0, 0], cov, size=(3000, n))
-    centred = pairs - pairs.mean(axis=1, keepdims=True)
-    found = (centred[..., 0] * centred[..., 1]).sum(axis=1) / (n - 1)
-    found = found + sigma * rng.standard_normal(3000)
-    low, high = covariance_interval(
-        np.float64(0.05), np.float64(0.03), np.float64(0.02), n_records=n, sigma=sigma, level=0.9
-    )
-    quantiles = np.quantile(found, [0.05, 0.95])
-    assert float(high - low) == pytest.approx(quantiles[1] - quantiles[0], rel=0.06)
-    low, high = covariance_interval(
-        np.float64(0.01), np.float64(-0.1), np.float64(0.5), n_records=n, sigma=sigma, level=0.9
-    )
-    assert float(low + high) == pytest.approx(0)  # clamped by a noisy variance below 0

@@ -11,8 +11,8 @@ import pytest
 from randomgen import AESCounter
 from scipy import stats
 
+from mechanisms.accounting.analytic import GaussianLoss
 from mechanisms.accounting.pld import tail_account
-from mechanisms.accounting.privacy_loss import GaussianLoss
 from mechanisms.accounting.resampling_losses import BootstrapLoss, SubsampleLoss
 from mechanisms.errors import RecordsError
 from mechanisms.inference import replicates as bootstrap_replicates

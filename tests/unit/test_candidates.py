@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from mechanisms.tables import candidate_scores as candidates
 from mechanisms.tables.candidate_scores import (
-    EPSILON_SLACK,
     Scores,
     choose_candidate,
     cramer_von_mises_scores,
@@ -275,10 +274,6 @@ def test_one_cell_and_features_that_say_nothing() -> None:
     scores = feature_scores(np.array([5]), np.array([[2], [2]]), mean_features((1,)))
     assert list(scores.numerators) == [0, 0]
     assert law(scores, 1.0) == pytest.approx([0.5, 0.5])
-
-
-def test_slack_is_nought() -> None:
-    assert EPSILON_SLACK == 0
 
 
 def test_arguments_out_of_range() -> None:

@@ -9,8 +9,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from mechanisms.accounting.analytic import ConcentratedLoss
 from mechanisms.accounting.noise_losses import DiscreteGaussianLoss
-from mechanisms.accounting.privacy_loss import ConcentratedLoss
 from mechanisms.accounting.renyi import epsilon_of_rho, tail_of_rho
 
 EPSILONS = [0.0, 0.1, 0.5, 1.0, 2.0, 4.0]

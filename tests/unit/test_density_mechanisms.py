@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from density_law import cell_probabilities
 
 from mechanisms.base.mechanism import Target
 from mechanisms.domain.columns import Integer
 from mechanisms.domain.domain import Domain
 from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError, StatpressError
-from mechanisms.sampling.density_sampler import balanced_draws, cell_probabilities
+from mechanisms.sampling.density_sampler import balanced_draws
 from mechanisms.tables.bootstrap import Bootstrap
 from mechanisms.tables.density import Density, DensityKnobs
 from mechanisms.tables.exponential_records import sparse_table

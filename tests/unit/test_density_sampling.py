@@ -8,12 +8,12 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
+from density_law import cell_probabilities
 
 from mechanisms.sampling.density_sampler import (
     HistogramKernel,
     Kernel,
     TableKernel,
-    cell_probabilities,
     density_epsilon,
     draw_ratio,
     gaussian_kernel,

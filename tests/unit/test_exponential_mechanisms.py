@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
-from mechanisms.accounting.privacy_loss import PureLoss
+from mechanisms.accounting.analytic import PureLoss
 from mechanisms.base.mechanism import Target
 from mechanisms.domain.columns import Integer
 from mechanisms.domain.domain import Domain

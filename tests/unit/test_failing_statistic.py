@@ -1,4 +1,4 @@
-"""A statistic of one's own that fails on some records cannot stop a release."""
+"""A user-defined statistic that fails on some records cannot stop a release."""
 
 from __future__ import annotations
 

@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from own_statistics import imported
 
-from mechanisms.accounting.privacy_loss import ConcentratedLoss, GaussianLoss, PureLoss
+from mechanisms.accounting.analytic import ConcentratedLoss, GaussianLoss, PureLoss
 from mechanisms.base.mechanism import Target
+from mechanisms.base.user_defined import UserDefined
 from mechanisms.bernstein.lattice_release import NoisyLattice
 from mechanisms.bernstein.released_function import FunctionShape, ReleasedFunction
 from mechanisms.domain.columns import Categorical, Integer, Numeric
@@ -266,7 +268,7 @@ def share_at(table: ContingencyTable, points: np.ndarray) -> np.ndarray:
     ("said", "where", "what"),
     [
         ({}, "", "either a 'target'"),
-        ({"target": "kde", "function": "a:b"}, "", "either a 'target'"),
+        ({"target": "kde", "function": UserDefined("a:b", None)}, "", "either a 'target'"),
         ({"target": "kde", "bandwidth": 0.0}, "bandwidth", "above 0"),
         ({"target": "kde", "bandwidth": (0.1, -1.0)}, "bandwidth", "above 0"),
         ({"target": "kde", "bandwidth": math.nan}, "bandwidth", "above 0"),
@@ -279,8 +281,8 @@ def share_at(table: ContingencyTable, points: np.ndarray) -> np.ndarray:
         ({"target": "svm", "label": "sex", "cost": -1.0}, "cost", "above 0"),
         ({"target": "svm", "label": "sex", "normalise": True}, "normalise", "does not go"),
         ({"target": "kde", "monotone": "increasing", "unimodal": True}, "unimodal", "monotone or"),
-        ({"function": "a:b", "magnitude": 1.0}, "function", "no sensitivity"),
-        ({"function": "a:b", "sensitivity": 1.0}, "function", "no magnitude"),
+        ({"function": UserDefined("a:b", None), "magnitude": 1.0}, "function", "no sensitivity"),
+        ({"function": UserDefined("a:b", None), "sensitivity": 1.0}, "function", "no magnitude"),
     ],
 )
 def test_knobs_that_make_no_sense(said: dict[str, Any], where: str, what: str) -> None:
@@ -293,12 +295,16 @@ def test_knobs_that_make_no_sense(said: dict[str, Any], where: str, what: str) -
     ("said", "columns", "what"),
     [
         ({"target": "kde", "monotone": "increasing"}, (AGE, PAY), "one variable"),
-        ({"target": "regression", "response": "pay"}, (AGE, SEX, PAY), "no number|one variable"),
-        ({"target": "kde"}, (SEX,), "no number"),
+        (
+            {"target": "regression", "response": "pay"},
+            (AGE, SEX, PAY),
+            "does not hold numbers|one variable",
+        ),
+        ({"target": "kde"}, (SEX,), "does not hold numbers"),
         ({"target": "kde", "bandwidth": (0.1, 0.2)}, (AGE,), "one bandwidth"),
         ({"target": "svm", "label": "sex", "bandwidth": (0.1,)}, (AGE, SEX), "one bandwidth"),
         ({"target": "svm", "label": "pay"}, (AGE, PAY), "two classes"),
-        ({"target": "ridge", "response": "sex"}, (AGE, SEX), "no number"),
+        ({"target": "ridge", "response": "sex"}, (AGE, SEX), "does not hold numbers"),
         ({"target": "kde", "degree": 200}, (AGE, PAY), "more than 20,000 points"),
         ({"target": "kde"}, tuple(replace(AGE, name=c) for c in "abcde"), "here 5"),
         ({"target": "svm", "label": "sex"}, (SEX,), "here 0"),
@@ -311,13 +317,13 @@ def test_knobs_that_make_no_sense(said: dict[str, Any], where: str, what: str) -
         (
             {"function": "math:pi", "sensitivity": 1.0, "magnitude": 1.0},
             (AGE,),
-            "'math:pi' is no function",
+            "'math:pi' is not a function",
         ),
     ],
 )
 def test_columns_that_do_not_suit(said: dict[str, Any], columns: Any, what: str) -> None:
     with pytest.raises(ConfigError, match=what):
-        FunctionRelease.calibrate(FunctionKnobs(**said), target(*columns))
+        FunctionRelease.calibrate(FunctionKnobs(**imported(said, "function")), target(*columns))
 
 
 def test_units_of_several_records_are_refused() -> None:
@@ -327,9 +333,9 @@ def test_units_of_several_records_are_refused() -> None:
             FunctionRelease.calibrate(knobs, asked)
 
 
-def test_a_function_of_ones_own_is_released(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(math, "share_at", share_at, raising=False)
-    knobs = FunctionKnobs(function="math:share_at", sensitivity=2 / N, magnitude=1.0, degree=1)
+def test_a_user_defined_function_is_released() -> None:
+    own = UserDefined("somewhere:share_at", share_at)
+    knobs = FunctionKnobs(function=own, sensitivity=2 / N, magnitude=1.0, degree=1)
     asked = target(AGE, epsilon=1e4, delta=0.0)
     found = FunctionRelease.calibrate(knobs, asked)
     found.rehearse(Domain((AGE,)))
@@ -341,11 +347,9 @@ def test_a_function_of_ones_own_is_released(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("wrong", [lambda table: 0, lambda table, points: points.T[:, :1]])
-def test_a_function_that_fails_does_so_before_a_charge(
-    monkeypatch: pytest.MonkeyPatch, wrong: Any
-) -> None:
-    monkeypatch.setattr(math, "wrong", wrong, raising=False)
-    knobs = FunctionKnobs(function="math:wrong", sensitivity=1.0, magnitude=1.0, degree=2)
+def test_a_function_that_fails_does_so_before_a_charge(wrong: Any) -> None:
+    own = UserDefined("somewhere:wrong", wrong)
+    knobs = FunctionKnobs(function=own, sensitivity=1.0, magnitude=1.0, degree=2)
     zeros = (ZeroPattern((("age", ((0, 3),)),)),)
     with pytest.raises(ConfigError, match=r"fails on a table of one cell \((Type|Value)Error\)"):
         FunctionRelease.calibrate(knobs, target(AGE)).rehearse(Domain((AGE,), zeros))

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy import optimize
 
+from mechanisms.accounting.analytic import GaussianLoss
 from mechanisms.accounting.noise_losses import DiscreteGaussianLoss
-from mechanisms.accounting.privacy_loss import GaussianLoss
 from mechanisms.errors import ConfigError, RecordsError
 from mechanisms.inference.moments import WEIGHT, JointMoments, NoisyMoments, moment_interval
 from mechanisms.sampling.gaussian_noise import KERNEL, equivalent_variance, scale_for

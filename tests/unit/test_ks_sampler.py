@@ -11,7 +11,7 @@ import pytest
 from flint import arb, ctx
 
 from mechanisms.sampling import ks_sampler
-from mechanisms.sampling.ks_sampler import EPSILON_SLACK, Band, Radii, sample_ks
+from mechanisms.sampling.ks_sampler import Band, Radii, sample_ks
 from mechanisms.sampling.real_weights import choose_real
 
 Table = tuple[int, ...]
@@ -299,10 +299,6 @@ def test_choice_never_takes_what_has_no_weight() -> None:
     rng: Any = Bytes(0, 2**64 - 1)
     assert choose_real(lambda: [arb(0), arb(1), arb(0)], rng) == 1
     assert choose_real(lambda: [arb(0), arb(1), arb(0)], rng) == 1
-
-
-def test_slack_is_nought() -> None:
-    assert EPSILON_SLACK == 0
 
 
 def test_extremes() -> None:

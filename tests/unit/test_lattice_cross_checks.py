@@ -13,8 +13,9 @@ import pytest
 from scipy import stats
 
 from mechanisms.accounting.lattice import LatticeLoss
+from mechanisms.base.mechanism import Target
 from mechanisms.errors import InfeasibleBudgetError, RecordsError
-from mechanisms.tables.bootstrap import Bootstrap, min_pseudocount
+from mechanisms.tables.bootstrap import Bootstrap, BootstrapKnobs
 
 EPSILONS = (0.0, 0.1, 0.3, 0.4, 0.9, 1.7)
 
@@ -91,7 +92,7 @@ def test_enumeration_of_every_neighbouring_pair(
 ) -> None:
     mechanism = Bootstrap(kappa, m)
     for epsilon in EPSILONS:
-        claim = mechanism.delta(epsilon, n_records=n, n_cells=n_cells, unit_records=c)
+        claim = mechanism.lattice(n_records=n, n_cells=n_cells, unit_records=c).delta(epsilon).upper
         found = worst(n, n_cells, c, kappa, m, epsilon)
         assert found <= claim + 1e-12
         if n_cells >= 3 or n == 1:  # where the pair is attained
@@ -101,17 +102,25 @@ def test_enumeration_of_every_neighbouring_pair(
 def test_enumeration_catches_a_claim_for_half_the_pseudocount() -> None:
     honest = Bootstrap(Fraction(1, 2), 3)
     broken = worst(3, 3, 1, Fraction(1, 4), 3, 0.3)
-    assert broken > honest.delta(0.3, n_records=3, n_cells=3) + 1e-3
+    assert broken > honest.lattice(n_records=3, n_cells=3).delta(0.3).upper + 1e-3
 
 
 def test_enumeration_catches_a_claim_for_one_record_where_a_unit_has_two() -> None:
     broken = worst(4, 3, 2, Fraction(13, 10), 3, 0.4)
-    assert broken > Bootstrap(Fraction(13, 10), 3).delta(0.4, n_records=4, n_cells=3) + 1e-3
+    assert (
+        broken
+        > Bootstrap(Fraction(13, 10), 3).lattice(n_records=4, n_cells=3).delta(0.4).upper + 1e-3
+    )
 
 
 def test_stated_check_values() -> None:
-    first = Bootstrap(Fraction(1, 2), 3).delta(0.3, n_records=3, n_cells=3)
-    second = Bootstrap(Fraction(13, 10), 3).delta(0.4, n_records=4, n_cells=3, unit_records=2)
+    first = Bootstrap(Fraction(1, 2), 3).lattice(n_records=3, n_cells=3).delta(0.3).upper
+    second = (
+        Bootstrap(Fraction(13, 10), 3)
+        .lattice(n_records=4, n_cells=3, unit_records=2)
+        .delta(0.4)
+        .upper
+    )
     assert first == pytest.approx(0.3827354, abs=5e-8)
     assert second == pytest.approx(0.3599588, abs=5e-8)
 
@@ -243,14 +252,14 @@ def test_far_below_and_above_the_mean_loss(m: int) -> None:
 
 
 def test_no_loss_where_there_is_one_cell() -> None:
-    assert Bootstrap(1, 10).delta(0.0, n_records=3, n_cells=1) == 0.0
-    assert Bootstrap(1, 10).epsilon(0.0, n_records=3, n_cells=1) == 0.0
+    assert Bootstrap(1, 10).lattice(n_records=3, n_cells=1).delta(0.0).upper == 0.0
+    assert Bootstrap(1, 10).lattice(n_records=3, n_cells=1).epsilon(0.0).upper == 0.0
 
 
 @pytest.mark.parametrize("epsilon", [math.nan, math.inf, -math.inf])
 def test_epsilon_must_be_finite(epsilon: float) -> None:
     with pytest.raises(ValueError, match="finite"):
-        Bootstrap(1, 10).delta(epsilon, n_records=3, n_cells=2)
+        Bootstrap(1, 10).lattice(n_records=3, n_cells=2).delta(epsilon)
 
 
 @pytest.mark.parametrize("kappa", [Fraction(1, 10**15), Fraction(1, 10**9), 1, 10**9, 10**15])
@@ -277,4 +286,6 @@ def test_pseudocounts_beyond_what_is_allowed(pseudocount: object) -> None:
 
 def test_no_pseudocount_reaches_no_loss() -> None:
     with pytest.raises(InfeasibleBudgetError):
-        min_pseudocount(100, 0.0, 0.0, n_records=10, n_cells=2)
+        Bootstrap.calibrate(
+            BootstrapKnobs(records=100), Target(epsilon=0.0, delta=0.0, n_records=10, n_cells=2)
+        )

@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mechanisms.accounting.analytic import GaussianLoss, PureLoss
 from mechanisms.accounting.finite_losses import DiscreteLoss, DrawsLoss
 from mechanisms.accounting.lattice import LatticeLoss
 from mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
-from mechanisms.accounting.privacy_loss import GaussianLoss, Loss, ProfileLoss, PureLoss
+from mechanisms.accounting.privacy_loss import Loss
 
 F = Fraction
 EPSILONS = (-1.3, -0.2, 0.0, 0.1, 0.45, 1.0, 2.7)
@@ -318,17 +319,6 @@ def test_currencies_agree(loss: Loss) -> None:
         assert loss.delta(pure / 2).lower <= PureLoss(Fraction(pure)).delta(pure / 2).upper
     assert loss.epsilon(1e-5).lower <= rho + 2 * math.sqrt(rho * math.log(1e5))  # Bun, Steinke
     assert loss.attack_advantage.lower <= math.sqrt(rho / 2) * (1 + 1e-6)  # Pinsker
-
-
-def test_a_profile_promises_no_more_than_it_knows() -> None:
-    exact = GaussianLoss(F(1, 2))
-    loss = ProfileLoss(lambda e: exact.delta(e).upper, most_rho=exact.rho.upper)
-    assert loss.delta(0.3) == (0.0, exact.delta(0.3).upper)
-    assert loss.epsilon(1e-5).upper == pytest.approx(exact.epsilon(1e-5).upper, rel=1e-9)
-    assert loss.epsilon(1e-5).lower == 0.0
-    assert loss.renyi(3).upper == pytest.approx(exact.renyi(3).upper)
-    assert inside(exact.trade_off(0.1).upper, loss.trade_off(0.1), 1e-9)
-    assert ProfileLoss(lambda e: 1.0, most_epsilon=1.0).rho.upper == PureLoss(F(1)).rho.upper
 
 
 def test_different_supports_have_no_finite_epsilon() -> None:

@@ -23,6 +23,7 @@ from estimating import (
     values_of,
 )
 
+from configs.user_defined import user_defined
 from mechanisms.base.mechanism import Target
 from mechanisms.domain.columns import Categorical, Integer
 from mechanisms.domain.domain import Domain
@@ -130,7 +131,7 @@ def test_the_expected_width_is_that_of_evenly_spread_records() -> None:
 @pytest.mark.parametrize(
     ("statistic", "names", "what"),
     [
-        ("mean", ["age"], "some records alone"),
+        ("mean", ["age"], "only some records"),
         ("ratio", ["pay", "age"], "below 0"),
         ("median", ["age"], "does not serve the median"),
     ],
@@ -146,7 +147,7 @@ def test_quantities_are_worded_whatever_the_columns_are_called() -> None:
     knobs = EstimandKnobs(statistic="count", values=("f",), where=where)
     said = Estimand.resolve(knobs, Domain((n, group))).quantity()
     assert said == "count of n f where of m"
-    own = EstimandKnobs(function="own_statistics:three_means")
+    own = EstimandKnobs(function=user_defined("own_statistics:three_means", "statistic"))
     columns = tuple(Integer(name=name, lower=0, upper=9) for name in "abc")
     said = Estimand.resolve(own, Domain(columns)).quantity()
     assert said == "own_statistics:three_means of a and b and c"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mechanisms.accounting.privacy_loss import GaussianLoss
+from mechanisms.accounting.analytic import GaussianLoss
 from mechanisms.domain.columns import Categorical, Integer
 from mechanisms.domain.domain import Domain
 from mechanisms.domain.privacy_unit import Adjacency, Privacy, Unit

@@ -121,7 +121,7 @@ def test_auto_takes_it_for_medians() -> None:
     [
         (Integer(name="x", lower=0, upper=9, missing=True), "median", "can lack a value"),
         (Ordinal(name="x", categories=("low", "high")), "median", "no numbers"),
-        (Integer(name="x", lower=3, upper=3), "median", "one value alone"),
+        (Integer(name="x", lower=3, upper=3), "median", "only one value"),
         (Integer(name="x", lower=0, upper=9, width=10), "median", "2 to 4,000,000 cells"),
         (Integer(name="x", lower=0, upper=10**9), "median", "2 to 4,000,000 cells"),
         (Integer(name="x", lower=0, upper=9), "mean", "does not serve"),

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from constrained_least_squares import CellwiseTable, solved
 from numpy.typing import NDArray
 
 from mechanisms.domain.columns import Integer
@@ -130,11 +131,11 @@ def errors_of(twin: bool, repetitions: int) -> tuple[Floats, Floats, Floats]:
             debiased = Bootstrap(pseudocount, records).postprocess(table, n_records=n)
             k = Fraction(pseudocount)
             tables.append(
-                NoisyTable.from_debiased(debiased)
+                CellwiseTable.from_debiased(debiased)
                 if twin
                 else ReleasedTable.of_draws(debiased, k, records=records, n_records=n)
             )
-        found = (make_consistent if twin else reconcile)(tables, total=float(n))[0]
+        found = (solved if twin else reconcile)(tables, total=float(n))[0]
         errors.append(found.estimates - truth)
         stated.append(found.standard_errors**2)
     cells_errors = np.array(errors)

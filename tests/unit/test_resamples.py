@@ -14,7 +14,7 @@ from scipy import stats
 from mechanisms.errors import RecordsError
 from mechanisms.sampling import resample_sampler as resamples
 from mechanisms.sampling.poisson_sampler import PoissonTables
-from mechanisms.sampling.resample_sampler import BootstrapSampler, bootstrap_counts, subset_counts
+from mechanisms.sampling.resample_sampler import BootstrapSampler, subset_counts
 
 LEVEL = 1e-6
 Law = dict[tuple[int, ...], float]
@@ -22,6 +22,10 @@ Law = dict[tuple[int, ...], float]
 
 def generator(key: int = 1) -> np.random.Generator:
     return np.random.Generator(AESCounter(key=key))
+
+
+def bootstrap_counts(counts: np.ndarray, replicates: int, rng: np.random.Generator) -> np.ndarray:
+    return BootstrapSampler(counts).draw(replicates, rng)
 
 
 def bootstrap_law(counts: Sequence[int]) -> Law:

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from mechanisms.accounting.analytic import GaussianLoss
 from mechanisms.accounting.composition import compose
 from mechanisms.accounting.pld import tail_account
-from mechanisms.accounting.privacy_loss import GaussianLoss, Loss
+from mechanisms.accounting.privacy_loss import Loss
 from mechanisms.accounting.resampling_losses import (
     BootstrapLoss,
     ResampledGaussianLoss,

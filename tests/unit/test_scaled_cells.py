@@ -37,7 +37,7 @@ def test_middles_are_the_declared_ones_scaled_by_the_declared_range() -> None:
     ],
 )
 def test_what_is_no_number_is_refused(column) -> None:
-    with pytest.raises(ConfigError, match="no number"):
+    with pytest.raises(ConfigError, match="does not hold numbers"):
         Axis.of(column)
 
 

@@ -1,4 +1,4 @@
-"""Estimates from one release and subsamples, of statistics built in and of one's own."""
+"""Estimates from one release and subsamples, of built-in statistics and user-defined ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from estimating import (
     target,
     values_of,
 )
+from own_statistics import imported
 
+from configs.user_defined import user_defined
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
 from mechanisms.estimates.kind import ESTIMATE, WIDTH
 from mechanisms.estimates.subsample_split import SplitEstimate, SplitKnobs
@@ -32,8 +34,9 @@ from mechanisms.planning.mechanism_choice import choose
 
 
 def knobs_of(statistic: str, **said: Any) -> SplitKnobs:
-    own = {"function": statistic} if ":" in statistic else {"statistic": statistic}
-    return SplitKnobs(confidence=0.9, **own, **said)  # type: ignore[arg-type]
+    if ":" in statistic:
+        return SplitKnobs(confidence=0.9, function=user_defined(statistic, "statistic"), **said)
+    return SplitKnobs(confidence=0.9, statistic=statistic, **said)  # type: ignore[arg-type]
 
 
 OWN = "own_statistics:second_moment"
@@ -118,11 +121,11 @@ def test_a_goal_takes_the_place_of_the_curve_of_mu() -> None:
 )
 def test_what_is_refused(said: dict[str, Any], names: list[str], what: str) -> None:
     with pytest.raises(ConfigError, match=what):
-        calibrated(SplitEstimate, SplitKnobs(**said), names, **EPSILON_DELTA)
+        calibrated(SplitEstimate, SplitKnobs(**imported(said)), names, **EPSILON_DELTA)
 
 
 def test_a_delta_too_small_for_the_composition_is_refused() -> None:
-    with pytest.raises(InfeasibleBudgetError, match="down to a delta of 1e-10"):
+    with pytest.raises(InfeasibleBudgetError, match="only down to a delta of 1e-10"):
         calibrated(SplitEstimate, knobs_of("mean"), ["age"], epsilon=1.0, delta=1e-12)
 
 

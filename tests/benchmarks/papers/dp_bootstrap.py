@@ -37,7 +37,6 @@ from rich.progress import track
 from mechanisms.accounting.resampling_losses import BootstrapLoss
 from mechanisms.inference.intervals import normal_quantile
 from mechanisms.inference.moments import moment_interval
-from mechanisms.inference.noisy_variance import NoisyMoment, covariance_interval, mean_margin
 from mechanisms.inference.replicate_intervals import NoisyReplicates
 from mechanisms.inference.resampling_calibration import (
     gaussian_goal,
@@ -46,6 +45,11 @@ from mechanisms.inference.resampling_calibration import (
 )
 from mechanisms.inference.statistics import Covariance, Mean, Statistic
 from mechanisms.inference.subsample_release import SubsampleSplit
+from tests.benchmarks.papers.noisy_variance import (
+    NoisyMoment,
+    covariance_interval,
+    mean_margin,
+)
 
 MUS = (1.0, 0.5, 0.3, 0.1)
 PAPER_TABLE_2 = {

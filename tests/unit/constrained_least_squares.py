@@ -1,4 +1,6 @@
-"""Weighted least squares for tables whose common marginals have to agree, cell by cell.
+"""The reference for consistent tables: weighted least squares cell by cell.
+
+It serves variances that differ from cell to cell, which no mechanism's post-processing needs.
 
 **Constraints.** The function of a table's cells that belongs to a set T of its columns
 is its marginal on T where no code is the last of its column. These functions, over all
@@ -17,20 +19,57 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.sparse import csr_array, vstack
 
 from mechanisms.domain.domain import Domain
-
-Floats = NDArray[np.float64]
-Names = tuple[str, ...]
-Shared = list[tuple[Names, list[int]]]
+from mechanisms.postprocessing.consistency import (
+    ConsistentTable,
+    Floats,
+    Names,
+    Shared,
+    shared_columns,
+)
+from mechanisms.postprocessing.debias import DebiasedTable
 
 _MOST_CONSTRAINTS = 4000
 _BLOCK = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class CellwiseTable:
+    """Estimates of every cell of a small domain, each with a variance of its own."""
+
+    domain: Domain
+    estimates: Floats
+    variances: Floats
+
+    @classmethod
+    def from_debiased(cls, table: DebiasedTable) -> CellwiseTable:
+        """The dense table of a bootstrap release, with the variances that the draw suggests."""
+        estimates = np.full(table.domain.n_cells, table.undrawn_estimate)
+        errors = np.full(table.domain.n_cells, table.undrawn_standard_error)
+        estimates[table.cells], errors[table.cells] = table.estimates, table.standard_errors
+        shape = tuple(column.size for column in table.domain.columns)
+        return cls(table.domain, estimates.reshape(shape), (errors**2).reshape(shape))
+
+
+def solved(tables: Sequence[CellwiseTable], *, total: float | None = None) -> list[ConsistentTable]:
+    """The nearest tables, weighted by inverse variance, whose common marginals agree."""
+    names = tuple({column.name: None for table in tables for column in table.domain.columns})
+    adjusted, errors = solve(
+        [table.domain for table in tables],
+        [table.estimates for table in tables],
+        [table.variances for table in tables],
+        shared_columns(tables, names, total),
+        total,
+    )
+    return [
+        ConsistentTable(t.domain, x, e) for t, x, e in zip(tables, adjusted, errors, strict=True)
+    ]
 
 
 def solve(

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from mechanisms.accounting.privacy_loss import GaussianLoss
+from mechanisms.accounting.analytic import GaussianLoss
 from mechanisms.errors import RecordsError
 from mechanisms.inference.intervals import normal_quantile
 

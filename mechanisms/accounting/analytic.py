@@ -1,0 +1,150 @@
+"""Losses with a formula for the curve: Gaussian, pure, and those bounded in Rényi divergence."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from flint import arb
+
+from mechanisms.accounting.enclosures import Bounds, ball, enclosed, exactly
+from mechanisms.accounting.privacy_loss import Loss, Order, PrivacyLoss, exact_order
+from mechanisms.accounting.renyi import delta_of_rho
+
+
+@dataclass(frozen=True)
+class GaussianLoss(Loss):
+    """N(0, 1) against N(mu, 1).
+
+    Source: Balle and Wang 2018, arXiv:1805.06530, Theorem 8; Dong, Roth and Su 2022,
+    arXiv:1905.02383.
+
+    Attributes:
+        mu: Distance of the means in standard deviations.
+        extra: Added to mu**2, so that the sum of several squares stays exact.
+    """
+
+    mu: Fraction
+    extra: Fraction = Fraction(0)
+
+    def __post_init__(self) -> None:
+        if self.mu < 0 or self.extra < 0:
+            raise ValueError("mu and extra must not be negative")
+
+    @property
+    def mu_squared(self) -> Fraction:
+        return self.mu**2 + self.extra
+
+    def _ahead(self, epsilon: float, reverse: bool) -> Bounds:
+        square = self.mu_squared
+        if not square:
+            return Bounds(0.0, 0.0)
+
+        def value() -> arb:
+            mu = ball(square).sqrt()
+            e = arb(epsilon)
+            return _below(mu / 2 - e / mu) - e.exp() * _below(-mu / 2 - e / mu)
+
+        return enclosed(value, 1.0)
+
+    @property
+    def pure_epsilon(self) -> Bounds:
+        return Bounds(math.inf, math.inf) if self.mu_squared else Bounds(0.0, 0.0)
+
+    @property
+    def rho(self) -> Bounds:
+        return exactly(self.mu_squared / 2)
+
+    def renyi(self, order: Order) -> Bounds:
+        return exactly(exact_order(order) * self.mu_squared / 2)
+
+
+@dataclass(frozen=True)
+class PureLoss(Loss):
+    """Randomised response, the worst pair of a pure guarantee.
+
+    Source: Kairouz, Oh and Viswanath 2015, arXiv:1311.0776.
+
+    With t = order - 1 its divergence is log(cosh(e (t + 1/2)) / cosh(e/2)) / t. Let u =
+    (t + 1/2)^2: D / order is the slope of log cosh(e sqrt u) between 1/4 and u, a concave
+    function of u, so it is largest at order 1: rho = e tanh(e/2).
+
+    Attributes:
+        bound: The epsilon of the guarantee.
+    """
+
+    bound: Fraction
+
+    def __post_init__(self) -> None:
+        if self.bound < 0:
+            raise ValueError("epsilon must not be negative")
+
+    def _ahead(self, epsilon: float, reverse: bool) -> Bounds:
+        if Fraction(epsilon) >= self.bound:
+            return Bounds(0.0, 0.0)
+        rest = self.bound - Fraction(epsilon)
+        return enclosed(lambda: -(-ball(rest)).expm1() / (1 + (-ball(self.bound)).exp()), 1.0)
+
+    @property
+    def pure_epsilon(self) -> Bounds:
+        return exactly(self.bound)
+
+    @property
+    def rho(self) -> Bounds:
+        return self.renyi(1)
+
+    def renyi(self, order: Order) -> Bounds:
+        t, e = exact_order(order) - 1, self.bound
+        if not t or not e:
+            return enclosed(lambda: ball(e) * (ball(e) / 2).tanh())
+        half = Fraction(1, 2)
+        return enclosed(
+            lambda: (_log_cosh(ball(e * (t + half))) - _log_cosh(ball(e * half))) / ball(t)
+        )
+
+
+@dataclass(frozen=True)
+class ConcentratedLoss(Loss):
+    """A loss whose Rényi divergences are bounded, and of which one pair may be known.
+
+    Noise on a vector whose change is bounded only in Euclidean norm has no single worst
+    shift that is known, and so no exact curve.
+
+    Attributes:
+        bound: A rho: every divergence of order a, for both orders of the pair, is at most a
+            times this (Bun and Steinke 2016, arXiv:1605.02065).
+        attained: The loss of a pair of outputs that the mechanism has, if one is known; the
+            lower bound.
+    """
+
+    bound: Fraction
+    attained: PrivacyLoss = PureLoss(Fraction(0))
+
+    def __post_init__(self) -> None:
+        if self.bound < 0:
+            raise ValueError("rho must not be negative")
+
+    def _ahead(self, epsilon: float, reverse: bool) -> Bounds:
+        return Bounds(self.attained.delta(epsilon).lower, delta_of_rho(self.bound, epsilon))
+
+    @property
+    def pure_epsilon(self) -> Bounds:
+        return Bounds(self.attained.pure_epsilon.lower, math.inf if self.bound else 0.0)
+
+    @property
+    def rho(self) -> Bounds:
+        return Bounds(self.attained.rho.lower, exactly(self.bound).upper)
+
+    def renyi(self, order: Order) -> Bounds:
+        most = exactly(exact_order(order) * self.bound).upper
+        return Bounds(self.attained.renyi(order).lower, most)
+
+
+def _below(x: arb) -> arb:
+    """The standard normal distribution function."""
+    return (-x / arb(2).sqrt()).erfc() / 2
+
+
+def _log_cosh(x: arb) -> arb:
+    return x + ((-2 * x).exp() + 1).log() - arb(2).log()
