@@ -20,7 +20,8 @@ from mechanisms.estimates.mechanism import (
 )
 from mechanisms.planning.plan import Plan, PlannedProduct
 from tasks.bundle.plots import check_plots, drawn_to
-from tasks.bundle.writing import Progress, read_batches, write_columns
+from tasks.formats.registry import read_batches
+from tasks.formats.writing import Progress, write_columns
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -19,7 +19,8 @@ from mechanisms.planning.plan import Plan, PlannedProduct
 from tasks.bundle import evaluate
 from tasks.bundle.function_plots import draw_function
 from tasks.bundle.plots import check_plots, drawn_to
-from tasks.bundle.writing import Progress, read_batches, write_columns
+from tasks.formats.registry import read_batches
+from tasks.formats.writing import Progress, write_columns
 
 EVALUATOR = "evaluate.py"
 """In the folder of a bundle: the source of ``tasks.bundle.evaluate``."""

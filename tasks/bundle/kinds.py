@@ -12,10 +12,10 @@ from mechanisms.planning.plan import Plan, PlannedProduct
 from tasks.bundle.estimate_files import EstimateFiles
 from tasks.bundle.function_files import FunctionFiles
 from tasks.bundle.table_files import TableFiles
-from tasks.bundle.writing import Progress
+from tasks.formats.writing import Progress
 
 Profile = tuple[dict[str, dict[str, int]], dict[str, int]]
-"""Per written file its profile, see ``writing.profile_file``, and the rows it should have."""
+"""Per written file its profile, see ``tasks.formats.profile``, and the rows it should have."""
 
 
 class KindFiles(Protocol):

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from configs import formats
 from mechanisms.domain.columns import Categorical, Codes, Column, Date, Integer, Numeric, Ordinal
 from mechanisms.domain.domain import Domain
 from mechanisms.domain.structural_zeros import ZeroPattern
@@ -26,8 +27,8 @@ from mechanisms.errors import BundleVerificationError, ConfigError
 from mechanisms.planning.registry import REGISTRY
 from mechanisms.tables.mechanism import TableMechanism, table_mechanism
 from tasks.bundle.manifest import verify_bundle
-from tasks.bundle.reading import read_counts, read_records
 from tasks.bundle.table_files import cell_figures
+from tasks.formats.reading import read_counts, read_records
 
 _COLUMNS = MappingProxyType(
     {kind.kind: kind for kind in (Categorical, Ordinal, Integer, Numeric, Date)}
@@ -198,14 +199,14 @@ def _product(
 ) -> PublishedProduct | None:
     """A product, or None if the bundle has no counts of it."""
     found = None
-    for suffix in ("parquet", "csv"):
+    for suffix in formats.FORMATS:
         found = found or resources.get(f"data/{name}.{suffix}")
     if found is None or Path(name).name != name:
         raise ValueError(f"there is no file of the product '{name}'")
     fields = found["schema"]["fields"]
     described = [field["name"] for field in fields]
     stem, suffix = f"data/{name}", found["format"]
-    if suffix not in ("parquet", "csv"):
+    if suffix not in formats.FORMATS:
         raise ValueError(f"the file of the product '{name}' has an unknown format")
     if "raw" in described[len(description["columns"]) :]:
         kind = "table"

@@ -10,6 +10,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from configs import formats
+from tasks.formats.registry import read_batches
+
 NAME = "report.html"
 _PARAMETERS = ("scale", "square_scale", "pseudocount", "records", "degree", "order")
 
@@ -84,15 +87,11 @@ def _expected(error: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _estimates(folder: Path, name: str) -> list[list[str]]:
     """Quantity, estimate, lower and upper end, and confidence, a row each."""
-    from pyarrow import csv, parquet
-
-    stem = folder / "data" / name
-    if (path := stem.with_name(f"{name}.parquet")).is_file():
-        found = parquet.read_table(path).to_pylist()
-    elif (path := stem.with_name(f"{name}.csv")).is_file():
-        found = csv.read_csv(path).to_pylist()
-    else:  # a rehearsal, before anything is drawn
+    paths = [folder / "data" / f"{name}.{suffix}" for suffix in formats.FORMATS]
+    written = next((path for path in paths if path.is_file()), None)
+    if written is None:  # a rehearsal, before anything is drawn
         return []
+    found = [row for batch in read_batches(written, None) for row in batch.to_pylist()]
     rows = []
     for each in found:
         figures = [each[key] for key in ("estimate", "lower", "upper")]

@@ -20,7 +20,8 @@ from mechanisms.errors import ConfigError
 from mechanisms.planning.plan import Plan, PlannedProduct
 from mechanisms.postprocessing.simplex import project_to_simplex
 from mechanisms.tables.mechanism import RawTable, TableMechanism, table_mechanism
-from tasks.bundle.writing import Progress, profile_file, write_cells, write_records
+from tasks.formats.profile import profile_file
+from tasks.formats.writing import Progress, write_cells, write_records
 
 LISTED_CELLS = 10_000
 """Cells of a column up to which they are listed in full."""

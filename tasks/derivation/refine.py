@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
+from configs.formats import Format
 from mechanisms.errors import RefinementError
 from mechanisms.postprocessing.consistency import NoisyTable, disagreement
 from mechanisms.postprocessing.nonnegative import project_consistently
@@ -28,7 +29,6 @@ from tasks.bundle.table_files import cell_figures, n_listed, unlisted_in_words
 from tasks.derivation.refined_files import RefinedTable, appearing, check_place, write_refined
 
 FORMAT = "statpress-refinement/1"
-Format = Literal["parquet", "csv"]
 _TWO_WAY_CELLS = 100_000
 _SOURCE = ("seal", "dataset", "title", "run_id", "created", "publishable", "config_sha256")
 _PACKAGES = ("statpress", "numpy", "pyarrow", "scipy")

@@ -23,7 +23,7 @@ from mechanisms.postprocessing.constrained_least_squares import Floats
 from tasks.bundle.manifest import NAME as MANIFEST
 from tasks.bundle.published import PublishedProduct
 from tasks.bundle.table_files import figures_of, not_in_it
-from tasks.bundle.writing import write_cells
+from tasks.formats.writing import write_cells
 from tasks.release.places import sync
 
 PROVENANCE = "refinement.json"

@@ -22,8 +22,8 @@ from mechanisms.errors import (
 from mechanisms.postprocessing.consistency import disagreement
 from tasks.bundle.manifest import FACTS, NAME, seal, verify_bundle
 from tasks.bundle.published import open_bundle, rederive
-from tasks.bundle.writing import write_cells
 from tasks.derivation.refine import Options, refine
+from tasks.formats.writing import write_cells
 
 PRODUCTS = """\
 products:

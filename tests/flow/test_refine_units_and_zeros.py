@@ -20,8 +20,8 @@ from mechanisms.errors import BundleVerificationError, RefinementError
 from mechanisms.planning.plan import Plan
 from tasks.bundle.manifest import FACTS, NAME, seal
 from tasks.bundle.published import open_bundle, rederive
-from tasks.bundle.writing import write_cells
 from tasks.derivation.refine import Options, refine
+from tasks.formats.writing import write_cells
 
 PRODUCTS = """\
 products:

@@ -19,8 +19,8 @@ from mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeri
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
 from tasks.bundle.published import column_from
-from tasks.bundle.reading import read_counts, read_records
-from tasks.bundle.writing import write_cells, write_records
+from tasks.formats.reading import read_counts, read_records
+from tasks.formats.writing import write_cells, write_records
 
 DAYS = st.dates(datetime.date(1, 1, 1), datetime.date(9999, 12, 31))
 TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=("Cs",)), max_size=8)
