@@ -29,7 +29,7 @@ def write_report(folder: Path) -> Path:
     # Every value is escaped: titles and names are words of whoever wrote the config.
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     template = environment.from_string(
-        files("tasks").joinpath("report.html.jinja").read_text(encoding="utf-8")
+        files("tasks.bundle").joinpath("report.html.jinja").read_text(encoding="utf-8")
     )
     page = template.render(
         title=package["title"],
