@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from decimal import Decimal, localcontext
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,8 @@ from configs.order import Order, Override
 from configs.overrides import Applied, apply
 from configs.release import OPEN, CheckConfig, ReleaseConfig
 from configs.validation import validate
-from configs.yaml_text import Document, flow_text, parse
+from configs.yaml_changes import with_values
+from configs.yaml_text import Document, parse
 from configs.yaml_text import Path as Keys
 from mechanisms.domain.columns import Categorical, Column, Ordinal
 from mechanisms.domain.domain import Domain
@@ -187,25 +188,13 @@ def _domain(config: ReleaseConfig, document: Document, folder: Path) -> Domain:
 
 def _whole_text(document: Document, config: ReleaseConfig, domain: Domain) -> str:
     """The document's text with the lines of categories files in place of their names."""
-    places = [
-        ("domain", name, "categories")
-        for name, column in config.domain.items()
-        if isinstance(getattr(column, "categories", None), CategoriesFile)
-    ]
-    spans = [document.spans[place] for place in places]
-    for place, (start, _) in zip(places, spans, strict=True):
-        if spans.count(document.spans[place]) > 1 or document.text[start] in "&*!":
-            raise ConfigError(
-                "A file of categories is not named by way of an anchor or a tag.",
-                where=document.where(place),
-                next_step="Write {file: …} in every column.",
-            )
-    for place in sorted(places, key=lambda place: document.spans[place], reverse=True):
-        column = domain[place[1]]  # from the last on, so that the other spans stay right
-        assert isinstance(column, Categorical | Ordinal)
-        text = document.with_value(place, flow_text(list(column.categories)))
-        document = replace(document, text=text)
-    return document.text
+    lines: dict[Keys, list[Any]] = {}
+    for name, column in config.domain.items():
+        if isinstance(getattr(column, "categories", None), CategoriesFile):
+            built = domain[name]
+            assert isinstance(built, Categorical | Ordinal)
+            lines["domain", name, "categories"] = list(built.categories)
+    return with_values(document, lines, where=document.name).text
 
 
 def _check_columns(config: ReleaseConfig, domain: Domain, document: Document) -> None:
