@@ -6,14 +6,14 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from decimal import Decimal, localcontext
 from pathlib import Path
 from typing import Any
 
+from configs.checks import check_columns
 from configs.domain import CategoriesFile, build_zero
 from configs.order import Order, Override
 from configs.overrides import Applied, apply
-from configs.release import OPEN, CheckConfig, ReleaseConfig
+from configs.release import OPEN, ReleaseConfig
 from configs.validation import validate
 from configs.yaml_changes import with_values
 from configs.yaml_text import Document, parse
@@ -22,10 +22,8 @@ from mechanisms.domain.columns import Categorical, Column, Ordinal
 from mechanisms.domain.domain import Domain
 from mechanisms.domain.privacy_unit import Privacy
 from mechanisms.errors import (
-    BudgetValueError,
     ConfigError,
     ConfigNotFoundError,
-    DuplicateColumnError,
     InfeasibleBudgetError,
     StatpressError,
 )
@@ -37,9 +35,6 @@ from mechanisms.planning.calibration import ProductRequest
 from mechanisms.planning.mechanism_choice import AUTO, AutoKnobs
 from mechanisms.planning.plan import Plan, plan_release
 from mechanisms.planning.registry import REGISTRY
-
-_PARTS = ("", "_debiased", "_estimates", "_raw", "_distribution")  # of the names of files
-RESERVED_COLUMNS = ("estimate", "projected", "raw", "raw_block", "standard_error")
 
 
 @dataclass(frozen=True)
@@ -116,7 +111,7 @@ def load_order(order: Order) -> Release:
     document, overrides = apply(document, order.overrides)
     config = validate(document, ReleaseConfig)
     domain = _domain(config, document, path.parent)
-    _check_columns(config, domain, document)
+    check_columns(config, domain, document)
     with _placed(document, ("privacy",)):
         privacy = config.privacy.build()
     return Release(
@@ -148,7 +143,7 @@ def _read(path: Path, where: str) -> str:
     except UnicodeDecodeError:
         problem = "The file is not UTF-8 text."
     except ValueError:
-        problem = "This is no path."
+        problem = "This is not a path."
     except FileNotFoundError:
         problem = "There is no such file."
     except OSError as error:
@@ -166,7 +161,7 @@ def _domain(config: ReleaseConfig, document: Document, folder: Path) -> Domain:
             if path.suffix != ".txt" or folder.resolve() not in path.parents:
                 # Its lines are published, so it must not be a data file by mistake.
                 raise ConfigError(
-                    f"'{relative}' is no .txt file beside or below the config.",
+                    f"'{relative}' is not a .txt file in or below the config's folder.",
                     where=where,
                     next_step="Keep the categories in a .txt file in the config's folder.",
                 )
@@ -195,47 +190,6 @@ def _whole_text(document: Document, config: ReleaseConfig, domain: Domain) -> st
             assert isinstance(built, Categorical | Ordinal)
             lines["domain", name, "categories"] = list(built.categories)
     return with_values(document, lines, where=document.name).text
-
-
-def _check_columns(config: ReleaseConfig, domain: Domain, document: Document) -> None:
-    stems: set[str] = set()
-    for product, request in config.products.items():
-        place: Keys = ("products", product, "columns")
-        written = {f"{product}{part}".casefold() for part in _PARTS}
-        if written & stems:
-            raise ConfigError(
-                "This product and another would be written to the same file.",
-                where=document.where(("products", product)),
-                next_step="Rename one of them.",
-            )
-        stems |= written
-        for i, name in enumerate(request.columns):
-            if name not in domain.names:
-                raise ConfigError(
-                    f"The domain declares no column '{name}'.", where=document.where((*place, i))
-                )
-            if name in RESERVED_COLUMNS:
-                raise ConfigError(
-                    f"'{name}' is the name of a column of every debiased table.",
-                    where=document.where((*place, i)),
-                    next_step="Rename the column in the source.",
-                )
-            if name in request.columns[:i]:
-                raise DuplicateColumnError(
-                    f"Column '{name}' is named twice.", where=document.where((*place, i))
-                )
-    for name in config.checks:
-        if name not in domain.names:
-            raise ConfigError(
-                f"The domain declares no column '{name}'.", where=document.where(("checks", name))
-            )
-    with localcontext(prec=1000):
-        shares = sum((p.share for p in config.products.values()), Decimal(0))
-    if shares != 1:
-        raise BudgetValueError(
-            f"The products' shares add up to {shares}, not 1 (one that is not given counts as 1).",
-            where=document.where(("products",)),
-        )
 
 
 def _requests(
@@ -276,20 +230,3 @@ def _placed(document: Document, keys: Keys) -> Iterator[None]:
         known = (*keys, inner) if inner and (*keys, inner) in document.places else keys
         found.where = document.where(known)
     raise found
-
-
-def default_check(column: Column, declared: CheckConfig | None) -> tuple[Decimal, Decimal | None]:
-    """Largest shares of missing and of undeclared values that the input gate accepts.
-
-    Without a declaration a value that has no cell of its own is not accepted;
-    clamped values are not limited (None).
-    """
-    missing = Decimal(1) if column.missing else Decimal(0)
-    outside = Decimal(0) if column.kind in ("categorical", "ordinal") else None
-    if column.other_code is not None:
-        outside = None
-    if declared is not None and declared.missing_at_most is not None:
-        missing = declared.missing_at_most
-    if declared is not None and declared.outside_at_most is not None:
-        outside = declared.outside_at_most
-    return missing, outside

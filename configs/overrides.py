@@ -18,7 +18,7 @@ from configs.yaml_text import Document, Path
 from mechanisms.errors import ConfigError, UnknownKeyError
 
 NAMED = ("domain", "products", "checks")
-"""Sections whose keys are names that the file alone gives."""
+"""Sections whose keys are names that only the file gives."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def _path(value: Any, override: Override) -> Path:
         value = value.get(key) if isinstance(value, dict) else value[int(key)]
     if len(path) == 1 and path[0] in NAMED:
         raise ConfigError(
-            f"An override changes a value; which {path[0]} there are is for the file to say.",
+            f"An override changes a value; only the file adds or removes {path[0]}.",
             where=override.place,
             next_step=f"Change a value in one of the {path[0]}, or change the file.",
         )

@@ -137,7 +137,7 @@ def test_without_overrides_the_text_is_the_files(tmp_path: Path) -> None:
         ("checks.s.missing_at_most=1", errors.UnknownKeyError, "no 'checks'"),
         ("products.new={}", errors.UnknownKeyError, "no 'new' in 'products'"),
         ("domain.new={type: date}", errors.UnknownKeyError, "no 'new' in 'domain'"),
-        ("products={}", errors.ConfigError, "for the file to say"),
+        ("products={}", errors.ConfigError, "only the file adds"),
         ("products.p.sharee=1", errors.UnknownKeyError, "Is 'share' meant"),
         ("domain.Age.Group.widht=2", errors.UnknownKeyError, "Is 'width' meant"),
         ("products.p.columns.1=s", errors.UnknownKeyError, "no '1'"),
