@@ -5,26 +5,26 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
-from decimal import Decimal, localcontext
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
+from configs.checks import check_columns
 from configs.domain import CategoriesFile, build_zero
 from configs.order import Order, Override
 from configs.overrides import Applied, apply
-from configs.release import KINDS, CheckConfig, ReleaseConfig
+from configs.release import KINDS, ReleaseConfig
 from configs.user_defined import user_defined
 from configs.validation import validate
-from configs.yaml_text import Document, flow_text, parse
+from configs.yaml_changes import with_values
+from configs.yaml_text import Document, parse
 from configs.yaml_text import Path as Keys
-from mechanisms.domain.columns import Categorical, Column, Ordinal
+from mechanisms.domain.columns import Categorical, Ordinal
 from mechanisms.domain.domain import Domain
 from mechanisms.domain.privacy_unit import Privacy
 from mechanisms.errors import (
-    BudgetValueError,
     ConfigError,
     ConfigNotFoundError,
-    DuplicateColumnError,
     InfeasibleBudgetError,
     StatpressError,
 )
@@ -33,9 +33,6 @@ from mechanisms.planning.calibration import ProductRequest
 from mechanisms.planning.mechanism_choice import AUTO
 from mechanisms.planning.plan import Plan, plan_release
 from mechanisms.planning.registry import REGISTRY, serving
-
-_PARTS = ("", "_debiased", "_estimates", "_raw", "_distribution")  # of the names of files
-RESERVED_COLUMNS = ("estimate", "projected", "raw", "raw_block", "standard_error")
 
 
 @dataclass(frozen=True)
@@ -112,7 +109,7 @@ def load_order(order: Order) -> Release:
     document, overrides = apply(document, order.overrides)
     config = validate(document, ReleaseConfig)
     domain = _domain(config, document, path.parent)
-    _check_columns(config, domain, document)
+    check_columns(config, domain, document)
     with _placed(document, ("privacy",)):
         privacy = config.privacy.build()
     return Release(
@@ -134,7 +131,7 @@ def _read(path: Path, where: str) -> str:
     except UnicodeDecodeError:
         problem = "The file is not UTF-8 text."
     except ValueError:
-        problem = "This is no path."
+        problem = "This is not a path."
     except FileNotFoundError:
         problem = "There is no such file."
     except OSError as error:
@@ -152,7 +149,7 @@ def _domain(config: ReleaseConfig, document: Document, folder: Path) -> Domain:
             if path.suffix != ".txt" or folder.resolve() not in path.parents:
                 # Its lines are published, so it must not be a data file by mistake.
                 raise ConfigError(
-                    f"'{relative}' is no .txt file beside or below the config.",
+                    f"'{relative}' is not a .txt file in or below the config's folder.",
                     where=where,
                     next_step="Keep the categories in a .txt file in the config's folder.",
                 )
@@ -174,66 +171,13 @@ def _domain(config: ReleaseConfig, document: Document, folder: Path) -> Domain:
 
 def _whole_text(document: Document, config: ReleaseConfig, domain: Domain) -> str:
     """The document's text with the lines of categories files in place of their names."""
-    places = [
-        ("domain", name, "categories")
-        for name, column in config.domain.items()
-        if isinstance(getattr(column, "categories", None), CategoriesFile)
-    ]
-    spans = [document.spans[place] for place in places]
-    for place, (start, _) in zip(places, spans, strict=True):
-        if spans.count(document.spans[place]) > 1 or document.text[start] in "&*!":
-            raise ConfigError(
-                "A file of categories is not named by way of an anchor or a tag.",
-                where=document.where(place),
-                next_step="Write {file: …} in every column.",
-            )
-    for place in sorted(places, key=lambda place: document.spans[place], reverse=True):
-        column = domain[place[1]]  # from the last on, so that the other spans stay right
-        assert isinstance(column, Categorical | Ordinal)
-        text = document.with_value(place, flow_text(list(column.categories)))
-        document = replace(document, text=text)
-    return document.text
-
-
-def _check_columns(config: ReleaseConfig, domain: Domain, document: Document) -> None:
-    stems: set[str] = set()
-    for product, request in config.products.items():
-        place: Keys = ("products", product, "columns")
-        written = {f"{product}{part}".casefold() for part in _PARTS}
-        if written & stems:
-            raise ConfigError(
-                "This product and another would be written to the same file.",
-                where=document.where(("products", product)),
-                next_step="Rename one of them.",
-            )
-        stems |= written
-        for i, name in enumerate(request.columns):
-            if name not in domain.names:
-                raise ConfigError(
-                    f"The domain declares no column '{name}'.", where=document.where((*place, i))
-                )
-            if name in RESERVED_COLUMNS:
-                raise ConfigError(
-                    f"'{name}' is the name of a column of every debiased table.",
-                    where=document.where((*place, i)),
-                    next_step="Rename the column in the source.",
-                )
-            if name in request.columns[:i]:
-                raise DuplicateColumnError(
-                    f"Column '{name}' is named twice.", where=document.where((*place, i))
-                )
-    for name in config.checks:
-        if name not in domain.names:
-            raise ConfigError(
-                f"The domain declares no column '{name}'.", where=document.where(("checks", name))
-            )
-    with localcontext(prec=1000):
-        shares = sum((p.share for p in config.products.values()), Decimal(0))
-    if shares != 1:
-        raise BudgetValueError(
-            f"The products' shares add up to {shares}, not 1 (one that is not given counts as 1).",
-            where=document.where(("products",)),
-        )
+    lines: dict[Keys, list[Any]] = {}
+    for name, column in config.domain.items():
+        if isinstance(getattr(column, "categories", None), CategoriesFile):
+            built = domain[name]
+            assert isinstance(built, Categorical | Ordinal)
+            lines["domain", name, "categories"] = list(built.categories)
+    return with_values(document, lines, where=document.name).text
 
 
 def _requests(
@@ -277,20 +221,3 @@ def _placed(document: Document, keys: Keys) -> Iterator[None]:
         known = (*keys, inner) if inner and (*keys, inner) in document.places else keys
         found.where = document.where(known)
     raise found
-
-
-def default_check(column: Column, declared: CheckConfig | None) -> tuple[Decimal, Decimal | None]:
-    """Largest shares of missing and of undeclared values that the input gate accepts.
-
-    Without a declaration a value that has no cell of its own is not accepted;
-    clamped values are not limited (None).
-    """
-    missing = Decimal(1) if column.missing else Decimal(0)
-    outside = Decimal(0) if column.kind in ("categorical", "ordinal") else None
-    if column.other_code is not None:
-        outside = None
-    if declared is not None and declared.missing_at_most is not None:
-        missing = declared.missing_at_most
-    if declared is not None and declared.outside_at_most is not None:
-        outside = declared.outside_at_most
-    return missing, outside

@@ -62,7 +62,7 @@ def from_environment(environment: Mapping[str, str]) -> tuple[Override, ...]:
     """The overrides among environment variables, by name.
 
     Raises:
-        ConfigError: A variable names no key, or its value is no YAML scalar or flow value.
+        ConfigError: A variable names no key, or its value is not a YAML scalar or flow value.
     """
     return tuple(
         _override(name.removeprefix(PREFIX), environment[name], name, "__")
@@ -75,7 +75,7 @@ def from_options(options: Iterable[str]) -> tuple[Override, ...]:
     """The overrides that ``--set KEY=VALUE`` gives, in order.
 
     Raises:
-        ConfigError: One has no key or no ``=``, or its value is no YAML scalar or flow value.
+        ConfigError: One has no key or no ``=``, or its value is not a YAML scalar or flow value.
     """
     found = []
     for option in options:
@@ -91,10 +91,10 @@ def from_options(options: Iterable[str]) -> tuple[Override, ...]:
 
 
 def from_scalars(values: Mapping[str, str | int | float | bool]) -> tuple[Override, ...]:
-    """The same from a mapping, as a scheduler hands it over; scalars alone.
+    """The same from a mapping, as a scheduler hands it over; only scalars.
 
     Raises:
-        ConfigError: A value is no scalar.
+        ConfigError: A value is not a scalar.
     """
     texts = {k: v if isinstance(v, str) else json.dumps(v) for k, v in values.items()}
     found = from_options(f"{key}={text}" for key, text in texts.items())

@@ -1,12 +1,11 @@
-"""Overrides put into the text of a config, in place.
+"""Overrides put into the text of a config.
 
-So comments survive, and the bundle holds the config as it was used. An override changes a
+Comments survive, and the bundle holds the config as it was used. An override changes a
 value: it neither adds nor removes columns, products or checks.
 """
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -14,11 +13,12 @@ from typing import Any
 
 from configs.order import Override
 from configs.release import ReleaseConfig
-from configs.yaml_text import Document, Path, flow_text, parse
+from configs.yaml_changes import flow_text, with_values
+from configs.yaml_text import Document, Path
 from mechanisms.errors import ConfigError, UnknownKeyError
 
 NAMED = ("domain", "products", "checks")
-"""Sections whose keys are names that the file alone gives."""
+"""Sections whose keys are names that only the file gives."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def apply(
                 where=override.place,
                 next_step="Keep one of the two variables.",
             )
-        current = _changed(current, path, override)
+        current = with_values(current, {path: override.value}, where=override.place)
         applied = [each for each in applied if each.path != path]
         applied.append(Applied(path, override))
     origins = {each.path: each.override.place for each in applied}
@@ -99,7 +99,7 @@ def _path(value: Any, override: Override) -> Path:
         value = value.get(key) if isinstance(value, dict) else value[int(key)]
     if len(path) == 1 and path[0] in NAMED:
         raise ConfigError(
-            f"An override changes a value; which {path[0]} there are is for the file to say.",
+            f"An override changes a value; only the file adds or removes {path[0]}.",
             where=override.place,
             next_step=f"Change a value in one of the {path[0]}, or change the file.",
         )
@@ -138,33 +138,6 @@ def _check_new(
         raise UnknownKeyError(
             f"There is no '{key[:100]}' {here}.{nearest(key, known)}", where=override.place
         )
-
-
-def _changed(document: Document, path: Path, override: Override) -> Document:
-    """The document with one value changed in its text."""
-    expected = _with(document.value, path, override.value)
-    found = None
-    with contextlib.suppress(ConfigError):  # the layout around it may not take it
-        found = parse(document.with_value(path, flow_text(override.value)), document.name)
-    if found is None or repr(found.value) != repr(expected):
-        raise ConfigError(
-            "The file is laid out such that this value cannot be changed in place.",
-            where=override.place,
-            next_step="Change it in the file, or do without anchors there.",
-        )
-    return found
-
-
-def _with(value: Any, path: Path, new: Any) -> Any:
-    """A copy with one value changed; a new key comes first, as ``with_value`` puts it."""
-    if not path:
-        return new
-    key, rest = path[0], path[1:]
-    if isinstance(value, list):
-        return [_with(each, rest, new) if i == key else each for i, each in enumerate(value)]
-    if key not in value:
-        return {key: new} | value
-    return {name: _with(each, rest, new) if name == key else each for name, each in value.items()}
 
 
 def _dotted(path: Path) -> str:

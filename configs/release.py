@@ -21,6 +21,7 @@ from pydantic_core import PydanticCustomError
 
 from configs.amounts import Count, Delta, Epsilon, Share
 from configs.domain import ColumnConfig, Section, ZeroConfig
+from configs.formats import Format
 from mechanisms.base.mechanism import Mechanism
 from mechanisms.base.user_defined import UserDefined
 from mechanisms.domain.privacy_unit import Adjacency, Privacy, Unit
@@ -158,7 +159,7 @@ class PublishConfig(Section):
     """Where the bundle goes."""
 
     directory: Line = Field(description="Relative to the folder of the config.")
-    formats: Annotated[list[Literal["parquet", "csv"]], Field(min_length=1)]
+    formats: Annotated[list[Format], Field(min_length=1)]
     plots: bool = Field(
         default=True, description="Draw estimates and functions; needs the extra 'plots'."
     )

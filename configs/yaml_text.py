@@ -1,13 +1,13 @@
 """YAML 1.2 text to plain values, with the line and column of every one.
 
-Decimals stay exact (``decimal.Decimal``), a repeated key is an error, and tags
-that would build objects are refused.
+Decimals stay exact (``decimal.Decimal``), a repeated key is an error, and tags that would
+build objects are refused. So values are built from ruamel.yaml's nodes, not by its round-trip
+constructor, which rounds floats to doubles and knows places only of keys and items.
 """
 
 from __future__ import annotations
 
 import datetime
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
@@ -15,7 +15,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from mechanisms.errors import DuplicateColumnError, YamlError
 
@@ -23,8 +23,6 @@ Path = tuple[str | int, ...]
 _MOST_VALUES = 1_000_000
 _DEEPEST = 50
 _LONGEST_NUMBER = 400  # digits on either side of the point
-_WORDS = "true|false|null|yes|no|on|off|y|n"
-_PLAIN = re.compile(rf"(?i:(?!({_WORDS})$)[a-z][a-z0-9_]*)(?:[./-][A-Za-z0-9_]+)*")
 
 
 @dataclass(frozen=True)
@@ -37,16 +35,15 @@ class Document:
             key's value, the place of the key.
         name: The file's name for messages.
         text: What was parsed.
-        spans: Of every value the place of its first character in the text, and that after
-            its last one.
+        root: The node of the whole text, with its comments.
         origins: By path what set the values that are not the file's.
     """
 
     value: Any
     name: str
     places: dict[Path, tuple[int, int]] = field(repr=False)
-    text: str = field(default="", repr=False)
-    spans: dict[Path, tuple[int, int]] = field(default_factory=dict, repr=False)
+    text: str = field(repr=False)
+    root: Node = field(repr=False)
     origins: Mapping[Path, str] = field(default_factory=dict)
 
     def where(self, path: Path) -> str:
@@ -66,57 +63,6 @@ class Document:
         place = f"{self.name}:{line}:{column}" + (f": {dotted}" if dotted else "")
         within = [origin for at, origin in self.origins.items() if path and at[: len(path)] == path]
         return f"{place} (with {', '.join(within)})" if within else place
-
-    def with_value(self, path: Path, flow: str) -> str:
-        """The text with one value changed, or with a new first key in an existing mapping.
-
-        Args:
-            path: Of the value; all but its last key exist.
-            flow: The value in YAML's flow style, on one line.
-        """
-        if path in self.spans:
-            start, end = self.spans[path]
-            end = start + len(self.text[start:end].rstrip())  # a block ends in the next line
-            line = self.text[self.text.rfind("\n", 0, start) + 1 : start]
-            gap = "" if line.strip() and line.endswith((" ", "[", "{")) else " "
-            return f"{self.text[:start]}{gap}{flow}{self.text[end:]}"
-        start, _ = self.spans[path[:-1]]
-        entry = f"{flow_text(path[-1])}: {flow}"
-        if self.text[start] == "{":
-            more = "" if self.text[start + 1 :].lstrip().startswith("}") else ", "
-            return f"{self.text[: start + 1]}{entry}{more}{self.text[start + 1 :]}"
-        indent = start - (self.text.rfind("\n", 0, start) + 1)
-        return f"{self.text[:start]}{entry}\n{' ' * indent}{self.text[start:]}"
-
-
-def flow_text(value: Any) -> str:
-    """A parsed value in YAML's flow style, on one line; ``parse`` gives it back."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{flow_text(k)}: {flow_text(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(flow_text, value)) + "]"
-    if isinstance(value, str):
-        return value if _PLAIN.fullmatch(value) else _quoted(value)
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, Decimal):
-        return _decimal_text(value)
-    return str(value)
-
-
-def _quoted(text: str) -> str:
-    """Text in double quotes, with marks and what cannot be printed escaped."""
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    plain = (c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped)
-    return f'"{"".join(plain)}"'
-
-
-def _decimal_text(number: Decimal) -> str:
-    """Such that YAML 1.2 reads a float of the same value."""
-    if not number.is_finite():
-        return ".nan" if number.is_nan() else f"{'-' * number.is_signed()}.inf"
-    text = str(number)
-    return text if "." in text or "E" in text else f"{text}."
 
 
 def parse(text: str, name: str) -> Document:
@@ -142,7 +88,7 @@ def parse(text: str, name: str) -> Document:
     if root is None:
         raise YamlError("The file is empty.", where=name)
     builder = _Builder(name)
-    return Document(builder.build(root, ()), name, builder.places, text, builder.spans)
+    return Document(builder.build(root, ()), name, builder.places, text, root)
 
 
 class _Builder:
@@ -151,10 +97,8 @@ class _Builder:
     def __init__(self, name: str) -> None:
         self.name = name
         self.places: dict[Path, tuple[int, int]] = {}
-        self.spans: dict[Path, tuple[int, int]] = {}
 
     def build(self, node: Node, path: Path) -> Any:
-        self.spans[path] = (node.start_mark.index, node.end_mark.index)
         self.places.setdefault(path, (node.start_mark.line + 1, node.start_mark.column + 1))
         if len(self.places) > _MOST_VALUES:
             raise YamlError("The file has more than a million values.", where=self.name)
@@ -162,14 +106,6 @@ class _Builder:
             raise YamlError("The YAML is nested too deeply.", where=self._where(node))
         if isinstance(node, ScalarNode):
             return self._scalar(node)
-        assert isinstance(node, CollectionNode)
-        value = self._collection(node, path)
-        if value and not node.flow_style:  # a block ends with its last value, not its comments
-            last = next(reversed(value)) if isinstance(value, dict) else len(value) - 1
-            self.spans[path] = (node.start_mark.index, self.spans[(*path, last)][1])
-        return value
-
-    def _collection(self, node: Node, path: Path) -> dict[str, Any] | list[Any]:
         if isinstance(node, MappingNode):
             return self._mapping(node, path)
         assert isinstance(node, SequenceNode)
@@ -190,7 +126,8 @@ class _Builder:
 
     def _scalar(self, node: ScalarNode) -> Any:
         tag = str(node.tag).rpartition(":")[2]
-        text = str(node.value)
+        # In folded text ruamel.yaml marks its folds with BEL, which YAML does not allow there.
+        text = str(node.value).replace("\a", "") if node.style == ">" else str(node.value)
         plain = text.replace("_", "")
         try:
             match tag:

@@ -8,10 +8,11 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from cyclopts import App, CycloptsError, Parameter
 
+from configs.formats import Format
 from flows.cli import review as review_cli
 from flows.cli.ledger import HomeFolder, Json, home_of, ledger_app
 from flows.cli.rerelease import NoOrchestrator, Overrides, Timings, Yes, order_of, rerelease
@@ -248,7 +249,7 @@ def refine(
     consistent: Consistent = False,
     integers: Integers = False,
     products: Products = None,
-    format: Literal["parquet", "csv"] = "parquet",
+    format: Format = "parquet",
     json: Json = False,
 ) -> None:
     """Derive better tables from a bundle, without data or ledger; costs no budget.

@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
+from configs.formats import Format
 from mechanisms.errors import RefinementError
 from mechanisms.postprocessing.consistency import NoisyTable, disagreement
 from mechanisms.postprocessing.nonnegative import project_consistently
@@ -26,7 +27,6 @@ from tasks.products.counts.published import PublishedProduct
 from tasks.products.published_bundle import PublishedBundle, open_bundle
 
 FORMAT = "statpress-refinement/1"
-Format = Literal["parquet", "csv"]
 _TWO_WAY_CELLS = 100_000
 _SOURCE = ("seal", "dataset", "title", "run_id", "created", "publishable", "config_sha256")
 _PACKAGES = ("statpress", "numpy", "pyarrow", "scipy")

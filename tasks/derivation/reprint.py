@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from configs import formats
 from configs.order import Override
 from configs.overrides import Applied, apply
 from configs.release import PublishConfig
@@ -38,7 +39,6 @@ from tasks.products.report_page import write_report
 from tasks.release.build import versions
 
 MARK = "-NOT-PUBLISHABLE"
-_FORMATS = ("parquet", "csv")
 _ALLOWED = (("title",), ("publish", "formats"), ("publish", "name"))
 _PACKAGE, _README = "datapackage.json", "README.md"
 _WORDS = frozenset({CONFIG, STATEMENT, _PACKAGE, _README, REPORT})
@@ -156,7 +156,7 @@ def _check_drawn(bundle: PublishedBundle) -> None:
                 where=str(bundle.folder),
                 next_step="Use 'statpress refine', or the version that made the bundle.",
             )
-        for suffix in _FORMATS:
+        for suffix in formats.FORMATS:
             path = product.path.with_suffix(f".{suffix}")
             if not path.exists():
                 continue
@@ -199,7 +199,7 @@ def _is_derived(bundle: PublishedBundle, path: str) -> bool:
     stems = {
         form.stem for product in bundle.products.values() for form in product.kind.forms(product)
     }
-    known = place.suffix[1:] in _FORMATS
+    known = place.suffix[1:] in formats.FORMATS
     return known and place.parent == Path("data") and place.stem in stems
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mechanisms.planning.plan import PlannedProduct
-from tasks.bundle.writing import Progress
+from tasks.formats.writing import Progress
 from tasks.products.registry import kind_of
 
 if TYPE_CHECKING:

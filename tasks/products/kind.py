@@ -12,7 +12,7 @@ from mechanisms.base.kind import Kind
 from mechanisms.base.mechanism import Mechanism
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.planning.plan import Plan, PlannedProduct
-from tasks.bundle.writing import Progress
+from tasks.formats.writing import Progress
 
 if TYPE_CHECKING:
     from configs.release import PublishConfig

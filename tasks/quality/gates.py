@@ -14,7 +14,8 @@ from decimal import ROUND_FLOOR, Decimal
 
 import numpy as np
 
-from configs.loading import Release, default_check
+from configs.checks import default_check
+from configs.loading import Release
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.errors import EmptySourceError, QualityGateError, ReleaseGateError
 from tasks.quality.inspector import Between, Inspector

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from configs.loading import Release
-from configs.yaml_text import flow_text, parse
+from configs.yaml_changes import flow_text
+from configs.yaml_text import parse
 from mechanisms.planning.plan import Plan
 from tasks.bundle.manifest import CONFIG, STATEMENT
 from tasks.ledger_rules.amounts import canonical

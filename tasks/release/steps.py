@@ -30,6 +30,7 @@ from tasks.release.ledger_check import check_covered
 from tasks.release.places import Run, at_work, keep_folder, publish_folder, writing
 from tasks.release.unfinished_runs import beginning
 from tasks.source import counting
+from tasks.source.files import Source
 from tasks.source.units import Units
 
 
@@ -273,10 +274,10 @@ def remaining_budget(home: Home, dataset: str) -> Loss | None:
     return account.remaining if account else None
 
 
-def _source(release: Release) -> counting.Source:
+def _source(release: Release) -> Source:
     declared = release.config.source
     form = declared.format or ("csv" if ".csv" in Path(declared.path).suffixes else "parquet")
-    return counting.Source(pattern=str(release.located(declared.path)), format=form)
+    return Source(pattern=str(release.located(declared.path)), format=form)
 
 
 def _units(release: Release) -> Units | None:

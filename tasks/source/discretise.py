@@ -22,58 +22,25 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric
+from mechanisms.domain.columns import Categorical, Column, Date
 from mechanisms.domain.domain import Domain
 from mechanisms.domain.structural_zeros import Runs
 from mechanisms.errors import ColumnNotFoundError, ColumnTypeError
+from tasks.source.digits import Coded, Place, coded_column, join_digits
 from tasks.source.engine_types import (
     EXACT_DOUBLES,
-    below,
-    double,
-    floor,
-    grid,
-    in_type,
     is_exact_double,
-    literal,
 )
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
 
 _LARGEST_SCALE = 18  # no engine's type holds int64 and decimals of a larger scale
-_FEWEST_BINS_TO_GUESS = 8
 _TEXT_READ_AS = {"number": "float64"}
-
-
-@dataclass(frozen=True)
-class Coded:
-    """A column's code times its stride, and whether its value is null or outside."""
-
-    digit: Any
-    is_null: Any
-    is_outside: Any
-
-
-@dataclass(frozen=True)
-class _Place:
-    """A column's place in the cell code: which it is, its stride, the sum's type."""
-
-    index: int
-    stride: int
-    dtype: str
-
-    def constant(self, code: int) -> Any:
-        step = code * self.stride
-        return double(step) if self.dtype == "float64" else literal(step, self.dtype)
-
-    def times(self, code: Any) -> Any:
-        code = code.cast(self.dtype)
-        return code if self.stride == 1 else code * self.constant(1)
 
 
 def cell_table(domain: Domain, table: ir.Table, *, unit: str | None = None) -> ir.Table:
@@ -111,7 +78,7 @@ def coded_columns(
         ColumnTypeError: A column's type cannot carry its discretisation.
     """
     dtype = _digit_type(domain)
-    places = [_Place(index, stride, dtype) for index, stride in enumerate(domain.strides)]
+    places = [Place(index, stride, dtype) for index, stride in enumerate(domain.strides)]
     units = {} if unit is None else {"unit": table[unit]}
     derived = table.select(
         **{f"value_{i}": _comparable(column, table) for i, column in enumerate(domain.columns)},
@@ -119,9 +86,10 @@ def coded_columns(
     )
     for column, place in zip(domain.columns, places, strict=True):
         if isinstance(column, Categorical):
-            derived = _join_digits(derived, column, place)
+            derived = join_digits(derived, column, place)
     return derived, [
-        _coded(column, derived, place) for column, place in zip(domain.columns, places, strict=True)
+        coded_column(column, derived, place)
+        for column, place in zip(domain.columns, places, strict=True)
     ]
 
 
@@ -134,7 +102,7 @@ def impossible(domain: Domain, coded: Sequence[Coded]) -> Any:
     def in_set(name: str, runs: Runs) -> Any:
         index = domain.names.index(name)
         digit = coded[index].digit
-        place = _Place(index, domain.strides[index], _digit_type(domain))
+        place = Place(index, domain.strides[index], _digit_type(domain))
         if len(runs) == 1:
             first, last = map(place.constant, runs[0])
             return (digit >= first) & (digit <= last)
@@ -207,121 +175,3 @@ def _comparable(column: Column, table: ir.Table) -> Any:
         return value.cast("date")
     inexact = found.is_floating() or (found.is_decimal() and found.scale > _LARGEST_SCALE)
     return value.cast("float64") if inexact else value
-
-
-def _coded(column: Column, derived: ir.Table, place: _Place) -> Coded:
-    value = derived[f"value_{place.index}"]
-    is_null = value.isnull()
-    if value.type().is_floating():
-        is_null = is_null | value.isnan()
-    if isinstance(column, Categorical):
-        found = derived[f"digit_{place.index}"]
-        digit, outside = found.fill_null(place.constant(column.unseen_code)), found.isnull()
-        if column.null_code == column.unseen_code:
-            return Coded(digit, is_null, outside & ~is_null)
-    else:
-        digit, outside = _KINDS[column.kind](column, value, place)
-    digit = is_null.ifelse(place.constant(column.null_code), digit)
-    return Coded(digit, is_null, outside & ~is_null)
-
-
-def _join_digits(derived: ir.Table, column: Categorical, place: _Place) -> ir.Table:
-    """The table with the digit of each declared category, null for all else."""
-    import ibis
-    import pyarrow as pa
-
-    value = derived[f"value_{place.index}"]
-    codes = {in_type(category, value.type()): c for c, category in enumerate(column.categories)}
-    codes.pop(None, None)
-    digits = pa.array([code * place.stride for code in codes.values()], type=pa.int64())
-    keys = pa.array(list(codes), type=value.type().to_pyarrow())
-    key, digit = f"key_{place.index}", f"digit_{place.index}"
-    categories = ibis.memtable(pa.table({key: keys, digit: digits}))
-    categories = categories.mutate(**{digit: categories[digit].cast(place.dtype)})
-    return derived.left_join(categories, value == categories[key])
-
-
-def _numeric(column: Numeric, value: Any, place: _Place) -> tuple[Any, Any]:
-    edges, last = column.edges, column.n_values - 1
-    outside = below(value, edges[0]) | ~below(value, edges[-1], or_equal=True)
-    scale = _guessing_scale(edges) if value.type().is_floating() else None
-    if scale is None:
-        return _bisection(value, edges, 0, last, place), outside
-    guess = floor((value - double(edges[0])) * double(scale))
-    begins = literal([repr(edge) for edge in edges], "array<string>").cast("array<float64>")
-    inside = place.times(guess - (value < begins[guess.cast("int32")]).cast("float64"))
-    low = below(value, edges[1]).ifelse(place.constant(0), inside)
-    return below(value, edges[last]).ifelse(low, place.constant(last)), outside
-
-
-def _bisection(value: Any, edges: tuple[float, ...], first: int, last: int, place: _Place) -> Any:
-    """The digit of a value known to lie in one of the bins first..last."""
-    if first == last:
-        return place.constant(first)
-    middle = (first + last + 1) // 2
-    low = _bisection(value, edges, first, middle - 1, place)
-    return below(value, edges[middle]).ifelse(low, _bisection(value, edges, middle, last, place))
-
-
-def _guessing_scale(edges: tuple[float, ...]) -> float | None:
-    """A scale for which floor((x - edges[0]) * scale) is the bin of x or the next.
-
-    Subtraction, multiplication by a positive number and floor never decrease, as
-    rounded in doubles too. So if at each inner edge the result is not below the
-    bin that begins there, and at the double just below not above it, then the
-    same holds at all x from the first to the last inner edge. None if no such
-    scale is found, as when the bins are not equal, or if they are few.
-    """
-    bins = len(edges) - 1
-    if bins < _FEWEST_BINS_TO_GUESS:
-        return None
-    inner, begins = np.asarray(edges[1:-1]), np.arange(1, bins)
-    below = np.nextafter(inner, -np.inf)
-    with np.errstate(all="ignore"):
-        scale = np.max(begins / (inner - edges[0])) * (1 + 2**-50)
-        enough = np.floor((inner - edges[0]) * scale) >= begins
-        not_too_much = np.floor((below - edges[0]) * scale) <= begins
-    return float(scale) if np.all(enough & not_too_much) else None
-
-
-def _integer(column: Integer, value: Any, place: _Place) -> tuple[Any, Any]:
-    import ibis
-
-    dtype = value.type()
-    outside = below(value, column.lower) | ~below(value, column.upper + 1)
-    if dtype.is_integer():
-        lowest, highest, _ = grid(dtype)
-        low, high = max(column.lower, lowest), min(column.upper, highest)
-        if low <= high:
-            raised = ibis.greatest(value, literal(low, dtype))
-            clamped = ibis.least(raised, literal(high, dtype)).cast("float64")
-            return _digit_of_whole(column, clamped, place), outside
-    inside = _digit_of_whole(column, floor(value), place)
-    low = below(value, column.lower).ifelse(place.constant(0), inside)
-    return below(value, column.upper).ifelse(low, place.constant(column.n_values - 1)), outside
-
-
-def _digit_of_whole(column: Integer, whole: Any, place: _Place) -> Any:
-    """The digit of whole doubles in the column's range."""
-    # Over a range that wide, the distance from the middle is exact, from the end not.
-    middle = column.n_values // 2 if column.upper - column.lower > EXACT_DOUBLES else 0
-    start = column.lower + middle * column.width
-    code = whole - double(start) if start else whole
-    digit = place.times(code if column.width == 1 else floor(code / double(column.width)))
-    return digit + place.constant(middle) if middle else digit
-
-
-def _date(column: Date, value: Any, place: _Place) -> tuple[Any, Any]:
-    first, last = literal(column.first, "date"), literal(column.last, "date")
-    start = column.period_of(column.first)
-    period = {
-        "year": lambda: value.year() - start,
-        "month": lambda: value.year() * 12 + (value.month() - 1 - start),
-        "day": lambda: value.delta(first, unit="day"),
-    }[column.by]()
-    low = (value < first).ifelse(place.constant(0), place.times(period))
-    digit = (value < last).ifelse(low, place.constant(column.n_values - 1))
-    return digit, (value < first) | (value > last)
-
-
-_KINDS: dict[str, Any] = {Numeric.kind: _numeric, Integer.kind: _integer, Date.kind: _date}

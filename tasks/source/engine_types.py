@@ -69,7 +69,7 @@ def _of_units(units: int, dtype: dt.DataType) -> int | Decimal:
 
 
 def is_exact_double(category: Category) -> bool:
-    """Whether a category is no integer, or one that some double equals."""
+    """Whether a category is not an integer, or is one that some double equals."""
     try:
         return not isinstance(category, int) or float(category) == category
     except OverflowError:

@@ -20,7 +20,8 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from mechanisms.domain.columns import Categorical, Integer, Numeric
 from mechanisms.domain.domain import Domain
-from tasks.source.counting import MEMORY_LIMIT, Source, count
+from tasks.source.counting import count
+from tasks.source.files import MEMORY_LIMIT, Source
 
 ROOT = Path(__file__).parents[2]
 RECORDS = "SELECT i, hash(i) h, hash(i * 3 + 1) k FROM range({n}) r(i)"

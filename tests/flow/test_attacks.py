@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from bad_input import CANARY
 
-from configs.loading import RESERVED_COLUMNS
+from configs.checks import RESERVED_COLUMNS
 from flows import cli
 from flows.report.terminal import plain
 from flows.runner import Session

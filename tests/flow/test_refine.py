@@ -22,8 +22,8 @@ from mechanisms.errors import (
 )
 from mechanisms.postprocessing.consistency import disagreement
 from tasks.bundle.manifest import FACTS, NAME, seal, verify_bundle
-from tasks.bundle.writing import write_cells
 from tasks.derivation.refine import Options, refine
+from tasks.formats.writing import write_cells
 from tasks.products.published_bundle import open_bundle
 from tasks.products.registry import KINDS, kind_of
 

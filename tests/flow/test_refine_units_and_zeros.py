@@ -20,8 +20,8 @@ from flows.report.outcomes import refinement_report
 from mechanisms.errors import BundleVerificationError, RefinementError
 from mechanisms.planning.plan import Plan
 from tasks.bundle.manifest import FACTS, NAME, seal
-from tasks.bundle.writing import write_cells
 from tasks.derivation.refine import Options, refine
+from tasks.formats.writing import write_cells
 from tasks.products.published_bundle import open_bundle
 from tasks.products.registry import KINDS
 

@@ -21,8 +21,8 @@ from mechanisms.errors import (
     ReleaseGateError,
 )
 from mechanisms.tables.bootstrap import Bootstrap
-from tasks.bundle import writing
 from tasks.bundle.manifest import NAME, verify_bundle
+from tasks.formats import writing
 from tasks.ledger.ledger import Ledger
 from tasks.release import steps as pipeline
 from tasks.release.ledger_check import check_bundle, verify_ledger

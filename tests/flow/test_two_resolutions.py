@@ -15,8 +15,8 @@ from configs.loading import load
 from mechanisms.errors import ConfigError, RefinementError
 from mechanisms.tables.two_resolutions import TwoResolutions
 from tasks.bundle.manifest import FACTS, NAME, seal, verify_bundle
-from tasks.bundle.writing import write_cells
 from tasks.derivation.refine import Options, refine
+from tasks.formats.writing import write_cells
 from tasks.products.published_bundle import open_bundle
 from tasks.release.ledger_check import verify_ledger
 

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric, Ordinal
 from mechanisms.domain.domain import Domain
 from mechanisms.errors import DomainTooLargeError
-from tasks.source.counting import Source, count, profile
+from tasks.source.counting import count, profile
+from tasks.source.files import Source
 
 CHECK = settings(
     max_examples=60,

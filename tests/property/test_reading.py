@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric, Ordinal
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
-from tasks.bundle.reading import read_counts, read_records
-from tasks.bundle.writing import write_cells, write_records
+from tasks.formats.reading import read_counts, read_records
+from tasks.formats.writing import write_cells, write_records
 from tasks.products.counts.fields import column_from, describe_column
 
 DAYS = st.dates(datetime.date(1, 1, 1), datetime.date(9999, 12, 31))

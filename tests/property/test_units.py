@@ -18,7 +18,8 @@ from scipy import stats
 
 from mechanisms.domain.columns import Categorical, Integer
 from mechanisms.domain.domain import Domain
-from tasks.source.counting import Source, count, profile
+from tasks.source.counting import count, profile
+from tasks.source.files import Source
 from tasks.source.units import Units
 
 CHECK = settings(

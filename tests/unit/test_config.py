@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from configs.loading import default_check, load
+from configs.checks import default_check
+from configs.loading import load
 from configs.release import CheckConfig
 from configs.schema import schema_text
 from configs.yaml_text import parse

@@ -29,8 +29,9 @@ from mechanisms.errors import (
     SourceUnreadableError,
     StatpressError,
 )
-from tasks.source import counting
-from tasks.source.counting import Source, SourceProfile, count, open_source, profile
+from tasks.source import files
+from tasks.source.counting import SourceProfile, count, profile
+from tasks.source.files import Source, open_source
 from tasks.source.units import Units
 
 CANARY = "Zyx-canary-7719"
@@ -428,7 +429,7 @@ def test_what_others_raise_is_not_repeated(
     def fail(*_: object) -> None:
         raise raised(CANARY)
 
-    monkeypatch.setattr(counting, where, fail)
+    monkeypatch.setattr(files, where, fail)
     refusal(kind, source, DOMAIN, scratch)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from decimal import Decimal
 from pathlib import Path
@@ -11,9 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from configs import yaml_changes
 from configs.loading import Release, load
 from configs.order import from_environment, from_options, from_scalars
-from configs.yaml_text import flow_text, parse
+from configs.yaml_changes import flow_text, with_values
+from configs.yaml_text import parse
 from mechanisms import errors
 
 CONFIG = """\
@@ -89,16 +92,16 @@ def test_only_the_value_changes_in_the_text_and_files_become_part_of_it(tmp_path
     expected = CONFIG
     release = changed(tmp_path, *options, lines='one\n"t: w\u00a0o"\n\U0001f600\n7\n')
     for old, new in {
-        "title: Some title  #": r'title: "a: \"b\" # é"  #',
+        "title: Some title  #": r'title: "a: \"b\" # é" #',
         "unit: record, n_records: 5": "unit: {column: u, max_records: 2}, n_records: null",
         "{adjacency": "{n_units: 4, adjacency",
         "1.00": "0.5",
-        "      file: states.txt": r"""       [one, "\"t: w\U000000a0o\"", "😀", "7"]""",
+        "\n      file: states.txt": """ [one, "\\"t: w\u00a0o\\"", "😀", "7"]""",
         "{type: integer": "{missing: true, type: integer",
         "{kind": "{records: 7, kind",
         "[s]": "[Age.Group]",
         "  directory": '  name: "n"\n  directory',
-        "  - csv": "   [parquet, csv]",
+        "\n  - csv": " [parquet, csv]",
     }.items():
         assert old in expected
         expected = expected.replace(old, new)
@@ -119,7 +122,7 @@ def test_without_overrides_the_text_is_the_files(tmp_path: Path) -> None:
     assert release.text == text
     assert release.overrides == ()
     with_file = changed(tmp_path)
-    assert with_file.text == CONFIG.replace("      file: states.txt", "       [a, b]")
+    assert with_file.text == CONFIG.replace("\n      file: states.txt", " [a, b]")
     assert changed(tmp_path, lines="a\nc\n").sha256 != with_file.sha256
 
 
@@ -134,7 +137,7 @@ def test_without_overrides_the_text_is_the_files(tmp_path: Path) -> None:
         ("checks.s.missing_at_most=1", errors.UnknownKeyError, "no 'checks'"),
         ("products.new={}", errors.UnknownKeyError, "no 'new' in 'products'"),
         ("domain.new={type: date}", errors.UnknownKeyError, "no 'new' in 'domain'"),
-        ("products={}", errors.ConfigError, "for the file to say"),
+        ("products={}", errors.ConfigError, "only the file adds"),
         ("products.p.sharee=1", errors.UnknownKeyError, "Is 'share' meant"),
         ("domain.Age.Group.widht=2", errors.UnknownKeyError, "Is 'width' meant"),
         ("products.p.columns.1=s", errors.UnknownKeyError, "no '1'"),
@@ -175,13 +178,22 @@ def test_two_variables_for_one_key_are_refused(tmp_path: Path) -> None:
         changed(tmp_path, STATPRESS__TITLE="a", STATPRESS__title="b")
 
 
-def test_a_value_behind_an_anchor_is_not_changed_by_halves(tmp_path: Path) -> None:
+def test_a_value_behind_an_anchor_is_changed_in_one_place(tmp_path: Path) -> None:
     text = CONFIG.replace("dataset: d", "dataset: &d d").replace("directory: x", "directory: *d")
-    assert changed(tmp_path, text=text).config.publish.directory == "d"
+    assert changed(tmp_path, text=text).text == text.replace(
+        "categories:\n      file: states.txt", "categories: [a, b]"
+    ).replace("&d ", "").replace("*d", "d")
     for key in ("dataset", "publish.directory"):
-        with pytest.raises(errors.ConfigError, match="laid out") as caught:
-            changed(tmp_path, f"{key}=e", text=text)
-        assert caught.value.where == f"--set {key}"
+        config = changed(tmp_path, f"{key}=e", text=text).config
+        assert [config.dataset, config.publish.directory] == (
+            ["e", "d"] if key == "dataset" else ["d", "e"]
+        )
+    shared = CONFIG.replace(
+        "  Age.Group: {type: integer, lower: 0, upper: 9}",
+        "  a: &x {type: integer, lower: 0, upper: 9}\n  b: *x\n  c: *x",
+    )
+    domain = changed(tmp_path, "domain.b.upper=4", text=shared).domain
+    assert [domain[name].size for name in "abc"] == [10, 5, 10]
 
 
 def test_several_files_of_categories_become_part_of_the_text(tmp_path: Path) -> None:
@@ -189,13 +201,13 @@ def test_several_files_of_categories_become_part_of_the_text(tmp_path: Path) -> 
     text = CONFIG.replace("products:", other)
     (tmp_path / "more.txt").write_text("x\ny: z\n")
     release = changed(tmp_path, text=text, lines="a\nb\n")
-    assert release.text == text.replace("      file: states.txt", "       [a, b]").replace(
-        "{file: more.txt}", '[x, "y: z"]'
+    assert release.text == text.replace("\n      file: states.txt", " [a, b]").replace(
+        "{file: more.txt}}  # t", '[x, "y: z"]}       # t'
     )
     anchored = text.replace("\n      file: states.txt", " &c {file: states.txt}")
-    for aliased in (anchored.replace("{file: more.txt}", "*c"), anchored):
-        with pytest.raises(errors.ConfigError, match="anchor"):
-            changed(tmp_path, text=aliased)
+    aliased = changed(tmp_path, text=anchored.replace("{file: more.txt}", "*c"))
+    assert [aliased.domain[name].categories for name in "st"] == [("a", "b"), ("a", "b")]
+    assert aliased.text.count("categories: [a, b]") == 2
 
 
 def test_a_scheduler_gives_scalars_alone() -> None:
@@ -213,6 +225,90 @@ VALUES: Any = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(KEYS, inner),
     max_leaves=8,
 )  # fmt: skip
+
+
+LAYOUT = """\
+# first
+
+plain: x  # of x
+
+# before folded
+folded: >-   # of folded
+  some
+  text
+
+    indented
+
+  more
+
+# before literal
+literal: |+
+  # no comment
+  text
+
+
+# before block
+block: # of block
+  # before a
+  a:
+    - 1_000  # of 1000
+    # before the mapping
+    - b: 0x1F
+      c: [x, # inside
+          "y", 'z']   # of c
+    -
+      - 1.000000000000000000000000001
+    # after the list
+  ? complex
+  : !!str 7
+
+  # after complex
+twin: &t {a: 1, b: ~} # of twin
+other: *t
+empty:
+last: {}
+# end
+"""
+PLACES = [
+    ("plain",), ("folded",), ("literal",), ("block",), ("block", "a"), ("block", "a", 0),
+    ("block", "a", 1), ("block", "a", 1, "c"), ("block", "a", 1, "c", 0), ("block", "a", 2, 0),
+    ("block", "complex"), ("block", "new"), ("twin",), ("twin", "a"), ("other", "b"), ("empty",),
+    ("last",), ("last", "new"), ("new",), ("block", "a", 1, "new"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", PLACES)
+@pytest.mark.parametrize("value", [1, "a: #b\n", [], {}, ["x", {"y": Decimal("0.10")}], None])
+def test_any_layout_takes_a_change_and_keeps_the_rest(path: Any, value: Any) -> None:
+    document = parse(LAYOUT, "x")
+    assert document.value["folded"] == "some text\n\n  indented\n\nmore"
+    expected = copy.deepcopy(document.value)
+    place = expected
+    for key in path[:-1]:
+        place = place[key]
+    if path[-1] == "new":
+        kept = dict(place)
+        place.clear()
+        place |= {"new": value} | kept
+    else:
+        place[path[-1]] = value
+    found = with_values(document, {path: value}, where="here")
+    assert repr(found.value) == repr(expected)
+    assert repr(document.value) == repr(parse(LAYOUT, "x").value)
+    for comment in ("# first", "# of x", "# before block", "# of twin", "# end"):
+        assert comment in found.text
+
+
+def test_a_change_that_would_alter_another_value_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = yaml_changes._text
+    for broken in (lambda text: text.replace("n_records: 5", "n_records: 6"), lambda text: "]"):
+        with monkeypatch.context() as patched:
+            patched.setattr(yaml_changes, "_text", lambda root, broken=broken: broken(honest(root)))
+            with pytest.raises(errors.ConfigError, match="laid out") as caught:
+                changed(tmp_path, "publish.directory=e")
+        assert caught.value.where == "--set publish.directory"
 
 
 @given(VALUES)

@@ -17,7 +17,8 @@ from mechanisms.domain.domain import Domain
 from mechanisms.errors import ConfigError
 from mechanisms.planning.plan import Plan, PlannedProduct
 from mechanisms.tables.mechanism import RawTable, TableMechanism
-from tasks.bundle.writing import Progress, profile_file, write_cells, write_records
+from tasks.formats.profile import profile_file
+from tasks.formats.writing import Progress, write_cells, write_records
 from tasks.products.counts.fields import LISTED_CELLS, column_field
 from tasks.products.counts.figures import (
     cell_figures,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from configs import formats
 from mechanisms.domain.columns import Codes
 from mechanisms.domain.domain import Domain
 from mechanisms.domain.structural_zeros import ZeroPattern
@@ -25,7 +26,6 @@ from tasks.products.understanding import understood
 if TYPE_CHECKING:
     from tasks.products.counts.product import CountsProduct
 
-_SUFFIXES = ("parquet", "csv")
 _LARGEST = 2**62
 
 
@@ -115,11 +115,11 @@ def published_product(
     """A product of counts, see ``ProductKind.published``."""
     if stated.get("kind", kind.core.name) != kind.core.name:
         return None
-    found = next((r for s in _SUFFIXES if (r := resources.get(f"data/{name}.{s}"))), None)
+    found = next((r for s in formats.FORMATS if (r := resources.get(f"data/{name}.{s}"))), None)
     if found is None or Path(name).name != name:
         raise ValueError(f"there is no file of the product '{name}'")
     suffix = found["format"]
-    if suffix not in _SUFFIXES:
+    if suffix not in formats.FORMATS:
         raise ValueError(f"the file of the product '{name}' has an unknown format")
     if "kind" not in stated and not kind.recognised(name, suffix, resources):
         return None

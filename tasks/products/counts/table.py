@@ -10,7 +10,7 @@ from mechanisms.domain.columns import Codes
 from mechanisms.planning.plan import Plan, PlannedProduct
 from mechanisms.tables.kind import TABLE
 from mechanisms.tables.mechanism import TableMechanism
-from tasks.bundle.reading import read_counts
+from tasks.formats.reading import read_counts
 from tasks.products.counts.figures import ESTIMATES
 from tasks.products.counts.product import CountsProduct
 from tasks.products.counts.published import PublishedProduct

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from configs import formats
 from mechanisms.estimates.kind import ESTIMATE
 from mechanisms.estimates.mechanism import (
     Estimate,
@@ -20,7 +21,8 @@ from mechanisms.estimates.mechanism import (
     finite,
 )
 from mechanisms.planning.plan import Plan, PlannedProduct
-from tasks.bundle.writing import Progress, read_batches, write_columns
+from tasks.formats.registry import read_batches
+from tasks.formats.writing import Progress, write_columns
 from tasks.products.kind import Excerpt, Field, ProductKind, TableForm
 from tasks.products.plots import check_plots, drawn_to
 
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
 
     from configs.release import PublishConfig
 
-FORMATS = ("parquet", "csv")
 Planned = PlannedProduct[EstimateMechanism]
 
 COLUMNS = {
@@ -186,7 +187,7 @@ class EstimateProduct(ProductKind[EstimateMechanism, RawEstimates, DerivedEstima
     def excerpt(self, folder: Path, name: str) -> Excerpt | None:
         """Quantity, estimate, lower and upper end, and confidence, a row each."""
         stem = folder / "data" / name
-        written = (stem.with_name(f"{name}.{suffix}") for suffix in FORMATS)
+        written = (stem.with_name(f"{name}.{suffix}") for suffix in formats.FORMATS)
         path = next((path for path in written if path.is_file()), None)
         if path is None:  # a rehearsal, before anything is drawn
             return None

@@ -17,7 +17,8 @@ from mechanisms.errors import ConfigError
 from mechanisms.functions.bernstein_release import FunctionRelease
 from mechanisms.functions.kind import FUNCTION
 from mechanisms.planning.plan import Plan, PlannedProduct
-from tasks.bundle.writing import Progress, read_batches, write_columns
+from tasks.formats.registry import read_batches
+from tasks.formats.writing import Progress, write_columns
 from tasks.products.function import evaluate
 from tasks.products.function.plots import draw_function
 from tasks.products.kind import ProductKind, TableForm

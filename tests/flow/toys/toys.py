@@ -20,7 +20,8 @@ from mechanisms.planning import registry
 from mechanisms.postprocessing.covariance import Covariance, IndependentErrors
 from mechanisms.tables.kind import TABLE
 from mechanisms.tables.perturbed_histogram import LaplaceTable
-from tasks.bundle.writing import read_batches, write_columns
+from tasks.formats.registry import read_batches
+from tasks.formats.writing import write_columns
 from tasks.products import registry as products
 from tasks.products.kind import Excerpt, ProductKind, TableForm
 

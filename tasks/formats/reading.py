@@ -1,4 +1,4 @@
-"""Reading written records and tables back to cells: the inverse of tasks.bundle.writing."""
+"""Reading written records and tables back to cells: the inverse of tasks.formats.writing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import numpy as np
 from mechanisms.domain.columns import Codes, Column, Integer
 from mechanisms.domain.contingency_table import sum_by_cell
 from mechanisms.domain.domain import Domain
-from tasks.bundle.writing import arrow_type, read_batches, schema_of
+from tasks.formats.arrow_types import arrow_type, schema_of
+from tasks.formats.registry import read_batches
 
 if TYPE_CHECKING:
     import pyarrow as pa

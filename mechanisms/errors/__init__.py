@@ -1,0 +1,129 @@
+"""Every error statpress raises on purpose, grouped by who can fix it.
+
+A message is a channel to the public: it may hold what the config, the command
+line or the ledger says, and never a value, a count or a text from the source.
+Each kind has its own exit code (``python -m flows.reference`` puts them into
+``flows/README.md``, and a test compares the two).
+"""
+
+from __future__ import annotations
+
+from mechanisms.errors.base import (
+    InternalError,
+    StatpressError,
+)
+from mechanisms.errors.budget import (
+    AlreadyRegisteredError,
+    BudgetError,
+    InfeasibleBudgetError,
+    InsufficientBudgetError,
+    PolicyMismatchError,
+    UnregisteredDatasetError,
+)
+from mechanisms.errors.config import (
+    BudgetValueError,
+    ConfigError,
+    ConfigNotFoundError,
+    DomainTooLargeError,
+    DuplicateColumnError,
+    EdgesError,
+    RecordsError,
+    UnknownKeyError,
+    YamlError,
+)
+from mechanisms.errors.ledger import (
+    AmountError,
+    LedgerError,
+    LedgerFullError,
+    LedgerIntegrityError,
+    LedgerLockedError,
+    LedgerReadOnlyError,
+    LedgerSchemaError,
+    LedgerUnavailableError,
+    SigningKeyError,
+)
+from mechanisms.errors.operation import (
+    ConfirmationError,
+    DependencyError,
+    DeploymentError,
+    OrchestratorError,
+)
+from mechanisms.errors.output import (
+    ApprovalError,
+    BundleError,
+    BundleExistsError,
+    BundleVerificationError,
+    OutputNotWritableError,
+    RefinementError,
+    ReleaseGateError,
+    RereleaseError,
+)
+from mechanisms.errors.source import (
+    ColumnNotFoundError,
+    ColumnTypeError,
+    EmptySourceError,
+    QualityGateError,
+    SourceError,
+    SourceNotFoundError,
+    SourceUnreadableError,
+)
+
+__all__ = [
+    "AlreadyRegisteredError",
+    "AmountError",
+    "ApprovalError",
+    "BudgetError",
+    "BudgetValueError",
+    "BundleError",
+    "BundleExistsError",
+    "BundleVerificationError",
+    "ColumnNotFoundError",
+    "ColumnTypeError",
+    "ConfigError",
+    "ConfigNotFoundError",
+    "ConfirmationError",
+    "DependencyError",
+    "DeploymentError",
+    "DomainTooLargeError",
+    "DuplicateColumnError",
+    "EdgesError",
+    "EmptySourceError",
+    "InfeasibleBudgetError",
+    "InsufficientBudgetError",
+    "InternalError",
+    "LedgerError",
+    "LedgerFullError",
+    "LedgerIntegrityError",
+    "LedgerLockedError",
+    "LedgerReadOnlyError",
+    "LedgerSchemaError",
+    "LedgerUnavailableError",
+    "OrchestratorError",
+    "OutputNotWritableError",
+    "PolicyMismatchError",
+    "QualityGateError",
+    "RecordsError",
+    "RefinementError",
+    "ReleaseGateError",
+    "RereleaseError",
+    "SigningKeyError",
+    "SourceError",
+    "SourceNotFoundError",
+    "SourceUnreadableError",
+    "StatpressError",
+    "UnknownKeyError",
+    "UnregisteredDatasetError",
+    "YamlError",
+    "exit_codes",
+]
+
+
+def exit_codes() -> dict[str, int]:
+    """Names of all concrete kinds and their exit codes, ascending by code."""
+
+    def below(kind: type[StatpressError]) -> list[type[StatpressError]]:
+        return [kind, *(leaf for child in kind.__subclasses__() for leaf in below(child))]
+
+    kinds = {kind for kind in below(StatpressError) if kind is not StatpressError}
+    named = {kind.__name__: kind.exit_code for kind in kinds}
+    return dict(sorted(named.items(), key=lambda item: (item[1], item[0])))

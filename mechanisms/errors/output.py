@@ -1,0 +1,60 @@
+"""Errors for whoever publishes or reads a bundle."""
+
+from __future__ import annotations
+
+from mechanisms.errors.base import StatpressError
+
+
+class BundleError(StatpressError):
+    """Base of what is wrong with the output."""
+
+    exit_code = 50
+
+
+class OutputNotWritableError(BundleError):
+    """The publishing directory cannot be written."""
+
+    exit_code = 51
+    next_step = "Choose another publish.directory, or fix its permissions or free space."
+
+
+class BundleExistsError(BundleError):
+    """A bundle of that name is already there."""
+
+    exit_code = 52
+    next_step = "Choose another publish.name; bundles are never overwritten."
+
+
+class BundleVerificationError(BundleError):
+    """A bundle differs from its manifest."""
+
+    exit_code = 53
+    next_step = "Do not use this bundle; fetch it again from the publisher."
+
+
+class ReleaseGateError(BundleError):
+    """The drawn release does not agree with its own plan; nothing was published."""
+
+    exit_code = 54
+    next_step = "The budget stays spent; report this with the incident id."
+
+
+class RefinementError(BundleError):
+    """A bundle's tables cannot be refined as asked."""
+
+    exit_code = 55
+    next_step = "Name other products with --products, or leave out --consistent or --integers."
+
+
+class ApprovalError(BundleError):
+    """A release is not approved, or not by whom the ledger lets approve."""
+
+    exit_code = 56
+    next_step = "'statpress review' lists what waits for a decision."
+
+
+class RereleaseError(BundleError):
+    """A bundle cannot be released again as asked."""
+
+    exit_code = 57
+    next_step = "Release a changed config with 'statpress rerelease --revise', or anew with 'run'."

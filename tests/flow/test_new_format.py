@@ -1,0 +1,117 @@
+"""A format that is not shipped: one module and one entry in the list of formats are enough."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from tasks.bundle.published import open_bundle
+
+import tasks.formats
+from configs import formats
+from configs.release import PublishConfig, ReleaseConfig
+from mechanisms.errors import ConfigError
+from tasks.bundle.manifest import verify_bundle
+from tasks.derivation.refine import Options, refine
+from tasks.derivation.reprint import check_reprint, reprint
+from tasks.formats.registry import format_named, read_batches
+from tasks.release.ledger_check import check_bundle
+
+MODULE = '''
+"""JSON Lines: the schema is not in the file, so dates and types come from the caller."""
+
+import json
+
+import pyarrow as pa
+from pyarrow import json as arrow_json
+
+
+class Writer:
+    def __init__(self, sink):
+        self.sink = sink
+
+    def write(self, batch):
+        for row in batch.to_pylist():
+            self.sink.write((json.dumps(row, default=str) + "\\n").encode())
+
+    def close(self):
+        pass
+
+
+def open_writer(sink, schema):
+    return Writer(sink)
+
+
+def read_batches(path, schema):
+    options = arrow_json.ParseOptions(explicit_schema=schema)
+    yield from arrow_json.read_json(path, parse_options=options).to_batches()
+'''
+
+
+def models_allow(*names: str) -> None:
+    """Build the config's models anew with these formats, as a change of the one line does."""
+    PublishConfig.model_fields["formats"].annotation = list[Literal[names]]  # type: ignore[valid-type]
+    PublishConfig.model_rebuild(force=True)
+    ReleaseConfig.model_rebuild(force=True)
+
+
+@pytest.fixture
+def json_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A module ``jsonl`` in the room of formats, listed."""
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    (folder / "jsonl.py").write_text(MODULE)
+    monkeypatch.setattr(tasks.formats, "__path__", [*tasks.formats.__path__, str(folder)])
+    known = formats.FORMATS
+    monkeypatch.setattr(formats, "FORMATS", (*known, "jsonl"))
+    models_allow(*known, "jsonl")
+    yield
+    models_allow(*known)
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.mark.usefixtures("json_lines")
+def test_a_release_in_a_new_format(agency, tmp_path: Path) -> None:
+    agency.replace("formats: [parquet, csv]", "formats: [jsonl, parquet]")
+    bundle = agency.run().bundle  # past the gate, which profiles every file
+    assert {path.suffix for path in (bundle / "data").iterdir()} == {".jsonl", ".parquet"}
+    for name in ("people", "people_debiased"):
+        typed = bundle / "data" / f"{name}.parquet"
+        expected = [row for batch in read_batches(typed, None) for row in batch.to_pylist()]
+        assert rows(bundle / "data" / f"{name}.jsonl") == expected
+    package = json.loads((bundle / "datapackage.json").read_text())
+    assert {resource["format"] for resource in package["resources"]} == {"jsonl", "parquet"}
+    check_bundle(agency.home, bundle, verify_bundle(bundle))
+    drawn = open_bundle(bundle).products["people"].counts()
+    again = reprint(bundle, ())
+    assert check_reprint(again.bundle)
+    lines = again.bundle / "data" / "people.jsonl"
+    from_lines = replace(open_bundle(again.bundle).products["people"], path=lines).counts()
+    assert from_lines.cells.tolist() == drawn.cells.tolist()
+    assert from_lines.counts.tolist() == drawn.counts.tolist()
+    refine(again.bundle, tmp_path / "refined", Options(integers=True, format="jsonl"))  # type: ignore[arg-type]
+    assert "rounded" in rows(tmp_path / "refined" / "data" / "people.jsonl")[0]
+
+
+@pytest.mark.usefixtures("json_lines")
+def test_a_format_that_loses_rows_is_found_before_the_charge(
+    agency, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agency.replace("formats: [parquet, csv]", "formats: [jsonl]")
+    writer = format_named("jsonl").Writer  # type: ignore[attr-defined]
+    honest = writer.write
+
+    def forgetful(self: Any, batch: Any) -> None:
+        honest(self, batch.slice(1))
+
+    monkeypatch.setattr(writer, "write", forgetful)
+    with pytest.raises(ConfigError, match="cannot be written to jsonl"):
+        agency.run()
+    assert [entry.kind for entry in agency.entries()] == ["register"]

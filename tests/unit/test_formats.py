@@ -1,0 +1,130 @@
+"""Formats: what is written comes back in each, and an unknown suffix is refused."""
+
+from __future__ import annotations
+
+import datetime
+import inspect
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from configs.formats import FORMATS
+from configs.release import PublishConfig
+from mechanisms.domain.columns import Categorical, Date, Integer
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.domain.domain import Domain
+from tasks.formats.profile import profile_file
+from tasks.formats.reading import read_counts, read_records
+from tasks.formats.registry import FileFormat, format_named, read_batches
+from tasks.formats.writing import write_cells, write_columns, write_records
+
+TEXTS = ["a, b", 'say "no"', "two\nlines", "two\r\nlines", "", None, "null", "NA", "é 😀 \u2028",
+         " padded\t", "'", "\\n", "0"]  # fmt: skip
+FLOATS = [0.0, -0.0, 5e-324, 1.7976931348623157e308, 0.1, None, 1e22]
+INTEGERS = [2**63 - 1, -(2**63), 0, None]
+DATES = [datetime.date(1, 1, 1), datetime.date(9999, 12, 31), None]
+
+
+def same(found: list[Any], expected: list[Any]) -> bool:
+    """Whether two lists are the same, the signs of zeros included."""
+    return repr(found) == repr(expected)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_module_of_every_listed_format_offers_the_whole_protocol(name: str) -> None:
+    form = format_named(name)
+    offered = [each for each in vars(FileFormat) if not each.startswith("_")]
+    assert sorted(offered) == ["open_writer", "read_batches"]
+    for each in offered:
+        wanted = list(inspect.signature(getattr(FileFormat, each)).parameters)[1:]
+        assert list(inspect.signature(getattr(form, each)).parameters) == wanted
+    assert PublishConfig(directory="x", formats=[name]).formats == [name]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_awkward_values_come_back(tmp_path: Path, name: str) -> None:
+    rows = 2 * max(map(len, (TEXTS, FLOATS, INTEGERS, DATES)))
+    columns = {
+        label: [values[i % len(values)] for i in range(rows)]
+        for label, values in {
+            "text, all": TEXTS, 'a "number"': FLOATS, "integer": INTEGERS, "däte": DATES,
+            "yes": [True, False, None],
+        }.items()
+    }  # fmt: skip
+    path = tmp_path / f"table.{name}"
+    write_columns(columns | {"nothing": [None] * rows}, path)
+    kinds = {"text, all": pa.string(), 'a "number"': pa.float64(), "integer": pa.int64(),
+             "däte": pa.date32(), "yes": pa.bool_(), "nothing": pa.float64()}  # fmt: skip
+    found = pa.Table.from_batches(read_batches(path, pa.schema(list(kinds.items()))))
+    assert {field.name: field.type for field in found.schema} == kinds
+    for label, values in columns.items():
+        assert same(found[label].to_pylist(), values)
+    assert found["nothing"].null_count == rows
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_records_and_cells_of_awkward_categories_come_back(tmp_path: Path, name: str) -> None:
+    texts = tuple(text for text in TEXTS if text is not None)
+    domain = Domain(
+        (
+            Categorical(name="te,xt", categories=texts, other=True, missing=True),
+            Integer(name="n", lower=-(2**35), upper=2**35, width=1, missing=True),
+            Date(name="day", first=DATES[0], last=DATES[1], by="year", missing=True),
+        )
+    )
+    rng = np.random.default_rng(5)
+    codes = {
+        "te,xt": np.arange(200) % domain["te,xt"].size,
+        "n": rng.integers(0, domain["n"].size, 200),
+        "day": rng.integers(0, domain["day"].size, 200),
+    }
+    cells = np.unique(domain.encode(codes))
+    counts = rng.integers(1, 4, len(cells))
+    path = tmp_path / f"records.{name}"
+    write_records(ContingencyTable(domain, cells, counts), path)
+    assert [x.tolist() for x in read_records(path, domain)] == [cells.tolist(), counts.tolist()]
+    clean = dict.fromkeys(("schema", *(f"outside {each}" for each in domain.names)), 0)
+    assert profile_file(path, domain) == {"rows": counts.sum(), **clean}
+    table = tmp_path / f"table.{name}"
+    estimates = np.where(counts > 2, -0.0, counts / 3)
+    write_cells(domain, cells, {"raw": -counts, "estimate": estimates}, table)
+    assert [x.tolist() for x in read_counts(table, domain, "raw")] == [
+        cells.tolist(),
+        (-counts).tolist(),
+    ]
+    assert profile_file(table, domain, ("raw", "estimate")) == {"rows": len(cells), **clean}
+    assert profile_file(table, domain, ("raw",))["schema"] == 1
+    narrower = Domain((Categorical(name="te,xt", categories=texts[1:]), *domain.columns[1:]))
+    outside = profile_file(path, narrower)["outside te,xt"]
+    lost = {texts[0], "other", None}
+    written = [row["te,xt"] for batch in read_batches(path, None) for row in batch.to_pylist()]
+    assert outside == sum(value in lost for value in written) > 0
+
+
+def test_the_same_rows_give_the_same_bytes(tmp_path: Path) -> None:
+    for name in FORMATS:
+        for place in ("a", "b"):
+            write_columns({"text": TEXTS}, tmp_path / f"{place}.{name}")
+        assert (tmp_path / f"a.{name}").read_bytes() == (tmp_path / f"b.{name}").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["t", "t.parquets", "t.csv.gz", "t.CSV", "t.registry", "t."])
+def test_an_unknown_suffix_is_refused_and_nothing_written(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="no format is called"):
+        write_columns({"a": [1]}, tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / name).write_text("a\n1\n")
+    with pytest.raises(ValueError, match="no format is called"):
+        read_batches(tmp_path / name, None)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_no_file_is_overwritten(tmp_path: Path, name: str) -> None:
+    path = tmp_path / f"t.{name}"
+    path.write_bytes(b"theirs")
+    with pytest.raises(FileExistsError):
+        write_columns({"a": [1]}, path)
+    assert path.read_bytes() == b"theirs"
