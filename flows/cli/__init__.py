@@ -17,10 +17,19 @@ from flows.cli.ledger import HomeFolder, Json, home_of, ledger_app
 from flows.cli.rerelease import NoOrchestrator, Overrides, Timings, Yes, order_of, rerelease
 from mechanisms.errors import StatpressError
 
+
+def _version() -> str:
+    """The version that is installed."""
+    from importlib.metadata import version
+
+    return version("statpress")
+
+
 app = App(
     name="statpress",
     help="The press of a statistical agency: one reviewed YAML file in, a differentially "
     "private release out.",
+    version=_version,
     version_flags=["--version"],
     result_action="return_value",
 )

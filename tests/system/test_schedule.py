@@ -26,11 +26,12 @@ from typing import Any
 
 import pytest
 from bad_input import CANARY, RARE
-from browser import Browser, opened
+from browser import Browser, missing, opened
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from postgres import Server
 from prefect_server import BIN, PASSWORD, as_client, ask
+from requirements import lacking
 from ruamel.yaml import YAML
 
 from tasks.bundle.approval import approved_by
@@ -374,6 +375,8 @@ def test_pages_in_a_browser(day: Day, tmp_path: Path) -> None:
     site = day.client["PREFECT_API_URL"].removesuffix("/api")
     run = f"{site}/runs/flow-run/{day.scheduled['id']}"
     pictures = Path(os.environ.get("STATPRESS_TEST_PICTURES", tmp_path))
+    if reason := missing():
+        lacking(reason)
     with opened(tmp_path / "chromium.log") as browser:
 
         def page(address: str | None, name: str, *words: str) -> None:

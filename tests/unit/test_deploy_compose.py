@@ -8,9 +8,11 @@ from functools import cache
 from typing import Any
 
 import pytest
-from compose_spec import PyCompose
 from installation import DEPLOY, IMAGE, QUIET
+from requirements import needed
 from ruamel.yaml import YAML
+
+PyCompose = needed("compose_spec").PyCompose
 
 
 @cache

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from installation import DEPLOY, IMAGE, QUIET, ROOT, program
+from requirements import lacking
 
 
 @cache
@@ -20,7 +21,8 @@ def dockerfile() -> list[tuple[str, str]]:
 
 def lint(text: str) -> subprocess.CompletedProcess[str]:
     found = program("hadolint")
-    assert found, "hadolint is missing: install the development group"
+    if not found:
+        lacking("The program hadolint is not installed.")
     command = [found, "--failure-threshold", "style", "-"]
     return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
 

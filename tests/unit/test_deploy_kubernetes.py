@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-import kubernetes_validate
 import pytest
 from installation import DEPLOY, IMAGE, QUIET, load_all
+from requirements import needed
 from ruamel.yaml import YAML
+
+kubernetes_validate = needed("kubernetes_validate")
 
 KUBERNETES = "1.32"
 """The version whose schemas the manifests meet."""

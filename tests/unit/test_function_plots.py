@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+from requirements import needed
 
 from mechanisms.base.mechanism import Target
 from mechanisms.domain.columns import Numeric
@@ -19,6 +17,10 @@ from mechanisms.functions.knobs import FunctionKnobs
 from tasks.bundle.function_plots import draw_function, noise_sd
 from tasks.bundle.plots import drawn_to
 from tasks.release.entropy import SeededRandomness
+
+matplotlib = needed("matplotlib")
+FigureCanvasAgg = needed("matplotlib.backends.backend_agg").FigureCanvasAgg
+Figure = needed("matplotlib.figure").Figure
 
 N = 500
 
