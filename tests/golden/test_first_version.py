@@ -1,0 +1,197 @@
+"""Bundles and a ledger of version 0.1.0, which every later version must read and verify.
+
+Everything goes through the command line, so that no module may break it by moving.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections import Counter
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FIRST = Path(__file__).parent / "first_version"
+CONFIGS = Path(__file__).parents[2] / "configs"
+BUNDLES = ("people", "visits", "ages-reprint-1", "ages", "ages-renewed")
+PLANS = {
+    "people": FIRST / "configs" / "people.yaml",
+    "visits": FIRST / "configs" / "visits.yaml",
+    "ages": FIRST / "configs" / "ages.yaml",
+    "census2000": CONFIGS / "census2000.yaml",
+    "census2000_estimates": CONFIGS / "census2000_estimates.yaml",
+}
+HEAD = json.loads((FIRST / "ledger.jsonl").read_text().splitlines()[-1])["head"]
+Press = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def own_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ledger lies in the home that each command is given."""
+    monkeypatch.delenv("STATPRESS_LEDGER", raising=False)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+
+
+@pytest.fixture
+def press(monkeypatch: pytest.MonkeyPatch) -> Press:
+    """The command ``statpress`` with ``--json``, wherever its entry point lies.
+
+    It takes the exit code to expect, and returns the facts that the command prints.
+    """
+    (script,) = entry_points(group="console_scripts", name="statpress")
+    main = script.load()
+
+    def press(*arguments: object, code: int | None = 0) -> Any:
+        monkeypatch.setattr(sys, "argv", ["statpress", *map(str, arguments), "--json"])
+        ended, out, err = 0, io.StringIO(), io.StringIO()
+        with redirect_stdout(out), redirect_stderr(err):
+            try:
+                main()
+            except SystemExit as end:
+                ended = int(end.code or 0)
+        assert ended == code if code is not None else ended, out.getvalue() + err.getvalue()
+        return json.loads(out.getvalue())
+
+    return press
+
+
+@pytest.fixture
+def releases(tmp_path: Path) -> Path:
+    """The bundles, byte for byte as they were published."""
+    with tarfile.open(FIRST / "bundles.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    return tmp_path / "releases"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """The home with the ledger that charged for them."""
+    place = tmp_path / "home"
+    place.mkdir(mode=0o700)
+    shutil.copyfile(FIRST / "ledger.sqlite", place / "ledger.sqlite")
+    (place / "ledger.sqlite").chmod(0o600)
+    return place
+
+
+def test_every_bundle_verifies(releases: Path, press: Press) -> None:
+    assert sorted(each.name for each in releases.iterdir()) == sorted(BUNDLES)
+    for name in BUNDLES:
+        assert press("verify", releases / name)["verified"] is True
+
+
+def test_every_bundle_is_in_the_ledger(releases: Path, home: Path, press: Press) -> None:
+    for name in BUNDLES:
+        assert press("verify", releases / name, "--home", home)["against_ledger"] is True
+    reprinted = press("verify", releases / "ages-reprint-1")
+    assert reprinted["reprint_of"]["seal"] == press("verify", releases / "ages")["seal"]
+    deputy = FIRST / "deputy-public.pem"
+    assert press("verify", releases / "visits", "--public-key", deputy)["decision"] == "approve"
+    other = FIRST / "checkpoint-public.pem"
+    press("verify", releases / "visits", "--public-key", other, code=None)
+
+
+def test_the_installed_command_verifies_a_bundle(releases: Path) -> None:
+    command = [str(Path(sys.executable).parent / "statpress"), "verify", "people", "--json"]
+    done = subprocess.run(command, cwd=releases, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout)["verified"] is True
+
+
+def test_every_changed_byte_is_found(releases: Path, press: Press) -> None:
+    for path in sorted((releases / "people" / "data").iterdir()):
+        honest = path.read_bytes()
+        middle = len(honest) // 2
+        path.write_bytes(honest[:middle] + bytes([honest[middle] ^ 1]) + honest[middle + 1 :])
+        refused = press("verify", releases / "people", code=None)
+        assert refused["error"]["kind"] == "BundleVerification"
+        path.write_bytes(honest)
+    assert press("verify", releases / "people")["verified"] is True
+
+
+def test_the_ledger_holds_and_every_charge_is_recomputed(home: Path, press: Press) -> None:
+    key = FIRST / "checkpoint-public.pem"
+    found = press("ledger", "verify", "--home", home, "--head", HEAD, "--public-key", key)
+    assert (found["verified"], found["entries"], found["head"]) == (True, 29, HEAD)
+    assert found["checkpoints"] == [17, 29]
+    charges = press("ledger", "charge-history", "--home", home)["charges"]
+    statuses = Counter(charge["status"] for charge in charges)
+    assert statuses == {"published": 4, "void": 1, "rejected": 1}
+    accounts = press("ledger", "show", "--home", home)["accounts"]
+    assert {each["dataset"]: each["policy"] for each in accounts} == {
+        "people": "zcdp",
+        "visits": "zcdp",
+    }
+
+
+def test_the_export_is_the_ledger(tmp_path: Path, home: Path, press: Press) -> None:
+    kinds = Counter(
+        json.loads(line)["kind"] for line in (FIRST / "ledger.jsonl").read_text().splitlines()[:-1]
+    )
+    assert kinds == {
+        "register": 2, "amend-policy": 3, "set-approvers": 2, "charge": 6, "draw": 5, "void": 1,
+        "prepare": 2, "decide": 2, "publish": 4, "checkpoint": 2,
+    }  # fmt: skip
+    empty = tmp_path / "empty"
+    found = press("ledger", "import", FIRST / "ledger.jsonl", "--home", empty)
+    assert (found["entries"], found["head"]) == (29, HEAD)
+    assert press("ledger", "verify", "--home", empty)["head"] == HEAD
+    for place in (home, empty):
+        press("ledger", "export", tmp_path / f"{place.name}.jsonl", "--home", place)
+        written = (tmp_path / f"{place.name}.jsonl").read_bytes()
+        assert written == (FIRST / "ledger.jsonl").read_bytes()
+
+
+def test_bundles_are_refined(releases: Path, tmp_path: Path, press: Press) -> None:
+    for name in ("people", "visits"):
+        output = tmp_path / f"refined-{name}"
+        press("refine", releases / name, "--output", output, "--integers")
+        stated = json.loads((output / "refinement.json").read_text())
+        assert press("verify", releases / name)["seal"] in json.dumps(stated)
+        assert list((output / "data").glob("*.parquet"))
+
+
+def test_bundles_are_reprinted(releases: Path, press: Press) -> None:
+    press("rerelease", releases / "people", "--reprint", "--name", "again")
+    found = press("verify", releases / "again")
+    assert found["verified"] is True
+    assert found["reprint_of"]["seal"] == press("verify", releases / "people")["seal"]
+    for name in ("laplace.csv", "gaussian.csv", "blocks.csv", "records.csv", "mean.csv"):
+        was, now = (releases / each / "data" / name for each in ("people", "again"))
+        assert now.read_bytes() == was.read_bytes()
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_plan_says_the_same_figures(name: str, tmp_path: Path, press: Press) -> None:
+    said = json.loads((FIRST / "plans" / f"{name}.json").read_text())
+    found = press("plan", PLANS[name], "--home", tmp_path / "none")
+    assert figures(found) == figures(said, approximate=True)
+
+
+def figures(facts: Any, *, approximate: bool = False) -> dict[str, Any]:
+    """Every figure and text by its place; binary floats agree to a relative 1e-9."""
+    flat: dict[str, Any] = {}
+
+    def walk(place: str, value: Any) -> None:
+        children = (
+            value.items() if isinstance(value, dict)
+            else enumerate(value) if isinstance(value, list)
+            else None
+        )  # fmt: skip
+        if children is None:
+            near = approximate and isinstance(value, float)
+            flat[place] = pytest.approx(value, rel=1e-9, abs=0) if near else value
+            return
+        for key, child in children:
+            walk(f"{place}/{key}", child)
+
+    walk("", facts)
+    return flat
