@@ -94,9 +94,11 @@ def test_every_bundle_is_in_the_ledger(releases: Path, home: Path, press: Press)
     reprinted = press("verify", releases / "ages-reprint-1")
     assert reprinted["reprint_of"]["seal"] == press("verify", releases / "ages")["seal"]
     deputy = FIRST / "deputy-public.pem"
-    assert press("verify", releases / "visits", "--public-key", deputy)["decision"] == "approve"
+    found = press("verify", releases / "visits", "--public-key", deputy)
+    assert found["approval"]["decision"] == "approve"
     other = FIRST / "checkpoint-public.pem"
-    press("verify", releases / "visits", "--public-key", other, code=None)
+    refused = press("verify", releases / "visits", "--public-key", other, code=None)
+    assert refused["error"]["kind"] == "Approval"
 
 
 def test_the_installed_command_verifies_a_bundle(releases: Path) -> None:
