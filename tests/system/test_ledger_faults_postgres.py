@@ -293,7 +293,7 @@ def test_two_sessions_that_would_not_serialise_end_with_one_charge_each(url: str
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(30)
+            thread.join(600)
     unchanged(url, charges=2)
 
 
