@@ -111,12 +111,15 @@ def test_our_own_errors_pass_with_their_public_fields_alone(tmp_path: Path) -> N
 
 
 def test_a_folder_named_tasks_is_not_run(tmp_path: Path, monkeypatch) -> None:
-    (tmp_path / "tasks").mkdir()
-    (tmp_path / "tasks" / "__init__.py").write_text("")
-    (tmp_path / "tasks" / "quality_process.py").write_text("open('ran', 'w')")
+    planted = tmp_path / "tasks" / "quality" / "process.py"
+    planted.parent.mkdir(parents=True)
+    for package in (tmp_path / "tasks", planted.parent):
+        (package / "__init__.py").write_text("")
+    planted.write_text("open('ran', 'w')")
     monkeypatch.chdir(tmp_path)
     with Inspector(CuratorLog(tmp_path, "log")) as inspector:
         assert inspector.meets("gate", {"x": 1}, [Between("x", 1, 1)])
+        assert inspector._process.args[-2:] == ["-m", "tasks.quality.process"]
     assert not (tmp_path / "ran").exists()
 
 

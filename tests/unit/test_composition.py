@@ -330,7 +330,7 @@ def test_fifty_parts_are_quick_and_repeated_ones_compose_with_themselves(
 def test_import_leaves_no_log_handler() -> None:
     code = (
         "import logging\n"
-        "from mechanisms import composition, pld\n"
+        "from mechanisms.accounting import composition, pld\n"
         "assert 'dp_accounting' not in __import__('sys').modules\n"
         "pld._pld_pmf()\n"
         "assert not logging.root.handlers\n"
