@@ -101,7 +101,7 @@ def day(
         failing = deployment(server, "release-of-nothing")
         ask(server, f"/deployments/{failing['id']}/create_flow_run", body)
         with worker(server):
-            scheduled = ended(server, deployment(server, "release-calendar"))
+            scheduled = ended(server, deployment(server, "release-calendar"), "COMPLETED")
             failed = ended(server, failing)
             reviewed = approve(server, office, officer)
         wait(lambda: len({notice["subject"] for notice in notices}) >= 2, "two notices")
@@ -114,7 +114,7 @@ def key_of(seed: bytes) -> Ed25519PrivateKey:
 
 def approve(server: dict[str, str], office: Any, officer: Ed25519PrivateKey) -> Reviewed:
     """Wait for the scheduled release, approve it by the command line, have the worker publish."""
-    prepared = ended(server, deployment(server, "release-reviewed"))
+    prepared = ended(server, deployment(server, "release-reviewed"), "COMPLETED")
     before = [path.name for path in office.bundles()]
     run_id = prepared["id"].replace("-", "")
     key = office.folder / "officer.pem"
@@ -137,7 +137,7 @@ def deploy(server: dict[str, str], agency: Any, office: Any) -> None:
     release = known["release"] | {"work_pool": pool_of(agency)}
     soon = (datetime.datetime.now(datetime.UTC) + AHEAD).isoformat()
     # Again if we are late; a second release finds too little budget.
-    near = {"interval": 20, "anchor_date": soon, "active": True}
+    near = {"interval": 60, "anchor_date": soon, "active": True}
     described["deployments"] = [
         release
         | {
@@ -240,13 +240,20 @@ def deployment(server: dict[str, str], name: str) -> dict[str, Any]:
     return ask(server, f"/deployments/name/statpress-release/{name}")
 
 
-def ended(server: dict[str, str], of: dict[str, Any]) -> dict[str, Any]:
-    """The first run of a deployment that has come to an end."""
+ENDS = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
+
+
+def ended(server: dict[str, str], of: dict[str, Any], *ends: str) -> dict[str, Any]:
+    """The first run of a deployment that has come to an end, or to one of these.
+
+    Where a schedule fires again before its first run is done, the second finds too little
+    budget and may fail before the first completes.
+    """
     query: dict[str, Any] = {
         "sort": "START_TIME_ASC",
         "flow_runs": {
             "deployment_id": {"any_": [of["id"]]},
-            "state": {"type": {"any_": ["COMPLETED", "FAILED", "CRASHED", "CANCELLED"]}},
+            "state": {"type": {"any_": ends or ENDS}},
         },
     }
     wait(lambda: ask(server, "/flow_runs/filter", query), f"a run of {of['name']}")

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from census_ledger import KEY, TERMS
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from mechanisms.errors import InsufficientBudgetError, LedgerIntegrityError
@@ -35,15 +36,8 @@ from tasks.ledger_store import tables
 Row = tuple[Any, ...]  # sequence, kind, body, previous, hash, dataset, run_id
 COLUMNS = ("sequence", "kind", "body", "previous", "hash", "dataset", "run_id")
 KINDS = sorted(RULES)
-KEY = Ed25519PrivateKey.from_private_bytes(b"k" * 32)
 SECOND = Ed25519PrivateKey.from_private_bytes(b"s" * 32)
 THIEF = Ed25519PrivateKey.from_private_bytes(b"t" * 32)
-TERMS: dict[str, Any] = {
-    "adjacency": "replace_one",
-    "unit": "record",
-    "unit_records": 1,
-    "n_records": 1000,
-}
 LAST_CHECKPOINT = 12
 LENGTH = 16
 
