@@ -14,7 +14,7 @@ import re
 import shutil
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 from configs.loading import Release
@@ -22,6 +22,7 @@ from mechanisms.errors import BundleExistsError, OutputNotWritableError
 from mechanisms.planning.plan import Plan
 from tasks.bundle.manifest import NAME as MANIFEST
 from tasks.execution.home import Home
+from tasks.execution.interruption import uninterrupted
 from tasks.execution.private_zone import CuratorLog
 from tasks.execution.steps import notify
 from tasks.ledger_rules.entries import check_place
@@ -100,7 +101,7 @@ def open_run(
         BundleExistsError: A bundle of the declared name is there.
     """
     log, run_id = inspector.log, inspector.log.run_id
-    with ExitStack() as stack:
+    with claims() as claim:
         work_root = home.folder("work")
         directory = release.located(release.config.publish.directory)
         target = directory / _bundle_name(release, run_id, insecure_seed)
@@ -109,13 +110,13 @@ def open_run(
             raise BundleExistsError("A bundle of this name is already there.", where=str(target))
         for killed in remove_abandoned(work_root, ""):
             notify(f"Removed the private folder of run {killed}, which was killed.")
-        work = stack.enter_context(claimed(work_root / run_id))
+        work = claim(work_root / run_id)
         make_directory(directory, home)
         remove_abandoned(directory, BUILDING)
         waiting = home.folder(PREPARED)
         remove_abandoned(waiting, BUILDING)  # never a prepared bundle: that has another name
         beside = waiting if reviewed else directory
-        building = stack.enter_context(claimed(beside / f"{BUILDING}{run_id}"))
+        building = claim(beside / f"{BUILDING}{run_id}")
         _check_space(directory, plan, len(release.config.publish.formats))
         yield Run(
             run_id=run_id,
@@ -234,9 +235,34 @@ def make_directory(directory: Path, home: Home) -> None:
 
 
 @contextmanager
-def claimed(folder: Path) -> Iterator[Path]:
-    """A new folder of mode 0700 that is locked while in use and removed after."""
-    descriptor = None
+def claims() -> Iterator[Callable[[Path], Path]]:
+    """Make folders of mode 0700 that are locked while in use and removed after.
+
+    A signal at any moment leaves no folder behind: signals wait while one is made and while
+    it is removed, and what a signal just before the removal prevents is done again.
+
+    Yields:
+        What makes and locks a folder; it raises ``OutputNotWritableError`` if that cannot
+        be made or another process works in it.
+    """
+    held: list[tuple[Path, int]] = []
+
+    def claim(folder: Path) -> Path:
+        with uninterrupted():
+            held.append((folder, _made(folder)))
+        return folder
+
+    try:
+        try:
+            yield claim
+        finally:
+            _remove(held)
+    finally:
+        _remove(held)
+
+
+def _made(folder: Path) -> int:
+    """Make a folder and lock it; the descriptor that holds the lock."""
     for _ in range(_TRIES):  # another run's sweep may come between making and locking
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
@@ -244,18 +270,21 @@ def claimed(folder: Path) -> Iterator[Path]:
             descriptor = _locked(folder)
             reason = "this very run is at work in another process"
         except OSError as error:
-            reason = str(error.strerror)
+            descriptor, reason = None, str(error.strerror)
         if descriptor is not None:
-            break
-    if descriptor is None:
-        raise OutputNotWritableError(
-            f"A working folder cannot be made ({reason}).", where=str(folder.parent)
-        )
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(descriptor)
+            return descriptor
+    raise OutputNotWritableError(
+        f"A working folder cannot be made ({reason}).", where=str(folder.parent)
+    )
+
+
+def _remove(held: list[tuple[Path, int]]) -> None:
+    """Remove folders, and only then give their locks back."""
+    with uninterrupted():
+        while held:
+            folder, descriptor = held.pop()
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(descriptor)
 
 
 def _locked(folder: Path) -> int | None:

@@ -31,7 +31,7 @@ from tasks.ledger_rules.entries import Entry
 from tasks.release.places import (
     BUILDING,
     PREPARED,
-    claimed,
+    claims,
     final_places,
     make_directory,
     publish_folder,
@@ -111,8 +111,8 @@ def open_publication(home: Home, approved: Approved) -> Iterator[Path]:
     directory = approved.target.parent
     make_directory(directory, home)
     remove_abandoned(directory, BUILDING)
-    with claimed(directory / f"{BUILDING}{approved.run_id}") as building:
-        yield building
+    with claims() as claim:
+        yield claim(directory / f"{BUILDING}{approved.run_id}")
 
 
 @step("find bundle")

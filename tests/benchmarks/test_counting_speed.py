@@ -62,7 +62,7 @@ SIZES = [
 COUNT_IN_A_FRESH_PROCESS = """
 import resource, sys
 from pathlib import Path
-from tasks.counting import Source, count
+from tasks.source.counting import Source, count
 from {module} import DOMAIN
 table = count(Source(sys.argv[1], "parquet"), DOMAIN, scratch=Path(sys.argv[2]))
 assert table.n_records == int(sys.argv[3])

@@ -24,9 +24,9 @@ PROGRAM = """
 import json, sys, time
 from pathlib import Path
 
-from flows.conduct import session
-from tasks.home import Home
-from tasks.private_zone import CuratorLog, new_run_id
+from flows.runner import session
+from tasks.execution.home import Home
+from tasks.execution.private_zone import CuratorLog, new_run_id
 
 home = Home(Path(sys.argv[2]))
 with session(home) as opened:

@@ -98,7 +98,7 @@ PEAK = """
 import resource
 import numpy as np
 from randomgen import AESCounter
-from mechanisms.resamples import BootstrapSampler
+from mechanisms.sampling.resample_sampler import BootstrapSampler
 rng = np.random.default_rng(1)
 counts = rng.multinomial(10**7, rng.dirichlet(np.ones(10**4)))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

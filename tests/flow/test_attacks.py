@@ -3,11 +3,7 @@
 import asyncio
 import json
 import os
-import signal
 import stat
-import subprocess
-import sys
-import time
 import traceback
 from pathlib import Path
 
@@ -18,7 +14,6 @@ import pytest
 from bad_input import CANARY
 
 from configs.checks import RESERVED_COLUMNS
-from flows import cli
 from flows.report.terminal import plain
 from flows.runner import Session
 from mechanisms.errors import (
@@ -116,12 +111,15 @@ def test_our_own_errors_pass_with_their_public_fields_alone(tmp_path: Path) -> N
 
 
 def test_a_folder_named_tasks_is_not_run(tmp_path: Path, monkeypatch) -> None:
-    (tmp_path / "tasks").mkdir()
-    (tmp_path / "tasks" / "__init__.py").write_text("")
-    (tmp_path / "tasks" / "quality_process.py").write_text("open('ran', 'w')")
+    planted = tmp_path / "tasks" / "quality" / "process.py"
+    planted.parent.mkdir(parents=True)
+    for package in (tmp_path / "tasks", planted.parent):
+        (package / "__init__.py").write_text("")
+    planted.write_text("open('ran', 'w')")
     monkeypatch.chdir(tmp_path)
     with Inspector(CuratorLog(tmp_path, "log")) as inspector:
         assert inspector.meets("gate", {"x": 1}, [Between("x", 1, 1)])
+        assert inspector._process.args[-2:] == ["-m", "tasks.quality.process"]
     assert not (tmp_path / "ran").exists()
 
 
@@ -326,43 +324,6 @@ def test_text_cannot_repaint_a_terminal(agency, tmp_path: Path) -> None:
     agency.replace("title: Test release", 'title: "x\\e]0;pwn\\a"')
     with pytest.raises(ConfigError, match="printable"):
         agency.run()
-
-
-def test_a_terminated_run_leaves_no_folder(agency) -> None:
-    script = Path(sys.executable).with_name("statpress")
-    command = [str(script), "run", str(agency.config), "--home", str(agency.home.root)]
-    process = subprocess.Popen([*command, "--no-orchestrator"], stderr=subprocess.PIPE, text=True)
-    for _ in range(6000):  # the first import may take long on a busy machine
-        if list((agency.home.root / "work").glob("*")):
-            break
-        try:
-            process.wait(0.02)
-        except subprocess.TimeoutExpired:
-            continue
-    process.terminate()
-    told = process.communicate(timeout=120)[1]
-    assert process.returncode == 130, told
-    assert list((agency.home.root / "work").iterdir()) == []
-    assert agency.bundles() == []
-
-
-def test_an_interruption_inside_a_callback_comes_again(monkeypatch) -> None:
-    class Ending:
-        def __del__(self) -> None:
-            raise KeyboardInterrupt
-
-    def end() -> None:
-        ending = Ending()
-        del ending
-        time.sleep(10)
-
-    before = signal.signal(signal.SIGALRM, cli._interrupt)
-    monkeypatch.setattr(sys, "unraisablehook", cli._interrupt_again)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            end()
-    finally:
-        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.parametrize("value", ["1e99999999", "'1e99999999'", "1e-99999999"])

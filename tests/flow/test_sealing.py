@@ -186,14 +186,14 @@ def test_two_runs_in_one_process_never_open_each_others_channels(
     def second() -> None:
         with closed(BETWEEN_STEPS, logs[1].write, logs[1].open):
             entered.set()
-            left.wait(10)
+            assert left.wait(600)
             os.write(1, b"private")
             print("private")
 
     thread = threading.Thread(target=second)
     with closed(BETWEEN_STEPS, logs[0].write, logs[0].open):
         thread.start()
-        entered.wait(10)
+        assert entered.wait(600)
     left.set()
     thread.join()
     os.write(1, b"public")

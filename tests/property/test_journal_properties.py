@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from census_ledger import TERMS
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +18,6 @@ from tasks.ledger_rules.amounts import MEASURES, canonical, exact
 from tasks.ledger_rules.chain import apply, next_entry, replay, resume
 from tasks.ledger_rules.entries import Entry
 
-TERMS = {"adjacency": "replace_one", "unit": "record", "unit_records": 1, "n_records": 1000}
 TIMES = {"created": "2026-01-01T00:00:00+00:00"}
 LIMITS = {
     "a": {"policy": "basic", "epsilon": "1", "delta": "1e-8"},

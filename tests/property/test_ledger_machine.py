@@ -14,6 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from census_ledger import TERMS
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -35,7 +36,6 @@ from tasks.ledger_rules.signing import public_text
 LIMITED = {"basic": ["epsilon", "delta"], "zcdp": ["rho", "rho_delta"]}
 MEASURES = [*LIMITED["basic"], *LIMITED["zcdp"]]
 KEYS = [Ed25519PrivateKey.from_private_bytes(bytes([n] * 32)) for n in (1, 2)]
-TERMS = {"adjacency": "replace_one", "unit": "record", "unit_records": 1, "n_records": 1000}
 
 SPENT = ("reserved", "drawn", "prepared", "approved", "rejected", "published")
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from census_ledger import TERMS
 from postgres import PASSWORD_USER, Server, run
 from sqlalchemy import Connection, event, make_url
 
@@ -28,12 +29,6 @@ from tasks.ledger_store import store as ledger_store
 pytestmark = pytest.mark.system
 
 PASSWORD = "s3cret-of/the:keeper"
-TERMS: dict[str, Any] = {
-    "adjacency": "replace_one",
-    "unit": "record",
-    "unit_records": 1,
-    "n_records": 1000,
-}
 
 
 def charge(ledger: Ledger, run_id: str = "one") -> Entry:
@@ -293,7 +288,7 @@ def test_two_sessions_that_would_not_serialise_end_with_one_charge_each(url: str
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(30)
+            thread.join(600)
     unchanged(url, charges=2)
 
 

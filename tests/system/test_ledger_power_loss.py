@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from census_ledger import TERMS
 from sqlalchemy import event
 
 from mechanisms.errors import StatpressError
@@ -28,12 +29,6 @@ from tasks.ledger_rules.entries import Entry
 pytestmark = pytest.mark.system
 
 HEADER, FRAME_HEADER = 32, 24
-TERMS: dict[str, Any] = {
-    "adjacency": "replace_one",
-    "unit": "record",
-    "unit_records": 1,
-    "n_records": 1000,
-}
 
 
 @dataclass(frozen=True)

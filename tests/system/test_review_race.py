@@ -42,7 +42,7 @@ def test_opposite_decisions_at_one_moment(location: str) -> None:
             for names in runs:
                 charge = own.charged(**names)
                 words = {"decision": ("approve", "reject")[officer], "reason": "so"}
-                gate.wait(60)
+                gate.wait(600)
                 try:
                     entry = own.decide(charge=charge, key=KEYS[officer], **words, **SEAL)
                     told.append(entry.body["decision"])

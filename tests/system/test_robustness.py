@@ -11,7 +11,6 @@ import os
 import signal
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -193,6 +192,8 @@ class Line:
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.api = f"http://127.0.0.1:{self._listening.getsockname()[1]}/api"
         self._whole = True
+        self.refused = threading.Event()
+        """Set once somebody was refused because the line is cut."""
         self._open: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -211,6 +212,7 @@ class Line:
             client, _ = self._listening.accept()
             if not self._whole:
                 client.close()
+                self.refused.set()
                 continue
             server = socket.create_connection(self._server)
             self._open += [client, server]
@@ -238,7 +240,7 @@ def test_the_orchestrators_server_is_gone(quick: Any, server: dict[str, str], ba
         line.cut()
         victim.go()
         if back:
-            time.sleep(1)
+            assert line.refused.wait(600), victim.said
             line.mend()
         code = victim.end()
     # The release does not hang on the server: it was drawn and published all the same.

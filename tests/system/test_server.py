@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from bad_input import CANARY, RARE
 from leaks import Search, Watch
-from prefect_server import BIN, ask, free_port
+from prefect_server import BIN, ask, closed_port
 
 pytestmark = pytest.mark.system
 
@@ -61,8 +61,9 @@ def test_run_on_a_server(
 
 
 def test_server_out_of_reach(agency: Any, server: dict[str, str]) -> None:
-    nowhere = server | {"PREFECT_API_URL": f"http://127.0.0.1:{free_port()}/api"}
-    nowhere["PREFECT_CLIENT_MAX_RETRIES"] = "0"
-    process, out, err, _ = run(agency, nowhere)
+    with closed_port() as port:
+        nowhere = server | {"PREFECT_API_URL": f"http://127.0.0.1:{port}/api"}
+        nowhere["PREFECT_CLIENT_MAX_RETRIES"] = "0"
+        process, out, err, _ = run(agency, nowhere)
     assert process.returncode == 61, out + err
     assert [entry.kind for entry in agency.entries()] == ["register"]

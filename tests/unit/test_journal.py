@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from census_ledger import TERMS
 
 from mechanisms.errors import (
     AmountError,
@@ -31,7 +32,6 @@ from tasks.ledger_rules.chain import (
 )
 from tasks.ledger_rules.entries import ZERO_HASH, Entry, canonical_json, entry_hash, parse_entry
 
-TERMS = {"adjacency": "replace_one", "unit": "record", "unit_records": 1, "n_records": 1000}
 NOW = "2026-01-01T00:00:00+00:00"
 LIMITS = {
     "basic": {"epsilon": "1", "delta": "1e-8"},

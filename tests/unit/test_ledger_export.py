@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from census_ledger import TERMS
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from mechanisms.errors import (
@@ -19,13 +20,6 @@ from mechanisms.errors import (
 )
 from tasks.ledger.export import read_head, restore, write_export
 from tasks.ledger.ledger import Ledger
-
-TERMS: dict[str, Any] = {
-    "adjacency": "replace_one",
-    "unit": "record",
-    "unit_records": 1,
-    "n_records": 1000,
-}
 
 
 def charge(ledger: Ledger, run_id: str) -> Any:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from census_ledger import TERMS
 from sqlalchemy import Engine, event
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
@@ -27,13 +28,6 @@ from mechanisms.errors import (
 from tasks.ledger.ledger import Ledger
 from tasks.ledger_store import sqlite as ledger_sqlite
 from tasks.ledger_store import store as ledger_store
-
-TERMS: dict[str, Any] = {
-    "adjacency": "replace_one",
-    "unit": "record",
-    "unit_records": 1,
-    "n_records": 1000,
-}
 
 
 def register(ledger: Ledger, dataset: str = "census") -> None:

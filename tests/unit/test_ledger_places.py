@@ -8,19 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from census_ledger import TERMS
 
 from mechanisms.errors import LedgerError, LedgerUnavailableError, StatpressError
 from tasks.execution.home import Home
 from tasks.ledger.export import write_export
 from tasks.ledger.ledger import Ledger
 from tasks.ledger_rules.entries import canonical_json
-
-TERMS: dict[str, Any] = {
-    "adjacency": "replace_one",
-    "unit": "record",
-    "unit_records": 1,
-    "n_records": 1000,
-}
 
 
 @pytest.mark.parametrize("name", ["STATPRESS_LEDGER", "STATPRESS_HOME"])

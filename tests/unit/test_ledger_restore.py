@@ -8,52 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from census_ledger import KEY, TERMS, assert_plain, charge, draw, publish, register, void
 from sqlalchemy import event
 
 from mechanisms.errors import (
     LedgerError,
     LedgerIntegrityError,
-    StatpressError,
 )
 from tasks.ledger.ledger import Ledger
 from tasks.ledger_rules.entries import ZERO_HASH, Entry, entry_hash
 from tasks.ledger_rules.verification import Verification
-
-TERMS: dict[str, Any] = {
-    "adjacency": "replace_one",
-    "unit": "record",
-    "unit_records": 1,
-    "n_records": 1000,
-}
-KEY = Ed25519PrivateKey.from_private_bytes(b"k" * 32)
-
-
-def register(ledger: Ledger, dataset: str = "census", **changes: Any) -> Any:
-    return ledger.register(
-        **{"dataset": dataset, "epsilon": 1, "delta": "1e-8", **TERMS, **changes}
-    )
-
-
-def charge(ledger: Ledger, run_id: str = "run-1", **changes: Any) -> Any:
-    fields = {"dataset": "census", "run_id": run_id, "epsilon": 0.1, "delta": 0, **TERMS}
-    fields |= {"rho": "0.005", "rho_delta": 0, "version": "0.1.0"}
-    fields |= {"mechanisms": [{"mechanism": "laplace", "edges": (1, 2)}]}
-    fields |= {"config_sha256": "a" * 64, "insecure_seed": False}
-    return ledger.charge(**{**fields, **changes})
-
-
-def draw(ledger: Ledger, run_id: str = "run-1") -> Any:
-    return ledger.draw(run_id=run_id, dataset="census")
-
-
-def void(ledger: Ledger, run_id: str = "run-1", reason: str = "late") -> Any:
-    return ledger.void(run_id=run_id, dataset="census", reason=reason)
-
-
-def publish(ledger: Ledger, run_id: str = "run-1", **changes: Any) -> Any:
-    fields = {"run_id": run_id, "dataset": "census", "bundle": "releases/one"}
-    return ledger.publish(**{**fields, "manifest_sha256": "b" * 64, **changes})
 
 
 @pytest.fixture
@@ -67,16 +31,6 @@ def ledger(path: Path) -> Iterator[Ledger]:
     with Ledger.open(path) as opened:
         register(opened)
         yield opened
-
-
-def assert_plain(error: StatpressError) -> None:
-    """The message is ours, and nothing of the database rides along."""
-    assert error.__context__ is None
-    assert error.__cause__ is None
-    for word in ("sqlalchemy", "Traceback", "sqlite3.", "(Background"):
-        assert word not in str(error)
-    assert error.where
-    assert error.next_step
 
 
 # --- restoring ------------------------------------------------------------------

@@ -4,19 +4,24 @@ One ledger holds every kind of entry. Each test plays an attacker who owns the f
 triggers, indexes and constraints are gone while they work, and the triggers are put
 back. They change, drop, copy, forge and swap entries, recompute no hash, one hash or
 the whole chain, and ``verify`` has to say where, alone or with a head kept elsewhere.
+
+The thousands of attacks are verified in memory, from rows as a database gives them; samples
+of every sort are also put into a file, where the verdict has to be the same.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+from census_ledger import KEY, TERMS
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from mechanisms.errors import InsufficientBudgetError, LedgerIntegrityError
@@ -24,20 +29,15 @@ from tasks.ledger.ledger import Ledger
 from tasks.ledger_rules import chain as journal
 from tasks.ledger_rules.rules import RULES
 from tasks.ledger_rules.signing import public_text
+from tasks.ledger_rules.verification import inspect
 from tasks.ledger_store import guards as ledger_guards
+from tasks.ledger_store import tables
 
 Row = tuple[Any, ...]  # sequence, kind, body, previous, hash, dataset, run_id
 COLUMNS = ("sequence", "kind", "body", "previous", "hash", "dataset", "run_id")
 KINDS = sorted(RULES)
-KEY = Ed25519PrivateKey.from_private_bytes(b"k" * 32)
 SECOND = Ed25519PrivateKey.from_private_bytes(b"s" * 32)
 THIEF = Ed25519PrivateKey.from_private_bytes(b"t" * 32)
-TERMS: dict[str, Any] = {
-    "adjacency": "replace_one",
-    "unit": "record",
-    "unit_records": 1,
-    "n_records": 1000,
-}
 LAST_CHECKPOINT = 12
 LENGTH = 16
 
@@ -97,6 +97,18 @@ def named(error: LedgerIntegrityError) -> int:
     return error.sequence
 
 
+class Found(NamedTuple):
+    """A row as a database gives it."""
+
+    sequence: Any
+    kind: Any
+    body: Any
+    previous: Any
+    hash: Any
+    dataset: Any
+    run_id: Any
+
+
 class Attack:
     """A ledger file in the hands of an attacker, and what verify says of it."""
 
@@ -130,7 +142,16 @@ class Attack:
         self.held = rows
 
     def verdict(self, rows: list[Row], **known: Any) -> int | None:
-        """The entry that verify names when the file holds these rows; None if it passes."""
+        """The entry that verify names when it reads these rows; None if it passes."""
+        found = sorted(rows, key=lambda row: row[0])
+        try:
+            inspect((tables._entry(Found(*row)) for row in found), **known)
+        except LedgerIntegrityError as error:
+            return named(error)
+        return None
+
+    def verdict_on_file(self, rows: list[Row], **known: Any) -> int | None:
+        """The same, when the file holds these rows."""
         if rows is not self.held:
             self.write(rows)
         try:
@@ -315,8 +336,8 @@ def test_any_change_of_a_body_is_named(attack: Attack) -> None:
 )
 def test_any_other_text_of_a_body_is_named(attack: Attack, form: Callable[[str], Any]) -> None:
     for row in attack.rows:
-        other = (*row[:2], form(row[2]), *row[3:])
-        assert attack.verdict(attack.with_row(row[0], other)) == row[0]
+        rows = attack.with_row(row[0], (*row[:2], form(row[2]), *row[3:]))
+        assert attack.verdict(rows) == attack.verdict_on_file(rows) == row[0]
 
 
 def other_columns(attack: Attack, row: Row) -> Iterator[Row]:
@@ -373,11 +394,12 @@ def test_any_missing_entry_is_named(attack: Attack) -> None:
 
 
 def test_any_truncation_is_named_by_the_head(attack: Attack) -> None:
-    trusted = {json.loads(attack.rows[7][2])["public_key"]}
+    trusted = frozenset({json.loads(attack.rows[7][2])["public_key"]})
     for length in range(LENGTH):
         assert attack.verdict(attack.rows[:length], head=attack.head) == length + 1
         assert attack.verdict(attack.rows[:length]) is None  # whole, as far as it goes
         found = attack.verdict(attack.rows[:length], trusted=trusted)
+        assert found == attack.verdict_on_file(attack.rows[:length], trusted=trusted)
         assert found == (length + 1 if length < 8 else None)
 
 
@@ -514,7 +536,7 @@ def resigned(rows: list[Row], key: Ed25519PrivateKey) -> list[Row]:
 
 
 def test_a_chain_signed_by_a_thief_is_found_by_trust_and_by_head(attack: Attack) -> None:
-    own = {json.loads(attack.rows[7][2])["public_key"]}
+    own = frozenset({json.loads(attack.rows[7][2])["public_key"]})
     assert resigned(attack.rows, KEY) == attack.rows
     body = {**json.loads(attack.rows[0][2]), "epsilon": "100"}
     rows = resigned(attack.with_row(1, rewritten(attack.rows[0], body)), THIEF)
@@ -534,6 +556,43 @@ def test_a_charge_made_smaller_with_its_balance_is_found_by_the_head(attack: Att
     early["spent"] = {**early["spent"], "epsilon": "0.1"}
     rows = with_new_chain(attack.with_row(3, rewritten(attack.rows[2], early)))
     assert attack.verdict(rows) == 6  # the next balance does not follow from it
+
+
+# --- the file ---------------------------------------------------------------------
+
+
+def samples(attack: Attack) -> Iterator[tuple[str, list[Row]]]:
+    """Some attacks of every sort, with its name."""
+    for row in attack.rows:
+        for other in itertools.islice(other_columns(attack, row), row[0] % 7, None, 7):
+            yield "a column", attack.with_row(row[0], other)
+    for sequence, _, row in itertools.islice(changed_rows(attack), 0, None, 41):
+        yield "a body", attack.with_row(sequence, row)
+        yield "a body and its hash", attack.with_row(sequence, with_own_hash(row))
+        yield "a chain made to fit", with_new_chain(attack.with_row(sequence, row))
+    for index in range(len(attack.rows)):
+        before, after = attack.rows[:index], attack.rows[index + 1 :]
+        yield "a missing entry", before + after
+        yield "a missing entry, the others moved up", before + shifted(after, -1)
+        yield "a missing entry in a chain made to fit", with_new_chain(before + after)
+        yield "a truncation", before
+
+
+@pytest.mark.parametrize("fixture", ["attack", "reviewed"])
+def test_verify_finds_in_a_file_what_it_finds_in_memory(
+    fixture: str, request: pytest.FixtureRequest
+) -> None:
+    attack: Attack = request.getfixturevalue(fixture)
+    found: Counter[str] = Counter()
+    passed = 0
+    for sort, rows in samples(attack):
+        for known in ({}, {"head": attack.head}):
+            verdict = attack.verdict_on_file(rows, **known)
+            assert verdict == attack.verdict(rows, **known), sort
+            passed += verdict is None
+        found[sort] += 1
+    assert set(found) == {sort for sort, _ in samples(attack)} and found.total() > 150
+    assert passed
 
 
 # --- a review ---------------------------------------------------------------------
@@ -578,6 +637,7 @@ def test_a_verify_without_the_hashes_would_miss_changes(
     assert attack.verdict(rows, head=attack.head) == 14
     monkeypatch.setattr(journal, "_whole", lambda entry: True)
     assert attack.verdict(rows, head=attack.head) is None
+    assert attack.verdict_on_file(rows, head=attack.head) is None
 
 
 def test_a_verify_without_the_balances_would_miss_an_overspending(
@@ -617,10 +677,11 @@ def test_a_verify_without_the_columns_would_let_a_charge_hide(
     attack: Attack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = attack.with_row(14, (*attack.rows[13][:5], "other", "run-4"))
-    assert attack.verdict(rows) == 14
+    assert attack.verdict(rows) == attack.verdict_on_file(rows) == 14
     real = attack.rows
     monkeypatch.setattr("tasks.ledger_store.tables._entry", entry_of)
     assert attack.verdict(rows, head=attack.head) is None
+    assert attack.verdict_on_file(rows, head=attack.head) is None
     assert attack.rows == real
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from census_ledger import TERMS
 
 from mechanisms.errors import (
     InsufficientBudgetError,
@@ -20,12 +21,6 @@ from tasks.ledger_rules.accounts import Status
 from tasks.ledger_rules.entries import ZERO_HASH, canonical_json, entry_hash
 from tasks.ledger_store import schema as ledger_schema
 
-TERMS: dict[str, Any] = {
-    "adjacency": "replace_one",
-    "unit": "record",
-    "unit_records": 1,
-    "n_records": 1000,
-}
 NOW = "2026-01-01T00:00:00+00:00"
 
 # As version 0.1.0 made it, word for word.

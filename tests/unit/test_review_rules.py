@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 import pytest
+from census_ledger import TERMS
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from mechanisms.errors import (
@@ -26,7 +27,6 @@ NOW = "2026-01-01T00:00:00+00:00"
 FIRST, SECOND, THIEF = (Ed25519PrivateKey.from_private_bytes(c * 32) for c in (b"1", b"2", b"3"))
 RUN = {"dataset": "census", "run_id": "run-1", "created": NOW}
 SEAL = {"bundle": "releases/one", "manifest_sha256": "b" * 64}
-TERMS = {"adjacency": "replace_one", "unit": "record", "unit_records": 1, "n_records": 1000}
 REGISTER = {"dataset": "census", "created": NOW, "policy": "basic", "epsilon": "1", "delta": "0"}
 CHARGE = {"epsilon": "0.1", "delta": "0", "rho": "0.005", "rho_delta": "0", "mechanisms": []}
 CHARGE |= {"config_sha256": "a" * 64, "insecure_seed": False, "version": "1"}

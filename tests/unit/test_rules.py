@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from census_ledger import TERMS
 
 from mechanisms.errors import (
     AlreadyRegisteredError,
@@ -23,7 +24,6 @@ from tasks.ledger_rules.chain import apply, next_entry
 from tasks.ledger_rules.entries import Entry, entry_hash
 from tasks.ledger_rules.rules import RULES, check_charge, check_register
 
-TERMS = {"adjacency": "replace_one", "unit": "record", "unit_records": 1, "n_records": 1000}
 NOW = "2026-01-01T00:00:00+00:00"
 BASIC = {"policy": "basic", "epsilon": "1", "delta": "1e-8"}
 ZCDP = {"policy": "zcdp", "rho": "1", "rho_delta": "1e-8"}

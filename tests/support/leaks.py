@@ -117,7 +117,7 @@ def wait_for_event(server: Path, text: str) -> None:
     """Wait until the server has stored an event that names this, and those before it."""
     engine = create_engine(database_of(server))
     try:
-        until = time.monotonic() + 30
+        until = time.monotonic() + 600
         while True:
             with engine.connect() as connection:
                 found = connection.exec_driver_sql("SELECT resource FROM events").scalars()
@@ -148,6 +148,8 @@ class Watch:
     def __init__(self, process: int) -> None:
         self._process = process
         self._stop = threading.Event()
+        self.looked = threading.Event()
+        """Set once all processes were looked at."""
         self._thread = threading.Thread(target=self._sample)
         self.seen: dict[int, str] = {}
         self.closed: set[int] = set()
@@ -167,6 +169,7 @@ class Watch:
                 first = psutil.Process(self._process)
                 for process in (first, *first.children(recursive=True)):
                     self._note(process.pid)
+                self.looked.set()
 
     def _note(self, pid: int) -> None:
         for name in ("cmdline", "environ"):

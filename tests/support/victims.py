@@ -25,7 +25,8 @@ from tasks.quality.inspector import Inspector
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["victims_ready"])
-PATIENCE = 60.0
+PATIENCE = 600.0
+"""Seconds for what takes one on an idle machine."""
 
 
 class InProcess(Inspector):
@@ -70,7 +71,7 @@ class Order:
         run_id: Of the run, and of the flow run, if it is to be a given one.
         hold: Step before which it waits for the test.
         before: Called at that step, after the wait.
-        fuse: Seconds that it lives once it goes to charge the ledger.
+        fuse: Seconds that it lives once it goes to charge the ledger, at most.
         environment: Changes of it; with PREFECT_API_URL the run is orchestrated.
     """
 

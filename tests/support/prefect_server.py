@@ -22,11 +22,12 @@ PASSWORD = "officer:correct horse"
 """What the server wants of a client, as Prefect writes it."""
 
 
-def free_port() -> int:
-    """A port that nobody listens on just now."""
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])
+@contextmanager
+def closed_port() -> Iterator[int]:
+    """A port that refuses connections, and that no other program can take meanwhile."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield int(bound.getsockname()[1])
 
 
 @contextmanager
@@ -37,8 +38,21 @@ def started(home: Path, database: str) -> Iterator[dict[str, str]]:
         home: A folder for its log and its files.
         database: The address of an empty PostgreSQL database with ``pg_trgm``.
     """
-    port = free_port()
-    api = f"http://127.0.0.1:{port}/api"
+    while True:
+        process, environment = _launch(home, database)
+        try:
+            if _came_up(process, home, environment["PREFECT_API_URL"]):
+                yield environment
+                return
+        finally:
+            process.terminate()
+            process.wait(600)
+
+
+def _launch(home: Path, database: str) -> tuple[subprocess.Popen[bytes], dict[str, str]]:
+    """A server on a port that nobody listens on just now, and the environment of a client."""
+    with closed_port() as port:
+        api = f"http://127.0.0.1:{port}/api"
     environment = {
         **os.environ,
         "PREFECT_HOME": str(home),
@@ -55,16 +69,20 @@ def started(home: Path, database: str) -> Iterator[dict[str, str]]:
     }
     with (home / "server.log").open("w") as log:
         process = subprocess.Popen(command, env=unmeasured | own, stdout=log, stderr=log)
-        try:
-            deadline = time.monotonic() + 180
-            while not _healthy(api):
-                assert process.poll() is None, (home / "server.log").read_text()
-                assert time.monotonic() < deadline, "the server did not start"
-                time.sleep(0.3)
-            yield environment
-        finally:
-            process.terminate()
-            process.wait(120)
+    return process, environment
+
+
+def _came_up(process: subprocess.Popen[bytes], home: Path, api: str) -> bool:
+    """Wait until the server answers; False if another program took its port meanwhile."""
+    deadline = time.monotonic() + 600
+    while not _healthy(api):
+        if process.poll() is not None:
+            log = (home / "server.log").read_text()
+            assert "in use" in log, log
+            return False
+        assert time.monotonic() < deadline, "the server did not start"
+        time.sleep(0.3)
+    return True
 
 
 def ask(environment: dict[str, str], path: str, body: Any = None) -> Any:

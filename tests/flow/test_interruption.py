@@ -1,0 +1,172 @@
+"""A run that is told to end, at any moment, leaves no folder behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from itertools import count
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from configs.loading import load
+from flows import cli
+from tasks.execution import interruption
+from tasks.release import places as run
+
+HELD = """\
+import pathlib, sys, time
+import flows.release
+from flows.cli import main
+
+reached = pathlib.Path(sys.argv.pop(1))
+
+def held(*arguments, **named):
+    reached.touch()
+    while True:
+        time.sleep(0.05)
+
+flows.release.check_counts = held
+main()
+"""
+
+
+def test_a_terminated_run_leaves_no_folder(agency) -> None:
+    reached = agency.folder / "reached"
+    command = [sys.executable, "-c", HELD, str(reached), "run", str(agency.config)]
+    command += ["--home", str(agency.home.root), "--no-orchestrator"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    until = time.monotonic() + 300
+    while not reached.exists():
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    assert len(agency.bundles()) == len(list((agency.home.root / "work").iterdir())) == 1
+    process.terminate()
+    told = process.communicate(timeout=300)[1]
+    assert process.returncode == 130, told
+    assert list((agency.home.root / "work").iterdir()) == []
+    assert agency.bundles() == []
+
+
+def signalled_at(number: int, work: Callable[[], None]) -> tuple[str, bool]:
+    """Work, with SIGTERM before one of the lines that claim and give back a folder.
+
+    Returns:
+        The line, or "" if there are fewer; and whether the work was interrupted.
+    """
+    files = {module.__file__ for module in (run, interruption, contextlib)}
+    lines, hit, before = count(), "", sys.gettrace()
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal hit
+        if frame.f_code.co_filename not in files:
+            return None
+        if event == "line" and next(lines) == number:
+            hit = f"{frame.f_code.co_name}:{frame.f_lineno}"
+            os.kill(os.getpid(), signal.SIGTERM)
+        return trace
+
+    sys.settrace(trace)
+    try:
+        work()
+    except KeyboardInterrupt:
+        return hit, True
+    finally:
+        sys.settrace(before)
+    return hit, False
+
+
+def left_behind(work: Callable[[], None], *folders: Path) -> list[str]:
+    """The lines of the code at which a signal leaves something in the folders.
+
+    A fork tries them all: an exception out of a trace function may leave its mark on the
+    interpreter.
+    """
+    result = folders[0].parent / "lines.json"
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            signal.signal(signal.SIGTERM, cli._interrupt)
+            result.write_text(json.dumps(list(_lines_that_leave(work, folders))))
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    lines: list[str] = json.loads(result.read_text())
+    return lines
+
+
+def _lines_that_leave(work: Callable[[], None], folders: tuple[Path, ...]) -> Iterator[str]:
+    for number in count():
+        line, interrupted = signalled_at(number, work)
+        assert interrupted is bool(line), f"the signal at {line} was lost"
+        left = [path for folder in folders for path in folder.iterdir()]
+        if not line:
+            assert number > 20 and not left
+            return
+        if left:
+            yield line
+        for path in left:
+            path.rmdir()
+
+
+def test_a_signal_at_any_line_leaves_no_folder(agency) -> None:
+    release = load(agency.config)
+    plan = release.plan()
+    agency.releases.mkdir()
+
+    def work() -> None:
+        with run.open_run(release, plan, home=agency.home, inspector=agency.inspector) as opened:
+            assert opened.work.is_dir() and opened.building.is_dir()
+
+    waiting = agency.home.folder(run.PREPARED)
+    assert left_behind(work, agency.releases, agency.home.folder("work"), waiting) == []
+
+
+def test_a_broken_twin_whose_signals_do_not_wait_leaves_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "places"
+    folder.mkdir()
+
+    def work() -> None:
+        with run.claims() as claim:
+            assert claim(folder / "claimed").is_dir()
+
+    assert left_behind(work, folder) == []
+    monkeypatch.setattr(run, "uninterrupted", nullcontext)
+    assert any(line.startswith("_made") for line in left_behind(work, folder))
+
+
+def test_an_interruption_inside_a_callback_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Ending:
+        def __del__(self) -> None:
+            raise KeyboardInterrupt
+
+    def end() -> None:
+        ending = Ending()
+        del ending
+        while True:
+            time.sleep(0.05)
+
+    before = signal.signal(signal.SIGALRM, cli._interrupt)
+    monkeypatch.setattr(sys, "unraisablehook", cli._interrupt_again)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            end()
+    finally:
+        signal.signal(signal.SIGALRM, before)
