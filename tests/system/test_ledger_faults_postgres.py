@@ -132,7 +132,9 @@ def test_an_unknown_database_says_so(postgres_server: Server) -> None:
 def test_the_password_is_in_no_place_and_no_message(keeper: str, url: str) -> None:
     with Ledger.open(keeper, create=False) as ledger:
         assert PASSWORD not in ledger.where and "s3cret" not in ledger.where
-        assert "s3cret" not in repr(ledger.store.writer.url) + str(ledger.store.writer)
+        assert "s3cret" not in repr(ledger.transactions.store.writer.url) + str(
+            ledger.transactions.store.writer
+        )
         error = fails(LedgerReadOnlyError, "may not", lambda: charge(ledger))
         assert "s3cret" not in str(error)
     unchanged(url)
@@ -241,10 +243,10 @@ def test_entries_are_on_disk_before_they_are_acknowledged(
     postgres_server.run(f"ALTER DATABASE {name_in(url)} SET synchronous_commit TO off")
     assert run(url, "SHOW synchronous_commit") == [("off",)]
     with Ledger.open(url, create=False) as ledger:
-        for engine in (ledger.store.writer, ledger.store.maker):
+        for engine in (ledger.transactions.store.writer, ledger.transactions.store.maker):
             with engine.begin() as connection:
                 assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "on"
-        with ledger.store.writer.begin() as connection:
+        with ledger.transactions.store.writer.begin() as connection:
             level = connection.exec_driver_sql("SHOW transaction_isolation").scalar()
         assert level == "serializable"
 
@@ -275,7 +277,7 @@ def test_a_transaction_that_is_always_undone_is_given_up(
 def _fail_at_commit(ledger: Ledger, state: str, undone: list[str], times: int) -> None:
     """Let the server raise this state at the end of so many writing transactions."""
 
-    @event.listens_for(ledger.store.writer, "commit")
+    @event.listens_for(ledger.transactions.store.writer, "commit")
     def undo(connection: Connection) -> None:
         if len(undone) < times:
             undone.append(state)
@@ -300,7 +302,7 @@ def test_two_sessions_that_would_not_serialise_end_with_one_charge_each(url: str
 def test_an_act_that_the_server_cancels(url: str) -> None:
     with Ledger.open(url, create=False) as ledger:
 
-        @event.listens_for(ledger.store.writer, "commit")
+        @event.listens_for(ledger.transactions.store.writer, "commit")
         def cancel(connection: Connection) -> None:
             connection.exec_driver_sql("SET LOCAL statement_timeout TO 10; SELECT pg_sleep(5)")
 

@@ -175,7 +175,9 @@ def work_of_acts(path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[list[int]
     with Ledger.open(path) as ledger, monkeypatch.context() as patch:
         patch.setattr(ledger_tables, "parse_entry", parse)
         event.listen(
-            ledger.store.writer, "connect", lambda raw, _: raw.set_progress_handler(count, 100)
+            ledger.transactions.store.writer,
+            "connect",
+            lambda raw, _: raw.set_progress_handler(count, 100),
         )
         reads.append(0)
         steps.append(0)
