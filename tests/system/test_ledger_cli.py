@@ -244,6 +244,7 @@ def test_upgrade_has_nothing_to_do(ledger: Press) -> None:
     refused(ledger, "LedgerUnavailable", "upgrade")
     facts(ledger, "register", "d", "--epsilon", "9", "--delta", "0", "--n-records", "400")
     assert facts(ledger, "upgrade") == {"from": "second", "to": "second"}
+    assert "present form, 'second'; there is nothing to upgrade" in ledger("upgrade").stdout
     assert facts(ledger, "verify")["entries"] == 1
 
 
