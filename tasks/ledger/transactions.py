@@ -29,27 +29,15 @@ class Transactions:
         self._process = os.getpid()
 
     def read(self, work: Callable[[Connection], _T]) -> _T:
-        """The result of work that sees one moment and writes nothing.
-
-        Raises:
-            LedgerError: The work's own, or the database failed.
-        """
+        """The result of work that sees one moment and writes nothing."""
         return self._run(self.store.reader, work)
 
     def write(self, work: Callable[[Connection], _T]) -> _T:
-        """The result of work that waits for all writers before it.
-
-        Raises:
-            LedgerError: The work's own, or the database failed; nothing was written.
-        """
+        """The result of work that waits for all writers before it."""
         return self._run(self.store.writer, work)
 
     def change_schema(self, work: Callable[[Connection], _T]) -> _T:
-        """The result of work that may change the schema.
-
-        Raises:
-            LedgerError: The work's own, or the database failed; nothing was changed.
-        """
+        """The result of work that may change the schema."""
         return self._run(self.store.maker, work)
 
     def stream(self, work: Callable[[Connection], Iterator[_T]]) -> Iterator[_T]:
@@ -73,7 +61,11 @@ class Transactions:
             engine.dispose()
 
     def _run(self, engine: Engine, work: Callable[[Connection], _T]) -> _T:
-        """Run the work, again if others undid it."""
+        """Run the work in a transaction, again if others undid it.
+
+        Raises:
+            LedgerError: The work's own, or the database failed; nothing was written.
+        """
         self._check_process()
         until = time.monotonic() + self.store.patience
         while True:

@@ -12,46 +12,19 @@ at most one entry of each kind.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 
 from mechanisms.errors import LedgerError
-from tasks.ledger_rules.account_rules import (
-    amend_account,
-    amendment_fields,
-    check_amend,
-    check_register,
-    open_account,
-    registration_fields,
-)
+from tasks.ledger_rules import account_rules, review_rules, run_rules
 from tasks.ledger_rules.accounts import State, keep_with_charge
 from tasks.ledger_rules.amounts import Loss
 from tasks.ledger_rules.entries import Body, Entry
 from tasks.ledger_rules.fields import BY_KEY, OF_RUN, check_fields
-from tasks.ledger_rules.review_rules import (
-    approvers_fields,
-    check_decide,
-    check_prepare,
-    check_set_approvers,
-    decision_fields,
-    replace_approvers,
-    same_decision,
-)
-from tasks.ledger_rules.run_rules import (
-    CHARGE_FIELDS,
-    balance_of_charge,
-    balance_of_void,
-    check_charge,
-    check_draw,
-    check_publish,
-    check_void,
-    open_charge,
-    same_body,
-    same_charge,
-)
+from tasks.ledger_rules.run_rules import same_body, same_charge
 from tasks.ledger_rules.signing import signed
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Rule:
     """Fields, condition and effect of one kind of entry.
 
@@ -69,6 +42,7 @@ class Rule:
     fields: frozenset[str] | Callable[[Body], frozenset[str]]
     condition: Callable[[State, Body], None]
     effect: Callable[[State, Entry], None]
+    _: KW_ONLY
     balance: Callable[[State, Body], Loss] | None = None
     repeats: Callable[[State, Entry, Body], bool] | None = None
     lasting: bool = False
@@ -109,51 +83,48 @@ def no_effect(draft: State, entry: Entry) -> None:
     """The effect of an entry that changes no account."""
 
 
+_SEALED = OF_RUN | {"bundle", "manifest_sha256"}
 RULES: dict[str, Rule] = {
     "register": Rule(
-        fields=registration_fields, condition=check_register, effect=open_account, lasting=True
+        account_rules.registration_fields,
+        account_rules.check_register,
+        account_rules.open_account,
+        lasting=True,
     ),
     "amend-policy": Rule(
-        fields=amendment_fields, condition=check_amend, effect=amend_account, lasting=True
+        account_rules.amendment_fields,
+        account_rules.check_amend,
+        account_rules.amend_account,
+        lasting=True,
     ),
     "set-approvers": Rule(
-        fields=approvers_fields,
-        condition=check_set_approvers,
-        effect=replace_approvers,
+        review_rules.approvers_fields,
+        review_rules.check_set_approvers,
+        review_rules.replace_approvers,
         lasting=True,
     ),
     "charge": Rule(
-        fields=CHARGE_FIELDS,
-        condition=check_charge,
-        effect=open_charge,
-        balance=balance_of_charge,
+        run_rules.CHARGE_FIELDS,
+        run_rules.check_charge,
+        run_rules.open_charge,
+        balance=run_rules.balance_of_charge,
         repeats=same_charge,
     ),
-    "draw": Rule(fields=OF_RUN, condition=check_draw, effect=keep_with_charge),
+    "draw": Rule(OF_RUN, run_rules.check_draw, keep_with_charge),
     "void": Rule(
-        fields=OF_RUN | {"reason"},
-        condition=check_void,
-        effect=keep_with_charge,
-        balance=balance_of_void,
+        OF_RUN | {"reason"},
+        run_rules.check_void,
+        keep_with_charge,
+        balance=run_rules.balance_of_void,
         repeats=same_body,
     ),
-    "prepare": Rule(
-        fields=OF_RUN | {"bundle", "manifest_sha256"},
-        condition=check_prepare,
-        effect=keep_with_charge,
-        repeats=same_body,
-    ),
+    "prepare": Rule(_SEALED, review_rules.check_prepare, keep_with_charge, repeats=same_body),
     "decide": Rule(
-        fields=decision_fields,
-        condition=check_decide,
-        effect=keep_with_charge,
-        repeats=same_decision,
+        review_rules.decision_fields,
+        review_rules.check_decide,
+        keep_with_charge,
+        repeats=review_rules.same_decision,
     ),
-    "publish": Rule(
-        fields=OF_RUN | {"bundle", "manifest_sha256"},
-        condition=check_publish,
-        effect=keep_with_charge,
-        repeats=same_body,
-    ),
-    "checkpoint": Rule(fields=BY_KEY | {"created"}, condition=check_checkpoint, effect=no_effect),
+    "publish": Rule(_SEALED, run_rules.check_publish, keep_with_charge, repeats=same_body),
+    "checkpoint": Rule(BY_KEY | {"created"}, check_checkpoint, no_effect),
 }

@@ -6,21 +6,19 @@ from collections.abc import Generator
 from functools import cache
 
 from sqlalchemy import (
-    Column,
     ColumnElement,
     Connection,
-    Index,
     Integer,
-    MetaData,
     Row,
     Select,
-    Table,
     Text,
     bindparam,
+    column,
     func,
     insert,
     or_,
     select,
+    table,
 )
 
 from mechanisms.errors import LedgerIntegrityError
@@ -29,22 +27,12 @@ from tasks.ledger_rules.rules import RULES
 
 _Columns = tuple[int, str, str, str, str, str | None, str | None]
 
-TABLES = MetaData()
-ENTRIES = Table(
+ENTRIES = table(
     "entries",
-    TABLES,
-    Column("sequence", Integer, primary_key=True, autoincrement=False),
-    Column("kind", Text, nullable=False),
-    Column("body", Text, nullable=False),
-    Column("previous", Text, nullable=False),
-    Column("hash", Text, nullable=False, unique=True),
-    Column("dataset", Text, comment="of the body, to find an account's entries by"),
-    Column("run_id", Text, comment="of the body, to find a run's entries by"),
-    Index("entries_by_dataset", "dataset", "kind", "sequence"),
-    Index("entries_by_run", "run_id", "kind", unique=True),
+    column("sequence", Integer),
+    *(column(name, Text) for name in ("kind", "body", "previous", "hash")),
+    *(column(name, Text) for name in ("dataset", "run_id")),  # of the body, to search by
 )
-"""A run has one entry of a kind: the database refuses a second charge by itself."""
-
 _E = ENTRIES.c
 
 
@@ -58,9 +46,9 @@ _DATASET, _RUN = _E.dataset == bindparam("dataset"), _E.run_id == bindparam("run
 _INSERT = insert(ENTRIES).returning(_E.hash)
 
 
-def stored(connection: Connection, first: int = 0) -> Generator[Entry, None, None]:
-    """The entries from a sequence on, read a thousand at a time."""
-    query = select(ENTRIES).where(_E.sequence >= first).order_by(_E.sequence)
+def stored(connection: Connection) -> Generator[Entry, None, None]:
+    """The entries in order, read a thousand at a time."""
+    query = select(ENTRIES).order_by(_E.sequence)
     with connection.execute(query, execution_options={"yield_per": 1000}) as rows:
         for row in rows:
             yield _entry(row)

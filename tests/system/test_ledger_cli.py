@@ -167,7 +167,7 @@ def test_verify_against_what_is_kept_elsewhere(
     assert (found["entries"], found["checkpoints"]) == (4, [3])
     assert found["signers"] == [signed["public_key"]]
     assert "rewritten" in refused(ledger, "LedgerIntegrity", "verify", "--head", "f" * 64)
-    assert "no hash" in refused(ledger, "Ledger", "verify", "--head", "F")
+    assert "not a hash" in refused(ledger, "Ledger", "verify", "--head", "F")
     write_key(tmp_path / "other.pem", other := tmp_path / "other-public.pem")
     assert "not trusted" in refused(ledger, "LedgerIntegrity", "verify", "--public-key", str(other))
     assert facts(ledger, "export", "kept.jsonl")["entries"] == 4

@@ -18,10 +18,10 @@ from mechanisms.errors import InsufficientBudgetError, LedgerError, LedgerIntegr
 from tasks.ledger.export import restore, write_export
 from tasks.ledger.ledger import Ledger
 from tasks.ledger_rules.accounts import State, Status, keep_with_charge, refusal
-from tasks.ledger_rules.amounts import Loss
+from tasks.ledger_rules.amounts import MEASURES, Loss
 from tasks.ledger_rules.entries import Body, Entry, canonical_json, entry_hash
 from tasks.ledger_rules.fields import OF_DATASET, OF_RUN
-from tasks.ledger_rules.rules import RULES, Rule
+from tasks.ledger_rules.rules import RULES, Rule, no_effect
 from tasks.ledger_rules.run_rules import same_body
 
 TERMS: dict[str, Any] = {
@@ -68,24 +68,9 @@ def spend_all(draft: State, entry: Entry) -> None:
 def _kinds(monkeypatch: pytest.MonkeyPatch) -> None:
     """One row each: an entry about a run, one that moves the balance, one that lasts."""
     rows = {
-        "recall": Rule(
-            fields=OF_RUN | {"reason"},
-            condition=check_recall,
-            effect=keep_with_charge,
-            repeats=same_body,
-        ),
-        "fee": Rule(
-            fields=OF_DATASET | {"epsilon", "delta", "rho", "rho_delta"},
-            condition=check_fee,
-            effect=lambda draft, entry: None,
-            balance=balance_of_fee,
-        ),
-        "close": Rule(
-            fields=OF_DATASET | {"reason"},
-            condition=check_closing,
-            effect=spend_all,
-            lasting=True,
-        ),
+        "recall": Rule(OF_RUN | {"reason"}, check_recall, keep_with_charge, repeats=same_body),
+        "fee": Rule(OF_DATASET | {*MEASURES}, check_fee, no_effect, balance=balance_of_fee),
+        "close": Rule(OF_DATASET | {"reason"}, check_closing, spend_all, lasting=True),
     }
     for kind, rule in rows.items():
         monkeypatch.setitem(RULES, kind, rule)
