@@ -20,7 +20,6 @@ from mechanisms.errors import (
 from tasks.ledger_rules.accounts import State, Status
 from tasks.ledger_rules.amounts import Loss
 from tasks.ledger_rules.chain import apply, next_entry
-from tasks.ledger_rules.entries import Entry, entry_hash
 from tasks.ledger_rules.rules import RULES
 
 TERMS = {"adjacency": "replace_one", "unit": "record", "unit_records": 1, "n_records": 1000}
@@ -409,36 +408,6 @@ def test_a_void_needs_its_reason() -> None:
 @pytest.mark.parametrize("changes", [{"manifest_sha256": ""}, {"bundle": ""}, {"bundle": None}])
 def test_a_publication_says_what_and_where(changes: dict[str, Any]) -> None:
     assert refusal(steps("register", "charge", "draw"), "publish", **changes) is not None
-
-
-def test_a_charge_of_the_first_form_may_have_drawn() -> None:
-    state = steps("register")
-    body = {k: v for k, v in BODIES["charge"].items() if k not in {"rho", "rho_delta"}}
-    hash_ = entry_hash(2, "charge", body, state.head)
-    state = apply(state, Entry(2, "charge", body, state.head, hash_))
-    account = state.accounts["census"]
-    assert account.spent.texts() == {
-        "epsilon": "0.4",
-        "delta": "0",
-        "rho": "0.08",
-        "rho_delta": "0",
-    }
-    assert account.charges["run-1"].status is Status.DRAWN
-    assert account.reserved == Loss.nothing()
-    assert "may have drawn" in str(refusal(state, "draw"))
-    assert "stays spent" in str(refusal(state, "void"))
-    assert step(state, "publish").charges["run-1"].status is Status.PUBLISHED
-
-
-def test_a_new_charge_of_the_first_form_is_not_written_as_if_it_could_be_read() -> None:
-    """Whatever ``next_entry`` passes, the replay has to pass too."""
-    state = steps("register")
-    body = {k: v for k, v in BODIES["charge"].items() if k not in {"rho", "rho_delta"}}
-    try:
-        entry = next_entry(state, "charge", body)
-    except LedgerError:
-        return
-    assert apply(state, entry).charges.keys() == {"run-1"}
 
 
 def test_every_kind_has_its_rule() -> None:
