@@ -159,7 +159,7 @@ def show_ledger(
     from flows.report import outcomes as reports
     from flows.report.terminal import show, show_json
     from tasks.ledger.ledger import Ledger
-    from tasks.release.ledger_check import read_account
+    from tasks.release.account_reading import read_account
 
     at = _delta(delta)
     with Ledger.open(home_of(home).ledger, create=False) as ledger:
@@ -331,7 +331,7 @@ def note(
         place: For a bundle that waits for its approval: where it is to be published.
     """
     from flows.report.terminal import show, show_json
-    from tasks.release.ledger_check import note_bundle
+    from tasks.release.noting import note_bundle
 
     entry = note_bundle(home_of(home), bundle, place)
     facts = {"entry": entry.hash, "sequence": entry.sequence, "bundle": entry.body["bundle"]}
@@ -345,9 +345,11 @@ def upgrade(*, home: HomeFolder = None, json: Json = False) -> None:
     from tasks.ledger.ledger import Ledger
     from tasks.ledger_store.schema import FORMS
 
-    form = Ledger.upgrade(home_of(home).ledger)
-    facts = {"from": form, "to": FORMS[-1]}
-    show_json(facts) if json else show(f"The ledger had the form {form!r}; now {FORMS[-1]!r}.")
+    form, present = Ledger.upgrade(home_of(home).ledger), FORMS[-1]
+    text = f"The ledger is of the present form, {present!r}; there is nothing to upgrade."
+    if form != present:
+        text = f"The ledger was of the form {form!r} and is now of the form {present!r}."
+    show_json({"from": form, "to": present}) if json else show(text)
 
 
 def _limits(policy: str, epsilon: str | None, delta: str | None, rho: str | None) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Export of a ledger as JSON Lines, and the way back.
+"""Export of a ledger as JSON Lines, and import of an export.
 
 One line per entry, then one line with their number and the head. Whoever keeps such
-a file, or the head alone, elsewhere can tell later whether the ledger still
+a file, or only the head, elsewhere can check later whether the ledger still
 continues it.
 """
 
@@ -30,9 +30,9 @@ def lines(ledger: Ledger) -> Iterator[str]:
     Raises:
         LedgerIntegrityError: It does not hold.
     """
-    found = ledger.verify()
+    verified = ledger.verify()
     for entry in ledger.entries():
-        if entry.sequence > found.entries:
+        if entry.sequence > verified.entries:
             break  # written since
         yield canonical_json(
             {
@@ -43,11 +43,11 @@ def lines(ledger: Ledger) -> Iterator[str]:
                 "hash": entry.hash,
             }
         )
-    yield canonical_json({"format": _FORMAT, "entries": found.entries, "head": found.head})
+    yield canonical_json({"format": _FORMAT, "entries": verified.entries, "head": verified.head})
 
 
 def write_export(ledger: Ledger, path: Path) -> Verification:
-    """Write an export for the owner alone, in place of an earlier one it continues.
+    """Write an export readable by the owner only, in place of an earlier one it continues.
 
     Raises:
         LedgerIntegrityError: The ledger does not hold, or does not continue the
@@ -56,7 +56,7 @@ def write_export(ledger: Ledger, path: Path) -> Verification:
     """
     place = Path(os.path.realpath(path))  # what a link points to is replaced, not the link
     kept = read_head(place) if os.path.lexists(place) else None
-    found = ledger.verify(head=kept)
+    verified = ledger.verify(head=kept)
     new, failure = "", ""
     try:
         descriptor, new = tempfile.mkstemp(prefix=".export-", dir=place.parent)  # of mode 0600
@@ -75,14 +75,14 @@ def write_export(ledger: Ledger, path: Path) -> Verification:
                 os.unlink(new)
     if failure:
         raise LedgerUnavailableError(f"The export cannot be written: {failure}.", where=str(path))
-    return found
+    return verified
 
 
 def read_head(path: Path) -> str:
     """The head that an export ends with.
 
     Raises:
-        LedgerError: The file is no whole export.
+        LedgerError: The file is not a complete export.
     """
     *_, last = _parts(path)
     return str(last["head"])
@@ -93,7 +93,7 @@ def restore(ledger: Ledger, path: Path) -> State:
 
     Raises:
         LedgerIntegrityError: The first line that does not hold; nothing was written.
-        LedgerError: The file is no whole export, or the ledger is not empty.
+        LedgerError: The file is not a complete export, or the ledger is not empty.
     """
     *entries, last = _parts(path)
     parsed = [
@@ -121,7 +121,7 @@ def _parts(path: Path) -> list[dict[str, Any]]:
     failure, text = "", ""
     try:
         if not path.is_file() and path.exists():
-            raise OSError(0, "it is no file")
+            raise OSError(0, "it is not a file")
         text = path.read_text(encoding="ascii")
     except OSError as error:
         failure = error.strerror or type(error).__name__
@@ -136,7 +136,7 @@ def _parts(path: Path) -> list[dict[str, Any]]:
             part = json.loads(line)
         if not isinstance(part, dict):
             raise LedgerError(
-                "This line is no JSON object.",
+                "This line is not a JSON object.",
                 where=f"{path}:{number}",
                 next_step="Fetch the export again from where it was made.",
             )

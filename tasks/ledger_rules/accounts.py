@@ -1,18 +1,19 @@
-"""What the ledger amounts to at one point: accounts, charges, head of the chain.
+"""The state of a ledger after some of its entries: accounts, charges, head of the chain.
 
-These hold what ``tasks.ledger_rules.chain`` computes from the entries; they are read, never
-written, by anyone else.
+``tasks.ledger_rules.chain`` computes it from the entries. Everyone else reads it and
+never changes it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
 
+from mechanisms.errors import LedgerError, UnregisteredDatasetError
 from tasks.ledger_rules.amounts import Loss
-from tasks.ledger_rules.entries import ZERO_HASH, Entry
-from tasks.ledger_rules.policies import loss_of
+from tasks.ledger_rules.entries import ZERO_HASH, Body, Entry
 
 
 class Status(StrEnum):
@@ -47,25 +48,37 @@ class Charge:
     Attributes:
         entry: The charge itself.
         reviewed: Whether its dataset had approvers when it was charged.
-        draw: Drawing begins.
-        void: It is given back.
-        preparation: A sealed bundle waits.
-        decision: The bundle is approved or rejected.
-        publication: The bundle is published.
+        later: The entries that followed for its run, by kind; a run has one of each.
     """
 
     entry: Entry
     reviewed: bool = False
-    draw: Entry | None = None
-    void: Entry | None = None
-    preparation: Entry | None = None
-    decision: Entry | None = None
-    publication: Entry | None = None
+    later: Mapping[str, Entry] = field(default_factory=dict)
+
+    @property
+    def void(self) -> Entry | None:
+        """It was given back."""
+        return self.later.get("void")
+
+    @property
+    def preparation(self) -> Entry | None:
+        """A sealed bundle was put before its approvers."""
+        return self.later.get("prepare")
+
+    @property
+    def decision(self) -> Entry | None:
+        """The bundle was approved or rejected."""
+        return self.later.get("decide")
+
+    @property
+    def publication(self) -> Entry | None:
+        """The bundle was published."""
+        return self.later.get("publish")
 
     @property
     def loss(self) -> Loss:
         """What it spends, in every measure."""
-        return loss_of(self.entry.body)
+        return Loss.of(self.entry.body)
 
     @property
     def status(self) -> Status:
@@ -79,9 +92,7 @@ class Charge:
             return Status.APPROVED if approved else Status.REJECTED
         if self.preparation is not None:
             return Status.PREPARED
-        # The ledger's first form kept no entry of the draw: it may have happened.
-        drawn = self.draw is not None or "rho" not in self.entry.body
-        return Status.DRAWN if drawn else Status.RESERVED
+        return Status.DRAWN if "draw" in self.later else Status.RESERVED
 
     @property
     def published(self) -> bool:
@@ -160,9 +171,59 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What the entries so far amount to; only ``tasks.ledger_rules.chain`` makes new ones."""
+    """The accounts and charges after some entries, and the end of the chain.
+
+    Attributes:
+        accounts: By dataset, in order of registration.
+        charges: By run, in order.
+        head: Hash of the last entry.
+        next_sequence: Sequence of the entry that would follow.
+    """
 
     accounts: dict[str, Account] = field(default_factory=dict)
     charges: dict[str, Charge] = field(default_factory=dict)
     head: str = ZERO_HASH
     next_sequence: int = 1
+
+    def account_of(self, dataset: str) -> Account:
+        """The account of a dataset.
+
+        Raises:
+            UnregisteredDatasetError: There is none.
+        """
+        account = self.accounts.get(dataset)
+        if account is None:
+            raise UnregisteredDatasetError(
+                "The ledger has no account of this name.", where=f"dataset {dataset!r}"
+            )
+        return account
+
+    def charge_of(self, body: Body) -> Charge:
+        """The charge of the run that a body names.
+
+        Raises:
+            LedgerError: There is none, or it belongs to another dataset.
+        """
+        charge = self.charges.get(body["run_id"])
+        if charge is None:
+            raise refusal(body, "The ledger has no charge of this run.", "Charge it first.")
+        if charge.entry.body["dataset"] != body["dataset"]:
+            raise refusal(body, "This run was charged to another dataset.", "Name that dataset.")
+        return charge
+
+    def keep(self, charge: Charge) -> None:
+        """File a charge by run, here and in its account; only for a draft of a state."""
+        body = charge.entry.body
+        self.charges[body["run_id"]] = charge
+        self.accounts[body["dataset"]].charges[body["run_id"]] = charge
+
+
+def keep_with_charge(draft: State, entry: Entry) -> None:
+    """The effect of an entry that follows a charge: it is kept with that charge."""
+    charge = draft.charges[entry.body["run_id"]]
+    draft.keep(replace(charge, later={**charge.later, entry.kind: entry}))
+
+
+def refusal(body: Body, flaw: str, next_step: str) -> LedgerError:
+    """The error that says why an entry about a run may not follow."""
+    return LedgerError(flaw, where=f"run {body['run_id']!r}", next_step=next_step)

@@ -45,7 +45,7 @@ def exact(amount: object, *, where: str = "") -> Decimal:
         return number.copy_abs()
     shown = repr(amount)[:60] if isinstance(amount, (str, float)) else type(amount).__name__
     raise AmountError(
-        f"{shown} is no finite, non-negative decimal of at most {_DIGITS} digits"
+        f"{shown} is not a finite, non-negative decimal of at most {_DIGITS} digits"
         " on each side of the point.",
         where=where,
     )
@@ -118,8 +118,3 @@ class Loss:
 
     def __str__(self) -> str:
         return " and ".join(f"{_NAMES.get(m, m)} {text}" for m, text in self.texts().items())
-
-
-def half_square(epsilon: Decimal) -> Decimal:
-    """Exactly epsilon**2 / 2: the rho of any epsilon-DP mechanism."""
-    return _EXACT.multiply(_EXACT.multiply(epsilon, epsilon), Decimal("0.5"))

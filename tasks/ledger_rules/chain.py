@@ -1,7 +1,8 @@
 """The chain of the privacy-loss ledger, free of storage, clock and randomness.
 
 A ledger is a chain of entries, each with the hash of the one before. ``apply`` is
-the only step from one state to the next; what it lets pass is in ``tasks.ledger_rules.rules``.
+the only step from one state to the next; which entries it accepts, the table in
+``tasks.ledger_rules.rules`` says.
 
 Entries that move an account's balance state the balance after them. So the next
 charge needs a handful of entries (``resume``), not the whole history, while
@@ -13,16 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from mechanisms.errors import LedgerError, LedgerIntegrityError, StatpressError
+from mechanisms.errors import LedgerIntegrityError, StatpressError
 from tasks.ledger_rules.accounts import Charge, State
 from tasks.ledger_rules.amounts import Loss
-from tasks.ledger_rules.entries import OF_ACCOUNT, Body, Entry, canonical_json, entry_hash
-from tasks.ledger_rules.policies import loss_of
-from tasks.ledger_rules.review_rules import check_decider
+from tasks.ledger_rules.entries import Body, Entry, entry_hash
 from tasks.ledger_rules.rules import RULES
 
 Recompute = Callable[[Body], Loss]
-_SET_WHEN_WRITTEN = {"created", "spent"}  # no difference between an act and its repetition
 
 
 def next_entry(state: State, kind: str, body: Body) -> Entry:
@@ -39,10 +37,6 @@ def next_entry(state: State, kind: str, body: Body) -> Entry:
     """
     rule = RULES[kind]
     rule.check(state, body)
-    if kind == "charge" and "rho" not in body:
-        raise LedgerError(
-            "A charge states its loss in every measure.", where="rho", next_step="State its rho."
-        )
     if rule.balance:
         body = {**body, "spent": rule.balance(state, body).texts()}
     sequence, previous = state.next_sequence, state.head
@@ -99,7 +93,7 @@ def _flaw(state: State, entry: Entry) -> str:
 def _broken_rule(state: State, entry: Entry) -> str:
     """What is wrong with the balance it states, or nothing; raises what its rule raises."""
     rule, body = RULES[entry.kind], entry.body
-    if not rule.balance or (entry.kind == "charge" and "rho" not in body):
+    if not rule.balance:
         rule.check(state, body)
         return ""
     given = {name: value for name, value in body.items() if name != "spent"}
@@ -119,18 +113,14 @@ def _broken(flaw: str, sequence: int) -> LedgerIntegrityError:
     return LedgerIntegrityError(flaw, sequence=sequence, where=f"entry {sequence}")
 
 
-def resume(rows: Iterable[Entry], *, dataset: str | None, run_id: str | None) -> State | None:
+def resume(rows: Iterable[Entry], *, dataset: str | None, run_id: str | None) -> State:
     """The part of the state that an act on one dataset and run can depend on.
 
     Args:
-        rows: In order: the dataset's registration, amendments and approvers, its last
-            entry that states a balance, all of the run, and the last of the ledger.
+        rows: In order: the dataset's lasting entries, its last entry that states a
+            balance, all of the run, and the last of the ledger.
         dataset: The dataset of the act; None for an act on the whole ledger.
         run_id: The run of the act, if it has one.
-
-    Returns:
-        The partial state; None if only a replay of everything can tell, because
-        the last charge is of the ledger's first form and states no balance.
 
     Raises:
         LedgerIntegrityError: A row does not agree with its own hash, or does not fit.
@@ -145,13 +135,11 @@ def resume(rows: Iterable[Entry], *, dataset: str | None, run_id: str | None) ->
             if body.get("dataset") != dataset:
                 if same_run and entry.kind == "charge":
                     draft.charges[body["run_id"]] = Charge(entry)
-            elif same_run or entry.kind in OF_ACCOUNT:
-                rule.record(draft, entry)
+            elif same_run or rule.lasting:
+                rule.effect(draft, entry)
             if body.get("dataset") == dataset and rule.balance:
-                if "spent" not in body:
-                    return None
-                account = draft.accounts[body["dataset"]]
-                draft.accounts[account.dataset] = replace(account, spent=Loss.sums(body["spent"]))
+                account, spent = draft.accounts[body["dataset"]], Loss.sums(body["spent"])
+                draft.accounts[account.dataset] = replace(account, spent=spent)
         except (StatpressError, ArithmeticError, LookupError, TypeError, ValueError):
             raise _broken("The entry does not fit those before it.", entry.sequence) from None
         draft = replace(draft, head=entry.hash, next_sequence=entry.sequence + 1)
@@ -159,44 +147,17 @@ def resume(rows: Iterable[Entry], *, dataset: str | None, run_id: str | None) ->
 
 
 def repeated(state: State, kind: str, body: Body) -> Entry | None:
-    """The entry this run already has of this kind, if it says the same.
-
-    The time of writing does not count as a difference, nor does it who makes a decision
-    again, or why. A draw is never repeated.
+    """The entry of this kind that the run has already, if the body repeats it.
 
     Raises:
-        LedgerError: It says something else.
-        ApprovalError: It is a decision, by one who may not decide.
+        ApprovalError: It is a decision, by someone who may not decide.
+        LedgerError: The body contradicts that entry.
     """
-    charge = state.charges.get(str(body.get("run_id", "")))
-    known = charge and {
-        "charge": charge.entry,
-        "void": charge.void,
-        "prepare": charge.preparation,
-        "decide": charge.decision,
-        "publish": charge.publication,
-    }.get(kind)
-    if not known:
+    rule, charge = RULES[kind], state.charges.get(str(body.get("run_id", "")))
+    if charge is None or rule.repeats is None:
         return None
-    if kind == "decide":
-        check_decider(state, body)
-        same = known.body["decision"] == body["decision"]
-        return known if same else None  # then the rule says why not
-    names = (body.keys() | known.body.keys()) - _SET_WHEN_WRITTEN
-    other = [n for n in names if _text(body, n) != _text(known.body, n)]
-    if other:
-        raise LedgerError(
-            f"The ledger has a {kind} of this run that differs in {', '.join(sorted(other))}.",
-            where=f"run {body['run_id']!r}",
-            next_step="Repeat the run with what it was charged for, or start a new run.",
-        )
-    if kind == "charge" and charge is not None and charge.void is not None:
-        raise LedgerError(
-            "The charge of this run is void.",
-            where=f"run {body['run_id']!r}",
-            next_step="Start a new run.",
-        )
-    return known
+    known = charge.entry if kind == "charge" else charge.later.get(kind)
+    return known if known is not None and rule.repeats(state, known, body) else None
 
 
 def check_run(state: State, body: Body) -> None:
@@ -216,11 +177,6 @@ def check_run(state: State, body: Body) -> None:
         RULES["draw"].check(state, {name: body[name] for name in ("dataset", "run_id", "created")})
 
 
-def _text(body: Body, name: str) -> str:
-    """The canonical text of a field that may be missing."""
-    return canonical_json([body[name]] if name in body else [])
-
-
 def check_recomputed(entry: Entry, recompute: Recompute) -> None:
     """Raise unless the mechanisms a charge describes spend no more than it states.
 
@@ -231,7 +187,7 @@ def check_recomputed(entry: Entry, recompute: Recompute) -> None:
     Raises:
         LedgerIntegrityError: They spend more, or their loss cannot be computed.
     """
-    charged, flaw = loss_of(entry.body), ""
+    charged, flaw = Loss.of(entry.body), ""
     try:
         spent = recompute(entry.body)
         if not charged.covers(spent):

@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mechanisms.errors import LedgerError
-from tasks.ledger_rules.amounts import Loss, exact, half_square
+from tasks.ledger_rules.amounts import Loss
 
 POLICIES = {"basic": ("epsilon", "delta"), "zcdp": ("rho", "rho_delta")}
 
@@ -48,17 +48,3 @@ def measures_of(policy: object) -> tuple[str, ...]:
 def limit_of(body: Mapping[str, Any]) -> Loss:
     """The limit that a registration or an amendment sets."""
     return Loss.of(body, measures_of(body["policy"]))
-
-
-def loss_of(charge: Mapping[str, Any]) -> Loss:
-    """What a charge spends, in every measure.
-
-    A charge of the ledger's first form states epsilon and delta alone. Then it spends
-    rho = epsilon**2 / 2 with its delta: (epsilon, delta)-DP is delta-approximate
-    epsilon**2/2-zCDP (Bun and Steinke 2016, section 8).
-    """
-    if "rho" in charge:
-        return Loss.of(charge)
-    epsilon, delta = exact(charge["epsilon"]), exact(charge["delta"])
-    amounts = {"epsilon": epsilon, "delta": delta}
-    return Loss({**amounts, "rho": half_square(epsilon), "rho_delta": delta})

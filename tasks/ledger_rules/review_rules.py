@@ -10,28 +10,35 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mechanisms.errors import ApprovalError, LedgerError
-from tasks.ledger_rules.account_lookup import account_of, charge_of, keep, refusal
-from tasks.ledger_rules.accounts import Account, State, Status
-from tasks.ledger_rules.entries import Body, Entry, check_fields
+from tasks.ledger_rules.accounts import Account, State, Status, refusal
+from tasks.ledger_rules.entries import Body, Entry
+from tasks.ledger_rules.fields import BY_KEY, OF_DATASET, OF_RUN, check_fields
 from tasks.ledger_rules.signing import statement_signed
-
-_COMMON = frozenset({"dataset", "created"})
-_RUN = _COMMON | {"run_id"}
-_BY_KEY = frozenset({"public_key", "signature"})
-_DECISION = _RUN | {"charge", "decision", "manifest_sha256", "reason"}
 
 
 def approvers_statement(account: Account, body: Body) -> list[object]:
     """What an approver signs to change who approves; it holds once, after the entry in force."""
     before = account.review.hash if account.review else None
-    said = [body[name] for name in ("dataset", "approvers", "unsigned", "reason", "created")]
-    return ["statpress approvers", *said, before]
+    names = ("dataset", "approvers", "unsigned", "reason", "created")
+    return ["statpress approvers", *(body[name] for name in names), before]
 
 
 def decision_statement(body: Body) -> list[object]:
     """What an approver signs to decide about a bundle."""
     names = ("dataset", "run_id", "charge", "manifest_sha256", "decision", "reason", "created")
     return ["statpress release decision", *(body[name] for name in names)]
+
+
+def approvers_fields(body: Body) -> frozenset[str]:
+    """The fields of a change of approvers, with those of its signature if it has one."""
+    fields = OF_DATASET | {"approvers", "unsigned", "reason"}
+    return fields | BY_KEY if "signature" in body else fields
+
+
+def decision_fields(body: Body) -> frozenset[str]:
+    """The fields of a decision, which is signed or states by whom it is made."""
+    fields = OF_RUN | {"charge", "decision", "manifest_sha256", "reason"}
+    return fields | ({"by"} if "by" in body else BY_KEY)
 
 
 def check_set_approvers(state: State, body: Body) -> None:
@@ -43,12 +50,10 @@ def check_set_approvers(state: State, body: Body) -> None:
     Raises:
         UnregisteredDatasetError: There is no account of this dataset.
         ApprovalError: No approver in force signed the change.
-        LedgerError: It changes nothing, lacks its reason, or a field is not usable.
+        LedgerError: It changes nothing, or lacks its reason.
     """
     signed = "signature" in body
-    fields = _COMMON | {"approvers", "unsigned", "reason"}
-    check_fields(body, fields | _BY_KEY if signed else fields)
-    account = account_of(state, body)
+    account = state.account_of(body["dataset"])
     place = f"dataset {account.dataset!r}"
     if (tuple(body["approvers"]), body["unsigned"]) == (account.approvers, account.unsigned):
         raise LedgerError(
@@ -81,8 +86,7 @@ def check_prepare(state: State, body: Body) -> None:
         LedgerError: The run is unknown, not drawn, of another dataset, prepared before, or
             was charged when its dataset had no approvers.
     """
-    check_fields(body, _RUN | {"bundle", "manifest_sha256"})
-    charge = charge_of(state, body)
+    charge = state.charge_of(body)
     if charge.status is not Status.DRAWN:
         flaw = f"The run is {charge.status}; only what was drawn is prepared, and once."
         raise refusal(body, flaw, "'statpress review' lists what is prepared.")
@@ -95,12 +99,12 @@ def check_decide(state: State, body: Body) -> None:
     """Raise unless one who may approves or rejects a prepared bundle, once.
 
     Raises:
-        ApprovalError: The signature does not hold, or whoever decides is no approver, or
+        ApprovalError: The signature does not hold, or whoever decides is not an approver, or
             nothing of this charge and seal waits for a decision.
         LedgerError: The run is unknown or of another dataset, or a field is not usable.
     """
     check_decider(state, body)
-    charge = charge_of(state, body)
+    charge = state.charge_of(body)
     flaw = {
         Status.APPROVED: "This run is approved already.",
         Status.PUBLISHED: "This run was published already.",
@@ -115,16 +119,16 @@ def check_decide(state: State, body: Body) -> None:
 
 
 def check_decider(state: State, body: Body) -> None:
-    """Raise unless the account lets whoever stands in the body decide.
+    """Raise unless the account lets the decider that the body names decide.
 
     Raises:
         ApprovalError: It does not, or the signature does not hold.
         LedgerError: A field is not usable, or there is no such account.
     """
     check_decision(body)
-    account = account_of(state, body)
+    account = state.account_of(body["dataset"])
     if "by" in body and not account.unsigned:
-        flaw = "Releases of this dataset are decided by signature alone."
+        flaw = "Releases of this dataset are decided by signature only."
         raise _no_approval(body, flaw, "Sign with --key.")
     if "by" not in body and body["public_key"] not in account.approvers:
         flaw = "This key is none of the dataset's approvers."
@@ -138,7 +142,7 @@ def check_decision(body: Body) -> None:
         ApprovalError: The signature is not the key's over this decision.
         LedgerError: A field is not usable, or a rejection has no reason.
     """
-    check_fields(body, _DECISION | ({"by"} if "by" in body else _BY_KEY))
+    check_fields(body, decision_fields(body))
     if body["decision"] == "reject" and body["reason"] is None:
         raise refusal(body, "A rejection needs its reason.", "Give --reason.")
     if "by" not in body:
@@ -155,9 +159,9 @@ def check_approved(state: State, body: Body) -> None:
     Raises:
         ApprovalError: The run was charged under review, and is not approved with this seal.
     """
-    charge = charge_of(state, body)
+    charge = state.charge_of(body)
     if not charge.reviewed or charge.status in {Status.RESERVED, Status.VOID, Status.PUBLISHED}:
-        return  # what is wrong with those is not the review's matter
+        return  # the rule of publication says what is wrong with those
     if charge.status is not Status.APPROVED:
         flaw = {
             Status.PREPARED: "The bundle waits for its approval.",
@@ -170,20 +174,21 @@ def check_approved(state: State, body: Body) -> None:
         raise _no_approval(body, flaw, "Find out who changed it; nothing else may be published.")
 
 
-def record_set_approvers(state: State, entry: Entry) -> None:
-    """Put other approvers in force."""
-    account = account_of(state, entry.body)
-    state.accounts[account.dataset] = replace(account, review=entry)
+def replace_approvers(draft: State, entry: Entry) -> None:
+    """The effect of a change of approvers: others are in force."""
+    account = draft.account_of(entry.body["dataset"])
+    draft.accounts[account.dataset] = replace(account, review=entry)
 
 
-def record_prepare(state: State, entry: Entry) -> None:
-    """Mark the charge as one whose bundle waits."""
-    keep(state, replace(state.charges[entry.body["run_id"]], preparation=entry))
+def same_decision(state: State, entry: Entry, body: Body) -> bool:
+    """Whether a decision repeats the first one, by whomever and for whatever reason.
 
-
-def record_decide(state: State, entry: Entry) -> None:
-    """Mark the charge as approved or rejected."""
-    keep(state, replace(state.charges[entry.body["run_id"]], decision=entry))
+    Raises:
+        ApprovalError: Whoever decides may not.
+        LedgerError: A field is not usable.
+    """
+    check_decider(state, body)
+    return bool(entry.body["decision"] == body["decision"])
 
 
 def _same_seal(preparation: Entry, body: Body) -> bool:
@@ -200,5 +205,5 @@ def _check_signature(body: Body, statement: list[object]) -> None:
         )
 
 
-def _no_approval(body: Body, flaw: str, mend: str) -> ApprovalError:
-    return ApprovalError(flaw, where=f"run {body['run_id']!r}", next_step=mend)
+def _no_approval(body: Body, flaw: str, next_step: str) -> ApprovalError:
+    return ApprovalError(flaw, where=f"run {body['run_id']!r}", next_step=next_step)

@@ -32,7 +32,7 @@ def signed(public_key: str, signature: str, sequence: int, head: str) -> bool:
 
 
 def sign_statement(key: Ed25519PrivateKey, statement: list[object]) -> str:
-    """The signature of a statement, in hexadecimal; its first item says of what kind it is."""
+    """The signature of a statement, in hexadecimal; its first item names its kind."""
     return key.sign(canonical_json(statement).encode("ascii")).hex()
 
 
@@ -41,14 +41,14 @@ def statement_signed(public_key: str, signature: str, statement: list[object]) -
     return _verified(public_key, signature, canonical_json(statement).encode("ascii"))
 
 
-def _verified(public_key: str, signature: str, said: bytes) -> bool:
+def _verified(public_key: str, signature: str, text: bytes) -> bool:
     """Whether the signature is this key's over these bytes."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     try:
         key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key))
-        key.verify(bytes.fromhex(signature), said)
+        key.verify(bytes.fromhex(signature), text)
     except (InvalidSignature, ValueError):
         return False
     return True
@@ -60,7 +60,7 @@ def public_text(key: Ed25519PrivateKey) -> str:
 
 
 def read_private_key(path: Path, ask: Callable[[], str] | None = None) -> Ed25519PrivateKey:
-    """A private key from a PEM file that its owner alone can use.
+    """A private key from a PEM file that only its owner can use.
 
     Args:
         path: The file.

@@ -45,11 +45,11 @@ def inspect(
 
     Raises:
         LedgerIntegrityError: The first entry that does not hold.
-        LedgerError: The head is no hash.
+        LedgerError: The head is not a hash.
     """
     if head is not None and not re.fullmatch("[0-9a-f]{64}", head):
         raise LedgerError(
-            "This head is no hash.",
+            "This head is not a hash.",
             where="head",
             next_step="Give 64 lower-case hexadecimal digits, as 'ledger verify' prints them.",
         )

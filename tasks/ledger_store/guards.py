@@ -1,7 +1,7 @@
 """Triggers by which the database itself refuses all but the next entry.
 
-They stop accidents, and anyone without the rights of the owner. Against someone
-who can alter the database as they please, the chain of hashes is what tells.
+They stop accidents, and anyone without the rights of the owner. What someone does who
+can alter the database at will, the chain of hashes reveals.
 """
 
 from __future__ import annotations
@@ -88,16 +88,8 @@ def install(connection: Connection) -> None:
         run(f"ALTER TABLE entries ENABLE ALWAYS TRIGGER {name}")
 
 
-def remove(connection: Connection) -> None:
-    """Take the guards away, for a migration that ends by putting them back."""
-    on = "" if connection.dialect.name == "sqlite" else " ON entries"
-    names = _SQLITE if connection.dialect.name == "sqlite" else _POSTGRES
-    for name in names:
-        connection.exec_driver_sql(f"DROP TRIGGER IF EXISTS {name}{on}")
-
-
-def found(connection: Connection) -> dict[str, str]:
-    """What the database holds: tables, and the definitions of triggers, by name."""
+def database_objects(connection: Connection) -> dict[str, str]:
+    """Tables and indexes of the database, and the definitions of triggers, by name."""
     if connection.dialect.name == "sqlite":
         query = """SELECT name, coalesce(CASE WHEN type = 'trigger' THEN sql ELSE type END, '')
             FROM sqlite_master WHERE sql IS NOT NULL"""

@@ -22,7 +22,6 @@ from mechanisms.errors import (
     LedgerReadOnlyError,
     LedgerUnavailableError,
 )
-from tasks.ledger_store import store as ledger_store
 
 _SCHEMA = "statpress"
 _OPTIONS = {
@@ -39,9 +38,21 @@ SELECT pg_advisory_xact_lock({_MAKING})"""
 
 
 class PostgresStore:
-    """A database that may hold a ledger."""
+    """A database that may hold a ledger.
 
-    def __init__(self, url: URL) -> None:
+    Attributes:
+        where: Its address without user and password.
+        patience: Seconds for which a transaction waits for others.
+        reader: Transactions that see one moment and write nothing.
+        writer: Transactions that wait for all writers before them.
+        maker: Transactions that may change the schema.
+
+    Raises:
+        DependencyError: The driver is not installed.
+        LedgerUnavailableError: The address has an unknown option.
+    """
+
+    def __init__(self, url: URL, patience: float) -> None:
         try:
             import psycopg  # noqa: F401
         except ImportError:
@@ -64,10 +75,10 @@ class PostgresStore:
             )
         port = f":{url.port}" if url.port else ""
         self.where = f"postgresql://{host}{port}/{url.database or ''}"
-        wait = int(ledger_store.BUSY_SECONDS * 1000)
-        self.reader = _engine(url, "REPEATABLE READ", _HERE, more=10)
-        self.writer = _engine(url, "SERIALIZABLE", _WRITE % (wait, 2 * wait))
-        self.maker = _engine(url, "READ COMMITTED", _MAKE % wait, kept=False)
+        self.patience, wait = patience, int(patience * 1000)
+        self.reader = _engine(url, patience, "REPEATABLE READ", _HERE, more=10)
+        self.writer = _engine(url, patience, "SERIALIZABLE", _WRITE % (wait, 2 * wait))
+        self.maker = _engine(url, patience, "READ COMMITTED", _MAKE % wait, kept=False)
 
     def present(self) -> bool:
         """Whether the database has our schema.
@@ -101,7 +112,7 @@ class PostgresStore:
             raise failure
 
     def fault(self, error: SQLAlchemyError) -> LedgerError:
-        """What a failure of the database means to the keeper of the ledger."""
+        """The error of the ledger that stands for a failure of the database."""
         state = _state(error)
         if state in _FAULTS:
             kind, what = _FAULTS[state]
@@ -123,7 +134,13 @@ class PostgresStore:
 
 
 def _engine(
-    url: URL, isolation: str, begin_with: str, *, more: int = 0, kept: bool = True
+    url: URL,
+    patience: float,
+    isolation: str,
+    begin_with: str,
+    *,
+    more: int = 0,
+    kept: bool = True,
 ) -> Engine:
     """An engine whose transactions begin with these statements, in one round trip."""
     pool: dict[str, Any] = {"poolclass": NullPool}
@@ -131,7 +148,7 @@ def _engine(
         pool = {
             "pool_size": 1,
             "max_overflow": more,
-            "pool_timeout": ledger_store.BUSY_SECONDS,
+            "pool_timeout": patience,
             "pool_pre_ping": True,  # after a restart of the server the next act just works
             "pool_recycle": 3600,
         }
@@ -143,7 +160,7 @@ def _engine(
             "connect_timeout": 10,
             "client_encoding": "utf8",
             "keepalives_idle": 30,
-            "tcp_user_timeout": int(ledger_store.BUSY_SECONDS * 1000),
+            "tcp_user_timeout": int(patience * 1000),
             "application_name": "statpress ledger",
             "prepare_threshold": None,  # poolers between us and the server drop prepared ones
         },

@@ -26,19 +26,28 @@ from mechanisms.errors import (
     LedgerUnavailableError,
 )
 from tasks.execution.home import make_private
-from tasks.ledger_store import store as ledger_store
 
 _making = threading.Lock()  # closing any handle of a file drops SQLite's locks on it
 
 
 class SQLiteStore:
-    """A file that may hold a ledger."""
+    """A file that may hold a ledger.
 
-    def __init__(self, path: Path) -> None:
+    Attributes:
+        path: The file.
+        where: The same as text.
+        patience: Seconds for which a transaction waits for others.
+        reader: Transactions that see one moment and write nothing.
+        writer: Transactions that wait for all writers before them.
+        maker: The same engine as ``writer``.
+    """
+
+    def __init__(self, path: Path, patience: float) -> None:
         path = self.path = Path("/" + str(path).lstrip("/"))  # two slashes begin a host name
         self.where = str(path)
-        self.reader = _engine(path, writable=False)
-        self.writer = self.maker = _engine(path, writable=True)
+        self.patience = patience
+        self.reader = _engine(path, patience, writable=False)
+        self.writer = self.maker = _engine(path, patience, writable=True)
 
     def present(self) -> bool:
         """Whether there is a file.
@@ -54,7 +63,7 @@ class SQLiteStore:
         raise LedgerUnavailableError(f"The ledger cannot be reached: {failure}.", where=self.where)
 
     def make(self) -> None:
-        """Make the file and its folder, for their owner alone, unless they are there.
+        """Make the file and its folder, for their owner only, unless they exist.
 
         Raises:
             LedgerUnavailableError: They cannot be made.
@@ -65,14 +74,14 @@ class SQLiteStore:
             with _making:
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         except FileExistsError:
-            failure = "" if self.path.is_file() else "Something that is no file is in its place"
+            failure = "" if self.path.is_file() else "Something that is not a file is in its place"
         except OSError as error:
             failure = error.strerror or type(error).__name__
         if failure:
             raise LedgerUnavailableError(f"The ledger cannot be made: {failure}.", where=self.where)
 
     def fault(self, error: SQLAlchemyError) -> LedgerError:
-        """What a failure of the database means to the keeper of the ledger."""
+        """The error of the ledger that stands for a failure of the database."""
         cause = getattr(error, "orig", None)
         code = getattr(cause, "sqlite_errorcode", None)
         code = code & 0xFF if isinstance(code, int) else None
@@ -87,7 +96,7 @@ class SQLiteStore:
         return False
 
 
-def _engine(path: Path, *, writable: bool) -> Engine:
+def _engine(path: Path, patience: float, *, writable: bool) -> Engine:
     """An engine of the file; its transactions take the write lock first if writable.
 
     SQLite's own transaction control is off (``isolation_level`` None), and the
@@ -102,11 +111,11 @@ def _engine(path: Path, *, writable: bool) -> Engine:
     size, more = (1, 0) if writable else (1, 10)
     engine = create_engine(
         url,
-        connect_args={"timeout": ledger_store.BUSY_SECONDS, "isolation_level": None},
+        connect_args={"timeout": patience, "isolation_level": None},
         poolclass=QueuePool,
         pool_size=size,
         max_overflow=more,
-        pool_timeout=ledger_store.BUSY_SECONDS,
+        pool_timeout=patience,
     )
 
     @event.listens_for(engine, "connect")
@@ -114,7 +123,7 @@ def _engine(path: Path, *, writable: bool) -> Engine:
         # Bytes that are not UTF-8 become text that no hash agrees with.
         raw.text_factory = lambda data: data.decode("utf-8", "replace")
         if writable:
-            _log_ahead(raw)
+            _log_ahead(raw, patience)
             raw.execute("PRAGMA synchronous=FULL")
 
     @event.listens_for(engine, "begin")
@@ -124,9 +133,9 @@ def _engine(path: Path, *, writable: bool) -> Engine:
     return engine
 
 
-def _log_ahead(raw: sqlite3.Connection) -> None:
+def _log_ahead(raw: sqlite3.Connection, patience: float) -> None:
     """Write-ahead logging; the switch fails at once under contention, so try again."""
-    until = time.monotonic() + ledger_store.BUSY_SECONDS
+    until = time.monotonic() + patience
     while True:
         try:
             raw.execute("PRAGMA journal_mode=WAL").fetchone()
@@ -156,6 +165,6 @@ _FAULTS: dict[int | None, tuple[type[LedgerError], str]] = {
     sqlite3.SQLITE_FULL: (LedgerFullError, "There is no space left for the ledger."),
     sqlite3.SQLITE_CANTOPEN: (
         LedgerUnavailableError,
-        "The ledger, or a file beside it, cannot be opened.",
+        "The ledger, or a file next to it, cannot be opened.",
     ),
 }

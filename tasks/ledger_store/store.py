@@ -1,4 +1,4 @@
-"""What the ledger asks of a database, whichever it is."""
+"""What the ledger needs from a database, and which database an address names."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from mechanisms.errors import LedgerError, LedgerUnavailableError
 
 BUSY_SECONDS = 30.0
+"""How long a transaction waits for others before it gives up."""
 
 
 class Store(Protocol):
@@ -20,12 +21,14 @@ class Store(Protocol):
 
     Attributes:
         where: Its place as people may read it, without a password.
+        patience: Seconds for which a transaction waits for others.
         reader: Transactions that see one moment and write nothing.
         writer: Transactions that wait for all writers before them.
         maker: Transactions that may change the schema.
     """
 
     where: str
+    patience: float
     reader: Engine
     writer: Engine
     maker: Engine
@@ -39,28 +42,28 @@ class Store(Protocol):
         ...
 
     def fault(self, error: SQLAlchemyError) -> LedgerError:
-        """What a failure of the database means to the keeper of the ledger."""
+        """The error of the ledger that stands for a failure of the database."""
         ...
 
     def transient(self, error: SQLAlchemyError) -> bool:
-        """Whether the transaction was undone by others, and may simply be run again."""
+        """Whether the transaction was rolled back because of others and may be run again."""
         ...
 
 
 def open_store(location: str | Path) -> Store:
-    """The store that a path or an address names.
+    """Return the store that a path or an address names.
 
     Args:
         location: Path of an SQLite file, ``sqlite:///file`` or ``postgresql://…``.
 
     Raises:
-        LedgerUnavailableError: It is no such address.
+        LedgerUnavailableError: The address is neither.
         DependencyError: The driver of PostgreSQL is not installed.
     """
     if isinstance(location, Path) or "://" not in location:
         from tasks.ledger_store.sqlite import SQLiteStore
 
-        return SQLiteStore(Path(location).absolute())
+        return SQLiteStore(Path(location).absolute(), BUSY_SECONDS)
     url: URL | None = None
     with contextlib.suppress(ArgumentError, ValueError):
         url = make_url(location)
@@ -69,11 +72,11 @@ def open_store(location: str | Path) -> Store:
         if file and file.startswith("/") and not url.query and not url.host:
             from tasks.ledger_store.sqlite import SQLiteStore
 
-            return SQLiteStore(Path(file).absolute())
+            return SQLiteStore(Path(file).absolute(), BUSY_SECONDS)
     elif url is not None and url.drivername in {"postgresql", "postgres", "postgresql+psycopg"}:
         from tasks.ledger_store.postgres import PostgresStore
 
-        return PostgresStore(url.set(drivername="postgresql+psycopg"))
+        return PostgresStore(url.set(drivername="postgresql+psycopg"), BUSY_SECONDS)
     kind = url.get_backend_name() if url else "unreadable"
     raise LedgerUnavailableError(
         f"A ledger is an SQLite file or a PostgreSQL database; this address is neither ({kind}).",

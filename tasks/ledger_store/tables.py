@@ -3,43 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from functools import cache
 
 from sqlalchemy import (
-    Column,
     ColumnElement,
     Connection,
-    Index,
     Integer,
-    MetaData,
     Row,
-    Table,
+    Select,
     Text,
     bindparam,
+    column,
     func,
     insert,
     or_,
     select,
+    table,
 )
 
 from mechanisms.errors import LedgerIntegrityError
-from tasks.ledger_rules.entries import OF_ACCOUNT, Entry, canonical_json, parse_entry
+from tasks.ledger_rules.entries import Entry, canonical_json, parse_entry
+from tasks.ledger_rules.rules import RULES
 
-TABLES = MetaData()
-ENTRIES = Table(
+_Columns = tuple[int, str, str, str, str, str | None, str | None]
+
+ENTRIES = table(
     "entries",
-    TABLES,
-    Column("sequence", Integer, primary_key=True, autoincrement=False),
-    Column("kind", Text, nullable=False),
-    Column("body", Text, nullable=False),
-    Column("previous", Text, nullable=False),
-    Column("hash", Text, nullable=False, unique=True),
-    Column("dataset", Text, comment="of the body, to find an account's entries by"),
-    Column("run_id", Text, comment="of the body, to find a run's entries by"),
-    Index("entries_by_dataset", "dataset", "kind", "sequence"),
-    Index("entries_by_run", "run_id", "kind", unique=True),
+    column("sequence", Integer),
+    *(column(name, Text) for name in ("kind", "body", "previous", "hash")),
+    *(column(name, Text) for name in ("dataset", "run_id")),  # of the body, to search by
 )
-"""A run has one entry of a kind: the database refuses a second charge by itself."""
-
 _E = ENTRIES.c
 
 
@@ -48,48 +41,59 @@ def _last(*of: ColumnElement[bool]) -> ColumnElement[bool]:
     return _E.sequence == select(func.max(_E.sequence)).where(*of).scalar_subquery()
 
 
+# Nothing equals a parameter of NULL.
 _DATASET, _RUN = _E.dataset == bindparam("dataset"), _E.run_id == bindparam("run_id")
-# Built once: it is sent while all other writers wait. Nothing equals a parameter of NULL.
-_RELEVANT = (
-    select(ENTRIES)
-    .where(
-        or_(
-            _last(),
-            _E.sequence == bindparam("anchor"),
-            _last(_DATASET, _E.kind == "charge"),
-            _last(_DATASET, _E.kind == "void"),
-            _DATASET & _E.kind.in_(OF_ACCOUNT),
-            _RUN,
-        )
-    )
-    .order_by(_E.sequence)
-)
 _INSERT = insert(ENTRIES).returning(_E.hash)
 
 
-def stored(connection: Connection, first: int = 0) -> Generator[Entry, None, None]:
-    """The entries from a sequence on, read a thousand at a time."""
-    query = select(ENTRIES).where(_E.sequence >= first).order_by(_E.sequence)
-    with connection.execute(query, execution_options={"yield_per": 1000}) as found:
-        for each in found:
-            yield _entry(each)
+def stored(connection: Connection) -> Generator[Entry, None, None]:
+    """The entries in order, read a thousand at a time."""
+    query = select(ENTRIES).order_by(_E.sequence)
+    with connection.execute(query, execution_options={"yield_per": 1000}) as rows:
+        for row in rows:
+            yield _entry(row)
 
 
 def relevant(
     connection: Connection, *, dataset: str | None, run_id: str | None, anchor: int
 ) -> list[Entry]:
-    """The entries that ``journal.resume`` needs, and the one at the anchor, in order."""
+    """The entries that ``chain.resume`` needs, and the one at the anchor, in order."""
+    lasting = tuple(kind for kind, rule in RULES.items() if rule.lasting)
+    moving = tuple(kind for kind, rule in RULES.items() if rule.balance)
     of = {"dataset": dataset, "run_id": run_id, "anchor": anchor}
-    return [_entry(found) for found in connection.execute(_RELEVANT, of)]
+    return [_entry(row) for row in connection.execute(_relevant(lasting, moving), of)]
+
+
+@cache
+def _relevant(lasting: tuple[str, ...], moving: tuple[str, ...]) -> Select[_Columns]:
+    """The statement of ``relevant``, built once: it is sent while all other writers wait.
+
+    Args:
+        lasting: Kinds of entries on which every later act on an account depends.
+        moving: Kinds of entries that state a balance.
+    """
+    return (
+        select(ENTRIES)
+        .where(
+            or_(
+                _last(),
+                _E.sequence == bindparam("anchor"),
+                *(_last(_DATASET, _E.kind == kind) for kind in moving),
+                _DATASET & _E.kind.in_(lasting),
+                _RUN,
+            )
+        )
+        .order_by(_E.sequence)
+    )
 
 
 def append(connection: Connection, entry: Entry) -> None:
-    """Write an entry at the end, and see that it is there.
+    """Write an entry at the end, and check that it is there.
 
     Raises:
         LedgerIntegrityError: The database did not keep it.
     """
-    if connection.scalar(_INSERT, row(entry)) != entry.hash:
+    if connection.scalar(_INSERT, _row(entry)) != entry.hash:
         raise LedgerIntegrityError(
             "The database did not keep the entry.",
             sequence=entry.sequence,
@@ -100,10 +104,10 @@ def append(connection: Connection, entry: Entry) -> None:
 def append_all(connection: Connection, entries: list[Entry]) -> None:
     """Write entries at the end, in order."""
     if entries:
-        connection.execute(insert(ENTRIES), [row(entry) for entry in entries])
+        connection.execute(insert(ENTRIES), [_row(entry) for entry in entries])
 
 
-def row(entry: Entry) -> dict[str, object]:
+def _row(entry: Entry) -> dict[str, object]:
     """The row that holds an entry."""
     return {
         "sequence": entry.sequence,
@@ -116,13 +120,17 @@ def row(entry: Entry) -> dict[str, object]:
     }
 
 
-def _entry(found: Row[tuple[int, str, str, str, str, str | None, str | None]]) -> Entry:
-    """The entry of a row; its two search columns say what its body says."""
-    entry = parse_entry(found.sequence, found.kind, found.body, found.previous, found.hash)
-    for name, value in (("dataset", found.dataset), ("run_id", found.run_id)):
+def _entry(row: Row[_Columns]) -> Entry:
+    """The entry of a row, whose two search columns must agree with its body.
+
+    Raises:
+        LedgerIntegrityError: They do not, or the row is not in the form it was written in.
+    """
+    entry = parse_entry(row.sequence, row.kind, row.body, row.previous, row.hash)
+    for name, value in (("dataset", row.dataset), ("run_id", row.run_id)):
         if entry.body.get(name) != value:
             raise LedgerIntegrityError(
-                f"The column {name} says something else than the entry.",
+                f"The column {name} does not agree with the entry.",
                 sequence=entry.sequence,
                 where=f"entry {entry.sequence}",
             )

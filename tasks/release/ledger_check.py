@@ -1,34 +1,28 @@
-"""Checks and readings that need the ledger and the accountant together."""
+"""Verification of the ledger and of bundles against it, with the accountant's help.
+
+Nothing here writes to the ledger.
+"""
 
 from __future__ import annotations
 
 import functools
 import json
-import math
 from collections.abc import Collection, Mapping
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from mechanisms.accounting.odometer import Reading, read_odometer
 from mechanisms.errors import BundleVerificationError, LedgerError, StatpressError
-from mechanisms.planning.charges import described_loss, recompute_charge
+from mechanisms.planning.charges import recompute_charge
 from tasks.bundle.approval import read_approval
-from tasks.bundle.manifest import verify_bundle
 from tasks.execution.home import Home
 from tasks.execution.private_zone import CuratorLog
 from tasks.execution.steps import step
 from tasks.ledger.ledger import Ledger
-from tasks.ledger_rules.accounts import Account, Charge, Status
+from tasks.ledger_rules.accounts import Charge
 from tasks.ledger_rules.amounts import Loss, exact
-from tasks.ledger_rules.entries import ZERO_HASH, Body, Entry, canonical_json
-from tasks.ledger_rules.policies import loss_of
+from tasks.ledger_rules.entries import ZERO_HASH, Body, canonical_json
 from tasks.ledger_rules.signing import read_public_key
 from tasks.ledger_rules.verification import Verification
-from tasks.release.places import PREPARED
-
-READING_DELTA = Decimal("1e-8")
-_ORDERS = tuple(1 + 2.0 ** (k / 4) for k in range(-32, 65))  # 1.004 to 65 537
 
 
 def verify_ledger(
@@ -56,7 +50,7 @@ def verify_ledger(
 
 @step("verify ledger")
 def confirm_ledger(home: Home, log: CuratorLog, public_key: str | None) -> None:
-    """Verify the ledger and write what was found to the curator log alone.
+    """Verify the ledger and write the result only to the curator log.
 
     Args:
         home: Where the ledger lies.
@@ -68,8 +62,8 @@ def confirm_ledger(home: Home, log: CuratorLog, public_key: str | None) -> None:
     """
     try:
         trusted = [read_public_key(Path(public_key))] if public_key else []
-        found = verify_ledger(home, trusted=trusted)
-        log.write(f"The ledger holds: {found.entries} entries, head {found.head}.")
+        verified = verify_ledger(home, trusted=trusted)
+        log.write(f"The ledger holds: {verified.entries} entries, head {verified.head}.")
         return
     except StatpressError as error:
         log.write(f"{error.kind}: {error}")
@@ -82,7 +76,7 @@ def confirm_ledger(home: Home, log: CuratorLog, public_key: str | None) -> None:
 def check_covered(body: Body) -> None:
     """Raise unless a charge about to be made covers what its descriptions say it spends.
 
-    What ``verify_ledger`` would find for ever after is found before it is written.
+    So a flaw that ``verify_ledger`` would report ever after is refused before it is written.
 
     Raises:
         LedgerError: It does not, or a description cannot be read back.
@@ -90,7 +84,7 @@ def check_covered(body: Body) -> None:
     flaw = ""
     try:
         spent = recomputed(body)
-        if not loss_of(body).covers(spent):
+        if not Loss.of(body).covers(spent):
             flaw = f"The mechanisms spend {spent}, which is more than the charge."
     except (StatpressError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         flaw = f"The charge's mechanisms cannot be recomputed ({type(error).__name__})."
@@ -99,7 +93,7 @@ def check_covered(body: Body) -> None:
 
 
 def recomputed(body: Body) -> Loss:
-    """The least that the mechanisms of a charge spend, from their descriptions alone.
+    """The least that the mechanisms of a charge spend, from their descriptions.
 
     Raises:
         LedgerError: A description is of another size than the charge: a larger one
@@ -113,31 +107,8 @@ def recomputed(body: Body) -> Loss:
                     f" with {body[name]}.",
                     where=f"run {body['run_id']!r}",
                 )
-    described = "\n".join(map(_parameters, body["mechanisms"]))
+    described = "\n".join(map(parameters, body["mechanisms"]))
     return _least(described, body["epsilon"], body["delta"])
-
-
-def read_account(account: Account, delta: Decimal | None = None) -> Reading:
-    """The tightest (epsilon, delta) readings of an account's whole history.
-
-    Args:
-        account: As the ledger replays it.
-        delta: Of the reading; by default the registered limit of ``basic``, else 1e-8.
-    """
-    registered, spent = account.registration.body, account.spent
-    if registered["policy"] == "basic":
-        default, anchor = exact(registered["delta"]) or READING_DELTA, None
-    else:
-        default, anchor = READING_DELTA, exact(registered["rho"])
-    return read_odometer(
-        epsilon=spent["epsilon"],
-        epsilon_delta=spent["delta"],
-        rho=spent["rho"],
-        rho_delta=spent["rho_delta"],
-        anchor=anchor,
-        delta=delta or default,
-        divergences=_divergences(account),
-    )
 
 
 def check_bundle(home: Home, bundle: Path, manifest: dict[str, Any]) -> None:
@@ -149,7 +120,7 @@ def check_bundle(home: Home, bundle: Path, manifest: dict[str, Any]) -> None:
         BundleVerificationError: It did not.
     """
     with Ledger.open(home.ledger, create=False) as ledger:
-        charge = _charged(ledger, bundle, manifest)
+        charge = charge_of_bundle(ledger, bundle, manifest)
     body, noted = charge.entry.body, charge.publication
     if noted is None:
         raise BundleVerificationError(
@@ -166,71 +137,27 @@ def check_bundle(home: Home, bundle: Path, manifest: dict[str, Any]) -> None:
     decided = charge.decision.hash if charge.decision else None
     if decided != (read_approval(bundle, manifest).hash if "review" in manifest else None):
         raise BundleVerificationError("The ledger holds another approval.", where=str(bundle))
-    _check_described(charge, bundle)
+    check_described(charge, bundle)
 
 
-def note_bundle(home: Home, bundle: Path, prepared_for: Path | None = None) -> Entry:
-    """Note a whole bundle as published or as prepared, where a run ended before it could.
-
-    Args:
-        home: Where the ledger lies.
-        bundle: The bundle.
-        prepared_for: For one that waits for its approval, where it is to be published.
+def charge_of_bundle(ledger: Ledger, bundle: Path, manifest: Mapping[str, Any]) -> Charge:
+    """The charge that a bundle's manifest names.
 
     Raises:
-        BundleVerificationError: The bundle is not whole, or not what was charged.
-        ApprovalError: It is under review, and is not approved.
-        LedgerError: Its run never drew, or published another bundle.
+        BundleVerificationError: The ledger has no such charge.
     """
-    manifest = verify_bundle(bundle, prepared=prepared_for is not None)
-    if manifest.get("reprint_of"):
-        raise BundleVerificationError(
-            "This is a reprint; the ledger notes its original alone.",
-            where=str(bundle),
-            next_step=f"Note the bundle with the seal {manifest['reprint_of']['seal']}.",
-        )
-    with Ledger.open(home.ledger, create=False) as ledger:
-        charge = _charged(ledger, bundle, manifest)
-        _check_described(charge, bundle)
-        if prepared_for is not None:
-            if "review" not in manifest:
-                raise BundleVerificationError(
-                    "The bundle could be used without its approval.", where=str(bundle)
-                )
-            if bundle.resolve() != (home.root / PREPARED / manifest["run_id"]).resolve():
-                raise BundleVerificationError(
-                    "The bundle is not where prepared bundles of this home wait.",
-                    where=str(bundle),
-                    next_step=f"Note the one in {home.root / PREPARED}.",
-                )
-            return ledger.prepare(
-                run_id=manifest["run_id"],
-                dataset=charge.entry.body["dataset"],
-                bundle=str(prepared_for.absolute()),
-                manifest_sha256=manifest["seal"],
-            )
-        if charge.publication is not None:
-            place = charge.publication.body["bundle"]
-        else:
-            place = str(bundle.absolute())
-        return ledger.publish(
-            run_id=manifest["run_id"],
-            dataset=charge.entry.body["dataset"],
-            bundle=place,
-            manifest_sha256=manifest["seal"],
-        )
-
-
-def _charged(ledger: Ledger, bundle: Path, manifest: Mapping[str, Any]) -> Charge:
-    """The charge that a bundle's manifest names."""
     charge = ledger.state().charges.get(manifest["run_id"])
     if charge is None or charge.entry.hash != manifest["ledger_entry"]["hash"]:
         raise BundleVerificationError("The ledger has no such charge.", where=str(bundle))
     return charge
 
 
-def _check_described(charge: Charge, bundle: Path) -> None:
-    """Raise unless the bundle states the mechanisms, and the sizes, that were charged."""
+def check_described(charge: Charge, bundle: Path) -> None:
+    """Raise unless the bundle states the mechanisms, and the sizes, that were charged.
+
+    Raises:
+        BundleVerificationError: It does not.
+    """
     products = json.loads((bundle / "privacy.json").read_text(encoding="utf-8"))["products"]
     for described in charge.entry.body["mechanisms"]:
         product = products.get(described["product"], {})
@@ -242,7 +169,7 @@ def _check_described(charge: Charge, bundle: Path) -> None:
             )
 
 
-def _parameters(described: Mapping[str, Any]) -> str:
+def parameters(described: Mapping[str, Any]) -> str:
     """A mechanism's description without the product's name, as one text."""
     return canonical_json({name: v for name, v in described.items() if name != "product"})
 
@@ -252,34 +179,3 @@ def _least(descriptions: str, epsilon: str, delta: str) -> Loss:
     """What a charge's mechanisms spend at least; scheduled releases repeat themselves."""
     mechanisms = [json.loads(line) for line in descriptions.split("\n") if line]
     return Loss(recompute_charge(mechanisms, epsilon=exact(epsilon), delta=exact(delta)))
-
-
-@functools.lru_cache(maxsize=4096)
-def _curve(description: str) -> tuple[float, ...] | None:
-    """Upper bounds on one mechanism's Rényi divergences; None if it is not known."""
-    try:
-        loss = described_loss(json.loads(description))
-        return tuple(loss.renyi(order).upper for order in _ORDERS)
-    except (StatpressError, ArithmeticError, LookupError, TypeError, ValueError):
-        return None
-
-
-def _divergences(account: Account) -> list[tuple[float, float]]:
-    """The sums of all mechanisms' Rényi divergences by order; empty if one is not known."""
-    curves = []
-    for charge in account.charges.values():
-        if charge.status is Status.VOID:
-            continue
-        if not charge.entry.body["mechanisms"]:
-            return []
-        for described in charge.entry.body["mechanisms"]:
-            curve = _curve(_parameters(described))
-            if curve is None:
-                return []
-            curves.append(curve)
-    sums = [math.fsum(column) for column in zip(*curves, strict=True)]
-    return [
-        (order, math.nextafter(total, math.inf))
-        for order, total in zip(_ORDERS, sums, strict=False)
-        if math.isfinite(total)
-    ]

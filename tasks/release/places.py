@@ -25,7 +25,7 @@ from tasks.execution.home import Home
 from tasks.execution.interruption import uninterrupted
 from tasks.execution.private_zone import CuratorLog
 from tasks.execution.steps import notify
-from tasks.ledger_rules.entries import check_place
+from tasks.ledger_rules.fields import check_place
 from tasks.products.registry import kind_of
 from tasks.quality.inspector import Inspector
 

@@ -35,7 +35,8 @@ from tasks.ledger_rules.entries import canonical_json, entry_hash
 from tasks.ledger_rules.signing import public_text
 from tasks.ledger_store import guards as ledger_guards
 from tasks.release import publication
-from tasks.release.ledger_check import check_bundle, note_bundle, verify_ledger
+from tasks.release.ledger_check import check_bundle, verify_ledger
+from tasks.release.noting import note_bundle
 from tasks.release.review import (
     check_unsigned,
     decide,

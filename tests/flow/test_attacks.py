@@ -156,7 +156,7 @@ def test_an_added_trigger_is_found_and_a_swallowed_entry_too(agency, monkeypatch
         )
     with pytest.raises(LedgerIntegrityError, match="zz"):
         agency.run()
-    monkeypatch.setattr("tasks.ledger.access.check_schema", lambda connection: True)
+    monkeypatch.setattr("tasks.ledger.opening.check_schema", lambda connection: True)
     with pytest.raises(LedgerIntegrityError):
         agency.run()
     assert agency.bundles() == []

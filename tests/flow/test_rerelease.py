@@ -28,7 +28,8 @@ from tasks.bundle.manifest import FACTS, NAME, seal, verify_bundle
 from tasks.derivation.reprint import check_reprint, reprint
 from tasks.execution.private_zone import CuratorLog, new_run_id
 from tasks.ledger.ledger import Ledger
-from tasks.release.ledger_check import check_bundle, note_bundle, verify_ledger
+from tasks.release.ledger_check import check_bundle, verify_ledger
+from tasks.release.noting import note_bundle
 
 PRODUCTS = """\
 products:

@@ -10,7 +10,8 @@ from flows.runner import Session
 from mechanisms.errors import BundleVerificationError, LedgerError, StatpressError
 from tasks.bundle.manifest import verify_bundle
 from tasks.ledger.ledger import Ledger
-from tasks.release.ledger_check import check_bundle, note_bundle, verify_ledger
+from tasks.release.ledger_check import check_bundle, verify_ledger
+from tasks.release.noting import note_bundle
 
 
 class CutError(Exception):

@@ -26,7 +26,7 @@ from mechanisms.errors import StatpressError
 from tasks.execution.private_zone import CuratorLog, guarded
 from tasks.execution.side_channels import BETWEEN_STEPS, IN_A_STEP, closed
 from tasks.ledger.ledger import Ledger
-from tasks.release.ledger_check import read_account
+from tasks.release.account_reading import read_account
 from tasks.source import counting
 
 ROOT = Path(__file__).parents[2]

@@ -167,7 +167,7 @@ def test_verify_against_what_is_kept_elsewhere(
     assert (found["entries"], found["checkpoints"]) == (4, [3])
     assert found["signers"] == [signed["public_key"]]
     assert "rewritten" in refused(ledger, "LedgerIntegrity", "verify", "--head", "f" * 64)
-    assert "no hash" in refused(ledger, "Ledger", "verify", "--head", "F")
+    assert "not a hash" in refused(ledger, "Ledger", "verify", "--head", "F")
     write_key(tmp_path / "other.pem", other := tmp_path / "other-public.pem")
     assert "not trusted" in refused(ledger, "LedgerIntegrity", "verify", "--public-key", str(other))
     assert facts(ledger, "export", "kept.jsonl")["entries"] == 4
@@ -244,6 +244,7 @@ def test_upgrade_has_nothing_to_do(ledger: Press) -> None:
     refused(ledger, "LedgerUnavailable", "upgrade")
     facts(ledger, "register", "d", "--epsilon", "9", "--delta", "0", "--n-records", "400")
     assert facts(ledger, "upgrade") == {"from": "second", "to": "second"}
+    assert "present form, 'second'; there is nothing to upgrade" in ledger("upgrade").stdout
     assert facts(ledger, "verify")["entries"] == 1
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Engine, create_engine, event
 
-import tasks.ledger.access
+import tasks.ledger.opening
 from mechanisms.errors import AlreadyRegisteredError, InsufficientBudgetError, StatpressError
 from tasks.ledger.ledger import Ledger
 from tasks.ledger_rules.chain import next_entry, repeated
@@ -69,7 +69,7 @@ def charge(ledger: Ledger, run_id: str, epsilon: str) -> Entry:
 def work(location: str, worker: int, attempts: int, limit: str, spoil: str) -> dict[str, Any]:
     """Open the ledger, register, and charge until all attempts are made."""
     if spoil:
-        tasks.ledger.access.check_schema = lambda connection: True  # type: ignore[attr-defined]
+        tasks.ledger.opening.check_schema = lambda connection: True  # type: ignore[attr-defined]
     with Ledger.open(location) as ledger:
         SPOILS[spoil](ledger)
         registered = True
@@ -135,7 +135,7 @@ def race(folder: str, location: str, workers: int, attempts: int, limit: str, sp
 
 def without_a_queue(ledger: Ledger) -> None:
     """Transactions that begin without the lock; and no trigger on what they insert."""
-    old = ledger.store.writer
+    old = ledger.transactions.store.writer
     if old.dialect.name == "sqlite":
         connect = {"timeout": 30, "isolation_level": None}
         engine, begin = create_engine(f"sqlite:///{ledger.where}", connect_args=connect), "BEGIN"
@@ -148,7 +148,7 @@ def without_a_queue(ledger: Ledger) -> None:
         connection.exec_driver_sql(begin)
 
     _drop_trigger(old)
-    ledger.store.writer = engine
+    ledger.transactions.store.writer = engine
 
 
 def check_before(ledger: Ledger) -> None:
@@ -159,7 +159,7 @@ def check_before(ledger: Ledger) -> None:
         names = (given["dataset"], given.get("run_id"))
 
         def standing(connection: Connection) -> Any:
-            return ledger._standing(connection, *names)
+            return ledger.state_for(connection, *names)
 
         def write(connection: Connection) -> Entry:
             now = standing(connection)
@@ -168,15 +168,15 @@ def check_before(ledger: Ledger) -> None:
             append(connection, entry)
             return entry
 
-        state = ledger._within(ledger.store.reader, standing)
+        state = ledger.transactions.read(standing)
         known = repeated(state, kind, given)
         if known:
             return known
         checked = next_entry(state, kind, given)
         time.sleep(random.uniform(0, 0.005))
-        return ledger._within(ledger.store.writer, write)
+        return ledger.transactions.write(write)
 
-    ledger._append = check_then_append  # type: ignore[method-assign]
+    ledger.append = check_then_append  # type: ignore[method-assign]
 
 
 def _drop_trigger(engine: Engine) -> None:
@@ -320,7 +320,7 @@ def test_the_race_finds_a_ledger_that_is_broken(
 ) -> None:
     reports, _ = run_race(tmp_path, location, workers=8, attempts=40, spoil=spoil)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tasks.ledger.access, "check_schema", lambda connection: True)
+        patch.setattr(tasks.ledger.opening, "check_schema", lambda connection: True)
         with Ledger.open(location, create=False) as ledger:
             found = flaws(reports, ledger, 40)
     kinds = {flaw.split(":")[0].split()[0] for flaw in found}

@@ -108,7 +108,7 @@ def lived_too_sure(folder: Path, charges: int) -> list[Files]:
     with Ledger.open(path) as ledger:
         ledger.register(dataset="census", epsilon="1", delta=0, **TERMS)
 
-        @event.listens_for(ledger.store.writer, "commit")
+        @event.listens_for(ledger.transactions.store.writer, "commit")
         def acknowledge(connection: Any) -> None:
             hashes = connection.exec_driver_sql("SELECT hash FROM entries ORDER BY sequence")
             told[:] = [row[0] for row in hashes]
@@ -231,6 +231,9 @@ def test_the_cuts_find_a_ledger_that_acknowledges_before_the_commit(tmp_path: Pa
 
 
 def test_every_writing_connection_syncs_its_commits(tmp_path: Path) -> None:
-    with Ledger.open(tmp_path / "ledger.db") as ledger, ledger.store.writer.begin() as connection:
+    with (
+        Ledger.open(tmp_path / "ledger.db") as ledger,
+        ledger.transactions.store.writer.begin() as connection,
+    ):
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"

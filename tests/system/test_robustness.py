@@ -25,7 +25,8 @@ from mechanisms.errors import exit_codes
 from tasks.bundle.manifest import verify_bundle
 from tasks.execution.private_zone import new_run_id
 from tasks.ledger.ledger import Ledger
-from tasks.release.ledger_check import check_bundle, note_bundle, verify_ledger
+from tasks.release.ledger_check import check_bundle, verify_ledger
+from tasks.release.noting import note_bundle
 
 pytestmark = pytest.mark.system
 CODES = exit_codes()
@@ -282,7 +283,7 @@ def test_a_clock_that_jumps_back(quick: Any, monkeypatch: pytest.MonkeyPatch) ->
         def now(cls, tz: Any = None) -> datetime.datetime:
             return datetime.datetime(next(years), 1, 1, tzinfo=tz)
 
-    monkeypatch.setattr("tasks.ledger.ledger.datetime", Clock)
+    monkeypatch.setattr("tasks.ledger.acts.datetime", Clock)
     monkeypatch.setattr("tasks.release.places.datetime.datetime", Clock)
     runs = [quick.run() for _ in range(2)]
     assert kinds(quick) == ["charge", "draw", "publish"] * 2

@@ -8,8 +8,8 @@ from fractions import Fraction
 import pytest
 
 from mechanisms.errors import AmountError, LedgerError
-from tasks.ledger_rules.amounts import MEASURES, Loss, canonical, exact, half_square
-from tasks.ledger_rules.policies import limit_of, loss_of, measures_of
+from tasks.ledger_rules.amounts import MEASURES, Loss, canonical, exact
+from tasks.ledger_rules.policies import limit_of, measures_of
 
 
 def loss(epsilon: str, delta: str = "0", rho: str = "0", rho_delta: str = "0") -> Loss:
@@ -100,18 +100,6 @@ def test_a_loss_is_compared_in_the_measures_of_the_first() -> None:
     assert str(limit) == "rho 1 and delta 0"
     assert str(loss("0.1", "1e-9").within(("epsilon", "delta"))) == "epsilon 0.1 and delta 1e-9"
     assert set(Loss.nothing().amounts) == set(MEASURES)
-
-
-@pytest.mark.parametrize("epsilon", ["0", "0.1", "3", "1e-200", "0." + "7" * 400, "9" * 400])
-def test_half_the_square_of_epsilon_is_exact(epsilon: str) -> None:
-    assert Fraction(half_square(exact(epsilon))) == Fraction(exact(epsilon)) ** 2 / 2
-
-
-def test_a_charge_without_rho_counts_half_the_square_of_epsilon() -> None:
-    first = loss_of({"epsilon": "0.3", "delta": "1e-9"})
-    assert first == loss("0.3", "1e-9", "0.045", "1e-9")
-    stated = {"epsilon": "0.3", "delta": "1e-9", "rho": "0.01", "rho_delta": "0"}
-    assert loss_of(stated) == Loss.of(stated)
 
 
 def test_each_policy_limits_its_own_measures() -> None:

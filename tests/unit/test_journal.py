@@ -53,11 +53,6 @@ def charge(**changes: Any) -> dict[str, Any]:
     return {**body, "created": NOW, **TERMS, **changes}
 
 
-def first_form(**changes: Any) -> dict[str, Any]:
-    """The body of a charge as the ledger's first form had it."""
-    return {k: v for k, v in charge(**changes).items() if not k.startswith("rho")}
-
-
 def act(**changes: Any) -> dict[str, Any]:
     """The body of a draw of run-1, and with more fields of a void or a publication."""
     return {"dataset": "census", "run_id": "run-1", "created": NOW, **changes}
@@ -72,8 +67,7 @@ def history(*steps: tuple[str, dict[str, Any]]) -> list[Entry]:
     """Entries of these kinds and bodies, each passed by its rule."""
     state, entries = State(), []
     for kind, body in steps:
-        old = kind == "charge" and "rho" not in body
-        entries.append((unchecked if old else next_entry)(state, kind, body))
+        entries.append(next_entry(state, kind, body))
         state = apply(state, entries[-1])
     return entries
 
@@ -179,8 +173,8 @@ def test_apply_leaves_the_state_it_was_given_as_it_was(registered: State) -> Non
         ("charge", charge(run_id="run-2"), "another balance than 0.8, 0, 0.16, 0"),
         ("charge", charge(run_id="run-2", spent={}), "another balance"),
         ("charge", charge(run_id="run-2", spent="0.8"), "another balance"),
-        ("charge", first_form(run_id="run-2", spent={}), "not known: spent"),
         ("charge", {k: v for k, v in charge(run_id="run-2").items() if k != "delta"}, "delta"),
+        ("charge", {k: v for k, v in charge(run_id="run-2").items() if k != "rho"}, "known: rho"),
         ("draw", act(run_id="run-2"), "no charge of this run"),
         ("draw", act(spent={}), "not known: spent"),
         ("void", act(reason="late"), "another balance than 0, 0, 0, 0"),
@@ -220,19 +214,6 @@ def test_the_first_entry_continues_the_zero_hash() -> None:
         apply(State(), replace(entry, previous="f" * 64, hash=hash_))
 
 
-def test_a_first_form_charge_counts_and_others_follow() -> None:
-    state = replay(
-        history(
-            ("register", registration()),
-            ("charge", first_form(delta="1e-9")),
-            ("charge", charge(run_id="run-2", rho="0.01")),
-        )
-    )
-    spent = {"epsilon": "0.8", "delta": "1e-9", "rho": "0.09", "rho_delta": "1e-9"}
-    assert state.accounts["census"].spent.texts() == spent
-    assert state.charges["run-2"].entry.body["spent"] == spent
-
-
 # --- resumption -------------------------------------------------------------------
 
 
@@ -246,7 +227,14 @@ def rows_for(entries: list[Entry], dataset: str | None, run: str | None, anchor:
     return sorted({e.sequence: e for e in wanted}.values(), key=lambda e: e.sequence)
 
 
-def resumed(entries: list[Entry], body: dict[str, Any], anchor: int = 0) -> State | None:
+def without_its_balance(rows: list[Entry]) -> list[Entry]:
+    """The rows, the last one with another body whose hash holds."""
+    body = {name: value for name, value in rows[-1].body.items() if name != "spent"}
+    hash_ = entry_hash(rows[-1].sequence, rows[-1].kind, body, rows[-1].previous)
+    return [*rows[:-1], replace(rows[-1], body=body, hash=hash_)]
+
+
+def resumed(entries: list[Entry], body: dict[str, Any], anchor: int = 0) -> State:
     dataset, run = body.get("dataset"), body.get("run_id")
     rows = rows_for(entries, dataset, run, anchor)
     return resume(rows, dataset=dataset, run_id=run)
@@ -285,18 +273,14 @@ def some_body(choose: random.Random) -> tuple[str, dict[str, Any]]:
 @pytest.mark.parametrize("seed", range(60))
 def test_resumption_answers_every_next_act_like_a_replay(seed: int) -> None:
     choose = random.Random(seed)
-    old = [("register", registration()), ("charge", first_form(epsilon="0.1"))]
-    entries = history(*old) if seed % 3 == 0 else []  # a ledger that was upgraded
-    state = replay(entries)
+    entries: list[Entry] = []
+    state = State()
     compared = 0
     for _ in range(60):
         kind, body = some_body(choose)
         for tried, wanted in [some_body(choose) for _ in range(8)] + [(kind, body)]:
             anchor = choose.randint(0, len(entries))
             partial = resumed(entries, wanted, anchor)
-            if partial is None:  # only where a charge of the first form is among the rows
-                assert seed % 3 == 0
-                continue
             assert (partial.head, partial.next_sequence) == (state.head, state.next_sequence)
             assert answer(partial, tried, wanted) == answer(state, tried, wanted)
             compared += 1
@@ -305,7 +289,7 @@ def test_resumption_answers_every_next_act_like_a_replay(seed: int) -> None:
             entries.append(found)
             state = apply(state, found)
     assert replay(entries) == state
-    assert compared == 540 if seed % 3 else compared > 100
+    assert compared == 540
     assert len(entries) >= 5
 
 
@@ -313,24 +297,9 @@ def test_resumption_knows_the_balance_without_the_charges_before() -> None:
     steps = [("charge", charge(run_id=f"run-{n}", epsilon="0.1", rho="0.01")) for n in range(9)]
     entries = history(("register", registration()), *steps, ("draw", act(run_id="run-2")))
     partial = resumed(entries, charge(run_id="run-9"))
-    assert partial is not None
     assert partial.accounts["census"].spent == replay(entries).accounts["census"].spent
     assert partial.charges == {}
     assert len(rows_for(entries, "census", "run-9", 0)) == 3
-
-
-def test_after_a_first_form_charge_only_a_replay_can_tell() -> None:
-    entries = history(("register", registration()), ("charge", first_form()))
-    assert resumed(entries, charge(run_id="run-2")) is None
-    assert resumed(entries, publication()) is None
-    assert resumed(entries, registration(dataset="other")) is not None
-    entries = history(
-        ("register", registration()), ("charge", first_form()), ("charge", charge(run_id="run-2"))
-    )
-    partial = resumed(entries, charge(run_id="run-3"))
-    assert partial is not None
-    assert partial.accounts["census"].spent["epsilon"] == Decimal("0.8")
-    assert resumed(entries, publication()) is None  # the run's own charge states no balance
 
 
 @pytest.mark.parametrize(
@@ -340,6 +309,7 @@ def test_after_a_first_form_charge_only_a_replay_can_tell() -> None:
         lambda rows: [*rows[:-1], replace(rows[-1], body={**rows[-1].body, "epsilon": "0.3"})],
         lambda rows: [*rows[:-1], replace(rows[-1], kind="refund")],
         lambda rows: rows[1:],
+        without_its_balance,
     ],
 )
 def test_resumption_refuses_rows_that_do_not_hold(break_it: Callable[[Any], Any]) -> None:
@@ -363,16 +333,6 @@ def test_a_balance_of_any_length_can_be_resumed_from(policy: str, losses: dict[s
     runs = [("charge", charge(run_id=f"run-{n}", **losses)) for n in range(2)]
     entries = history(("register", {**body, "policy": policy, **LIMITS[policy]}), *runs)
     partial = resumed(entries, charge(run_id="run-9"))
-    assert partial is not None
-    assert partial.accounts["census"].spent == replay(entries).accounts["census"].spent
-
-
-def test_a_balance_with_the_square_of_a_long_first_form_epsilon_can_be_resumed_from() -> None:
-    """Half of 1e-300 squared has more digits than an amount that is given."""
-    first = ("charge", first_form(epsilon="1e-300"))
-    entries = history(("register", registration()), first, ("charge", charge(run_id="run-2")))
-    partial = resumed(entries, charge(run_id="run-3"))
-    assert partial is not None
     assert partial.accounts["census"].spent == replay(entries).accounts["census"].spent
 
 
@@ -408,14 +368,6 @@ def test_a_void_may_be_repeated_and_ends_the_repetition_of_its_charge(registered
     with pytest.raises(LedgerError, match="differs in reason"):
         repeated(state, "void", act(reason="another"))
     with pytest.raises(LedgerError, match="is void"):
-        repeated(state, "charge", charge())
-
-
-def test_a_first_form_charge_is_repeated_by_its_own_form_alone() -> None:
-    entries = history(("register", registration()), ("charge", first_form()))
-    state = replay(entries)
-    assert repeated(state, "charge", first_form()) == entries[1]
-    with pytest.raises(LedgerError, match="differs in rho, rho_delta"):
         repeated(state, "charge", charge())
 
 
@@ -470,11 +422,3 @@ def test_a_charge_covers_what_its_mechanisms_spend(losses: Any, passes: bool) ->
     with pytest.raises(LedgerIntegrityError) as caught:
         check_recomputed(entry, recompute)
     assert caught.value.sequence == 2
-
-
-def test_a_first_form_charge_covers_half_the_square_of_its_epsilon() -> None:
-    entry = history(("register", registration()), ("charge", first_form()))[1]
-    losses = {"epsilon": "0.4", "delta": "0", "rho": "0.08", "rho_delta": "0"}
-    check_recomputed(entry, lambda body: Loss.of(losses))
-    with pytest.raises(LedgerIntegrityError, match=r"0\.080001"):
-        check_recomputed(entry, lambda body: Loss.of({**losses, "rho": "0.080001"}))

@@ -56,7 +56,7 @@ def test_a_new_ledger_is_for_its_owner_alone(ledger: Ledger, path: Path) -> None
 
 
 def test_it_logs_ahead_and_waits_for_the_disk(ledger: Ledger, path: Path) -> None:
-    with ledger.store.writer.begin() as connection:
+    with ledger.transactions.store.writer.begin() as connection:
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
         assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar() == 30_000
@@ -227,7 +227,7 @@ def test_all_but_the_draw_may_be_repeated(ledger: Ledger, monkeypatch: pytest.Mo
     charge(ledger, "run-2")
     voided = void(ledger, "run-2")
     later = ledger_clock("2099-01-01T00:00:00+00:00")
-    monkeypatch.setattr("tasks.ledger.ledger.datetime", later)
+    monkeypatch.setattr("tasks.ledger.acts.datetime", later)
     assert charge(ledger, epsilon="0.10") == first
     assert publish(ledger) == published
     assert void(ledger, "run-2") == voided

@@ -17,7 +17,6 @@ from mechanisms.errors import (
 )
 from tasks.ledger.ledger import Ledger
 from tasks.ledger_rules.amounts import Loss
-from tasks.ledger_rules.entries import canonical_json, entry_hash
 from tasks.ledger_store import guards as ledger_guards
 
 
@@ -311,20 +310,3 @@ def test_a_kept_error_does_not_hold_the_ledger_at_an_old_moment(
     assert ledger.verify().entries == charges + 2
     assert len(list(ledger.entries())) == charges + 2
     assert kept.value.sequence == 2
-
-
-def test_a_kept_error_of_a_charge_does_not_stop_the_next(ledger: Ledger, path: Path) -> None:
-    """After a charge of the first form an act replays all, and may find a flaw on the way."""
-    body = {k: v for k, v in charge(ledger).body.items() if not k.startswith(("rho", "spent"))}
-    first = next(ledger.entries())
-    ledger.close()
-    hash_ = entry_hash(2, "charge", body, first.hash)
-    true = f"body = '{canonical_json(body)}', hash = '{hash_}' WHERE sequence = 2"
-    tamper(path, f"UPDATE entries SET {true}")
-    with Ledger.open(path) as fresh:
-        tamper(path, "UPDATE entries SET previous = 'x' WHERE sequence = 2")
-        with pytest.raises(LedgerIntegrityError) as kept:
-            charge(fresh, "run-2")
-        tamper(path, f"UPDATE entries SET previous = '{first.hash}' WHERE sequence = 2")
-        assert charge(fresh, "run-2").sequence == 3
-        assert kept.value.sequence == 2

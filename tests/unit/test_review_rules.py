@@ -241,7 +241,7 @@ def test_a_rejection_has_a_reason(prepared: Journal) -> None:
 
 def test_unsigned_decisions_count_where_the_account_says_so(prepared: Journal) -> None:
     body = prepared.decision(None, by="A. Officer")
-    assert "signature alone" in str(prepared.refusal("decide", body))
+    assert "signature only" in str(prepared.refusal("decide", body))
     prepared.add("set-approvers", prepared.approvers(FIRST, by=FIRST, unsigned=True))
     prepared.add("decide", body)
     assert "by" in prepared.entries[-1].body

@@ -161,7 +161,7 @@ def test_every_head_of_the_chain_is_known_and_no_other() -> None:
 
 @pytest.mark.parametrize("head", ["", "0" * 63, "F" * 64, "0" * 64 + "\n", "latest"])
 def test_a_head_is_a_hash(head: str) -> None:
-    with pytest.raises(LedgerError, match="no hash") as caught:
+    with pytest.raises(LedgerError, match="not a hash") as caught:
         inspect(signed_chain(1), head=head)
     assert type(caught.value) is LedgerError
     assert caught.value.where == "head"
