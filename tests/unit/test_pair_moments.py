@@ -13,18 +13,20 @@ from flint import arb, arb_poly, fmpq_poly
 from scipy import stats
 
 from mechanisms.inference import moment_pairs as pair_moments
-from mechanisms.inference.moment_pairs import (
-    ALONE_SQUARED,
+from mechanisms.inference.moment_functions import (
     CORRELATION,
     COVARIANCE,
     GROUP_DIFFERENCE,
     INTERCEPT,
-    POWERS,
     RATIO,
-    SENSITIVITY_SQUARED,
     SLOPE,
     VARIANCE,
     Derived,
+)
+from mechanisms.inference.moment_pairs import (
+    ALONE_SQUARED,
+    POWERS,
+    SENSITIVITY_SQUARED,
     PairMoments,
     weighted_monomials,
 )
