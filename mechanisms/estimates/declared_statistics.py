@@ -25,25 +25,14 @@ from mechanisms.domain.domain import Domain
 from mechanisms.errors import ConfigError
 from mechanisms.estimates.estimand import Estimand, checked
 from mechanisms.estimates.joint_moments import column_with_zero, values_with_zero
-from mechanisms.estimates.terms import Scale
-from mechanisms.inference.statistics import (
-    Covariance,
-    Mean,
-    Statistic,
-    Variance,
-    Weights,
-    evaluated,
-    largest_move,
-)
+from mechanisms.estimates.terms import Terms
+from mechanisms.inference.statistics import Statistic, Weights, evaluated, largest_move
 
 _Doubles = NDArray[np.float64]
 _TRIAL_SIZES = (2, 5, 50)
 _ROUNDING = 1 + 1e-9
 _SAMPLES, _MOST_SIMULATED = 200, 500
 _SEED = 20_220
-
-EVEN = {"variance": 1 / 80 - 1 / 144, "covariance": 1 / 144, "mean": 1 / 12, "share": 1 / 4}
-"""Variances, times n, of statistics of n records spread evenly; of one that counts or not."""
 
 
 @dataclass(frozen=True)
@@ -87,28 +76,18 @@ def statistic_of(estimand: Estimand) -> Statistic:
     """
     if estimand.knobs.function is not None:
         return tried(estimand.knobs.function)
-    known: dict[str | None, Statistic] = {"variance": Variance(), "covariance": Covariance()}
-    return known.get(estimand.knobs.statistic, Mean())
+    assert estimand.statistic.bounded is not None
+    return estimand.statistic.bounded
 
 
-def scales_of(estimand: Estimand, statistic: Statistic, n_records: int) -> tuple[Scale, ...]:
-    """From the statistic of columns in [0, 1] to its own units."""
-    if estimand.knobs.function is not None:
-        return (Scale(),) * statistic.dimension
-    if estimand.knobs.statistic in ("variance", "covariance"):
-        first, second = estimand.arguments[0], estimand.arguments[-1]
-        return (Scale(0.0, (first.upper - first.lower) * (second.upper - second.lower)),)
-    argument = column_with_zero(estimand)
-    times = n_records if estimand.knobs.statistic in ("sum", "count") else 1
-    return (Scale(times * argument.lower, times * (argument.upper - argument.lower)),)
-
-
-def quantities_of(estimand: Estimand, statistic: Statistic) -> tuple[str, ...]:
-    """What is estimated, one a number of the statistic."""
-    words = estimand.quantity()
-    if statistic.dimension == 1:
-        return (words,)
-    return tuple(f"{words}, number {i}" for i in range(1, statistic.dimension + 1))
+def terms_of(estimand: Estimand, n_records: int) -> Terms:
+    """What is stated of the estimates of a statistic of declared sensitivity."""
+    spans = (column_with_zero(estimand),) if estimand.kept else estimand.arguments
+    return Terms(
+        estimand.statistic.quantities(estimand.quantity()),
+        estimand.statistic.own_units(spans, n_records),
+        estimand.knobs.confidence,
+    )
 
 
 def columns_of(estimand: Estimand, domain: Domain, cells: Codes) -> _Doubles:
@@ -123,8 +102,9 @@ def even_variances(estimand: Estimand, statistic: Statistic, n_records: int) -> 
     knobs = estimand.knobs
     if knobs.function is not None:
         return tuple(each / n_records for each in _simulated(knobs.function))
-    kind = "share" if estimand.is_share else str(knobs.statistic)
-    return (EVEN.get(kind, EVEN["mean"]) / n_records,)
+    known = estimand.statistic.even_variance
+    found = simulated_variances(statistic) if known is None else (known,)
+    return tuple(each / n_records for each in found)
 
 
 def check_all_count(estimand: Estimand, mechanism: str) -> None:
@@ -133,7 +113,7 @@ def check_all_count(estimand: Estimand, mechanism: str) -> None:
     Raises:
         ConfigError: Not all records count.
     """
-    if estimand.kept and estimand.knobs.statistic not in ("sum", "count"):
+    if estimand.kept and not estimand.statistic.is_total:
         raise ConfigError(
             f"The mechanism '{mechanism}' takes statistics of all records, and here some do not "
             "count.",
@@ -187,8 +167,13 @@ def tried(own: UserDefined) -> Statistic:
 
 @functools.lru_cache(maxsize=64)
 def _simulated(own: UserDefined) -> tuple[float, ...]:
-    """Variances times n of a user-defined statistic of evenly spread records."""
-    statistic, rng = tried(own), np.random.default_rng(_SEED)
+    """Those of a user-defined statistic."""
+    return simulated_variances(tried(own))
+
+
+def simulated_variances(statistic: Statistic) -> tuple[float, ...]:
+    """Variances times n of a statistic of evenly spread records, one a number of it."""
+    rng = np.random.default_rng(_SEED)
     weights = np.ones((1, _MOST_SIMULATED), np.int64)
     found = [
         evaluated(statistic, weights, rng.random((_MOST_SIMULATED, statistic.columns)))[0]

@@ -32,9 +32,8 @@ from mechanisms.estimates.declared_statistics import (
     columns_of,
     described,
     even_variances,
-    quantities_of,
-    scales_of,
     statistic_of,
+    terms_of,
 )
 from mechanisms.estimates.estimand import Estimand
 from mechanisms.estimates.kind import ESTIMATE
@@ -63,7 +62,6 @@ from mechanisms.sampling.randomness import Progress, Randomness
 from mechanisms.sampling.statistic_noise import StatisticNoise
 
 Inference = Literal["percentile", "t"]
-STATISTICS = ("mean", "proportion", "sum", "count", "variance", "covariance", None)
 FEWEST, MOST = 50, 500
 """Replicates by default: enough to recover a distribution, and no more than gain by it."""
 
@@ -132,7 +130,7 @@ class BootstrapEstimate:
             ConfigError: The statistic is not one of these, or the budget is one of rho.
             InfeasibleBudgetError: The budget has no delta, or the paper's noise costs more.
         """
-        check_serves(knobs, cls.name, STATISTICS)
+        check_serves(knobs, cls.name, lambda each: each.bounded is not None, functions=True)
         goal = resampling_goal(target, cls.name)
         estimand = estimand_for(knobs, target, cls.name)
         statistic = statistic_of(estimand)
@@ -156,9 +154,7 @@ class BootstrapEstimate:
         else:
             bootstrap = BootstrapReplicates.as_in_paper(statistic, knobs.mu, **sizes)
             _check_cost(bootstrap, goal)
-        terms = Terms(
-            quantities_of(estimand, statistic), scales_of(estimand, statistic, n), knobs.confidence
-        )
+        terms = terms_of(estimand, n)
         return cls(bootstrap, knobs.inference, terms, knobs.mu, estimand, variances)
 
     def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:

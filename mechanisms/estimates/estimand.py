@@ -23,10 +23,11 @@ from mechanisms.domain.columns import Category, Codes, Column, Date, Integer, Nu
 from mechanisms.domain.domain import Domain
 from mechanisms.domain.structural_zeros import codes_of_values
 from mechanisms.errors import ConfigError
-from mechanisms.estimates.knobs import _BY_VALUES, Among, EstimandKnobs
+from mechanisms.estimates.knobs import Among, EstimandKnobs
+from mechanisms.estimates.statistics.named_statistic import NamedStatistic
+from mechanisms.estimates.statistics.registry import named
 from mechanisms.inference.statistics import Statistic
 
-_TWO = ("covariance", "correlation", "ratio", "regression")
 _Doubles = NDArray[np.float64]
 
 
@@ -106,14 +107,14 @@ class Estimand:
     Attributes:
         knobs: As declared.
         arguments: Columns of the statistic, each in [0, 1].
+        statistic: The one named, or what a user-defined one declares.
         kept: Indicators of which all must be 1 for a record to count at all.
-        statistic: The user-defined one, if it is that.
     """
 
     knobs: EstimandKnobs
     arguments: tuple[Argument, ...]
+    statistic: NamedStatistic
     kept: tuple[Argument, ...] = ()
-    statistic: Statistic | None = None
 
     @classmethod
     def resolve(cls, knobs: EstimandKnobs, domain: Domain) -> Self:
@@ -127,7 +128,11 @@ class Estimand:
             ConfigError: The columns do not suit the statistic.
         """
         own = checked(knobs.function) if knobs.function else None
-        wanted = own.columns if own else 2 if knobs.statistic in _TWO else 1
+        if own is not None:
+            statistic = NamedStatistic(name=str(knobs.function), columns=own.columns, bounded=own)
+        else:
+            statistic = named(str(knobs.statistic))
+        wanted = statistic.columns
         beside = [name for name in knobs.columns_beside if name not in domain.names[:wanted]]
         if len(domain.names) != wanted + len(set(beside)):
             raise ConfigError(
@@ -139,9 +144,9 @@ class Estimand:
         if knobs.where is not None:
             kept = (_among(domain, knobs.where),)
         if knobs.values is not None:
-            return cls(knobs, (Argument.indicator(columns[0], knobs.values),), kept)
+            return cls(knobs, (Argument.indicator(columns[0], knobs.values),), statistic, kept)
         lacking = [column for column in columns if column.size > column.n_values]
-        if lacking and knobs.statistic == "mean":
+        if lacking and statistic.leaves_out_missing:
             kept += (Argument(lacking[0].name, 0.0, 1.0, range(lacking[0].n_values)),)
         elif lacking:
             raise ConfigError(
@@ -153,12 +158,7 @@ class Estimand:
         arguments = tuple(map(Argument.number, columns))
         if knobs.group is not None:
             arguments += (_among(domain, knobs.group),)
-        return cls(knobs, arguments, kept, own)
-
-    @property
-    def is_share(self) -> bool:
-        """Whether every record counts as 0 or 1."""
-        return self.knobs.statistic in _BY_VALUES
+        return cls(knobs, arguments, statistic, kept)
 
     def columns(self, domain: Domain, cells: Codes) -> _Doubles:
         """The statistic's columns, float64[k, c] in [0, 1], of cells int64[k]."""
@@ -168,9 +168,9 @@ class Estimand:
     def quantity(self) -> str:
         """What is estimated, in words that a config's reader knows."""
         knobs, names = self.knobs, [argument.name for argument in self.arguments]
-        said = knobs.statistic or str(knobs.function)
+        said = self.statistic.name
         if knobs.q is not None:
-            said = f"{float(knobs.q):g} quantile"
+            said = f"{float(knobs.q):g} {said}"
         of = " and ".join(names if knobs.group is None else names[:-1])
         if knobs.values is not None:
             of = _listed(names[0], knobs.values)

@@ -38,7 +38,7 @@ from mechanisms.estimates.mechanism import (
     estimand_for,
     normal_error,
 )
-from mechanisms.estimates.terms import Scale, Terms
+from mechanisms.estimates.terms import Terms
 from mechanisms.inference.moments import JointMoments, NoisyMoments
 from mechanisms.sampling.randomness import Progress, Randomness
 
@@ -74,10 +74,9 @@ class MeanEstimate:
             ConfigError: The statistic is not one of these.
             InfeasibleBudgetError: The budget has no delta.
         """
-        check_serves(knobs, cls.name, ("mean", "sum", "proportion", "count"))
+        check_serves(knobs, cls.name, lambda statistic: statistic.is_mean)
         estimand = estimand_for(knobs, target, cls.name)
-        total = knobs.statistic in ("sum", "count")
-        if estimand.kept and not total:
+        if estimand.kept and not estimand.statistic.is_total:
             raise ConfigError(
                 f"The mechanism '{cls.name}' takes means over all records, and here some do not "
                 "count.",
@@ -85,11 +84,10 @@ class MeanEstimate:
                 next_step="Write 'mechanism: auto', or leave the key out.",
             )
         argument = column_with_zero(estimand)
-        times = target.n_records if total else 1
-        scale = Scale(times * argument.lower, times * (argument.upper - argument.lower))
-        terms = Terms((estimand.quantity(),), (scale,), knobs.confidence)
+        scales = estimand.statistic.own_units((argument,), target.n_records)
+        terms = Terms((estimand.quantity(),), scales, knobs.confidence)
         moments = JointMoments.calibrate(target.largest_mu(), lower=0.0, upper=1.0)
-        return cls(moments, terms, estimand.is_share, estimand)
+        return cls(moments, terms, estimand.statistic.is_share, estimand)
 
     def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
         """The privacy loss of both sums; takes no data."""

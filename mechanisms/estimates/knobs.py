@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from mechanisms.base.user_defined import UserDefined
 from mechanisms.domain.columns import Category
 from mechanisms.errors import ConfigError
+from mechanisms.estimates.statistics.registry import STATISTICS, named
 from mechanisms.inference.intervals import check_level
 
-StatisticName = Literal[
-    "count", "proportion", "mean", "sum", "variance", "covariance", "correlation",
-    "median", "quantile", "difference", "ratio", "regression",
-]  # fmt: skip
-_BY_VALUES = ("count", "proportion")
-_WITH_WHERE = ("count", "proportion", "mean", "sum")
+if TYPE_CHECKING:
+    StatisticName = str
+else:  # what the schema of a config lists
+    StatisticName = Literal[tuple(STATISTICS)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,16 +58,15 @@ class EstimandKnobs:
         check_level(self.confidence)
         if (self.statistic is None) == (self.function is None):
             raise ConfigError("An estimate needs either a statistic or a function.")
-        needs = {
-            "values": (self.values, self.statistic in _BY_VALUES, True),
-            "q": (self.q, self.statistic == "quantile", True),
-            "group": (self.group, self.statistic == "difference", True),
-            "where": (self.where, self.statistic in _WITH_WHERE, False),
-        }
-        for name, (given, suits, required) in needs.items():
-            if given is not None and not suits:
+        statistic = named(self.statistic) if self.statistic else None
+        needs = statistic.needs if statistic else ()
+        allows = statistic.allows if statistic else ()
+        for name, given in {
+            "values": self.values, "q": self.q, "group": self.group, "where": self.where
+        }.items():  # fmt: skip
+            if given is not None and name not in needs + allows:
                 raise ConfigError(f"'{name}' does not go with {self.named}.", where=name)
-            if given is None and suits and required:
+            if given is None and name in needs:
                 raise ConfigError(f"{self.named.capitalize()} needs '{name}'.", where="statistic")
         if self.q is not None and not 0 < self.q < 1:
             raise ConfigError("A quantile's share must be above 0 and below 1.", where="q")

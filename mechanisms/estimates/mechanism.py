@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -19,6 +19,8 @@ from mechanisms.base.mechanism import Mechanism, Target
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
 from mechanisms.estimates.estimand import Estimand
 from mechanisms.estimates.knobs import EstimandKnobs
+from mechanisms.estimates.statistics.named_statistic import NamedStatistic
+from mechanisms.estimates.statistics.registry import STATISTICS, named
 from mechanisms.inference.intervals import normal_quantile
 from mechanisms.inference.resampling_calibration import DELTA_FLOOR, Goal, gaussian_goal
 
@@ -166,14 +168,27 @@ def estimand_for(knobs: EstimandKnobs, target: Target, mechanism: str) -> Estima
     return Estimand.resolve(knobs, target.domain)
 
 
-def check_serves(knobs: EstimandKnobs, mechanism: str, statistics: Sequence[str | None]) -> None:
-    """Refuse a statistic that a mechanism does not know.
+def check_serves(
+    knobs: EstimandKnobs,
+    mechanism: str,
+    serves: Callable[[NamedStatistic], bool],
+    *,
+    functions: bool = False,
+) -> None:
+    """Refuse a statistic that a mechanism does not serve.
+
+    Args:
+        knobs: With the statistic.
+        mechanism: Its name.
+        serves: Whether it serves a statistic with a name.
+        functions: Whether it serves user-defined ones.
 
     Raises:
-        ConfigError: With the statistics that it does.
+        ConfigError: With the statistics that it serves.
     """
-    if knobs.statistic not in statistics:
-        known = ", ".join(name or "a user-defined function" for name in statistics)
+    if not (functions if knobs.statistic is None else serves(named(knobs.statistic))):
+        names = [name for name, statistic in STATISTICS.items() if serves(statistic)]
+        known = ", ".join(names + ["a user-defined statistic"] * functions)
         raise ConfigError(
             f"The mechanism '{mechanism}' does not serve {knobs.named}; it serves {known}.",
             where="statistic",

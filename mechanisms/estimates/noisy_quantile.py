@@ -109,7 +109,7 @@ class QuantileOfCells:
             ConfigError: The statistic is not one of these.
             InfeasibleBudgetError: The budget allows none.
         """
-        check_serves(knobs, cls.name, ("median", "quantile"))
+        check_serves(knobs, cls.name, lambda statistic: statistic.is_quantile)
         estimand = estimand_for(knobs, target, cls.name)
         assert target.domain is not None
         column = target.domain[estimand.arguments[0].name]
@@ -122,9 +122,11 @@ class QuantileOfCells:
             )
         cells = OrderedCells.of(column)
         epsilon = largest_epsilon(target)
+        share = knobs.q or estimand.statistic.quantile_share
+        assert share is not None
         quantile = NoisyQuantile(
             edges=tuple(float(place) for place in range(len(cells.codes) + 1)),
-            share=knobs.q or Fraction(1, 2),
+            share=share,
             level=knobs.confidence,
             epsilon=epsilon,
             n_records=target.n_records,

@@ -1,12 +1,9 @@
 """Variance, covariance, correlation, ratio, regression, difference: from joint moments.
 
 The mechanism is mechanisms.inference.moment_pairs; each statistic is a function of the means of two
-columns in [0, 1] and of their squares and product. Variances and covariances are those with
-n - 1. A mean or a proportion of only some of the records is a ratio too: of the sum of their
-values to their number, of which the interval is kept within the declared bounds.
-
-**Intercept.** For a response ly + Ry y and a predictor lx + Rx x, with b the slope of y on x,
-the line is at the predictor 0 where x = -lx/Rx: the intercept is ly + Ry (E y - b (E x + lx/Rx)).
+columns in [0, 1] and of their squares and product (its MomentFormula). Variances and covariances
+are those with n - 1. A mean or a proportion of only some of the records is a ratio too: of the sum
+of their values to their number, of which the interval is kept within the declared bounds.
 """
 
 from __future__ import annotations
@@ -41,26 +38,14 @@ from mechanisms.estimates.mechanism import (
     finite,
     number,
 )
-from mechanisms.estimates.terms import Scale, Terms
-from mechanisms.inference.moment_pairs import (
-    CORRELATION,
-    COVARIANCE,
-    GROUP_DIFFERENCE,
-    RATIO,
-    SLOPE,
-    VARIANCE,
-    Derived,
-    Means,
-    NoisyPair,
-    PairMoments,
-    weighted_monomials,
-)
+from mechanisms.estimates.statistics.moment_formula import MomentFormula
+from mechanisms.estimates.statistics.named_statistic import NamedStatistic
+from mechanisms.estimates.statistics.registry import named
+from mechanisms.estimates.terms import Terms
+from mechanisms.inference.moment_functions import Derived
+from mechanisms.inference.moment_pairs import NoisyPair, PairMoments, weighted_monomials
 from mechanisms.sampling.randomness import Progress, Randomness
 
-STATISTICS = (
-    "variance", "covariance", "correlation", "ratio", "regression", "difference", "mean",
-    "proportion",
-)  # fmt: skip
 _Doubles = NDArray[np.float64]
 
 
@@ -96,9 +81,10 @@ class PairEstimate:
                 there is one record.
             InfeasibleBudgetError: The budget has no delta.
         """
-        check_serves(knobs, cls.name, STATISTICS)
+        check_serves(knobs, cls.name, lambda statistic: statistic.moments is not None)
         estimand = estimand_for(knobs, target, cls.name)
-        if knobs.statistic in ("mean", "proportion") and not estimand.kept:
+        statistic, formula = estimand.statistic, _formula(estimand.statistic)
+        if formula.of_some and not estimand.kept:
             raise ConfigError(
                 f"The mechanism '{cls.name}' takes means of only some records, and here all count.",
                 where="statistic",
@@ -106,15 +92,21 @@ class PairEstimate:
             )
         if target.n_records < 2:
             raise RecordsError("These statistics need two records.")
-        origin, quantities, scales = _terms(estimand)
+        if formula.amounts:
+            _check_amounts(estimand)
         moments = PairMoments.calibrate(
             target.largest_mu(),
             n_records=target.n_records,
             n_cells=target.n_cells,
-            columns=1 if knobs.statistic == "variance" else 2,
+            columns=formula.columns,
         )
-        terms = Terms(quantities, scales, knobs.confidence)
-        return cls(moments, str(knobs.statistic), origin, terms, estimand)
+        terms = Terms(
+            statistic.quantities(estimand.quantity()),
+            statistic.own_units(estimand.arguments, target.n_records),
+            knobs.confidence,
+        )
+        origin = formula.origin(estimand.arguments)
+        return cls(moments, statistic.name, origin, terms, estimand)
 
     def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
         """The privacy loss of all sums; takes no data."""
@@ -161,7 +153,7 @@ class PairEstimate:
 
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedInterval:
         """The widths at the expected moments of records spread evenly, independent columns."""
-        records, masses = _reference(self.statistic)
+        records, masses = _reference(named(self.statistic))
         sums = n_records * masses @ weighted_monomials(records[:, : self.moments.columns])
         pair, level = NoisyPair(self.moments, n_records, sums), self.terms.confidence
         widths, noise = [], []
@@ -196,71 +188,38 @@ class PairEstimate:
 
     def _derived(self, n_records: int) -> tuple[Derived, ...]:
         """The functions of the means, one an estimate."""
-        if self.statistic == "regression":
-            return _intercept(self.origin), SLOPE
-        if self.statistic in ("mean", "proportion"):
-            return (dataclasses.replace(RATIO, bounds=(0.0, 1.0)),)
-        if self.statistic in ("variance", "covariance"):
-            wanted = VARIANCE if self.statistic == "variance" else COVARIANCE
-            return (_unbiased(wanted, n_records),)
-        return (
-            {"correlation": CORRELATION, "ratio": RATIO, "difference": GROUP_DIFFERENCE}[
-                self.statistic
-            ],
-        )
+        return _formula(named(self.statistic)).functions(n_records, self.origin)
 
 
-def _intercept(origin: float) -> Derived:
-    def value(m: Means) -> float:
-        return float(m[1] - SLOPE.value(m) * (m[0] + origin))
-
-    return Derived(value, SLOPE.denominators)
+def _formula(statistic: NamedStatistic) -> MomentFormula:
+    assert statistic.moments is not None
+    return statistic.moments
 
 
-def _unbiased(wanted: Derived, n_records: int) -> Derived:
-    """With n - 1 in place of n."""
-    more = n_records / (n_records - 1)
-    return dataclasses.replace(wanted, value=lambda m: more * wanted.value(m))
-
-
-def _terms(estimand: Estimand) -> tuple[float, tuple[str, ...], tuple[Scale, ...]]:
-    """The origin of a regression, the quantities and their scales."""
-    statistic, quantity = estimand.knobs.statistic, estimand.quantity()
-    first, second = estimand.arguments[0], estimand.arguments[-1]
-    one, two = first.upper - first.lower, second.upper - second.lower
-    if statistic == "regression":
-        words = quantity.replace(" and ", " on ")
-        return (
-            second.lower / two,
-            (f"intercept of the {words}", f"slope of the {words}"),
-            (Scale(first.lower, one), Scale(0.0, one / two)),
-        )
-    if statistic == "ratio":
-        for argument in estimand.arguments:
-            if argument.lower < 0:
-                raise ConfigError(
-                    f"Column '{argument.name}' can be below 0, and a ratio is one of amounts.",
-                    where="columns",
-                )
-        return 0.0, (quantity,), (Scale(0.0, first.upper / second.upper),)
-    factor = {"variance": one**2, "covariance": one * two, "correlation": 1.0}
-    shift = first.lower if statistic in ("mean", "proportion") else 0.0
-    return 0.0, (quantity,), (Scale(shift, factor.get(str(statistic), one)),)
+def _check_amounts(estimand: Estimand) -> None:
+    """Refuse columns that can be below 0."""
+    for argument in estimand.arguments:
+        if argument.lower < 0:
+            raise ConfigError(
+                f"Column '{argument.name}' can be below 0, and a {estimand.statistic.name} is one "
+                "of amounts.",
+                where="columns",
+            )
 
 
 def _columns(estimand: Estimand, domain: Domain, cells: Codes) -> _Doubles:
     """The columns x and y, float64[k, 2] in [0, 1]; one column for a variance."""
-    arguments = estimand.arguments
-    if estimand.knobs.statistic == "ratio":
+    arguments, formula = estimand.arguments, _formula(estimand.statistic)
+    if formula.amounts:
         arguments = tuple(dataclasses.replace(each, lower=0.0) for each in arguments)
     found = [argument.scaled(domain, cells) for argument in arguments]
-    if estimand.knobs.statistic in ("mean", "proportion"):
+    if formula.of_some:
         kept = estimand.keeps(domain, cells)
         return np.column_stack([kept, found[0] * kept])
     return np.column_stack(found[::-1])  # a denominator, predictor or group first
 
 
-def _reference(statistic: str) -> tuple[_Doubles, _Doubles]:
+def _reference(statistic: NamedStatistic) -> tuple[_Doubles, _Doubles]:
     """Records float64[k, 2] and masses float64[k] with the moments of evenly spread ones.
 
     Of three nodes Gauss's rule has the first five moments of the uniform law.
@@ -268,12 +227,8 @@ def _reference(statistic: str) -> tuple[_Doubles, _Doubles]:
     nodes, weights = np.polynomial.legendre.leggauss(3)
     even = [(float(x + 1) / 2, float(w) / 2) for x, w in zip(nodes, weights, strict=True)]
     half = [(0.0, 0.5), (1.0, 0.5)]
-    x, y = (
-        half if statistic in ("difference", "mean", "proportion") else even,
-        half if statistic == "proportion" else even,
-    )
-    pairs = [
-        ((a, a * b if statistic in ("mean", "proportion") else b), p * q)
-        for (a, p), (b, q) in itertools.product(x, y)
-    ]
+    of_some = _formula(statistic).of_some
+    x = half if of_some or "group" in statistic.needs else even
+    y = half if statistic.is_share else even
+    pairs = [((a, a * b if of_some else b), p * q) for (a, p), (b, q) in itertools.product(x, y)]
     return np.array([pair for pair, _ in pairs]), np.array([mass for _, mass in pairs])

@@ -28,9 +28,8 @@ from mechanisms.estimates.declared_statistics import (
     columns_of,
     described,
     even_variances,
-    quantities_of,
-    scales_of,
     statistic_of,
+    terms_of,
 )
 from mechanisms.estimates.estimand import Estimand
 from mechanisms.estimates.kind import ESTIMATE
@@ -48,6 +47,7 @@ from mechanisms.estimates.mechanism import (
     proven,
     resampling_goal,
 )
+from mechanisms.estimates.statistics.named_statistic import NamedStatistic
 from mechanisms.estimates.terms import Terms
 from mechanisms.inference.resampling_calibration import Goal
 from mechanisms.inference.subsample_release import (
@@ -124,7 +124,7 @@ class SplitEstimate:
             ConfigError: The statistic is not one of these, or the budget is one of rho.
             InfeasibleBudgetError: The budget has no delta.
         """
-        check_serves(knobs, cls.name, ("mean", "variance", "covariance", None))
+        check_serves(knobs, cls.name, _serves, functions=True)
         goal = resampling_goal(target, cls.name)
         estimand = estimand_for(knobs, target, cls.name)
         statistic = statistic_of(estimand)
@@ -144,9 +144,7 @@ class SplitEstimate:
             )
 
         split = proven(target, goal, meeting)
-        terms = Terms(
-            quantities_of(estimand, statistic), scales_of(estimand, statistic, n), knobs.confidence
-        )
+        terms = terms_of(estimand, n)
         split.half_width(0.0, knobs.confidence)  # an error if no interval keeps the level
         return cls(split, terms, estimand, *even_variances(estimand, statistic, n))
 
@@ -226,3 +224,8 @@ class SplitEstimate:
             StatisticNoise(statistic.constant / size, 1, number(description, "part_scale")),
         )
         return cls(split, Terms.from_description(description))
+
+
+def _serves(statistic: NamedStatistic) -> bool:
+    """Shares and totals are left to mechanisms that need no subsamples for their variance."""
+    return statistic.bounded is not None and not statistic.is_share and not statistic.is_total

@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Protocol, Self
+
+
+class Span(Protocol):
+    """The declared range of a column, in its own units."""
+
+    @property
+    def lower(self) -> float:
+        """What is scaled to 0."""
+
+    @property
+    def upper(self) -> float:
+        """What is scaled to 1."""
+
+
+Spans = Sequence[Span]
+"""Of a statistic's columns in their order, then of the group if it has one."""
 
 
 @dataclass(frozen=True)

@@ -40,14 +40,12 @@ from numpy.typing import NDArray
 from mechanisms.accounting.analytic import GaussianLoss
 from mechanisms.domain.columns import Codes
 from mechanisms.inference.intervals import normal_quantile
+from mechanisms.inference.moment_functions import Derived, Means
 from mechanisms.inference.replicate_intervals import BootstrapInterval
 from mechanisms.sampling.randomness import Randomness
 from mechanisms.sampling.statistic_noise import StatisticNoise
 
 _Doubles = NDArray[np.float64]
-Means = _Doubles
-"""float64[5]: means of x, y, x^2, x y, y^2 of records in [0, 1]^2."""
-
 POWERS = tuple((i, degree - i) for degree in range(1, 5) for i in range(degree, -1, -1))
 """Exponents of u and v, in the order of release."""
 
@@ -75,52 +73,6 @@ SENSITIVITY_SQUARED = 2 + sum(
 ALONE = tuple(power for power in POWERS if not power[1])
 """The powers of one column."""
 ALONE_SQUARED = 1 + (_weight(3, 0) * _range(3, 0)) ** 2
-
-
-@dataclass(frozen=True)
-class Derived:
-    """A function of the five means.
-
-    Attributes:
-        value: The function.
-        denominators: What must be away from 0 for it to be smooth.
-        bounds: Between which it lies.
-    """
-
-    value: Callable[[Means], float]
-    denominators: Callable[[Means], tuple[float, ...]]
-    bounds: tuple[float, float] = (-math.inf, math.inf)
-
-
-def _variances(m: Means) -> tuple[float, float, float]:
-    """Variances of x and y, and their covariance."""
-    return m[2] - m[0] ** 2, m[4] - m[1] ** 2, m[3] - m[0] * m[1]
-
-
-def _correlation(m: Means) -> float:
-    one, two, both = _variances(m)
-    return both / math.sqrt(one * two) if one > 0 and two > 0 else math.nan
-
-
-CORRELATION = Derived(_correlation, lambda m: _variances(m)[:2], (-1.0, 1.0))
-"""Of x and y."""
-
-SLOPE = Derived(lambda m: _variances(m)[2] / _variances(m)[0], lambda m: _variances(m)[:1])
-"""Of the regression of y on x, in units of the declared ranges."""
-
-RATIO = Derived(lambda m: m[1] / m[0], lambda m: (m[0],), (0.0, math.inf))
-"""Sum of y over sum of x, both columns with a declared lower bound of 0."""
-
-GROUP_DIFFERENCE = Derived(
-    lambda m: m[3] / m[0] - (m[1] - m[3]) / (1 - m[0]), lambda m: (m[0], 1 - m[0]), (-1.0, 1.0)
-)
-"""Mean of y in the group x = 1 less that in the rest, x = 0."""
-
-COVARIANCE = Derived(lambda m: _variances(m)[2], lambda m: (), (-0.25, 0.25))
-"""Of x and y (with n)."""
-
-VARIANCE = Derived(lambda m: _variances(m)[0], lambda m: (), (0.0, 0.25))
-"""Of x (with n)."""
 
 
 @dataclass(frozen=True)

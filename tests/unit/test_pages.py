@@ -21,7 +21,7 @@ from configs.release import ReleaseConfig
 from flows.cli import app
 from flows.reference import PAGE, commands, exit_code_rows, page
 from mechanisms.errors import ConfigError
-from mechanisms.estimates.knobs import StatisticName
+from mechanisms.estimates.statistics.registry import STATISTICS
 from mechanisms.functions.knobs import TargetName
 from mechanisms.planning.registry import REGISTRY
 
@@ -161,7 +161,7 @@ def test_the_page_of_the_config_has_every_key_mechanism_statistic_and_target() -
     named = rows(CONFIG_PAGE)
     assert {"auto", *REGISTRY, *COLUMNS} - {"bernstein"} <= named
     assert "bernstein" in words  # the only mechanism of its kind
-    assert set(get_args(StatisticName)) | set(get_args(TargetName)) <= words
+    assert set(STATISTICS) | set(get_args(TargetName)) <= words
     kinds = {kind for mechanism in REGISTRY.values() for kind in mechanism.kinds}
     assert kinds <= rows(CONFIG_PAGE.split("## Products")[1].split("###")[0])
 

@@ -13,24 +13,26 @@ from flint import arb, arb_poly, fmpq_poly
 from scipy import stats
 
 from mechanisms.inference import moment_pairs as pair_moments
-from mechanisms.inference.moment_pairs import (
-    ALONE_SQUARED,
+from mechanisms.inference.moment_functions import (
     CORRELATION,
     COVARIANCE,
     GROUP_DIFFERENCE,
-    POWERS,
+    INTERCEPT,
     RATIO,
-    SENSITIVITY_SQUARED,
     SLOPE,
     VARIANCE,
     Derived,
+)
+from mechanisms.inference.moment_pairs import (
+    ALONE_SQUARED,
+    POWERS,
+    SENSITIVITY_SQUARED,
     PairMoments,
     weighted_monomials,
 )
 from tasks.release.entropy import SeededRandomness
 
 F = Fraction
-INTERCEPT = Derived(lambda m: m[1] - SLOPE.value(m) * m[0], SLOPE.denominators)
 LEVEL = 1e-6
 Draw = Callable[[np.random.Generator, int], np.ndarray]
 
