@@ -8,71 +8,71 @@ nobody holds a lock on; the next run removes them.
 from __future__ import annotations
 
 import datetime
-import fcntl
 import os
-import re
 import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from configs.loading import Release
 from mechanisms.errors import BundleExistsError, OutputNotWritableError
 from mechanisms.planning.plan import Plan
 from tasks.bundle.manifest import NAME as MANIFEST
+from tasks.execution.folders import claims, remove_abandoned, sync
 from tasks.execution.home import Home
-from tasks.execution.interruption import uninterrupted
-from tasks.execution.private_zone import CuratorLog
-from tasks.execution.steps import notify
+from tasks.execution.run_context import Gatekeeper, RunContext
 from tasks.ledger_rules.fields import check_place
 from tasks.products.registry import kind_of
-from tasks.quality.inspector import Inspector
 
 BUILDING = ".building-"
 PREPARED = "prepared"
 """Folder of the home for the bundles that wait for their approval, each named by its run."""
-_RUN_ID = re.compile("[0-9a-f]{32}")
-_TRIES = 20
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Run:
-    """The open places of one run; its ``repr`` shows the run's id alone.
+    """The open places of one run; its ``repr`` shows the run's id only.
 
     Attributes:
-        run_id: Public identifier, the idempotency key of the charge.
-        started: UTC time, to the second.
+        context: The run.
         reviewed: Whether the bundle waits for an approval instead of being published.
         insecure_seed: A test's seed; marks the bundle as not publishable.
-        log: The curator log.
         work: Private folder of mode 0700 for spill files.
         building: The bundle under construction: beside its final place, or where it waits.
         target: The final place.
-        inspector: The quality process.
-        advance: Told the number of records done, for a progress bar.
+        advance: Called with the number of records drawn, for a progress bar.
+        started: UTC time, to the second.
     """
 
-    def __init__(
-        self,
-        *,
-        run_id: str,
-        log: CuratorLog,
-        reviewed: bool,
-        insecure_seed: int | None,
-        work: Path,
-        building: Path,
-        target: Path,
-        inspector: Inspector,
-        advance: Callable[[int], None],
-    ) -> None:
-        self.run_id, self.log, self.insecure_seed = run_id, log, insecure_seed
-        self.reviewed = reviewed
-        self.started = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
-        self.work, self.building, self.target = work, building, target
-        self.inspector, self.advance = inspector, advance
+    context: RunContext
+    reviewed: bool
+    insecure_seed: int | None
+    work: Path
+    building: Path
+    target: Path
+    advance: Callable[[int], None]
+    started: datetime.datetime
 
     def __repr__(self) -> str:
         return f"Run({self.run_id})"
+
+    @property
+    def home(self) -> Home:
+        """Where the ledger lies."""
+        return self.context.home
+
+    @property
+    def run_id(self) -> str:
+        """Public identifier, the idempotency key of the charge."""
+        return self.context.run_id
+
+    @property
+    def inspector(self) -> Gatekeeper:
+        """The quality process."""
+        assert self.context.inspector is not None
+        return self.context.inspector
 
     @property
     def created(self) -> str:
@@ -82,14 +82,13 @@ class Run:
 
 @contextmanager
 def open_run(
+    context: RunContext,
     release: Release,
     plan: Plan,
     *,
-    home: Home,
-    inspector: Inspector,
-    reviewed: bool = False,
-    insecure_seed: int | None = None,
-    advance: Callable[[int], None] = lambda records: None,
+    reviewed: bool,
+    insecure_seed: int | None,
+    advance: Callable[[int], None],
 ) -> Iterator[Run]:
     """Claim the places of a run, and give them back whatever happens.
 
@@ -100,7 +99,7 @@ def open_run(
         OutputNotWritableError: A folder cannot be made, or lacks space.
         BundleExistsError: A bundle of the declared name is there.
     """
-    log, run_id = inspector.log, inspector.log.run_id
+    home, run_id = context.home, context.run_id
     with claims() as claim:
         work_root = home.folder("work")
         directory = release.located(release.config.publish.directory)
@@ -109,7 +108,7 @@ def open_run(
         if os.path.lexists(target):
             raise BundleExistsError("A bundle of this name is already there.", where=str(target))
         for killed in remove_abandoned(work_root, ""):
-            notify(f"Removed the private folder of run {killed}, which was killed.")
+            context.notify(f"Removed the private folder of run {killed}, which was killed.")
         work = claim(work_root / run_id)
         make_directory(directory, home)
         remove_abandoned(directory, BUILDING)
@@ -119,15 +118,14 @@ def open_run(
         building = claim(beside / f"{BUILDING}{run_id}")
         _check_space(directory, plan, len(release.config.publish.formats))
         yield Run(
-            run_id=run_id,
-            log=log,
+            context=context,
             reviewed=reviewed,
             insecure_seed=insecure_seed,
             work=work,
             building=building,
             target=target,
-            inspector=inspector,
             advance=advance,
+            started=datetime.datetime.now(datetime.UTC).replace(microsecond=0),
         )
 
 
@@ -179,10 +177,10 @@ def final_places(target: Path, run_id: str) -> tuple[Path, Path]:
     return target, target.with_name(f"{target.name}-{run_id[:8]}")
 
 
-def keep_folder(run: Run, home: Home) -> Path:
+def keep_folder(run: Run) -> Path:
     """Put the sealed bundle where it waits, for its owner alone; returns that place."""
     _settle(run.building, 0o700, 0o600)
-    place = home.folder(PREPARED) / run.run_id
+    place = run.home.folder(PREPARED) / run.run_id
     try:
         os.rename(run.building, place)
         sync(place.parent)
@@ -234,103 +232,6 @@ def make_directory(directory: Path, home: Home) -> None:
         raise OutputNotWritableError(f"The publishing directory {reason}.", where=str(directory))
 
 
-@contextmanager
-def claims() -> Iterator[Callable[[Path], Path]]:
-    """Make folders of mode 0700 that are locked while in use and removed after.
-
-    A signal at any moment leaves no folder behind: signals wait while one is made and while
-    it is removed, and what a signal just before the removal prevents is done again.
-
-    Yields:
-        What makes and locks a folder; it raises ``OutputNotWritableError`` if that cannot
-        be made or another process works in it.
-    """
-    held: list[tuple[Path, int]] = []
-
-    def claim(folder: Path) -> Path:
-        with uninterrupted():
-            held.append((folder, _made(folder)))
-        return folder
-
-    try:
-        try:
-            yield claim
-        finally:
-            _remove(held)
-    finally:
-        _remove(held)
-
-
-def _made(folder: Path) -> int:
-    """Make a folder and lock it; the descriptor that holds the lock."""
-    for _ in range(_TRIES):  # another run's sweep may come between making and locking
-        try:
-            folder.mkdir(mode=0o700, exist_ok=True)
-            folder.chmod(0o700)
-            descriptor = _locked(folder)
-            reason = "this very run is at work in another process"
-        except OSError as error:
-            descriptor, reason = None, str(error.strerror)
-        if descriptor is not None:
-            return descriptor
-    raise OutputNotWritableError(
-        f"A working folder cannot be made ({reason}).", where=str(folder.parent)
-    )
-
-
-def _remove(held: list[tuple[Path, int]]) -> None:
-    """Remove folders, and only then give their locks back."""
-    with uninterrupted():
-        while held:
-            folder, descriptor = held.pop()
-            shutil.rmtree(folder, ignore_errors=True)
-            os.close(descriptor)
-
-
-def _locked(folder: Path) -> int | None:
-    """A descriptor that holds the folder's lock; None if another has it or removed it."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(descriptor), folder.lstat()):
-            return descriptor
-    except OSError:
-        pass
-    os.close(descriptor)
-    return None
-
-
-def at_work(home: Home, run_id: str) -> bool:
-    """Whether a run holds its folder in this home just now."""
-    folder = home.root / "work" / run_id
-    try:
-        descriptor = _locked(folder)
-    except OSError:
-        return False
-    if descriptor is None:
-        return True
-    os.close(descriptor)
-    return False
-
-
-def remove_abandoned(parent: Path, prefix: str) -> list[str]:
-    """Remove folders of runs that were killed, whose lock nobody holds; their ids."""
-    removed = []
-    for folder in parent.iterdir():
-        name = folder.name.removeprefix(prefix)
-        if folder.name != f"{prefix}{name}" or not _RUN_ID.fullmatch(name):
-            continue  # not one of ours
-        try:
-            descriptor = _locked(folder)
-        except OSError:
-            continue
-        if descriptor is not None:
-            shutil.rmtree(folder, ignore_errors=True)
-            os.close(descriptor)
-            removed.append(name)
-    return removed
-
-
 def _check_space(directory: Path, plan: Plan, n_formats: int) -> None:
     """Refuse before the charge what clearly cannot be written after it."""
     values = sum(kind_of(product).size(product) for product in plan.products)
@@ -340,12 +241,3 @@ def _check_space(directory: Path, plan: Plan, n_formats: int) -> None:
             f"The bundle may need {needed / 2**20:.0f} MiB; the disk has less free.",
             where=str(directory),
         )
-
-
-def sync(path: Path) -> None:
-    """Have a file or folder on disk before going on."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
