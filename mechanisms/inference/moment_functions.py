@@ -48,9 +48,6 @@ CORRELATION = Derived(_correlation, lambda m: _variances(m)[:2], (-1.0, 1.0))
 SLOPE = Derived(lambda m: _variances(m)[2] / _variances(m)[0], lambda m: _variances(m)[:1])
 """Of the regression of y on x, in units of the declared ranges."""
 
-INTERCEPT = Derived(lambda m: m[1] - SLOPE.value(m) * m[0], SLOPE.denominators)
-"""Of the regression of y on x, at x = 0 in units of the declared ranges."""
-
 RATIO = Derived(lambda m: m[1] / m[0], lambda m: (m[0],), (0.0, math.inf))
 """Sum of y over sum of x, both columns with a declared lower bound of 0."""
 

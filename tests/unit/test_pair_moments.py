@@ -17,7 +17,6 @@ from mechanisms.inference.moment_functions import (
     CORRELATION,
     COVARIANCE,
     GROUP_DIFFERENCE,
-    INTERCEPT,
     RATIO,
     SLOPE,
     VARIANCE,
@@ -33,6 +32,7 @@ from mechanisms.inference.moment_pairs import (
 from tasks.release.entropy import SeededRandomness
 
 F = Fraction
+INTERCEPT = Derived(lambda m: m[1] - SLOPE.value(m) * m[0], SLOPE.denominators)
 LEVEL = 1e-6
 Draw = Callable[[np.random.Generator, int], np.ndarray]
 
