@@ -15,11 +15,12 @@ from mechanisms.estimates.joint_moments import MeanEstimate
 from mechanisms.estimates.noisy_quantile import QuantileOfCells
 from mechanisms.estimates.pair_moments import PairEstimate
 from mechanisms.estimates.subsample_split import SplitEstimate
-from mechanisms.functions.bernstein_release import FunctionRelease
+from mechanisms.functions.bernstein import FunctionRelease
 from mechanisms.tables.bootstrap import Bootstrap
 from mechanisms.tables.density import Density
 from mechanisms.tables.exponential_ks import ExponentialKS
-from mechanisms.tables.perturbed_histogram import GaussianTable, LaplaceTable
+from mechanisms.tables.gaussian import GaussianTable
+from mechanisms.tables.laplace import LaplaceTable
 from mechanisms.tables.sample_resample import SampleResample
 from mechanisms.tables.smoothed_histogram import SmoothedHistogram
 from mechanisms.tables.two_resolutions import TwoResolutions

@@ -28,7 +28,6 @@ lie in possible cells, in a table and in its neighbours.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -37,9 +36,8 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.accounting.analytic import ConcentratedLoss, PureLoss
+from mechanisms.accounting.analytic import PureLoss
 from mechanisms.accounting.enclosures import double_above
-from mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
 from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.base.kind import Kind
 from mechanisms.base.mechanism import Target, check_frame
@@ -94,7 +92,7 @@ class PerturbedKnobs:
 
 
 @dataclass(frozen=True)
-class _Perturbed:
+class Perturbed:
     """Noise of one scale on every cell.
 
     Attributes:
@@ -265,43 +263,3 @@ def check_scale(scale: Fraction, where: str = "") -> None:
     """
     if not _FINEST <= scale <= _WIDEST:
         raise RecordsError("The scale must be between 2**-20 and 2**40 records.", where=where)
-
-
-@dataclass(frozen=True)
-class LaplaceTable(_Perturbed):
-    """Two-sided geometric noise, exp(-|z|/scale); charged its pure epsilon 2c/scale."""
-
-    name: ClassVar[str] = "laplace"
-    pure: ClassVar[bool] = True
-
-    def _loss(self, unit_records: int) -> PrivacyLoss:
-        return DiscreteLaplaceLoss(self.scale / unit_records, 1, 2)
-
-    def _noise(self, rng: Randomness, size: int) -> NDArray[np.int64]:
-        return rng.discrete_laplace(self.scale, size)
-
-    @property
-    def sd(self) -> float:
-        """Of variance 2 r / (1 - r)**2, r = exp(-1/scale)."""
-        return math.sqrt(2) * math.exp(-0.5 / float(self.scale)) / -math.expm1(-1 / self.scale)
-
-
-@dataclass(frozen=True)
-class GaussianTable(_Perturbed):
-    """Discrete Gaussian noise, exp(-z**2/(2 scale**2))."""
-
-    name: ClassVar[str] = "gaussian"
-
-    def _loss(self, unit_records: int) -> PrivacyLoss:
-        one_move = DiscreteGaussianLoss(self.scale**2, unit_records, 2)
-        if unit_records == 1:
-            return one_move
-        return ConcentratedLoss((unit_records / self.scale) ** 2, one_move)
-
-    def _noise(self, rng: Randomness, size: int) -> NDArray[np.int64]:
-        return rng.discrete_gaussian(self.scale, size)
-
-    @property
-    def sd(self) -> float:
-        """At most the scale (Canonne, Kamath and Steinke 2020, Corollary 9)."""
-        return float(self.scale)

@@ -22,7 +22,7 @@ from mechanisms.postprocessing.simplex import project_to_simplex
 from mechanisms.sampling import smoothed_records as sampling
 from mechanisms.sampling.smoothed_records import draw_counts
 from mechanisms.tables.bootstrap import Bootstrap
-from mechanisms.tables.perturbed_histogram import LaplaceTable
+from mechanisms.tables.laplace import LaplaceTable
 from tasks.release.entropy import SeededRandomness
 
 LEVEL = 1e-6

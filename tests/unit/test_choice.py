@@ -9,8 +9,8 @@ from mechanisms.base.mechanism import Target
 from mechanisms.errors import InfeasibleBudgetError
 from mechanisms.planning.mechanism_choice import choose, compare
 from mechanisms.postprocessing.simplex import project_to_simplex
+from mechanisms.tables.expected_error import projected_total_variation
 from mechanisms.tables.kind import MICRODATA, TABLE, AutoKnobs, CountsKind
-from mechanisms.tables.projected_error import projected_total_variation
 
 
 def target(delta: float, *, epsilon: float = 1.0, cells: int = 50, n: int = 10_000) -> Target:
@@ -77,13 +77,13 @@ def test_the_expected_error_is_that_of_simulated_projections(laplace: bool, shap
     gaps = [np.abs(project_to_simplex(counts + z, n).values - counts).sum() for z in noise]
     simulated = float(np.mean(gaps)) / (2 * n)
 
-    from mechanisms.tables import projected_error
+    from mechanisms.tables import expected_error
 
-    weights, levels = projected_error._shape(
+    weights, levels = expected_error._shape(
         shape == "uniform", cells // 10 if shape == "tenth" else cells, n
     )
     weights, levels = np.append(weights, cells - weights.sum()), np.append(levels, 0.0)
-    expected = projected_error._variation(weights, levels, np.full_like(levels, sd), n, laplace)
+    expected = expected_error._variation(weights, levels, np.full_like(levels, sd), n, laplace)
     assert expected == pytest.approx(simulated, rel=0.02)
 
 

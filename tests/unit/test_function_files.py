@@ -14,7 +14,7 @@ from mechanisms.base.mechanism import Target
 from mechanisms.domain.columns import Numeric
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
-from mechanisms.functions.bernstein_release import FunctionRelease
+from mechanisms.functions.bernstein import FunctionRelease
 from mechanisms.functions.kind import FUNCTION
 from mechanisms.functions.knobs import FunctionKnobs
 from tasks.products.files import profile_product, resources_of, write_product

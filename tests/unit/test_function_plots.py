@@ -12,7 +12,7 @@ from mechanisms.base.mechanism import Target
 from mechanisms.domain.columns import Numeric
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
-from mechanisms.functions.bernstein_release import FunctionRelease
+from mechanisms.functions.bernstein import FunctionRelease
 from mechanisms.functions.knobs import FunctionKnobs
 from tasks.products.function.plots import draw_function, noise_sd
 from tasks.products.plots import drawn_to

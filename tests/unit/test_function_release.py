@@ -23,7 +23,7 @@ from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
 from mechanisms.domain.structural_zeros import ZeroPattern
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
-from mechanisms.functions.bernstein_release import FunctionRelease
+from mechanisms.functions.bernstein import FunctionRelease
 from mechanisms.functions.empirical_risk import EmpiricalRisk
 from mechanisms.functions.kernel_density import KernelDensity
 from mechanisms.functions.kind import FUNCTION

@@ -15,7 +15,9 @@ from mechanisms.domain.columns import Categorical
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
 from mechanisms.errors import InfeasibleBudgetError, RecordsError
-from mechanisms.tables.perturbed_histogram import GaussianTable, LaplaceTable, PerturbedKnobs
+from mechanisms.tables.gaussian import GaussianTable
+from mechanisms.tables.laplace import LaplaceTable
+from mechanisms.tables.perturbed_histogram import PerturbedKnobs
 from tasks.release.entropy import SeededRandomness, SystemRandomness
 
 FRAME = {"n_records": 3, "n_cells": 3}

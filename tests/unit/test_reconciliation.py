@@ -19,7 +19,7 @@ from mechanisms.postprocessing.consistency import NoisyTable, disagreement, make
 from mechanisms.postprocessing.debias import DebiasedTable
 from mechanisms.postprocessing.reconciliation import ReleasedTable, reconcile
 from mechanisms.tables.bootstrap import Bootstrap
-from mechanisms.tables.perturbed_histogram import GaussianTable
+from mechanisms.tables.gaussian import GaussianTable
 from tasks.release.entropy import SeededRandomness
 
 Floats = NDArray[np.float64]

@@ -25,7 +25,9 @@ from mechanisms.domain.domain import Domain
 from mechanisms.domain.structural_zeros import ZeroPattern
 from mechanisms.errors import RecordsError
 from mechanisms.tables.bootstrap import Bootstrap
-from mechanisms.tables.perturbed_histogram import GaussianTable, LaplaceTable, PerturbedKnobs
+from mechanisms.tables.gaussian import GaussianTable
+from mechanisms.tables.laplace import LaplaceTable
+from mechanisms.tables.perturbed_histogram import PerturbedKnobs
 
 COLUMNS = tuple(Integer(name=name, lower=0, upper=1) for name in "ab")
 CORNER = (ZeroPattern((("a", ((0, 0),)), ("b", ((1, 1),)))),)

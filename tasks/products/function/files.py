@@ -14,7 +14,7 @@ import numpy as np
 from mechanisms.bernstein.lattice_release import NoisyLattice
 from mechanisms.bernstein.released_function import ReleasedFunction
 from mechanisms.errors import ConfigError
-from mechanisms.functions.bernstein_release import FunctionRelease
+from mechanisms.functions.bernstein import FunctionRelease
 from mechanisms.functions.kind import FUNCTION
 from mechanisms.planning.plan import Plan, PlannedProduct
 from tasks.formats.registry import read_batches

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mechanisms.bernstein.polynomials import iterated_basis
 from mechanisms.bernstein.released_function import ReleasedFunction
-from mechanisms.functions.bernstein_release import FunctionRelease
+from mechanisms.functions.bernstein import FunctionRelease
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -35,7 +35,8 @@ from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.sampling.ks_sampler import sample_ks
 from mechanisms.sampling.randomness import Randomness
 from mechanisms.tables.bootstrap import Bootstrap, BootstrapKnobs
-from mechanisms.tables.perturbed_histogram import GaussianTable, LaplaceTable
+from mechanisms.tables.gaussian import GaussianTable
+from mechanisms.tables.laplace import LaplaceTable
 from mechanisms.tables.two_resolutions import TwoResolutions
 from tasks.release.entropy import SeededRandomness
 from tests.benchmarks.papers.beta_distribution import bin_counts, kolmogorov_smirnov, sample

@@ -41,7 +41,8 @@ from mechanisms.tables.candidate_scores import (
     series_features,
     series_terms,
 )
-from mechanisms.tables.perturbed_histogram import LaplaceTable, PerturbedKnobs
+from mechanisms.tables.laplace import LaplaceTable
+from mechanisms.tables.perturbed_histogram import PerturbedKnobs
 from tasks.release.entropy import SeededRandomness
 from tests.benchmarks.papers.beta_distribution import (
     SQUARED_DENSITY,

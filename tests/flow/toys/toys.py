@@ -19,7 +19,7 @@ from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.planning import registry
 from mechanisms.postprocessing.covariance import Covariance, IndependentErrors
 from mechanisms.tables.kind import TABLE
-from mechanisms.tables.perturbed_histogram import LaplaceTable
+from mechanisms.tables.laplace import LaplaceTable
 from tasks.formats.registry import read_batches
 from tasks.formats.writing import write_columns
 from tasks.products import registry as products
