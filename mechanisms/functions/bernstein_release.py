@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Self
@@ -21,7 +21,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from mechanisms.accounting.privacy_loss import PrivacyLoss
-from mechanisms.base.kind import Kind, fields_in_words
+from mechanisms.base.kind import Kind
 from mechanisms.base.mechanism import Target, check_frame
 from mechanisms.bernstein.accuracy import Noise, least_error, least_gaussian_error
 from mechanisms.bernstein.integer_values import integer_sensitivity, integer_values
@@ -32,6 +32,7 @@ from mechanisms.bernstein.released_function import FunctionShape, ReleasedFuncti
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
+from mechanisms.functions.expected_error import ExpectedFunction
 from mechanisms.functions.kernel_density import KernelDensity
 from mechanisms.functions.kind import FUNCTION
 from mechanisms.functions.knobs import FunctionKnobs
@@ -39,45 +40,6 @@ from mechanisms.functions.targets import learner_of, unit_factor, words_of
 from mechanisms.sampling.randomness import Progress, Randomness
 
 _BETA, _LOOKED_AT = 0.05, 1 << 16
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExpectedFunction:
-    """What an analyst can expect of a function before any data is read; in its own units.
-
-    Attributes:
-        sup_error: About the mean largest error over the declared ranges, for a reference.
-        bias: Of that the error of the polynomial.
-        noise: And that of the noise.
-        bound_95: A level that the largest error passes with probability 5 % at most, whatever
-            the data; None where nothing is known of the function's smoothness.
-        least_error: No release that is as private (of this pure epsilon, or this mu) errs by
-            less for all data; None if no bound is known.
-        noise_sd_middle: Standard deviation of the noise in the middle of the ranges.
-    """
-
-    sup_error: float
-    bias: float
-    noise: float
-    bound_95: float | None
-    least_error: float | None
-    noise_sd_middle: float
-
-    def deciding(self, criterion: str) -> float:
-        """The largest error."""
-        return self.sup_error
-
-    def rows(self) -> Iterator[tuple[str, str]]:
-        """Labels and values."""
-        parts = f"{self.bias:.4g} of the polynomial, {self.noise:.4g} of the noise"
-        yield "expected largest error", f"{self.sup_error:.5g} ({parts})"
-        yield "the same with 95 %, at most", _known(self.bound_95)
-        yield "no release errs less for all data", _known(self.least_error)
-        yield "sd of the noise in the middle", f"{self.noise_sd_middle:.4g}"
-
-    def summary(self) -> str:
-        """All that is known."""
-        return fields_in_words(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -281,10 +243,6 @@ class FunctionRelease:
             factor=float(said["factor"]),
             shape=FunctionShape.of(tuple(said["shape"].split(", "))),
         )
-
-
-def _known(figure: float | None) -> str:
-    return "not known" if figure is None else f"{figure:.5g}"
 
 
 def _best(knobs: FunctionKnobs, learner: Learner, target: Target) -> BernsteinMechanism:

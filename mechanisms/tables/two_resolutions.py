@@ -56,12 +56,8 @@ from mechanisms.sampling.randomness import Progress, Randomness
 from mechanisms.tables.expected_error import BRIDGE, ExpectedCounts
 from mechanisms.tables.kind import TABLE
 from mechanisms.tables.mechanism import RawTable
-from mechanisms.tables.perturbed_histogram import (
-    NoisyCounts,
-    check_scale,
-    noise_of_cells,
-    scale_for,
-)
+from mechanisms.tables.noise_scale import check_scale, scale_for
+from mechanisms.tables.perturbed_histogram import NoisyCounts, noise_of_cells
 
 Floats = NDArray[np.float64]
 
@@ -209,7 +205,7 @@ class TwoResolutions:
         )
 
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedCounts:
-        """Expected error from public quantities alone.
+        """Expected error from public quantities only.
 
         The total variation of the projected counts is taken as that of cells projected at
         once, with the error that a cell has on average. The Kolmogorov-Smirnov distance is
