@@ -3,6 +3,18 @@
 The dominating pair is the noise of all cells that a unit moves against the same noise, each
 cell shifted by as much as the unit moves it. The noise is symmetric and its cells are
 independent: both orders of the pair have the same curve, and the losses of the cells add up.
+
+The laws of Gaussian noise are sums of exp(-z^2 / (2 variance)) over integers z, enclosed in balls.
+
+**Sum of noise.** Let W be the sum of k independent discrete Gaussians of one variance v.
+Completing the square in the convolution shows Pr[W = w] = c(w mod k) exp(-w^2 / (2 k v))
+exactly, the c from theta functions.
+
+**All integers.** Little noise is summed term by term, much of it by Poisson summation; what
+is left out is at most a geometric series.
+
+**One side.** Summed term by term for little noise and by Euler and Maclaurin for much, whose
+remainder is bounded by Cramér's inequality |He_n(x)| <= 1.0865 sqrt(n!) exp(x^2/4).
 """
 
 from __future__ import annotations
@@ -24,7 +36,6 @@ from mechanisms.accounting.enclosures import (
     supremum,
 )
 from mechanisms.accounting.privacy_loss import Loss, Order, exact_order
-from mechanisms.accounting.theta_sums import one_sided, residue_weights, theta
 
 
 @dataclass(frozen=True)
@@ -94,7 +105,7 @@ class DiscreteGaussianLoss(Loss):
     The loss (k s^2 + 2 s W) / (2 sigma^2) of k cells is linear in the sum W of their noise
     (Canonne, Kamath and Steinke 2020, arXiv 2004.00010, Theorem 7), so with T(w) = Pr[W >= w] and
     w the first integer whose loss exceeds epsilon, delta = T(w) - e^epsilon T(w + k s). T is a sum
-    of one-sided theta functions (mechanisms.accounting.theta_sums).
+    of one-sided theta functions.
 
     Rho is k s^2 / (2 sigma^2): their Theorem 4 bounds the divergence of order a by a rho, and
     order 1 attains it.
@@ -119,13 +130,13 @@ class DiscreteGaussianLoss(Loss):
         """Pr[W >= first]."""
         k, bits = self.cells, int(ctx.prec)
         variance = k * self.sigma_squared
-        weights, total = residue_weights(self.sigma_squared, k, bits), arb(0)
+        weights, total = _residue_weights(self.sigma_squared, k, bits), arb(0)
         for start in range(first, first + k):
             if start >= 0:
-                part = one_sided(start, k, variance)
+                part = _one_sided(start, k, variance)
             else:
-                whole = theta(Fraction(start, k), variance / k**2)
-                part = whole - one_sided(k - start, k, variance)
+                whole = _theta(Fraction(start, k), variance / k**2)
+                part = whole - _one_sided(k - start, k, variance)
             total += weights[start % k] * part
         return total
 
@@ -145,7 +156,7 @@ class DiscreteGaussianLoss(Loss):
         moved = (a - 1) * self.shift
 
         def value() -> arb:
-            ratio = theta(moved, square) / theta(Fraction(0), square)
+            ratio = _theta(moved, square) / _theta(Fraction(0), square)
             return ball(line) + self.cells * ratio.log() / ball(a - 1)
 
         return enclosed(value)
@@ -165,3 +176,82 @@ def _laplace_sums(loss: DiscreteLaplaceLoss, bits: int) -> tuple[list[arb], list
             p.append(p[-1] + mass / norm)
             q.append(q[-1] + mass / norm * (-unit * (most - 2 * j)).exp())
         return p, q
+
+
+@functools.lru_cache(maxsize=64)
+def _residue_weights(square: Fraction, cells: int, bits: int) -> tuple[arb, ...]:
+    """The c of Pr[W = w] = c(w mod cells) exp(-w^2 / (2 cells square))."""
+    with ctx.workprec(bits):
+        one = 1 / _theta(Fraction(0), square)
+        found: tuple[arb, ...] = (one,)
+        for k in range(2, cells + 1):
+            j = k - 1  # cells before; the exponent left over is (z - w/k)^2 k / (2 j square)
+            left = j * square / k / j**2
+            found = tuple(
+                one
+                * sum(
+                    (
+                        found[(r - a) % j] * _theta(Fraction(r - k * a, k * j), left)
+                        for a in range(j)
+                    ),
+                    arb(0),
+                )
+                for r in range(k)
+            )
+        return found
+
+
+def _theta(centre: Fraction, variance: Fraction) -> arb:
+    """Sum over all integers z of exp(-(z - centre)^2 / (2 variance))."""
+    x, v, small = ball(centre - round(centre)), ball(variance), arb(2) ** -int(ctx.prec)
+    total, k = arb(0), 0
+    if variance >= Fraction(1, 6):  # Poisson summation
+        decay = 2 * arb.pi() ** 2 * v
+        while True:
+            size = (-decay * k * k).exp()
+            if size < small:
+                rest = 2 * size / (1 - (-decay).exp())
+                return (total + rest.union(-rest)) * (2 * arb.pi() * v).sqrt()
+            total += size * (1 if k == 0 else 2 * (2 * arb.pi() * k * x).cos())
+            k += 1
+    total = (-(x**2) / (2 * v)).exp()
+    while True:
+        k += 1
+        size = (-((k - arb(1) / 2) ** 2) / (2 * v)).exp()  # at least either term of this k
+        if size < small * total:
+            rest = 2 * size / (1 - (-k / v).exp())
+            return total + rest.union(arb(0))
+        total += (-((k - x) ** 2) / (2 * v)).exp() + (-((k + x) ** 2) / (2 * v)).exp()
+
+
+def _one_sided(first: int, step: int, variance: Fraction) -> arb:
+    """Sum over j >= 0 of exp(-(first + j step)^2 / (2 variance)), first >= 0."""
+    v, bits = ball(variance), int(ctx.prec)
+    if variance < 256 * step**2:
+        term = (-(arb(first) ** 2) / (2 * v)).exp()
+        ratio = (-(arb(2 * first + step) * step) / (2 * v)).exp()
+        shrink, total, small = (-(arb(step) ** 2) / v).exp(), arb(0), arb(2) ** -bits
+        while not term < small * total:
+            total += term
+            term *= ratio
+            ratio *= shrink
+        return total + (term / (1 - ratio)).union(arb(0))
+    root = v.sqrt()
+    x, eta = first / root, step / root
+    pairs = bits // 6 + 8
+    total = (arb.pi() / 2).sqrt() / eta * (x / arb(2).sqrt()).erfc()
+    before, hermite, power, factorial = arb(1), x, eta, arb(2)  # He_0, He_1, eta^1, 2!
+    corrections = arb(1) / 2
+    for i in range(1, pairs + 1):
+        corrections += arb.bernoulli(2 * i) / factorial * power * hermite
+        before, hermite = hermite, x * hermite - (2 * i - 1) * before
+        if i == pairs:
+            break
+        before, hermite = hermite, x * hermite - 2 * i * before
+        power *= eta**2
+        factorial *= (2 * i + 1) * (2 * i + 2)
+    rest = (
+        2 * arb(2 * pairs).zeta() / (2 * arb.pi()) ** (2 * pairs) * power
+        * arb("1.0865") * factorial.sqrt() * arb.pi().sqrt() * (x / 2).erfc()
+    )  # fmt: skip
+    return total + corrections * (-(x**2) / 2).exp() + rest.union(-rest)
