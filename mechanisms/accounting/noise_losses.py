@@ -4,7 +4,7 @@ The dominating pair is the noise of all cells that a unit moves against the same
 cell shifted by as much as the unit moves it. The noise is symmetric and its cells are
 independent: both orders of the pair have the same curve, and the losses of the cells add up.
 
-Sums of exp(-z^2 / (2 variance)) over integers z are enclosed in balls:
+The laws of Gaussian noise are sums of exp(-z^2 / (2 variance)) over integers z, enclosed in balls.
 
 **Sum of noise.** Let W be the sum of k independent discrete Gaussians of one variance v.
 Completing the square in the convolution shows Pr[W = w] = c(w mod k) exp(-w^2 / (2 k v))
@@ -130,13 +130,13 @@ class DiscreteGaussianLoss(Loss):
         """Pr[W >= first]."""
         k, bits = self.cells, int(ctx.prec)
         variance = k * self.sigma_squared
-        weights, total = residue_weights(self.sigma_squared, k, bits), arb(0)
+        weights, total = _residue_weights(self.sigma_squared, k, bits), arb(0)
         for start in range(first, first + k):
             if start >= 0:
-                part = one_sided(start, k, variance)
+                part = _one_sided(start, k, variance)
             else:
-                whole = theta(Fraction(start, k), variance / k**2)
-                part = whole - one_sided(k - start, k, variance)
+                whole = _theta(Fraction(start, k), variance / k**2)
+                part = whole - _one_sided(k - start, k, variance)
             total += weights[start % k] * part
         return total
 
@@ -156,7 +156,7 @@ class DiscreteGaussianLoss(Loss):
         moved = (a - 1) * self.shift
 
         def value() -> arb:
-            ratio = theta(moved, square) / theta(Fraction(0), square)
+            ratio = _theta(moved, square) / _theta(Fraction(0), square)
             return ball(line) + self.cells * ratio.log() / ball(a - 1)
 
         return enclosed(value)
@@ -179,10 +179,10 @@ def _laplace_sums(loss: DiscreteLaplaceLoss, bits: int) -> tuple[list[arb], list
 
 
 @functools.lru_cache(maxsize=64)
-def residue_weights(square: Fraction, cells: int, bits: int) -> tuple[arb, ...]:
+def _residue_weights(square: Fraction, cells: int, bits: int) -> tuple[arb, ...]:
     """The c of Pr[W = w] = c(w mod cells) exp(-w^2 / (2 cells square))."""
     with ctx.workprec(bits):
-        one = 1 / theta(Fraction(0), square)
+        one = 1 / _theta(Fraction(0), square)
         found: tuple[arb, ...] = (one,)
         for k in range(2, cells + 1):
             j = k - 1  # cells before; the exponent left over is (z - w/k)^2 k / (2 j square)
@@ -191,7 +191,7 @@ def residue_weights(square: Fraction, cells: int, bits: int) -> tuple[arb, ...]:
                 one
                 * sum(
                     (
-                        found[(r - a) % j] * theta(Fraction(r - k * a, k * j), left)
+                        found[(r - a) % j] * _theta(Fraction(r - k * a, k * j), left)
                         for a in range(j)
                     ),
                     arb(0),
@@ -201,7 +201,7 @@ def residue_weights(square: Fraction, cells: int, bits: int) -> tuple[arb, ...]:
         return found
 
 
-def theta(centre: Fraction, variance: Fraction) -> arb:
+def _theta(centre: Fraction, variance: Fraction) -> arb:
     """Sum over all integers z of exp(-(z - centre)^2 / (2 variance))."""
     x, v, small = ball(centre - round(centre)), ball(variance), arb(2) ** -int(ctx.prec)
     total, k = arb(0), 0
@@ -224,7 +224,7 @@ def theta(centre: Fraction, variance: Fraction) -> arb:
         total += (-((k - x) ** 2) / (2 * v)).exp() + (-((k + x) ** 2) / (2 * v)).exp()
 
 
-def one_sided(first: int, step: int, variance: Fraction) -> arb:
+def _one_sided(first: int, step: int, variance: Fraction) -> arb:
     """Sum over j >= 0 of exp(-(first + j step)^2 / (2 variance)), first >= 0."""
     v, bits = ball(variance), int(ctx.prec)
     if variance < 256 * step**2:

@@ -7,7 +7,7 @@ is to hold at every moment of such a history needs more than a conversion:
 * *basic*: the sums of epsilon and delta are a reading at every moment (Rogers, Roth, Ullman and
   Vadhan 2016, arXiv 1605.08294, section 3);
 * *zcdp*: fix a grid of levels of rho beforehand and a delta for each, so that the deltas add up to
-  nine tenths of the one asked for; the last tenth is for the deltas charged beside rho. At each
+  nine tenths of the one asked for; the last tenth is for the deltas charged with rho. At each
   level a filter holds (Whitehouse, Ramdas, Rogers and Wu 2023, arXiv 2203.05481, Theorem 1), so
   with the union over all levels the smallest level that covers the history is a reading, whenever
   one looks (the doubling of Lecuyer 2021, arXiv 2103.01379, "Practical privacy filters and

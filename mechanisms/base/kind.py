@@ -20,7 +20,7 @@ Variant = tuple[str, "type[Mechanism]", Any]
 
 
 class ExpectedError(Protocol):
-    """What an analyst can expect of a product, from public quantities alone; a dataclass."""
+    """What an analyst can expect of a product, from public quantities only; a dataclass."""
 
     def deciding(self, criterion: str) -> float:
         """The figure that decides between mechanisms; infinite where there is none."""

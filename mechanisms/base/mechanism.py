@@ -123,7 +123,7 @@ class Target:
         if math.prod(shape) != self.n_cells:
             problem = "knows no cells that are impossible or stand for no value"
         elif columns is not None and len(shape) > columns:
-            problem = f"serves products of {columns} column alone, whose order it goes by"
+            problem = f"serves products of only {columns} column, whose order it goes by"
         if problem:
             raise ConfigError(f"The mechanism '{mechanism}' {problem}.", next_step=instead)
         return shape
@@ -157,7 +157,7 @@ class Mechanism(Protocol):
 
     @classmethod
     def calibrate(cls, knobs: Any, target: Target) -> Self:
-        """Parameters that meet the target, from public quantities alone."""
+        """Parameters that meet the target, from public quantities only."""
         ...
 
     def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
@@ -174,7 +174,7 @@ class Mechanism(Protocol):
         ...
 
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedError:
-        """Expected error from public quantities alone, a dataclass."""
+        """Expected error from public quantities only, a dataclass."""
         ...
 
     def describe(self) -> dict[str, str | int]:

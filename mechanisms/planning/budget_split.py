@@ -39,7 +39,7 @@ class Budget:
     """What a release may cost: epsilon at delta, or rho.
 
     Attributes:
-        delta: At least 0; beside rho, where the epsilon of the release is stated.
+        delta: At least 0; with rho, where the epsilon of the release is stated.
         epsilon: Above 0, or None.
         rho: Above 0, or None; one of the two is given.
     """
@@ -149,7 +149,7 @@ def losses_of(mechanisms: Sequence[Mechanism], parts: Sequence[Part]) -> list[Pr
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """About the mu of the Gaussian loss that has this delta at this epsilon; a guide, no bound."""
+    """About the mu of the Gaussian loss with this delta at this epsilon; a guide, not a bound."""
     low, high = 0.0, _LARGEST_MU
     for _ in range(60):
         middle = (low + high) / 2

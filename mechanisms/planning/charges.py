@@ -1,4 +1,4 @@
-"""What mechanisms cost, from their descriptions alone: for the ledger, without a plan."""
+"""What mechanisms cost, from their descriptions only: for the ledger, without a plan."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def recompute_charge(
 
     Epsilon is the charge's own if delta is proven to suffice there. Where it is not, it
     is the proven epsilon of a single mechanism, and the lower bound of several composed:
-    another version's tighter or looser bound is no tampering.
+    another version's tighter or looser bound is not tampering.
 
     Args:
         mechanisms: As given by ``Plan.describe``.
@@ -76,7 +76,7 @@ def recompute_charge(
         delta: As charged.
 
     Raises:
-        AmountError: A description states less than its mechanism costs alone.
+        AmountError: A description states less than its mechanism costs by itself.
     """
     losses, rho, rho_delta = [], Decimal(0), Decimal(0)
     for description in mechanisms:
@@ -99,7 +99,7 @@ def recompute_charge(
 
 
 def _check_stated(loss: PrivacyLoss, epsilon: Decimal, delta: Decimal) -> None:
-    """Raise unless a mechanism alone costs no more than it states."""
+    """Raise unless a mechanism by itself costs no more than it states."""
     if not (epsilon >= 0 and 0 <= delta < 1):
         raise AmountError("A mechanism's description states no valid amount.")
     if loss.delta(double_below(epsilon)).upper > double_below(delta):

@@ -30,7 +30,7 @@ class Candidate:
         name: Label of the mechanism, which may name more than its class.
         knobs: Its knobs.
         mechanism: At fixed parameters; None if it cannot serve.
-        expected_error: From public quantities alone; None if it cannot serve.
+        expected_error: From public quantities only; None if it cannot serve.
         reason: Why it cannot.
     """
 

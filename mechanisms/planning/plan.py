@@ -39,12 +39,12 @@ class PlannedProduct(Generic[M]):
         choice: How it was chosen, if it was.
         target: What it was to spend, at first.
         pure_target: The same for a mechanism that needs no delta, if that is not the same.
-        epsilon: What it costs alone: the proven epsilon at ``delta``, rounded up.
+        epsilon: What it costs by itself: the proven epsilon at ``delta``, rounded up.
         delta: Its share of delta.
         rho: What it costs under zCDP: the proven rho, rounded up.
         rho_delta: Up to which that holds; 0 unless no rho bounds the whole loss.
         epsilon_bounds: Enclosure of the exact epsilon at that delta.
-        expected_error: From public quantities alone.
+        expected_error: From public quantities only.
         loss: The mechanism's privacy loss at this size and domain.
     """
 
@@ -163,7 +163,7 @@ def plan_release(
         budget: Of the release.
 
     Raises:
-        ConfigError: A product has one cell alone, or a mechanism cannot serve it.
+        ConfigError: A product has only one cell, or a mechanism cannot serve it.
         InfeasibleBudgetError: A product's knobs do not fit its part.
     """
     domains = [domain.project(request.columns) for request in requests]

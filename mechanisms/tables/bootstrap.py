@@ -149,7 +149,7 @@ class Bootstrap:
         return MultinomialErrors(self.pseudocount, self.records)
 
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedCounts:
-        """Expected error from public quantities alone."""
+        """Expected error from public quantities only."""
         return ExpectedCounts.of_bootstrap(
             self.pseudocount, self.records, n_records=n_records, n_cells=n_cells
         )

@@ -167,7 +167,7 @@ class Density:
         return MultinomialErrors(self.pseudocount(n_records, n_cells), self.records)
 
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedCounts:
-        """Sampling error from public quantities alone, without the bias of smoothing."""
+        """Sampling error from public quantities only, without the bias of smoothing."""
         pseudocount = self.pseudocount(n_records, n_cells)
         return ExpectedCounts.of_bootstrap(
             pseudocount, self.records, n_records=n_records, n_cells=n_cells

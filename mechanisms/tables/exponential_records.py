@@ -105,7 +105,7 @@ class ExponentialRecords:
         )
 
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedCounts:
-        """Sampling error of k records, from public quantities alone: a guide, no bound."""
+        """Sampling error of k records, from public quantities only: a guide, not a bound."""
         return ExpectedCounts.of_records(self.records, n_records=n_records, n_cells=n_cells)
 
     def describe(self) -> dict[str, str | int]:

@@ -70,5 +70,5 @@ class TableMechanism(Mechanism, Protocol):
         ...
 
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedCounts:
-        """Expected error from public quantities alone."""
+        """Expected error from public quantities only."""
         ...

@@ -145,7 +145,7 @@ class SampleResample(ExponentialRecords):
         return feature_scores(counts, public, ours, theirs)
 
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedCounts:
-        """Sampling error of k records; for ``ks`` as the module says. A guide, no bound."""
+        """Sampling error of k records; for ``ks`` as the module says. A guide, not a bound."""
         error = super().expected_error(n_records=n_records, n_cells=n_cells)
         if self.distance != "ks" or self.candidates == 1:
             return error

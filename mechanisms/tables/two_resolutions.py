@@ -209,7 +209,7 @@ class TwoResolutions:
         )
 
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedCounts:
-        """Expected error from public quantities alone.
+        """Expected error from public quantities only.
 
         The total variation of the projected counts is taken as that of cells projected at
         once, with the error that a cell has on average. The Kolmogorov-Smirnov distance is

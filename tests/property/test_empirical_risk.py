@@ -182,7 +182,7 @@ def test_what_cannot_be_learned_is_refused() -> None:
     learner, _ = learner_of("squared", 5)
     with pytest.raises(ConfigError, match="two classes"):
         EmpiricalRisk(axes=learner.axes, label=AMOUNT, loss="hinge", n_records=5)
-    with pytest.raises(ConfigError, match="no number"):
+    with pytest.raises(ConfigError, match="does not hold numbers"):
         EmpiricalRisk(axes=learner.axes, label=CLASS, loss="squared", n_records=5)
     for fields, said in (
         ({"cost": 0.0}, "cost"),

@@ -247,7 +247,7 @@ def test_what_has_no_sensitivity_is_refused() -> None:
             Categorical(name="label", categories=(1, 2, 3)),
             5,
         )
-    with pytest.raises(ConfigError, match="no number"):
+    with pytest.raises(ConfigError, match="does not hold numbers"):
         Axis.of(LABEL)
     with pytest.raises(ConfigError, match="more than one value"):
         Axis.of(Integer(name="b", lower=2, upper=2))
