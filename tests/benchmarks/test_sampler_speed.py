@@ -69,7 +69,7 @@ from randomgen import AESCounter
 sys.path.insert(0, {here!r})
 from test_sampler_speed import occupied_table
 from mechanisms.sampling.smoothed_records import draw_counts
-from tasks.bundle.writing import write_records
+from tasks.formats.writing import write_records
 rng = np.random.Generator(AESCounter())
 release = draw_counts(occupied_table(), Fraction(5, 2), {records}, rng)
 for suffix in ("parquet", "csv"):

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from tasks.bundle.published import open_bundle
 
 import tasks.formats
 from configs import formats
@@ -19,6 +18,7 @@ from tasks.bundle.manifest import verify_bundle
 from tasks.derivation.refine import Options, refine
 from tasks.derivation.reprint import check_reprint, reprint
 from tasks.formats.registry import format_named, read_batches
+from tasks.products.published_bundle import open_bundle
 from tasks.release.ledger_check import check_bundle
 
 MODULE = '''
