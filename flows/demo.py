@@ -7,10 +7,11 @@ import shutil
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from configs.loading import load
+from configs.order import Order
+from configs.planned_order import PlannedOrder
 from mechanisms.errors import DependencyError
 from tasks.execution.home import Home
-from tasks.release.steps import register_dataset, remaining_budget
+from tasks.ledger.budgets import register_dataset, remaining_budget
 from tasks.source.demo_data import write_census2000
 
 CONFIGS = ("census2000.yaml", "census2000_estimates.yaml")
@@ -19,11 +20,11 @@ CONFIGS = ("census2000.yaml", "census2000_estimates.yaml")
 BUDGET = {"epsilon": "10", "delta": "1e-7"}
 
 
-def prepare(directory: Path, home: Home) -> tuple[Path, bool]:
-    """Make or re-use the demo's data, configs and ledger account.
+def prepare(directory: Path, home: Home) -> tuple[PlannedOrder, bool]:
+    """Make or reuse the demo's data, configs and ledger account, and plan its release.
 
     Returns:
-        The config to press, and whether the dataset was there already.
+        The planned release, and whether the dataset was registered before.
 
     Raises:
         DependencyError: The extra ``demo`` is not installed.
@@ -41,19 +42,18 @@ def prepare(directory: Path, home: Home) -> tuple[Path, bool]:
                 shutil.copyfile(shipped, f"{copy}.new")
             os.replace(f"{copy}.new", copy)
     config = directory / CONFIGS[0]
-    release = load(config)
-    known = remaining_budget(home, release.config.dataset) is not None
+    order = PlannedOrder.of(Order(config))
+    dataset = order.release.config.dataset
+    known = remaining_budget(home, dataset) is not None
     if not known:
-        register_dataset(home, release.config.dataset, release.privacy, **BUDGET)
-    return config, known
+        register_dataset(home, dataset, order.release.privacy, **BUDGET)
+    return order, known
 
 
-def cost_of_another(config: Path, home: Home) -> str:
+def cost_of_another(order: PlannedOrder, home: Home) -> str:
     """What running the demo again costs."""
-    release = load(config)
-    planned = release.plan()
-    remaining = remaining_budget(home, release.config.dataset)
+    remaining = remaining_budget(home, order.release.config.dataset)
     return (
-        f"The demo was set up before. Running it again charges epsilon {planned.epsilon:f}, "
-        f"delta {planned.delta} of the remaining {remaining}."
+        "The demo was set up before. Running it again charges epsilon "
+        f"{order.plan.epsilon:f}, delta {order.plan.delta} of the remaining {remaining}."
     )

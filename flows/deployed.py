@@ -1,10 +1,9 @@
-"""The flows that Prefect deployments name: ``flows.deployed.release`` and its fellows."""
+"""The flows that Prefect deployments name: ``flows.deployed.release`` and others."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 from uuid import UUID
@@ -15,15 +14,14 @@ from prefect.runtime import flow_run
 from pydantic import Field
 
 from configs.order import Order, from_environment, from_scalars
+from configs.planned_order import PlannedOrder
 from flows import publication
 from flows.release import press
 from flows.report.outcomes import form_text
 from flows.rerelease import propose
-from flows.runner import session
+from flows.runner import open_context, plain_context, run_inside
 from flows.sealed_flow import sealed_flow
 from tasks.execution.home import Home
-from tasks.execution.private_zone import CuratorLog, guarded, new_run_id, silence_core_dumps
-from tasks.execution.steps import Conduct, conducted
 from tasks.ledger_rules.accounts import Status
 from tasks.release.review import check_unsigned, describe_waiting, is_prepared, record_unsigned
 from tasks.release.steps import read_config
@@ -64,18 +62,18 @@ def rerelease(
         bundle: Path of the bundle on the worker.
         config: Path of a changed config; by default the bundle's own is used, on new data.
         folder: Where the paths of the bundle's own config are taken from.
-        overrides: Values of the config by key, such as ``source.path``; scalars alone.
+        overrides: Values of the config by key, such as ``source.path``; scalars only.
 
     Returns:
         The path of the new bundle.
     """
 
-    def order(home: Home) -> Order:
+    def order(home: Home) -> PlannedOrder:
         changed = (*from_environment(os.environ), *from_scalars(overrides or {}))
         revised = None if config is None else Path(config)
         proposal = propose(Path(bundle), revised, changed, Path(folder), home)
         proposal.check(home)
-        return proposal.order
+        return proposal.planned
 
     return _pressed(order)
 
@@ -85,18 +83,11 @@ def _ordered(config: str) -> Order:
     return Order(Path(config), from_environment(os.environ))
 
 
-def _pressed(order: Callable[[Home], Order]) -> str:
+def _pressed(order: Callable[[Home], Order | PlannedOrder]) -> str:
     """Press what is ordered, as the run that the orchestrator started."""
-    place = Home.default()
-    with (
-        session(place, UUID(flow_run.id).hex) as opened,
-        conducted(Conduct(opened.inspector.log, orchestrated=True)),
-    ):
-
-        def run() -> str:
-            return str(press(order(place), home=place, inspector=opened.inspector).bundle)
-
-        return guarded(run, opened.inspector.log)()
+    home = Home.default()
+    with open_context(home, run_id=UUID(flow_run.id).hex) as context:
+        return run_inside(context, lambda: str(press(context, order(home)).bundle))
 
 
 @sealed_flow("statpress-publish")
@@ -109,13 +100,12 @@ def publish(run_id: str) -> str:
     Returns:
         The path of the bundle.
     """
-    home = Home.default()
-    with _reviewing(home) as log:
-        return str(guarded(publication.publish, log)(run_id, home=home).bundle)
+    context = plain_context(Home.default())
+    return run_inside(context, lambda: str(publication.publish(context, run_id).bundle))
 
 
 class Review(RunInput):
-    """The form that a reviewer fills in on the run's page; nothing vouches for the name."""
+    """The form that a reviewer fills in on the run's page; nothing proves the name."""
 
     decision: Literal["approve", "reject"]
     reason: str = Field(
@@ -145,29 +135,27 @@ def release_with_form(config: str, days: int = 30) -> str:
         The path of the bundle, or that it was rejected.
     """
     home, run_id = Home.default(), UUID(flow_run.id).hex
-    with _reviewing(home) as log:
-        prepared = guarded(is_prepared, log)(home, run_id)
-        if not prepared:
-            dataset = guarded(read_config, log)(_ordered(config)).config.dataset
-            guarded(check_unsigned, log)(home, dataset)
-    if not prepared:
+    context = plain_context(home)
+
+    def prepared() -> bool:
+        if is_prepared(home, run_id):
+            return True
+        check_unsigned(home, read_config(_ordered(config)).config.dataset)
+        return False
+
+    if not run_inside(context, prepared):
         release.fn(config)
-    with _reviewing(home) as log:
-        about = form_text(guarded(describe_waiting, log)(home, run_id))
+    context = plain_context(home)
+    about = form_text(run_inside(context, lambda: describe_waiting(home, run_id)))
     form = Review.with_initial_data(description=about)
-    said = suspend_flow_run(wait_for_input=form, timeout=days * _DAY, key="review")
-    with _reviewing(home) as log:
-        decide = guarded(record_unsigned, log)
-        status = decide(home, run_id, decision=said.decision, reason=said.reason, by=said.name)
+    answer = suspend_flow_run(wait_for_input=form, timeout=days * _DAY, key="review")
+
+    def decided() -> str:
+        status = record_unsigned(
+            home, run_id, decision=answer.decision, reason=answer.reason, by=answer.name
+        )
         if status is Status.REJECTED:
             return "rejected"
-        return str(guarded(publication.publish, log)(run_id, home=home).bundle)
+        return str(publication.publish(context, run_id).bundle)
 
-
-@contextmanager
-def _reviewing(home: Home) -> Iterator[CuratorLog]:
-    """Steps that touch no source: a curator log of their own, and no quality process."""
-    silence_core_dumps()
-    log = CuratorLog(home.folder("curator"), new_run_id())
-    with conducted(Conduct(log, orchestrated=True)):
-        yield log
+    return run_inside(context, decided)

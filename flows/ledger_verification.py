@@ -6,10 +6,9 @@ from uuid import UUID
 
 from prefect.runtime import flow_run
 
+from flows.runner import plain_context, run_inside
 from flows.sealed_flow import sealed_flow
 from tasks.execution.home import Home
-from tasks.execution.private_zone import CuratorLog, guarded, silence_core_dumps
-from tasks.execution.steps import Conduct, conducted
 from tasks.release.ledger_check import confirm_ledger
 
 
@@ -23,8 +22,5 @@ def verify(public_key: str | None = None) -> None:
         public_key: Path on the worker of a trusted key in PEM form; with one, every
             checkpoint must be signed by it.
     """
-    silence_core_dumps()
-    home = Home.default()
-    log = CuratorLog(home.folder("curator"), UUID(flow_run.id).hex)
-    with conducted(Conduct(log, orchestrated=True)):
-        guarded(confirm_ledger, log)(home, log, public_key)
+    context = plain_context(Home.default(), run_id=UUID(flow_run.id).hex)
+    run_inside(context, lambda: confirm_ledger(context.home, context.log, public_key))

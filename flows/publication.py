@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tasks.execution.home import Home
+from tasks.execution.run_context import RunContext
 from tasks.orchestration.monitoring import show_bundle
 from tasks.release.publication import (
     check_approval,
@@ -15,17 +15,18 @@ from tasks.release.publication import (
 from tasks.release.steps import Outcome
 
 
-def publish(run_id: str, *, home: Home) -> Outcome:
+def publish(context: RunContext, run_id: str) -> Outcome:
     """Publish the prepared and approved bundle of a run; again, it changes nothing.
 
     Args:
-        run_id: The run that prepared it.
-        home: Where ledger and prepared bundles lie.
+        context: The run that publishes; its home has the ledger and the prepared bundles.
+        run_id: The run that prepared the bundle.
 
     Raises:
         StatpressError: One of its kinds; ``ApprovalError`` unless the bundle is approved
             and to the last byte the one that was.
     """
+    home = context.home
     approved = check_approval(home, run_id)
     place = approved.published
     if place is None:
@@ -35,5 +36,5 @@ def publish(run_id: str, *, home: Home) -> Outcome:
                 copy_bundle(approved, building)
                 place = move_into_place(approved, building)
     outcome = note_publication(home, approved, place)
-    show_bundle(outcome)
+    show_bundle(context, outcome)
     return outcome

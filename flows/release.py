@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from configs.order import Order
-from tasks.execution.home import Home
+from configs.planned_order import PlannedOrder
+from tasks.execution.run_context import RunContext
 from tasks.orchestration.exclusion import one_at_a_time
 from tasks.orchestration.monitoring import DrawingProgress, show_budget, show_plan, show_release
-from tasks.quality.inspector import Inspector
 from tasks.release.places import open_run
 from tasks.release.steps import (
     Outcome,
@@ -30,40 +28,31 @@ from tasks.release.steps import (
 
 
 def press(
-    order: Order,
-    *,
-    home: Home,
-    inspector: Inspector,
-    insecure_seed: int | None = None,
-    advance: Callable[[int], None] = lambda records: None,
+    context: RunContext, order: Order | PlannedOrder, *, insecure_seed: int | None = None
 ) -> Outcome:
     """Press one release.
 
     Args:
-        order: The release config, and what differs from it.
-        home: Where the ledger lies.
-        inspector: Quality process of this run; its log gives the run id.
-        insecure_seed: For tests alone; marks the bundle as not publishable.
-        advance: Told the number of records done, for a progress bar.
+        context: The run.
+        order: The release config with what differs from it; planned, if the command did that.
+        insecure_seed: For tests only; marks the bundle as not publishable.
 
     Raises:
         StatpressError: One of its kinds; before "charge ledger" nothing was charged.
     """
     release = read_config(order)
-    plan = fix_plan(release)
-    show_plan(release, plan)
-    seeded = insecure_seed is not None
-    reviewed = check_budget(home, release, plan, inspector.log.run_id, seeded)
+    plan = fix_plan(order, release)
+    show_plan(context, release, plan)
+    reviewed = check_budget(context, release, plan, insecure_seed is not None)
     with (
-        one_at_a_time(release.config.dataset),
+        one_at_a_time(context, release.config.dataset),
         open_run(
+            context,
             release,
             plan,
-            home=home,
-            inspector=inspector,
             reviewed=reviewed,
             insecure_seed=insecure_seed,
-            advance=DrawingProgress.of(release, plan, advance),
+            advance=DrawingProgress.of(context, release, plan),
         ) as run,
     ):
         rehearse(run, release, plan)
@@ -73,16 +62,16 @@ def press(
         table = count_once(run, release, plan)
         check_counts(run, release, table)
 
-        charge = charge_ledger(home, run, release, plan)
-        show_budget(home, release.config.dataset)
+        charge = charge_ledger(run, release, plan)
+        show_budget(context, context.home, release.config.dataset)
 
         # Public zone: everything from the draw on.
-        drawn = draw_records(home, run, plan, table, charge)
+        drawn = draw_records(run, plan, table, charge)
         products = postprocess(run, plan, drawn)
         write_products(run, release, plan, charge, products)
         check_products(run, release, plan, products)
         if reviewed:
-            return prepare_bundle(home, run, release, charge)
-        outcome = publish_bundle(home, run, release, charge)
-    show_release(release, outcome)
+            return prepare_bundle(run, release, charge)
+        outcome = publish_bundle(run, release, charge)
+    show_release(context, release, outcome)
     return outcome

@@ -11,18 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from configs.loading import Release, load_order
-from configs.order import Order, Override
+from configs.loading import Release
+from configs.order import Override
+from configs.planned_order import PlannedOrder
 from flows.report.outcomes import remaining_text
 from flows.report.plan import plan_facts
-from flows.report.terminal import Progress, table
+from flows.report.terminal import table
 from mechanisms.planning.plan import Plan
 from mechanisms.planning.registry import kinds
 from tasks.derivation import reprint as reprinting
 from tasks.execution.home import Home
+from tasks.execution.run_context import Listener
+from tasks.ledger.budgets import remaining_budget
 from tasks.ledger_rules.amounts import Loss, canonical
 from tasks.release.plan_difference import difference
-from tasks.release.steps import remaining_budget
 from tasks.release.succession import check_followed, predecessor, renewal, revision
 
 _SHOWN = 60
@@ -36,20 +38,26 @@ class Proposal:
     Attributes:
         bundle: The bundle's folder.
         manifest: Of it.
-        order: For the run.
-        release: Its config.
-        plan: Of that.
+        planned: The config with what differs from it, read and planned.
         remaining: What the ledger grants; None without an account.
         difference: What changes against the bundle.
     """
 
     bundle: Path
     manifest: Mapping[str, Any]
-    order: Order
-    release: Release
-    plan: Plan
+    planned: PlannedOrder
     remaining: Loss | None
     difference: Mapping[str, Any]
+
+    @property
+    def release(self) -> Release:
+        """Its config."""
+        return self.planned.release
+
+    @property
+    def plan(self) -> Plan:
+        """Its plan."""
+        return self.planned.plan
 
     def facts(self) -> dict[str, Any]:
         """The plan, and what it changes."""
@@ -90,27 +98,28 @@ def propose(
         order = renewal(bundle, manifest, overrides, folder)
     else:
         order = revision(manifest, revised, overrides)
-    release = load_order(order)
-    plan = release.plan()
+    planned = PlannedOrder.of(order)
     return Proposal(
         bundle=bundle,
         manifest=manifest,
-        order=order,
-        release=release,
-        plan=plan,
-        remaining=remaining_budget(home, release.config.dataset),
-        difference=difference(bundle, manifest["seal"], release, plan),
+        planned=planned,
+        remaining=remaining_budget(home, planned.release.config.dataset),
+        difference=difference(bundle, manifest["seal"], planned.release, planned.plan),
     )
 
 
-def reprint(bundle: Path, overrides: Sequence[Override], *, shown: bool) -> dict[str, Any]:
+def reprint(bundle: Path, overrides: Sequence[Override], listener: Listener) -> dict[str, Any]:
     """Derive a bundle anew; returns what was done.
+
+    Args:
+        bundle: The bundle's folder.
+        overrides: What differs from its config.
+        listener: Who is told of the progress.
 
     Raises:
         StatpressError: It cannot be done as asked.
     """
-    with Progress(shown=shown) as progress:
-        done = reprinting.reprint(bundle, overrides, progress.announce)
+    done = reprinting.reprint(bundle, overrides, listener.announce)
     return {
         "bundle": str(done.bundle),
         "seal": done.seal,

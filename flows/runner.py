@@ -1,167 +1,137 @@
-"""Carrying out the flows: as Prefect flows, or as plain functions."""
+"""Runs flows, as Prefect flows or as plain functions, each in a context of its own."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from configs.order import Order
 from mechanisms.errors import ConfigError, InternalError, OrchestratorError, StatpressError
 from tasks.execution.home import Home
 from tasks.execution.private_zone import CuratorLog, guarded, new_run_id, silence_core_dumps
+from tasks.execution.run_context import Listener, RunContext, Silent
 from tasks.execution.side_channels import AROUND_A_FLOW
-from tasks.execution.steps import Conduct, conducted
+from tasks.execution.steps import steps_of
 from tasks.orchestration.server import QUIET_DEFAULTS
 from tasks.quality.inspector import Inspector
 
 if TYPE_CHECKING:
+    from configs.planned_order import PlannedOrder
     from tasks.release.steps import Outcome
 
 T = TypeVar("T")
 
 
-@dataclass
-class Session:
-    """One run about to be carried out; its quality process is already starting.
-
-    Attributes:
-        home: Where the ledger lies.
-        inspector: The quality process, with the run's curator log.
-        announce: Called with the title of each step.
-        advance: Called with the number of records done.
-        tell: Called with what a person should know, such as what a killed run left.
-        timings: Seconds per step, filled as the run goes.
-    """
-
-    home: Home
-    inspector: Inspector
-    announce: Callable[[str], None] = lambda title: None
-    advance: Callable[[int], None] = lambda records: None
-    tell: Callable[[str], None] = lambda text: None
-    timings: dict[str, float] = field(default_factory=dict)
-
-    def run(
-        self,
-        config: str | Path | Order,
-        *,
-        orchestrated: bool = True,
-        insecure_seed: int | None = None,
-    ) -> Outcome:
-        """Run the release flow once.
-
-        Args:
-            config: The release config, or an order for it with what differs.
-            orchestrated: Whether as a Prefect flow.
-            insecure_seed: For tests alone.
-
-        Raises:
-            StatpressError: With a message fit for the public zone, whatever happened.
-        """
-        from flows.release import press
-
-        if insecure_seed is not None and insecure_seed < 0:
-            raise ConfigError("The seed must not be negative.", where="--insecure-seed")
-        order = config if isinstance(config, Order) else Order(Path(config))
-        way = Conduct(
-            log=self.inspector.log,
-            orchestrated=orchestrated,
-            announce=self.announce,
-            timings=self.timings,
-            tell=self.tell,
-        )
-
-        def body() -> Outcome:
-            return press(
-                order,
-                home=self.home,
-                inspector=self.inspector,
-                insecure_seed=insecure_seed,
-                advance=self.advance,
-            )
-
-        return carry_out(body, way, "release")
-
-
-def publish(
-    home: Home,
-    run_id: str,
-    *,
-    orchestrated: bool = True,
-    announce: Callable[[str], None] = lambda title: None,
-) -> Outcome:
-    """Run the publishing flow once; it is a run of its own, with its own curator log.
-
-    Args:
-        home: Where ledger and prepared bundles lie.
-        run_id: The run that prepared the bundle.
-        orchestrated: Whether it is a Prefect flow.
-        announce: Called with the title of each step.
-
-    Raises:
-        StatpressError: With a message fit for the public zone, whatever happened.
-    """
-    from flows import publication
-
-    _prepare_process()
-    log = CuratorLog(home.folder("curator"), new_run_id())
-    way = Conduct(log=log, orchestrated=orchestrated, announce=announce)
-    return carry_out(lambda: publication.publish(run_id, home=home), way, "publish")
-
-
-def carry_out(body: Callable[[], T], way: Conduct, name: str) -> T:
-    """Run the body of a flow in the way that is asked for.
-
-    Args:
-        body: The flow.
-        way: Its curator log, and whether Prefect runs it.
-        name: Of the flow, after ``statpress-``.
-    """
-    with conducted(way):
-        safe = guarded(body, way.log)
-        return _as_flow(safe, way, name) if way.orchestrated else safe()
-
-
 @contextmanager
-def session(home: Home, run_id: str | None = None) -> Iterator[Session]:
-    """Open a session: quiet defaults, no core dumps, quality process started.
+def open_context(
+    home: Home,
+    *,
+    run_id: str | None = None,
+    orchestrated: bool = True,
+    listener: Listener | None = None,
+) -> Iterator[RunContext]:
+    """Make the context of a run that reads a source; its quality process starts at once.
 
     Args:
         home: Where ledger and logs lie.
         run_id: The run's identifier, which the ledger charges once; by default a new one.
+        orchestrated: Whether Prefect executes the steps.
+        listener: Who is told of the progress.
     """
-    _prepare_process()
-    log = CuratorLog(home.folder("curator"), run_id or new_run_id())
-    with Inspector(log) as inspector:
-        yield Session(home, inspector)
+    context = plain_context(home, run_id=run_id, orchestrated=orchestrated, listener=listener)
+    with Inspector(context.log) as inspector:
+        context.inspector = inspector
+        yield context
 
 
-def _prepare_process() -> None:
-    """Quiet defaults, and no core dumps."""
+def plain_context(
+    home: Home,
+    *,
+    run_id: str | None = None,
+    orchestrated: bool = True,
+    listener: Listener | None = None,
+) -> RunContext:
+    """Make the context of a run that reads no source; for the arguments see ``open_context``.
+
+    The process gets its quiet defaults, and dumps no core.
+    """
     for name, value in QUIET_DEFAULTS.items():
         os.environ.setdefault(name, value)
     silence_core_dumps()
+    return RunContext(
+        home=home,
+        log=CuratorLog(home.folder("curator"), run_id or new_run_id()),
+        orchestrated=orchestrated,
+        listener=listener or Silent(),
+    )
 
 
-def _as_flow(body: Callable[[], T], way: Conduct, name: str) -> T:
+def run_release(
+    context: RunContext, order: Order | PlannedOrder, *, insecure_seed: int | None = None
+) -> Outcome:
+    """Run the release flow once.
+
+    Args:
+        context: The run, with its quality process.
+        order: The release config with what differs from it; planned, if that is done.
+        insecure_seed: For tests only.
+
+    Raises:
+        StatpressError: With a message fit for the public zone, whatever happened.
+    """
+    from flows.release import press
+
+    if insecure_seed is not None and insecure_seed < 0:
+        raise ConfigError("The seed must not be negative.", where="--insecure-seed")
+    return _run(context, "release", lambda: press(context, order, insecure_seed=insecure_seed))
+
+
+def run_publication(context: RunContext, run_id: str) -> Outcome:
+    """Run the publishing flow once; it is a run of its own, with its own curator log.
+
+    Args:
+        context: The run that publishes.
+        run_id: The run that prepared the bundle.
+
+    Raises:
+        StatpressError: With a message fit for the public zone, whatever happened.
+    """
+    from flows.publication import publish
+
+    return _run(context, "publish", lambda: publish(context, run_id))
+
+
+def run_inside(context: RunContext, body: Callable[[], T]) -> T:
+    """Run the body of a flow in this process; a Prefect flow, if any, is under way."""
+    with steps_of(context):
+        return guarded(body, context.log)()
+
+
+def _run(context: RunContext, name: str, body: Callable[[], T]) -> T:
+    """Run the body of a flow as the context says; ``name`` follows ``statpress-``."""
+    if context.orchestrated:
+        return _as_flow(context, name, lambda: run_inside(context, body))
+    return run_inside(context, body)
+
+
+def _as_flow(context: RunContext, name: str, body: Callable[[], T]) -> T:
     """Run the body as a Prefect flow without parameters."""
-    way.announce("start orchestrator")
+    context.listener.announce("start orchestrator")
     failure: StatpressError
-    ended: list[T] = []
+    results: list[T] = []
 
     def noted() -> T:
-        ended.append(body())
-        return ended[0]
+        results.append(body())
+        return results[0]
 
     def start() -> T:
         from prefect import flow
 
         run_flow = flow(
             name=f"statpress-{name}",
-            flow_run_name=f"{name}-{way.log.run_id[:8]}",
+            flow_run_name=f"{name}-{context.run_id[:8]}",
             retries=0,
             persist_result=False,
             log_prints=False,
@@ -170,17 +140,17 @@ def _as_flow(body: Callable[[], T], way: Conduct, name: str) -> T:
         return result
 
     try:
-        return guarded(start, way.log, AROUND_A_FLOW)()
+        return guarded(start, context.log, AROUND_A_FLOW)()
     except InternalError as error:
         failure = error
-        if ended:  # all was done, and noted in the ledger
-            way.tell(
+        if results:  # all was done, and noted in the ledger
+            context.listener.notify(
                 "All is done; the orchestrator could not be told, and may show the run as "
-                f"running or crashed. Incident {way.log.run_id}."
+                f"running or crashed. Incident {context.run_id}."
             )
-            return ended[0]
-        if not way.timings:  # no step began: the orchestrator is at fault
+            return results[0]
+        if not context.timings:  # no step began: the orchestrator is at fault
             failure = OrchestratorError(
-                f"The orchestrator could not run the flow; incident {way.log.run_id}."
+                f"The orchestrator could not run the flow; incident {context.run_id}."
             )
     raise failure

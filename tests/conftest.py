@@ -15,9 +15,11 @@ from bad_input import CANARY, RARE, N
 from hypothesis import settings
 from requirements import needed
 
-from flows.runner import Session
+from configs.order import Order
+from flows.runner import run_release
 from tasks.execution.home import Home
 from tasks.execution.private_zone import CuratorLog, new_run_id
+from tasks.execution.run_context import RunContext
 from tasks.ledger.ledger import Ledger
 from tasks.ledger_rules.entries import Entry
 from tasks.quality.inspector import Inspector
@@ -122,8 +124,20 @@ class Agency:
 
     def run(self, *, orchestrated: bool = False, **arguments: Any) -> Outcome:
         self.inspector.log = CuratorLog(self.home.folder("curator"), new_run_id())
-        session = Session(self.home, self.inspector)
-        return session.run(self.config, orchestrated=orchestrated, **arguments)
+        return run_release(self.context(orchestrated), Order(self.config), **arguments)
+
+    def context(self, orchestrated: bool = False) -> RunContext:
+        """The context of the run that the quality process is for."""
+        return RunContext(
+            home=self.home,
+            log=self.inspector.log,
+            inspector=self.inspector,
+            orchestrated=orchestrated,
+        )
+
+    def run_again(self) -> Outcome:
+        """Run with the id of the run before."""
+        return run_release(self.context(), Order(self.config))
 
     def bundles(self) -> list[Path]:
         """Everything in the publishing directory, unfinished bundles too."""

@@ -1,61 +1,36 @@
-"""Command line of re-releases, and the options that runs share: parses, calls, prints."""
+"""The command that releases a bundle anew: parses, calls, returns the result."""
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Group, Parameter
 from cyclopts.validators import LimitedChoice
 
-from flows.cli.ledger import HomeFolder, Json, home_of
+from flows.cli.options import (
+    HomeFolder,
+    Json,
+    NoOrchestrator,
+    Overrides,
+    Timings,
+    Yes,
+    home_of,
+    overrides_of,
+)
+from flows.cli.release import outcome_result
+from flows.cli.result import Result
 
-if TYPE_CHECKING:
-    from configs.order import Order, Override
-
-NoOrchestrator = Annotated[
-    bool, Parameter(name="--no-orchestrator", negative="", help="Run without Prefect.")
-]
-Timings = Annotated[
-    bool, Parameter(name="--timings", negative="", help="Print where the time went.")
-]
-Yes = Annotated[
-    bool, Parameter(name=["--yes", "-y"], negative="", help="Do not ask before charging.")
-]
-Overrides = Annotated[
-    list[str] | None,
-    Parameter(
-        name="--set",
-        negative="",
-        help="Change a value of the config, such as budget.epsilon=0.5; may be repeated, and "
-        "wins over STATPRESS__BUDGET__EPSILON in the environment.",
-    ),
-]
-_WAYS = Group("How", validator=LimitedChoice(1, 1), help="Give exactly one.")
-
-
-def order_of(config: Path, options: list[str] | None) -> Order:
-    """The order for a config with the overrides of the environment and of options."""
-    from configs.order import Order
-
-    return Order(config, overrides_of(options or []))
-
-
-def overrides_of(options: list[str]) -> tuple[Override, ...]:
-    """The overrides of the environment, then those of options."""
-    from configs.order import from_environment, from_options
-
-    return (*from_environment(os.environ), *from_options(options))
+_HOW = Group("How", validator=LimitedChoice(1, 1), help="Give exactly one.")
 
 
 def rerelease(
     bundle: Path,
     *,
-    reprint: Annotated[bool, Parameter(group=_WAYS, negative="")] = False,
-    renew: Annotated[bool, Parameter(group=_WAYS, negative="")] = False,
-    revise: Annotated[Path | None, Parameter(group=_WAYS)] = None,
+    reprint: Annotated[bool, Parameter(group=_HOW, negative="")] = False,
+    renew: Annotated[bool, Parameter(group=_HOW, negative="")] = False,
+    revise: Annotated[Path | None, Parameter(group=_HOW)] = None,
     set_: Overrides = None,
     name: str | None = None,
     folder: Path = Path(),
@@ -65,7 +40,7 @@ def rerelease(
     no_orchestrator: NoOrchestrator = False,
     timings: Timings = False,
     json: Json = False,
-) -> None:
+) -> Result:
     """Release a published bundle anew: derived again, on new data, or with a changed config.
 
     Args:
@@ -81,35 +56,40 @@ def rerelease(
     """
     started = time.perf_counter()
     from configs.order import from_options
-    from flows import rerelease as ways
-    from flows.report.terminal import confirm, show, show_json
+    from flows import rerelease as flow
+    from flows.report.terminal import Progress, confirm, show
 
     options = [*(set_ or ()), *([] if name is None else [f"publish.name={name}"])]
     if reprint:
-        facts = ways.reprint(bundle, from_options(options), shown=not json)
-        show_json(facts) if json else show(ways.reprint_report(facts))
-        return
+        with Progress(shown=not json) as progress:
+            facts = flow.reprint(bundle, from_options(options), progress)
+        return Result(json=json, facts=lambda: facts, report=lambda: flow.reprint_report(facts))
     place = home_of(home)
-    proposal = ways.propose(bundle, revise, overrides_of(options), folder, place)
-    if not json:
-        for part in ways.proposal_report(proposal):
-            show(part)
+    proposal = flow.propose(bundle, revise, overrides_of(options), folder, place)
+    planned = time.perf_counter() - started
     if plan_only:
-        show_json({"plan": proposal.facts()}) if json else None
-        return
-    from flows.pressing import press_order
-    from flows.runner import session
-
+        return Result(
+            json=json,
+            facts=lambda: {"plan": proposal.facts()},
+            report=lambda: flow.proposal_report(proposal),
+        )
+    for part in () if json else flow.proposal_report(proposal):
+        show(part)  # before the question
     proposal.check(place)
     if not yes:
         confirm(proposal.words, "Charge this?")
-    with session(place) as opened:
-        press_order(
-            opened,
-            proposal.order,
-            started=started,
-            orchestrated=not no_orchestrator,
-            timings=timings,
-            as_json=json,
-            facts={"plan": proposal.facts()},
-        )
+    from flows.runner import open_context, run_release
+
+    with (
+        Progress(shown=not json) as progress,
+        open_context(place, orchestrated=not no_orchestrator, listener=progress) as context,
+    ):
+        outcome = run_release(context, proposal.planned)
+    return outcome_result(
+        json,
+        outcome,
+        context,
+        started,
+        planned if timings else None,
+        {"plan": proposal.facts()},
+    )

@@ -1,13 +1,14 @@
-"""Command line of the review: parses, calls, prints."""
+"""Commands of the review: parse, call, return the result."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 
-from flows.cli.ledger import HomeFolder, Json, home_of, ledger_app, private_key
+from flows.cli.options import HomeFolder, Json, NoOrchestrator, home_of, private_key
+from flows.cli.result import Result
 
 if TYPE_CHECKING:
     from tasks.execution.home import Home
@@ -28,17 +29,17 @@ By = Annotated[
 Reason = Annotated[str | None, Parameter(name="--reason", help="Stays in the ledger.")]
 
 
-def review(*, home: HomeFolder = None, json: Json = False) -> None:
+def review(*, home: HomeFolder = None, json: Json = False) -> Result:
     """List the prepared bundles that wait for a decision or for their publication."""
     from flows.report import outcomes as reports
-    from flows.report.terminal import show, show_json
     from tasks.release.review import waiting
 
     found = waiting(home_of(home))
-    if json:
-        show_json({"waiting": [reports.waiting_facts(each) for each in found]})
-    else:
-        show(reports.waiting_report(found))
+    return Result(
+        json=json,
+        facts=lambda: {"waiting": [reports.waiting_facts(each) for each in found]},
+        report=lambda: reports.waiting_report(found),
+    )
 
 
 def approve(
@@ -49,9 +50,9 @@ def approve(
     reason: Reason = None,
     home: HomeFolder = None,
     json: Json = False,
-) -> None:
+) -> Result:
     """Approve a prepared bundle, in your name, to the last byte; 'publish' then publishes it."""
-    _decide(home_of(home), target, "approve", key, by, reason, json)
+    return _decide(home_of(home), target, "approve", key, by, reason, json)
 
 
 def reject(
@@ -62,36 +63,33 @@ def reject(
     by: By = None,
     home: HomeFolder = None,
     json: Json = False,
-) -> None:
+) -> Result:
     """Reject a prepared bundle for good; its budget stays spent."""
-    _decide(home_of(home), target, "reject", key, by, reason, json)
+    return _decide(home_of(home), target, "reject", key, by, reason, json)
 
 
 def publish(
     run_id: Annotated[str, Parameter(help="The run, as 'statpress review' lists it.")],
     *,
-    no_orchestrator: Annotated[
-        bool, Parameter(name="--no-orchestrator", negative="", help="Run without Prefect.")
-    ] = False,
+    no_orchestrator: NoOrchestrator = False,
     home: HomeFolder = None,
     json: Json = False,
-) -> None:
+) -> Result:
     """Publish a prepared bundle that is approved; may be repeated."""
-    from flows import runner as conduct
     from flows.report import outcomes as reports
-    from flows.report.terminal import Progress, show, show_json
-    from tasks.release.steps import remaining_budget
+    from flows.report.terminal import Progress
+    from flows.runner import plain_context, run_publication
+    from tasks.ledger.budgets import remaining_budget
 
-    place = home_of(home)
     with Progress(shown=not json) as progress:
-        outcome = conduct.publish(
-            place, run_id, orchestrated=not no_orchestrator, announce=progress.announce
-        )
-    remaining = remaining_budget(place, outcome.dataset)
-    if json:
-        show_json(reports.outcome_facts(outcome, remaining, None))
-    else:
-        show(reports.outcome_report(outcome, remaining))
+        context = plain_context(home_of(home), orchestrated=not no_orchestrator, listener=progress)
+        outcome = run_publication(context, run_id)
+    remaining = remaining_budget(context.home, outcome.dataset)
+    return Result(
+        json=json,
+        facts=lambda: reports.outcome_facts(outcome, remaining, None),
+        report=lambda: reports.outcome_report(outcome, remaining),
+    )
 
 
 def approvers(
@@ -116,14 +114,13 @@ def approvers(
     reason: Reason = None,
     home: HomeFolder = None,
     json: Json = False,
-) -> None:
+) -> Result:
     """Set all those who approve a dataset's releases; each release then waits for one of them.
 
     With nobody named, later releases need no approval. Changing who approves needs the key
     of an approver in force, and a reason.
     """
     from flows.report import outcomes as reports
-    from flows.report.terminal import show, show_json
     from tasks.ledger.ledger import Ledger
     from tasks.ledger_rules.signing import read_public_key
 
@@ -134,10 +131,11 @@ def approvers(
             dataset=dataset, approvers=keys, unsigned=unsigned, reason=reason, key=signer
         )
         account = ledger.account(dataset)
-    if json:
-        show_json({"entry": entry.hash, **reports.account_facts(account)})
-    else:
-        show(f"{dataset}: {reports.review_text(account)}")
+    return Result(
+        json=json,
+        facts=lambda: {"entry": entry.hash, **reports.account_facts(account)},
+        report=lambda: f"{dataset}: {reports.review_text(account)}",
+    )
 
 
 def _decide(
@@ -147,11 +145,10 @@ def _decide(
     key: Path | None,
     by: str | None,
     reason: str | None,
-    as_json: bool,
-) -> None:
-    """Record a decision, then say what there is now."""
+    json: bool,
+) -> Result:
+    """Record a decision."""
     from flows.report import outcomes as reports
-    from flows.report.terminal import show, show_json
     from mechanisms.errors import SigningKeyError
     from tasks.release.review import decide
 
@@ -163,14 +160,8 @@ def _decide(
         )
     signer = private_key(key) if key else None
     entry = decide(home, target, decision, reason=reason, key=signer, by=by)
-    if as_json:
-        show_json(reports.decision_facts(entry))
-    else:
-        show(reports.decision_report(entry))
-
-
-def register(app: App) -> None:
-    """Put these commands on the command line."""
-    for command in (review, approve, reject, publish):
-        app.command(command)
-    ledger_app.command(approvers)
+    return Result(
+        json=json,
+        facts=lambda: reports.decision_facts(entry),
+        report=lambda: reports.decision_report(entry),
+    )

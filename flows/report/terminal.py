@@ -96,7 +96,10 @@ def share_bar(label: str, part: Decimal, whole: Decimal) -> Any:
 
 
 class Progress:
-    """Names of the steps and a count of records, on a terminal alone; what people are told."""
+    """The listener of a terminal: the step at work and a count of records; notices to people.
+
+    The bar appears with the first step, so that a question asked before stays in place.
+    """
 
     def __init__(self, *, shown: bool) -> None:
         self._bar: Any = None
@@ -106,22 +109,6 @@ class Progress:
         self._stream = os.fdopen(os.dup(2), "w", errors="backslashreplace")
 
     def __enter__(self) -> Self:
-        if self.shown:
-            from rich.console import Console
-            from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
-            from rich.progress import Progress as Bars
-
-            self._bar = Bars(
-                SpinnerColumn(),
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TextColumn("{task.fields[records]}"),
-                TimeElapsedColumn(),
-                console=Console(file=self._stream),
-                transient=True,
-            )
-            self._bar.start()
-            self._task = self._bar.add_task("start", total=None, records="")
         return self
 
     def __exit__(
@@ -134,7 +121,7 @@ class Progress:
             self._bar.stop()
         self._stream.close()
 
-    def tell(self, text: str) -> None:
+    def notify(self, text: str) -> None:
         """Print a note on standard error, above the bar."""
         if self._bar is not None:
             self._bar.console.print(plain(text), markup=False, highlight=False, soft_wrap=True)
@@ -143,6 +130,8 @@ class Progress:
 
     def announce(self, title: str) -> None:
         """A step begins."""
+        if self.shown and self._bar is None:
+            self._start()
         if self._bar is not None:
             self._bar.reset(self._task, description=title, total=None, records="")
 
@@ -152,3 +141,21 @@ class Progress:
             self._bar.advance(self._task, records)
             done = int(self._bar.tasks[0].completed)
             self._bar.update(self._task, records=f"{done:,} records")
+
+    def _start(self) -> None:
+        """Show the bar."""
+        from rich.console import Console
+        from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as Bars
+
+        self._bar = Bars(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[records]}"),
+            TimeElapsedColumn(),
+            console=Console(file=self._stream),
+            transient=True,
+        )
+        self._bar.start()
+        self._task = self._bar.add_task("start", total=None, records="")

@@ -166,18 +166,6 @@ def plan_release(
         ConfigError: A product has one cell alone, or a mechanism cannot serve it.
         InfeasibleBudgetError: A product's knobs do not fit its part.
     """
-    return _plan(tuple(requests), domain, privacy, budget, repr(domain))
-
-
-@functools.lru_cache(maxsize=16)
-def _plan(
-    requests: tuple[ProductRequest, ...],
-    domain: Domain,
-    privacy: Privacy,
-    budget: Budget,
-    written: str,
-) -> Plan:
-    """The plan, kept; ``written`` tells domains apart that are equal, as 1, 1.0 and true are."""
     domains = [domain.project(request.columns) for request in requests]
     for request, own in zip(requests, domains, strict=True):
         if own.n_possible == 1:

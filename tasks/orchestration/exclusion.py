@@ -2,7 +2,7 @@
 
 A strict global concurrency limit of the server makes runs of one dataset wait for each
 other, whichever deployment they belong to. It is a courtesy: slots can be lost with the
-server's memory, so that no budget is spent twice is the ledger's own doing, and nothing
+server's memory, so it is the ledger that sees to it that no budget is spent twice. Nothing
 here can fail a run that was charged.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from mechanisms.errors import OrchestratorError
-from tasks.execution.steps import conduct_in_force
+from tasks.execution.run_context import RunContext
 from tasks.orchestration.server import key_of, watched_run
 
 PATIENCE_SECONDS = 3600.0
@@ -29,21 +29,20 @@ def limit_name(dataset: str) -> str:
 
 
 @contextmanager
-def one_at_a_time(dataset: str) -> Iterator[None]:
+def one_at_a_time(context: RunContext, dataset: str) -> Iterator[None]:
     """Wait until no other run on this server releases the dataset, then keep others out.
 
     The limit is made where it is missing; one that is there stays as it is. Without a
-    server nothing happens: the ledger's lock serves.
+    server nothing happens: the ledger's lock is enough.
 
     Raises:
-        OrchestratorError: The wait was in vain, or the server does not answer. Nothing
+        OrchestratorError: The wait timed out, or the server does not answer. Nothing
             was charged.
     """
-    conduct = conduct_in_force()
-    if conduct is None or not conduct.orchestrated or watched_run() is None:
+    if not context.orchestrated or watched_run() is None:
         yield
         return
-    conduct.announce("wait for the dataset")
+    context.listener.announce("wait for the dataset")
     slot = _taken(dataset)
     try:
         yield
@@ -51,11 +50,11 @@ def one_at_a_time(dataset: str) -> Iterator[None]:
         try:
             slot.__exit__(None, None, None)
         except Exception as error:  # the lease ends by itself
-            conduct.log.write(f"The slot was not given back: {type(error).__name__}: {error}")
+            context.log.write(f"The slot was not given back: {type(error).__name__}: {error}")
 
 
 def _taken(dataset: str) -> contextlib.AbstractContextManager[None]:
-    """The dataset's slot, taken; leaving the context gives it back."""
+    """Take the dataset's slot; leaving the context manager gives it back."""
     from prefect.concurrency.sync import concurrency
 
     name = limit_name(dataset)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 from configs.loading import Release
 from mechanisms.planning.plan import Plan, PlannedProduct
 from tasks.execution.home import Home
-from tasks.execution.steps import conduct_in_force
+from tasks.execution.run_context import RunContext
 from tasks.ledger.ledger import Ledger
 from tasks.ledger_rules.accounts import Account
 from tasks.ledger_rules.amounts import canonical
@@ -42,23 +42,22 @@ _SPECIAL = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_{}[]<>()#|!~&$"})
 
 
 def _notice(
-    tell: Callable[Concatenate[SyncPrefectClient, P], None],
-) -> Callable[P, None]:
-    """Something to tell the server, if one watches the run; telling it never fails."""
+    send: Callable[Concatenate[SyncPrefectClient, P], None],
+) -> Callable[Concatenate[RunContext, P], None]:
+    """Send something to the server, if one watches the run; that never fails."""
 
-    @functools.wraps(tell)
-    def told(*args: P.args, **kwargs: P.kwargs) -> None:
-        conduct = conduct_in_force()
-        if conduct is None or not conduct.orchestrated:
+    @functools.wraps(send)
+    def sent(context: RunContext, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        if not context.orchestrated:
             return
         try:
             if watched_run() is not None:
                 with notice_client() as client:
-                    tell(client, *args, **kwargs)
+                    send(client, *args, **kwargs)
         except Exception as error:
-            conduct.log.write(f"The server was not told: {type(error).__name__}: {error}")
+            context.log.write(f"The server was not told: {type(error).__name__}: {error}")
 
-    return told
+    return sent
 
 
 @_notice
@@ -148,34 +147,34 @@ def _show_bundle(client: SyncPrefectClient, outcome: Outcome) -> None:
 
 @dataclass
 class DrawingProgress:
-    """Shows how much of the drawing is done once that takes long; a callback for ``open_run``.
+    """Shows how much of the drawing is done once that takes long; a callback of mechanisms.
 
     How many records or cells a mechanism draws is public.
 
     Attributes:
+        context: Of the run; its listener is told first.
         dataset: Whose release it is.
         total: So many records and noisy cells will be drawn.
-        advance: Another callback, called first.
         done: So many were drawn.
         artifact: The id of the progress bar on the server, once it is there.
     """
 
+    context: RunContext
     dataset: str
     total: int
-    advance: Callable[[int], None]
     done: int = 0
     artifact: Any = None
     _last: float | None = None
 
     @classmethod
-    def of(cls, release: Release, plan: Plan, advance: Callable[[int], None]) -> DrawingProgress:
+    def of(cls, context: RunContext, release: Release, plan: Plan) -> DrawingProgress:
         """The progress of a planned release."""
         total = sum(product.draws for product in plan.products)
-        return cls(release.config.dataset, total, advance)
+        return cls(context, release.config.dataset, total)
 
     def __call__(self, records: int) -> None:
         """So many more are drawn."""
-        self.advance(records)
+        self.context.listener.advance(records)
         self.done += records
         now = time.monotonic()
         if self._last is None:
@@ -183,7 +182,7 @@ class DrawingProgress:
         finished = self.done >= self.total and self.artifact is not None
         if finished or now - self._last >= PROGRESS_SECONDS:
             self._last = now
-            _show_progress(self)
+            _show_progress(self.context, self)
 
 
 @_notice

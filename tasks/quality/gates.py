@@ -18,11 +18,12 @@ from configs.checks import default_check
 from configs.loading import Release
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.errors import EmptySourceError, QualityGateError, ReleaseGateError
-from tasks.quality.inspector import Between, Inspector
+from tasks.execution.run_context import Gatekeeper
+from tasks.quality.inspector import Between
 from tasks.source.counting import SourceProfile
 
 
-def check_source(inspector: Inspector, release: Release, profile: SourceProfile) -> None:
+def check_source(inspector: Gatekeeper, release: Release, profile: SourceProfile) -> None:
     """Input gate: the declared size, and the declared expectations on each column.
 
     The size is the number of records, or that of units where a column names them: then
@@ -60,7 +61,7 @@ def check_source(inspector: Inspector, release: Release, profile: SourceProfile)
         raise _private_stop("input", release, inspector)
 
 
-def check_table(inspector: Inspector, release: Release, table: ContingencyTable) -> None:
+def check_table(inspector: Gatekeeper, release: Release, table: ContingencyTable) -> None:
     """Table gate: counts add up to n, every cell lies in the domain.
 
     Raises:
@@ -84,7 +85,7 @@ def check_table(inspector: Inspector, release: Release, table: ContingencyTable)
 
 
 def check_release(
-    inspector: Inspector, files: Mapping[str, Mapping[str, int]], records: Mapping[str, int]
+    inspector: Gatekeeper, files: Mapping[str, Mapping[str, int]], records: Mapping[str, int]
 ) -> None:
     """Release gate: schema, row count, and every value in the domain, as written.
 
@@ -105,7 +106,7 @@ def check_release(
             raise ReleaseGateError("A written file does not agree with its plan.", where=name)
 
 
-def _private_stop(gate: str, release: Release, inspector: Inspector) -> QualityGateError:
+def _private_stop(gate: str, release: Release, inspector: Gatekeeper) -> QualityGateError:
     return QualityGateError(
         f"The {gate} gate stopped the run; nothing was charged.",
         where=release.config.source.path,

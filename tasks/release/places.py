@@ -15,6 +15,7 @@ import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from configs.loading import Release
@@ -23,11 +24,9 @@ from mechanisms.planning.plan import Plan
 from tasks.bundle.manifest import NAME as MANIFEST
 from tasks.execution.home import Home
 from tasks.execution.interruption import uninterrupted
-from tasks.execution.private_zone import CuratorLog
-from tasks.execution.steps import notify
+from tasks.execution.run_context import Gatekeeper, RunContext
 from tasks.ledger_rules.fields import check_place
 from tasks.products.registry import kind_of
-from tasks.quality.inspector import Inspector
 
 BUILDING = ".building-"
 PREPARED = "prepared"
@@ -36,43 +35,48 @@ _RUN_ID = re.compile("[0-9a-f]{32}")
 _TRIES = 20
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Run:
-    """The open places of one run; its ``repr`` shows the run's id alone.
+    """The open places of one run; its ``repr`` shows the run's id only.
 
     Attributes:
-        run_id: Public identifier, the idempotency key of the charge.
-        started: UTC time, to the second.
+        context: The run.
         reviewed: Whether the bundle waits for an approval instead of being published.
         insecure_seed: A test's seed; marks the bundle as not publishable.
-        log: The curator log.
         work: Private folder of mode 0700 for spill files.
         building: The bundle under construction: beside its final place, or where it waits.
         target: The final place.
-        inspector: The quality process.
-        advance: Told the number of records done, for a progress bar.
+        advance: Called with the number of records drawn, for a progress bar.
+        started: UTC time, to the second.
     """
 
-    def __init__(
-        self,
-        *,
-        run_id: str,
-        log: CuratorLog,
-        reviewed: bool,
-        insecure_seed: int | None,
-        work: Path,
-        building: Path,
-        target: Path,
-        inspector: Inspector,
-        advance: Callable[[int], None],
-    ) -> None:
-        self.run_id, self.log, self.insecure_seed = run_id, log, insecure_seed
-        self.reviewed = reviewed
-        self.started = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
-        self.work, self.building, self.target = work, building, target
-        self.inspector, self.advance = inspector, advance
+    context: RunContext
+    reviewed: bool
+    insecure_seed: int | None
+    work: Path
+    building: Path
+    target: Path
+    advance: Callable[[int], None]
+    started: datetime.datetime
 
     def __repr__(self) -> str:
         return f"Run({self.run_id})"
+
+    @property
+    def home(self) -> Home:
+        """Where the ledger lies."""
+        return self.context.home
+
+    @property
+    def run_id(self) -> str:
+        """Public identifier, the idempotency key of the charge."""
+        return self.context.run_id
+
+    @property
+    def inspector(self) -> Gatekeeper:
+        """The quality process."""
+        assert self.context.inspector is not None
+        return self.context.inspector
 
     @property
     def created(self) -> str:
@@ -82,14 +86,13 @@ class Run:
 
 @contextmanager
 def open_run(
+    context: RunContext,
     release: Release,
     plan: Plan,
     *,
-    home: Home,
-    inspector: Inspector,
-    reviewed: bool = False,
-    insecure_seed: int | None = None,
-    advance: Callable[[int], None] = lambda records: None,
+    reviewed: bool,
+    insecure_seed: int | None,
+    advance: Callable[[int], None],
 ) -> Iterator[Run]:
     """Claim the places of a run, and give them back whatever happens.
 
@@ -100,7 +103,7 @@ def open_run(
         OutputNotWritableError: A folder cannot be made, or lacks space.
         BundleExistsError: A bundle of the declared name is there.
     """
-    log, run_id = inspector.log, inspector.log.run_id
+    home, run_id = context.home, context.run_id
     with claims() as claim:
         work_root = home.folder("work")
         directory = release.located(release.config.publish.directory)
@@ -109,7 +112,7 @@ def open_run(
         if os.path.lexists(target):
             raise BundleExistsError("A bundle of this name is already there.", where=str(target))
         for killed in remove_abandoned(work_root, ""):
-            notify(f"Removed the private folder of run {killed}, which was killed.")
+            context.notify(f"Removed the private folder of run {killed}, which was killed.")
         work = claim(work_root / run_id)
         make_directory(directory, home)
         remove_abandoned(directory, BUILDING)
@@ -119,15 +122,14 @@ def open_run(
         building = claim(beside / f"{BUILDING}{run_id}")
         _check_space(directory, plan, len(release.config.publish.formats))
         yield Run(
-            run_id=run_id,
-            log=log,
+            context=context,
             reviewed=reviewed,
             insecure_seed=insecure_seed,
             work=work,
             building=building,
             target=target,
-            inspector=inspector,
             advance=advance,
+            started=datetime.datetime.now(datetime.UTC).replace(microsecond=0),
         )
 
 
@@ -179,10 +181,10 @@ def final_places(target: Path, run_id: str) -> tuple[Path, Path]:
     return target, target.with_name(f"{target.name}-{run_id[:8]}")
 
 
-def keep_folder(run: Run, home: Home) -> Path:
+def keep_folder(run: Run) -> Path:
     """Put the sealed bundle where it waits, for its owner alone; returns that place."""
     _settle(run.building, 0o700, 0o600)
-    place = home.folder(PREPARED) / run.run_id
+    place = run.home.folder(PREPARED) / run.run_id
     try:
         os.rename(run.building, place)
         sync(place.parent)

@@ -9,16 +9,16 @@ from typing import Any
 
 from configs.loading import Release, load_order
 from configs.order import Order
+from configs.planned_order import PlannedOrder
 from configs.release import UnitColumn
 from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.privacy_unit import Privacy
 from mechanisms.errors import ApprovalError, StatpressError
 from mechanisms.planning.plan import Plan
-from tasks.execution.home import Home
-from tasks.execution.steps import notify, step
+from tasks.execution.run_context import RunContext
+from tasks.execution.steps import step
 from tasks.ledger.ledger import Ledger
-from tasks.ledger_rules.accounts import Account, Status
-from tasks.ledger_rules.amounts import Loss, canonical
+from tasks.ledger_rules.accounts import Status
+from tasks.ledger_rules.amounts import canonical
 from tasks.ledger_rules.chain import check_run
 from tasks.ledger_rules.entries import Entry
 from tasks.products.registry import kind_of
@@ -62,24 +62,25 @@ class Outcome:
 
 
 @step("read config")
-def read_config(order: Order) -> Release:
-    """Read and check the config; nothing else is opened."""
-    return load_order(order)
+def read_config(order: Order | PlannedOrder) -> Release:
+    """Read and check the config, unless that is done; nothing else is opened."""
+    return order.release if isinstance(order, PlannedOrder) else load_order(order)
 
 
 @step("plan")
-def fix_plan(release: Release) -> Plan:
-    """Fix every mechanism's parameters without data."""
-    return release.plan()
+def fix_plan(order: Order | PlannedOrder, release: Release) -> Plan:
+    """Fix every mechanism's parameters without data, unless that is done."""
+    return order.plan if isinstance(order, PlannedOrder) else release.plan()
 
 
 @step("check budget")
-def check_budget(home: Home, release: Release, plan: Plan, run_id: str, seeded: bool) -> bool:
+def check_budget(context: RunContext, release: Release, plan: Plan, seeded: bool) -> bool:
     """Refuse early what the ledger would refuse later; a replay of its whole chain.
 
     Returns:
         Whether the release is reviewed, because its dataset has approvers.
     """
+    home, run_id = context.home, context.run_id
     with Ledger.open(home.ledger, create=False) as ledger:
         body = _charge(release, plan, run_id, seeded) | {"created": "-"}
         check_covered(body)
@@ -87,7 +88,7 @@ def check_budget(home: Home, release: Release, plan: Plan, run_id: str, seeded: 
     charged = state.charges.get(run_id)
     account = state.accounts.get(body["dataset"])
     for text in beginning(account, charged, lambda run: at_work(home, run)):
-        notify(text)
+        context.notify(text)
     check_run(state, body)
     reviewed = charged.reviewed if charged else state.accounts[body["dataset"]].reviewed
     if release.config.publish.review and not reviewed:
@@ -131,10 +132,10 @@ def rehearse(run: Run, release: Release, plan: Plan) -> None:
 
 
 @step("charge ledger")
-def charge_ledger(home: Home, run: Run, release: Release, plan: Plan) -> Entry:
+def charge_ledger(run: Run, release: Release, plan: Plan) -> Entry:
     """Commit the charge; from here on the budget is spent, whatever happens."""
     seeded = run.insecure_seed is not None
-    with Ledger.open(home.ledger, create=False) as ledger:
+    with Ledger.open(run.home.ledger, create=False) as ledger:
         charge = ledger.charge(**_charge(release, plan, run.run_id, seeded))
         known = ledger.charged(run_id=run.run_id, dataset=release.config.dataset)
     if known.reviewed != run.reviewed:
@@ -148,14 +149,12 @@ def charge_ledger(home: Home, run: Run, release: Release, plan: Plan) -> Entry:
 
 
 @step("draw records")
-def draw_records(
-    home: Home, run: Run, plan: Plan, table: ContingencyTable, charge: Entry
-) -> dict[str, Any]:
+def draw_records(run: Run, plan: Plan, table: ContingencyTable, charge: Entry) -> dict[str, Any]:
     """Record that drawing begins, once and for all; then run the mechanisms.
 
     What they return is public.
     """
-    with Ledger.open(home.ledger, create=False) as ledger:
+    with Ledger.open(run.home.ledger, create=False) as ledger:
         draw = ledger.draw(run_id=run.run_id, dataset=charge.body["dataset"])
     rng = generator(draw, insecure_seed=run.insecure_seed)
     return {
@@ -190,13 +189,13 @@ def check_products(run: Run, release: Release, plan: Plan, products: Released) -
 
 
 @step("publish")
-def publish_bundle(home: Home, run: Run, release: Release, charge: Entry) -> Outcome:
+def publish_bundle(run: Run, release: Release, charge: Entry) -> Outcome:
     """Seal the bundle, move it into place, note it in the ledger."""
     with writing(run):
         seal = bundle.seal_bundle(run, release, charge)
         place = publish_folder(run.building, run.target, run.run_id)
     try:
-        with Ledger.open(home.ledger, create=False) as ledger:
+        with Ledger.open(run.home.ledger, create=False) as ledger:
             ledger.publish(
                 run_id=run.run_id,
                 dataset=release.config.dataset,
@@ -211,13 +210,13 @@ def publish_bundle(home: Home, run: Run, release: Release, charge: Entry) -> Out
 
 
 @step("prepare")
-def prepare_bundle(home: Home, run: Run, release: Release, charge: Entry) -> Outcome:
+def prepare_bundle(run: Run, release: Release, charge: Entry) -> Outcome:
     """Seal the bundle, put it where it waits for its approval, note that in the ledger."""
     with writing(run):
         seal = bundle.seal_bundle(run, release, charge)
-        place = keep_folder(run, home)
+        place = keep_folder(run)
     try:
-        with Ledger.open(home.ledger, create=False) as ledger:
+        with Ledger.open(run.home.ledger, create=False) as ledger:
             ledger.prepare(
                 run_id=run.run_id,
                 dataset=release.config.dataset,
@@ -245,33 +244,6 @@ def outcome_of(charge: Entry, status: Status, place: Path, seal: str) -> Outcome
         ledger_entry=charge.hash,
         publishable=not body["insecure_seed"],
     )
-
-
-def register_dataset(
-    home: Home, dataset: str, privacy: Privacy, *, policy: str = "basic", **limits: str
-) -> Account:
-    """Open a dataset's account in the home's ledger, which is made if need be."""
-    home.folder("")
-    with Ledger.open(home.ledger) as ledger:
-        ledger.register(
-            dataset=dataset,
-            policy=policy,
-            adjacency=str(privacy.adjacency),
-            unit=str(privacy.unit),
-            unit_records=privacy.unit_records,
-            n_records=privacy.n_records,
-            **limits,
-        )
-        return ledger.account(dataset)
-
-
-def remaining_budget(home: Home, dataset: str) -> Loss | None:
-    """What the ledger still grants a dataset; None without a ledger or an account."""
-    if not Ledger.exists(home.ledger):
-        return None
-    with Ledger.open(home.ledger, create=False) as ledger:
-        account = ledger.accounts().get(dataset)
-    return account.remaining if account else None
 
 
 def _source(release: Release) -> Source:

@@ -11,8 +11,8 @@ from configs.order import Order, Override
 from mechanisms.errors import RereleaseError, UnregisteredDatasetError
 from tasks.bundle.manifest import CONFIG, verify_bundle
 from tasks.execution.home import Home
+from tasks.ledger.budgets import remaining_budget
 from tasks.release.ledger_check import check_bundle
-from tasks.release.steps import remaining_budget
 
 _VINTAGE = {("privacy", "n_records"), ("privacy", "n_units")}
 _RENEWED = ("title", "dataset", "source", "publish")

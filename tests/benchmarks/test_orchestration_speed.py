@@ -24,16 +24,17 @@ PROGRAM = """
 import json, sys, time
 from pathlib import Path
 
-from flows.runner import session
+from configs.order import Order
+from flows.runner import open_context, plain_context, run_release
 from tasks.execution.home import Home
-from tasks.execution.private_zone import CuratorLog, new_run_id
 
 home = Home(Path(sys.argv[2]))
-with session(home) as opened:
+with open_context(home) as opened:
     def seconds(orchestrated):
-        opened.inspector.log = CuratorLog(home.folder("curator"), new_run_id())
+        context = plain_context(home, orchestrated=orchestrated)
+        context.inspector, opened.inspector.log = opened.inspector, context.log
         started = time.perf_counter()
-        opened.run(sys.argv[1], orchestrated=orchestrated)
+        run_release(context, Order(Path(sys.argv[1])))
         return time.perf_counter() - started
 
     def stretch():

@@ -16,7 +16,7 @@ from mechanisms.domain.domain import Domain
 from mechanisms.domain.privacy_unit import Adjacency, Privacy, Unit
 from mechanisms.planning.budget_split import Budget
 from mechanisms.planning.calibration import ProductRequest
-from mechanisms.planning.plan import _plan, plan_release
+from mechanisms.planning.plan import plan_release
 from mechanisms.planning.registry import REGISTRY
 from mechanisms.tables.kind import TABLE, AutoKnobs
 
@@ -52,7 +52,7 @@ def test_planning_fifty_products(
     ]
 
     def forget() -> None:
-        for cached in (_plan, account, _grid, equivalent_mu, reach):
+        for cached in (account, _grid, equivalent_mu, reach):
             cached.cache_clear()
 
     forget()

@@ -140,9 +140,7 @@ def test_who_approves_is_settled_before_the_charge(
     assert [entry.kind for entry in agency.entries()][1:] == ["set-approvers", "charge"]
     assert agency.bundles() == []
     # The same run started again knows better, and goes on with its charge.
-    from flows.runner import Session
-
-    outcome = Session(agency.home, agency.inspector).run(agency.config, orchestrated=False)
+    outcome = agency.run_again()
     assert outcome.status is Status.PREPARED
     assert agency.bundles() == []
 

@@ -15,7 +15,6 @@ from bad_input import CANARY
 
 from configs.checks import RESERVED_COLUMNS
 from flows.report.terminal import plain
-from flows.runner import Session
 from mechanisms.errors import (
     BundleVerificationError,
     ConfigError,
@@ -134,9 +133,8 @@ def test_quality_process_is_started_again_once_it_died(tmp_path: Path) -> None:
 def test_one_charge_is_one_draw(agency) -> None:
     first = agency.run()
     agency.replace("name: first", "name: second")
-    again = Session(agency.home, agency.inspector)  # the same run id
     with pytest.raises(StatpressError):
-        again.run(agency.config, orchestrated=False)
+        agency.run_again()
     with Ledger.open(agency.home.ledger, create=False) as ledger:
         charge = dict(ledger.state().charges[first.run_id].entry.body)
         del charge["created"], charge["spent"]

@@ -22,7 +22,7 @@ from configs.order import Order, from_environment, from_options
 from configs.yaml_text import parse
 from flows.cli import app
 from flows.rerelease import proposal_report, propose
-from flows.runner import Session
+from flows.runner import run_release
 from mechanisms import errors
 from tasks.bundle.manifest import FACTS, NAME, seal, verify_bundle
 from tasks.derivation.reprint import check_reprint, reprint
@@ -106,7 +106,7 @@ def follow(
 def run(agency: Any, proposal: Any) -> Any:
     agency.config.unlink(missing_ok=True)  # a renewal needs the bundle alone
     agency.inspector.log = CuratorLog(agency.home.folder("curator"), new_run_id())
-    return Session(agency.home, agency.inspector).run(proposal.order, orchestrated=False)
+    return run_release(agency.context(), proposal.planned)
 
 
 # --- overrides in a run ---------------------------------------------------------

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from flows.runner import Session
 from mechanisms.errors import BundleVerificationError, LedgerError, StatpressError
 from tasks.bundle.manifest import verify_bundle
 from tasks.ledger.ledger import Ledger
@@ -22,11 +21,6 @@ def cut(*_: Any, **__: Any) -> None:
     raise CutError
 
 
-def again(agency: Any) -> Any:
-    """Run with the id of the run before."""
-    return Session(agency.home, agency.inspector).run(agency.config, orchestrated=False)
-
-
 def kinds(agency: Any) -> list[str]:
     return [entry.kind for entry in agency.entries()]
 
@@ -39,7 +33,7 @@ def test_a_run_cut_before_it_drew_goes_on_with_its_charge(
         with pytest.raises(StatpressError):
             agency.run()
     assert kinds(agency) == ["register", "charge"]
-    outcome = again(agency)
+    outcome = agency.run_again()
     assert kinds(agency) == ["register", "charge", "draw", "publish"]
     assert outcome.ledger_entry == agency.entries()[1].hash
     check_bundle(agency.home, outcome.bundle, verify_bundle(outcome.bundle))
@@ -54,7 +48,7 @@ def test_a_run_cut_while_it_drew_never_draws_again(
             agency.run()
     assert kinds(agency) == ["register", "charge", "draw"]
     with pytest.raises(LedgerError, match="may have drawn"):
-        again(agency)
+        agency.run_again()
     run_id = agency.inspector.log.run_id
     with Ledger.open(agency.home.ledger) as ledger:
         with pytest.raises(LedgerError, match="stays spent"):
@@ -75,7 +69,7 @@ def test_a_run_whose_charge_is_void_never_draws(
         ledger.void(run_id=run_id, dataset="testdata", reason="its worker is gone")
         assert ledger.account("testdata").spent["epsilon"] == 0
     with pytest.raises(LedgerError, match="void"):
-        again(agency)
+        agency.run_again()
     assert kinds(agency) == ["register", "charge", "void"]
     assert agency.run().run_id != run_id  # a new run is another matter
 
@@ -87,10 +81,10 @@ def test_void_between_charge_and_draw_stops_the_run(
 
     honest, drawn = flows.release.draw_records, []
 
-    def too_late(home: Any, run: Any, *rest: Any) -> Any:
-        with Ledger.open(home.ledger) as ledger:
+    def too_late(run: Any, *rest: Any) -> Any:
+        with Ledger.open(run.home.ledger) as ledger:
             ledger.void(run_id=run.run_id, dataset="testdata", reason="the officer was faster")
-        return honest(home, run, *rest)
+        return honest(run, *rest)
 
     monkeypatch.setattr("tasks.release.steps.generator", lambda *a, **k: drawn.append(a))
     monkeypatch.setattr("flows.release.draw_records", too_late)

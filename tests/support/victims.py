@@ -21,6 +21,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from tasks.execution.run_context import Silent
 from tasks.quality.inspector import Inspector
 
 _FORKS = multiprocessing.get_context("forkserver")
@@ -165,12 +166,24 @@ def _tell(descriptor: int, text: str) -> None:
     os.write(descriptor, f"TOLD {text}\n".encode())
 
 
+class _Listener(Silent):
+    """Hears what a person is told."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+
+    def notify(self, text: str) -> None:
+        self._tell(text)
+
+
 def _release(order: Order, tell: Callable[[str], None]) -> int:
     """Press the release; the exit code that the command line would give."""
-    from flows.runner import Session
+    from configs.order import Order as Ordered
+    from flows.runner import run_release
     from mechanisms.errors import StatpressError
     from tasks.execution.home import Home
     from tasks.execution.private_zone import CuratorLog, new_run_id, silence_core_dumps
+    from tasks.execution.run_context import RunContext
 
     orchestrated = "PREFECT_API_URL" in order.environment
     if orchestrated:
@@ -180,9 +193,15 @@ def _release(order: Order, tell: Callable[[str], None]) -> int:
     silence_core_dumps()
     home = Home(Path(order.home), order.address)
     log = CuratorLog(home.folder("curator"), order.run_id or new_run_id())
-    session = Session(home, InProcess(log), tell=tell)
+    context = RunContext(
+        home=home,
+        log=log,
+        inspector=InProcess(log),
+        orchestrated=orchestrated,
+        listener=_Listener(tell),
+    )
     try:
-        said, code = f"PUBLISHED {session.run(order.config, orchestrated=orchestrated).bundle}", 0
+        said, code = f"PUBLISHED {run_release(context, Ordered(Path(order.config))).bundle}", 0
     except StatpressError as error:
         said, code = f"ERROR {error}", error.exit_code
     except KeyboardInterrupt:

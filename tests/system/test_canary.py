@@ -295,7 +295,7 @@ def _run_all(sweep: Sweep, patch: pytest.MonkeyPatch, inspector: Inspector) -> N
         agency = sweep.agency(name)
         with patch.context() as broken:
             broken.setenv("STATPRESS_HOME", str(agency.home.root))
-            broken.setattr("flows.deployed.session", _without_quality_process)
+            broken.setattr("flows.deployed.open_context", _without_quality_process)
             if name == "timed out":
                 broken.setattr("tasks.release.steps.counting.count", slow)
             else:
@@ -320,12 +320,13 @@ def _pool() -> Any:
 
 
 @contextlib.contextmanager
-def _without_quality_process(home: Any, run_id: str | None = None) -> Iterator[Any]:
-    """The session of a deployed flow, but for the process that takes seconds to start."""
-    from flows.runner import Session
-    from tasks.execution.private_zone import new_run_id
+def _without_quality_process(home: Any, run_id: str) -> Iterator[Any]:
+    """The context of a deployed flow, but for the process that takes seconds to start."""
+    from flows.runner import plain_context
 
-    yield Session(home, InProcess(CuratorLog(home.folder("curator"), run_id or new_run_id())))
+    context = plain_context(home, run_id=run_id)
+    context.inspector = InProcess(context.log)
+    yield context
 
 
 def _noting_process(agency: Any) -> Callable[..., Any]:

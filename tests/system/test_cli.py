@@ -28,7 +28,8 @@ def statpress(*arguments: str, cwd: Path, **environment: str) -> subprocess.Comp
 
 def commands(*parents: str) -> list[str]:
     """All commands, as the help lists them."""
-    from flows.cli import app, ledger_app
+    from flows.cli import app
+    from flows.cli.ledger import ledger_app
 
     found = [name for name in app if not name.startswith("-") and name != "ledger"]
     return found + [f"ledger {name}" for name in ledger_app if not name.startswith("-")]

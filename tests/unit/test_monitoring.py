@@ -11,11 +11,17 @@ import pytest
 from configs.loading import load
 from mechanisms.domain.privacy_unit import Adjacency, Privacy, Unit
 from tasks.execution.home import Home
+from tasks.execution.private_zone import CuratorLog
+from tasks.execution.run_context import RunContext
+from tasks.ledger.budgets import register_dataset
 from tasks.ledger_rules.accounts import Account
 from tasks.orchestration import monitoring
 from tasks.orchestration.monitoring import DrawingProgress, budget_text, escaped, plan_row
 from tasks.orchestration.server import key_of
-from tasks.release.steps import register_dataset
+
+
+def context_in(folder: Path) -> RunContext:
+    return RunContext(home=Home(folder), log=CuratorLog(folder, "run"))
 
 
 def test_keys_are_fit_for_prefect_and_never_shared() -> None:
@@ -89,7 +95,7 @@ def test_rows_of_a_plan_say_what_each_kind_of_product_errs_by(tmp_path: Path) ->
     (width,) = plan.products[2].expected_error.width
     assert mean.startswith(f"quantities mean of age; width {width:.5g}; ")
     assert line.startswith(f"sup error {plan.products[3].expected_error.sup_error:.5g}; bias ")
-    drawn = DrawingProgress.of(release, plan, lambda records: None)
+    drawn = DrawingProgress.of(context_in(tmp_path), release, plan)
     assert drawn.total == int(plan.products[0].mechanism.describe()["records"]) + 10
 
 
@@ -98,19 +104,19 @@ def test_markup_in_names_is_shown_as_text() -> None:
 
 
 def test_progress_speaks_up_only_when_drawing_takes_long(
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[float] = []
     clock = [0.0]
 
-    def show(progress: DrawingProgress) -> None:
+    def show(context: RunContext, progress: DrawingProgress) -> None:
         progress.artifact = progress.artifact or "made"
         told.append(progress.done / progress.total)
 
     monkeypatch.setattr(monitoring, "_show_progress", show)
     monkeypatch.setattr(monitoring.time, "monotonic", lambda: clock[0])
     for pace, expected in ((0.1, []), (1.0, [0.6, 1.0])):
-        progress = DrawingProgress("x", 10, lambda records: None)
+        progress = DrawingProgress(context_in(tmp_path), "x", 10)
         told.clear()
         for _ in range(10):
             progress(1)

@@ -1,0 +1,130 @@
+"""Commands on a bundle, which need neither data nor a ledger: parse, call, return the result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from configs.formats import Format
+from flows.cli.options import HomeFolder, Json, home_of
+from flows.cli.result import Result
+
+Consistent = Annotated[
+    bool,
+    Parameter(
+        name="--consistent",
+        negative="",
+        help="Make the tables agree on every marginal they share; lists every cell, at most "
+        "10,000,000 in a table.",
+    ),
+]
+Integers = Annotated[
+    bool,
+    Parameter(
+        name="--integers",
+        negative="",
+        help="Round to integers that add up to the number of records, absent ones left out.",
+    ),
+]
+Products = Annotated[
+    list[str] | None,
+    Parameter(
+        name="--products",
+        consume_multiple=True,
+        negative="",
+        help="Names of products; by default all whose counts are published.",
+    ),
+]
+
+
+def verify(
+    bundle: Path,
+    *,
+    public_key: list[Path] | None = None,
+    home: HomeFolder = None,
+    json: Json = False,
+) -> Result:
+    """Check every file of a bundle against its manifest, and its approval, without the ledger.
+
+    Of a reprint also check that it follows from what was drawn for its original. With --home
+    also check that the ledger knows the bundle, or the original, its charge and its approval.
+
+    Args:
+        bundle: The bundle's folder.
+        public_key: PEM file of a trusted officer's key; one of them must have approved it.
+    """
+    from flows.report import outcomes as reports
+    from tasks.bundle.approval import approved_by
+    from tasks.bundle.manifest import verify_bundle
+    from tasks.ledger_rules.signing import read_public_key
+
+    manifest = verify_bundle(bundle)
+    approval = approved_by(bundle, manifest, [read_public_key(path) for path in public_key or []])
+    rederived = None
+    if manifest.get("reprint_of"):
+        from tasks.derivation.reprint import check_reprint
+
+        rederived = check_reprint(bundle)
+    if home is not None:
+        from tasks.release.ledger_check import check_bundle
+
+        check_bundle(home_of(home), bundle, manifest)
+
+    def facts() -> dict[str, Any]:
+        decision = {"approval": reports.decision_facts(approval)} if approval else {}
+        checks = {"against_ledger": home is not None, "rederived": rederived}
+        return {"verified": True, **checks, **decision, **manifest}
+
+    def report() -> Iterator[str]:
+        mark = "" if manifest["publishable"] else " It is NOT PUBLISHABLE (known seed)."
+        if rederived is not None:
+            mark = f" A reprint of what was drawn for {manifest['reprint_of']['seal']}.{mark}"
+            if not rederived:
+                mark += " Its estimates, by other versions, were not derived again."
+        yield f"{bundle}: {len(manifest['files'])} files, all as the manifest says.{mark}"
+        if home is not None:
+            yield "The ledger has the charge for it."
+        if approval:
+            yield reports.decision_report(approval)
+
+    return Result(json=json, facts=facts, report=report)
+
+
+def refine(
+    bundle: Path,
+    *,
+    output: Path,
+    consistent: Consistent = False,
+    integers: Integers = False,
+    products: Products = None,
+    format: Format = "parquet",
+    json: Json = False,
+) -> Result:
+    """Derive better tables from a bundle, without data or ledger; costs no budget.
+
+    Args:
+        bundle: The bundle's folder.
+        output: A new folder for the tables, beside the bundle.
+        format: Of the tables.
+    """
+    from flows.report import outcomes as reports
+    from flows.report.terminal import Progress
+    from tasks.derivation.refine import Options
+    from tasks.derivation.refine import refine as refined
+
+    options = Options(
+        consistent=consistent,
+        integers=integers,
+        products=None if products is None else tuple(products),
+        format=format,
+    )
+    with Progress(shown=not json) as progress:
+        facts = refined(bundle, output, options, progress.announce)
+    return Result(
+        json=json,
+        facts=lambda: {"output": str(output), **facts},
+        report=lambda: reports.refinement_report(output, facts),
+    )

@@ -1,0 +1,73 @@
+"""The options that several commands share."""
+
+from __future__ import annotations
+
+import os
+import sys
+from getpass import getpass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from configs.order import Order, Override
+    from tasks.execution.home import Home
+
+Json = Annotated[bool, Parameter(name="--json", negative="", help="Print one JSON object.")]
+HomeFolder = Annotated[
+    Path | None,
+    Parameter(
+        name="--home",
+        help="Folder of ledger and logs; by default STATPRESS_HOME or per user.",
+    ),
+]
+NoOrchestrator = Annotated[
+    bool, Parameter(name="--no-orchestrator", negative="", help="Run without Prefect.")
+]
+Timings = Annotated[
+    bool, Parameter(name="--timings", negative="", help="Print where the time went.")
+]
+Yes = Annotated[
+    bool, Parameter(name=["--yes", "-y"], negative="", help="Do not ask before charging.")
+]
+Overrides = Annotated[
+    list[str] | None,
+    Parameter(
+        name="--set",
+        negative="",
+        help="Change a value of the config, such as budget.epsilon=0.5; may be repeated, and "
+        "wins over STATPRESS__BUDGET__EPSILON in the environment.",
+    ),
+]
+
+
+def home_of(folder: Path | None) -> Home:
+    """The home that an option or the environment names."""
+    from tasks.execution.home import Home
+
+    return Home.of(folder) if folder else Home.default()
+
+
+def order_of(config: Path, options: list[str] | None) -> Order:
+    """The order for a config with the overrides of the environment and of options."""
+    from configs.order import Order
+
+    return Order(config, overrides_of(options or []))
+
+
+def overrides_of(options: list[str]) -> tuple[Override, ...]:
+    """The overrides of the environment, then those of options."""
+    from configs.order import from_environment, from_options
+
+    return (*from_environment(os.environ), *from_options(options))
+
+
+def private_key(path: Path) -> Ed25519PrivateKey:
+    """The private key of a file; on a terminal its passphrase is asked for."""
+    from tasks.ledger_rules.signing import read_private_key
+
+    ask = (lambda: getpass(f"Passphrase of {path}: ")) if sys.stdin.isatty() else None
+    return read_private_key(path, ask)

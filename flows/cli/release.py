@@ -1,0 +1,183 @@
+"""Commands that lead from a config to a release: parse, call, return the result."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from flows.cli.options import (
+    HomeFolder,
+    Json,
+    NoOrchestrator,
+    Overrides,
+    Timings,
+    Yes,
+    home_of,
+    order_of,
+)
+from flows.cli.result import Result
+
+if TYPE_CHECKING:
+    from tasks.execution.run_context import RunContext
+    from tasks.release.steps import Outcome
+
+Seed = Annotated[
+    int | None,
+    Parameter(name="--insecure-seed", help="Draw from a known seed; never publishable."),
+]
+
+
+def demo(
+    *,
+    directory: Path = Path("statpress-demo"),
+    yes: Yes = False,
+    no_orchestrator: NoOrchestrator = False,
+    timings: Timings = False,
+    json: Json = False,
+) -> Result:
+    """Release a synthetic file from real census microdata, in a folder of its own.
+
+    Args:
+        directory: Folder for data, config, ledger and releases.
+    """
+    started = time.perf_counter()
+    from flows.report.terminal import Progress, confirm
+    from flows.runner import open_context, run_release
+    from tasks.execution.home import Home
+
+    home = Home(directory.absolute() / "home")
+    with (
+        Progress(shown=not json) as progress,
+        open_context(home, orchestrated=not no_orchestrator, listener=progress) as context,
+    ):
+        from flows.demo import cost_of_another, prepare
+
+        order, known = prepare(directory.absolute(), home)
+        planned = time.perf_counter() - started
+        if known and not yes:
+            confirm(cost_of_another(order, home), "Charge again?")
+        outcome = run_release(context, order)
+    return outcome_result(json, outcome, context, started, planned if timings else None)
+
+
+def validate(config: Path, *, set_: Overrides = None, json: Json = False) -> Result:
+    """Check a config without opening its source.
+
+    Args:
+        config: The release config.
+    """
+    from configs.planned_order import PlannedOrder
+
+    order = PlannedOrder.of(order_of(config, set_))
+    cells = order.plan.domain.n_possible
+    facts = {"valid": True, "config_sha256": order.release.sha256, "cells": str(cells)}
+    return Result(
+        json=json, facts=lambda: facts, report=lambda: f"{config}: valid ({cells:,} cells)."
+    )
+
+
+def plan(
+    config: Path,
+    *,
+    compare: bool = False,
+    set_: Overrides = None,
+    home: HomeFolder = None,
+    json: Json = False,
+) -> Result:
+    """Print what a release will draw, cost and err by, without opening its source.
+
+    Args:
+        config: The release config.
+        compare: Show what every mechanism would do for each product.
+    """
+    from configs.planned_order import PlannedOrder
+    from flows.report import plan as reports
+    from tasks.ledger.budgets import remaining_budget
+
+    order = PlannedOrder.of(order_of(config, set_))
+    remaining = remaining_budget(home_of(home), order.release.config.dataset)
+
+    def facts() -> dict[str, Any]:
+        compared = {"comparison": reports.comparison_facts(order.plan)} if compare else {}
+        return reports.plan_facts(order.release, order.plan, remaining) | compared
+
+    def report() -> Iterator[Any]:
+        yield from reports.plan_report(order.release, order.plan, remaining)
+        yield from reports.comparison_report(order.plan) if compare else ()
+
+    return Result(json=json, facts=facts, report=report)
+
+
+def run(
+    config: Path,
+    *,
+    set_: Overrides = None,
+    home: HomeFolder = None,
+    no_orchestrator: NoOrchestrator = False,
+    timings: Timings = False,
+    insecure_seed: Seed = None,
+    json: Json = False,
+) -> Result:
+    """Press a release: count, charge, draw, check, publish.
+
+    Args:
+        config: The release config.
+    """
+    started = time.perf_counter()
+    from flows.report.terminal import Progress
+    from flows.runner import open_context, run_release
+
+    written = order_of(config, set_)
+    with (
+        Progress(shown=not json) as progress,
+        open_context(home_of(home), orchestrated=not no_orchestrator, listener=progress) as context,
+    ):
+        from configs.planned_order import PlannedOrder
+
+        order = PlannedOrder.of(written)  # a faulty config need not wait for a server
+        planned = time.perf_counter() - started
+        outcome = run_release(context, order, insecure_seed=insecure_seed)
+    return outcome_result(json, outcome, context, started, planned if timings else None)
+
+
+def outcome_result(
+    json: bool,
+    outcome: Outcome,
+    context: RunContext,
+    started: float,
+    planned: float | None,
+    facts: Mapping[str, Any] | None = None,
+) -> Result:
+    """What came of a run.
+
+    Args:
+        json: Which form is asked for.
+        outcome: Of the run.
+        context: The run.
+        started: When the command began, by ``time.perf_counter``.
+        planned: Seconds until the release was planned; None if no timings are asked for.
+        facts: More facts.
+    """
+    from flows.report import outcomes as reports
+    from tasks.ledger.budgets import remaining_budget
+
+    remaining = remaining_budget(context.home, outcome.dataset)
+    spent = None
+    if planned is not None:
+        total = time.perf_counter() - started
+        spent = {"plan beforehand": planned, **context.timings, "total": total}
+
+    def report() -> Iterator[Any]:
+        yield reports.outcome_report(outcome, remaining)
+        if spent is not None:
+            yield reports.timings_report(spent)
+
+    return Result(
+        json=json,
+        facts=lambda: reports.outcome_facts(outcome, remaining, spent) | dict(facts or {}),
+        report=report,
+    )

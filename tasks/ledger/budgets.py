@@ -1,0 +1,36 @@
+"""The budget of a dataset: an account opened for it, and what is left there."""
+
+from __future__ import annotations
+
+from mechanisms.domain.privacy_unit import Privacy
+from tasks.execution.home import Home
+from tasks.ledger.ledger import Ledger
+from tasks.ledger_rules.accounts import Account
+from tasks.ledger_rules.amounts import Loss
+
+
+def register_dataset(
+    home: Home, dataset: str, privacy: Privacy, *, policy: str = "basic", **limits: str
+) -> Account:
+    """Open a dataset's account in the home's ledger, which is made if need be."""
+    home.folder("")
+    with Ledger.open(home.ledger) as ledger:
+        ledger.register(
+            dataset=dataset,
+            policy=policy,
+            adjacency=str(privacy.adjacency),
+            unit=str(privacy.unit),
+            unit_records=privacy.unit_records,
+            n_records=privacy.n_records,
+            **limits,
+        )
+        return ledger.account(dataset)
+
+
+def remaining_budget(home: Home, dataset: str) -> Loss | None:
+    """What the ledger still grants a dataset; None without a ledger or an account."""
+    if not Ledger.exists(home.ledger):
+        return None
+    with Ledger.open(home.ledger, create=False) as ledger:
+        account = ledger.accounts().get(dataset)
+    return account.remaining if account else None
