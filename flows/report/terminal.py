@@ -20,10 +20,12 @@ _BAR = 40
 
 def show(value: Any) -> None:
     """Print text or a rich table to standard output."""
+    if isinstance(value, str):
+        print(plain(value))
+        return
     from rich.console import Console
 
-    shown = plain(value) if isinstance(value, str) else value
-    Console(soft_wrap=True).print(shown, markup=False, highlight=False)
+    Console(soft_wrap=True).print(value, markup=False, highlight=False)
 
 
 def plain(text: str) -> str:

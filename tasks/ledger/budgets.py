@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from mechanisms.domain.privacy_unit import Privacy
 from tasks.execution.home import Home
-from tasks.ledger.ledger import Ledger
-from tasks.ledger_rules.accounts import Account
-from tasks.ledger_rules.amounts import Loss
+
+if TYPE_CHECKING:
+    from tasks.ledger_rules.accounts import Account
+    from tasks.ledger_rules.amounts import Loss
 
 
 def register_dataset(
     home: Home, dataset: str, privacy: Privacy, *, policy: str = "basic", **limits: str
 ) -> Account:
     """Open a dataset's account in the home's ledger, which is made if need be."""
+    from tasks.ledger.ledger import Ledger
+
     home.folder("")
     with Ledger.open(home.ledger) as ledger:
         ledger.register(
@@ -29,6 +35,10 @@ def register_dataset(
 
 def remaining_budget(home: Home, dataset: str) -> Loss | None:
     """What the ledger still grants a dataset; None without a ledger or an account."""
+    if isinstance(home.ledger, Path) and not home.ledger.exists():
+        return None  # before the database's library is imported
+    from tasks.ledger.ledger import Ledger
+
     if not Ledger.exists(home.ledger):
         return None
     with Ledger.open(home.ledger, create=False) as ledger:
