@@ -30,7 +30,7 @@ from mechanisms.errors import ConfigError, EdgesError
 class Section(BaseModel):
     """A part of the config: unknown keys are errors, values do not change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class CategoriesFile(Section):

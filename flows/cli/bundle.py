@@ -49,8 +49,8 @@ def verify(
 ) -> Result:
     """Check every file of a bundle against its manifest, and its approval, without the ledger.
 
-    Of a reprint also check that it follows from what was drawn for its original. With --home
-    also check that the ledger knows the bundle, or the original, its charge and its approval.
+    A reprint must also follow from what was drawn for its original. With --home,
+    the ledger must know the bundle or its original, the charge and the approval.
 
     Args:
         bundle: The bundle's folder.

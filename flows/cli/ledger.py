@@ -37,15 +37,13 @@ def register(
     Args:
         dataset: Name of the account, as configs give it.
         n_records: Public number of records, where the unit is the record.
-        policy: 'basic' limits the sums of epsilon and delta; 'zcdp' those of rho, and of
-            the delta of mechanisms that have no rho.
+        policy: 'basic' limits epsilon and delta; 'zcdp' rho, and delta where there is no rho.
         epsilon: Limit of the sum of all charges, under 'basic'.
         delta: Limit of the sum of all charges.
         rho: Limit of the sum of all charges, under 'zcdp'.
         adjacency: Neighbouring relation.
         unit: Privacy unit, unless a column names it.
-        unit_column: Column that names the unit of every record; instead of n_records give
-            max_records and n_units.
+        unit_column: Column that names every record's unit; needs max_records and n_units.
         max_records: Records of a unit that are used, as in the configs.
         n_units: Public number of units.
     """

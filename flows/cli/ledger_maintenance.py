@@ -19,8 +19,7 @@ def verify(
     """Recompute the chain, every sum and every charge from its mechanisms' descriptions.
 
     Args:
-        head: A hash kept elsewhere; that the chain still holds it shows that nothing
-            was cut off, rolled back or rewritten up to there.
+        head: A hash kept elsewhere; a chain that holds it was not cut or rewritten up to there.
         public_key: PEM file of a trusted key; every checkpoint must be signed by one.
     """
     from tasks.ledger_rules.signing import read_public_key

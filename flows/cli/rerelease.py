@@ -47,11 +47,9 @@ def rerelease(
         bundle: The bundle's folder.
         reprint: Derive its products again from what was drawn; free, without data or ledger.
         renew: The same config on the data of today; charged as a run of its own.
-        revise: A changed config, whose differences are shown first; charged as a run of its
-            own.
+        revise: A changed config, whose changes are shown first; charged as a run of its own.
         name: Of the new bundle; the same as --set publish.name.
-        folder: Where the config's paths are taken from under --renew; by default the current
-            folder.
+        folder: Where the config's paths are taken from under --renew.
         plan_only: Show what it would change and cost, and stop.
     """
     started = time.perf_counter()

@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.report.terminal import share_bar, table
-from mechanisms.accounting.odometer import Reading
 from tasks.ledger_rules.accounts import Account, Charge, Status
 from tasks.ledger_rules.amounts import Loss, canonical
-from tasks.ledger_rules.entries import Entry
-from tasks.release.steps import Outcome
 from tasks.release.unfinished_runs import in_words
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from mechanisms.accounting.odometer import Reading
+    from tasks.ledger_rules.entries import Entry
     from tasks.release.review import Waiting
+    from tasks.release.steps import Outcome
 
 _WORDS = {"rho_delta": "delta"}
 

@@ -1,0 +1,77 @@
+"""Every command reads and plans its config once, and passes both on."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import configs.loading
+from flows.cli import app
+from tasks.execution.private_zone import CuratorLog
+
+
+@pytest.fixture
+def calls(agency: Any, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often configs were read and planned; runs share the session's quality process."""
+    counted: Counter[str] = Counter()
+
+    def counting(name: str) -> Any:
+        honest = getattr(configs.loading, name)
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            counted[name] += 1
+            return honest(*arguments, **named)
+
+        return call
+
+    for name in ("validate", "plan_release"):
+        monkeypatch.setattr(configs.loading, name, counting(name))
+
+    def opened(log: CuratorLog) -> Any:
+        agency.inspector.log = log
+        return nullcontext(agency.inspector)
+
+    monkeypatch.setattr("flows.runner.Inspector", opened)
+    monkeypatch.setenv("STATPRESS_HOME", str(agency.home.root))
+    monkeypatch.chdir(agency.folder)
+    return counted
+
+
+@pytest.mark.parametrize(
+    "command", ["validate release.yaml", "plan release.yaml", "run release.yaml --no-orchestrator"]
+)
+def test_a_config_is_read_and_planned_once(calls: Counter[str], command: str) -> None:
+    app(command, exit_on_error=False)
+    assert calls == {"validate": 1, "plan_release": 1}
+
+
+def test_a_rerelease_plans_once(
+    calls: Counter[str], agency: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app("run release.yaml --no-orchestrator --json", exit_on_error=False)
+    bundle = json.loads(capsys.readouterr().out)["bundle"]
+    calls.clear()
+    app(
+        ["rerelease", bundle, "--renew", "--name", "second", "--yes", "--no-orchestrator"],
+        exit_on_error=False,
+    )
+    assert (agency.releases / "second").is_dir()
+    assert calls["plan_release"] == 1
+
+
+def test_the_demo_plans_once(calls: Counter[str], tmp_path: Path) -> None:
+    command = ["demo", "--no-orchestrator", "--yes", "--directory", str(tmp_path / "demo")]
+    for _ in range(2):  # set up, then run again
+        calls.clear()
+        app(command, exit_on_error=False)
+        assert calls == {"validate": 1, "plan_release": 1}
+
+
+def test_a_run_that_was_not_planned_before_plans_within(calls: Counter[str], agency: Any) -> None:
+    agency.run()
+    assert calls == {"validate": 1, "plan_release": 1}
