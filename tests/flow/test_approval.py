@@ -18,7 +18,7 @@ from prepared import OFFICER, RUN, SECOND, STRANGER, Office
 
 from flows.publication import publish
 from flows.report.outcomes import form_text
-from flows.runner import publish as publish_run
+from flows.runner import plain_context, run_publication
 from mechanisms.errors import (
     ApprovalError,
     BundleVerificationError,
@@ -104,7 +104,7 @@ def test_a_release_under_review_from_its_run_to_its_publication(agency: Any) -> 
     decide(agency.home, second.run_id, "reject", reason="one is enough", key=OFFICER)
     assert agency.bundles() == []
     decide(agency.home, outcome.run_id, "approve", reason=None, key=OFFICER)
-    published = publish_run(agency.home, outcome.run_id, orchestrated=False)
+    published = run_publication(plain_context(agency.home, orchestrated=False), outcome.run_id)
     assert published.bundle == agency.releases / "first"
     assert (published.seal, published.epsilon) == (outcome.seal, outcome.epsilon)
     assert agency.bundles() == [published.bundle]
