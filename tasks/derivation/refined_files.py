@@ -21,10 +21,10 @@ from mechanisms.domain.domain import Domain
 from mechanisms.errors import BundleExistsError, OutputNotWritableError
 from mechanisms.postprocessing.consistency import Floats
 from tasks.bundle.manifest import NAME as MANIFEST
+from tasks.execution.folders import sync
 from tasks.formats.writing import write_cells
 from tasks.products.counts.figures import figures_of, not_in_it
 from tasks.products.counts.published import PublishedProduct
-from tasks.release.places import sync
 
 PROVENANCE = "refinement.json"
 ROUNDED = (

@@ -23,6 +23,7 @@ from mechanisms.errors import (
 from tasks.bundle.approval import NAME as APPROVAL
 from tasks.bundle.approval import approval_text
 from tasks.bundle.manifest import verify_bundle
+from tasks.execution.folders import claims, remove_abandoned
 from tasks.execution.home import Home
 from tasks.execution.steps import step
 from tasks.ledger.ledger import Ledger
@@ -31,11 +32,9 @@ from tasks.ledger_rules.entries import Entry
 from tasks.release.places import (
     BUILDING,
     PREPARED,
-    claims,
     final_places,
     make_directory,
     publish_folder,
-    remove_abandoned,
 )
 from tasks.release.steps import Outcome, outcome_of
 

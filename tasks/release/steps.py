@@ -14,6 +14,7 @@ from configs.release import UnitColumn
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.errors import ApprovalError, StatpressError
 from mechanisms.planning.plan import Plan
+from tasks.execution.folders import at_work
 from tasks.execution.run_context import RunContext
 from tasks.execution.steps import step
 from tasks.ledger.ledger import Ledger
@@ -27,7 +28,7 @@ from tasks.release import build as bundle
 from tasks.release.build import Released
 from tasks.release.entropy import generator, key_of_choice
 from tasks.release.ledger_check import check_covered
-from tasks.release.places import Run, at_work, keep_folder, publish_folder, writing
+from tasks.release.places import Run, keep_folder, publish_folder, writing
 from tasks.release.unfinished_runs import beginning
 from tasks.source import counting
 from tasks.source.files import Source
