@@ -173,8 +173,4 @@ def upgrade(*, home: HomeFolder = None, json: Json = False) -> Result:
     text = f"The ledger is of the present form, {present!r}; there is nothing to upgrade."
     if form != present:
         text = f"The ledger was of the form {form!r} and is now of the form {present!r}."
-    return Result(
-        json=json,
-        facts=lambda: {"from": form, "to": present},
-        report=lambda: text,
-    )
+    return Result(json=json, facts=lambda: {"from": form, "to": present}, report=lambda: text)

@@ -1,4 +1,7 @@
-"""Folders that one run holds: made, locked, and removed whatever happens."""
+"""Folders that a run claims: locked while it is at work, removed after it.
+
+A run that was killed leaves folders that nobody holds a lock on; the next run removes them.
+"""
 
 from __future__ import annotations
 

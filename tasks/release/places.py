@@ -1,8 +1,7 @@
 """One run's places: private work folder, curator log, bundle under construction.
 
 Everything is claimed before the charge, so that a folder that cannot be written
-or a name that is taken costs nothing. A run that was killed leaves folders that
-nobody holds a lock on; the next run removes them.
+or a name that is taken costs nothing.
 """
 
 from __future__ import annotations

@@ -21,8 +21,10 @@ import pytest
 
 from configs.loading import load
 from flows import cli
+from tasks.execution import folders as claiming
 from tasks.execution import interruption
-from tasks.release import places as run
+from tasks.release import places
+from tasks.release.places import PREPARED, open_run
 
 HELD = """\
 import pathlib, sys, time
@@ -65,7 +67,7 @@ def signalled_at(number: int, work: Callable[[], None]) -> tuple[str, bool]:
     Returns:
         The line, or "" if there are fewer; and whether the work was interrupted.
     """
-    files = {module.__file__ for module in (run, interruption, contextlib)}
+    files = {module.__file__ for module in (places, claiming, interruption, contextlib)}
     lines, hit, before = count(), "", sys.gettrace()
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:
@@ -130,10 +132,17 @@ def test_a_signal_at_any_line_leaves_no_folder(agency) -> None:
     agency.releases.mkdir()
 
     def work() -> None:
-        with run.open_run(release, plan, home=agency.home, inspector=agency.inspector) as opened:
+        with open_run(
+            agency.context(),
+            release,
+            plan,
+            reviewed=False,
+            insecure_seed=None,
+            advance=lambda records: None,
+        ) as opened:
             assert opened.work.is_dir() and opened.building.is_dir()
 
-    waiting = agency.home.folder(run.PREPARED)
+    waiting = agency.home.folder(PREPARED)
     assert left_behind(work, agency.releases, agency.home.folder("work"), waiting) == []
 
 
@@ -144,11 +153,11 @@ def test_a_broken_twin_whose_signals_do_not_wait_leaves_folders(
     folder.mkdir()
 
     def work() -> None:
-        with run.claims() as claim:
+        with claiming.claims() as claim:
             assert claim(folder / "claimed").is_dir()
 
     assert left_behind(work, folder) == []
-    monkeypatch.setattr(run, "uninterrupted", nullcontext)
+    monkeypatch.setattr(claiming, "uninterrupted", nullcontext)
     assert any(line.startswith("_made") for line in left_behind(work, folder))
 
 

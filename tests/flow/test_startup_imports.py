@@ -1,0 +1,46 @@
+"""What a command imports before it has anything to do with it: nothing heavy."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CONFIG = str(Path(__file__).parents[2] / "configs" / "census2000.yaml")
+PROGRAM = """
+import sys
+from flows.cli import app
+app(sys.argv[1:], exit_on_error=False)
+print(*sorted(sys.modules), file=sys.stderr)
+"""
+HEAVY = {
+    "dp_accounting", "duckdb", "great_expectations", "ibis", "opendp", "pandas", "prefect",
+    "pyarrow", "scipy.optimize", "scipy.stats", "sqlalchemy",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("command", "spared"),
+    [
+        (["--help"], {"numpy", "pydantic", "ruamel", "markdown_it", "pygments"}),
+        (["validate", CONFIG], {"rich.console", "tasks.release.steps"}),
+        (["plan", CONFIG, "--home", "none"], {"tasks.release.steps"}),
+    ],
+    ids=["help", "validate", "plan"],
+)
+def test_a_command_spares_what_it_does_not_need(
+    command: list[str], spared: set[str], tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *command],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    modules = set(done.stderr.split())
+    assert "flows.cli" in modules
+    assert modules & (HEAVY | spared) == set()
