@@ -17,8 +17,8 @@ from mechanisms.accounting.renyi import delta_of_rho
 class GaussianLoss(Loss):
     """N(0, 1) against N(mu, 1).
 
-    Source: Balle and Wang 2018, arXiv:1805.06530, Theorem 8; Dong, Roth and Su 2022,
-    arXiv:1905.02383.
+    Source: Balle and Wang 2018, arXiv 1805.06530, Theorem 8; Dong, Roth and Su 2022,
+    doi 10.1111/rssb.12454.
 
     Attributes:
         mu: Distance of the means in standard deviations.
@@ -64,7 +64,7 @@ class GaussianLoss(Loss):
 class PureLoss(Loss):
     """Randomised response, the worst pair of a pure guarantee.
 
-    Source: Kairouz, Oh and Viswanath 2015, arXiv:1311.0776.
+    Source: Kairouz, Oh and Viswanath 2015, arXiv 1311.0776.
 
     With t = order - 1 its divergence is log(cosh(e (t + 1/2)) / cosh(e/2)) / t. Let u =
     (t + 1/2)^2: D / order is the slope of log cosh(e sqrt u) between 1/4 and u, a concave
@@ -113,7 +113,7 @@ class ConcentratedLoss(Loss):
 
     Attributes:
         bound: A rho: every divergence of order a, for both orders of the pair, is at most a
-            times this (Bun and Steinke 2016, arXiv:1605.02065).
+            times this (Bun and Steinke 2016, arXiv 1605.02065).
         attained: The loss of a pair of outputs that the mechanism has, if one is known; the
             lower bound.
     """

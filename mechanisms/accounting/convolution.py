@@ -1,7 +1,7 @@
 """Sums of independent losses on a grid: convolutions by Fourier transform, with error bounds.
 
 The n-fold sum is the n-th power of one transform (Koskela, Jälkö and Honkela 2020,
-arXiv:1906.03049). Its transform is as long as the window in which the sum lies but for a mass
+arXiv 1906.03049). Its transform is as long as the window in which the sum lies but for a mass
 of ``TRUNCATION``, by Chernoff's bound at a few orders; what lies outside wraps around.
 
 **Errors.** The computed transform of x has an error of at most 8 u (1 + log2 N) |x|_1 in every

@@ -1,8 +1,8 @@
 """Merges losses of equal kinds into one loss, where that is exact.
 
-Gaussian losses add their mu squared (Dong, Roth and Su 2022, arXiv:1905.02383, Corollary 3.3),
-lattice losses of one pair their draws, discrete losses of one noise their cells, bounds on rho
-their values.
+Gaussian losses add their mu squared (Dong, Roth and Su 2022, doi 10.1111/rssb.12454, Corollary
+3.3), lattice losses of one pair their draws, discrete losses of one noise their cells, bounds on
+rho their values.
 """
 
 from __future__ import annotations

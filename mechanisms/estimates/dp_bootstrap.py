@@ -5,7 +5,7 @@ sampling distribution is recovered by deconvolution (mechanisms.inference.replic
 Variances and covariances are those with n - 1.
 
 **calibration: strict** is the least noise that is proven to meet the budget. **paper** takes a
-``mu`` and the noise of Wang, Cheng and Awan (2022, arXiv:2210.06140) for it, which costs more than
+``mu`` and the noise of Wang, Cheng and Awan (2022, arXiv 2210.06140) for it, which costs more than
 mu; what is checked against the budget and charged is the proven loss all the same, as with any
 noise.
 """

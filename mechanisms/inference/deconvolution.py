@@ -10,7 +10,7 @@ and a minimises
 
 The basis depends only on the number of points, so it is computed once. The minimum is found by
 Newton's method, damped, with the gradient and the Hessian in closed form (Efron 2016,
-doi:10.1093/biomet/asv068, section 3): with W the matrix of g (P/f - 1), f = P g and y the counts,
+doi 10.1093/biomet/asv068, section 3): with W the matrix of g (P/f - 1), f = P g and y the counts,
 they are -Q' W' y and
 
     A' diag(y) A + (A' y) (Q' g)' + (Q' g) (A' y)' - Q' diag(W' y) Q,  A = W Q.

@@ -63,7 +63,7 @@ def project_to_simplex(
     listed cost nothing, however many. The result depends only on the values, not
     on their order.
 
-    Source: Held, Wolfe and Crowder 1974; Duchi et al. 2008, doi:10.1145/1390156.1390191, figure 1.
+    Source: Held, Wolfe and Crowder 1974; Duchi et al. 2008, doi 10.1145/1390156.1390191, figure 1.
 
     Args:
         values: float64[K], the listed cells, for instance ``DebiasedTable.estimates``.

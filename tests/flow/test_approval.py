@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import pytest
 from prepared import OFFICER, RUN, SECOND, STRANGER, Office
 
-from flows.publication import publish
+from flows import publication as flow
 from flows.report.outcomes import form_text
 from flows.runner import plain_context, run_publication
 from mechanisms.errors import (
@@ -28,6 +28,7 @@ from mechanisms.errors import (
 )
 from tasks.bundle.approval import NAME, approved_by
 from tasks.bundle.manifest import FACTS, REVIEWED, seal, verify_bundle
+from tasks.execution.home import Home
 from tasks.ledger.export import restore, write_export
 from tasks.ledger.ledger import Ledger
 from tasks.ledger_rules.accounts import Status
@@ -45,6 +46,12 @@ from tasks.release.review import (
     record_unsigned,
     waiting,
 )
+from tasks.release.steps import Outcome
+
+
+def publish(run_id: str, *, home: Home) -> Outcome:
+    """The publishing flow, outside of Prefect and of a run that seals its errors."""
+    return flow.publish(plain_context(home, orchestrated=False), run_id)
 
 
 class CutError(BaseException):

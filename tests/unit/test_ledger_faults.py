@@ -99,7 +99,7 @@ def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
         assert file.read_bytes() == before
         assert_fault(lambda file=file: Ledger.upgrade(file), LedgerIntegrityError, words)
     assert text.read_text().startswith("no database at all")
-    assert_fault(lambda: Ledger.open(tmp_path), LedgerUnavailableError, "no file")
+    assert_fault(lambda: Ledger.open(tmp_path), LedgerUnavailableError, "not a file")
 
 
 def test_an_empty_or_missing_file_is_no_ledger(tmp_path: Path) -> None:

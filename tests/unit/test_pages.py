@@ -162,7 +162,7 @@ def test_the_page_of_the_config_has_every_key_mechanism_statistic_and_target() -
     assert {"auto", *REGISTRY, *COLUMNS} - {"bernstein"} <= named
     assert "bernstein" in words  # the only mechanism of its kind
     assert set(STATISTICS) | set(get_args(TargetName)) <= words
-    kinds = {kind for mechanism in REGISTRY.values() for kind in mechanism.kinds}
+    kinds = {kind.name for mechanism in REGISTRY.values() for kind in mechanism.kinds}
     assert kinds <= rows(CONFIG_PAGE.split("## Products")[1].split("###")[0])
 
 
@@ -175,7 +175,7 @@ def test_the_page_of_methods_has_every_mechanism_and_no_other() -> None:
     }
     assert set(found) == set(REGISTRY)
     for name, mechanism in REGISTRY.items():
-        assert found[name].strip() == ", ".join(mechanism.kinds)
+        assert found[name].strip() == ", ".join(kind.name for kind in mechanism.kinds)
 
 
 @pytest.mark.parametrize("package", ["mechanisms", "tasks"])

@@ -242,10 +242,6 @@ def test_gaussian_mu_is_the_budget_s(epsilon: float, delta: float) -> None:
     assert GaussianLoss(Fraction(mu)).delta(epsilon).upper == pytest.approx(delta, rel=1e-5)
 
 
-def test_plans_are_made_once() -> None:
-    assert plan(MIXED) is plan(MIXED)
-
-
 def test_a_rare_disclosure_in_a_huge_domain_is_charged() -> None:
     """Advantages of 1e-16 are below what a double near 1 shows, and not nothing."""
     wide = Domain(tuple(Integer(name=n, lower=0, upper=2**31 - 1) for n in "ab"))
