@@ -172,9 +172,15 @@ def test_bundles_are_reprinted(releases: Path, press: Press) -> None:
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_a_plan_says_the_same_figures(name: str, tmp_path: Path, press: Press) -> None:
+def test_a_plan_says_the_same_figures(
+    name: str, tmp_path: Path, releases: Path, press: Press
+) -> None:
     said = json.loads((FIRST / "plans" / f"{name}.json").read_text())
     found = press("plan", PLANS[name], "--home", tmp_path / "none")
+    if name == "people":  # the text of its config, with the lines of a file, has another form now
+        kept = press("plan", releases / name / "config.yaml", "--home", tmp_path / "none")
+        assert figures(kept) == figures(said, approximate=True)
+        assert found.pop("config_sha256") != said.pop("config_sha256")
     assert figures(found) == figures(said, approximate=True)
 
 
