@@ -44,7 +44,6 @@ class PlannedProduct(Generic[M]):
         rho: What it costs under zCDP: the proven rho, rounded up.
         rho_delta: Up to which that holds; 0 unless no rho bounds the whole loss.
         epsilon_bounds: Enclosure of the exact epsilon at that delta.
-        expected_error: From public quantities only.
         loss: The mechanism's privacy loss at this size and domain.
     """
 
@@ -57,7 +56,6 @@ class PlannedProduct(Generic[M]):
     delta: Decimal
     rho: Decimal
     epsilon_bounds: Bounds
-    expected_error: Any
     loss: PrivacyLoss
     pure_target: Target | None = None
     rho_delta: Decimal = Decimal(0)
@@ -76,6 +74,12 @@ class PlannedProduct(Generic[M]):
     def kind(self) -> Kind:
         """Its kind."""
         return self.request.kind
+
+    @functools.cached_property
+    def expected_error(self) -> Any:
+        """The expected error, from public quantities only; of the type that the kind knows."""
+        target = self.target
+        return self.mechanism.expected_error(n_records=target.n_records, n_cells=target.n_cells)
 
     @property
     def draws(self) -> int:
@@ -253,7 +257,6 @@ def _product(
         rho_delta=rho_delta,
         epsilon_bounds=bounds,
         loss=loss,
-        expected_error=mechanism.expected_error(n_records=target.n_records, n_cells=target.n_cells),
     )
 
 

@@ -19,6 +19,7 @@ from cyclopts import CycloptsError
 from people import RECORD, UNIT, ZEROS, put_people
 
 from configs.order import Order, from_environment, from_options
+from configs.planned_order import PlannedOrder
 from configs.yaml_text import parse
 from flows.cli import app
 from flows.rerelease import proposal_report, propose
@@ -274,7 +275,7 @@ def test_a_reprint_by_other_versions_is_checked_by_what_was_drawn(first: Path, c
     _estimate(done)  # a later version's post-processing may differ
     reseal(done)
     assert check_reprint(done) is False
-    app(["verify", str(done)], exit_on_error=False, result_action="return_value")
+    app(["verify", str(done)], exit_on_error=False)
     assert "were not derived again" in capsys.readouterr().out
     _raw(done)
     reseal(done)
@@ -540,13 +541,19 @@ def test_the_command_in_its_three_ways(
     assert valid["config_sha256"] == less["config_sha256"] != plain["config_sha256"]
 
 
+def _order(given: Order | PlannedOrder) -> Order:
+    return given.order if isinstance(given, PlannedOrder) else given
+
+
 def test_the_deployed_flow_orders_a_renewal_or_a_revision(
     first: Path, agency, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from flows import deployed
 
     ordered: list[Order] = []
-    monkeypatch.setattr(deployed, "_pressed", lambda order: ordered.append(order(agency.home)))
+    monkeypatch.setattr(
+        deployed, "_pressed", lambda order: ordered.append(_order(order(agency.home)))
+    )
     monkeypatch.setenv("STATPRESS__SOURCE__FORMAT", "parquet")
     deployed.rerelease.fn(str(first), folder="x", overrides={"privacy.n_records": 400})
     deployed.rerelease.fn(str(first), str(agency.config), overrides={"budget.epsilon": 0.5})

@@ -144,7 +144,7 @@ def test_no_process_of_a_run_leaves_its_memory() -> None:
         assert expected is None or done.stdout.strip() == expected
         assert expected is not None or done.stdout.strip().endswith(" 1")
     # The quality process is another program, and says so for itself before it imports anything.
-    source = (ROOT / "tasks" / "quality_process.py").read_text()
+    source = (ROOT / "tasks" / "quality" / "process.py").read_text()
     (main,) = [n for n in ast.parse(source).body if getattr(n, "name", "") == "main"]
     assert isinstance(main, ast.FunctionDef)
     assert ast.unparse(main.body[1]) == "silence_core_dumps()"

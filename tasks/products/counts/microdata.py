@@ -35,7 +35,7 @@ class Microdata(CountsProduct):
         return cells, {"raw": counts}
 
     def recognised(self, name: str, suffix: str, resources: Mapping[str, Any]) -> bool:
-        """Whether a bundle that does not state kinds has microdata of this name."""
+        """Whether the bundle has the table of estimates that goes with microdata."""
         tables = {f"data/{name}_{part}.{suffix}" for part in (_UNBIASED, _BIASED)}
         return bool(tables & resources.keys())
 

@@ -81,7 +81,7 @@ class CountsProduct(ProductKind[TableMechanism, RawTable, DerivedCounts]):
 
     @abstractmethod
     def recognised(self, name: str, suffix: str, resources: Mapping[str, Any]) -> bool:
-        """Whether a bundle whose privacy statement names no kinds has one of this name."""
+        """Whether the files of a bundle have what a product of this kind and name is read from."""
 
     @abstractmethod
     def read(self, path: Path, product: PublishedProduct) -> tuple[Codes, dict[str, Codes]]:

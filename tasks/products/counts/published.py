@@ -121,7 +121,7 @@ def published_product(
     suffix = found["format"]
     if suffix not in formats.FORMATS:
         raise ValueError(f"the file of the product '{name}' has an unknown format")
-    if "kind" not in stated and not kind.recognised(name, suffix, resources):
+    if not kind.recognised(name, suffix, resources):
         return None
     columns = found["schema"]["fields"][: len(stated["columns"])]
     if [field["name"] for field in columns] != stated["columns"]:

@@ -35,7 +35,7 @@ class Table(CountsProduct):
         return cells, raw
 
     def recognised(self, name: str, suffix: str, resources: Mapping[str, Any]) -> bool:
-        """Whether a bundle that does not state kinds has a table of this name."""
+        """Whether the bundle has a file with raw counts."""
         fields = resources[f"data/{name}.{suffix}"]["schema"]["fields"]
         return "raw" in [field["name"] for field in fields if "declared" not in field]
 
