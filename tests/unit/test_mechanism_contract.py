@@ -78,7 +78,8 @@ def test_the_measures_of_its_loss_agree(name: str) -> None:
     loss = loss_of(found.calibrated(), found.target())
     curve = [loss.delta(epsilon) for epsilon in EPSILONS]
     assert all(0 <= bounds.lower <= bounds.upper <= 1 for bounds in curve)
-    assert all(after.upper <= before.upper for before, after in pairwise(curve))
+    # Far out an upper bound may be the error of a convolution, which is not of one size.
+    assert all(after.upper <= before.upper + 1e-12 for before, after in pairwise(curve))
     assert curve[0].lower > 0
     assert loss.attack_advantage == curve[0]
     rho, pure = loss.rho, loss.pure_epsilon
