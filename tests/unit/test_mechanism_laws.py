@@ -24,7 +24,7 @@ NOISY = pytest.mark.parametrize("name", [name for name in NAMES if has_noise(REG
 DRAWS, NOISY_DRAWS = 1500, 60
 
 
-def budget(name: str, epsilon: float = 2.0) -> dict[str, float]:
+def budget(name: str, epsilon: float = 1.0) -> dict[str, float]:
     return {"epsilon": epsilon, "delta": 0.0 if REGISTRY[name].pure else 0.01}
 
 
