@@ -68,10 +68,11 @@ import dataclasses
 from typing import Any, ClassVar
 
 import toys
-from exact_laws import NoiseLaw, laplace_noise, law_of
+from exact_laws import law_of
+from law_values import NoiseLaw, laplace_noise
 
 from mechanisms.planning.registry import register
-from mechanisms.tables.perturbed_histogram import LaplaceTable
+from mechanisms.tables.laplace import LaplaceTable
 
 
 class HalfLaw(NoiseLaw):
