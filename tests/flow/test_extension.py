@@ -63,6 +63,84 @@ def test_a_release_with_a_mechanism_and_a_kind_from_outside(toyed: Any) -> None:
     assert refined["without_counts"] == ["upper"]
 
 
+PLUGIN = """\
+import dataclasses
+from typing import Any, ClassVar
+
+import toys
+from exact_laws import law_of
+from law_values import NoiseLaw, laplace_noise
+
+from mechanisms.planning.registry import register
+from mechanisms.tables.laplace import LaplaceTable
+
+
+class HalfLaw(NoiseLaw):
+    def outcome(self, raw: Any) -> Any:
+        return (raw,)
+
+
+@law_of.register
+def _(mechanism: toys.NoisyHalf, counts: Any) -> Any:
+    return HalfLaw((sum(counts[mechanism.first :]),), laplace_noise(mechanism.scale))
+
+
+@dataclasses.dataclass(frozen=True)
+class HalfTheNoise(LaplaceTable):
+    name: ClassVar[str] = "half_the_noise"
+
+    def _noise(self, rng: Any, size: int) -> Any:
+        return rng.discrete_laplace(self.scale / 2, size)
+
+
+@dataclasses.dataclass(frozen=True)
+class Unknown:
+    name: ClassVar[str] = "unknown"
+    kinds: ClassVar[Any] = toys.NoisyHalf.kinds
+    knobs: ClassVar[type] = toys.HalfKnobs
+    pure: ClassVar[bool] = True
+
+
+register(HalfTheNoise)
+register(Unknown)
+"""
+
+
+def test_a_mechanism_from_outside_inherits_the_contract(tmp_path: Path) -> None:
+    """Toys that keep it, one that draws half its noise, and one without a law."""
+    (tmp_path / "toy_contracts.py").write_text(PLUGIN)
+    tests = Path(__file__).parents[1]
+    path = [tmp_path, DRIVER.parent, tests / "support"]
+    suites = [*tests.glob("unit/test_mechanism_*.py"), tests / "unit/test_product_contract.py"]
+    command = [sys.executable, "-m", "pytest", "-p", "toy_contracts", "-p", "no:cacheprovider"]
+    chosen = "coarse_laplace or noisy_half or half_the_noise or unknown"
+    done = subprocess.run(
+        [*command, "-q", "-rA", "--tb=no", f"--basetemp={tmp_path / 'runs'}", "-k", chosen]
+        + [str(suite) for suite in suites],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tests.parent,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, path))},
+    )
+    outcomes: dict[str, dict[str, set[str]]] = {}
+    for line in done.stdout.splitlines():
+        outcome, _, test = line.partition(" ")
+        if outcome in ("PASSED", "FAILED", "ERROR") and "[" in test:
+            name, _, rest = test.partition("[")
+            about = rest.partition("]")[0].partition("-")[0]
+            named = outcomes.setdefault(about, {}).setdefault(outcome, set())
+            named.add(name.rpartition("::")[2])
+    whole = outcomes["coarse_laplace"]["PASSED"]
+    assert len(whole) > 15, done.stdout + done.stderr
+    assert set(outcomes["coarse_laplace"]) == set(outcomes["noisy_half"]) == {"PASSED"}
+    assert outcomes["half_the_noise"]["FAILED"] >= {
+        "test_releases_follow_the_law",
+        "test_its_errors_vary_together_as_stated",
+    }
+    assert "test_its_law_is_known_or_there_is_a_reason" in outcomes["unknown"]["FAILED"]
+
+
 def test_a_name_is_taken_once() -> None:
     from mechanisms.planning.registry import REGISTRY, register
     from tasks.products.registry import KINDS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ from mechanisms.base.mechanism import Target
 from mechanisms.domain.columns import Categorical, Column, Integer, Numeric
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
-from mechanisms.estimates.knobs import EstimandKnobs
+from mechanisms.estimates.knobs import Among, EstimandKnobs
 from mechanisms.estimates.mechanism import Estimate, resampling_goal
+from mechanisms.estimates.statistics.named_statistic import NamedStatistic
 from tasks.release.entropy import SeededRandomness
 
 LEVEL = 1e-6
@@ -29,6 +31,24 @@ COLUMNS: dict[str, Column] = {
 EPSILON_DELTA = {"epsilon": 1.0, "delta": 1e-6}
 RENYI = {"epsilon": 1.0, "delta": 1e-6, "renyi": (12, 0.6)}
 RHO = {"epsilon": 1.0, "delta": 1e-6, "rho": 0.04}
+KNOBS: dict[str, Any] = {
+    "values": ("f",),
+    "q": Fraction(1, 4),
+    "group": Among(column="sex", values=("m",)),
+    "where": Among(column="region", values=("north",)),
+}
+"""A value of every knob that a statistic may need, for the columns above."""
+
+
+def needed_knobs(statistic: NamedStatistic) -> dict[str, Any]:
+    """The knobs that it cannot do without."""
+    return {name: KNOBS[name] for name in statistic.needs}
+
+
+def columns_of(statistic: NamedStatistic) -> list[str]:
+    """Names of columns that suit it, that of a group last."""
+    own = ["sex"] if statistic.is_share else ["pay", "debt"][: statistic.columns]
+    return own + ["sex"] * ("group" in statistic.needs)
 
 
 def seeded(seed: int = 1) -> SeededRandomness:

@@ -12,12 +12,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from estimating import COLUMNS, EPSILON_DELTA, domain_of, target
+from estimating import (
+    COLUMNS,
+    EPSILON_DELTA,
+    KNOBS,
+    columns_of,
+    domain_of,
+    needed_knobs,
+    target,
+)
 
-from mechanisms.domain.columns import Category
 from mechanisms.errors import ConfigError
 from mechanisms.estimates.estimand import Estimand
-from mechanisms.estimates.knobs import Among, EstimandKnobs
+from mechanisms.estimates.knobs import EstimandKnobs
 from mechanisms.estimates.statistics.named_statistic import NamedStatistic
 from mechanisms.estimates.statistics.registry import STATISTICS, named, register
 from mechanisms.estimates.terms import Scale
@@ -25,13 +32,6 @@ from mechanisms.inference.statistics import Statistic, evaluated, largest_move
 from mechanisms.planning.registry import REGISTRY
 
 ROUNDING = 1 + 1e-9
-SEXES: tuple[Category | None, ...] = ("f",)
-KNOBS: dict[str, Any] = {
-    "values": SEXES,
-    "q": Fraction(1, 4),
-    "group": Among(column="sex", values=("m",)),
-    "where": Among(column="region", values=("north",)),
-}
 ALL = pytest.mark.parametrize("statistic", STATISTICS.values(), ids=list(STATISTICS))
 BOUNDED = {name: each for name, each in STATISTICS.items() if each.bounded is not None}
 OF_KNOWN_SENSITIVITY = pytest.mark.parametrize("statistic", BOUNDED.values(), ids=list(BOUNDED))
@@ -41,14 +41,7 @@ WITH_UNITS = pytest.mark.parametrize("statistic", SCALED.values(), ids=list(SCAL
 
 def knobs_of(statistic: NamedStatistic, **others: Any) -> EstimandKnobs:
     """All that it needs, and the knobs given."""
-    needed = {name: KNOBS[name] for name in statistic.needs}
-    return EstimandKnobs(statistic=statistic.name, **(needed | others))
-
-
-def columns_of(statistic: NamedStatistic) -> list[str]:
-    """Names of columns that suit it, that of a group last."""
-    own = ["sex"] if statistic.is_share else ["pay", "debt"][: statistic.columns]
-    return own + ["sex"] * ("group" in statistic.needs)
+    return EstimandKnobs(statistic=statistic.name, **(needed_knobs(statistic) | others))
 
 
 def bounded(statistic: NamedStatistic) -> Statistic:
@@ -272,7 +265,7 @@ def test_some_mechanism_serves_it(statistic: NamedStatistic) -> None:
     for mechanism in REGISTRY.values():
         if not issubclass(mechanism.knobs, EstimandKnobs):
             continue
-        given = {name: KNOBS[name] for name in statistic.needs}
+        given = needed_knobs(statistic)
         try:
             made: Any = mechanism.calibrate(
                 mechanism.knobs(statistic=statistic.name, **given), wanted

@@ -1,0 +1,187 @@
+"""Every registered mechanism at work on a small public frame: what the contract suites share.
+
+A mechanism whose knobs all have defaults needs nothing here; one for estimates is given the
+first statistic that it serves. Another one needs a row of ``KNOBS``.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+from estimating import COLUMNS, columns_of, draw, needed_knobs
+
+from mechanisms.base.mechanism import Mechanism, Target
+from mechanisms.domain.columns import Column, Integer
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.domain.domain import Domain
+from mechanisms.domain.privacy_unit import Privacy
+from mechanisms.errors import ConfigError
+from mechanisms.estimates.knobs import EstimandKnobs
+from mechanisms.estimates.statistics.registry import STATISTICS
+from mechanisms.functions.knobs import FunctionKnobs
+from mechanisms.planning.budget_split import Budget
+from mechanisms.planning.calibration import ProductRequest
+from mechanisms.planning.plan import Plan, plan_release
+from mechanisms.planning.registry import REGISTRY, kinds
+from mechanisms.tables.kind import CountsKind
+from mechanisms.tables.sample_resample import SampleResampleKnobs
+
+KNOBS: dict[str, Any] = {"bernstein": FunctionKnobs(target="kde")}
+"""Knobs of mechanisms that have no defaults for all of them."""
+
+TINY_KNOBS: dict[str, Any] = {"sample_resample": SampleResampleKnobs(candidates=8, records=1)}
+"""Knobs that are needed to enumerate all outputs; by default those above."""
+
+N_TINY, TINY = 3, Integer(name="age", lower=0, upper=2)
+N_COUNTS, COUNTS = 200, np.array([120, 50, 25, 5])
+FOUR = Integer(name="age", lower=0, upper=3)
+N_OTHERS = 3000
+NAMES = list(REGISTRY)
+SERVED = [(name, kind.name) for name in NAMES for kind in REGISTRY[name].kinds]
+BUDGET = Budget(epsilon=Decimal(1), delta=Decimal("1e-6"))
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A mechanism with its knobs, and a table for it.
+
+    Attributes:
+        name: Of the mechanism.
+        knobs: For ``calibrate``.
+        domain: The product's columns.
+        table: Private.
+    """
+
+    name: str
+    knobs: Any
+    domain: Domain
+    table: ContingencyTable
+
+    @property
+    def mechanism(self) -> type[Mechanism]:
+        return REGISTRY[self.name]
+
+    @property
+    def n_records(self) -> int:
+        return self.table.n_records
+
+    def target(self, **budget: Any) -> Target:
+        """A target for its size and domain."""
+        asked = {"epsilon": 1.0, "delta": 1e-6} | budget
+        return Target(
+            n_records=self.n_records,
+            n_cells=self.domain.n_possible,
+            shape=tuple(column.size for column in self.domain.columns),
+            domain=self.domain,
+            **asked,
+        )
+
+    def calibrated(self, **budget: Any) -> Any:
+        """The mechanism that meets a target; made once for each."""
+        return _calibrated(self, tuple(sorted(budget.items())))
+
+
+@functools.cache
+def planned(name: str, kind: str) -> Plan:
+    """A release of one product, of a kind that the mechanism serves."""
+    found = case(name)
+    request = ProductRequest(
+        name="p",
+        kind=kinds()[kind],
+        mechanism=name,
+        knobs=found.knobs,
+        columns=found.domain.names,
+        share=Decimal(1),
+    )
+    return plan_release(
+        [request],
+        domain=found.domain,
+        privacy=Privacy(adjacency="replace_one", unit="record", n_records=found.n_records),
+        budget=BUDGET,
+    )
+
+
+@functools.cache
+def _calibrated(found: Case, budget: tuple[tuple[str, Any], ...]) -> Any:
+    return found.mechanism.calibrate(found.knobs, found.target(**dict(budget)))
+
+
+def serves_counts(name: str) -> bool:
+    """Whether it is for tables or microdata."""
+    return any(isinstance(kind, CountsKind) for kind in REGISTRY[name].kinds)
+
+
+def _plain(counts: Any, column: Column, name: str, knobs: Any) -> Case:
+    domain, counts = Domain((column,)), np.asarray(counts, np.int64)
+    cells = np.flatnonzero(counts)
+    return Case(name, knobs, domain, ContingencyTable(domain, cells, counts[cells]))
+
+
+@functools.cache
+def case(name: str) -> Case:
+    """The mechanism on a small table: of four cells, or of 3000 drawn records."""
+    if name in KNOBS or issubclass(REGISTRY[name].knobs, EstimandKnobs):
+        knobs, columns = _declared(name)
+        domain, codes = Domain(tuple(COLUMNS[each] for each in columns)), draw(N_OTHERS)
+        cells = domain.encode({each: codes[each] for each in columns})
+        ones = np.ones(len(cells), np.int64)
+        return Case(name, knobs, domain, ContingencyTable.from_cells(domain, cells, ones))
+    return _plain(COUNTS, FOUR, name, REGISTRY[name].knobs())
+
+
+@functools.cache
+def constant_case(name: str) -> Case:
+    """The same with all records in one cell, so that no resampling moves a statistic."""
+    found = case(name)
+    one = ContingencyTable(found.domain, found.table.cells[:1], np.array([found.n_records]))
+    return Case(name, found.knobs, found.domain, one)
+
+
+@functools.cache
+def tiny_case(name: str, counts: tuple[int, ...] = (2, 1, 0)) -> Case:
+    """The mechanism on a table of three cells and few records."""
+    knobs = TINY_KNOBS.get(name)
+    if knobs is None and issubclass(REGISTRY[name].knobs, EstimandKnobs):
+        knobs = case(name).knobs
+    return _plain(counts, TINY, name, knobs or REGISTRY[name].knobs())
+
+
+def _declared(name: str) -> tuple[Any, list[str]]:
+    """Knobs that a mechanism takes, with columns that suit them."""
+    if name in KNOBS:
+        return KNOBS[name], ["pay"]
+    mechanism = REGISTRY[name]
+    for statistic in STATISTICS.values():
+        knobs = mechanism.knobs(statistic=statistic.name, **needed_knobs(statistic))
+        columns = columns_of(statistic)
+        domain = Domain(tuple(COLUMNS[each] for each in columns))
+        wanted = Target(
+            epsilon=1.0, delta=1e-6, n_records=N_OTHERS, n_cells=domain.n_possible, domain=domain
+        )
+        try:
+            mechanism.calibrate(knobs, wanted)
+        except ConfigError:
+            continue
+        return knobs, columns
+    raise LookupError(f"'{name}' serves no statistic: give it a row of KNOBS")
+
+
+def budgets(name: str) -> Iterator[dict[str, Any]]:
+    """Budgets that every mechanism has to meet; a pure one does so without a delta."""
+    yield {}
+    yield {"epsilon": 0.25, "delta": 1e-5}
+    if REGISTRY[name].pure:
+        yield {"epsilon": 0.5, "delta": 0.0}
+
+
+def optional_budgets() -> Iterator[dict[str, Any]]:
+    """Budgets that a mechanism meets or refuses."""
+    yield {"rho": 0.05}
+    yield {"renyi": (8, 0.5)}
+    yield {"unit_records": 2}
+    yield {"delta": 0.0}

@@ -1,0 +1,198 @@
+"""What each mechanism releases, by the definition of its law and not by its sampler.
+
+``law_of`` gives the distribution of a whole release, which can be enumerated. A mechanism whose
+law cannot be is registered with ``noise_of`` instead, which says why, and what noise its
+numbers have while the data do not change. A subclass has the law of its base.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections import Counter
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from density_law import cell_probabilities
+from law_values import (
+    EstimateLaw,
+    FiniteLaw,
+    Law,
+    Noise,
+    NoiseLaw,
+    Outcome,
+    Table,
+    draws_law,
+    gaussian_noise,
+    laplace_noise,
+    orders,
+    tables,
+)
+
+from mechanisms.estimates.dp_bootstrap import BootstrapEstimate
+from mechanisms.estimates.joint_moments import MeanEstimate
+from mechanisms.estimates.noisy_quantile import QuantileOfCells
+from mechanisms.estimates.pair_moments import PairEstimate
+from mechanisms.estimates.subsample_split import SplitEstimate
+from mechanisms.functions.bernstein import FunctionRelease
+from mechanisms.tables.bootstrap import Bootstrap
+from mechanisms.tables.density import Density
+from mechanisms.tables.exponential_ks import ExponentialKS
+from mechanisms.tables.gaussian import GaussianTable
+from mechanisms.tables.laplace import LaplaceTable
+from mechanisms.tables.sample_resample import SampleResample
+from mechanisms.tables.two_resolutions import TwoResolutions
+
+
+@functools.singledispatch
+def law_of(mechanism: Any, counts: Table) -> Law:
+    """The law of the release of a table of these counts."""
+    raise LookupError(f"register the law of '{mechanism.name}' with law_of or noise_of")
+
+
+@law_of.register
+def _(mechanism: LaplaceTable, counts: Table) -> Law:
+    return NoiseLaw(counts, laplace_noise(mechanism.scale))
+
+
+@law_of.register
+def _(mechanism: GaussianTable, counts: Table) -> Law:
+    return NoiseLaw(counts, gaussian_noise(mechanism.scale))
+
+
+@law_of.register
+def _(mechanism: TwoResolutions, counts: Table) -> Law:
+    cells, blocks = len(counts), mechanism.blocks
+    ends = [i * cells // blocks for i in range(blocks + 1)]
+    sums = tuple(sum(counts[a:b]) for a, b in itertools.pairwise(ends))
+    return NoiseLaw(counts + sums, gaussian_noise(mechanism.scale))
+
+
+@law_of.register
+def _(mechanism: Bootstrap, counts: Table) -> Law:
+    total = sum(counts) + mechanism.pseudocount * len(counts)
+    return draws_law([(h + mechanism.pseudocount) / total for h in counts], mechanism.records)
+
+
+@law_of.register
+def _(mechanism: Density, counts: Table) -> Law:
+    kernel = mechanism.kernel(len(counts))
+    shares = cell_probabilities(np.array(counts), kernel, mechanism.uniform)
+    return draws_law(shares, mechanism.records)
+
+
+@law_of.register
+def _(mechanism: ExponentialKS, counts: Table) -> Law:
+    """The weights exp(-epsilon n distance / 2), with the score n times distance rounded up."""
+    weights: dict[Outcome, float] = {}
+    for z in tables(mechanism.records, len(counts)):
+        score = math.ceil(_ks_distance(counts, z) * sum(counts))
+        weights[z] = orders(z) * math.exp(-float(mechanism.epsilon) / 2 * score)
+    return FiniteLaw.of_weights(weights)
+
+
+@law_of.register
+def _(mechanism: SampleResample, counts: Table) -> Law:
+    """Over all candidates, uniform records each, of which one is chosen by its KS distance."""
+    assert mechanism.distance == "ks" and mechanism.concentration is None
+    n, s, k = sum(counts), len(counts), mechanism.records
+    weight = {
+        z: math.exp(-float(mechanism.epsilon) / 2 * n * float(_ks_distance(counts, z)))
+        for z in tables(k, s)
+    }
+    masses: dict[Outcome, float] = dict.fromkeys(weight, 0.0)
+    every = itertools.combinations_with_replacement(weight, mechanism.candidates)
+    for public in every:
+        ways = orders(tuple(Counter(public).values()))
+        chance = ways * math.prod(orders(z) / s**k for z in public)
+        total = math.fsum(weight[z] for z in public)
+        for z in public:
+            masses[z] += chance * weight[z] / total
+    return FiniteLaw(masses)
+
+
+def _ks_distance(h: Table, z: Table) -> Fraction:
+    n, k = sum(h), sum(z)
+    gaps = itertools.accumulate(Fraction(a, n) - Fraction(b, k) for a, b in zip(h, z, strict=True))
+    return max(abs(gap) for gap in gaps)
+
+
+@law_of.register
+def _(mechanism: QuantileOfCells, counts: Table) -> Law:
+    """Three independent choices among the cells, at a third of epsilon each."""
+    assert mechanism.quantile is not None and mechanism.cells is not None
+    ends = [0, *itertools.accumulate(counts)]
+    last = len(counts) - 1
+    centre, low, high = mechanism.quantile.wanted
+
+    def choice(wanted: int) -> dict[int, float]:
+        gaps = [max(a - wanted, wanted - b, 0) for a, b in itertools.pairwise(ends)]
+        weights = [math.exp(-float(mechanism.epsilon) / 6 * gap) for gap in gaps]
+        return {at: weight / math.fsum(weights) for at, weight in enumerate(weights)}
+
+    lower = choice(low) if low >= 0 else {0: 1.0}
+    upper = choice(high) if high <= sum(counts) else {last: 1.0}
+    cells = mechanism.cells
+    return EstimateLaw(
+        {
+            (float(cells.middle[a]), float(cells.first[b]), float(cells.last[c])): p * q * r
+            for (a, p), (b, q), (c, r) in itertools.product(
+                choice(centre).items(), lower.items(), upper.items()
+            )
+        }
+    )
+
+
+_FINE = "its noise lies on a grid so fine that outputs cannot be listed; its loss is that of {}"
+
+
+@functools.singledispatch
+def noise_of(mechanism: Any) -> Noise:
+    """The noise of a release whose law cannot be enumerated."""
+    raise LookupError(f"register the law of '{mechanism.name}' with law_of or noise_of")
+
+
+@noise_of.register
+def _(mechanism: MeanEstimate) -> Noise:
+    moments = mechanism.moments
+    sds = {"sum": float(moments.scale), "sum_of_squares": float(moments.square_scale)}
+    return Noise(sds, _FINE.format("two sums, see test_joint_moments.py"))
+
+
+@noise_of.register
+def _(mechanism: PairEstimate) -> Noise:
+    sds = {"sums": mechanism.moments.noise.sigma}
+    return Noise(sds, _FINE.format("fourteen sums, see test_pair_moments.py"))
+
+
+@noise_of.register
+def _(mechanism: SplitEstimate) -> Noise:
+    sds = {"value": mechanism.split.full.sigma, "parts": mechanism.split.part.sigma}
+    return Noise(sds, _FINE.format("noisy subsamples, see test_resampling_losses.py"))
+
+
+@noise_of.register
+def _(mechanism: BootstrapEstimate) -> Noise:
+    noise = mechanism.bootstrap.noise
+    sds = {f"replicates_{i}": noise.sigma for i in range(1, noise.dimension + 1)}
+    return Noise(sds, _FINE.format("noisy resamples, see test_resampling_losses.py"))
+
+
+@noise_of.register
+def _(mechanism: FunctionRelease) -> Noise:
+    laplace = mechanism.noise == "laplace"
+    factor = math.sqrt(2) if laplace else 1.0
+    reason = _FINE.format("values on a lattice, see test_bernstein.py")
+    return Noise({"counts": factor * float(mechanism.scale)}, reason, laplace)
+
+
+def has_law(mechanism: type) -> bool:
+    """Whether its law is registered."""
+    return law_of.dispatch(mechanism) is not law_of.dispatch(object)
+
+
+def has_noise(mechanism: type) -> bool:
+    """Whether its noise is registered, with a reason."""
+    return noise_of.dispatch(mechanism) is not noise_of.dispatch(object)

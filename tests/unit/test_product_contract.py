@@ -1,0 +1,121 @@
+"""What every kind of product has to do: the files of a tiny release by each of its mechanisms."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from contract_cases import SERVED, case, planned
+from estimating import seeded
+
+from configs.formats import FORMATS
+from configs.release import PublishConfig
+from mechanisms.planning.registry import kinds
+from tasks.products.files import profile_product, resources_of, write_product
+from tasks.products.kind import TableForm
+from tasks.products.registry import KINDS, families, kind_of
+
+PUBLISH = PublishConfig(directory="releases", formats=list(FORMATS), plots=False)
+EACH = pytest.mark.parametrize(("name", "kind"), SERVED)
+
+
+def released(name: str, kind: str) -> tuple[Any, Any, Any]:
+    """A planned product, what its mechanism drew, and what follows from it."""
+    (product,) = planned(name, kind).products
+    private = KINDS[kind].private_input(product, case(name).table)
+    raw = product.mechanism.release(private, seeded(4))
+    return product, raw, KINDS[kind].postprocess(product, raw, case(name).n_records)
+
+
+def files(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_it_is_the_kind_that_the_planner_knows(name: str) -> None:
+    assert KINDS[name].core is kinds()[name]
+    assert KINDS[name].core.name == name
+    assert KINDS[name].family
+
+
+def test_every_kind_that_a_mechanism_serves_can_be_published() -> None:
+    assert set(kinds()) == set(KINDS)
+
+
+@EACH
+def test_its_files_are_whole(name: str, kind: str, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    product, raw, derived = released(name, kind)
+    assert kind_of(product) is KINDS[kind]
+    KINDS[kind].rehearse(tmp_path, product, PUBLISH)
+    assert files(tmp_path) == set()  # nothing is left of it
+    written: list[int] = []
+    write_product(tmp_path, product, derived, PUBLISH, written.append)
+    profiles, rows = profile_product(tmp_path, product, derived, PUBLISH)
+    assert (
+        set(profiles)
+        == set(rows)
+        == {
+            form.path(tmp_path, suffix).name
+            for form in KINDS[kind].forms(product)
+            for suffix in FORMATS
+        }
+    )
+    for file, profile in profiles.items():
+        assert profile.pop("rows") == rows[file]
+        assert profile
+        assert not any(profile.values()), f"{file}: {profile}"
+    resources = resources_of(product, PUBLISH)
+    data = {path for path in files(tmp_path) if path.startswith("data/")}
+    assert {each["path"] for each in resources} == data
+    assert len({each["name"] for each in resources}) == len(resources)
+    json.dumps([resources, KINDS[kind].stated(product, raw)], allow_nan=False)
+
+
+@EACH
+def test_a_changed_file_is_seen(name: str, kind: str, tmp_path: Path) -> None:
+    """Twins: a row too many, and a value that is not declared or was not derived."""
+    (tmp_path / "data").mkdir()
+    product, _, derived = released(name, kind)
+    write_product(tmp_path, product, derived, PUBLISH, lambda rows: None)
+    form = KINDS[kind].forms(product)[0]
+    path = form.path(tmp_path, "csv")
+    whole = path.read_text()
+    lines = whole.splitlines(keepends=True)
+
+    def seen(text: str) -> bool:
+        path.write_text(text)
+        try:
+            profile = KINDS[kind].profile_table(form, product, derived, path)
+        except (KeyError, ValueError):  # the gate stops at it
+            return True
+        return profile.pop("rows") != KINDS[kind].rows(form, product, derived) or any(
+            profile.values()
+        )
+
+    assert not seen(whole)
+    assert seen(whole + lines[-1])
+    assert seen(whole.replace(lines[0], lines[0].upper()))
+    values = lines[1].rstrip("\n").split(",")
+    changed = [[*values[:i], "987654", *values[i + 1 :]] for i in range(len(values))]
+    assert any(seen("".join([lines[0], ",".join(row) + "\n", *lines[2:]])) for row in changed)
+
+
+@EACH
+def test_a_reader_is_told_of_it(name: str, kind: str, tmp_path: Path) -> None:
+    plan = planned(name, kind)
+    (product,) = plan.products
+    advice = KINDS[kind].advice(product, plan)
+    assert advice.startswith("- `p`")
+    assert "\n" not in advice
+    assert all(note.strip() for note in KINDS[kind].notes([product]))
+    assert KINDS[kind].size(product) > 0
+    assert KINDS[kind].excerpt(tmp_path, "p") is None or not files(tmp_path)
+    ((family, members),) = families([product])
+    assert family.family == KINDS[kind].family
+    assert members == [product]
+    forms: list[TableForm] = list(KINDS[kind].forms(product))
+    assert len({form.stem for form in forms}) == len(forms)
+    assert all(form.fields and form.stem.startswith("p") for form in forms)
