@@ -151,7 +151,7 @@ def test_its_expected_errors_are_worded_and_comparable(name: str) -> None:
         assert kind.label(made).startswith(name)
         assert kind.draws(made, found.domain.n_possible) >= 0
         assert isinstance(kind.objection(made), str)
-    better = found.calibrated(epsilon=8.0, delta=1e-3).expected_error(**sizes)
+    better = found.calibrated(epsilon=4.0, delta=1e-3).expected_error(**sizes)
     kind = REGISTRY[name].kinds[0]
     criterion = kind.criterion(found.knobs)
     assert better.deciding(criterion) <= error.deciding(criterion)
