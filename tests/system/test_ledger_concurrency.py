@@ -100,6 +100,9 @@ def attempt(ledger: Ledger, run_id: str, epsilon: str) -> dict[str, Any]:
 def race(folder: str, location: str, workers: int, attempts: int, limit: str, spoil: str) -> None:
     """Fork the workers, let them go at the same moment, and wait for them."""
     from tasks.ledger_store import schema as ledger_schema  # noqa: F401 (warm before the fork)
+    from tasks.ledger_store import store
+
+    store.BUSY_SECONDS = 600.0  # a busy machine may keep a worker waiting for long
 
     warm = Path(folder) / "warm.db"
     Ledger.open(warm).close()
