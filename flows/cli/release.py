@@ -88,7 +88,7 @@ def plan(
     home: HomeFolder = None,
     json: Json = False,
 ) -> Result:
-    """Print what a release will draw, cost and err by, without opening its source.
+    """Print what a release draws, what it costs and the errors to expect, without the source.
 
     Args:
         config: The release config.

@@ -24,6 +24,7 @@ class LaplaceTable(Perturbed):
 
     name: ClassVar[str] = "laplace"
     pure: ClassVar[bool] = True
+    is_laplace: ClassVar[bool] = True
 
     def _loss(self, unit_records: int) -> PrivacyLoss:
         return DiscreteLaplaceLoss(self.scale / unit_records, 1, 2)

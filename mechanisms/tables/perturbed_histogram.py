@@ -105,6 +105,7 @@ class Perturbed:
     unbiased: ClassVar[bool] = True
     raw: ClassVar[tuple[str, ...]] = ("raw",)
     name: ClassVar[str]
+    is_laplace: ClassVar[bool] = False
 
     scale: Fraction
 
@@ -168,7 +169,7 @@ class Perturbed:
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedCounts:
         """Expected error from public quantities alone."""
         return ExpectedCounts.of_noise(
-            self.sd, n_records=n_records, n_cells=n_cells, laplace=self.name == "laplace"
+            self.sd, n_records=n_records, n_cells=n_cells, laplace=self.is_laplace
         )
 
     def describe(self) -> dict[str, str | int]:

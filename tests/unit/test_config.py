@@ -223,7 +223,7 @@ def test_a_description_cannot_hide_a_loss_behind_a_negative_one() -> None:
         (
             "mechanism: bootstrap",
             "mechanism: bootsrap",
-            "There is no mechanism 'bootsrap'; there are auto, bootstrap, laplace, gaussian",
+            "There is no mechanism 'bootsrap'; there are auto, bootstrap, laplace",
         ),
     ],
 )
