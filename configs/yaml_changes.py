@@ -114,9 +114,9 @@ class _Emitter(RoundTripEmitter):
 
 
 def _written_out(node: Node) -> Node:
-    """A copy of a tree in which no two places share a node."""
+    """A copy of a tree in which no two places share a node, nor a comment."""
     node = copy.copy(node)
-    node.anchor = None
+    node.anchor, node.comment = None, copy.deepcopy(node.comment)  # writing uses comments up
     if isinstance(node, MappingNode):
         node.value = [(_written_out(key), _written_out(value)) for key, value in node.value]
     elif isinstance(node, SequenceNode):
