@@ -2,7 +2,8 @@
 
 Comments, the order of keys and how each value is written stay; indentation and line breaks
 become ruamel.yaml's, and anchors are written out, so that a change is one of a single place.
-Nodes rather than constructed values, since those would round floats to doubles.
+Only comments within brackets and behind the mark of folded text are lost. Nodes rather than
+constructed values, since those would round floats to doubles.
 """
 
 from __future__ import annotations
