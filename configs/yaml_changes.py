@@ -2,7 +2,8 @@
 
 Comments, the order of keys and how each value is written stay; indentation and line breaks
 become ruamel.yaml's, and anchors are written out, so that a change is one of a single place.
-Nodes rather than constructed values, since those would round floats to doubles.
+Only comments within brackets and behind the mark of folded text are lost. Nodes rather than
+constructed values, since those would round floats to doubles.
 """
 
 from __future__ import annotations
@@ -114,9 +115,9 @@ class _Emitter(RoundTripEmitter):
 
 
 def _written_out(node: Node) -> Node:
-    """A copy of a tree in which no two places share a node."""
+    """A copy of a tree in which no two places share a node, nor a comment."""
     node = copy.copy(node)
-    node.anchor = None
+    node.anchor, node.comment = None, copy.deepcopy(node.comment)  # writing uses comments up
     if isinstance(node, MappingNode):
         node.value = [(_written_out(key), _written_out(value)) for key, value in node.value]
     elif isinstance(node, SequenceNode):

@@ -99,4 +99,4 @@ def _window(masses: Floats, times: int) -> tuple[int, int]:
             last = min(last, math.ceil(bound))
         else:
             first = max(first, math.floor(bound))
-    return first, last
+    return first, max(first, last)  # of less mass than that, anywhere

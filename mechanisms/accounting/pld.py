@@ -115,7 +115,9 @@ def account(parts: Counts, one_way: bool | None, h: float) -> Account:
             first, masses, off = convolution.power(grid.masses, times)
             error += off
             # 1 - (1 - infinite)^times, and what may lie outside the window
-            rest = -math.expm1(times * math.log1p(-grid.infinite)) + TRUNCATION
+            rest = TRUNCATION + (
+                -math.expm1(times * math.log1p(-grid.infinite)) if grid.infinite < 1 else 1.0
+            )
             grid = _Grid(times * grid.first + first, masses, rest, 0.0, 0.0)
         heapq.heappush(heap, (len(grid.masses), len(heap), grid))
     for order in range(len(heap), 2 * len(heap) - 1):

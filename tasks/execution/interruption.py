@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from types import FrameType
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
 
@@ -23,12 +24,22 @@ def uninterrupted() -> Iterator[None]:
         number: handler for number in _ENDING if callable(handler := signal.getsignal(number))
     }
     came: list[int] = []
+    waiting = True
+
+    def keep(number: int, frame: FrameType | None) -> None:
+        if waiting:
+            came.append(number)
+        else:  # between the end of the block and the return of this handler
+            before[signal.Signals(number)](number, frame)
+
     try:
         for number in before:
-            signal.signal(number, lambda number, frame: came.append(number))
+            signal.signal(number, keep)
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        for each in came:
-            signal.raise_signal(each)
+        waiting = False
+        with ExitStack() as stack:  # each handler returns and each signal is raised, come what may
+            for each in dict.fromkeys(came):
+                stack.callback(signal.raise_signal, each)
+            for number, handler in before.items():
+                stack.callback(signal.signal, number, handler)

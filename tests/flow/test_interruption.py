@@ -179,3 +179,61 @@ def test_an_interruption_inside_a_callback_comes_again(monkeypatch: pytest.Monke
             end()
     finally:
         signal.signal(signal.SIGALRM, before)
+
+
+@contextlib.contextmanager
+def _handlers(handle: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
+    before = {number: signal.signal(number, handle) for number in numbers}
+    try:
+        yield
+        assert {signal.getsignal(number) for number in numbers} == {handle}
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Told(BaseException):
+    """Raised by a handler, as the command line's is."""
+
+
+def test_every_signal_that_came_is_delivered_once() -> None:
+    told: list[int] = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        told.append(number)
+        raise _Told
+
+    def nested() -> None:
+        with interruption.uninterrupted():
+            with interruption.uninterrupted():
+                for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
+                    signal.raise_signal(number)
+            assert told == []
+
+    with _handlers(handle), pytest.raises(_Told):
+        nested()
+    assert sorted(told) == [signal.SIGINT, signal.SIGTERM]
+
+
+def test_a_signal_while_the_handlers_return_loses_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[int] = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        told.append(number)
+        raise _Told
+
+    honest = signal.signal
+
+    def interrupted(number: int, handler: Any) -> Any:
+        before = honest(number, handler)
+        if handler is handle and number not in told:
+            signal.raise_signal(number)
+        return before
+
+    with _handlers(handle):
+        with monkeypatch.context() as patched:
+            patched.setattr(interruption.signal, "signal", interrupted)
+            with pytest.raises(_Told), interruption.uninterrupted():
+                signal.raise_signal(signal.SIGALRM)
+        assert {signal.SIGINT, signal.SIGTERM, signal.SIGALRM} == set(told)

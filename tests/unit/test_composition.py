@@ -377,6 +377,16 @@ def test_transform_errors_stay_within_what_is_charged() -> None:
         assert error <= convolution.product_error(masses, masses)
 
 
+def test_next_to_no_mass_left_is_composed_all_the_same(fresh: None) -> None:
+    """Nearly all losses are beyond the grid: then the truth is a delta of nearly 1."""
+    assert len(convolution.power(np.array([1e-9, 1e-9]), 3).masses) == 1
+    for sigma_squared, step in ((F(1, 100_000), 64.0), (F(1, 8150), 16.0)):
+        part = DiscreteGaussianLoss(sigma_squared, 1, 1)
+        for counts in (((part, 2),), ((part, 3), (DiscreteLaplaceLoss(F(3), 1, 2), 2))):
+            found = pld.account(counts, None, step)
+            assert found.lower(1.0) <= 1.0 == found.upper(1.0)
+
+
 def test_convolutions_equal_those_of_dp_accounting() -> None:
     """To the last bit: a library's own account of the same sums."""
     handlers = list(logging.root.handlers)  # its logging library adds one that pytest closes

@@ -299,6 +299,13 @@ def test_any_layout_takes_a_change_and_keeps_the_rest(path: Any, value: Any) -> 
         assert comment in found.text
 
 
+def test_a_document_takes_one_change_after_another() -> None:
+    document = parse(LAYOUT + "# before more\nmore:\n  # first\n  - x # c\n  # next\n  - y\n", "x")
+    once, twice = (with_values(document, {("new",): 1}, where="here").text for _ in "12")
+    assert once == twice
+    assert all(f"# {said}\n" in once for said in ("before more", "first", "c", "next", "end"))
+
+
 def test_a_change_that_would_alter_another_value_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
