@@ -102,6 +102,7 @@ def _text(root: Node) -> str:
     yaml = YAML(typ="rt", pure=True)
     yaml.Emitter = _Emitter
     yaml.width = 2**31
+    yaml.brace_single_entry_mapping_in_flow_sequence = True  # '[{a: 1}]', not '[a: 1]'
     stream = io.StringIO()
     yaml.serialize(root, stream)
     return stream.getvalue()
