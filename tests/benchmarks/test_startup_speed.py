@@ -1,8 +1,9 @@
 """How quickly commands start, as ratios to a Python that only imports what they need.
 
 Processor time of whole processes is compared, not time on the clock, so that other programs
-at work on the machine matter little; the median of several turns is taken, in which command
-and baseline take turns.
+at work on the machine matter little; only the demo, whose quality process works beside it on
+another core, is compared by the clock. Command and baseline take turns, and the median of several
+turns is taken. The limits are what was reached, with room for a slower machine.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import resource
 import statistics
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -21,25 +23,29 @@ TURNS = 7
 DEMO_TURNS = 3
 
 
-def seconds(arguments: list[str], folder: Path) -> float:
-    """Processor time of one process and its children, in seconds."""
+def seconds(arguments: list[str], folder: Path, *, by_clock: bool = False) -> float:
+    """Processor time of one process and its children, or its time on the clock, in seconds."""
     plainly = {k: v for k, v in os.environ.items() if k[:3] != "COV" and k[:4] != "PYTH"}
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run(
         arguments, cwd=folder, env=plainly, capture_output=True, text=True, check=False
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert done.returncode == 0, done.stderr
+    if by_clock:
+        return time.perf_counter() - started
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def ratio(command: list[str], imports: str, folder: Path, turns: int = TURNS) -> float:
-    """Processor time of a command over that of the imports, median of several turns."""
+def ratio(
+    command: list[str], imports: str, folder: Path, turns: int = TURNS, *, by_clock: bool = False
+) -> float:
+    """Time of a command over that of the imports, medians of several turns."""
     script = str(Path(sys.executable).with_name("statpress"))
     pairs = [
         (
-            seconds([script, *command], folder),
-            seconds([sys.executable, "-c", f"import {imports}"], folder),
+            seconds([script, *command], folder, by_clock=by_clock),
+            seconds([sys.executable, "-c", f"import {imports}"], folder, by_clock=by_clock),
         )
         for _ in range(turns + 1)  # the first compiles modules, and is left out
     ][1:]
@@ -52,9 +58,9 @@ def ratio(command: list[str], imports: str, folder: Path, turns: int = TURNS) ->
 @pytest.mark.parametrize(
     ("command", "imports", "most"),
     [
-        (["--help"], "cyclopts, rich", 2.1),
-        (["validate", str(CONFIG)], "pydantic, numpy", 8.5),
-        (["plan", str(CONFIG), "--home", "none"], "numpy, scipy.special, flint, pydantic", 4.0),
+        (["--help"], "cyclopts, rich", 2.6),
+        (["validate", str(CONFIG)], "pydantic, numpy", 7.5),
+        (["plan", str(CONFIG), "--home", "none"], "numpy, scipy.special, flint, pydantic", 3.5),
     ],
     ids=["help", "validate", "plan"],
 )
@@ -67,4 +73,5 @@ def test_a_command_starts_quickly(
 @pytest.mark.system
 def test_the_demo_of_today_costs_what_its_libraries_do(tmp_path: Path) -> None:
     command = ["demo", "--no-orchestrator", "--yes"]
-    assert ratio(command, "great_expectations, duckdb", tmp_path, DEMO_TURNS) <= 1.3
+    found = ratio(command, "great_expectations, duckdb", tmp_path, DEMO_TURNS, by_clock=True)
+    assert found <= 1.5
