@@ -24,7 +24,7 @@ class CodedColumns(Protocol):
     n_records: int
 
     def tables(self, groups: Sequence[tuple[int, ...]]) -> list[NDArray[np.int64]]:
-        """Counts of present records by the codes of each group of columns (positions in the domain).
+        """Counts of present records by the codes of groups of columns (positions in the domain).
 
         Returns: for each group an array whose shape is the sizes of its columns.
         """

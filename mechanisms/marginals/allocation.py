@@ -19,10 +19,12 @@ from fractions import Fraction
 
 import numpy as np
 
-from mechanisms.marginals.measurement import Floats
+from mechanisms.records.target_table import Floats
 
 MEAN_ABSOLUTE = math.sqrt(2 / math.pi)
 """E|Z| of a standard normal variable."""
+SHRUNK = 0.5
+"""Exponent for tables of several columns."""
 _GRID = 240
 _LEAST = 1e-5  # of the total: a pair that would get less is not measured
 
@@ -57,7 +59,7 @@ def default_shares(
     total = sum(sizes)
     cells = (total**2 - sum(size**2 for size in sizes)) / 2
     signal = n * mu / math.sqrt(max(cells, 1.0))
-    one_way = min(max(3.35 * signal**-0.7, 0.08), 0.4)
+    one_way = min(max(2.6 * signal**-0.7, 0.08), 0.5)
     return Shares(one_way, min(max(one_way / 4, 0.02), 0.1) if screened else 0.0)
 
 
@@ -99,7 +101,16 @@ def by_expected_error(
     if not found.any():
         found[int(np.argmax(slopes[:, 0]))] = total
     found[found < _LEAST * total] = 0.0
-    return found * (total / found.sum())
+    found *= total / found.sum()
+    return found
+
+
+def remaining(distance: float, one: Floats, other: Floats, amount: float) -> float:
+    """About the distance that is left of one when the pair is measured with an amount."""
+    scale = MEAN_ABSOLUTE * np.sqrt(one).sum() * np.sqrt(other).sum()
+    values = (distance / scale) ** 2 * np.multiply.outer(one, other)
+    kept = (values / (1 + values * (amount / 2))).sum() / values.sum()
+    return distance * math.sqrt(float(kept))
 
 
 def _amounts(slopes: Floats, tops: Floats, level: float) -> Floats:
@@ -116,12 +127,13 @@ def _amounts(slopes: Floats, tops: Floats, level: float) -> Floats:
     return found
 
 
-def by_cells(cells: Floats, workload: Floats, total: float) -> Floats:
-    """Amounts float64[P] proportional to (weight times cells)^(2/3).
+def by_cells(cells: Floats, workload: Floats, total: float, exponent: float = 2 / 3) -> Floats:
+    """Amounts float64[P] proportional to (weight times cells)^exponent.
 
-    They minimise the sum of all absolute errors of tables that are used as they were measured.
+    With 2/3 they minimise the sum of all absolute errors of tables that are used as they were
+    measured. Large tables that are shrunk do with less: ``SHRUNK``.
     """
-    parts = (workload * cells) ** (2 / 3)
+    parts = (workload * cells) ** exponent
     found: Floats = parts * (total / parts.sum())
     return found
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mechanisms.marginals.allocation import MEAN_ABSOLUTE
-from mechanisms.marginals.measurement import Floats, Group
+from mechanisms.records.target_table import Floats, Group
 
 _POINTS, _UPDATES = 16, 4
 _LEAST_EIGENVALUE = 2e-3
@@ -115,7 +115,8 @@ def _first_covariance(shares: Floats) -> Floats:
     k = len(shares)
     centre = np.eye(k) - 1 / k
     found: Floats = centre @ np.diag(np.maximum(shares, 1e-12) ** 1.5) @ centre
-    return found * ((k - 1) / np.trace(found))
+    found *= (k - 1) / np.trace(found)
+    return found
 
 
 def _posterior(

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from mechanisms.domain.coded_columns import CodedColumns
 from mechanisms.marginals.gdp_filter import GdpFilter
+from mechanisms.records.target_table import Floats, Group
 from mechanisms.sampling.gaussian_noise import equivalent_variance, scale_for
 from mechanisms.sampling.randomness import Progress, Randomness
 
@@ -32,9 +33,6 @@ GRID = 2**20
 """Grid steps to a count."""
 MOST_RECORDS = 2**40
 """Records whose counts, with noise, stay within 64 bits on the grid."""
-
-Group = tuple[int, ...]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

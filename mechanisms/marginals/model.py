@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from mechanisms.marginals.denoising import Score, denoise
-from mechanisms.marginals.fitting import fit_pair
-from mechanisms.marginals.impossible import Box, possible_cells
-from mechanisms.marginals.measurement import Floats, Group
 from mechanisms.marginals.released import NoisyMarginals, one_way_shares, present
-from mechanisms.marginals.residuals import Residuals, centred
+from mechanisms.marginals.residuals import Residuals, centred, subgroups
 from mechanisms.marginals.screening import pair_bias, score_bias
+from mechanisms.records.fitting import fit_margins, fit_pair
+from mechanisms.records.impossible import Box, boxes_of, possible_cells
+from mechanisms.records.target_table import Floats, Group
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,8 +40,9 @@ class Model:
     kept: Mapping[Group, float]
 
 
-def model_of(released: NoisyMarginals, boxes: Sequence[Box] = ()) -> Model:
+def model_of(released: NoisyMarginals) -> Model:
     """Denoised tables, consistent in their one-way margins."""
+    boxes = boxes_of(released.domain)
     residuals = released.residuals()
     n = present(residuals, released.n_records)
     one_way = one_ways(released, residuals, n, boxes)
@@ -52,7 +56,7 @@ def model_of(released: NoisyMarginals, boxes: Sequence[Box] = ()) -> Model:
         {p: residuals.variances[p] for p in measured},
         scores_of(released, one_way, n),
     )
-    fitted = {}
+    fitted: dict[Group, Floats] = {}
     for pair in pairs:
         table = products[pair]
         if pair in found:
@@ -64,7 +68,45 @@ def model_of(released: NoisyMarginals, boxes: Sequence[Box] = ()) -> Model:
             table = fit_pair(table, one_way[pair[0]], one_way[pair[1]], possible)
         fitted[pair] = table
     kept = {pair: deviation.kept for pair, deviation in found.items()}
-    return Model(residuals, n, one_way, fitted, {}, kept)
+    larger = sorted({table.group for table in released.tables if len(table.group) > 2})
+    groups = {group: group_table(group, one_way, fitted, residuals, n, boxes) for group in larger}
+    return Model(residuals, n, one_way, fitted, groups, kept)
+
+
+def group_table(
+    group: Group,
+    one_way: Sequence[Floats],
+    pairs: Mapping[Group, Floats],
+    residuals: Residuals,
+    n: float,
+    boxes: Sequence[Box],
+) -> Floats:
+    """Shares of the cells of a measured group of three columns or more.
+
+    The table of maximum entropy given the fitted pairs, moved towards the measured residuals of
+    three columns and more by as much of each as its noise leaves (James and Stein 1961), and
+    fitted to the pairs again.
+    """
+    margins: dict[Group, Floats] = {
+        (i, j): pairs[group[i], group[j]] for i, j in itertools.combinations(range(len(group)), 2)
+    }
+    start = functools.reduce(np.multiply.outer, [one_way[column] for column in group])
+    start = start * possible_cells(group, residuals.sizes, boxes)
+    table = fit_margins(start, margins)
+    moved = table.copy()
+    for part in subgroups(group):
+        if len(part) < 3:
+            continue
+        inside = tuple(group.index(column) for column in part)
+        others = tuple(axis for axis in range(len(group)) if axis not in inside)
+        gap = residuals.values[part] / n - centred(table.sum(axis=others))
+        freedom = math.prod(residuals.sizes[column] - 1 for column in part)
+        noise = residuals.variances[part] / n**2 * freedom
+        gain = max(0.0, 1 - noise / max(float((gap**2).sum()), noise))
+        cells = math.prod(table.shape[axis] for axis in others)
+        shape = [table.shape[axis] if axis in inside else 1 for axis in range(len(group))]
+        moved += gain / cells * gap.reshape(shape)
+    return fit_margins(np.maximum(moved, 1e-4 * table) * (start > 0), margins)
 
 
 def one_ways(

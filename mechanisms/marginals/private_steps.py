@@ -10,6 +10,7 @@ import numpy as np
 
 from mechanisms.domain.coded_columns import CodedColumns
 from mechanisms.marginals.allocation import (
+    SHRUNK,
     Shares,
     by_cells,
     by_expected_error,
@@ -17,11 +18,12 @@ from mechanisms.marginals.allocation import (
     exact_amounts,
 )
 from mechanisms.marginals.gdp_filter import GdpFilter
-from mechanisms.marginals.impossible import Box
-from mechanisms.marginals.measurement import Floats, Group, measure_tables, score_pairs
+from mechanisms.marginals.measurement import NoisyTable, measure_tables, score_pairs
 from mechanisms.marginals.model import one_ways, scores_of
 from mechanisms.marginals.released import KnownTotals, NoisyMarginals, present
 from mechanisms.marginals.screening import expected_distances
+from mechanisms.records.impossible import boxes_of
+from mechanisms.records.target_table import Floats, Group
 from mechanisms.sampling.randomness import Progress, Randomness
 
 
@@ -45,7 +47,6 @@ def release_marginals(
     *,
     unit_records: int,
     rng: Randomness,
-    boxes: Sequence[Box] = (),
     known: KnownTotals | None = None,
     progress: Progress | None = None,
 ) -> NoisyMarginals:
@@ -58,17 +59,16 @@ def release_marginals(
         mu_squared: The whole budget.
         unit_records: Most records of a unit.
         rng: Source of noise; charge the ledger before building it.
-        boxes: Structural zeros.
         known: Public exact tables, which are not measured.
         progress: Called with the number of cells of each measured table.
     """
-    known = dict(known or {})
+    known, boxes = dict(known or {}), boxes_of(coded.domain)
     budget = GdpFilter(mu_squared)
     sizes = tuple(column.size for column in coded.domain.columns)
     exact = {column for group in known for column in group}
     singles = [(column,) for column in range(len(sizes)) if column not in exact]
     effective = float(mu_squared) / unit_records**2
-    one_way = ()
+    one_way: tuple[NoisyTable, ...] = ()
     if singles:
         part = Fraction(shares.one_way) * mu_squared if workload.groups else mu_squared
         cells = np.array([sizes[column] for (column,) in singles], dtype=np.float64)
@@ -82,7 +82,7 @@ def release_marginals(
             rng=rng,
             progress=progress,
         )
-    first = NoisyMarginals(sizes, coded.n_records, coded.domain.absent, one_way, None, (), known)
+    first = NoisyMarginals(coded.domain, coded.n_records, one_way, None, (), known)
     groups = [(group, weight) for group, weight in workload.groups if group not in known]
     if not groups:
         return first
@@ -101,7 +101,7 @@ def release_marginals(
             budget=budget,
             rng=rng,
         )
-    scored = NoisyMarginals(sizes, coded.n_records, coded.domain.absent, one_way, scores, (), known)
+    scored = NoisyMarginals(coded.domain, coded.n_records, one_way, scores, (), known)
     weights = allocate(
         scored, groups, p, n, float(budget.remaining) / float(mu_squared) * effective
     )
@@ -115,9 +115,7 @@ def release_marginals(
         rng=rng,
         progress=progress,
     )
-    return NoisyMarginals(
-        sizes, coded.n_records, coded.domain.absent, one_way, scores, tables, known
-    )
+    return NoisyMarginals(coded.domain, coded.n_records, one_way, scores, tables, known)
 
 
 def allocate(
@@ -134,7 +132,7 @@ def allocate(
     """
     sizes = np.array([float(np.prod([scored.sizes[c] for c in g])) for g, _ in groups])
     workload = np.array([weight for _, weight in groups])
-    found = by_cells(sizes, workload, total)
+    found = by_cells(sizes, workload, total, SHRUNK)
     if scored.scores is None:
         return found
     scores = scores_of(scored, one_way, n)

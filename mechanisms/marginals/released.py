@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.marginals.measurement import Floats, Group, NoisyScores, NoisyTable
+from mechanisms.domain.domain import Domain
+from mechanisms.marginals.measurement import NoisyScores, NoisyTable
 from mechanisms.marginals.residuals import Residuals, combine
 from mechanisms.postprocessing.simplex import project_to_simplex
+from mechanisms.records.target_table import Floats, Group
 
 KnownTotals = Mapping[Group, NDArray[np.int64]]
 
@@ -21,22 +23,25 @@ class NoisyMarginals:
     """Noisy tables and scores as they were drawn.
 
     Attributes:
-        sizes: Number of codes of every column.
+        domain: The declared columns.
         n_records: Public number of records, absent ones included.
-        absent: Whether records may be absent, so that the number of present ones is private.
         one_way: Tables of single columns.
         scores: Distances of pairs from independence, if pairs were scored.
         tables: Tables of several columns.
         known: Public exact tables of one or two columns.
     """
 
-    sizes: tuple[int, ...]
+    domain: Domain
     n_records: int
-    absent: bool
     one_way: tuple[NoisyTable, ...]
     scores: NoisyScores | None
     tables: tuple[NoisyTable, ...]
     known: KnownTotals = field(default_factory=dict)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of codes of every column."""
+        return tuple(column.size for column in self.domain.columns)
 
     def residuals(self) -> Residuals:
         """All tables combined."""
@@ -49,12 +54,12 @@ class NoisyMarginals:
 
     @property
     def n_present(self) -> int | None:
-        """The number of present records where it is public."""
-        return None if self.absent else self.n_records
+        """The number of present records where it is public; with absent ones it is private."""
+        return None if self.domain.absent else self.n_records
 
     def public_generator(self) -> np.random.Generator:
         """A generator that depends on the release only, for its post-processing."""
-        digest = hashlib.sha256(repr((self.sizes, self.n_records, self.absent)).encode())
+        digest = hashlib.sha256(repr((self.sizes, self.n_records)).encode())
         for table in (*self.one_way, *self.tables):
             digest.update(repr((table.group, table.scale)).encode())
             digest.update(table.values.astype("<i8").tobytes())

@@ -31,7 +31,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.errors import NotMeasuredError
-from mechanisms.marginals.measurement import Floats, Group, NoisyTable
+from mechanisms.marginals.measurement import NoisyTable
+from mechanisms.records.target_table import Floats, Group
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from mechanisms.marginals.measurement import Floats
+from mechanisms.records.target_table import Floats
 
 _POINTS, _ROUNDS = 80, 60
 
@@ -50,7 +50,8 @@ def expected_distances(scores: Floats, biases: Floats, sigma: float) -> Floats:
     posterior = likelihood * prior
     posterior /= posterior.sum(axis=1, keepdims=True)
     # Sums in a fixed order, whatever the number of threads.
-    return np.maximum((posterior * points).sum(axis=1), 1.0)
+    found: Floats = np.maximum((posterior * points).sum(axis=1), 1.0)
+    return found
 
 
 def pair_bias(one: float, other: float) -> float:

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.marginals.fitting import fit_triple
-from mechanisms.marginals.impossible import Box
-from mechanisms.marginals.measurement import Floats, Group
 from mechanisms.marginals.model import Model
 from mechanisms.marginals.released import KnownTotals
-from mechanisms.marginals.start_records import start_records, tree
-from mechanisms.marginals.swaps import TargetTable, swap_towards
 from mechanisms.postprocessing.rounding import round_to_total
+from mechanisms.records.fitting import fit_triple
+from mechanisms.records.impossible import Box
+from mechanisms.records.repair import make_possible
+from mechanisms.records.start_records import start_records, tree
+from mechanisms.records.swaps import swap_towards
+from mechanisms.records.target_table import Floats, Group, Integers, TargetTable
 
 UNMEASURED_WEIGHT, TRIPLE_WEIGHT = 0.296875, 0.5
 MOST_TRIPLES, MOST_TRIPLE_CELLS = 120, 20_000
@@ -38,9 +39,10 @@ def synthesise(
     pairs = {pair: table * m for pair, table in model.pairs.items()}
     largest = max(len(p) for p in one_way)
     dtype = np.dtype(np.uint8 if largest <= 2**8 else np.uint16 if largest <= 2**16 else np.uint32)
-    exact = {pair: table for pair, table in known.items() if len(pair) == 2}
+    exact: dict[Group, Integers] = {pair: table for pair, table in known.items() if len(pair) == 2}
     edges = tree(len(one_way), pairs, exact)
     codes = start_records(one_way, edges, pairs, exact, dtype, rng)
+    make_possible(codes, boxes, model.one_way, tuple(known), rng)
     swap_towards(
         codes,
         targets(model, m, known),

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.marginals.measurement import Floats, Group
+from mechanisms.records.target_table import Floats, Group
 
 Integers = NDArray[np.int64]
 

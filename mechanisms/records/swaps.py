@@ -16,27 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.marginals.impossible import Box
-from mechanisms.marginals.measurement import Floats, Group
-from mechanisms.marginals.swap_kernel import UNIT, compiled
+from mechanisms.records.impossible import Box
+from mechanisms.records.swap_kernel import UNIT, compiled
+from mechanisms.records.target_table import Group, Integers, TargetTable
 
-Integers = NDArray[np.int64]
 _CHUNK = 1 << 20
-
-
-@dataclass(frozen=True, eq=False)
-class TargetTable:
-    """A table that the records should have.
-
-    Attributes:
-        group: Positions of its columns.
-        table: float64 of their shape, in published records.
-        weight: Of its squared distance, a multiple of 1/64.
-    """
-
-    group: Group
-    table: Floats
-    weight: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +115,7 @@ def swap_towards(
         return 0
     kernel = compiled(codes.dtype.name)
     layout = _Layout.of(targets, codes)
-    moves = _moves(codes.shape[1], tied)
+    moves = moves_of(codes.shape[1], tied)
     arguments = [layout.move(moved) for moved, _ in moves]
     patterns = _patterns(boxes)
     plain = np.arange(n, dtype=np.int32)
@@ -168,7 +152,7 @@ def swap_towards(
     return sweeps
 
 
-def _moves(n_columns: int, tied: Sequence[Group]) -> list[tuple[Group, Group]]:
+def moves_of(n_columns: int, tied: Sequence[Group]) -> list[tuple[Group, Group]]:
     """Columns that move together, and those in which the two records must agree."""
     partners: dict[int, set[int]] = {column: set() for column in range(n_columns)}
     for a, b in tied:

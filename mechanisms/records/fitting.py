@@ -6,16 +6,16 @@ the start in Kullback-Leibler divergence (Csiszar 1975, doi 10.1214/aop/11769964
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.marginals.measurement import Floats
+from mechanisms.records.target_table import Floats
 
 Booleans = NDArray[np.bool_]
 _FLOOR = 1e-4  # of the independent table: no possible cell starts below this
-_TOLERANCE = 1e-7
+_TOLERANCE, _MISSED = 1e-7, 1e-4
 
 
 def fit_pair(
@@ -33,12 +33,37 @@ def fit_pair(
     total = rows.sum()
     if not total:
         return np.zeros_like(table)
-    found = np.maximum(table, _FLOOR * np.multiply.outer(rows, columns) / total) * possible
+    found: Floats = np.maximum(table, _FLOOR * np.multiply.outer(rows, columns) / total)
+    found *= possible
     for _ in range(rounds):
         found *= _ratio(columns, found.sum(axis=0))
         sums = found.sum(axis=1)
         found *= _ratio(rows, sums)[:, None]
         if np.abs(sums - rows).sum() <= _TOLERANCE * total:
+            break
+    return found
+
+
+def fit_margins(
+    table: Floats, margins: Mapping[tuple[int, ...], Floats], rounds: int = 30
+) -> Floats:
+    """The table nearest to a start that has the given margins.
+
+    Args:
+        table: float64, at least 0, of any number of axes.
+        margins: By axes, ascending; consistent with each other.
+        rounds: At most.
+    """
+    found = table.copy()
+    for _ in range(rounds):
+        missed = 0.0
+        for axes, wanted in margins.items():
+            others = tuple(axis for axis in range(found.ndim) if axis not in axes)
+            sums = found.sum(axis=others)
+            missed += float(np.abs(sums - wanted).sum())
+            shape = [found.shape[axis] if axis in axes else 1 for axis in range(found.ndim)]
+            found *= _ratio(wanted, sums).reshape(shape)
+        if missed <= _MISSED * float(found.sum()):
             break
     return found
 
@@ -52,19 +77,11 @@ def fit_triple(pairs: Sequence[Floats], rounds: int = 30) -> Floats:
     """
     first, second, third = pairs
     single = first.sum(axis=1)
-    start = _ratio(np.ones(1), single)
-    found = first[:, :, None] * second[:, None, :] * start[:, None, None]
-    for _ in range(rounds):
-        sums = found.sum(axis=0)
-        missed = np.abs(sums - third).sum()
-        found *= _ratio(third, sums)[None]
-        found *= _ratio(first, found.sum(axis=2))[:, :, None]
-        found *= _ratio(second, found.sum(axis=1))[:, None, :]
-        if missed <= 1e-4 * third.sum():
-            break
-    return found
+    start = first[:, :, None] * second[:, None, :]
+    start *= _ratio(np.ones(len(single)), single)[:, None, None]
+    return fit_margins(start, {(1, 2): third, (0, 1): first, (0, 2): second}, rounds)
 
 
 def _ratio(wanted: Floats, found: Floats) -> Floats:
-    """wanted / found, 0 where nothing is found."""
+    """Wanted / found, 0 where nothing is found."""
     return np.divide(wanted, found, out=np.zeros(found.shape), where=found > 0)

@@ -24,7 +24,7 @@ UNIT = 64
 """Differences from a target are multiples of 1/64 of a record."""
 
 
-def _sweep(  # noqa: ANN202
+def _sweep(  # type: ignore[no-untyped-def] # noqa: ANN202
     codes,  # noqa: ANN001  unsigned[n, d]: the records, changed in place
     order,  # noqa: ANN001  int32[n]: the order in which records meet
     shift,  # noqa: ANN001  int: how far apart in that order the records of a pair are
@@ -140,7 +140,7 @@ def compiled(dtype: str) -> Callable[..., tuple[int, int]]:
     from numba import types as nt
 
     vector, matrix = nt.int64[::1], nt.int64[:, ::1]
-    signature = nt.UniTuple(nt.int64, 2)(
+    signature = nt.UniTuple(nt.int64, 2)(  # type: ignore[no-untyped-call]
         numba.from_dtype(np.dtype(dtype))[:, ::1],
         nt.int32[::1],
         nt.int64,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.domain.domain import Domain
-from mechanisms.marginals.measurement import Group
+from mechanisms.records.target_table import Group
 
 Booleans = NDArray[np.bool_]
 
@@ -52,7 +52,7 @@ def boxes_of(domain: Domain) -> tuple[Box, ...]:
 
 
 def possible_cells(group: Group, sizes: Sequence[int], boxes: Sequence[Box]) -> Booleans:
-    """bool of the group's shape: the cells that no box of its columns excludes."""
+    """Bool of the group's shape: the cells that no box of its columns excludes."""
     found = np.ones([sizes[column] for column in group], dtype=np.bool_)
     for box in boxes:
         if set(box.columns) <= set(group):
