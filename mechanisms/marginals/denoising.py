@@ -43,11 +43,12 @@ class Deviation:
 
     Attributes:
         table: float64[k_a, k_b], in records; rows and columns add up to 0.
-        kept: Share of the signal that the noise left, 0 to 1.
+        signal: Squares of the posterior means, over the posterior variances: about the signal
+            over the noise.
     """
 
     table: Floats
-    kept: float
+    signal: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +94,10 @@ def denoise(
         bases = [_Basis.of(c) for c in _updated(start, bases, found)]
     found = _all(deviations, variances, scores, bases)
     return {
-        pair: Deviation(bases[pair[0]].vectors @ p.mean @ bases[pair[1]].vectors.T, p.kept)
+        pair: Deviation(
+            bases[pair[0]].vectors @ p.mean @ bases[pair[1]].vectors.T,
+            float((p.mean**2).sum() / p.variance.sum()),
+        )
         for pair, p in found.items()
     }
 

@@ -54,7 +54,7 @@ Relation = Literal["known", "measured", "shrunk away", "assumed independent"]
 SCREENED_FROM = 2
 """Pairs above which they are scored unless a config says otherwise."""
 MOST_COLUMNS, MOST_CELLS, MOST_GROUP = 100, 10**7, 6
-_SHRUNK = 0.1  # of the signal is left
+_SHRUNK = 0.5  # of the variance of the noise
 _SMALLEST_PART = Fraction(1, 10**8)
 
 
@@ -274,7 +274,7 @@ def relations(model: Model) -> dict[Group, Relation]:
         elif not model.residuals.variances[pair]:
             found[pair] = "known"
         else:
-            found[pair] = "shrunk away" if model.kept[pair] < _SHRUNK else "measured"
+            found[pair] = "shrunk away" if model.signal[pair] < _SHRUNK else "measured"
     return found
 
 

@@ -29,7 +29,7 @@ class Model:
         one_way: Shares of every column's cells.
         pairs: Shares of the cells of every pair of columns, by ascending positions.
         groups: The same of larger measured groups.
-        kept: Of measured pairs, the share of the signal that the noise left.
+        signal: Of measured pairs, about the variance of the signal over that of the noise.
     """
 
     residuals: Residuals
@@ -37,7 +37,7 @@ class Model:
     one_way: tuple[Floats, ...]
     pairs: Mapping[Group, Floats]
     groups: Mapping[Group, Floats]
-    kept: Mapping[Group, float]
+    signal: Mapping[Group, float]
 
 
 def model_of(released: NoisyMarginals) -> Model:
@@ -67,10 +67,10 @@ def model_of(released: NoisyMarginals) -> Model:
         if pair in residuals.values or not possible.all():
             table = fit_pair(table, one_way[pair[0]], one_way[pair[1]], possible)
         fitted[pair] = table
-    kept = {pair: deviation.kept for pair, deviation in found.items()}
+    signal = {pair: deviation.signal for pair, deviation in found.items()}
     larger = sorted({table.group for table in released.tables if len(table.group) > 2})
     groups = {group: group_table(group, one_way, fitted, residuals, n, boxes) for group in larger}
-    return Model(residuals, n, one_way, fitted, groups, kept)
+    return Model(residuals, n, one_way, fitted, groups, signal)
 
 
 def group_table(

@@ -77,6 +77,8 @@ def triples(model: Model) -> dict[Group, Floats]:
     sizes = [len(p) for p in model.one_way]
     ranked = []
     for a, b, c in itertools.combinations(columns, 3):
+        if any({a, b, c} <= set(group) for group in model.groups):
+            continue
         if sizes[a] * sizes[b] * sizes[c] <= MOST_TRIPLE_CELLS:
             three = sorted((strength[a, b], strength[a, c], strength[b, c]))
             ranked.append((-round(three[1] * three[2], 12), (a, b, c)))
