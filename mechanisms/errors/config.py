@@ -66,3 +66,10 @@ class DomainTooLargeError(ConfigError):
 
     exit_code = 18
     next_step = "Drop a column or use fewer cells in the largest."
+
+
+class NotMeasuredError(ConfigError):
+    """A question about columns of which a release measured no table together."""
+
+    exit_code = 19
+    next_step = "Ask about columns that were measured together; the codebook lists them."

@@ -1,0 +1,68 @@
+"""What a config may say about the mechanism ``marginals``."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from mechanisms.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnGroup:
+    """Columns whose joint table matters.
+
+    Attributes:
+        columns: Two names or more.
+        weight: How much its error counts against that of other groups.
+    """
+
+    columns: tuple[str, ...]
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", tuple(self.columns))
+        if len(self.columns) < 2 or len(set(self.columns)) < len(self.columns):
+            raise ConfigError("A group needs two different columns or more.", where="pairs")
+        if not (math.isfinite(self.weight) and self.weight > 0):
+            raise ConfigError("A weight must be a number above 0.", where="pairs")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarginalsKnobs:
+    """What a config may say about this mechanism.
+
+    Attributes:
+        pairs: ``all`` pairs of columns, or the groups whose tables matter.
+        screen: Whether noisy scores decide which pairs are measured; ``auto`` for many pairs.
+        records: Number of records to publish, or ``n`` for as many as there are.
+        one_way_share: Of the budget for tables of single columns; by default from the size
+            of the data and of the tables.
+        screen_share: Of the budget for the scores, likewise.
+    """
+
+    pairs: Literal["all"] | tuple[ColumnGroup, ...] = "all"
+    screen: Literal["auto", "yes", "no"] = "auto"
+    records: Literal["n"] | int = "n"
+    one_way_share: float | None = None
+    screen_share: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.pairs != "all":
+            object.__setattr__(self, "pairs", tuple(self.pairs))
+            groups = [frozenset(group.columns) for group in self.pairs]
+            if not groups or len(set(groups)) < len(groups):
+                raise ConfigError("Give each group of columns once, at least one.", where="pairs")
+        if self.records != "n" and self.records < 1:
+            raise ConfigError("At least one record must be published.", where="records")
+        shares = {"one_way_share": self.one_way_share, "screen_share": self.screen_share}
+        for name, share in shares.items():
+            if share is not None and not 0 < share < 1:
+                raise ConfigError("A share of the budget lies between 0 and 1.", where=name)
+        if (self.one_way_share or 0.0) + (self.screen_share or 0.0) >= 1:
+            raise ConfigError(
+                "The shares leave nothing for tables of several columns.", where="one_way_share"
+            )
+        if self.screen == "no" and self.screen_share is not None:
+            raise ConfigError("There is no screening to have a share.", where="screen_share")

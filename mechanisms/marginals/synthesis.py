@@ -1,0 +1,89 @@
+"""Records from the tables of a model."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.marginals.model import Model
+from mechanisms.marginals.released import KnownTotals
+from mechanisms.postprocessing.rounding import round_to_total
+from mechanisms.records.fitting import fit_triple
+from mechanisms.records.impossible import Box
+from mechanisms.records.repair import make_possible
+from mechanisms.records.start_records import start_records, tree
+from mechanisms.records.swaps import swap_towards
+from mechanisms.records.target_table import Floats, Group, Integers, TargetTable
+
+UNMEASURED_WEIGHT, TRIPLE_WEIGHT = 0.296875, 0.5
+MOST_TRIPLES, MOST_TRIPLE_CELLS = 120, 20_000
+
+
+def synthesise(
+    model: Model,
+    n_records: int,
+    rng: np.random.Generator,
+    *,
+    boxes: Sequence[Box] = (),
+    known: KnownTotals | None = None,
+    sweeps: int = 15,
+) -> NDArray[Any]:
+    """Codes unsigned[n_records, d] near to the model's tables."""
+    known = known or {}
+    m = n_records
+    one_way = [round_to_total(p * (m / p.sum()), m) for p in model.one_way]
+    pairs = {pair: table * m for pair, table in model.pairs.items()}
+    largest = max(len(p) for p in one_way)
+    dtype = np.dtype(np.uint8 if largest <= 2**8 else np.uint16 if largest <= 2**16 else np.uint32)
+    exact: dict[Group, Integers] = {pair: table for pair, table in known.items() if len(pair) == 2}
+    edges = tree(len(one_way), pairs, exact)
+    codes = start_records(one_way, edges, pairs, exact, dtype, rng)
+    make_possible(codes, boxes, model.one_way, tuple(known), rng)
+    swap_towards(
+        codes,
+        targets(model, m, known),
+        rng,
+        boxes=boxes,
+        tied=tuple(exact),
+        sweeps=sweeps,
+    )
+    return codes
+
+
+def targets(model: Model, m: int, known: Mapping[Group, Any]) -> list[TargetTable]:
+    """All pairs that are not known, and the strongest triples."""
+    found = []
+    for pair, table in model.pairs.items():
+        if pair not in known:
+            measured = pair in model.residuals.values
+            found.append(TargetTable(pair, table * m, 1.0 if measured else UNMEASURED_WEIGHT))
+    found += [TargetTable(g, table * m, 1.0) for g, table in model.groups.items()]
+    for group, table in triples(model).items():
+        found.append(TargetTable(group, table * m, TRIPLE_WEIGHT))
+    return found
+
+
+def triples(model: Model) -> dict[Group, Floats]:
+    """Maximum-entropy tables of the triples whose pairs are strongest."""
+    strength = {}
+    for (a, b), table in model.pairs.items():
+        independent = np.multiply.outer(model.one_way[a], model.one_way[b])
+        strength[a, b] = float(np.abs(table - independent).sum())
+    columns = range(len(model.one_way))
+    sizes = [len(p) for p in model.one_way]
+    ranked = []
+    for a, b, c in itertools.combinations(columns, 3):
+        if any({a, b, c} <= set(group) for group in model.groups):
+            continue
+        if sizes[a] * sizes[b] * sizes[c] <= MOST_TRIPLE_CELLS:
+            three = sorted((strength[a, b], strength[a, c], strength[b, c]))
+            ranked.append((-round(three[1] * three[2], 12), (a, b, c)))
+    ranked.sort()
+    return {
+        (a, b, c): fit_triple([model.pairs[a, b], model.pairs[a, c], model.pairs[b, c]])
+        for _, (a, b, c) in ranked[:MOST_TRIPLES]
+    }

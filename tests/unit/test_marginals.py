@@ -1,0 +1,348 @@
+"""The mechanism marginals: its parameters, its records, its estimates, what it refuses."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from coded import WithoutNoise, dependent_codes, domain_of, in_memory
+
+from mechanisms.base.mechanism import Target
+from mechanisms.domain.structural_zeros import ZeroPattern
+from mechanisms.errors import ConfigError, InfeasibleBudgetError, NotMeasuredError, RecordsError
+from mechanisms.marginals.knobs import ColumnGroup, MarginalsKnobs
+from mechanisms.marginals.marginals import Marginals
+from mechanisms.marginals.query import query
+from mechanisms.records.impossible import boxes_of, impossible_records
+from tasks.release.entropy import SeededRandomness
+
+SIZES = (4, 3, 5, 2)
+N = 3000
+CODES = dependent_codes(N, SIZES, 11)
+
+
+def seeded(seed: int = 1) -> SeededRandomness:
+    return SeededRandomness(np.random.PCG64(seed))
+
+
+def target(domain=None, **changes) -> Target:
+    fields = {"epsilon": 1.0, "delta": 1e-6, "n_records": N, "n_cells": 120}
+    return Target(**(fields | {"domain": domain or domain_of(SIZES)} | changes))
+
+
+def made(domain=None, knobs=MarginalsKnobs(), **changes) -> Marginals:
+    return Marginals.calibrate(knobs, target(domain, **changes))
+
+
+def table(codes: np.ndarray, sizes: tuple[int, ...], group: tuple[int, ...]) -> np.ndarray:
+    (found,) = in_memory(domain_of(sizes), codes).tables([group])
+    return found
+
+
+def written(out) -> np.ndarray:
+    return np.stack(out.codes, axis=1)
+
+
+def test_the_whole_is_charged_as_one_and_meets_its_budget() -> None:
+    for c in (1, 3):
+        mechanism = made(unit_records=c)
+        loss = mechanism.loss(n_records=N, n_cells=120, unit_records=c)
+        assert target(unit_records=c).allows(loss)
+        assert loss.mu_squared == mechanism.mu**2
+        assert loss.delta(0.99).lower > 1e-6  # twin: it would pass whatever was asked
+    one = made(unit_records=3).loss(n_records=N, n_cells=120, unit_records=1)
+    assert one.mu_squared == mechanism.mu**2 / 9
+
+
+def test_the_description_gives_everything_back() -> None:
+    knobs = MarginalsKnobs(pairs=(ColumnGroup(columns=("c2", "c0")),), records=17)
+    for mechanism in (made(), made(knobs=knobs), made(domain_of((3,)))):
+        assert Marginals.from_description(mechanism.describe()) == mechanism
+        assert {type(value) for value in mechanism.describe().values()} <= {str, int}
+
+
+@pytest.mark.parametrize("screen", ["yes", "no"])
+@pytest.mark.parametrize("unit_records", [1, 2])
+def test_no_more_is_spent_than_mu_squared(screen: str, unit_records: int) -> None:
+    from mechanisms.marginals.measurement import GRID
+    from mechanisms.sampling.gaussian_noise import equivalent_variance
+
+    mechanism = made(knobs=MarginalsKnobs(screen=screen), unit_records=unit_records)
+    out = mechanism.release(in_memory(domain_of(SIZES), CODES), seeded())
+    unit = Fraction(unit_records * GRID) ** 2
+    spent = sum(2 * unit / equivalent_variance(t.scale) for t in (*out.one_way, *out.tables))
+    if out.scores is not None:
+        spent += 4 * len(out.scores.pairs) * unit / equivalent_variance(out.scores.scale)
+    assert (out.scores is None) == (screen == "no")
+    assert mechanism.mu**2 * Fraction(999, 1000) < spent <= mechanism.mu**2
+
+
+def test_records_without_noise_have_the_tables_of_the_data() -> None:
+    out = made().postprocess(made().release(in_memory(domain_of(SIZES), CODES), WithoutNoise()))
+    records = written(out)
+    assert records.shape == CODES.shape and records.dtype == np.uint8
+    for column in range(4):
+        exact = table(CODES, SIZES, (column,))
+        assert np.array_equal(table(records, SIZES, (column,)), exact)
+    for pair in itertools.combinations(range(4), 2):
+        gap = np.abs(table(records, SIZES, pair) - table(CODES, SIZES, pair)).sum() / 2 / N
+        assert gap < 0.012
+        assert np.abs(out.residuals.table(pair) - table(CODES, SIZES, pair)).max() < 1e-6
+
+
+def test_records_with_noise_are_better_than_independent_columns() -> None:
+    mechanism = made()
+    out = mechanism.postprocess(mechanism.release(in_memory(domain_of(SIZES), CODES), seeded()))
+    records = written(out)
+    ours, independent = [], []
+    for pair in itertools.combinations(range(4), 2):
+        exact = table(CODES, SIZES, pair) / N
+        ours.append(np.abs(table(records, SIZES, pair) / N - exact).sum())
+        product = np.multiply.outer(exact.sum(axis=1), exact.sum(axis=0))
+        independent.append(np.abs(product - exact).sum())
+    assert np.mean(ours) < 0.6 * np.mean(independent)
+
+
+def test_post_processing_is_a_function_of_the_release() -> None:
+    mechanism = made()
+    release = mechanism.release(in_memory(domain_of(SIZES), CODES), seeded())
+    one, two = (written(mechanism.postprocess(release)) for _ in range(2))
+    assert np.array_equal(one, two)
+    other = mechanism.release(in_memory(domain_of(SIZES), CODES), seeded(2))
+    assert not np.array_equal(one, written(mechanism.postprocess(other)))
+
+
+THREADS = """
+import hashlib, sys
+sys.path.insert(0, {support!r})
+import numpy as np
+from coded import dependent_codes, domain_of, in_memory
+from mechanisms.base.mechanism import Target
+from mechanisms.marginals.knobs import MarginalsKnobs
+from mechanisms.marginals.marginals import Marginals
+from tasks.release.entropy import SeededRandomness
+sizes = (70, 60, 3, 40)
+domain = domain_of(sizes)
+coded = in_memory(domain, dependent_codes(4000, sizes, 1))
+target = Target(epsilon=5.0, delta=1e-6, n_records=4000, n_cells=9, domain=domain)
+made = Marginals.calibrate(MarginalsKnobs(), target)
+out = made.postprocess(made.release(coded, SeededRandomness(np.random.PCG64(4))))
+print(hashlib.sha256(b"".join(c.tobytes() for c in out.codes)).hexdigest())
+"""
+
+
+def test_one_thread_and_two_give_the_same_records() -> None:
+    support = os.path.join(os.path.dirname(__file__), "..", "support")
+    found = set()
+    for threads in ("1", "2"):
+        names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+        found.add(
+            subprocess.run(
+                [sys.executable, "-c", THREADS.format(support=support)],
+                env=os.environ | dict.fromkeys(names, threads),
+                check=True,
+                capture_output=True,
+                text=True,
+            ).stdout
+        )
+    assert len(found) == 1
+
+
+def test_absent_records_are_estimated_and_left_out() -> None:
+    domain = domain_of(SIZES, absent=True)
+    coded = in_memory(domain, CODES[:2000], N)
+    mechanism = made(domain, unit_records=3, epsilon=3.0)
+    out = mechanism.postprocess(mechanism.release(coded, seeded()))
+    assert abs(len(out.codes[0]) - 2000) < 100
+    whole = query(out.residuals, (1,), np.ones(3))
+    assert 0 < whole.standard_error < 60
+    assert whole.lower - 60 < 2000 < whole.upper + 60
+    exact = made(domain_of(SIZES)).release(in_memory(domain_of(SIZES), CODES), seeded())
+    assert query(exact.residuals(), (1,), np.ones(3)).standard_error < 1e-9
+
+
+def test_the_number_of_records_can_be_chosen() -> None:
+    mechanism = made(knobs=MarginalsKnobs(records=500))
+    out = mechanism.postprocess(mechanism.release(in_memory(domain_of(SIZES), CODES), seeded()))
+    assert {len(codes) for codes in out.codes} == {500}
+
+
+def test_a_single_column_gets_the_whole_budget() -> None:
+    domain = domain_of((6,))
+    codes = dependent_codes(N, (6,), 4)
+    mechanism = made(domain)
+    release = mechanism.release(in_memory(domain, codes), seeded())
+    assert not release.tables and release.scores is None
+    assert release.one_way[0].variance == pytest.approx(2 / float(mechanism.mu) ** 2, rel=1e-6)
+    records = mechanism.postprocess(release).codes[0]
+    assert np.abs(np.bincount(records, minlength=6) - np.bincount(codes[:, 0])).max() < 60
+
+
+def test_groups_of_three_are_measured_and_met() -> None:
+    """The third column is the parity of the others, which no pair shows."""
+    rng = np.random.default_rng(5)
+    sizes = (2, 2, 2)
+    codes = rng.integers(0, 2, (N, 3)).astype(np.uint8)
+    codes[:, 2] = codes[:, 0] ^ codes[:, 1]
+    domain = domain_of(sizes)
+    knobs = MarginalsKnobs(pairs=(ColumnGroup(columns=("c0", "c1", "c2")),))
+    mechanism = made(domain, knobs, n_cells=8)
+    release = mechanism.release(in_memory(domain, codes), seeded())
+    assert [t.group for t in release.tables] == [(0, 1, 2)]
+    records = written(mechanism.postprocess(release))
+    exact = table(codes, sizes, (0, 1, 2))
+    assert np.abs(table(records, sizes, (0, 1, 2)) - exact).sum() / 2 / N < 0.05
+    pairs = made(domain, n_cells=8)  # twin: pairs alone cannot know it
+    blind = written(pairs.postprocess(pairs.release(in_memory(domain, codes), seeded())))
+    assert np.abs(table(blind, sizes, (0, 1, 2)) - exact).sum() / 2 / N > 0.3
+
+
+def test_what_is_said_of_pairs() -> None:
+    rng = np.random.default_rng(8)
+    codes = np.concatenate([CODES, rng.integers(0, 3, (N, 1))], axis=1).astype(np.uint8)
+    sizes = (*SIZES, 3)
+    domain = domain_of(sizes)
+    knobs = MarginalsKnobs(
+        pairs=(ColumnGroup(columns=("c0", "c1")), ColumnGroup(columns=("c1", "c4")))
+    )
+    known = {(2, 3): table(codes, sizes, (2, 3))}
+    mechanism = made(domain, knobs).knowing(known, domain, N)
+    out = mechanism.postprocess(mechanism.release(in_memory(domain, codes), seeded()))
+    assert out.relations[0, 1] == "measured"
+    assert out.relations[1, 4] == "shrunk away"
+    assert out.relations[2, 3] == "known"
+    assert out.relations[0, 2] == "assumed independent"
+    with pytest.raises(NotMeasuredError):
+        query(out.residuals, (0, 2), np.ones((4, 5)))
+
+
+# Structural zeros and known totals
+
+
+ZEROS = (
+    ZeroPattern((("c0", ((0, 1),)), ("c2", ((3, 4),)))),
+    ZeroPattern((("c1", ((0, 0),)), ("c2", ((0, 1),)), ("c3", ((1, 1),)))),
+    ZeroPattern((("c1", ((2, 2),)), ("c3", ((0, 0),)))),
+)
+
+
+def possible_codes(domain) -> np.ndarray:
+    boxes = boxes_of(domain)
+    rng = np.random.default_rng(2)
+    codes = np.stack([rng.integers(0, k, 20 * N) for k in SIZES], axis=1).astype(np.uint8)
+    return codes[~impossible_records(codes, boxes)][:N]
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 1.0])
+def test_no_impossible_record_is_written(epsilon: float) -> None:
+    domain = domain_of(SIZES, ZEROS)
+    codes = possible_codes(domain)
+    mechanism = made(domain, epsilon=epsilon)
+    out = mechanism.postprocess(mechanism.release(in_memory(domain, codes), seeded(3)))
+    records = written(out)
+    assert len(records) == N
+    assert not impossible_records(records, boxes_of(domain)).any()
+    free = domain_of(SIZES)  # twin: without the declaration there are such records
+    other = made(free, epsilon=epsilon)
+    blind = written(other.postprocess(other.release(in_memory(free, codes), seeded(3))))
+    assert impossible_records(blind, boxes_of(domain)).any()
+
+
+@pytest.mark.parametrize("zeros", [(), ZEROS])
+def test_known_totals_are_met_exactly_and_cost_nothing(zeros) -> None:
+    domain = domain_of(SIZES, zeros)
+    codes = possible_codes(domain) if zeros else CODES
+    groups = [(0, 2), (2, 3), (1,)]
+    known = {group: table(codes, SIZES, group) for group in groups}
+    mechanism = made(domain).knowing(known, domain, N)
+    release = mechanism.release(in_memory(domain, codes), seeded())
+    assert not release.one_way
+    assert {(0, 2), (2, 3)}.isdisjoint(t.group for t in release.tables)
+    records = written(mechanism.postprocess(release))
+    for group in groups:
+        assert np.array_equal(table(records, SIZES, group), known[group])
+    assert not impossible_records(records, boxes_of(domain)).any()
+    gap = [np.abs(table(r, SIZES, (0, 1)) - table(codes, SIZES, (0, 1))).sum() for r in (records,)]
+    assert gap[0] / 2 / N < 0.05
+
+
+def test_known_totals_that_cannot_be_are_refused() -> None:
+    domain = domain_of(SIZES, ZEROS)
+    codes = possible_codes(domain)
+    mechanism = made(domain)
+
+    def refused(known, words: str, chosen=mechanism, where=domain) -> None:
+        with pytest.raises(ConfigError, match=words):
+            chosen.knowing(known, where, N)
+
+    tables = {pair: table(codes, SIZES, pair) for pair in itertools.combinations(range(4), 2)}
+    refused({p: tables[p] for p in ((0, 1), (1, 2), (0, 2))}, "cycle")
+    refused({(0,): table(codes, SIZES, (0,)) + 1}, "add up")
+    refused({(0, 1): tables[0, 1], (0,): np.array([N - 3, 1, 1, 1])}, "differ")
+    refused({(0, 1): tables[1, 2]}, "whole number")
+    wrong = tables[0, 2].copy()
+    wrong[0, 4], wrong[3, 4] = 1, wrong[3, 4] - 1
+    refused({(0, 2): wrong}, "impossible")
+    refused({(0,): np.array([N, 0, 0, 0]), (2,): np.array([0, 0, 0, N, 0])}, "no place")
+    refused({(0, 1, 2): np.zeros((4, 3, 5), np.int64)}, "one column")
+    absent = domain_of(SIZES, absent=True)
+    refused({(0,): table(codes, SIZES, (0,))}, "private", where=absent)
+    few = made(domain, MarginalsKnobs(records=10))
+    refused({(0,): table(codes, SIZES, (0,))}, "as many", chosen=few)
+
+
+# What is refused before anything is charged
+
+
+def test_what_cannot_be_served_is_refused() -> None:
+    with pytest.raises(ConfigError, match="only one cell"):
+        made(domain_of((3, 1)))
+    with pytest.raises(ConfigError, match="cells"):
+        made(domain_of((40_000, 40_000)))
+    with pytest.raises(ConfigError, match="no column"):
+        made(knobs=MarginalsKnobs(pairs=(ColumnGroup(columns=("c0", "sex")),)))
+    with pytest.raises(ConfigError, match="columns"):
+        Marginals.calibrate(
+            MarginalsKnobs(),
+            target(domain=None, n_cells=3).__class__(
+                epsilon=1.0, delta=1e-6, n_records=5, n_cells=3
+            ),
+        )
+    with pytest.raises(InfeasibleBudgetError):
+        made(delta=0.0)
+    with pytest.raises(RecordsError):
+        made(n_records=2**41)
+    with pytest.raises(ConfigError):
+        MarginalsKnobs(pairs=())
+    with pytest.raises(ConfigError):
+        ColumnGroup(columns=("a", "a"))
+    with pytest.raises(ConfigError):
+        ColumnGroup(columns=("a", "b"), weight=0.0)
+    with pytest.raises(ConfigError):
+        MarginalsKnobs(one_way_share=0.9, screen_share=0.1)
+    with pytest.raises(ConfigError):
+        MarginalsKnobs(records=0)
+
+
+def test_expected_errors_grow_with_width_and_fall_with_budget() -> None:
+    found = {}
+    for width in (2, 5, 10, 20, 30):
+        domain = domain_of([6] * 2)
+        sizes = (6,) * width
+        groups = tuple((pair, 1.0) for pair in itertools.combinations(range(width), 2))
+        for epsilon in (0.1, 1.0, 5.0):
+            base = made(domain, epsilon=epsilon)
+            wide = Marginals(base.mu, 1, sizes, groups, base.shares)
+            error = wide.expected_error(n_records=N, n_cells=1)
+            assert 0 < error.one_way_total_variation < error.projected_total_variation <= 1
+            found[width, epsilon] = error.projected_total_variation
+    for (one, e), (two, f) in itertools.product(found, repeat=2):
+        if one < two and e == f:
+            assert found[one, e] < found[two, e]
+        if one == two and e < f:
+            assert found[one, e] > found[one, f]
