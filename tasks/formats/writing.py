@@ -6,7 +6,7 @@ carries no information. At most a chunk of rows is expanded at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.domain.columns import Codes
+from mechanisms.domain.columns import Codes, Column
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
 from tasks.formats.arrow_types import arrow_type, schema_of
@@ -78,6 +78,50 @@ def write_columns(columns: Mapping[str, list[Any]], path: Path) -> None:
     schema = pa.schema([(name, a.type) for name, a in zip(columns, arrays, strict=True)])
     with _writer(path, schema) as write:
         write(arrays)
+
+
+def write_codes(
+    domain: Domain,
+    codes: Sequence[NDArray[Any]],
+    path: Path,
+    progress: Progress | None = None,
+) -> None:
+    """Write a record per place of the columns' codes; the suffix gives the format.
+
+    Args:
+        domain: The columns; they may have too many combinations to be named by a cell.
+        codes: Per column integers[records].
+        path: Of the new file.
+        progress: Called with the number of records of each chunk.
+    """
+    values = [_values(column) for column in domain.columns]
+    with _writer(path, schema_of(domain)) as write:
+        for start in range(0, len(codes[0]), _CHUNK):
+            part = [each[start : start + _CHUNK] for each in codes]
+            write([listed.take(_places(own)) for listed, own in zip(values, part, strict=True)])
+            if progress is not None:
+                progress(len(part[0]))
+
+
+def write_batches(schema: pa.Schema, batches: Iterable[list[Any]], path: Path) -> None:
+    """Write rows given as Arrow arrays of the columns; the suffix gives the format."""
+    with _writer(path, schema) as write:
+        for arrays in batches:
+            write(arrays)
+
+
+def _values(column: Column) -> Any:
+    """The public values of a column by code, as an Arrow array."""
+    import pyarrow as pa
+
+    codes = np.arange(column.size)
+    return pa.array(column.decode(codes), arrow_type(column), mask=column.is_missing(codes))
+
+
+def _places(codes: NDArray[Any]) -> Any:
+    import pyarrow as pa
+
+    return pa.array(codes.astype(np.int32))
 
 
 @contextmanager

@@ -69,10 +69,12 @@ class ProductKind(ABC, Generic[M, Raw, Derived]):
 
     Attributes:
         core: The kind as the planner sees it.
+        only: Names of the mechanisms that it is limited to; empty for all that no other is for.
         family: Kinds of one family share their notes in the bundle's README.
     """
 
     core: Kind
+    only: tuple[str, ...] = ()
 
     @property
     def family(self) -> str:

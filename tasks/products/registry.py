@@ -12,11 +12,12 @@ from tasks.products.counts.table import Table
 from tasks.products.estimate.files import EstimateProduct
 from tasks.products.function.files import FunctionProduct
 from tasks.products.kind import ProductKind
+from tasks.products.marginals.product import MarginalMicrodata
 
 AnyKind = ProductKind[Any, Any, Any]
 _BY_NAME: dict[str, AnyKind] = {}
 KINDS: Mapping[str, AnyKind] = MappingProxyType(_BY_NAME)
-"""Kinds of product by name."""
+"""Kinds of product by name; of those limited to some mechanisms the name has these in it."""
 
 
 def register(kind: AnyKind) -> None:
@@ -25,18 +26,25 @@ def register(kind: AnyKind) -> None:
     Raises:
         ValueError: There is another of this name.
     """
-    if kind.core.name in _BY_NAME:
-        raise ValueError(f"there is a kind of product '{kind.core.name}' already")
-    _BY_NAME[kind.core.name] = kind
+    key = kind.core.name + (f" by {' or '.join(kind.only)}" if kind.only else "")
+    if key in _BY_NAME:
+        raise ValueError(f"there is a kind of product '{key}' already")
+    _BY_NAME[key] = kind
 
 
-for each in (Microdata(), Table(), EstimateProduct(), FunctionProduct()):
+for each in (Microdata(), MarginalMicrodata(), Table(), EstimateProduct(), FunctionProduct()):
     register(each)
 
 
 def kind_of(product: PlannedProduct[Any]) -> AnyKind:
     """The kind of a planned product."""
-    return KINDS[product.kind.name]
+    return kind_named(product.kind.name, product.mechanism.name)
+
+
+def kind_named(name: str, mechanism: str) -> AnyKind:
+    """The kind of a product by what a privacy statement says of it."""
+    own = (kind for kind in KINDS.values() if kind.core.name == name and mechanism in kind.only)
+    return next(own, None) or KINDS[name]
 
 
 def families(

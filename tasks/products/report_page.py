@@ -10,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from tasks.products.registry import KINDS
+from tasks.products.registry import kind_named
 
 NAME = "report.html"
 _PARAMETERS = ("scale", "square_scale", "pseudocount", "records", "degree", "order")
@@ -46,7 +46,9 @@ def write_report(folder: Path) -> Path:
                     for resource in package["resources"]
                     if _belongs(resource["path"], name, stated["products"])
                 ],
-                "excerpt": KINDS[product["kind"]].excerpt(folder, name),
+                "excerpt": kind_named(product["kind"], product["mechanism"]).excerpt(
+                    folder, name
+                ),
                 "plot": _plot(folder / "plots" / f"{name}.png"),
             }
             for name, product in stated["products"].items()

@@ -83,11 +83,16 @@ def unlisted(drawn: RawTable) -> dict[str, Any]:
     domain, listed = drawn.domain, n_listed(drawn)
     absent = {name: int(values[listed:].sum()) for name, values in drawn.figures().items()}
     return {
-        "structural_zeros": [
-            {name: [list(run) for run in runs] for name, runs in zero.sets} for zero in domain.zeros
-        ],
+        "structural_zeros": zeros_by_codes(domain),
         "absent": absent if domain.absent else None,
     }
+
+
+def zeros_by_codes(domain: Domain) -> list[dict[str, list[list[int]]]]:
+    """Of each structural zero the runs of codes by column, first and last code of each."""
+    return [
+        {name: [list(run) for run in runs] for name, runs in zero.sets} for zero in domain.zeros
+    ]
 
 
 def unlisted_in_words(domain: Domain) -> str:

@@ -1,0 +1,262 @@
+"""Microdata by marginals in a bundle: a row for each record, and what the records were made from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from configs import formats
+from mechanisms.domain.domain import Domain
+from mechanisms.errors import ConfigError
+from mechanisms.marginals.marginals import Marginals, Microdata
+from mechanisms.marginals.measurement import GRID
+from mechanisms.marginals.released import NoisyMarginals
+from mechanisms.planning.plan import Plan, PlannedProduct
+from mechanisms.tables.kind import MICRODATA
+from tasks.formats.profile import profile_file
+from tasks.formats.registry import read_batches
+from tasks.formats.writing import Progress, write_batches, write_codes
+from tasks.products.counts.fields import column_field
+from tasks.products.counts.figures import not_in_it, unlisted_in_words, zeros_by_codes
+from tasks.products.kind import Excerpt, Field, ProductKind, TableForm
+from tasks.products.marginals.tables_file import (
+    drawn_tables,
+    fields,
+    raw_digest,
+    write_tables,
+)
+
+if TYPE_CHECKING:
+    from configs.release import PublishConfig
+
+Planned = PlannedProduct[Marginals]
+
+_PAIRS: Mapping[str, tuple[str, str]] = {
+    "column_1": ("string", "A column of the records."),
+    "column_2": ("string", "Another."),
+    "relation": (
+        "string",
+        "'measured': their joint table was. 'shrunk away': it was, and shows next to nothing but "
+        "noise. 'assumed independent': it was not measured, and the records have these two "
+        "columns related only through others. 'known': it is public, and met exactly.",
+    ),
+    "standard_error": (
+        "number",
+        "Of the estimated count of one cell of their table; null if it was not measured.",
+    ),
+    "score_raw": (
+        "integer",
+        f"Noisy distance of their table from independence, in steps of 1/{GRID} of a record; "
+        "null if pairs were not scored.",
+    ),
+}
+_SHOWN = 40
+
+
+@dataclass(frozen=True)
+class DerivedMicrodata:
+    """What was released, and the records that follow from it."""
+
+    raw: NoisyMarginals
+    microdata: Microdata
+
+
+class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]):
+    """Records, the noisy tables that they were fitted to, and what is known of each pair."""
+
+    core = MICRODATA
+    only = (Marginals.name,)
+
+    @property
+    def family(self) -> str:
+        return "microdata by marginals"
+
+    def postprocess(
+        self, product: Planned, raw: NoisyMarginals, n_records: int
+    ) -> DerivedMicrodata:
+        return DerivedMicrodata(raw, product.mechanism.postprocess(raw))
+
+    def forms(self, product: Planned) -> list[TableForm]:
+        words = not_in_it(product.domain)
+        columns = [column_field(column) for column in product.domain.columns]
+        most = max((len(group) for group, _ in product.mechanism.groups), default=1)
+        return [
+            TableForm(product.name, columns, words),
+            TableForm(f"{product.name}_tables", fields(most), words),
+            TableForm(f"{product.name}_pairs", _fields(_PAIRS)),
+        ]
+
+    def write_table(
+        self,
+        form: TableForm,
+        product: Planned,
+        derived: DerivedMicrodata,
+        path: Path,
+        advance: Progress,
+    ) -> None:
+        found = derived.microdata
+        part = form.stem.removeprefix(product.name)
+        if not part:
+            write_codes(product.domain, found.codes, path, advance)
+        elif part == "_tables":
+            most = len([f for f in form.fields if f["name"].startswith("column_")])
+            write_tables(derived.raw, found.residuals, most, path)
+        else:
+            _write_pairs(product.domain, derived, path)
+
+    def rows(self, form: TableForm, product: Planned, derived: DerivedMicrodata) -> int:
+        part = form.stem.removeprefix(product.name)
+        if not part:
+            return len(derived.microdata.codes[0])
+        if part == "_tables":
+            return sum(table.values.size for table in drawn_tables(derived.raw))
+        return len(derived.microdata.relations)
+
+    def profile_table(
+        self, form: TableForm, product: Planned, derived: DerivedMicrodata, path: Path
+    ) -> dict[str, int]:
+        if form.stem == product.name:
+            return profile_file(path, product.domain)
+        names = [field["name"] for field in form.fields]
+        figures = {"rows": 0, "schema": 0}
+        for batch in read_batches(path, None):
+            figures["rows"] += batch.num_rows
+            figures["schema"] |= int(batch.schema.names != names)
+        return figures
+
+    def size(self, product: Planned) -> int:
+        mechanism = product.mechanism
+        records = mechanism.records or product.target.n_records
+        return records * len(product.domain.columns) + 6 * mechanism.rows(n_cells=0)
+
+    def rehearse(self, folder: Path, product: Planned, publish: PublishConfig) -> None:
+        """Write every declared value and read it back.
+
+        Raises:
+            ConfigError: A value does not come back as it was written.
+        """
+        domain = Domain(product.domain.columns)
+        rows = np.arange(max(column.size for column in domain.columns))
+        codes = [rows % column.size for column in domain.columns]
+        for suffix in publish.formats:
+            path = folder / f"rehearsal.{suffix}"
+            write_codes(domain, codes, path)
+            found = profile_file(path, domain)
+            path.unlink()
+            if found.pop("rows") != len(rows) or any(found.values()):
+                raise ConfigError(
+                    f"A declared value cannot be written to {suffix} and read back.",
+                    where=f"products.{product.name}",
+                )
+
+    def stated(self, product: Planned, raw: NoisyMarginals) -> dict[str, Any]:
+        """What was drawn with how much noise, and what no file holds."""
+        names = product.domain.names
+
+        def named(group: Sequence[int]) -> list[str]:
+            return [names[column] for column in group]
+
+        return {
+            "unbiased": True,
+            "structural_zeros": zeros_by_codes(product.domain),
+            "absent_records": product.domain.absent,
+            "grid": GRID,
+            "tables": [
+                {"columns": named(table.group), "scale": str(table.scale)}
+                for table in drawn_tables(raw)
+            ],
+            "score_scale": str(raw.scores.scale) if raw.scores is not None else None,
+            "known": [
+                {"columns": named(group), "counts": counts.ravel().tolist()}
+                for group, counts in raw.known.items()
+            ],
+            "raw_sha256": raw_digest(raw),
+        }
+
+    def advice(self, product: Planned, plan: Plan) -> str:
+        name, error = product.name, product.expected_error
+        padded = ""
+        if product.domain.absent:
+            padded = (
+                " How many records units really have is private: the file has about as many, as "
+                "estimated."
+            )
+        return (
+            f"- `{name}`: synthetic records of {len(product.domain.columns)} columns, fitted to "
+            f"noisy tables of single columns and of pairs. Expected: {error.summary()}.{padded} "
+            f"For counts with standard errors use `{name}_tables` or `statpress query`; "
+            f"`{name}_pairs` says which pairs of columns were measured."
+        )
+
+    def notes(self, products: Sequence[Planned]) -> list[str]:
+        """How the records may be used, and what no file holds."""
+        found = [
+            "**Records by marginals** agree with the source in single columns and in the measured "
+            "pairs, but for noise. Relations of three or more columns are those that follow from "
+            "pairs. Intervals come from the noisy tables and never from the records: the file "
+            "`_tables` has them for what was measured, with every estimate unbiased. Where noisy "
+            "scores decided which pairs to measure, its standard errors hold given that decision."
+        ]
+        words = max((unlisted_in_words(product.domain) for product in products), key=len)
+        return [*found, f"**Not in any file.** {words}"] if words else found
+
+    def excerpt(self, folder: Path, name: str) -> Excerpt | None:
+        """The pairs of columns and what is known of them; of many the first."""
+        stem = folder / "data" / f"{name}_pairs"
+        written = (stem.with_name(f"{stem.name}.{suffix}") for suffix in formats.FORMATS)
+        path = next((path for path in written if path.is_file()), None)
+        if path is None:  # a rehearsal, before anything is drawn
+            return None
+        rows = [row for batch in read_batches(path, None) for row in batch.to_pylist()]
+        if not rows:
+            return None
+        counted = Counter(row["relation"] for row in rows)
+        shown = [
+            [row["column_1"], row["column_2"], row["relation"], _figure(row["standard_error"])]
+            for row in rows[:_SHOWN]
+        ]
+        total = ", ".join(f"{number} {relation}" for relation, number in counted.most_common())
+        shown.append([f"all {len(rows)} pairs", "", total, ""])
+        return Excerpt(("column", "column", "relation", "standard error of a count"), shown)
+
+
+def _fields(columns: Mapping[str, tuple[str, str]]) -> list[Field]:
+    return [
+        {"name": name, "type": kind, "description": words}
+        for name, (kind, words) in columns.items()
+    ]
+
+
+def _write_pairs(domain: Domain, derived: DerivedMicrodata, path: Path) -> None:
+    """A row for each pair of columns."""
+    import pyarrow as pa
+
+    found, scores = derived.microdata, derived.raw.scores
+    raw = dict(zip(scores.pairs, scores.values.tolist(), strict=True)) if scores else {}
+    pairs = sorted(found.relations)
+    errors = [
+        found.residuals.table_variance(pair) ** 0.5 if pair in found.residuals.values else None
+        for pair in pairs
+    ]
+    columns: list[list[Any]] = [
+        [domain.names[a] for a, _ in pairs],
+        [domain.names[b] for _, b in pairs],
+        [found.relations[pair] for pair in pairs],
+        errors,
+        [raw.get(pair) for pair in pairs],
+    ]
+    types = {"string": pa.string(), "number": pa.float64(), "integer": pa.int64()}
+    schema = pa.schema([(name, types[kind]) for name, (kind, _) in _PAIRS.items()])
+    arrays = [
+        pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)
+    ]
+    write_batches(schema, [arrays], path)
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None else f"{value:,.1f}"

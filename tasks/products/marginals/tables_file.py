@@ -1,0 +1,167 @@
+"""The noisy tables of a release as rows of one file, and read back from there.
+
+A row is a cell of a table; tables follow each other in the order of the privacy statement, the
+cells of each with the code of its last column running fastest.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.domain.domain import Domain
+from mechanisms.marginals.measurement import GRID, NoisyTable
+from mechanisms.marginals.query import table_with_errors
+from mechanisms.marginals.released import NoisyMarginals
+from mechanisms.marginals.residuals import Residuals
+from tasks.formats.arrow_types import arrow_type
+from tasks.formats.registry import read_batches
+from tasks.formats.writing import write_batches
+from tasks.products.kind import Field
+
+_FIGURES = {
+    "raw": (
+        "integer",
+        f"Noisy count as it was drawn, in steps of 1/{GRID} of a record; may be negative.",
+    ),
+    "noisy_count": ("number", "The same in records."),
+    "estimate": (
+        "number",
+        "Unbiased estimate of the count from all tables together; may be negative.",
+    ),
+    "standard_error": ("number", "Of the estimate: the noise, without the sampling of records."),
+}
+
+
+def fields(width: int) -> list[Field]:
+    """Columns of the file where the largest table is of so many columns."""
+    of_cell = [
+        {"name": name, "type": "string", "description": words}
+        for place in range(1, width + 1)
+        for name, words in (
+            (f"column_{place}", f"Name of column {place} of the table; null if it has fewer."),
+            (f"value_{place}", f"The cell's value of column_{place}; null stands for missing."),
+        )
+    ]
+    figures = [
+        {"name": name, "type": kind, "description": words}
+        for name, (kind, words) in _FIGURES.items()
+    ]
+    return of_cell + figures
+
+
+def drawn_tables(release: NoisyMarginals) -> tuple[NoisyTable, ...]:
+    """All tables that noise was drawn for, in the order in which they are written."""
+    return (*release.one_way, *release.tables)
+
+
+def width(tables: Sequence[NoisyTable]) -> int:
+    """Most columns of a table."""
+    return max(len(table.group) for table in tables)
+
+
+def write_tables(release: NoisyMarginals, residuals: Residuals, most: int, path: Path) -> None:
+    """Write all cells of all tables.
+
+    Args:
+        release: What was drawn.
+        residuals: Its tables combined.
+        most: Columns that a table has at most.
+        path: The suffix gives the format.
+    """
+    import pyarrow as pa
+
+    text = [
+        pa.field(f"{part}_{place}", pa.string())
+        for place in range(1, most + 1)
+        for part in ("column", "value")
+    ]
+    numbers = [
+        pa.field(name, pa.int64() if kind == "integer" else pa.float64(), nullable=False)
+        for name, (kind, _) in _FIGURES.items()
+    ]
+    rows = (_rows(release.domain, table, residuals, most) for table in drawn_tables(release))
+    write_batches(pa.schema([*text, *numbers]), rows, path)
+
+
+def read_tables(
+    path: Path, groups: Sequence[tuple[int, ...]], sizes: Sequence[int]
+) -> list[NDArray[np.int64]]:
+    """The noisy counts of tables in grid steps, each of the shape of its columns.
+
+    Raises:
+        ValueError: The file does not hold them.
+    """
+    import pyarrow as pa
+
+    parts = [np.zeros(0, np.int64)]
+    for batch in read_batches(path, None):
+        if "raw" not in batch.schema.names or batch.column("raw").type != pa.int64():
+            raise ValueError("the column 'raw' is missing or of another type")
+        if batch.column("raw").null_count:
+            raise ValueError("the column 'raw' has nulls")
+        parts.append(batch.column("raw").to_numpy(zero_copy_only=False))
+    raw = np.concatenate(parts)
+    shapes = [tuple(sizes[column] for column in group) for group in groups]
+    ends = np.cumsum([math.prod(shape) for shape in shapes])
+    if len(raw) != (ends[-1] if len(ends) else 0):
+        raise ValueError("the tables do not have as many cells as their columns say")
+    return [
+        part.reshape(shape) for part, shape in zip(np.split(raw, ends[:-1]), shapes, strict=True)
+    ]
+
+
+def raw_digest(release: NoisyMarginals) -> str:
+    """SHA-256 of all that was drawn: tables, then scores, as little-endian int64."""
+    digest = hashlib.sha256()
+    for table in drawn_tables(release):
+        digest.update(table.values.astype("<i8").tobytes())
+    if release.scores is not None:
+        digest.update(release.scores.values.astype("<i8").tobytes())
+    return digest.hexdigest()
+
+
+def _rows(
+    domain: Domain, table: NoisyTable, residuals: Residuals, most: int
+) -> list[Any]:
+    """Arrow arrays of one table's rows."""
+    import pyarrow as pa
+
+    estimates, error = table_with_errors(residuals, table.group)
+    n = table.values.size
+    arrays: list[Any] = []
+    for place in range(most):
+        if place >= len(table.group):
+            arrays += [pa.nulls(n, pa.string())] * 2
+            continue
+        column = domain.columns[table.group[place]]
+        shape = [1] * len(table.group)
+        shape[place] = column.size
+        codes = np.broadcast_to(np.arange(column.size).reshape(shape), table.values.shape)
+        arrays.append(pa.repeat(pa.scalar(column.name), n))
+        arrays.append(_labels(domain, table.group[place]).take(pa.array(codes.ravel())))
+    arrays += [
+        pa.array(table.values.ravel()),
+        pa.array(table.counts.ravel()),
+        pa.array(estimates.ravel()),
+        pa.repeat(pa.scalar(error), n),
+    ]
+    return arrays
+
+
+@functools.lru_cache(maxsize=256)
+def _labels(domain: Domain, position: int) -> Any:
+    """The public values of a column as Arrow strings, null where one is missing."""
+    import pyarrow as pa
+
+    column = domain.columns[position]
+    codes = np.arange(column.size)
+    values = pa.array(column.decode(codes), arrow_type(column), mask=column.is_missing(codes))
+    return values.cast(pa.string())
