@@ -59,14 +59,14 @@ def press(
 
         # Private zone: what the source holds, and whether it passed its checks.
         check_input(run, release)
-        table = count_once(run, release, plan)
-        check_counts(run, release, table)
+        counted = count_once(run, release, plan)
+        check_counts(run, release, counted)
 
         charge = charge_ledger(run, release, plan)
         show_budget(context, context.home, release.config.dataset)
 
         # Public zone: everything from the draw on.
-        drawn = draw_records(run, plan, table, charge)
+        drawn = draw_records(run, plan, counted, charge)
         products = postprocess(run, plan, drawn)
         write_products(run, release, plan, charge, products)
         check_products(run, release, plan, products)

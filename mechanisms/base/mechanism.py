@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 from mechanisms.accounting.analytic import GaussianLoss, PureLoss
 from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.base.kind import ExpectedError, Kind
-from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
 from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
 from mechanisms.sampling.randomness import Progress, Randomness
@@ -141,13 +140,24 @@ def check_frame(*, n_records: int, n_cells: int, unit_records: int = 1) -> None:
         raise RecordsError("unit_records must be between 1 and n_records.")
 
 
+Needs = Literal["joint", "columns"]
+"""What a mechanism is given of the count: a contingency table, or coded columns."""
+
+
+def needs_of(mechanism: Mechanism | type[Mechanism]) -> Needs:
+    """What a mechanism needs; the joint table unless its class says ``needs = "columns"``."""
+    needs: Needs = getattr(mechanism, "needs", "joint")
+    return needs
+
+
 class Mechanism(Protocol):
     """A mechanism at fixed parameters.
 
     ``name`` is its key in the registry and in a config; ``kinds`` are the
     products it can serve; ``pure`` says that it needs no delta and is charged
     none; ``knobs`` is a frozen dataclass of what a config may set, its field
-    names the keys of the YAML.
+    names the keys of the YAML. A class that has ``needs = "columns"`` is given coded columns
+    (mechanisms.domain.coded_columns) and serves products with any number of columns.
     """
 
     name: ClassVar[str]
@@ -166,11 +176,17 @@ class Mechanism(Protocol):
 
     def release(
         self,
-        table: ContingencyTable,
+        table: Any,
         rng: Randomness,
         progress: Progress | None = None,
     ) -> Any:
-        """The private step; what it gives back is public."""
+        """The private step; what it gives back is public.
+
+        Args:
+            table: A ``ContingencyTable``, or ``CodedColumns`` as ``needs_of`` says; private.
+            rng: Of all random bits.
+            progress: Called with the number of records drawn.
+        """
         ...
 
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedError:

@@ -30,6 +30,7 @@ class ContingencyTable:
 
     Raises:
         ValueError: The arrays are not such a table.
+        DomainTooLargeError: The domain has more than 2**63 - 1 cells.
     """
 
     domain: Domain
@@ -37,6 +38,7 @@ class ContingencyTable:
     counts: Codes
 
     def __post_init__(self) -> None:
+        self.domain.check_joint()
         for name in ("cells", "counts"):
             array = np.asarray(getattr(self, name))
             if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):

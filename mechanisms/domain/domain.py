@@ -28,6 +28,8 @@ from mechanisms.domain.structural_zeros import MOST_PATTERNS, ZeroPattern, n_cov
 from mechanisms.errors import ConfigError, DomainTooLargeError, DuplicateColumnError
 
 MAX_CELLS = 2**63 - 1
+"""Most cells of a joint table, whose codes are int64."""
+_MOST_BITS = 10_000  # of the number of cells, which is written in decimal
 LISTED = 1 << 21
 """Cells of a domain that may be listed to draw from; from a larger one is drawn by rejection."""
 _LEAST_SHARE = 100  # at least 1/100 of a domain that is not listed must be possible
@@ -48,7 +50,7 @@ class Domain:
 
     Raises:
         DuplicateColumnError: A name occurs twice.
-        DomainTooLargeError: More than 2**63 - 1 cells.
+        DomainTooLargeError: More than 2**10000 cells.
         ConfigError: The patterns leave no cell, or too few to draw from, or are malformed.
     """
 
@@ -65,11 +67,8 @@ class Domain:
         for name in self.names:
             if self.names.count(name) > 1:
                 raise DuplicateColumnError(f"Column '{name}' is declared twice.")
-        if self.n_cells > MAX_CELLS:
-            sizes = ", ".join(f"{column.name} {column.size:,}" for column in self.columns)
-            raise DomainTooLargeError(
-                f"The domain has {Decimal(self.n_cells):.3e} cells, more than 2**63 - 1 ({sizes})."
-            )
+        if self.n_cells.bit_length() > _MOST_BITS:
+            raise DomainTooLargeError(f"The domain has more than 2**{_MOST_BITS} cells.")
         strides, stride = [], 1
         for column in reversed(self.columns):
             strides.append(stride)
@@ -91,7 +90,8 @@ class Domain:
         sizes = {column.name: column.size for column in self.columns}
         combinations = math.prod(sizes.values())
         left = combinations - n_covered(self.zeros, sizes)
-        if left == 0 or (combinations > LISTED and left * _LEAST_SHARE < combinations):
+        drawn_from = LISTED < combinations <= MAX_CELLS
+        if left == 0 or (drawn_from and left * _LEAST_SHARE < combinations):
             raise ConfigError(
                 f"The structural zeros leave {left:,} of {combinations:,} cells.",
                 next_step="Leave at least one cell, and of a large domain one in a hundred.",
@@ -118,6 +118,19 @@ class Domain:
         """Number of cells that a publication can list: possible and not absent."""
         return self.n_possible - self.absent
 
+    def check_joint(self) -> None:
+        """Refuse a domain that has too many cells for a joint table.
+
+        Raises:
+            DomainTooLargeError: More than 2**63 - 1 cells.
+        """
+        if self.n_cells > MAX_CELLS:
+            sizes = ", ".join(f"{column.name} {column.size:,}" for column in self.columns)
+            raise DomainTooLargeError(
+                f"The joint table of these columns has {Decimal(self.n_cells):.3e} cells, more "
+                f"than 2**63 - 1 ({sizes})."
+            )
+
     def __getitem__(self, name: str) -> Column:
         for column in self.columns:
             if column.name == name:
@@ -143,7 +156,11 @@ class Domain:
 
         Returns:
             int64[k]; never the absent cell.
+
+        Raises:
+            DomainTooLargeError: More than 2**63 - 1 cells.
         """
+        self.check_joint()
         parts = (
             np.asarray(codes[column.name], dtype=np.int64) * stride
             for column, stride in zip(self.columns, self.strides, strict=True)
@@ -155,7 +172,9 @@ class Domain:
 
         Raises:
             ValueError: The absent cell is among them, which has no columns.
+            DomainTooLargeError: More than 2**63 - 1 cells.
         """
+        self.check_joint()
         if self.absent and np.any(cells == self.absent_cell):
             raise ValueError("the absent cell has no columns; leave it out first")
         return self._digits(cells, name)

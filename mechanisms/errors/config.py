@@ -62,10 +62,10 @@ class RecordsError(ConfigError):
 
 
 class DomainTooLargeError(ConfigError):
-    """The product of the column sizes passes 2**63 - 1."""
+    """More cells than a joint table, or the tables to measure, may have."""
 
     exit_code = 18
-    next_step = "Drop a column or use fewer cells in the largest."
+    next_step = "Leave a column out, use fewer cells in the largest, or choose another mechanism."
 
 
 class NotMeasuredError(ConfigError):

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from mechanisms.accounting.analytic import GaussianLoss
 from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.base.kind import Kind
-from mechanisms.base.mechanism import Target, check_frame
+from mechanisms.base.mechanism import Needs, Target, check_frame
 from mechanisms.domain.coded_columns import CodedColumns
 from mechanisms.domain.domain import Domain
 from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
@@ -94,6 +94,7 @@ class Marginals:
     knobs: ClassVar[type] = MarginalsKnobs
     pure: ClassVar[bool] = False
     unbiased: ClassVar[bool] = True
+    needs: ClassVar[Needs] = "columns"
 
     mu: Fraction
     unit_records: int
@@ -200,6 +201,11 @@ class Marginals:
         )
         columns = tuple(np.ascontiguousarray(codes[:, j]) for j in range(codes.shape[1]))
         return Microdata(release.domain, columns, model.residuals, relations(model))
+
+    def rows(self, *, n_cells: int) -> int:
+        """Noisy cells at most: those of all columns, and of all groups of the workload."""
+        grouped = (math.prod(self.sizes[column] for column in group) for group, _ in self.groups)
+        return sum(self.sizes) + sum(grouped)
 
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedMarginals:
         """Expected error from public quantities only."""

@@ -20,6 +20,7 @@ from mechanisms.base.mechanism import Mechanism, Target
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
 from mechanisms.planning.budget_split import Budget, Part, gaussian_mu, losses_of, targets
 from mechanisms.planning.charges import EXACT, charged, exact_sum
+from mechanisms.planning.count_domains import check_needs
 from mechanisms.planning.registry import REGISTRY
 
 _ENOUGH = 0.9  # of delta, at which the search for the scale ends
@@ -100,7 +101,9 @@ def _calibrated(
     found = []
     for request, target in zip(requests, asked, strict=True):
         try:
-            found.append(REGISTRY[request.mechanism].calibrate(request.knobs, target))
+            mechanism = REGISTRY[request.mechanism]
+            check_needs(mechanism, target)
+            found.append(mechanism.calibrate(request.knobs, target))
         except (ConfigError, InfeasibleBudgetError) as error:
             error.where = request.name
             raise

@@ -13,6 +13,7 @@ from mechanisms.accounting.analytic import PureLoss
 from mechanisms.accounting.composition import compose, compose_quickly
 from mechanisms.accounting.enclosures import double_below
 from mechanisms.accounting.privacy_loss import PrivacyLoss
+from mechanisms.base.mechanism import needs_of
 from mechanisms.errors import AmountError
 from mechanisms.planning.registry import REGISTRY
 
@@ -46,18 +47,15 @@ def described_loss(description: Mapping[str, Any]) -> PrivacyLoss:
     """The privacy loss of a mechanism as a charge describes it.
 
     Raises:
-        AmountError: It has more cells than a domain can have.
+        AmountError: It has more cells than a joint table can have.
     """
-    if int(description["n_cells"]) > 2**63:
-        raise AmountError("A mechanism's description has more cells than any domain.")
-    return (
-        REGISTRY[description["mechanism"]]
-        .from_description(description)
-        .loss(
-            n_records=int(description["n_records"]),
-            n_cells=int(description["n_cells"]),
-            unit_records=int(description["unit_records"]),
-        )
+    mechanism = REGISTRY[description["mechanism"]]
+    if needs_of(mechanism) == "joint" and int(description["n_cells"]) > 2**63:
+        raise AmountError("A mechanism's description has more cells than any joint table.")
+    return mechanism.from_description(description).loss(
+        n_records=int(description["n_records"]),
+        n_cells=int(description["n_cells"]),
+        unit_records=int(description["unit_records"]),
     )
 
 

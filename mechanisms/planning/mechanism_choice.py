@@ -16,6 +16,7 @@ from mechanisms.base.kind import ExpectedError, Kind
 from mechanisms.base.mechanism import Mechanism, Target
 from mechanisms.errors import ConfigError, InfeasibleBudgetError, StatpressError
 from mechanisms.planning.calibration import ProductRequest
+from mechanisms.planning.count_domains import check_needs
 from mechanisms.planning.registry import REGISTRY, serving
 
 AUTO = "auto"
@@ -175,6 +176,7 @@ def _candidate(
     kind: Kind, label: str, mechanism: type[Mechanism], knobs: Any, target: Target
 ) -> Candidate:
     try:
+        check_needs(mechanism, target)
         calibrated = mechanism.calibrate(knobs, target)
         if reason := kind.objection(calibrated):
             return Candidate(name=label, reason=reason)

@@ -25,6 +25,7 @@ from mechanisms.errors import ConfigError
 from mechanisms.planning.budget_split import Budget, Part, losses_of, part_of, targets
 from mechanisms.planning.calibration import ProductRequest, meet_budget
 from mechanisms.planning.charges import charged, concentrated, exact_sum
+from mechanisms.planning.count_domains import coded_domain, joint_domains
 from mechanisms.planning.mechanism_choice import Choice, choose_open
 
 M = TypeVar("M", bound=Mechanism, covariant=True)
@@ -106,6 +107,9 @@ class Plan:
     """What a release will do and cost.
 
     Attributes:
+        domain: The columns of all products.
+        joint: Domains of the joint tables that the source is counted into.
+        coded: The columns of which the records' codes are kept, if a product needs them.
         epsilon: Charged in all: the products composed, at ``delta``, rounded up.
         delta: Charged in all.
         rho: Charged in all under zCDP: an exact sum.
@@ -119,6 +123,8 @@ class Plan:
     delta: Decimal
     rho: Decimal
     loss: PrivacyLoss
+    joint: tuple[Domain, ...]
+    coded: Domain | None
 
     @property
     def amounts(self) -> dict[str, Decimal]:
@@ -168,6 +174,7 @@ def plan_release(
 
     Raises:
         ConfigError: A product has only one cell, or a mechanism cannot serve it.
+        DomainTooLargeError: A mechanism needs the joint table of a product that has none.
         InfeasibleBudgetError: A product's knobs do not fit its part.
     """
     domains = [domain.project(request.columns) for request in requests]
@@ -209,6 +216,7 @@ def plan_release(
     if len(products) == 1:
         products = (replace(products[0], pure_target=pure_asked[0]),)
     used = [name for name in domain.names if any(name in own.names for own in domains)]
+    needed = [(product.mechanism, product.request.columns) for product in products]
     whole = compose_quickly(losses)
     return Plan(
         privacy=privacy,
@@ -218,6 +226,8 @@ def plan_release(
         delta=delta,
         rho=exact_sum(product.rho for product in products),
         loss=whole,
+        joint=joint_domains(domain, needed),
+        coded=coded_domain(domain, needed),
     )
 
 

@@ -16,6 +16,7 @@ from mechanisms.estimates.noisy_quantile import QuantileOfCells
 from mechanisms.estimates.pair_moments import PairEstimate
 from mechanisms.estimates.subsample_split import SplitEstimate
 from mechanisms.functions.bernstein import FunctionRelease
+from mechanisms.marginals.marginals import Marginals
 from mechanisms.tables.bootstrap import Bootstrap
 from mechanisms.tables.density import Density
 from mechanisms.tables.exponential_ks import ExponentialKS
@@ -30,6 +31,7 @@ _MECHANISMS: tuple[type[Mechanism], ...] = (
     LaplaceTable,
     GaussianTable,
     TwoResolutions,
+    Marginals,
     SmoothedHistogram,
     Density,
     ExponentialKS,

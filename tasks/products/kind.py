@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mechanisms.base.kind import Kind
-from mechanisms.base.mechanism import Mechanism
+from mechanisms.base.mechanism import Mechanism, needs_of
+from mechanisms.domain.coded_columns import CodedColumns
 from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.domain.counted import Counted
 from mechanisms.planning.plan import Plan, PlannedProduct
 from tasks.formats.writing import Progress
 
@@ -82,9 +84,11 @@ class ProductKind(ABC, Generic[M, Raw, Derived]):
         return self.core.name
 
     def private_input(
-        self, product: PlannedProduct[M], counted: ContingencyTable
-    ) -> ContingencyTable:
-        """What the mechanism is given of the table that was counted; private."""
+        self, product: PlannedProduct[M], counted: Counted
+    ) -> ContingencyTable | CodedColumns:
+        """What the mechanism is given of what was counted, as it needs it; private."""
+        if needs_of(product.mechanism) == "columns":
+            return counted.columns(product.request.columns)
         return counted.marginal(product.request.columns)
 
     @abstractmethod

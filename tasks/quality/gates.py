@@ -16,6 +16,7 @@ import numpy as np
 
 from configs.checks import default_check
 from configs.loading import Release
+from mechanisms.domain.coded_columns import CodedColumns
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.errors import EmptySourceError, QualityGateError, ReleaseGateError
 from tasks.execution.run_context import Gatekeeper
@@ -81,6 +82,17 @@ def check_table(inspector: Gatekeeper, release: Release, table: ContingencyTable
         Between("cells past the domain", 0, 0),
     ]
     if not inspector.meets("table", figures, expectations):
+        raise _private_stop("table", release, inspector)
+
+
+def check_coded(inspector: Gatekeeper, release: Release, coded: CodedColumns) -> None:
+    """Table gate where codes are kept instead: the records add up to n.
+
+    Raises:
+        QualityGateError: Not so.
+    """
+    n = release.privacy.n_records
+    if not inspector.meets("codes", {"records": coded.n_records}, [Between("records", n, n)]):
         raise _private_stop("table", release, inspector)
 
 

@@ -11,7 +11,7 @@ from configs.loading import Release, load_order
 from configs.order import Order
 from configs.planned_order import PlannedOrder
 from configs.release import UnitColumn
-from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.domain.counted import Counted
 from mechanisms.errors import ApprovalError, StatpressError
 from mechanisms.planning.plan import Plan
 from tasks.execution.folders import at_work
@@ -32,6 +32,7 @@ from tasks.release.places import Run, keep_folder, publish_folder, writing
 from tasks.release.unfinished_runs import beginning
 from tasks.source import counting
 from tasks.source.files import Source
+from tasks.source.spilled_columns import spill
 from tasks.source.units import Units
 
 
@@ -111,18 +112,30 @@ def check_input(run: Run, release: Release) -> None:
 
 
 @step("count once")
-def count_once(run: Run, release: Release, plan: Plan) -> ContingencyTable:
-    """One GROUP BY where the data lies; the last sight of the source."""
+def count_once(run: Run, release: Release, plan: Plan) -> Counted:
+    """One GROUP BY where the data lies, and wide products' codes; the last sight of the source."""
+    source, units = _source(release), _units(release)
     key = key_of_choice(insecure_seed=run.insecure_seed)
-    return counting.count(
-        _source(release), plan.domain, scratch=run.work, units=_units(release), key=key
+    joint = tuple(
+        counting.count(source, domain, scratch=run.work, units=units, key=key)
+        for domain in plan.joint
+    )
+    if plan.coded is None:
+        return Counted(joint)
+    n_records = release.privacy.n_records
+    return Counted(
+        joint,
+        spill(source, plan.coded, n_records=n_records, folder=run.work, units=units, key=key),
     )
 
 
 @step("check counts")
-def check_counts(run: Run, release: Release, table: ContingencyTable) -> None:
+def check_counts(run: Run, release: Release, counted: Counted) -> None:
     """Table gate."""
-    quality.check_table(run.inspector, release, table)
+    for table in counted.joint:
+        quality.check_table(run.inspector, release, table)
+    if counted.coded is not None:
+        quality.check_coded(run.inspector, release, counted.coded)
 
 
 @step("rehearse")
@@ -150,7 +163,7 @@ def charge_ledger(run: Run, release: Release, plan: Plan) -> Entry:
 
 
 @step("draw records")
-def draw_records(run: Run, plan: Plan, table: ContingencyTable, charge: Entry) -> dict[str, Any]:
+def draw_records(run: Run, plan: Plan, counted: Counted, charge: Entry) -> dict[str, Any]:
     """Record that drawing begins, once and for all; then run the mechanisms.
 
     What they return is public.
@@ -160,7 +173,7 @@ def draw_records(run: Run, plan: Plan, table: ContingencyTable, charge: Entry) -
     rng = generator(draw, insecure_seed=run.insecure_seed)
     return {
         product.name: product.mechanism.release(
-            kind_of(product).private_input(product, table), rng, run.advance
+            kind_of(product).private_input(product, counted), rng, run.advance
         )
         for product in plan.products
     }

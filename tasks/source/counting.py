@@ -91,12 +91,13 @@ def count(
     Raises:
         SourceError: Not found, unreadable or empty; a column missing or of a
             wrong type.
+        DomainTooLargeError: The domain has no joint table.
     """
-    if units is not None and units.max_records > 1 and not domain.absent:
-        raise ValueError("units of several records need a domain with an absent cell")
+    domain.check_joint()
+    check_absent(domain, units)
 
     def run(table: ir.Table, unit: str | None) -> ContingencyTable:
-        cells = discretise.cell_table(domain, table, unit=unit)
+        cells = discretise.packed_table(domain, table, unit=unit).rename(cell="word_0")
         if units is None:
             counts = cells.group_by("cell").aggregate(records=cells.count())
         else:
@@ -112,7 +113,7 @@ def count(
         return ContingencyTable(domain, found, records)
 
     with open_source(source, scratch=scratch, memory_limit=memory_limit) as table:
-        return guarded(source, lambda: run(*_typed(source, domain, table, units)))
+        return guarded(source, lambda: run(*typed(source, domain, table, units)))
 
 
 def profile(
@@ -156,14 +157,20 @@ def profile(
         )
 
     with open_source(source, scratch=scratch, memory_limit=memory_limit) as table:
-        return guarded(source, lambda: run(*_typed(source, domain, table, units)))
+        return guarded(source, lambda: run(*typed(source, domain, table, units)))
 
 
-def _typed(
+def typed(
     source: Source, domain: Domain, table: ir.Table, units: Units | None
 ) -> tuple[ir.Table, str | None]:
-    """The table with typed columns, and the name in it of the column of the units."""
+    """The source's table with typed columns, and the name in it of the column of the units."""
     table, unit = with_units(table, units) if units is not None else (table, None)
     if source.format == "csv":
         table = discretise.read_text(domain, table, unit=unit)
     return table, unit
+
+
+def check_absent(domain: Domain, units: Units | None) -> None:
+    """Units of several records are padded, for which the domain needs its absent cell."""
+    if units is not None and units.max_records > 1 and not domain.absent:
+        raise ValueError("units of several records need a domain with an absent cell")

@@ -13,8 +13,9 @@ Ibis expression, so that it runs where the data lies. They agree on every value:
 * a decimal is compared with the shortest decimal that denotes an edge or a
   category, as the config writes it.
 
-Codes times strides are summed as doubles while the domain has at most 2**53
-cells: exact there, and cheaper than int64 sums that watch for overflow.
+Codes times strides are summed as doubles while that gives at most 2**53
+numbers: exact there, and cheaper than int64 sums that watch for overflow. Of a domain too wide
+for one int64 code there are several such sums (mechanisms.domain.packed_codes).
 """
 
 from __future__ import annotations
@@ -28,13 +29,11 @@ import numpy as np
 
 from mechanisms.domain.columns import Categorical, Column, Date
 from mechanisms.domain.domain import Domain
+from mechanisms.domain.packed_codes import PackedCodes
 from mechanisms.domain.structural_zeros import Runs
 from mechanisms.errors import ColumnNotFoundError, ColumnTypeError
 from tasks.source.digits import Coded, Place, coded_column, join_digits
-from tasks.source.engine_types import (
-    EXACT_DOUBLES,
-    is_exact_double,
-)
+from tasks.source.engine_types import EXACT_DOUBLES, is_exact_double
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -43,8 +42,8 @@ _LARGEST_SCALE = 18  # no engine's type holds int64 and decimals of a larger sca
 _TEXT_READ_AS = {"number": "float64"}
 
 
-def cell_table(domain: Domain, table: ir.Table, *, unit: str | None = None) -> ir.Table:
-    """The cell code of every record of a table.
+def packed_table(domain: Domain, table: ir.Table, *, unit: str | None = None) -> ir.Table:
+    """The codes of every record of a table, packed into as few integers as hold them.
 
     Args:
         domain: The declared domain.
@@ -52,18 +51,21 @@ def cell_table(domain: Domain, table: ir.Table, *, unit: str | None = None) -> i
         unit: Column that names each record's unit; it comes along.
 
     Returns:
-        A table derived from ``table``: an int64 column ``cell``, equal to
-        ``domain.cell_of`` of each record, and a column ``unit`` if one was given.
+        A table derived from ``table``: int64 columns ``word_0``, ``word_1``, ... as
+        ``PackedCodes`` says, and a column ``unit`` if one was given. Of a domain with a joint
+        table the one word is the cell, ``domain.cell_of`` of each record.
 
     Raises:
         ColumnNotFoundError: A declared column is missing.
         ColumnTypeError: A column's type cannot carry its discretisation.
     """
     derived, coded = coded_columns(domain, table, unit=unit)
-    digits = [column.digit for column in coded]
-    cell = sum(digits[1:], start=digits[0])
-    units = {} if unit is None else {"unit": derived.unit}
-    return derived.select(cell=cell.cast("int64"), **units)
+    sums = (
+        functools.reduce(operator.add, (coded[column].digit for column in word))
+        for word in PackedCodes.of(domain).words
+    )
+    words = {f"word_{index}": word.cast("int64") for index, word in enumerate(sums)}
+    return derived.select(**words, **({} if unit is None else {"unit": derived.unit}))
 
 
 def coded_columns(
@@ -71,14 +73,13 @@ def coded_columns(
 ) -> tuple[ir.Table, list[Coded]]:
     """A derived table, and what becomes of each column on it, in the domain's order.
 
-    Takes the arguments of ``cell_table``.
+    Takes the arguments of ``packed_table``.
 
     Raises:
         ColumnNotFoundError: A declared column is missing.
         ColumnTypeError: A column's type cannot carry its discretisation.
     """
-    dtype = _digit_type(domain)
-    places = [Place(index, stride, dtype) for index, stride in enumerate(domain.strides)]
+    places = _places(domain)
     units = {} if unit is None else {"unit": table[unit]}
     derived = table.select(
         **{f"value_{i}": _comparable(column, table) for i, column in enumerate(domain.columns)},
@@ -98,11 +99,11 @@ def impossible(domain: Domain, coded: Sequence[Coded]) -> Any:
 
     Sets of several runs are those of listed categories, so their codes are listed too.
     """
+    places = _places(domain)
 
     def in_set(name: str, runs: Runs) -> Any:
-        index = domain.names.index(name)
-        digit = coded[index].digit
-        place = Place(index, domain.strides[index], _digit_type(domain))
+        place = places[domain.names.index(name)]
+        digit = coded[place.index].digit
         if len(runs) == 1:
             first, last = map(place.constant, runs[0])
             return (digit >= first) & (digit <= last)
@@ -140,9 +141,14 @@ def read_text(domain: Domain, table: ir.Table, *, unit: str | None = None) -> ir
     return table.select(**read) if read else table
 
 
-def _digit_type(domain: Domain) -> str:
-    """The type in which codes times strides are summed."""
-    return "float64" if domain.n_cells <= EXACT_DOUBLES else "int64"
+def _places(domain: Domain) -> list[Place]:
+    """Each column's place in its word, which is a sum of doubles if all its values are exact."""
+    packed = PackedCodes.of(domain)
+    places = []
+    for index, word in enumerate(packed.words):
+        dtype = "float64" if packed.cells(index) <= EXACT_DOUBLES else "int64"
+        places += [Place(column, packed.strides[column], dtype) for column in word]
+    return places
 
 
 def _wanted_type(column: Column) -> str:

@@ -5,17 +5,20 @@ with fewer is padded to exactly c with records in the absent cell. The table has
 c times as many records as there are units, a public number, and replacing one unit moves
 exactly c of them.
 
-**The choice.** A unit's records are ordered by a keyed hash of the record's cell, its number
-among the unit's records of that cell, and the unit; the first c are kept. Records of one
-cell are alike, so with a random key this is a uniform choice. It depends on the unit's own
-records alone, and not on other units, the order of the records or the engine's threads:
-for every key, two sources that differ in one unit have tables that differ in at most c records.
-The mechanism's loss for this pair is then its loss for the release, since a mixture over
-keys never tells more (hockey-stick divergence is jointly convex).
+**The choice.** A unit's records are ordered by a keyed hash of the record's cell (all of its
+codes), its number among the unit's records of that cell, and the unit; the first c are kept.
+Records of one cell are alike, so with a random key this is a uniform choice. It depends on the
+unit's own records alone, and not on other units, the order of the records or the engine's
+threads: for every key, two sources that differ in one unit have tables that differ in at most c
+records. The mechanism's loss for this pair is then its loss for the release, since a mixture over
+keys never tells more (hockey-stick divergence is jointly convex). The same holds where one
+release counts several tables, which may keep different records of a unit: for every key each
+of them differs in at most c, and the losses of the products compose.
 """
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -65,6 +68,40 @@ def with_units(table: ir.Table, units: Units) -> tuple[ir.Table, str]:
     return table.mutate(**{name: table[units.column]}), name
 
 
+def kept_records(records: ir.Table, units: Units, key: str) -> ir.Table:
+    """The records that are kept.
+
+    Args:
+        records: One row per record: ``unit``, and all else that tells two records apart, as
+            int64. In what is hashed these are the record's cell.
+        units: The privacy unit.
+        key: Of the hash.
+
+    Returns:
+        The same columns, and ``lacking``: the number of records that the unit is padded with,
+        in one row of each unit, and 0 in its others.
+    """
+    import ibis
+
+    digest = ibis.udf.scalar.builtin(
+        lambda text: text, name="sha256", signature=(("string",), "string")
+    )
+    words = [name for name in records.columns if name != "unit"]
+    numbered = records.mutate(copy=ibis.row_number().over(group_by=["unit", *words]))
+    cell = itertools.chain.from_iterable((",", numbered[name].cast("string")) for name in words)
+    # The unit comes last: it alone may hold any character.
+    parts = [*itertools.islice(cell, 1, None), "|", numbered.copy.cast("string"), "|"]
+    text = ibis.literal(f"{key}|").concat(*parts, numbered.unit.cast("string").fill_null(""))
+    ranked = numbered.mutate(
+        rank=ibis.row_number().over(group_by="unit", order_by=digest(text)),
+        size=numbered.count().over(group_by="unit"),
+    )
+    kept = ranked.filter(ranked["rank"] < units.max_records)
+    lacking = units.max_records - ibis.least(kept["size"], units.max_records)
+    first = (kept["rank"] == 0).ifelse(lacking, 0).cast("int64")
+    return kept.select("unit", *words, lacking=first)
+
+
 def counts_of_units(cells: ir.Table, units: Units, key: str) -> ir.Table:
     """Counts of the kept records by cell.
 
@@ -77,22 +114,6 @@ def counts_of_units(cells: ir.Table, units: Units, key: str) -> ir.Table:
         Columns ``cell``, ``records``, and ``padding``: the number of padded records of
         all units together, in every row.
     """
-    import ibis
-
-    digest = ibis.udf.scalar.builtin(
-        lambda text: text, name="sha256", signature=(("string",), "string")
-    )
-    numbered = cells.mutate(copy=ibis.row_number().over(group_by=["unit", "cell"]))
-    # The unit comes last: it alone may hold any character.
-    parts = [numbered.cell.cast("string"), "|", numbered.copy.cast("string"), "|"]
-    text = ibis.literal(f"{key}|").concat(*parts, numbered.unit.cast("string").fill_null(""))
-    ranked = numbered.mutate(
-        rank=ibis.row_number().over(group_by="unit", order_by=digest(text)),
-        size=numbered.count().over(group_by="unit"),
-    )
-    kept = ranked.filter(ranked["rank"] < units.max_records)
-    lacking = units.max_records - ibis.least(kept["size"], units.max_records)
-    counts = kept.group_by("cell").aggregate(
-        records=kept.count(), padding=(kept["rank"] == 0).ifelse(lacking, 0).sum()
-    )
+    kept = kept_records(cells, units, key)
+    counts = kept.group_by("cell").aggregate(records=kept.count(), padding=kept.lacking.sum())
     return counts.mutate(padding=counts.padding.sum().cast("int64"))

@@ -21,6 +21,12 @@ def text(old: str, new: str) -> Break:
     return lambda agency: agency.replace(old, new)
 
 
+def _too_many_cells(agency: Any) -> None:
+    width = "lower: 0, upper: 99, width: 10"
+    agency.replace(width, "lower: -9007199254740992, upper: 9007199254740991")
+    agency.replace("[region, age, pay]", "[region, age, pay, born]")
+
+
 def _missing_file(agency: Any) -> None:
     agency.source.unlink()
 
@@ -143,10 +149,7 @@ CASES: dict[str, tuple[Break, type[errors.StatpressError]]] = {
         errors.RecordsError,
     ),
     "n_records zero": (text("n_records: 400", "n_records: 0"), errors.RecordsError),
-    "domain too large": (
-        text("lower: 0, upper: 99, width: 10", "lower: -9007199254740992, upper: 9007199254740991"),
-        errors.DomainTooLargeError,
-    ),
+    "domain too large": (_too_many_cells, errors.DomainTooLargeError),
     "records past the budget": (
         text("[born], share", "[born], records: 10000000, pseudocount: 1, share"),
         errors.InfeasibleBudgetError,

@@ -137,9 +137,27 @@ def test_largest_domain_and_one_more() -> None:
     assert domain.n_cells == MAX_CELLS
     last = np.array([MAX_CELLS - 1])
     assert [int(v[0]) for v in domain.decode(last).values()] == list(factors)
-    with pytest.raises(DomainTooLargeError, match="c0 7, c1 7") as caught:
-        Domain((*columns, Integer(name="one_more", lower=0, upper=1)))
-    assert "one_more 2" in str(caught.value)
+    domain.check_joint()
+    wide = Domain((*columns, Integer(name="one_more", lower=0, upper=1)))
+    assert (wide.n_cells, wide.n_possible) == (2 * MAX_CELLS, 2 * MAX_CELLS)
+    nothing = np.array([], dtype=np.int64)
+    for act in (
+        wide.check_joint,
+        lambda: ContingencyTable(wide, nothing, nothing),
+        lambda: wide.encode({name: np.array([0]) for name in wide.names}),
+        lambda: wide.codes(np.array([0]), "c0"),
+    ):
+        with pytest.raises(DomainTooLargeError, match="c0 7, c1 7") as caught:
+            act()
+        assert "one_more 2" in str(caught.value)
+    assert wide.project(domain.names) == domain
+
+
+def test_a_domain_whose_cells_cannot_be_written_down() -> None:
+    columns = [Integer(name=f"c{i}", lower=0, upper=2**53) for i in range(189)]
+    assert Domain(tuple(columns[:188])).n_cells.bit_length() == 188 * 53 + 1
+    with pytest.raises(DomainTooLargeError, match="10000"):
+        Domain(tuple(columns))
 
 
 def test_columns_are_named_once() -> None:

@@ -12,6 +12,8 @@ from estimating import seeded
 
 from configs.formats import FORMATS
 from configs.release import PublishConfig
+from mechanisms.domain.coded_columns import CodesInMemory
+from mechanisms.domain.counted import Counted
 from mechanisms.planning.registry import kinds
 from tasks.products.files import profile_product, resources_of, write_product
 from tasks.products.kind import TableForm
@@ -24,7 +26,8 @@ EACH = pytest.mark.parametrize(("name", "kind"), SERVED)
 def released(name: str, kind: str) -> tuple[Any, Any, Any]:
     """A planned product, what its mechanism drew, and what follows from it."""
     (product,) = planned(name, kind).products
-    private = KINDS[kind].private_input(product, case(name).table)
+    table = case(name).table
+    private = KINDS[kind].private_input(product, Counted((table,), CodesInMemory.of(table)))
     raw = product.mechanism.release(private, seeded(4))
     return product, raw, KINDS[kind].postprocess(product, raw, case(name).n_records)
 

@@ -14,7 +14,8 @@ import numpy as np
 from mechanisms.accounting.noise_losses import DiscreteLaplaceLoss
 from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.base.kind import Kind, Variant
-from mechanisms.base.mechanism import Mechanism, Target, check_frame
+from mechanisms.base.mechanism import Mechanism, Needs, Target, check_frame
+from mechanisms.domain.coded_columns import CodedColumns
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.planning import registry
 from mechanisms.postprocessing.covariance import Covariance, IndependentErrors
@@ -162,6 +163,43 @@ class HalfProduct(ProductKind[NoisyHalf, int, float]):
         return Excerpt(("share",), [["see the file"]])
 
 
+class WideHalfKind(HalfKind):
+    """The same of the first column of a product with any number of columns."""
+
+    name = "wide_half"
+
+
+WIDE_HALF = WideHalfKind()
+
+
+@dataclass(frozen=True)
+class NoisyFirst(NoisyHalf):
+    """It sees the records' codes, of which it takes one table."""
+
+    name: ClassVar[str] = "noisy_first"
+    kinds: ClassVar[tuple[Kind, ...]] = (WIDE_HALF,)
+    needs: ClassVar[Needs] = "columns"
+
+    @classmethod
+    def calibrate(cls, knobs: HalfKnobs, target: Target) -> Self:
+        assert target.domain is not None
+        epsilon = Fraction(target.pure_epsilon())
+        size = target.domain.columns[0].size
+        return cls(Fraction(float(1 / epsilon) * 1.001), int(knobs.share_above * size))
+
+    def release(self, table: CodedColumns, rng: Any, progress: Any = None) -> int:
+        (counts,) = table.tables([(0,)])
+        return int(counts[self.first :].sum()) + int(rng.discrete_laplace(self.scale, 1)[0])
+
+
+class WideHalfProduct(HalfProduct):
+    """Its file is the same."""
+
+    core = WIDE_HALF
+
+
 registry.register(CoarseLaplace)
 registry.register(NoisyHalf)
+registry.register(NoisyFirst)
 products.register(HalfProduct())
+products.register(WideHalfProduct())

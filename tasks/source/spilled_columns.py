@@ -1,0 +1,224 @@
+"""Coded columns in files of the run's private folder, counted in bounded memory.
+
+The engine discretises each record once and hands over its codes as a few integers
+(mechanisms.domain.packed_codes); here they are unpacked, chunk by chunk, into one file for each
+column, raw unsigned integers of the smallest size. Every later table is counted from there.
+The order of the records in the files is the engine's, and means nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.domain.coded_columns import check_groups
+from mechanisms.domain.domain import Domain
+from mechanisms.domain.group_counts import GroupCounts, smallest_unsigned
+from mechanisms.domain.packed_codes import PackedCodes
+from mechanisms.errors import EmptySourceError, OutputNotWritableError
+from tasks.source import discretise
+from tasks.source.counting import check_absent, typed
+from tasks.source.files import MEMORY_LIMIT, Source, guarded, open_source
+from tasks.source.units import Units, kept_records
+
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
+
+CHUNK = 1 << 17
+"""Records that are in memory at once."""
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SpilledColumns:
+    """The codes of a source's records on disk; private, and gone with the run's folder.
+
+    Args:
+        domain: The declared columns; absent records are counted apart.
+        folder: Of mode 0700, with a file for each column.
+        n_present: Records in the files.
+        n_absent: Records that the units are padded with.
+    """
+
+    domain: Domain
+    folder: Path
+    n_present: int
+    n_absent: int
+
+    def __repr__(self) -> str:
+        return f"SpilledColumns({', '.join(self.domain.names)})"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("codes of records are never pickled: they are private")
+
+    @property
+    def n_records(self) -> int:
+        """Number of records, the absent ones included; public once the table gate has passed."""
+        return self.n_present + self.n_absent
+
+    def tables(self, groups: Sequence[tuple[int, ...]]) -> list[NDArray[np.int64]]:
+        """Counts of present records by the codes of each group of columns, in one pass."""
+        check_groups(self.domain, groups)
+        counting = GroupCounts([column.size for column in self.domain.columns], groups)
+        for chunk in self._chunks(counting.columns):
+            counting.add(chunk)
+        return counting.tables()
+
+    def _chunks(self, columns: Sequence[int]) -> Iterator[dict[int, NDArray[Any]]]:
+        """The codes of some columns, so many records at a time."""
+        kinds = {column: smallest_unsigned(self.domain.columns[column].size) for column in columns}
+        with ExitStack() as stack:
+            files = {c: stack.enter_context(_path(self.folder, c).open("rb")) for c in columns}
+            for start in range(0, self.n_present, CHUNK):
+                size = min(CHUNK, self.n_present - start)
+                chunk = {c: np.fromfile(file, kinds[c], size) for c, file in files.items()}
+                if any(len(codes) < size for codes in chunk.values()):
+                    raise OSError("a file of coded columns is shorter than it was written")
+                yield chunk
+
+
+def spill(
+    source: Source,
+    domain: Domain,
+    *,
+    n_records: int,
+    folder: Path,
+    memory_limit: str = MEMORY_LIMIT,
+    units: Units | None = None,
+    key: str = "",
+) -> SpilledColumns:
+    """Write the codes of every record, with one pass of the engine over the source.
+
+    With units, at most ``max_records`` of each unit's records are kept, chosen as for a
+    contingency table (tasks.source.units); the padding is only a number.
+
+    Args:
+        source: The private source.
+        domain: The declared columns; with an absent cell if units hold several records.
+        n_records: Public number of records, the absent ones included.
+        folder: Private; the files, and what the engine spills, go below it.
+        memory_limit: The engine's limit, beyond which it spills.
+        units: The privacy unit, if it is not the record.
+        key: For the choice of the records that are kept; random, secret, used once.
+
+    Raises:
+        SourceError: Not found, unreadable or empty; a column missing or of a wrong type.
+        OutputNotWritableError: The disk has no room for the files, or fails.
+    """
+    check_absent(domain, units)
+    padded = units is not None and units.max_records > 1
+    place = folder / "codes"
+    _writable(lambda: _make(place, 0 if padded else n_records * bytes_per_record(domain)), place)
+
+    def run(table: ir.Table, unit: str | None) -> SpilledColumns:
+        records = discretise.packed_table(domain, table, unit=unit)
+        if units is not None:
+            # Codes first, windows after: both at once would not do with this little memory.
+            engine: Any = records.get_backend()
+            coded = engine.create_table("coded_records", records, temp=True)
+            records = kept_records(coded, units, key).drop("unit")
+        present, absent = _write(domain, records, place)
+        if not present:
+            raise EmptySourceError("The source has no records.", where=source.pattern)
+        return SpilledColumns(domain, place, present, absent)
+
+    try:
+        with open_source(source, scratch=folder, memory_limit=memory_limit) as table:
+            return guarded(source, lambda: run(*typed(source, domain, table, units)))
+    except BaseException:
+        shutil.rmtree(place, ignore_errors=True)
+        raise
+
+
+def bytes_per_record(domain: Domain) -> int:
+    """Size of a record's codes on disk."""
+    return sum(smallest_unsigned(column.size).itemsize for column in domain.columns)
+
+
+def _write(domain: Domain, records: ir.Table, place: Path) -> tuple[int, int]:
+    """Write the codes of packed records; how many there are, and how many are lacking."""
+    packed = PackedCodes.of(domain)
+    n_words, present, absent = len(packed.words), 0, 0
+    names = [f"word_{index}" for index in range(n_words)]
+    with ExitStack() as stack:
+
+        def opened() -> list[BinaryIO]:
+            paths = (_path(place, column) for column in range(len(domain.columns)))
+            return [stack.enter_context(_new(path)) for path in paths]
+
+        def append(codes: Sequence[NDArray[Any]]) -> None:
+            for file, column in zip(files, codes, strict=True):
+                file.write(column.data)
+                file.flush()
+
+        files = _writable(opened, place)
+        for batch in _batches(records):
+            words = [batch[name].to_numpy() for name in names]
+            codes = list(packed.unpack(words))
+            _check_possible(domain, codes)
+            _writable(functools.partial(append, codes), place)
+            present += len(words[0])
+            if "lacking" in batch.schema.names:
+                absent += int(batch["lacking"].to_numpy().sum())
+    return present, absent
+
+
+def _batches(records: ir.Table) -> Any:
+    """The rows as they come, never all at once."""
+    engine: Any = records.get_backend()
+    engine.create_view("packed_codes", records)
+    # Ibis's own reader of batches calls a method that DuckDB 2 has no more, and a result of
+    # "execute" would be held in memory.
+    return engine.con.sql("SELECT * FROM packed_codes").to_arrow_reader(CHUNK)
+
+
+def _check_possible(domain: Domain, codes: Sequence[NDArray[Any]]) -> None:
+    """A record in a structural zero cannot be counted, as in a contingency table."""
+    for zero in domain.zeros:
+        named = {name: codes[domain.names.index(name)].astype(np.int64) for name in zero.names}
+        if zero.contains(named).any():
+            raise ValueError("a record is in a structural zero")
+
+
+def _make(place: Path, needed: int) -> None:
+    """Make the folder, with room for so many bytes."""
+    place.mkdir(mode=0o700)
+    if shutil.disk_usage(place).free < needed:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _path(folder: Path, column: int) -> Path:
+    return folder / f"{column}.codes"
+
+
+def _new(path: Path) -> BinaryIO:
+    """A new file of mode 0600."""
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
+    return os.fdopen(os.open(path, flags, 0o600), "wb")
+
+
+def _writable(act: Callable[[], _Result], place: Path) -> _Result:
+    """Say what is wrong where codes cannot be written.
+
+    Raises:
+        OutputNotWritableError: The disk is full, or fails.
+    """
+    try:
+        return act()
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else "the disk fails"
+    raise OutputNotWritableError(
+        f"The private copy of the coded columns cannot be written ({reason}). Nothing was charged.",
+        where=str(place.parent.parent),
+        next_step="Free space in the home's work folder, or use fewer columns; then run again.",
+    )

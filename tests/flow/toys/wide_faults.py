@@ -1,0 +1,81 @@
+"""Runs of a wide product, each a fork that meets its fault: python wide_faults.py CONFIG HOME …
+
+Prints, for each fault, how the run ended, what it said, and what was left in its work folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import toys
+import victims
+import victims_ready  # noqa: F401  (what each fork would have to import)
+
+import tasks.release.steps
+from tasks.execution.home import Home
+from tasks.release.ledger_check import verify_ledger
+from tasks.source import spilled_columns
+
+CONFIG, HOME = map(Path, sys.argv[1:3])
+
+
+def _before(place: Any, name: str, act: Any) -> None:
+    """Have something happen before each call of a function."""
+    honest = getattr(place, name)
+
+    def called(*arguments: Any, **named: Any) -> Any:
+        act()
+        return honest(*arguments, **named)
+
+    setattr(place, name, called)
+
+
+def _in_the_midst(number: int) -> None:
+    """Send a signal once the files are there and the first codes about to be written."""
+    _before(spilled_columns, "_check_possible", lambda: os.kill(os.getpid(), number))
+
+
+def _small_files(size: int) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+
+FAULTS = {
+    "none": lambda: None,
+    "full disk": lambda: _before(tasks.release.steps, "spill", lambda: _small_files(8)),
+    "terminated": lambda: _in_the_midst(signal.SIGTERM),
+    "killed": lambda: _in_the_midst(signal.SIGKILL),
+    "killed drawing": lambda: _before(
+        toys.NoisyFirst, "release", lambda: os.kill(os.getpid(), signal.SIGKILL)
+    ),
+}
+
+
+def _run(fault: str, folder: Path) -> dict[str, Any]:
+    child = os.fork()
+    if child == 0:
+        FAULTS[fault]()
+        victims._live(victims.Order(str(CONFIG), str(HOME), str(folder)))
+    status = os.waitpid(child, 0)[1]
+    left = sorted((HOME / "work").rglob("*"))
+    return {
+        "code": os.waitstatus_to_exitcode(status),
+        "said": (folder / "said").read_text(),
+        "left": [str(path.relative_to(HOME / "work")) for path in left],
+        "modes": sorted({oct(path.stat().st_mode) for path in left}),
+    }
+
+
+if __name__ == "__main__":
+    signs = HOME.parent / "signs"
+    found = []
+    for i, fault in enumerate(sys.argv[3:]):
+        (signs / str(i)).mkdir(parents=True)
+        found.append(_run(fault, signs / str(i)))
+    verify_ledger(Home(HOME))  # here, where the toys are known
+    print(json.dumps(found))
