@@ -46,9 +46,7 @@ def write_report(folder: Path) -> Path:
                     for resource in package["resources"]
                     if _belongs(resource["path"], name, stated["products"])
                 ],
-                "excerpt": kind_named(product["kind"], product["mechanism"]).excerpt(
-                    folder, name
-                ),
+                "excerpt": kind_named(product["kind"], product["mechanism"]).excerpt(folder, name),
                 "plot": _plot(folder / "plots" / f"{name}.png"),
             }
             for name, product in stated["products"].items()

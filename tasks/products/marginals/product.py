@@ -1,4 +1,4 @@
-"""Microdata by marginals in a bundle: a row for each record, and what the records were made from."""
+"""Microdata by marginals in a bundle: a row for each record, and what they were made from."""
 
 from __future__ import annotations
 
@@ -252,9 +252,7 @@ def _write_pairs(domain: Domain, derived: DerivedMicrodata, path: Path) -> None:
     ]
     types = {"string": pa.string(), "number": pa.float64(), "integer": pa.int64()}
     schema = pa.schema([(name, types[kind]) for name, (kind, _) in _PAIRS.items()])
-    arrays = [
-        pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)
-    ]
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
     write_batches(schema, [arrays], path)
 
 

@@ -128,9 +128,7 @@ def raw_digest(release: NoisyMarginals) -> str:
     return digest.hexdigest()
 
 
-def _rows(
-    domain: Domain, table: NoisyTable, residuals: Residuals, most: int
-) -> list[Any]:
+def _rows(domain: Domain, table: NoisyTable, residuals: Residuals, most: int) -> list[Any]:
     """Arrow arrays of one table's rows."""
     import pyarrow as pa
 
