@@ -35,7 +35,7 @@ app = App(
 for command in (
     *(release.demo, release.validate, release.plan, release.run, rerelease),
     *(review.review, review.approve, review.reject, review.publish),
-    *(bundle.verify, bundle.refine, deployment.deploy),
+    *(bundle.verify, bundle.refine, bundle.query, deployment.deploy),
 ):
     app.command(command)
 app.command(

@@ -40,6 +40,25 @@ Products = Annotated[
 ]
 
 
+Columns = Annotated[
+    list[str] | None,
+    Parameter(
+        name="--columns",
+        consume_multiple=True,
+        negative="",
+        help="Columns whose cells are listed; without any, one sum is.",
+    ),
+]
+Conditions = Annotated[
+    list[str] | None,
+    Parameter(
+        name="--where",
+        negative="",
+        help="A condition COLUMN=VALUE, or COLUMN=VALUE,VALUE for any of several; may be repeated.",
+    ),
+]
+
+
 def verify(
     bundle: Path,
     *,
@@ -128,3 +147,37 @@ def refine(
         facts=lambda: {"output": str(output), **facts},
         report=lambda: reports.refinement_report(output, facts),
     )
+
+
+def query(
+    bundle: Path,
+    *,
+    columns: Columns = None,
+    where: Conditions = None,
+    product: str | None = None,
+    confidence: float = 0.95,
+    population: bool = False,
+    json: Json = False,
+) -> Result:
+    """Estimate counts with intervals from a bundle's noisy tables; costs no budget.
+
+    Answers never come from synthetic records. What was not measured is refused.
+
+    Args:
+        bundle: The bundle's folder.
+        product: Microdata by marginals; by default the only such product.
+        confidence: Of the intervals.
+        population: Add the error of sampling, if the records are a random sample.
+    """
+    from flows.report import query as reports
+    from tasks.derivation.query import Question, ask, conditions_of
+
+    question = Question(
+        columns=tuple(columns or ()),
+        conditions=conditions_of(where or ()),
+        product=product,
+        confidence=confidence,
+        population=population,
+    )
+    facts = ask(bundle, question)
+    return Result(json=json, facts=lambda: facts, report=lambda: reports.query_report(facts))

@@ -66,10 +66,3 @@ class DomainTooLargeError(ConfigError):
 
     exit_code = 18
     next_step = "Leave a column out, use fewer cells in the largest, or choose another mechanism."
-
-
-class NotMeasuredError(ConfigError):
-    """A question about columns of which a release measured no table together."""
-
-    exit_code = 19
-    next_step = "Ask about columns that were measured together; the codebook lists them."

@@ -58,3 +58,17 @@ class RereleaseError(BundleError):
 
     exit_code = 57
     next_step = "Release a changed config with 'statpress rerelease --revise', or anew with 'run'."
+
+
+class QueryError(BundleError):
+    """A question to a bundle that it cannot answer."""
+
+    exit_code = 58
+    next_step = "Ask for columns and values that the bundle's codebook lists."
+
+
+class NotMeasuredError(QueryError):
+    """A question about columns of which a release measured no table together."""
+
+    exit_code = 59
+    next_step = "Ask about columns that were measured together; the file '_pairs' lists them."

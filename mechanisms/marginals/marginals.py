@@ -53,6 +53,8 @@ from mechanisms.tables.kind import MICRODATA
 Relation = Literal["known", "measured", "shrunk away", "assumed independent"]
 SCREENED_FROM = 2
 """Pairs above which they are scored unless a config says otherwise."""
+ALL_PAIRS = "all pairs"
+"""How a description names that workload."""
 MOST_COLUMNS, MOST_CELLS, MOST_GROUP = 100, 10**7, 6
 _SHRUNK = 0.5  # of the variance of the noise
 _SMALLEST_PART = Fraction(1, 10**8)
@@ -221,12 +223,13 @@ class Marginals:
     def describe(self) -> dict[str, str | int]:
         """The parameters, enough to rebuild all but the known totals."""
         groups = ("+".join(map(str, group)) + f":{weight!r}" for group, weight in self.groups)
+        listed = ALL_PAIRS if self.groups == all_pairs(len(self.sizes)) else " ".join(groups)
         return {
             "mechanism": self.name,
             "mu": str(self.mu),
             "most_unit_records": self.unit_records,
             "sizes": " ".join(map(str, self.sizes)),
-            "groups": " ".join(groups),
+            "groups": listed,
             "one_way_share": repr(self.shares.one_way),
             "screen_share": repr(self.shares.screen),
             "published_records": self.records,
@@ -236,18 +239,24 @@ class Marginals:
     def from_description(cls, description: Mapping[str, object]) -> Self:
         """Rebuild the mechanism from ``describe``."""
         text = {key: str(value) for key, value in description.items()}
+        sizes = tuple(map(int, text["sizes"].split()))
         groups = []
-        for each in text["groups"].split():
+        for each in text["groups"].split() if text["groups"] != ALL_PAIRS else ():
             columns, weight = each.split(":")
             groups.append((tuple(map(int, columns.split("+"))), float(weight)))
         return cls(
             Fraction(text["mu"]),
             int(text["most_unit_records"]),
-            tuple(map(int, text["sizes"].split())),
-            tuple(groups),
+            sizes,
+            all_pairs(len(sizes)) if text["groups"] == ALL_PAIRS else tuple(groups),
             Shares(float(text["one_way_share"]), float(text["screen_share"])),
             int(text["published_records"]),
         )
+
+
+def all_pairs(n_columns: int) -> tuple[tuple[Group, float], ...]:
+    """The workload of all pairs of columns, alike."""
+    return tuple((pair, 1.0) for pair in itertools.combinations(range(n_columns), 2))
 
 
 def groups_of(knobs: MarginalsKnobs, domain: Domain) -> tuple[tuple[Group, float], ...]:
@@ -258,8 +267,7 @@ def groups_of(knobs: MarginalsKnobs, domain: Domain) -> tuple[tuple[Group, float
     """
     names = [column.name for column in domain.columns]
     if isinstance(knobs.pairs, str):
-        pairs = itertools.combinations(range(len(names)), 2)
-        return tuple((pair, 1.0) for pair in pairs)
+        return all_pairs(len(names))
     found = []
     for group in knobs.pairs:
         for name in group.columns:

@@ -126,7 +126,7 @@ def published_product(
     columns = found["schema"]["fields"][: len(stated["columns"])]
     if [field["name"] for field in columns] != stated["columns"]:
         raise ValueError(f"the columns of the product '{name}' are described in two ways")
-    zeros = tuple(_zero(sets) for sets in stated.get("structural_zeros", ()))
+    zeros = tuple(zero_from(sets) for sets in stated.get("structural_zeros", ()))
     absent = stated.get("absent")
     if (absent is None) != (stated["unit_records"] == 1):
         raise ValueError(f"it is unclear whether the product '{name}' has absent records")
@@ -143,7 +143,7 @@ def published_product(
     return PublishedProduct(name, kind, domain, mechanism, path, tuple(columns), absent)
 
 
-def _zero(sets: Mapping[str, Any]) -> ZeroPattern:
+def zero_from(sets: Mapping[str, Any]) -> ZeroPattern:
     """A structural zero from its runs of codes by column."""
     runs = {
         name: tuple((_whole(first), _whole(last)) for first, last in runs)

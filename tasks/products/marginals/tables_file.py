@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from tasks.formats.registry import read_batches
 from tasks.formats.writing import write_batches
 from tasks.products.kind import Field
 
+_ROWS = 1 << 16
 _FIGURES = {
     "raw": (
         "integer",
@@ -87,8 +88,8 @@ def write_tables(release: NoisyMarginals, residuals: Residuals, most: int, path:
         pa.field(name, pa.int64() if kind == "integer" else pa.float64(), nullable=False)
         for name, (kind, _) in _FIGURES.items()
     ]
-    rows = (_rows(release.domain, table, residuals, most) for table in drawn_tables(release))
-    write_batches(pa.schema([*text, *numbers]), rows, path)
+    schema = pa.schema([*text, *numbers])
+    write_batches(schema, _batches(release, residuals, most), path)
 
 
 def read_tables(
