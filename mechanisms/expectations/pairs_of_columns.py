@@ -7,8 +7,8 @@ records and the true one, on average over all pairs of columns; with one column,
 The true records are private. In their place stands a *reference population* of n records, whose
 columns are independent of each other. Of a column with k codes each is exp(-3/k) times as frequent
 as the one before, so that its total variation from uniform shares is about a third, whatever k
-is. On real tables what happened was within some 25 % of the figure
-(tests/benchmarks/test_expected_pairs.py).
+is. On real tables what happened was at most 28 % less or more
+than the figure (mechanisms/README.md, section 7).
 
 *Drawn records.* With pseudocount k a part u = k |domain|/(n + k |domain|) of the m records is
 uniform. A cell of two columns with share p has the share q = (1 - u) p + u/cells of each draw, so

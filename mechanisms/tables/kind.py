@@ -103,7 +103,9 @@ class MicrodataKind(CountsKind):
     def objection(self, mechanism: Any, target: Target) -> str:
         records = int(mechanism.describe().get("records", target.n_records))
         if records < target.n_records:
-            return f"It would publish {records:,} records in place of {target.n_records:,}."
+            return (
+                f"It publishes fewer records than there are: {records:,}, not {target.n_records:,}."
+            )
         return super().objection(mechanism, target)
 
     def expected_error(self, mechanism: Any, target: Target) -> ExpectedError:
