@@ -11,7 +11,7 @@ from mechanisms.domain.columns import Column
 from mechanisms.domain.domain import Domain
 from mechanisms.errors import BudgetValueError, ConfigError, DuplicateColumnError
 
-_PARTS = ("", "_debiased", "_estimates", "_raw", "_distribution")  # of the names of files
+_PARTS = ("", "_debiased", "_estimates", "_table", "_raw", "_distribution")  # of the names of files
 RESERVED_COLUMNS = ("estimate", "projected", "raw", "raw_block", "standard_error")
 
 

@@ -79,9 +79,14 @@ class Kind(ABC):
         """
         del knobs, target  # by default every mechanism is tried
 
-    def objection(self, mechanism: Any) -> str:
+    def objection(self, mechanism: Any, target: Target) -> str:
         """Why a mechanism at these parameters is never chosen for a product; may be empty."""
+        del mechanism, target
         return ""
+
+    def expected_error(self, mechanism: Mechanism, target: Target) -> ExpectedError:
+        """The expected error by which a mechanism at fixed parameters is compared."""
+        return mechanism.expected_error(n_records=target.n_records, n_cells=target.n_cells)
 
     def label(self, mechanism: Mechanism) -> str:
         """The label of the variant that a mechanism at fixed parameters is."""

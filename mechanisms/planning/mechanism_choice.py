@@ -178,9 +178,9 @@ def _candidate(
     try:
         check_needs(mechanism, target)
         calibrated = mechanism.calibrate(knobs, target)
-        if reason := kind.objection(calibrated):
+        if reason := kind.objection(calibrated, target):
             return Candidate(name=label, reason=reason)
-        error = calibrated.expected_error(n_records=target.n_records, n_cells=target.n_cells)
+        error = kind.expected_error(calibrated, target)
     except StatpressError as problem:
         return Candidate(name=label, reason=problem.what)
     return Candidate(name=label, knobs=knobs, mechanism=calibrated, expected_error=error)

@@ -78,8 +78,13 @@ class PlannedProduct(Generic[M]):
 
     @functools.cached_property
     def expected_error(self) -> Any:
-        """The expected error, from public quantities only; of the type that the kind knows."""
+        """The expected error, from public quantities only; of the type that the kind knows.
+
+        What only compares mechanisms, and may take a simulation, is in it if one was chosen.
+        """
         target = self.target
+        if self.choice is not None:
+            return self.kind.expected_error(self.mechanism, target)
         return self.mechanism.expected_error(n_records=target.n_records, n_cells=target.n_cells)
 
     @property

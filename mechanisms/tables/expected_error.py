@@ -26,6 +26,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.expectations.few_draws import variation_of_few_draws
+
 Floats = NDArray[np.float64]
 _GROUPS = 80
 _ROUNDS = 60
@@ -74,7 +76,7 @@ class ExpectedCounts:
             "total_variation": self.projected_total_variation,
             "kolmogorov_smirnov": self.kolmogorov_smirnov,
             "cell_sd": self.cell_sd_average,
-        }[criterion]
+        }.get(criterion, math.inf)
 
     def rows(self) -> Iterator[tuple[str, str]]:
         """Labels and values."""
@@ -124,18 +126,13 @@ class ExpectedCounts:
         def deviation(p: Fraction) -> float:
             return float(total) * math.sqrt(p * (1 - p) / records)
 
-        def deviations(counts: Floats) -> Floats:
-            shares = (counts + float(pseudocount)) / float(total)
-            found: Floats = float(total) * np.sqrt(shares * (1 - shares).clip(min=0) / records)
-            return found
-
         return cls(
             cell_sd_average=deviation(Fraction(1, n_cells)),
             cell_sd_empty=deviation(pseudocount / total),
             cell_sd_most=deviation(min(Fraction(1, 2), (n_records + pseudocount) / total)),
             total_variation=float(total / n_records) * math.sqrt((n_cells - 1) / records) / 2,
-            projected_total_variation=projected_total_variation(
-                deviations, n_records=n_records, n_cells=n_cells
+            projected_total_variation=drawn_total_variation(
+                pseudocount, records, n_records=n_records, n_cells=n_cells
             ),
             kolmogorov_smirnov=BRIDGE * float(total / n_records) / math.sqrt(records),
             uniform_share=float(pseudocount * n_cells / total),
@@ -164,6 +161,30 @@ class ExpectedCounts:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class ExpectedRecords(ExpectedCounts):
+    """The same of microdata, with what decides between their mechanisms.
+
+    Attributes:
+        pair_total_variation: About the expected total variation of the tables of two columns
+            of the records, on average (mechanisms.expectations.pairs_of_columns); None if it is not
+            known.
+    """
+
+    pair_total_variation: float | None
+
+    def deciding(self, criterion: str) -> float:
+        if criterion != "pair_total_variation":
+            return super().deciding(criterion)
+        pairs = self.pair_total_variation
+        return math.inf if pairs is None else pairs
+
+    def rows(self) -> Iterator[tuple[str, str]]:
+        if self.pair_total_variation is not None:
+            yield "expected total variation of pairs", f"{self.pair_total_variation:.4f}"
+        yield from super().rows()
+
+
 def projected_total_variation(
     sd: Callable[[Floats], Floats], *, n_records: int, n_cells: int, laplace: bool = False
 ) -> float:
@@ -175,14 +196,44 @@ def projected_total_variation(
         n_cells: Number of cells.
         laplace: Whether the noise is Laplace; otherwise it is taken as normal.
     """
-    sizes = (1.0, n_cells), (0.0, n_cells), (0.0, max(1, n_cells // 10))
-    found = []
-    for flat, occupied in sizes:
-        weights, counts = _shape(bool(flat), occupied, n_records)
-        weights = np.append(weights, n_cells - occupied)
-        counts = np.append(counts, 0.0)
-        found.append(_variation(weights, counts, sd(counts), n_records, laplace))
+    found = [
+        _variation(weights, counts, sd(counts), n_records, laplace)
+        for weights, counts in _references(n_records, n_cells)
+    ]
     return float(np.mean(found))
+
+
+def drawn_total_variation(
+    pseudocount: Fraction, records: int, *, n_records: int, n_cells: int
+) -> float:
+    """The same of the estimates from ``records`` draws with a pseudocount.
+
+    The draws of a cell are taken as normal, unless there are ten times as many cells as draws.
+    """
+    total = n_records + pseudocount * n_cells
+    if 10 * records < n_cells:
+        found = [
+            variation_of_few_draws(
+                weights, counts, float(pseudocount), float(total / records), n_records
+            )
+            for weights, counts in _references(n_records, n_cells)
+        ]
+        return float(np.mean(found))
+
+    def deviations(counts: Floats) -> Floats:
+        shares = (counts + float(pseudocount)) / float(total)
+        found: Floats = float(total) * np.sqrt(shares * (1 - shares).clip(min=0) / records)
+        return found
+
+    return projected_total_variation(deviations, n_records=n_records, n_cells=n_cells)
+
+
+def _references(n_records: int, n_cells: int) -> Iterator[tuple[Floats, Floats]]:
+    """The reference shapes: numbers of cells float64[k] and their counts float64[k]."""
+    sizes = (True, n_cells), (False, n_cells), (False, max(1, n_cells // 10))
+    for flat, occupied in sizes:
+        weights, counts = _shape(flat, occupied, n_records)
+        yield np.append(weights, n_cells - occupied), np.append(counts, 0.0)
 
 
 def _shape(flat: bool, occupied: int, n_records: int) -> tuple[Floats, Floats]:

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
-from mechanisms.base.kind import Kind, Variant
-from mechanisms.base.mechanism import Mechanism
+from mechanisms.base.kind import ExpectedError, Kind, Variant
+from mechanisms.base.mechanism import Mechanism, Target
+from mechanisms.expectations.pairs_of_columns import pair_total_variation
+from mechanisms.tables.expected_error import ExpectedCounts, ExpectedRecords
+
+PAIRS: Literal["pair_total_variation"] = "pair_total_variation"
+"""What decides between mechanisms for microdata."""
 
 Criterion = Literal["total_variation", "kolmogorov_smirnov", "cell_sd"]
+RecordsCriterion = Literal[
+    "pair_total_variation", "total_variation", "kolmogorov_smirnov", "cell_sd"
+]
 
 
 @dataclass(frozen=True, kw_only=True)
 class AutoKnobs:
-    """What a config may say where it leaves the mechanism open.
+    """What a config may say of a table where it leaves the mechanism open.
 
     Attributes:
         minimise: The expected error that decides: ``total_variation`` of the projected
@@ -26,19 +34,31 @@ class AutoKnobs:
     minimise: Criterion = "total_variation"
 
 
+@dataclass(frozen=True, kw_only=True)
+class AutoRecordsKnobs:
+    """The same of microdata.
+
+    Attributes:
+        minimise: As for a table, or ``pair_total_variation``, that of the records' tables of
+            two columns, on average (mechanisms.expectations.pairs_of_columns).
+    """
+
+    minimise: RecordsCriterion = PAIRS
+
+
 class CountsKind(Kind):
     """Microdata or tables: what their mechanisms give are counts of cells."""
 
-    left_open = AutoKnobs
-    may_omit = False
-    criteria = MappingProxyType(
+    left_open: type = AutoKnobs
+    may_omit = True
+    criteria: Mapping[str, str] = MappingProxyType(
         {
             "cell_sd": "sd of a cell, average",
             "total_variation": "total variation, projected",
             "kolmogorov_smirnov": "KS distance",
         }
     )
-    compared = MappingProxyType(
+    compared: Mapping[str, str] = MappingProxyType(
         {
             "cell_sd_average": "expected sd of a cell, average",
             "projected_total_variation": "expected total variation, projected",
@@ -50,7 +70,7 @@ class CountsKind(Kind):
         self.name = name
 
     def criterion(self, knobs: Any) -> str:
-        minimise: str = getattr(knobs, "minimise", AutoKnobs.minimise)
+        minimise: str = getattr(knobs, "minimise", self.left_open().minimise)
         return minimise
 
     def variants(self, knobs: Any, serving: Sequence[type[Mechanism]]) -> Iterator[Variant]:
@@ -60,7 +80,7 @@ class CountsKind(Kind):
     def draws(self, mechanism: Any, n_cells: int) -> int:
         return int(mechanism.describe().get("records", n_cells))
 
-    def objection(self, mechanism: Any) -> str:
+    def objection(self, mechanism: Any, target: Target) -> str:
         if mechanism.unbiased:
             return ""
         return "Its estimates are biased, by an amount that depends on the data."
@@ -71,5 +91,30 @@ class CountsKind(Kind):
             yield "bias of the estimates", "depends on the data, and comes on top"
 
 
-MICRODATA = CountsKind("microdata")
+class MicrodataKind(CountsKind):
+    """Records, of which tables will be made."""
+
+    left_open = AutoRecordsKnobs
+    criteria = MappingProxyType({PAIRS: "total variation of pairs", **CountsKind.criteria})
+    compared = MappingProxyType(
+        {PAIRS: "expected total variation of pairs of columns", **CountsKind.compared}
+    )
+
+    def objection(self, mechanism: Any, target: Target) -> str:
+        records = int(mechanism.describe().get("records", target.n_records))
+        if records < target.n_records:
+            return (
+                f"It publishes fewer records than there are: {records:,}, not {target.n_records:,}."
+            )
+        return super().objection(mechanism, target)
+
+    def expected_error(self, mechanism: Any, target: Target) -> ExpectedError:
+        error = super().expected_error(mechanism, target)
+        if not isinstance(error, ExpectedCounts):  # it knows its tables itself
+            return error
+        pairs = pair_total_variation(mechanism, error.uniform_share, target)
+        return ExpectedRecords(**vars(error), pair_total_variation=pairs)
+
+
+MICRODATA = MicrodataKind("microdata")
 TABLE = CountsKind("table")

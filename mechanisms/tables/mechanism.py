@@ -34,6 +34,12 @@ class RawTable(Protocol):
         """The columns int64[K] of ``Mechanism.raw``, of which ``raw`` are the counts."""
 
 
+def drawn_records(mechanism: Mechanism) -> int | None:
+    """How many records a mechanism draws; None if it gives noisy counts of every cell."""
+    records = mechanism.describe().get("records")
+    return None if records is None else int(records)
+
+
 class TableMechanism(Mechanism, Protocol):
     """A mechanism for tables of counts and microdata.
 

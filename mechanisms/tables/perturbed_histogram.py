@@ -1,5 +1,7 @@
 """Perturbed histogram: integer noise on every possible cell of the table.
 
+Microdata are the projected counts rounded to whole records, a post-processing.
+
 Source: Wasserman and Zhou (2010, doi 10.1198/jasa.2009.tm08651), section 4; the noise is discrete,
 as in Ghosh, Roughgarden and Sundararajan (2012, arXiv 0811.2841) for the Laplace form and Canonne,
 Kamath and Steinke (2020, arXiv 2004.00010) for the Gaussian one, so that no floating point reaches
@@ -48,7 +50,7 @@ from mechanisms.postprocessing.covariance import Covariance, IndependentErrors
 from mechanisms.postprocessing.debias import DebiasedTable
 from mechanisms.sampling.randomness import Progress, Randomness
 from mechanisms.tables.expected_error import ExpectedCounts
-from mechanisms.tables.kind import TABLE
+from mechanisms.tables.kind import MICRODATA, TABLE
 
 MOST_CELLS = 10_000_000
 _CHUNK = 1 << 16
@@ -99,7 +101,7 @@ class Perturbed:
         scale: A fraction that is exactly a double, as the samplers take it.
     """
 
-    kinds: ClassVar[tuple[Kind, ...]] = (TABLE,)
+    kinds: ClassVar[tuple[Kind, ...]] = (MICRODATA, TABLE)
     knobs: ClassVar[type] = PerturbedKnobs
     pure: ClassVar[bool] = False
     unbiased: ClassVar[bool] = True

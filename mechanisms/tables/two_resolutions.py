@@ -54,7 +54,7 @@ from mechanisms.postprocessing.debias import DebiasedTable
 from mechanisms.postprocessing.simplex import project_to_simplex
 from mechanisms.sampling.randomness import Progress, Randomness
 from mechanisms.tables.expected_error import BRIDGE, ExpectedCounts
-from mechanisms.tables.kind import TABLE
+from mechanisms.tables.kind import MICRODATA, TABLE
 from mechanisms.tables.mechanism import RawTable
 from mechanisms.tables.perturbed_histogram import (
     NoisyCounts,
@@ -113,7 +113,7 @@ class TwoResolutions:
     """
 
     name: ClassVar[str] = "two_resolutions"
-    kinds: ClassVar[tuple[Kind, ...]] = (TABLE,)
+    kinds: ClassVar[tuple[Kind, ...]] = (MICRODATA, TABLE)
     knobs: ClassVar[type] = TwoResolutionsKnobs
     pure: ClassVar[bool] = False
     unbiased: ClassVar[bool] = True

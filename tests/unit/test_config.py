@@ -211,9 +211,10 @@ def test_a_description_cannot_hide_a_loss_behind_a_negative_one() -> None:
     [
         (
             "mechanism: bootstrap",
-            "mechanism: laplace",
-            "The mechanism 'laplace' serves table, and not 'microdata', which bootstrap, "
-            "smoothed_histogram, density, exponential_ks, sample_resample would serve",
+            "mechanism: bernstein",
+            "The mechanism 'bernstein' serves function, and not 'microdata', which bootstrap, "
+            "laplace, gaussian, two_resolutions, smoothed_histogram, density, exponential_ks, "
+            "sample_resample would serve",
         ),
         (
             "kind: microdata",

@@ -141,20 +141,23 @@ def test_its_expected_errors_are_worded_and_comparable(name: str) -> None:
     assert "\n" not in error.summary()
     assert error.summary().strip()
     for kind in REGISTRY[name].kinds:
-        rows = list(kind.error_rows(made, error))
+        compared = kind.expected_error(made, found.target())
+        rows = list(kind.error_rows(made, compared))
         assert rows and all(value.strip() for _, value in rows)
         assert rows[0][0].strip()
         assert all("\n" not in label + value for label, value in rows)
         for criterion in kind.criteria:
-            assert 0 <= error.deciding(criterion) <= math.inf
-        assert set(kind.compared) <= fields
+            assert 0 <= compared.deciding(criterion) <= math.inf
+        known = {each.name for each in dataclasses.fields(compared)}
+        assert fields <= known
+        assert set(kind.compared) <= known
         assert kind.label(made).startswith(name)
         assert kind.draws(made, found.domain.n_possible) >= 0
-        assert isinstance(kind.objection(made), str)
-    better = found.calibrated(epsilon=4.0, delta=1e-3).expected_error(**sizes)
-    kind = REGISTRY[name].kinds[0]
-    criterion = kind.criterion(found.knobs)
-    assert better.deciding(criterion) <= error.deciding(criterion)
+        assert isinstance(kind.objection(made, found.target()), str)
+        generous = found.calibrated(epsilon=4.0, delta=1e-3)
+        better = kind.expected_error(generous, found.target())
+        criterion = kind.criterion(found.knobs)
+        assert better.deciding(criterion) <= compared.deciding(criterion)
 
 
 # Planning

@@ -112,7 +112,7 @@ def test_its_estimates_are_right_on_average_or_never_pooled(name: str) -> None:
     made = case(name).calibrated()
     if not made.unbiased:
         assert covariance_of(name).objection
-        assert all(kind.objection(made) for kind in made.kinds)
+        assert all(kind.objection(made, case(name).target()) for kind in made.kinds)
         return
     estimates = drawn(name).estimates
     assert bias(estimates) > LEVEL

@@ -10,7 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from mechanisms.postprocessing.rounding import round_table, round_to_total
+from mechanisms.postprocessing.rounding import (
+    round_systematically,
+    round_table,
+    round_to_total,
+)
 
 Floats = NDArray[np.float64]
 
@@ -33,6 +37,17 @@ def check_line(
         for p in (1, 2):
             least = min(float((np.abs(c - values) ** p).sum()) for c in whole)
             assert float((np.abs(found - values) ** p).sum()) <= least + 1e-9
+
+
+def check_runs(
+    rounded: Callable[[Floats, int], NDArray[np.int64]], values: Floats, total: int
+) -> None:
+    found = rounded(values, total)
+    assert found.dtype == np.int64 and found.shape == values.shape
+    assert int(found.sum()) == total
+    assert np.all(found >= 0) and np.all(np.abs(found - values) < 1)
+    passed = np.cumsum(found) - np.cumsum(values)
+    assert np.ptp(np.append(passed, 0.0)) <= 1 + 1e-6  # the largest change of any run
 
 
 def check_table(rounded: Callable[[Floats], NDArray[np.int64]], matrix: Floats) -> None:
@@ -73,6 +88,26 @@ def admissible_tables(matrix: Floats, near: float) -> list[NDArray[np.int64]]:
 @settings(deadline=None)
 def test_line(weights: list[int], total: int) -> None:
     check_line(round_to_total, with_sum(np.array(weights), total), total)
+
+
+@given(
+    weights=st.lists(st.integers(0, 50), min_size=1, max_size=40).filter(any),
+    total=st.integers(0, 300),
+)
+@settings(deadline=None)
+def test_every_run_of_cells(weights: list[int], total: int) -> None:
+    check_runs(round_systematically, with_sum(np.array(weights), total), total)
+
+
+def test_runs_where_cells_outnumber_records() -> None:
+    rng = np.random.default_rng(3)
+    values = rng.dirichlet(np.full(100_000, 0.5)) * 5000
+    check_runs(round_systematically, values, 5000)
+    whole = rng.integers(0, 3, 50)
+    assert np.array_equal(round_systematically(whole.astype(float), int(whole.sum())), whole)
+    assert round_systematically(np.zeros(0), 0).tolist() == []
+    with pytest.raises(AssertionError):  # twin: the largest remainders lie where they lie
+        check_runs(round_to_total, np.concatenate([np.full(50, 0.6), np.full(50, 0.4)]), 50)
 
 
 @given(

@@ -118,7 +118,11 @@ def not_in_it(domain: Domain) -> str:
 def cell_figures(
     mechanism: TableMechanism, drawn: RawTable, *, n_records: int
 ) -> dict[str, NDArray[Any]]:
-    """All columns of a table of the listed cells, post-processed from what was drawn alone."""
+    """All columns of a table, post-processed from what was drawn alone.
+
+    Returns:
+        By name array[K], of every cell that was drawn or has noise, the absent one included.
+    """
     table = mechanism.postprocess(drawn, n_records=n_records)
     projected = table.projected
     if projected is None:
@@ -128,10 +132,9 @@ def cell_figures(
             n_cells=drawn.domain.n_possible,
             absent=table.undrawn_estimate,
         ).values
-    figures = {
+    return {
         **drawn.figures(),
         "estimate": table.estimates,
         "standard_error": table.standard_errors,
         "projected": projected,
     }
-    return {name: values[: n_listed(drawn)] for name, values in figures.items()}

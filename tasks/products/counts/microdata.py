@@ -1,4 +1,9 @@
-"""Microdata in a bundle: synthetic records, with a table of estimated counts."""
+"""Microdata in a bundle: synthetic records, with a table of estimated counts.
+
+A mechanism that draws records publishes them as they were drawn. From noisy counts of every cell
+the records follow: the projected counts are rounded to as many whole records as the source has,
+and what was released is read back from the table, which has the noisy counts.
+"""
 
 from __future__ import annotations
 
@@ -6,41 +11,70 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+
 from mechanisms.domain.columns import Codes
 from mechanisms.planning.plan import Plan, PlannedProduct
+from mechanisms.postprocessing.rounding import round_systematically
 from mechanisms.tables.kind import MICRODATA
-from mechanisms.tables.mechanism import TableMechanism
+from mechanisms.tables.mechanism import TableMechanism, drawn_records
 from tasks.formats.reading import read_records
 from tasks.products.counts.figures import ESTIMATES
 from tasks.products.counts.product import CountsProduct
-from tasks.products.counts.published import PublishedProduct
+from tasks.products.counts.published import PublishedProduct, read_raw
 
-_UNBIASED, _BIASED = "debiased", "estimates"
+_UNBIASED, _BIASED, _NOISY = "debiased", "estimates", "table"
+_FROM_NOISE = ", rounded from counts with noise by the mechanism `{}`"
 
 
 class Microdata(CountsProduct):
-    """A row for each record, and a table of the cells that were drawn."""
+    """A row for each record, and a table of the cells that were drawn or have noise."""
 
     core = MICRODATA
 
     def figures(self, name: str, mechanism: TableMechanism) -> dict[str, tuple[str, ...]]:
+        if drawn_records(mechanism) is None:
+            return {name: (), f"{name}_{_NOISY}": (*mechanism.raw, *ESTIMATES)}
         table = _UNBIASED if mechanism.unbiased else _BIASED
         return {name: (), f"{name}_{table}": ESTIMATES}
 
+    def records(
+        self, mechanism: TableMechanism, figures: Mapping[str, NDArray[Any]], n_records: int
+    ) -> Codes:
+        drawn: Codes = figures["raw"]
+        if drawn_records(mechanism) is not None:
+            return drawn
+        return round_systematically(figures["projected"], n_records)
+
+    def stem_of_raw(self, name: str, mechanism: TableMechanism) -> str:
+        return name if drawn_records(mechanism) is not None else f"{name}_{_NOISY}"
+
     def most_rows(self, product: PlannedProduct[TableMechanism]) -> int:
-        return int(product.mechanism.describe()["records"])
+        drawn = drawn_records(product.mechanism)
+        return product.target.n_records if drawn is None else drawn
+
+    def size(self, product: PlannedProduct[TableMechanism]) -> int:
+        columns = len(product.domain.columns)
+        if drawn_records(product.mechanism) is not None:
+            return super().size(product)
+        table = product.domain.n_listed * (columns + len(product.mechanism.raw) + len(ESTIMATES))
+        return self.most_rows(product) * columns + table
 
     def read(self, path: Path, product: PublishedProduct) -> tuple[Codes, dict[str, Codes]]:
+        if drawn_records(product.mechanism) is None:
+            return read_raw(path, product)
         cells, counts = read_records(path, product.domain)
         return cells, {"raw": counts}
 
     def recognised(self, name: str, suffix: str, resources: Mapping[str, Any]) -> bool:
         """Whether the bundle has the table of estimates that goes with microdata."""
-        tables = {f"data/{name}_{part}.{suffix}" for part in (_UNBIASED, _BIASED)}
+        parts = (_UNBIASED, _BIASED, _NOISY)
+        tables = {f"data/{name}_{part}.{suffix}" for part in parts}
         return bool(tables & resources.keys())
 
     def advice(self, product: PlannedProduct[TableMechanism], plan: Plan) -> str:
         _, table = self.figures(product.name, product.mechanism)
+        noisy = drawn_records(product.mechanism) is None
         uniform = product.expected_error.uniform_share
         part = f"; {uniform:.0%} of them are uniform over the cells" if uniform else ""
         without = ", which removes those" if uniform else ""
@@ -52,6 +86,7 @@ class Microdata(CountsProduct):
             )
         return (
             f"- `{product.name}`: {self.most_rows(product):,} synthetic records over "
-            f"{self.cells_in_words(product.domain)}{part}. {padded}For counts use "
-            f"`{table}`{without}: {self.typical_error(product, plan)}"
+            f"{self.cells_in_words(product.domain)}{part}"
+            f"{_FROM_NOISE.format(product.mechanism.name) if noisy else ''}. {padded}For counts "
+            f"use `{table}`{without}: {self.typical_error(product, plan)}"
         )

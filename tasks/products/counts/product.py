@@ -16,7 +16,7 @@ from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
 from mechanisms.errors import ConfigError
 from mechanisms.planning.plan import Plan, PlannedProduct
-from mechanisms.tables.mechanism import RawTable, TableMechanism
+from mechanisms.tables.mechanism import RawTable, TableMechanism, drawn_records
 from tasks.formats.profile import profile_file
 from tasks.formats.writing import Progress, write_cells, write_records
 from tasks.products.counts.fields import LISTED_CELLS, column_field
@@ -53,10 +53,12 @@ class DerivedCounts:
     Attributes:
         raw: As released.
         figures: Columns array[K] of the listed cells, by name.
+        records: int64, how many records microdata have in each cell of ``raw``.
     """
 
     raw: RawTable
     figures: Mapping[str, NDArray[Any]]
+    records: Codes | None = None
 
     @property
     def listed(self) -> int:
@@ -74,6 +76,18 @@ class CountsProduct(ProductKind[TableMechanism, RawTable, DerivedCounts]):
     @abstractmethod
     def figures(self, name: str, mechanism: TableMechanism) -> dict[str, tuple[str, ...]]:
         """By the stem of each file its columns besides those of the domain; none for records."""
+
+    def records(
+        self, mechanism: TableMechanism, figures: Mapping[str, NDArray[Any]], n_records: int
+    ) -> Codes | None:
+        """How many records microdata have in each cell, int64[K], of the columns of all cells."""
+        del mechanism, figures, n_records
+        return None
+
+    def stem_of_raw(self, name: str, mechanism: TableMechanism) -> str:
+        """Stem of the file from which what was released is read back."""
+        del mechanism
+        return name
 
     @abstractmethod
     def most_rows(self, product: PlannedProduct[TableMechanism]) -> int:
@@ -95,7 +109,12 @@ class CountsProduct(ProductKind[TableMechanism, RawTable, DerivedCounts]):
         """
 
     def postprocess(self, product: Counted, raw: RawTable, n_records: int) -> DerivedCounts:
-        return DerivedCounts(raw, cell_figures(product.mechanism, raw, n_records=n_records))
+        figures, listed = cell_figures(product.mechanism, raw, n_records=n_records), n_listed(raw)
+        return DerivedCounts(
+            raw,
+            {name: values[:listed] for name, values in figures.items()},
+            self.records(product.mechanism, figures, n_records),
+        )
 
     def forms(self, product: Counted) -> list[TableForm]:
         columns = [column_field(column) for column in product.domain.columns]
@@ -120,7 +139,9 @@ class CountsProduct(ProductKind[TableMechanism, RawTable, DerivedCounts]):
             figures = {name: derived.figures[name] for name in names}
             write_cells(product.domain, raw.cells[:listed], figures, path)
         else:
-            records = ContingencyTable(product.domain, raw.cells[:listed], raw.counts[:listed])
+            assert derived.records is not None
+            there = np.flatnonzero(derived.records[:listed])
+            records = ContingencyTable(product.domain, raw.cells[there], derived.records[there])
             write_records(records, path, advance)
 
     def rows(
@@ -128,7 +149,8 @@ class CountsProduct(ProductKind[TableMechanism, RawTable, DerivedCounts]):
     ) -> int:
         if self.figures(product.name, product.mechanism)[form.stem]:
             return derived.listed
-        return self.most_rows(product) - int(derived.raw.counts[derived.listed :].sum())
+        assert derived.records is not None
+        return self.most_rows(product) - int(derived.records[derived.listed :].sum())
 
     def profile_table(
         self,
@@ -187,7 +209,7 @@ class CountsProduct(ProductKind[TableMechanism, RawTable, DerivedCounts]):
         typical = f"typical standard error {error.cell_sd_average:,.1f} records."
         if not product.mechanism.unbiased:
             typical += " Its estimates have a bias besides, which depends on the data."
-        if "records" in product.mechanism.describe():  # it lists the cells that it drew
+        if drawn_records(product.mechanism) is not None:  # it lists the cells that it drew
             absent = plan.privacy.n_records * uniform / (1 - uniform) / product.domain.n_possible
             estimate = f"minus {absent:,.4g}" if uniform else "0"
             typical += f" A cell not listed was not drawn: its estimate is {estimate}."

@@ -19,7 +19,8 @@ from mechanisms.domain.columns import Codes
 from mechanisms.domain.domain import Domain
 from mechanisms.domain.structural_zeros import ZeroPattern
 from mechanisms.planning.registry import REGISTRY
-from mechanisms.tables.mechanism import TableMechanism
+from mechanisms.tables.mechanism import TableMechanism, drawn_records
+from tasks.formats.reading import read_counts
 from tasks.products.counts.fields import column_from
 from tasks.products.understanding import understood
 
@@ -88,7 +89,7 @@ class PublishedProduct:
         """
         with understood(self.path):
             cells, raw = self.kind.read(self.path, self)
-            records = self.mechanism.describe().get("records")  # of those that draw
+            records = drawn_records(self.mechanism)
             if self.absent is not None and (self.absent["raw"] or records is None):
                 cells = np.append(cells, self.domain.n_cells - 1)
                 raw = {name: np.append(each, self.absent[name]) for name, each in raw.items()}
@@ -103,6 +104,18 @@ class PublishedProduct:
             elif np.any(found.counts < 1):
                 raise ValueError("it lists a cell that was not drawn")
         return found
+
+
+def read_raw(path: Path, product: PublishedProduct) -> tuple[Codes, dict[str, Codes]]:
+    """The cells int64[K] of a table, and the raw columns int64[K] of its mechanism.
+
+    Raises:
+        ValueError: The file does not hold them.
+    """
+    raw = {}
+    for name in product.mechanism.raw:
+        cells, raw[name] = read_counts(path, product.domain, name)
+    return cells, raw
 
 
 def published_product(
@@ -135,9 +148,10 @@ def published_product(
     if str(domain.n_possible) != stated["n_cells"]:
         raise ValueError(f"the domain of the product '{name}' is not wholly described")
     mechanism: Any = REGISTRY[stated["mechanism"]].from_description(stated)
-    path = folder / f"data/{name}.{suffix}"
+    stem = kind.stem_of_raw(name, mechanism)
+    path = folder / f"data/{stem}.{suffix}"
     if not path.is_file():
-        raise ValueError(f"there is no file data/{name}.{suffix}")
+        raise ValueError(f"there is no file data/{stem}.{suffix}")
     if absent is not None:
         absent = {each: _whole(absent[each]) for each in mechanism.raw}
     return PublishedProduct(name, kind, domain, mechanism, path, tuple(columns), absent)

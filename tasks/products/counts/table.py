@@ -10,10 +10,9 @@ from mechanisms.domain.columns import Codes
 from mechanisms.planning.plan import Plan, PlannedProduct
 from mechanisms.tables.kind import TABLE
 from mechanisms.tables.mechanism import TableMechanism
-from tasks.formats.reading import read_counts
 from tasks.products.counts.figures import ESTIMATES
 from tasks.products.counts.product import CountsProduct
-from tasks.products.counts.published import PublishedProduct
+from tasks.products.counts.published import PublishedProduct, read_raw
 
 
 class Table(CountsProduct):
@@ -29,10 +28,7 @@ class Table(CountsProduct):
         return min(most, product.domain.n_listed)
 
     def read(self, path: Path, product: PublishedProduct) -> tuple[Codes, dict[str, Codes]]:
-        raw = {}
-        for name in product.mechanism.raw:
-            cells, raw[name] = read_counts(path, product.domain, name)
-        return cells, raw
+        return read_raw(path, product)
 
     def recognised(self, name: str, suffix: str, resources: Mapping[str, Any]) -> bool:
         """Whether the bundle has a file with raw counts."""
