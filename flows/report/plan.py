@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import asdict
 from fractions import Fraction
@@ -108,7 +109,7 @@ def comparison_report(plan: Plan) -> Iterator[Any]:
                 unable.append(f"  {candidate.name}{mark}: {candidate.reason}")
                 continue
             figures = [candidate.error(name) for name in figures_by]
-            rows.append([candidate.name + mark, *(f"{figure:,.4g}" for figure in figures)])
+            rows.append([candidate.name + mark, *map(_error, figures)])
         yield table(
             f"{product.request.name}: expected errors at its share, by mechanism (* planned)",
             ["mechanism", *figures_by.values()],
@@ -139,6 +140,10 @@ def _figure(value: str | int) -> str:
         return value if len(value) < 12 else f"{float(Fraction(value)):.6g}"
     except ValueError:
         return value
+
+
+def _error(figure: float) -> str:
+    return f"{figure:,.4g}" if math.isfinite(figure) else "not stated"
 
 
 def _rounded(amount: Any) -> str:

@@ -32,7 +32,7 @@ class ExpectedMarginals:
         cell_sd_average: Standard deviation of a noisy count of a measured table, in records,
             if all groups of the workload are measured.
         one_way_total_variation: Of the shares of one column, on average over columns.
-        projected_total_variation: Of the shares of a pair of columns, on average over the
+        pair_total_variation: Of the shares of a pair of columns, on average over the
             workload, for the reference of this module's text.
         one_way_share: Of the squared budget, for tables of one column.
         screen_share: Of the squared budget, for the scores of pairs.
@@ -41,7 +41,7 @@ class ExpectedMarginals:
 
     cell_sd_average: float
     one_way_total_variation: float
-    projected_total_variation: float
+    pair_total_variation: float
     one_way_share: float
     screen_share: float
     memory: int
@@ -49,8 +49,9 @@ class ExpectedMarginals:
     def deciding(self, criterion: str) -> float:
         """The error that a product with an open mechanism minimises."""
         return {
-            "total_variation": self.projected_total_variation,
-            "kolmogorov_smirnov": math.inf,  # no order of several columns' cells is fitted
+            "pair_total_variation": self.pair_total_variation,
+            "total_variation": math.inf,  # of the joint table nothing can be said
+            "kolmogorov_smirnov": math.inf,
             "cell_sd": self.cell_sd_average,
         }[criterion]
 
@@ -59,7 +60,7 @@ class ExpectedMarginals:
         yield "expected total variation, one column", f"{self.one_way_total_variation:.4f}"
         yield (
             f"expected total variation, a pair {REFERENCE} from independence",
-            f"{self.projected_total_variation:.4f}",
+            f"{self.pair_total_variation:.4f}",
         )
         yield "sd of a measured count, average", f"{self.cell_sd_average:,.1f} records"
         yield "budget for tables of one column", f"{self.one_way_share:.1%}"
@@ -73,7 +74,7 @@ class ExpectedMarginals:
         """The errors of one column and of two."""
         return (
             f"total variation {self.one_way_total_variation:.4f} for one column, "
-            f"{self.projected_total_variation:.4f} for a pair"
+            f"{self.pair_total_variation:.4f} for a pair"
         )
 
 
@@ -122,7 +123,7 @@ def expected_marginals(
     return ExpectedMarginals(
         cell_sd_average=sd,
         one_way_total_variation=float(np.mean(single)),
-        projected_total_variation=pair,
+        pair_total_variation=pair,
         one_way_share=shares.one_way,
         screen_share=shares.screen,
         memory=memory_needed(sizes, groups, max(n_records, published)),

@@ -78,7 +78,7 @@ class CountsKind(Kind):
             yield mechanism.name, mechanism, mechanism.knobs()
 
     def draws(self, mechanism: Any, n_cells: int) -> int:
-        return int(mechanism.describe().get("records", n_cells))
+        return int(mechanism.describe().get("records", 0)) or int(mechanism.rows(n_cells=n_cells))
 
     def objection(self, mechanism: Any, target: Target) -> str:
         if mechanism.unbiased:

@@ -19,7 +19,6 @@ from mechanisms.domain.column import Column
 from mechanisms.errors import QueryError
 from mechanisms.marginals.marginals import Marginals
 from mechanisms.marginals.query import query
-from mechanisms.marginals.released import NoisyMarginals
 from tasks.bundle.manifest import verify_bundle
 from tasks.products.marginals.published import published_marginals
 from tasks.products.understanding import understood
@@ -158,7 +157,7 @@ def _chosen(question: Question, able: Sequence[str], folder: Path) -> str:
     wanted = question.product
     if wanted is None and len(able) == 1:
         return able[0]
-    if wanted in able:
+    if wanted is not None and wanted in able:
         return wanted
     found = f"The product '{wanted}' cannot" if wanted else "It is not clear which product should"
     raise QueryError(
@@ -186,7 +185,7 @@ def _allowed(column: Column, values: Sequence[str] | None) -> NDArray[np.bool_]:
     return np.array([label in values for label in known], dtype=np.bool_)
 
 
-def _only(code: int, keep: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _only(code: Any, keep: NDArray[np.bool_]) -> NDArray[np.bool_]:
     found = np.zeros(len(keep), dtype=np.bool_)
     found[code] = True
     return found

@@ -129,6 +129,20 @@ def raw_digest(release: NoisyMarginals) -> str:
     return digest.hexdigest()
 
 
+def _batches(release: NoisyMarginals, residuals: Residuals, most: int) -> Iterator[list[Any]]:
+    """Arrow arrays of the rows of several tables, of some tens of thousands of rows each."""
+    import pyarrow as pa
+
+    gathered: list[list[Any]] = []
+    for table in drawn_tables(release):
+        gathered.append(_rows(release.domain, table, residuals, most))
+        if sum(len(arrays[0]) for arrays in gathered) >= _ROWS:
+            yield [pa.concat_arrays(parts) for parts in zip(*gathered, strict=True)]
+            gathered = []
+    if gathered:
+        yield [pa.concat_arrays(parts) for parts in zip(*gathered, strict=True)]
+
+
 def _rows(domain: Domain, table: NoisyTable, residuals: Residuals, most: int) -> list[Any]:
     """Arrow arrays of one table's rows."""
     import pyarrow as pa
