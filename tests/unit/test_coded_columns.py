@@ -38,7 +38,7 @@ from mechanisms.errors import (
     StatpressError,
 )
 from tasks.source import spilled_columns
-from tasks.source.files import Source
+from tasks.source.files import Source, open_source
 from tasks.source.spilled_columns import SpilledColumns, spill
 from tasks.source.units import Units
 
@@ -256,6 +256,12 @@ def test_a_file_that_was_cut_off_is_noticed(source: Source, tmp_path: Path) -> N
     assert on_disk.tables([(0,)])[0].sum() == N
     with pytest.raises(OSError, match="shorter"):
         on_disk.tables([(0, 1)])
+
+
+def test_the_engine_shows_no_progress(source: Source, tmp_path: Path) -> None:
+    with open_source(source, scratch=tmp_path) as table:
+        shown = table.get_backend().raw_sql("SELECT current_setting('enable_progress_bar')")
+        assert shown.fetchall() == [(False,)]
 
 
 def test_what_the_engine_says_is_heard_by_the_curator_alone(
