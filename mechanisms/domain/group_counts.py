@@ -75,7 +75,7 @@ class GroupCounts:
         left = [column for column in columns if column in group]
         table = counts.reshape([self._sizes[column] for column in columns])
         summed = table.sum(axis=others) if others else table
-        return np.ascontiguousarray(summed.transpose([left.index(column) for column in group]))
+        return summed.transpose([left.index(column) for column in group]).copy()
 
     def _cells(self, columns: Iterable[int]) -> int:
         return math.prod(self._sizes[column] for column in columns)

@@ -94,7 +94,7 @@ def _connect(scratch: Path, memory_limit: str) -> Any:
     """An in-memory engine whose only trace on disk is in ``scratch``."""
     import ibis
 
-    return ibis.duckdb.connect(
+    connection = ibis.duckdb.connect(
         ":memory:",
         temp_directory=str(scratch),
         memory_limit=memory_limit,
@@ -102,6 +102,8 @@ def _connect(scratch: Path, memory_limit: str) -> Any:
         autoload_known_extensions=False,
         preserve_insertion_order=False,
     )
+    connection.raw_sql("SET enable_progress_bar = false")  # it goes to standard output
+    return connection
 
 
 def _table(connection: Any, source: Source, paths: list[str]) -> ir.Table:

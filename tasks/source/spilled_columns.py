@@ -15,8 +15,9 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -152,14 +153,15 @@ def _write(domain: Domain, records: ir.Table, place: Path) -> tuple[int, int]:
     names = [f"word_{index}" for index in range(n_words)]
     with ExitStack() as stack:
 
-        def opened() -> list[BinaryIO]:
+        def opened() -> list[FileIO]:
             paths = (_path(place, column) for column in range(len(domain.columns)))
             return [stack.enter_context(_new(path)) for path in paths]
 
         def append(codes: Sequence[NDArray[Any]]) -> None:
             for file, column in zip(files, codes, strict=True):
-                file.write(column.data)
-                file.flush()
+                left = column.data.cast("B")
+                while left:
+                    left = left[file.write(left) :]
 
         files = _writable(opened, place)
         for batch in _batches(records):
@@ -191,20 +193,20 @@ def _check_possible(domain: Domain, codes: Sequence[NDArray[Any]]) -> None:
 
 
 def _make(place: Path, needed: int) -> None:
-    """Make the folder, with room for so many bytes."""
-    place.mkdir(mode=0o700)
-    if shutil.disk_usage(place).free < needed:
+    """Make the folder, where there is room for so many bytes."""
+    if shutil.disk_usage(place.parent).free < needed:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    place.mkdir(mode=0o700)
 
 
 def _path(folder: Path, column: int) -> Path:
     return folder / f"{column}.codes"
 
 
-def _new(path: Path) -> BinaryIO:
-    """A new file of mode 0600."""
+def _new(path: Path) -> FileIO:
+    """A new file of mode 0600, without a buffer that would be left to write at the end."""
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
-    return os.fdopen(os.open(path, flags, 0o600), "wb")
+    return os.fdopen(os.open(path, flags, 0o600), "wb", buffering=0)
 
 
 def _writable(act: Callable[[], _Result], place: Path) -> _Result:

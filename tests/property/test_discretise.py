@@ -3,19 +3,16 @@
 import collections
 import csv
 import datetime
-import decimal
-import itertools
 import math
 import tempfile
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from generated_sources import read, tables, text_tables
 from hypothesis import HealthCheck, assume, given, settings
-from hypothesis import strategies as st
 
-from mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric, Ordinal
+from mechanisms.domain.columns import Categorical, Column, Integer, Numeric
 from mechanisms.domain.domain import MAX_CELLS, Domain
 from tasks.source.counting import count, profile
 from tasks.source.files import Source
@@ -25,149 +22,10 @@ CHECK = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-NAMES = ("a", "A", "q\"uo'te", "s p a.c;e", "größe", "value_0", "digit_0", "c1", "cell", "select")
-INTEGERS = {
-    pa.int8(): (-(2**7), 2**7 - 1),
-    pa.int16(): (-(2**15), 2**15 - 1),
-    pa.int32(): (-(2**31), 2**31 - 1),
-    pa.int64(): (-(2**63), 2**63 - 1),
-    pa.uint8(): (0, 2**8 - 1),
-    pa.uint16(): (0, 2**16 - 1),
-    pa.uint32(): (0, 2**32 - 1),
-    pa.uint64(): (0, 2**64 - 1),
-}
-DECIMALS = (pa.decimal128(4, 1), pa.decimal128(15, 3), pa.decimal128(15, 15), pa.decimal128(9, 0))
-flags = st.booleans()
-texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
-finite = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([-0.0, 0.0, 5e-324])
-modest = st.floats(-100, 100) | st.integers(-1000, 1000).map(lambda i: i / 10)
-integers = st.integers(-20, 20) | st.integers(-(2**66), 2**66) | st.sampled_from([2**53 + 1, 2**63])
-days = st.dates() | st.dates(datetime.date(1999, 12, 1), datetime.date(2001, 2, 1))
-
-
-def near(numbers: st.SearchStrategy[float]) -> st.SearchStrategy[float]:
-    """Doubles at, just below and just above a number, or its negative."""
-    steps = st.sampled_from([lambda x: x, lambda x: math.nextafter(x, -math.inf),
-                             lambda x: math.nextafter(x, math.inf), lambda x: -x])  # fmt: skip
-    return st.builds(lambda step, x: step(float(x)), steps, numbers)
-
-
-def numbers_of(kind: pa.DataType, anchors: st.SearchStrategy[float]) -> st.SearchStrategy[object]:
-    """Python values of an Arrow number type, many of them at or near the anchors."""
-    if kind in INTEGERS:
-        low, high = INTEGERS[kind]
-        around = st.builds(lambda x, d: min(max(math.floor(x) + d, low), high), anchors,
-                           st.integers(-1, 1))  # fmt: skip
-        return around | st.integers(low, high) | st.sampled_from([low, high])
-    if pa.types.is_decimal(kind):
-        top = 10**kind.precision - 1
-        unit = decimal.Decimal(1).scaleb(-kind.scale)
-        scaled = anchors.map(lambda x: min(max(round(x * 10.0**kind.scale), -top), top)
-                             if abs(x) < 1e20 else top)  # fmt: skip
-        steps = st.integers(-1, 1)
-        around = st.builds(lambda units, d: min(max(units + d, -top), top), scaled, steps)
-        return (around | st.integers(-top, top)).map(lambda units: units * unit)
-    doubles = near(anchors) | finite | st.sampled_from([math.nan, math.inf, -math.inf, 1e300])
-    if kind == pa.float32():
-        with np.errstate(over="ignore"):
-            return doubles.map(lambda x: float(np.float32(np.clip(x, -3e38, 3e38))))
-    return doubles
-
-
-@st.composite
-def numeric(draw: st.DrawFn, name: str, missing: bool) -> Numeric:
-    if draw(flags):
-        low, high = sorted(draw(st.lists(modest | finite, min_size=2, max_size=2, unique=True)))
-        edges = Numeric.uniform_edges(low, high, draw(st.integers(1, 40)))
-        assume(all(a < b for a, b in itertools.pairwise(edges)))
-    else:
-        edges = sorted(draw(st.lists(modest | finite, min_size=2, max_size=9, unique=True)))
-    return Numeric(name=name, missing=missing, edges=tuple(edges))
-
-
-@st.composite
-def whole(draw: st.DrawFn, name: str, missing: bool) -> Integer:
-    width = draw(st.sampled_from([1, 2, 5, 7, 1000, 2**51 - 1]))
-    cells = draw(st.integers(1, 30) | st.just(2**41)) if width < 10 else draw(st.integers(1, 8))
-    lower = draw(st.integers(-50, 50) | st.sampled_from([-(2**53), -(2**40), 2**53 - 3, 250]))
-    upper = lower + width * cells - 1
-    assume(upper <= 2**53)
-    return Integer(name=name, missing=missing, lower=lower, upper=upper, width=width)
-
-
-@st.composite
-def categorical(draw: st.DrawFn, name: str, missing: bool) -> Categorical:
-    few_numbers = st.integers(-9, 9) | modest | integers
-    pool = draw(st.sampled_from([texts, few_numbers, flags]))
-    chosen = draw(st.lists(pool, min_size=1, max_size=12, unique=True))
-    other = draw(flags) and "other" not in chosen
-    kind = draw(st.sampled_from([Categorical, Ordinal]))
-    return kind(name=name, missing=missing, categories=tuple(chosen), other=other)
-
-
-@st.composite
-def dates(draw: st.DrawFn, name: str, missing: bool) -> Date:
-    first, last = sorted(draw(st.lists(days, min_size=2, max_size=2)))
-    period = draw(st.sampled_from(["year", "month", "day"]))
-    return Date(name=name, missing=missing, first=first, last=last, by=period)
-
-
-@st.composite
-def typed_values(draw: st.DrawFn, column: Column) -> tuple[pa.DataType, st.SearchStrategy[object]]:
-    """An engine type that can carry the column, and values of it."""
-    if isinstance(column, Date):
-        kind = draw(st.sampled_from([pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC"),
-                                     pa.timestamp("ms")]))  # fmt: skip
-        around = st.sampled_from([column.first, column.last]) | days
-        if kind == pa.date32():
-            return kind, around
-        zone = datetime.UTC if kind.tz else None
-        times = st.times().map(lambda t: t.replace(microsecond=0))
-        return kind, st.builds(lambda d, t: datetime.datetime.combine(d, t, zone), around, times)
-    if isinstance(column, Categorical) and not isinstance(column.categories[0], (int, float)):
-        return pa.string(), st.sampled_from(column.categories) | texts
-    if isinstance(column, Categorical) and isinstance(column.categories[0], bool):
-        return pa.bool_(), flags
-    if isinstance(column, Categorical):
-        anchors = st.sampled_from([float(category) for category in column.categories])
-    elif isinstance(column, Numeric):
-        anchors = st.sampled_from(column.edges)
-    else:
-        anchors = st.sampled_from([column.lower, column.upper, column.upper + 1]) | st.integers(
-            column.lower, column.upper
-        )
-    kind = draw(st.sampled_from([pa.float64(), pa.float32(), *DECIMALS, *INTEGERS]))
-    return kind, numbers_of(kind, anchors)
-
-
-@st.composite
-def domains(draw: st.DrawFn) -> Domain:
-    names = draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=4, unique=True))
-    kinds = st.sampled_from([numeric, whole, categorical, dates])
-    columns = tuple(draw(draw(kinds)(name, draw(flags))) for name in names)
-    domain = Domain(columns)
-    assume(domain.n_cells <= MAX_CELLS)
-    return domain
-
-
-@st.composite
-def tables(draw: st.DrawFn) -> tuple[Domain, pa.Table]:
-    domain = draw(domains())
-    n = draw(st.integers(1, 40))
-    arrays = {}
-    for column in domain.columns:
-        kind, values = draw(typed_values(column))
-        column_values = draw(st.lists(st.none() | values, min_size=n, max_size=n))
-        arrays[column.name] = pa.array(column_values, type=kind, from_pandas=False)
-    return domain, pa.table(arrays)
-
-
-def read(value: object) -> object:
-    """A value as the definition takes it: a decimal is the double nearest to it."""
-    return float(value) if isinstance(value, decimal.Decimal) else value
 
 
 def agree(domain: Domain, records: list[dict[str, object]], source: Source, scratch: Path) -> None:
+    assume(domain.n_cells <= MAX_CELLS)
     expected = collections.Counter(domain.cell_of(record) for record in records)
     counted = count(source, domain, scratch=scratch)
     found = dict(zip(counted.cells.tolist(), counted.counts.tolist(), strict=True))
@@ -204,39 +62,6 @@ def test_parquet_agrees_with_the_definition(case: tuple[Domain, pa.Table]) -> No
         pq.write_table(table, path, use_dictionary=len(table) % 2 == 0)
         records = [{k: read(v) for k, v in row.items()} for row in table.to_pylist()]
         agree(domain, records, Source(str(path), "parquet"), Path(directory))
-
-
-@st.composite
-def text_tables(draw: st.DrawFn) -> tuple[Domain, list[dict[str, str]], list[dict[str, object]]]:
-    """A domain, records of text, and the values that the text stands for."""
-    domain = draw(domains())
-    n = draw(st.integers(1, 30))
-    columns: dict[str, list[tuple[str, object]]] = {}
-    for column in domain.columns:
-        junk: st.SearchStrategy[tuple[str, object]] = st.sampled_from(
-            [("", None), ("abc", None), ("1,5", None), ("--", None)]
-        )
-        if isinstance(column, Date):
-            pairs = days.map(lambda d: (d.isoformat(), d)) | junk
-        elif isinstance(column, Categorical) and isinstance(column.categories[0], str):
-            plain = st.sampled_from(column.categories) | texts
-            pairs = plain.filter(lambda t: "\0" not in t).map(lambda t: (t, t or None))
-        elif isinstance(column, Categorical) and isinstance(column.categories[0], bool):
-            pairs = flags.map(lambda f: (str(f).lower(), f)) | junk
-        else:
-            categories = column.categories if isinstance(column, Categorical) else ()
-            assume(all(abs(category) <= 2**53 for category in categories))
-            anchors = {Categorical: categories, Ordinal: categories}.get(type(column))
-            if isinstance(column, Numeric):
-                anchors = column.edges
-            elif isinstance(column, Integer):
-                anchors = (column.lower, column.upper)
-            doubles = numbers_of(pa.float64(), st.sampled_from(anchors))
-            pairs = doubles.map(lambda x: (repr(x), x)) | junk
-        columns[column.name] = draw(st.lists(pairs, min_size=n, max_size=n))
-    texts_, values = ([{k: v[i][side] for k, v in columns.items()} for i in range(n)]
-                      for side in (0, 1))  # fmt: skip
-    return domain, texts_, values
 
 
 @CHECK

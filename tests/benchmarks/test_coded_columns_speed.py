@@ -1,0 +1,167 @@
+"""Coded columns: writing them once, and all pairs of 40 columns from there.
+
+Two baselines of the same run: (i) the engine reads the source's columns and adds up their
+codes without keeping anything, which is the least that any reading must do; (ii) one
+``numpy.bincount`` for each pair on codes in memory. Times are of the wall clock; the full size
+(10^7 records) runs with ``-m benchmark_full``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from mechanisms.domain.columns import Categorical, Column, Integer, Numeric, Ordinal
+from mechanisms.domain.domain import Domain
+from tasks.source import discretise
+from tasks.source.files import Source, open_source
+from tasks.source.spilled_columns import spill
+
+ROOT = Path(__file__).parents[2]
+SIZES = [4 + 5 * j % 9 for j in range(40)]
+PAIRS = list(itertools.combinations(range(40), 2))
+SEED, CLASSES = 20_000, 8
+MILLION = 1_000_000
+COUNTED = [
+    pytest.param(MILLION, id="1M"),
+    pytest.param(10 * MILLION, id="10M", marks=pytest.mark.benchmark_full),
+]
+IN_A_FRESH_PROCESS = """
+import resource, sys
+from pathlib import Path
+from {module} import DOMAIN, PAIRS, Source, spill
+n = int(sys.argv[3])
+codes = spill(Source(sys.argv[1], "parquet"), DOMAIN, n_records=n, folder=Path(sys.argv[2]))
+assert all(table.sum() == n for table in codes.tables(PAIRS))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+T = TypeVar("T")
+
+
+def column(j: int) -> Column:
+    """Four kinds of columns in turn."""
+    name, size = f"c{j}", SIZES[j]
+    kinds: tuple[Callable[[], Column], ...] = (
+        lambda: Ordinal(name=name, categories=tuple(range(size))),
+        lambda: Categorical(name=name, categories=tuple(f"v{i}" for i in range(size)), other=True),
+        lambda: Numeric(name=name, edges=tuple(float(i) for i in range(size + 1))),
+        lambda: Integer(name=name, lower=0, upper=size - 1, missing=True),
+    )
+    return kinds[j % 4]()
+
+
+DOMAIN = Domain(tuple(map(column, range(40))))
+
+
+def values(j: int, codes: np.ndarray, rng: np.random.Generator) -> Any:
+    """Values of a column that have these codes, some of them null where that has a code."""
+    if j % 4 == 0:
+        return codes.astype(np.int16)
+    if j % 4 == 1:
+        return pa.array([f"v{i}" for i in range(max(SIZES))]).take(pa.array(codes))
+    if j % 4 == 2:
+        return codes + rng.random(len(codes))
+    return pa.array(codes.astype(np.int32), mask=rng.random(len(codes)) < 0.01)
+
+
+def write_records(path: Path, n: int) -> None:
+    """A mixture of latent classes with a chain of strong neighbours, a million at a time."""
+    rng, writer = np.random.default_rng(SEED), None
+    for start in range(0, n, MILLION):
+        size = min(MILLION, n - start)
+        latent, before = rng.integers(0, CLASSES, size), np.zeros(size, dtype=np.int64)
+        columns: dict[str, Any] = {}
+        for j, cells in enumerate(SIZES):
+            own = (rng.geometric(0.2 + 0.05 * ((latent * 7 + j) % CLASSES)) + latent) % cells
+            before = np.where(rng.random(size) < 0.5, before % cells, own)
+            columns[f"c{j}"] = values(j, before, rng)
+        batch = pa.table(columns)
+        writer = writer or pq.ParquetWriter(path, batch.schema)
+        writer.write_table(batch)
+    assert writer is not None
+    writer.close()
+
+
+def timed(act: Callable[[], T]) -> tuple[float, T]:
+    started = time.perf_counter()
+    result = act()
+    return time.perf_counter() - started, result
+
+
+def read_only(source: Source, scratch: Path) -> None:
+    """The engine's work without the keeping: every code is read and added up."""
+    with open_source(source, scratch=scratch) as table:
+        packed = discretise.packed_table(DOMAIN, table)
+        packed.aggregate(**{name: packed[name].max() for name in packed.columns}).to_pyarrow()
+
+
+def pair_by_pair(codes: list[np.ndarray]) -> list[np.ndarray]:
+    """The baseline: each pair by itself."""
+    sizes = [column.size for column in DOMAIN.columns]
+    return [
+        np.bincount(
+            codes[a].astype(np.int64) * sizes[b] + codes[b], minlength=sizes[a] * sizes[b]
+        ).reshape(sizes[a], sizes[b])
+        for a, b in PAIRS
+    ]
+
+
+@pytest.mark.parametrize("n", COUNTED)
+def test_coded_columns_speed(benchmark: BenchmarkFixture, tmp_path: Path, n: int) -> None:
+    path, work = tmp_path / "records.parquet", tmp_path / "work"
+    work.mkdir()
+    write_records(path, n)
+    source = Source(str(path), "parquet")
+    read_only(source, tmp_path)  # whatever is slow once
+    reading = min(timed(lambda: read_only(source, tmp_path))[0] for _ in range(2))
+    writing, spilled = timed(lambda: spill(source, DOMAIN, n_records=n, folder=work))
+    all_pairs, tables = min(
+        (timed(lambda: spilled.tables(PAIRS)) for _ in range(3)), key=lambda each: each[0]
+    )
+    some = min(n, MILLION)
+    codes = [np.fromfile(work / "codes" / f"{j}.codes", np.uint8, some) for j in range(40)]
+    one_by_one, plain = timed(lambda: pair_by_pair(codes))
+    if n == some:
+        assert all(np.array_equal(*two) for two in zip(tables, plain, strict=True))
+    figures = {
+        "seconds": {"spill": round(writing, 2), "pairs": round(all_pairs, 2)},
+        "spill : reading alone": round(writing / reading, 2),
+        "pairs : pair by pair": round(all_pairs / (one_by_one * n / some), 2),
+        "bytes a record": sum(p.stat().st_size for p in (work / "codes").iterdir()) / n,
+    }
+    benchmark.extra_info.update(figures)
+    print(n, figures)
+    benchmark.pedantic(lambda: spilled.tables(PAIRS), rounds=1)
+    assert writing < 4 * reading
+    assert all_pairs < 0.6 * one_by_one * n / some
+    if n > MILLION:
+        peak = peak_memory(path, tmp_path / "fresh", n)
+        benchmark.extra_info["peak memory, GB"] = peak
+        print("peak memory of a fresh process, GB:", peak)
+        assert peak < 1
+
+
+def peak_memory(path: Path, folder: Path, n: int) -> float:
+    """Peak resident memory, in GB, of a fresh process that writes and counts."""
+    folder.mkdir()
+    code = IN_A_FRESH_PROCESS.format(module=Path(__file__).stem)
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(path), str(folder), str(n)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(Path(__file__).parent)])},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return round(int(run.stdout) / 1e6, 3)

@@ -1,0 +1,103 @@
+"""Which joint tables a plan counts, and what is refused because it would need too large a one."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any, ClassVar
+
+import pytest
+
+from mechanisms.base.mechanism import Needs, needs_of
+from mechanisms.domain.columns import Integer
+from mechanisms.domain.domain import Domain
+from mechanisms.domain.privacy_unit import Adjacency, Privacy, Unit
+from mechanisms.errors import AmountError, DomainTooLargeError, InfeasibleBudgetError
+from mechanisms.planning import charges
+from mechanisms.planning.budget_split import Budget
+from mechanisms.planning.calibration import ProductRequest
+from mechanisms.planning.count_domains import coded_domain, joint_domains
+from mechanisms.planning.plan import Plan, plan_release
+from mechanisms.planning.registry import REGISTRY
+from mechanisms.tables.bootstrap import Bootstrap, BootstrapKnobs
+from mechanisms.tables.kind import MICRODATA, AutoKnobs
+
+WIDE = Domain(tuple(Integer(name=f"c{i}", lower=0, upper=999) for i in range(30)), absent=True)
+FRAME = Privacy(adjacency=Adjacency.REPLACE_ONE, unit=Unit.RECORD, n_records=100_000)
+BUDGET = Budget(epsilon=Decimal(1), delta=Decimal("1e-6"))
+
+
+class OfColumns:
+    """A mechanism that takes coded columns."""
+
+    needs: ClassVar[Needs] = "columns"
+
+
+JOINT: Any = Bootstrap
+COLUMNS: Any = OfColumns
+
+
+def names(*positions: int) -> tuple[str, ...]:
+    return tuple(f"c{i}" for i in positions)
+
+
+def test_products_share_a_joint_table_as_long_as_it_fits() -> None:
+    small = Domain(WIDE.columns[:6])
+    products = [(JOINT, names(3, 1)), (JOINT, names(0, 5))]
+    (joint,) = joint_domains(small, products)
+    assert joint == small.project(names(0, 1, 3, 5))
+    assert coded_domain(small, products) is None
+
+    products = [(JOINT, names(*range(i, i + 4))) for i in range(0, 28, 2)]
+    found = joint_domains(WIDE, products)
+    assert 1 < len(found) < len(products)
+    for _, own in products:
+        assert any(set(own) <= set(domain.names) for domain in found)
+    for domain in found:
+        domain.check_joint()
+        assert domain.absent
+        assert list(domain.names) == sorted(domain.names, key=WIDE.names.index)
+
+
+def test_products_of_columns_need_no_joint_table() -> None:
+    products = [(COLUMNS, names(7, 2)), (JOINT, names(1)), (COLUMNS, WIDE.names[3:])]
+    coded = coded_domain(WIDE, products)
+    assert coded is not None and coded.names == names(*range(2, 30))
+    assert [domain.names for domain in joint_domains(WIDE, products)] == [names(1)]
+    assert joint_domains(WIDE, products[:1]) == ()
+    assert (needs_of(OfColumns), needs_of(Bootstrap)) == ("columns", "joint")
+
+
+def planned(mechanism: str, knobs: Any, columns: tuple[str, ...]) -> Plan:
+    request = ProductRequest(
+        name="people", kind=MICRODATA, mechanism=mechanism, knobs=knobs, columns=columns,
+        share=Decimal(1),
+    )  # fmt: skip
+    return plan_release([request], domain=Domain(WIDE.columns), privacy=FRAME, budget=BUDGET)
+
+
+def test_a_product_is_refused_by_its_own_columns_alone() -> None:
+    made = planned("bootstrap", BootstrapKnobs(), names(0, 1))
+    assert made.joint == (made.domain,) == (Domain(WIDE.columns[:2]),)
+    assert made.coded is None
+    with pytest.raises(DomainTooLargeError, match=r"1\.000e.21 cells") as caught:
+        planned("bootstrap", BootstrapKnobs(), names(*range(7)))
+    assert caught.value.where == "people"
+    assert "c0 1,000" in str(caught.value) and "another mechanism" in str(caught.value)
+    with pytest.raises(InfeasibleBudgetError, match="joint table of these columns"):
+        planned("auto", AutoKnobs(), WIDE.names)
+
+
+def test_a_charge_for_a_joint_table_that_cannot_be_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (product,) = planned("bootstrap", BootstrapKnobs(), names(0)).products
+    described = product.describe(FRAME) | {"n_cells": str(2**63 + 1)}
+    with pytest.raises(AmountError, match="more cells than any joint table"):
+        charges.described_loss(described)
+
+    class WideBootstrap(Bootstrap):
+        needs: ClassVar[Needs] = "columns"
+
+    monkeypatch.setattr(charges, "REGISTRY", REGISTRY | {"bootstrap": WideBootstrap})
+    loss = charges.described_loss(described)
+    assert loss.delta(1.0).upper > 0
