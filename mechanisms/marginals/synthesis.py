@@ -20,7 +20,9 @@ from mechanisms.records.swaps import swap_towards
 from mechanisms.records.target_table import Floats, Group, Integers, TargetTable
 
 UNMEASURED_WEIGHT, TRIPLE_WEIGHT = 0.296875, 0.5
-MOST_TRIPLES, MOST_TRIPLE_CELLS = 120, 20_000
+NEAR_ENOUGH = 0.01
+"""Of the squared error of the targets: records that are nearer would only fit their noise."""
+MOST_TRIPLES, MOST_TRIPLE_CELLS = 200, 20_000
 
 
 def synthesise(
@@ -50,6 +52,7 @@ def synthesise(
         boxes=boxes,
         tied=tuple(exact),
         sweeps=sweeps,
+        floor=NEAR_ENOUGH * sum(model.errors.values()) * m**2,
     )
     return codes
 

@@ -204,8 +204,8 @@ def test_groups_of_three_are_measured_and_met() -> None:
 
 def test_what_is_said_of_pairs() -> None:
     rng = np.random.default_rng(8)
-    codes = np.concatenate([CODES, rng.integers(0, 3, (N, 1))], axis=1).astype(np.uint8)
-    sizes = (*SIZES, 3)
+    codes = np.concatenate([CODES, rng.integers(0, 20, (N, 1))], axis=1).astype(np.uint8)
+    sizes = (*SIZES, 20)
     domain = domain_of(sizes)
     knobs = MarginalsKnobs(
         pairs=(ColumnGroup(columns=("c0", "c1")), ColumnGroup(columns=("c1", "c4")))
