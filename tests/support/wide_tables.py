@@ -36,7 +36,7 @@ DECLARED = {
     ),
     "happiness": Declared(
         "happiness",
-        tuple("year workstat divorce reg16 income region attend happy owngun female black".split()),
+        tuple(["year", "workstat", "divorce", "reg16", "income", "region", "attend", "happy", "owngun", "female", "black"]),
         (
             ("prestige", tuple(range(20, 90, 10))),
             ("educ", (8, 9, 12, 13, 14, 16, 17)),
@@ -46,7 +46,7 @@ DECLARED = {
     ),
     "cps91": Declared(
         "cps91",
-        tuple("husunion husblck hushisp kidge6 black hispanic union kidlt6 inlf".split()),
+        tuple(["husunion", "husblck", "hushisp", "kidge6", "black", "hispanic", "union", "kidlt6", "inlf"]),
         (
             ("husage", _AGES),
             ("age", _AGES),
@@ -61,7 +61,7 @@ DECLARED = {
     ),
 }
 NARROWER = tuple(
-    "happy region educ female income workstat attend prestige year tvhours babies divorce".split()
+    ["happy", "region", "educ", "female", "income", "workstat", "attend", "prestige", "year", "tvhours", "babies", "divorce"]
 )
 
 
