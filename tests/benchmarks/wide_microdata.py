@@ -144,8 +144,8 @@ def in_its_own_process(name: str, epsilon: float, seeds: int) -> Figures:
 
 
 HEADER = """\
-| table | columns | epsilon | pairs | triples | worst pair | one-way | independent: pairs | triples \
-| CPU s noise | CPU s rest | MB |
+| table | columns | epsilon | pairs | triples | worst pair | one-way | independent: pairs \
+| triples | CPU s noise | CPU s rest | MB |
 |---|---|---|---|---|---|---|---|---|---|---|---|"""
 
 

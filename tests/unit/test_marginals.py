@@ -35,8 +35,8 @@ def target(domain=None, **changes) -> Target:
     return Target(**(fields | {"domain": domain or domain_of(SIZES)} | changes))
 
 
-def made(domain=None, knobs=MarginalsKnobs(), **changes) -> Marginals:
-    return Marginals.calibrate(knobs, target(domain, **changes))
+def made(domain=None, knobs=None, **changes) -> Marginals:
+    return Marginals.calibrate(knobs or MarginalsKnobs(), target(domain, **changes))
 
 
 def table(codes: np.ndarray, sizes: tuple[int, ...], group: tuple[int, ...]) -> np.ndarray:
