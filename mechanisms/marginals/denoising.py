@@ -45,10 +45,12 @@ class Deviation:
         table: float64[k_a, k_b], in records; rows and columns add up to 0.
         signal: Squares of the posterior means, over the posterior variances: about the signal
             over the noise.
+        error: Sum of the posterior variances of all cells, in squared records.
     """
 
     table: Floats
     signal: float
+    error: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +99,7 @@ def denoise(
         pair: Deviation(
             bases[pair[0]].vectors @ p.mean @ bases[pair[1]].vectors.T,
             float((p.mean**2).sum() / p.variance.sum()),
+            float(p.variance.sum()),
         )
         for pair, p in found.items()
     }

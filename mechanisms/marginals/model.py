@@ -30,6 +30,7 @@ class Model:
         pairs: Shares of the cells of every pair of columns, by ascending positions.
         groups: The same of larger measured groups.
         signal: Of measured pairs, about the variance of the signal over that of the noise.
+        errors: Of measured pairs, about the sum of squared errors of the cells' shares.
     """
 
     residuals: Residuals
@@ -38,6 +39,7 @@ class Model:
     pairs: Mapping[Group, Floats]
     groups: Mapping[Group, Floats]
     signal: Mapping[Group, float]
+    errors: Mapping[Group, float]
 
 
 def model_of(released: NoisyMarginals) -> Model:
@@ -68,9 +70,10 @@ def model_of(released: NoisyMarginals) -> Model:
             table = fit_pair(table, one_way[pair[0]], one_way[pair[1]], possible)
         fitted[pair] = table
     signal = {pair: deviation.signal for pair, deviation in found.items()}
+    errors = {pair: deviation.error / n**2 for pair, deviation in found.items()}
     larger = sorted({table.group for table in released.tables if len(table.group) > 2})
     groups = {group: group_table(group, one_way, fitted, residuals, n, boxes) for group in larger}
-    return Model(residuals, n, one_way, fitted, groups, signal)
+    return Model(residuals, n, one_way, fitted, groups, signal, errors)
 
 
 def group_table(

@@ -20,7 +20,9 @@ from mechanisms.records.swaps import swap_towards
 from mechanisms.records.target_table import Floats, Group, Integers, TargetTable
 
 UNMEASURED_WEIGHT, TRIPLE_WEIGHT = 0.296875, 0.5
-MOST_TRIPLES, MOST_TRIPLE_CELLS = 120, 20_000
+NEAR_ENOUGH = 0.01
+"""Of the squared error of the targets: records that are nearer would only fit their noise."""
+MOST_TRIPLES, MOST_TRIPLE_CELLS = 200, 20_000
 
 
 def synthesise(
@@ -31,8 +33,19 @@ def synthesise(
     boxes: Sequence[Box] = (),
     known: KnownTotals | None = None,
     sweeps: int = 15,
+    floor: float | None = None,
 ) -> NDArray[Any]:
-    """Codes unsigned[n_records, d] near to the model's tables."""
+    """Codes unsigned[n_records, d] near to the model's tables.
+
+    Args:
+        model: The tables.
+        n_records: How many to make.
+        rng: Public.
+        boxes: Structural zeros.
+        known: Tables that are met exactly.
+        sweeps: At most.
+        floor: Squared distance at which to stop; by default what the targets' errors leave.
+    """
     known = known or {}
     m = n_records
     one_way = [round_to_total(p * (m / p.sum()), m) for p in model.one_way]
@@ -42,6 +55,7 @@ def synthesise(
     exact: dict[Group, Integers] = {pair: table for pair, table in known.items() if len(pair) == 2}
     edges = tree(len(one_way), pairs, exact)
     codes = start_records(one_way, edges, pairs, exact, dtype, rng)
+    near = NEAR_ENOUGH * sum(model.errors.values()) * m**2
     make_possible(codes, boxes, model.one_way, tuple(known), rng)
     swap_towards(
         codes,
@@ -50,6 +64,7 @@ def synthesise(
         boxes=boxes,
         tied=tuple(exact),
         sweeps=sweeps,
+        floor=near if floor is None else floor,
     )
     return codes
 

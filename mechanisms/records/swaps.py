@@ -95,6 +95,7 @@ def swap_towards(
     tied: Sequence[Group] = (),
     sweeps: int = 15,
     least_gain: float = 0.005,
+    floor: float = 0.0,
 ) -> int:
     """Swap in place; one-way tables and tied pairs stay as they are.
 
@@ -106,6 +107,7 @@ def swap_towards(
         tied: Pairs whose tables stay as they are.
         sweeps: At most.
         least_gain: Stop when a sweep lowers the distance by less than this share of it.
+        floor: Stop at this weighted squared distance, in squared records.
 
     Returns:
         The number of sweeps that were made.
@@ -125,6 +127,8 @@ def swap_towards(
     )
     for sweep in range(sweeps):
         before = float((weights * layout.gaps.astype(np.float64) ** 2).sum())
+        if before <= floor * 64 * UNIT**2:
+            return sweep
         gained = 0
         for (moved, fixed), tables in zip(moves, arguments, strict=True):
             if not len(tables[4]):

@@ -57,7 +57,10 @@ def scores(sampler: str, unit_records: int) -> np.ndarray:
             budget=GdpFilter(amount),
             rng=SAMPLERS[sampler],
         )
-        exact = [np.abs(t - references[p]).sum() for p, t in zip(pairs, coded.tables(pairs))]
+        exact = [
+            np.abs(t - references[p]).sum()
+            for p, t in zip(pairs, coded.tables(pairs), strict=False)
+        ]
         sigma = (4 * unit_records**2 * len(pairs) / float(amount)) ** 0.5
         noise.append((found.distances - exact) / sigma)
     return np.concatenate(noise)

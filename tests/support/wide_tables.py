@@ -36,7 +36,19 @@ DECLARED = {
     ),
     "happiness": Declared(
         "happiness",
-        tuple("year workstat divorce reg16 income region attend happy owngun female black".split()),
+        (
+            "year",
+            "workstat",
+            "divorce",
+            "reg16",
+            "income",
+            "region",
+            "attend",
+            "happy",
+            "owngun",
+            "female",
+            "black",
+        ),
         (
             ("prestige", tuple(range(20, 90, 10))),
             ("educ", (8, 9, 12, 13, 14, 16, 17)),
@@ -46,7 +58,17 @@ DECLARED = {
     ),
     "cps91": Declared(
         "cps91",
-        tuple("husunion husblck hushisp kidge6 black hispanic union kidlt6 inlf".split()),
+        (
+            "husunion",
+            "husblck",
+            "hushisp",
+            "kidge6",
+            "black",
+            "hispanic",
+            "union",
+            "kidlt6",
+            "inlf",
+        ),
         (
             ("husage", _AGES),
             ("age", _AGES),
@@ -60,8 +82,19 @@ DECLARED = {
         ),
     ),
 }
-NARROWER = tuple(
-    "happy region educ female income workstat attend prestige year tvhours babies divorce".split()
+NARROWER = (
+    "happy",
+    "region",
+    "educ",
+    "female",
+    "income",
+    "workstat",
+    "attend",
+    "prestige",
+    "year",
+    "tvhours",
+    "babies",
+    "divorce",
 )
 
 

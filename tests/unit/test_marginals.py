@@ -35,8 +35,8 @@ def target(domain=None, **changes) -> Target:
     return Target(**(fields | {"domain": domain or domain_of(SIZES)} | changes))
 
 
-def made(domain=None, knobs=MarginalsKnobs(), **changes) -> Marginals:
-    return Marginals.calibrate(knobs, target(domain, **changes))
+def made(domain=None, knobs=None, **changes) -> Marginals:
+    return Marginals.calibrate(knobs or MarginalsKnobs(), target(domain, **changes))
 
 
 def table(codes: np.ndarray, sizes: tuple[int, ...], group: tuple[int, ...]) -> np.ndarray:
@@ -203,9 +203,10 @@ def test_groups_of_three_are_measured_and_met() -> None:
 
 
 def test_what_is_said_of_pairs() -> None:
-    rng = np.random.default_rng(8)
-    codes = np.concatenate([CODES, rng.integers(0, 3, (N, 1))], axis=1).astype(np.uint8)
-    sizes = (*SIZES, 3)
+    even = np.empty(N, np.uint8)  # as independent of the second column as can be
+    even[np.argsort(CODES[:, 1], kind="stable")] = np.arange(N) % 20
+    codes = np.column_stack([CODES, even])
+    sizes = (*SIZES, 20)
     domain = domain_of(sizes)
     knobs = MarginalsKnobs(
         pairs=(ColumnGroup(columns=("c0", "c1")), ColumnGroup(columns=("c1", "c4")))

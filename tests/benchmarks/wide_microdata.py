@@ -1,0 +1,181 @@
+"""Synthetic microdata of 4 to 40 columns: error, time and memory.
+
+    python -m tests.benchmarks.wide_microdata [--quick] [--tables census2000 ...] [--output DIR]
+
+Mean total variation of all pairs and all triples of columns, and of the worst pair, between the
+shares of the true and the published records; with the real discrete noise, replace-one, delta =
+1e-6. Beside it stands what columns that are independent but have exactly the true one-way shares
+would have. CPU seconds are of post-processing, the numba kernel being compiled already, and of
+noise; memory is the peak of a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import resource
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+SUPPORT = str(Path(__file__).parents[1] / "support")
+TABLES = ("census2000", "happiness:5", "happiness:8", "happiness:12", "happiness", "cps91")
+EPSILONS, SEEDS, DELTA = (0.3, 1.0, 3.0), 5, 1e-6
+
+Shares = dict[tuple[int, ...], NDArray[np.float64]]
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Of one table and epsilon; errors are means over the seeds."""
+
+    table: str
+    columns: int
+    epsilon: float
+    pairs: float
+    triples: float
+    worst_pair: float
+    one_way: float
+    independent_pairs: float
+    independent_triples: float
+    expected_pairs: float
+    expected_one_way: float
+    noise_seconds: float
+    seconds: float
+    megabytes: float
+
+
+def shares(sizes: tuple[int, ...], codes: NDArray[Any], order: int) -> Shares:
+    """Flat shares of all groups of an order."""
+    found = {}
+    for group in itertools.combinations(range(len(sizes)), order):
+        cells = np.zeros(len(codes), np.int64)
+        for column in group:
+            cells = cells * sizes[column] + codes[:, column]
+        counts = np.bincount(cells, minlength=int(np.prod([sizes[c] for c in group])))
+        found[group] = counts / len(codes)
+    return found
+
+
+def variation(one: Shares, two: Shares) -> NDArray[np.float64]:
+    """Total variation of every group."""
+    return np.array([0.5 * np.abs(one[group] - two[group]).sum() for group in one])
+
+
+def products(single: Shares, groups: Shares) -> Shares:
+    """Independent columns with the given shares."""
+    found = {}
+    for group in groups:
+        table = np.ones(1)
+        for column in group:
+            table = np.multiply.outer(table, single[(column,)]).ravel()
+        found[group] = table
+    return found
+
+
+def measure(name: str, epsilon: float, seeds: int, *, real_noise: bool = True) -> Figures:
+    """Release and compare, some times over."""
+    sys.path.insert(0, SUPPORT)
+    from coded import domain_of, in_memory
+    from wide_tables import coded
+
+    from mechanisms.base.mechanism import Target
+    from mechanisms.marginals.knobs import MarginalsKnobs
+    from mechanisms.marginals.marginals import Marginals
+    from mechanisms.records.swap_kernel import compiled
+    from tasks.release.entropy import SeededRandomness, SystemRandomness
+
+    compiled("uint8")
+    table, _, width = name.partition(":")
+    sizes, codes = coded(table, int(width) if width else None)
+    true = {order: shares(sizes, codes, order) for order in (1, 2, 3)}
+    n, domain = len(codes), domain_of(sizes)
+    target = Target(epsilon=epsilon, delta=DELTA, n_records=n, n_cells=2, domain=domain)
+    made = Marginals.calibrate(MarginalsKnobs(), target)
+    private = in_memory(domain, codes)
+    rows = []
+    for seed in range(seeds):
+        bits = np.random.PCG64(seed)
+        rng = SystemRandomness(bits) if real_noise else SeededRandomness(bits)
+        begun = time.process_time()
+        release = made.release(private, rng)
+        drawn = time.process_time()
+        records = np.stack(made.postprocess(release).codes, axis=1)
+        done = time.process_time()
+        one, two, three = (variation(true[k], shares(sizes, records, k)) for k in (1, 2, 3))
+        errors = two.mean(), three.mean(), two.max(), one.mean()
+        rows.append((*errors, drawn - begun, done - drawn))
+    pairs, triples, worst, single, noise, seconds = np.mean(rows, axis=0).tolist()
+    expected = made.expected_error(n_records=n, n_cells=2)
+    return Figures(
+        table=name,
+        columns=len(sizes),
+        epsilon=epsilon,
+        pairs=pairs,
+        triples=triples,
+        worst_pair=worst,
+        one_way=single,
+        independent_pairs=float(variation(true[2], products(true[1], true[2])).mean()),
+        independent_triples=float(variation(true[3], products(true[1], true[3])).mean()),
+        expected_pairs=expected.projected_total_variation,
+        expected_one_way=expected.one_way_total_variation,
+        noise_seconds=noise,
+        seconds=seconds,
+        megabytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    )
+
+
+def in_its_own_process(name: str, epsilon: float, seeds: int) -> Figures:
+    """The same, so that the peak of memory is its own."""
+    code = (
+        "import json; from dataclasses import asdict; "
+        "from tests.benchmarks.wide_microdata import measure; "
+        f"print(json.dumps(asdict(measure({name!r}, {epsilon!r}, {seeds!r}))))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return Figures(**json.loads(found.stdout))
+
+
+HEADER = """\
+| table | columns | epsilon | pairs | triples | worst pair | one-way | independent: pairs \
+| triples | CPU s noise | CPU s rest | MB |
+|---|---|---|---|---|---|---|---|---|---|---|---|"""
+
+
+def line(f: Figures) -> str:
+    """A row of the table."""
+    return (
+        f"| {f.table} | {f.columns} | {f.epsilon:g} | {f.pairs:.4f} | {f.triples:.4f} "
+        f"| {f.worst_pair:.3f} | {f.one_way:.4f} | {f.independent_pairs:.4f} "
+        f"| {f.independent_triples:.4f} | {f.noise_seconds:.1f} | {f.seconds:.1f} "
+        f"| {f.megabytes:.0f} |"
+    )
+
+
+def main() -> None:
+    """Print the table, and write it if asked to."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--tables", nargs="*", default=TABLES)
+    parser.add_argument("--quick", action="store_true", help="one seed")
+    parser.add_argument("--output", type=Path)
+    given = parser.parse_args()
+    found = []
+    print(HEADER)
+    for name, epsilon in itertools.product(given.tables, EPSILONS):
+        found.append(in_its_own_process(name, epsilon, 1 if given.quick else SEEDS))
+        print(line(found[-1]), flush=True)
+    if given.output:
+        given.output.mkdir(parents=True, exist_ok=True)
+        text = json.dumps([asdict(each) for each in found], indent=1)
+        (given.output / "wide_microdata.json").write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""Coverage of the intervals of queries on released marginals, at level 1e-6."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from coded import dependent_codes, domain_of, in_memory
+from scipy import stats
+
+from mechanisms.base.mechanism import Target
+from mechanisms.marginals.knobs import MarginalsKnobs
+from mechanisms.marginals.marginals import Marginals
+from mechanisms.marginals.query import query
+from tasks.release.entropy import SeededRandomness
+
+SIZES = (4, 7, 3, 5, 2)
+N = 2000
+CODES = dependent_codes(N, SIZES, 21)
+DOMAIN = domain_of(SIZES)
+CODED = in_memory(DOMAIN, CODES)
+LEVEL = 1e-6
+
+
+def queries(number: int) -> list[tuple[tuple[int, ...], np.ndarray]]:
+    """One- and two-way cells and sums of cells, in any order of columns."""
+    rng = np.random.default_rng(5)
+    groups = [(a,) for a in range(5)] + list(itertools.permutations(range(5), 2))
+    found = []
+    for _ in range(number):
+        group = groups[rng.integers(len(groups))]
+        shape = [SIZES[c] for c in group]
+        if rng.random() < 0.3:
+            weights = np.zeros(shape)
+            weights[tuple(rng.integers(k) for k in shape)] = 1
+        else:
+            weights = (rng.random(shape) < 0.4).astype(float)
+            weights.flat[0], weights.flat[-1] = 1, 0
+        found.append((group, weights))
+    return found
+
+
+def covered(screen: str, repetitions: int, number: int, factor: float = 1.0) -> np.ndarray:
+    """int64[number]: how often each interval at 95 % holds the true answer."""
+    target = Target(epsilon=1.0, delta=1e-6, n_records=N, n_cells=2, domain=DOMAIN)
+    made = Marginals.calibrate(MarginalsKnobs(screen=screen), target)
+    asked = queries(number)
+    true = []
+    for group, weights in asked:
+        (table,) = CODED.tables([group])
+        true.append(float((table * weights).sum()))
+    hits = np.zeros(number, np.int64)
+    rng = SeededRandomness(np.random.PCG64(4))
+    for _ in range(repetitions):
+        residuals = made.release(CODED, rng).residuals()
+        for i, (group, weights) in enumerate(asked):
+            if len(group) == 2 and tuple(sorted(group)) not in residuals.values:
+                hits[i] += 1  # not measured, and so refused: counts as neither
+                continue
+            answer = query(residuals, group, weights)
+            hits[i] += abs(answer.value - true[i]) <= factor * (answer.upper - answer.value)
+    return hits
+
+
+def too_far(hits: np.ndarray, repetitions: int) -> bool:
+    """Whether any query, or their mean, is not covered with 95 %."""
+    each = [stats.binomtest(int(h), repetitions, 0.95).pvalue * len(hits) for h in hits]
+    return min(each) < LEVEL or abs(hits.mean() / repetitions - 0.95) > 0.02
+
+
+def test_intervals_cover_where_all_pairs_are_measured() -> None:
+    repetitions = 150
+    assert not too_far(covered("no", repetitions, 20), repetitions)
+    assert too_far(covered("no", repetitions, 20, factor=0.7), repetitions)  # twin: 30 % short
+
+
+@pytest.mark.benchmark_full
+@pytest.mark.parametrize("screen", ["no", "yes"])
+def test_coverage_of_fifty_queries_in_a_thousand_repetitions(screen: str) -> None:
+    hits = covered(screen, 1000, 50)
+    print(screen, hits.mean() / 1000, hits.min() / 1000)
+    assert 0.94 <= hits.mean() / 1000 <= 0.96
+    assert hits.min() / 1000 >= 0.925
