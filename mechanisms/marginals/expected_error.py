@@ -37,6 +37,8 @@ class ExpectedMarginals:
         one_way_share: Of the squared budget, for tables of one column.
         screen_share: Of the squared budget, for the scores of pairs.
         memory: Bytes that post-processing needs, about.
+        projected_total_variation: Of the joint table; nothing can be said of it.
+        kolmogorov_smirnov: Likewise.
     """
 
     cell_sd_average: float
@@ -45,12 +47,14 @@ class ExpectedMarginals:
     one_way_share: float
     screen_share: float
     memory: int
+    projected_total_variation: None = None
+    kolmogorov_smirnov: None = None
 
     def deciding(self, criterion: str) -> float:
         """The error that a product with an open mechanism minimises."""
         return {
             "pair_total_variation": self.pair_total_variation,
-            "total_variation": math.inf,  # of the joint table nothing can be said
+            "total_variation": math.inf,
             "kolmogorov_smirnov": math.inf,
             "cell_sd": self.cell_sd_average,
         }[criterion]

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from estimating import COLUMNS, columns_of, draw, needed_knobs
 
-from mechanisms.base.mechanism import Mechanism, Target
+from mechanisms.base.mechanism import Mechanism, Target, needs_of
+from mechanisms.domain.coded_columns import CodesInMemory
 from mechanisms.domain.columns import Column, Integer
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
@@ -65,6 +66,12 @@ class Case:
     @property
     def mechanism(self) -> type[Mechanism]:
         return REGISTRY[self.name]
+
+    @property
+    def private(self) -> Any:
+        """What the mechanism is given."""
+        wide = needs_of(self.mechanism) == "columns"
+        return CodesInMemory.of(self.table) if wide else self.table
 
     @property
     def n_records(self) -> int:

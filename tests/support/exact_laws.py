@@ -37,6 +37,7 @@ from mechanisms.estimates.noisy_quantile import QuantileOfCells
 from mechanisms.estimates.pair_moments import PairEstimate
 from mechanisms.estimates.subsample_split import SplitEstimate
 from mechanisms.functions.bernstein import FunctionRelease
+from mechanisms.marginals.marginals import Marginals
 from mechanisms.tables.bootstrap import Bootstrap
 from mechanisms.tables.density import Density
 from mechanisms.tables.exponential_ks import ExponentialKS
@@ -186,6 +187,14 @@ def _(mechanism: FunctionRelease) -> Noise:
     factor = math.sqrt(2) if laplace else 1.0
     reason = _FINE.format("values on a lattice, see test_bernstein.py")
     return Noise({"counts": factor * float(mechanism.scale)}, reason, laplace)
+
+
+@noise_of.register
+def _(mechanism: Marginals) -> Noise:
+    """Of a single column, which gets the whole budget."""
+    squared = 2 * mechanism.unit_records**2 / mechanism.mu**2
+    reason = _FINE.format("one table, see test_marginal_steps.py and test_marginals_sampler.py")
+    return Noise({"one_way": math.sqrt(squared)}, reason)
 
 
 def has_law(mechanism: type) -> bool:

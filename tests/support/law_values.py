@@ -224,6 +224,8 @@ class Noise:
         """The released numbers float64[k] by group."""
         if hasattr(raw, "numbers"):
             found: Mapping[str, Any] = raw.numbers
+        elif hasattr(raw, "one_way"):
+            found = {"one_way": [table.counts for table in raw.one_way]}
         else:
             found = {"counts": raw.counts}
         return {name: np.ravel(np.array(each, np.float64)) for name, each in found.items()}

@@ -213,8 +213,8 @@ def test_a_description_cannot_hide_a_loss_behind_a_negative_one() -> None:
             "mechanism: bootstrap",
             "mechanism: bernstein",
             "The mechanism 'bernstein' serves function, and not 'microdata', which bootstrap, "
-            "laplace, gaussian, two_resolutions, smoothed_histogram, density, exponential_ks, "
-            "sample_resample would serve",
+            "laplace, gaussian, two_resolutions, marginals, smoothed_histogram, density, "
+            "exponential_ks, sample_resample would serve",
         ),
         (
             "kind: microdata",

@@ -340,8 +340,8 @@ def test_expected_errors_grow_with_width_and_fall_with_budget() -> None:
             base = made(domain, epsilon=epsilon)
             wide = Marginals(base.mu, 1, sizes, groups, base.shares)
             error = wide.expected_error(n_records=N, n_cells=1)
-            assert 0 < error.one_way_total_variation < error.projected_total_variation <= 1
-            found[width, epsilon] = error.projected_total_variation
+            assert 0 < error.one_way_total_variation < error.pair_total_variation <= 1
+            found[width, epsilon] = error.pair_total_variation
     for (one, e), (two, f) in itertools.product(found, repeat=2):
         if one < two and e == f:
             assert found[one, e] < found[two, e]

@@ -85,7 +85,7 @@ def test_noise_has_the_stated_deviation(name: str) -> None:
     found, rng = constant_case(name), seeded(6)
 
     def drawn(mechanism: Any) -> list[Any]:
-        return [mechanism.release(found.table, rng) for _ in range(NOISY_DRAWS)]
+        return [mechanism.release(found.private, rng) for _ in range(NOISY_DRAWS)]
 
     made = found.calibrated()
     noise = noise_of(made)

@@ -14,10 +14,10 @@ from configs.formats import FORMATS
 from configs.release import PublishConfig
 from mechanisms.domain.coded_columns import CodesInMemory
 from mechanisms.domain.counted import Counted
-from mechanisms.planning.registry import kinds
+from mechanisms.planning.registry import REGISTRY, kinds
 from tasks.products.files import profile_product, resources_of, write_product
 from tasks.products.kind import TableForm
-from tasks.products.registry import KINDS, families, kind_of
+from tasks.products.registry import KINDS, families, kind_named, kind_of
 
 PUBLISH = PublishConfig(directory="releases", formats=list(FORMATS), plots=False)
 EACH = pytest.mark.parametrize(("name", "kind"), SERVED)
@@ -27,9 +27,9 @@ def released(name: str, kind: str) -> tuple[Any, Any, Any]:
     """A planned product, what its mechanism drew, and what follows from it."""
     (product,) = planned(name, kind).products
     table = case(name).table
-    private = KINDS[kind].private_input(product, Counted((table,), CodesInMemory.of(table)))
+    private = kind_of(product).private_input(product, Counted((table,), CodesInMemory.of(table)))
     raw = product.mechanism.release(private, seeded(4))
-    return product, raw, KINDS[kind].postprocess(product, raw, case(name).n_records)
+    return product, raw, kind_of(product).postprocess(product, raw, case(name).n_records)
 
 
 def files(folder: Path) -> set[str]:
@@ -38,21 +38,28 @@ def files(folder: Path) -> set[str]:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_it_is_the_kind_that_the_planner_knows(name: str) -> None:
-    assert KINDS[name].core is kinds()[name]
-    assert KINDS[name].core.name == name
-    assert KINDS[name].family
+    kind = KINDS[name]
+    assert kind.core is kinds()[kind.core.name]
+    assert name == kind.core.name if not kind.only else set(kind.only) <= set(REGISTRY)
+    assert kind.family
 
 
 def test_every_kind_that_a_mechanism_serves_can_be_published() -> None:
-    assert set(kinds()) == set(KINDS)
+    assert set(kinds()) == {name for name, kind in KINDS.items() if not kind.only}
+
+
+def test_a_kind_for_one_mechanism_is_found_by_its_name_only() -> None:
+    assert kind_named("microdata", "marginals") is KINDS["microdata by marginals"]
+    assert kind_named("microdata", "bootstrap") is KINDS["microdata"]
+    assert kind_named("table", "gaussian") is KINDS["table"]
 
 
 @EACH
 def test_its_files_are_whole(name: str, kind: str, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     product, raw, derived = released(name, kind)
-    assert kind_of(product) is KINDS[kind]
-    KINDS[kind].rehearse(tmp_path, product, PUBLISH)
+    assert kind_of(product).core.name == kind
+    kind_of(product).rehearse(tmp_path, product, PUBLISH)
     assert files(tmp_path) == set()  # nothing is left of it
     written: list[int] = []
     write_product(tmp_path, product, derived, PUBLISH, written.append)
@@ -62,7 +69,7 @@ def test_its_files_are_whole(name: str, kind: str, tmp_path: Path) -> None:
         == set(rows)
         == {
             form.path(tmp_path, suffix).name
-            for form in KINDS[kind].forms(product)
+            for form in kind_of(product).forms(product)
             for suffix in FORMATS
         }
     )
@@ -74,7 +81,7 @@ def test_its_files_are_whole(name: str, kind: str, tmp_path: Path) -> None:
     data = {path for path in files(tmp_path) if path.startswith("data/")}
     assert {each["path"] for each in resources} == data
     assert len({each["name"] for each in resources}) == len(resources)
-    json.dumps([resources, KINDS[kind].stated(product, raw)], allow_nan=False)
+    json.dumps([resources, kind_of(product).stated(product, raw)], allow_nan=False)
 
 
 @EACH
@@ -83,7 +90,7 @@ def test_a_changed_file_is_seen(name: str, kind: str, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     product, _, derived = released(name, kind)
     write_product(tmp_path, product, derived, PUBLISH, lambda rows: None)
-    form = KINDS[kind].forms(product)[0]
+    form = kind_of(product).forms(product)[0]
     path = form.path(tmp_path, "csv")
     whole = path.read_text()
     lines = whole.splitlines(keepends=True)
@@ -91,10 +98,10 @@ def test_a_changed_file_is_seen(name: str, kind: str, tmp_path: Path) -> None:
     def seen(text: str) -> bool:
         path.write_text(text)
         try:
-            profile = KINDS[kind].profile_table(form, product, derived, path)
+            profile = kind_of(product).profile_table(form, product, derived, path)
         except (KeyError, ValueError):  # the gate stops at it
             return True
-        return profile.pop("rows") != KINDS[kind].rows(form, product, derived) or any(
+        return profile.pop("rows") != kind_of(product).rows(form, product, derived) or any(
             profile.values()
         )
 
@@ -110,15 +117,15 @@ def test_a_changed_file_is_seen(name: str, kind: str, tmp_path: Path) -> None:
 def test_a_reader_is_told_of_it(name: str, kind: str, tmp_path: Path) -> None:
     plan = planned(name, kind)
     (product,) = plan.products
-    advice = KINDS[kind].advice(product, plan)
+    advice = kind_of(product).advice(product, plan)
     assert advice.startswith("- `p`")
     assert "\n" not in advice
-    assert all(note.strip() for note in KINDS[kind].notes([product]))
-    assert KINDS[kind].size(product) > 0
-    assert KINDS[kind].excerpt(tmp_path, "p") is None or not files(tmp_path)
+    assert all(note.strip() for note in kind_of(product).notes([product]))
+    assert kind_of(product).size(product) > 0
+    assert kind_of(product).excerpt(tmp_path, "p") is None or not files(tmp_path)
     ((family, members),) = families([product])
-    assert family.family == KINDS[kind].family
+    assert family.family == kind_of(product).family
     assert members == [product]
-    forms: list[TableForm] = list(KINDS[kind].forms(product))
+    forms: list[TableForm] = list(kind_of(product).forms(product))
     assert len({form.stem for form in forms}) == len(forms)
     assert all(form.fields and form.stem.startswith("p") for form in forms)
