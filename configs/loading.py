@@ -11,6 +11,7 @@ from typing import Any
 
 from configs.checks import check_columns
 from configs.domain import CategoriesFile, build_zero
+from configs.known_totals import with_counts
 from configs.order import Order, Override
 from configs.overrides import Applied, apply
 from configs.release import KINDS, ReleaseConfig
@@ -112,13 +113,14 @@ def load_order(order: Order) -> Release:
     check_columns(config, domain, document)
     with _placed(document, ("privacy",)):
         privacy = config.privacy.build()
+    requests = tuple(_requests(config, domain, document, path.parent))
     return Release(
         config=config,
         folder=(order.folder or path.parent).absolute(),
-        text=_whole_text(document, config, domain),
+        text=_whole_text(document, config, domain, requests),
         domain=domain,
         privacy=privacy,
-        requests=tuple(_requests(config, domain, document)),
+        requests=requests,
         document=document,
         overrides=overrides,
         supersedes=order.supersedes,
@@ -169,19 +171,30 @@ def _domain(config: ReleaseConfig, document: Document, folder: Path) -> Domain:
         return Domain(domain.columns, tuple(zeros), absent=config.privacy.pads)
 
 
-def _whole_text(document: Document, config: ReleaseConfig, domain: Domain) -> str:
-    """The document's text with the lines of categories files in place of their names."""
-    lines: dict[Keys, list[Any]] = {}
+def _whole_text(
+    document: Document,
+    config: ReleaseConfig,
+    domain: Domain,
+    requests: Iterable[ProductRequest],
+) -> str:
+    """The document's text with what files of categories and totals hold in place of their names."""
+    lines: dict[Keys, Any] = {}
     for name, column in config.domain.items():
         if isinstance(getattr(column, "categories", None), CategoriesFile):
             built = domain[name]
             assert isinstance(built, Categorical | Ordinal)
             lines["domain", name, "categories"] = list(built.categories)
+    for request in requests:
+        written = getattr(config.products[request.name], "known", None) or {}
+        for key, total in (getattr(request.knobs, "known", None) or {}).items():
+            if written[key].file is not None:
+                inline = {"columns": list(total.columns), "counts": list(total.counts)}
+                lines["products", request.name, "known", key] = inline
     return with_values(document, lines, where=document.name).text
 
 
 def _requests(
-    config: ReleaseConfig, domain: Domain, document: Document
+    config: ReleaseConfig, domain: Domain, document: Document, folder: Path
 ) -> Iterator[ProductRequest]:
     for name, product in config.products.items():
         mechanism, kind = product.mechanism, KINDS[product.kind]
@@ -192,6 +205,11 @@ def _requests(
         knobs = kind.left_open if known is None else known.knobs
         with _placed(document, ("products", name)):
             values = {f.name: getattr(product, f.name) for f in fields(knobs)}
+            if values.get("known"):
+                own = domain.project(product.columns)
+                values["known"] = with_counts(
+                    values["known"], own, folder, config.source.path, _read
+                )
             if values.get("function") is not None:
                 values["function"] = user_defined(values["function"], kind.user_defined)
             said = knobs(**values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -30,6 +31,28 @@ class ColumnGroup:
 
 
 @dataclass(frozen=True, kw_only=True)
+class KnownTotal:
+    """Public exact totals of one column or two: a file of them, or the counts themselves.
+
+    Attributes:
+        columns: Names; by default the one name that the totals are given under.
+        file: CSV with a column for each of them and one called ``count``.
+        counts: By combination of cells, that of the last column running fastest.
+    """
+
+    columns: tuple[str, ...] = ()
+    file: str | None = None
+    counts: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", tuple(self.columns))
+        if self.counts is not None:
+            object.__setattr__(self, "counts", tuple(self.counts))
+        if (self.file is None) == (self.counts is None):
+            raise ConfigError("Give either a file of known totals, or counts.", where="known")
+
+
+@dataclass(frozen=True, kw_only=True)
 class MarginalsKnobs:
     """What a config may say about this mechanism.
 
@@ -40,6 +63,8 @@ class MarginalsKnobs:
         one_way_share: Of the budget for tables of single columns; by default from the size
             of the data and of the tables.
         screen_share: Of the budget for the scores, likewise.
+        known: Public exact totals of single columns and pairs without a cycle, by a name or that
+            of the column; the records meet them, and no budget is spent on them.
     """
 
     pairs: Literal["all"] | tuple[ColumnGroup, ...] = "all"
@@ -47,6 +72,7 @@ class MarginalsKnobs:
     records: Literal["n"] | int = "n"
     one_way_share: float | None = None
     screen_share: float | None = None
+    known: Mapping[str, KnownTotal] | None = None
 
     def __post_init__(self) -> None:
         if self.pairs != "all":

@@ -7,6 +7,7 @@ tree each column is drawn given one other. With a cycle it is intractable to say
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -14,10 +15,39 @@ from numpy.typing import NDArray
 
 from mechanisms.domain.domain import Domain
 from mechanisms.errors import ConfigError
+from mechanisms.marginals.knobs import KnownTotal
 from mechanisms.records.impossible import boxes_of, possible_cells
 from mechanisms.records.target_table import Group
 
 _WHERE = "known"
+
+
+def totals_of(known: Mapping[str, KnownTotal], domain: Domain) -> dict[Group, NDArray[np.int64]]:
+    """Known totals with their counts by ascending positions of their columns.
+
+    Raises:
+        ConfigError: A column does not exist, occurs twice, or the counts do not fit it.
+    """
+    found: dict[Group, NDArray[np.int64]] = {}
+    for name, total in known.items():
+        columns = total.columns or (name,)
+        if not set(columns) <= set(domain.names) or len(set(columns)) < len(columns):
+            raise ConfigError("Known totals name columns of the product, each once.", where=_WHERE)
+        shape = [domain[column].size for column in columns]
+        counts = np.array(total.counts or (), dtype=np.int64)
+        if counts.size != math.prod(shape):
+            raise ConfigError(
+                f"The known totals '{name}' have {counts.size:,} counts for "
+                f"{math.prod(shape):,} cells.",
+                where=_WHERE,
+            )
+        positions = [domain.names.index(column) for column in columns]
+        order = sorted(range(len(columns)), key=lambda i: positions[i])
+        group = tuple(positions[i] for i in order)
+        if group in found:
+            raise ConfigError("Known totals of the same columns are given twice.", where=_WHERE)
+        found[group] = np.ascontiguousarray(counts.reshape(shape).transpose(order))
+    return found
 
 
 def check_known(

@@ -38,7 +38,7 @@ from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
 from mechanisms.marginals.allocation import Shares, default_shares
 from mechanisms.marginals.expected_error import ExpectedMarginals, expected_marginals
 from mechanisms.marginals.knobs import MarginalsKnobs
-from mechanisms.marginals.known_totals import check_known
+from mechanisms.marginals.known_totals import check_known, totals_of
 from mechanisms.marginals.measurement import MOST_RECORDS, scale_of
 from mechanisms.marginals.model import Model, model_of
 from mechanisms.marginals.private_steps import Workload, release_marginals
@@ -146,7 +146,11 @@ class Marginals:
         except RecordsError:
             raise InfeasibleBudgetError("The budget does not suit the noise's grid.") from None
         records = 0 if knobs.records == "n" else knobs.records
-        return cls(mu, target.unit_records, sizes, groups, shares, records)
+        made = cls(mu, target.unit_records, sizes, groups, shares, records)
+        if not knobs.known:
+            return made
+        totals = totals_of(knobs.known, target.domain)
+        return made.knowing(totals, target.domain, target.n_records)
 
     def knowing(self, known: KnownTotals, domain: Domain, n_records: int) -> Self:
         """The mechanism with public exact totals of some columns and pairs.
