@@ -38,7 +38,6 @@ from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
 from mechanisms.marginals.allocation import Shares, default_shares
 from mechanisms.marginals.expected_error import ExpectedMarginals, expected_marginals
 from mechanisms.marginals.knobs import MarginalsKnobs
-from mechanisms.marginals.known_totals import check_known
 from mechanisms.marginals.measurement import MOST_RECORDS, scale_of
 from mechanisms.marginals.model import Model, model_of
 from mechanisms.marginals.private_steps import Workload, release_marginals
@@ -46,6 +45,7 @@ from mechanisms.marginals.released import KnownTotals, NoisyMarginals
 from mechanisms.marginals.residuals import Residuals
 from mechanisms.marginals.synthesis import synthesise
 from mechanisms.records.impossible import boxes_of
+from mechanisms.records.known_totals import check_known
 from mechanisms.records.target_table import Group
 from mechanisms.sampling.randomness import Progress, Randomness
 from mechanisms.tables.kind import MICRODATA

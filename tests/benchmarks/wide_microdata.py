@@ -83,10 +83,11 @@ def products(single: Shares, groups: Shares) -> Shares:
 def measure(name: str, epsilon: float, seeds: int, *, real_noise: bool = True) -> Figures:
     """Release and compare, some times over."""
     sys.path.insert(0, SUPPORT)
-    from coded import domain_of, in_memory
-    from wide_tables import coded
+    from coded import in_memory
+    from wide_tables import coded, columns_of
 
     from mechanisms.base.mechanism import Target
+    from mechanisms.domain.domain import Domain
     from mechanisms.marginals.knobs import MarginalsKnobs
     from mechanisms.marginals.marginals import Marginals
     from mechanisms.records.swap_kernel import compiled
@@ -96,7 +97,7 @@ def measure(name: str, epsilon: float, seeds: int, *, real_noise: bool = True) -
     table, _, width = name.partition(":")
     sizes, codes = coded(table, int(width) if width else None)
     true = {order: shares(sizes, codes, order) for order in (1, 2, 3)}
-    n, domain = len(codes), domain_of(sizes)
+    n, domain = len(codes), Domain(columns_of(table, int(width) if width else None))
     target = Target(epsilon=epsilon, delta=DELTA, n_records=n, n_cells=2, domain=domain)
     made = Marginals.calibrate(MarginalsKnobs(), target)
     private = in_memory(domain, codes)

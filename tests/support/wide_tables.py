@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Cuts = dict[str, list[float]]
+from mechanisms.domain.columns import Categorical, Column, Ordinal
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,27 @@ NARROWER = (
 )
 
 
+_NOMINAL = {"state", "workstat", "divorce", "reg16", "region", "owngun", "female", "black"}
+_NOMINAL |= {"husunion", "husblck", "hushisp", "kidge6", "hispanic", "union", "kidlt6", "inlf"}
+
+
+def columns_of(name: str, width: int | None = None) -> tuple[Column, ...]:
+    """The declared columns, those with an order as ordinal ones."""
+    sizes, _ = coded(name, width)
+    found: list[Column] = []
+    for column, size in zip(names_of(name, width), sizes, strict=True):
+        kind = Categorical if column in _NOMINAL else Ordinal
+        found.append(kind(name=column, categories=tuple(range(size))))
+    return tuple(found)
+
+
+def names_of(name: str, width: int | None = None) -> tuple[str, ...]:
+    """Names of the columns, in the order of the codes."""
+    if width is not None:
+        return NARROWER[:width]
+    return (*DECLARED[name].as_they_are, *(column for column, _ in DECLARED[name].cut))
+
+
 @functools.cache
 def coded(name: str, width: int | None = None) -> tuple[tuple[int, ...], NDArray[Any]]:
     """Sizes of the columns, and codes uint8[n, d]; the first columns of NARROWER if a width."""
@@ -117,6 +138,6 @@ def coded(name: str, width: int | None = None) -> tuple[tuple[int, ...], NDArray
         codes = np.digitize(numbers, edges)
         codes[np.isnan(numbers)] = len(edges) + 1
         found[column] = len(edges) + 1 + missing, codes
-    names = list(found) if width is None else list(NARROWER[:width])
+    names = names_of(name, width)
     sizes = tuple(found[n][0] for n in names)
     return sizes, np.stack([found[n][1] for n in names], axis=1).astype(np.uint8)
