@@ -119,6 +119,40 @@ def names_of(name: str, width: int | None = None) -> tuple[str, ...]:
     return (*DECLARED[name].as_they_are, *(column for column, _ in DECLARED[name].cut))
 
 
+def latent(
+    n: int, n_columns: int = 40, seed: int = 20261122
+) -> tuple[tuple[int, ...], NDArray[Any]]:
+    """Sizes from 4 to 12, and codes uint8[n_columns, n].
+
+    A mixture of 8 latent classes; besides, each column follows the one before in half of the
+    records.
+    """
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(4, 13, n_columns)
+    classes = rng.integers(0, 8, n)
+    codes = np.empty((n_columns, n), np.uint8)
+    for j, size in enumerate(sizes):
+        ends = rng.dirichlet(np.ones(size), 8).cumsum(axis=1)
+        draws = rng.random(n)
+        for c in range(8):
+            inside = classes == c
+            found = np.searchsorted(ends[c], draws[inside])
+            codes[j, inside] = np.minimum(found, size - 1)
+        if j:
+            follows = rng.random(n) < 0.5
+            codes[j, follows] = (codes[j - 1, follows] * 3 + 1) % size
+    return tuple(int(size) for size in sizes), codes
+
+
+@dataclass(frozen=True)
+class ManyColumns:
+    """A declared domain of which nobody needs the number of joint cells."""
+
+    columns: tuple[Column, ...]
+    zeros: tuple[()] = ()
+    absent: bool = False
+
+
 @functools.cache
 def coded(name: str, width: int | None = None) -> tuple[tuple[int, ...], NDArray[Any]]:
     """Sizes of the columns, and codes uint8[n, d]; the first columns of NARROWER if a width."""
