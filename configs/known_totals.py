@@ -18,7 +18,7 @@ import numpy as np
 from mechanisms.domain.column import Column
 from mechanisms.domain.domain import Domain
 from mechanisms.errors import ConfigError
-from mechanisms.marginals.knobs import KnownTotal
+from mechanisms.records.known_totals import KnownTotal
 
 COUNT = "count"
 """Name of the column of totals."""

@@ -10,6 +10,7 @@ from typing import Literal
 
 from mechanisms.domain.domain import Domain
 from mechanisms.errors import ConfigError
+from mechanisms.records.known_totals import KnownTotal
 from mechanisms.records.target_table import Group
 
 ALL_PAIRS = "all pairs"
@@ -38,28 +39,6 @@ class ColumnGroup:
             raise ConfigError("A group needs two different columns or more.", where="pairs")
         if not (math.isfinite(self.weight) and self.weight > 0):
             raise ConfigError("A weight must be a number above 0.", where="pairs")
-
-
-@dataclass(frozen=True, kw_only=True)
-class KnownTotal:
-    """Public exact totals of one column or two: a file of them, or the counts themselves.
-
-    Attributes:
-        columns: Names; by default the one name that the totals are given under.
-        file: CSV with a column for each of them and one called ``count``.
-        counts: By combination of cells, that of the last column running fastest.
-    """
-
-    columns: tuple[str, ...] = ()
-    file: str | None = None
-    counts: tuple[int, ...] | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", tuple(self.columns))
-        if self.counts is not None:
-            object.__setattr__(self, "counts", tuple(self.counts))
-        if (self.file is None) == (self.counts is None):
-            raise ConfigError("Give either a file of known totals, or counts.", where="known")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,7 +43,6 @@ from mechanisms.marginals.knobs import (
     groups_of,
     is_screened,
 )
-from mechanisms.marginals.known_totals import check_known, totals_of
 from mechanisms.marginals.measurement import MOST_RECORDS, scale_of
 from mechanisms.marginals.model import Model, model_of
 from mechanisms.marginals.private_steps import Workload, release_marginals
@@ -51,6 +50,7 @@ from mechanisms.marginals.released import KnownTotals, NoisyMarginals
 from mechanisms.marginals.residuals import Residuals
 from mechanisms.marginals.synthesis import synthesise
 from mechanisms.records.impossible import boxes_of
+from mechanisms.records.known_totals import check_known, totals_of
 from mechanisms.records.target_table import Group
 from mechanisms.sampling.randomness import Progress, Randomness
 from mechanisms.tables.kind import MICRODATA
