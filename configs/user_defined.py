@@ -22,7 +22,7 @@ def user_defined(name: str, noun: str) -> UserDefined:
     module, _, attribute = name.partition(":")
     try:
         value: Any = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
+    except Exception as error:  # the module's own code runs, and may fail in any way
         raise ConfigError(
             f"There is no {noun} '{name}' ({type(error).__name__}).",
             where="function",

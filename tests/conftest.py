@@ -16,6 +16,7 @@ from hypothesis import settings
 from requirements import needed
 
 from configs.order import Order
+from configs.planned_order import PlannedOrder
 from flows.runner import run_release
 from tasks.execution.home import Home
 from tasks.execution.private_zone import CuratorLog, new_run_id
@@ -122,9 +123,11 @@ class Agency:
         with Ledger.open(self.home.ledger, create=False) as ledger:
             return list(ledger.entries())
 
-    def run(self, *, orchestrated: bool = False, **arguments: Any) -> Outcome:
+    def run(
+        self, order: PlannedOrder | None = None, *, orchestrated: bool = False, **arguments: Any
+    ) -> Outcome:
         self.inspector.log = CuratorLog(self.home.folder("curator"), new_run_id())
-        return run_release(self.context(orchestrated), Order(self.config), **arguments)
+        return run_release(self.context(orchestrated), order or Order(self.config), **arguments)
 
     def context(self, orchestrated: bool = False) -> RunContext:
         """The context of the run that the quality process is for."""

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 600.0
 _GONE = "The browser has gone."
 _PROBE = "from PySide6 import QtTest, QtWebEngineCore, QtWebEngineWidgets, QtWidgets"
 

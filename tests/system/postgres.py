@@ -96,7 +96,7 @@ class Server:
                 stderr=log,
                 **self._as(),
             )
-        until = time.monotonic() + 60
+        until = time.monotonic() + 600
         while not self._answers():
             gone = self._process.poll() is not None
             assert not gone and time.monotonic() < until, (self.folder / "log").read_text()
@@ -115,7 +115,7 @@ class Server:
             family = self._family()
             self._process.send_signal(3 if immediate else 2)  # SIGQUIT, SIGINT
             try:
-                self._process.wait(30)
+                self._process.wait(600)
             except subprocess.TimeoutExpired:
                 self.kill()
             _wait_for_end(family)
@@ -127,7 +127,7 @@ class Server:
         for process in family:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
-        self._process.wait(30)
+        self._process.wait(600)
         _wait_for_end(family)
 
     def _family(self) -> list[psutil.Process]:
@@ -184,7 +184,7 @@ def run(url: str, *statements: str) -> list[tuple[Any, ...]]:
 
 def _wait_for_end(family: list[psutil.Process]) -> None:
     """Wait until no process is alive; one that waits to be reaped is not."""
-    until = time.monotonic() + 30
+    until = time.monotonic() + 600
     for process in family:
         while _alive(process):
             assert time.monotonic() < until, process

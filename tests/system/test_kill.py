@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ from victims import InProcess
 
 import flows.release
 import tasks.release.steps
+from configs.loading import load_order
+from configs.order import Order
+from configs.planned_order import PlannedOrder
 from tasks.bundle.manifest import verify_bundle
 from tasks.ledger.ledger import Ledger
 from tasks.release.ledger_check import verify_ledger
@@ -37,7 +41,7 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def in_child(agency: Any, arm: Callable[[], None]) -> int:
+def in_child(agency: Any, arm: Callable[[], None], order: PlannedOrder | None = None) -> int:
     """Run the flow in a fork in which ``arm`` has set the point of death."""
     child = os.fork()
     if child == 0:
@@ -52,7 +56,7 @@ def in_child(agency: Any, arm: Callable[[], None]) -> int:
 
             tasks.release.steps.generator = noted
             arm()
-            agency.run()
+            agency.run(order)
             code = 0
         finally:
             os._exit(code)
@@ -119,12 +123,13 @@ def watch(folder: Path, seen: Callable[[], None]) -> None:
 def test_killed_at_every_call_that_touches_its_folders(
     quick: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
+    planned = PlannedOrder.of(Order(quick.config))  # the same for all, but for its places
     read, write = os.pipe()
 
     def count() -> None:
         watch(quick.folder, lambda: os.write(write, b"."))
 
-    assert in_child(quick, count) == 0
+    assert in_child(quick, count, planned) == 0
     os.close(write)
     total = len(os.read(read, 1 << 16))
     os.close(read)
@@ -136,13 +141,16 @@ def test_killed_at_every_call_that_touches_its_folders(
         agency.source.parent.mkdir()
         agency.source.write_bytes(quick.source.read_bytes())
         agency.register()
+        order = replace(
+            planned, order=Order(agency.config), release=load_order(Order(agency.config))
+        )
         calls = iter(range(1, total + 2))
 
         def strike(point: int = point, calls: Iterator[int] = calls) -> None:
             if next(calls) == point:
                 die()
 
-        status = in_child(agency, lambda f=folder, s=strike: watch(f, s))
+        status = in_child(agency, lambda f=folder, s=strike: watch(f, s), order)
         assert os.WIFSIGNALED(status), f"point {point} of {total} was not reached"
         assert_sound(agency)
         if point % 10 == 0:

@@ -235,7 +235,7 @@ def worker(server: dict[str, str]) -> Iterator[None]:
         try:
             yield
         finally:
-            process.terminate()
+            process.kill()  # its runs have ended; on SIGTERM it may wait for ever
 
 
 def deployment(server: dict[str, str], name: str) -> dict[str, Any]:
