@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Literal
 
-from mechanisms.errors import ConfigError
+from mechanisms.domain.domain import Domain
+from mechanisms.errors import ConfigError, RecordsError
+from mechanisms.marginals.measurement import MOST_RECORDS
+from mechanisms.records.target_table import Group
+
+MOST_COLUMNS, MOST_CELLS, MOST_GROUP = 100, 10**7, 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,3 +72,54 @@ class MarginalsKnobs:
             )
         if self.screen == "no" and self.screen_share is not None:
             raise ConfigError("There is no screening to have a share.", where="screen_share")
+
+
+def groups_of(knobs: MarginalsKnobs, domain: Domain) -> tuple[tuple[Group, float], ...]:
+    """The workload by column positions.
+
+    Raises:
+        ConfigError: A group names a column that the product does not have.
+    """
+    names = [column.name for column in domain.columns]
+    if isinstance(knobs.pairs, str):
+        pairs = itertools.combinations(range(len(names)), 2)
+        return tuple((pair, 1.0) for pair in pairs)
+    found = []
+    for group in knobs.pairs:
+        for name in group.columns:
+            if name not in names:
+                raise ConfigError(f"The product has no column '{name}'.", where="pairs")
+        if len(group.columns) > MOST_GROUP:
+            raise ConfigError(f"A group has at most {MOST_GROUP} columns.", where="pairs")
+        found.append((tuple(sorted(map(names.index, group.columns))), group.weight))
+    return tuple(sorted(found))
+
+
+def check_sizes(domain: Domain, groups: tuple[tuple[Group, float], ...], n_records: int) -> None:
+    """Refuse columns and tables that are too many, too large or hold nothing.
+
+    Raises:
+        ConfigError: There are such.
+        RecordsError: More records than can be counted on the grid.
+    """
+    columns = domain.columns
+    if len(columns) > MOST_COLUMNS:
+        raise ConfigError(f"At most {MOST_COLUMNS} columns can be served.", where="columns")
+    if n_records > MOST_RECORDS:
+        raise RecordsError(f"At most {MOST_RECORDS:,} records can be counted on the noise's grid.")
+    for column in columns:
+        if column.size < 2:
+            raise ConfigError(
+                f"The column '{column.name}' has only one cell, and so nothing to release.",
+                where=column.name,
+                next_step="Leave it out; readers can add it.",
+            )
+    for group, _ in groups:
+        cells = math.prod(columns[column].size for column in group)
+        if cells > MOST_CELLS:
+            names = ", ".join(f"'{columns[column].name}'" for column in group)
+            raise ConfigError(
+                f"The table of {names} has {cells:,} cells, more than {MOST_CELLS:,}.",
+                where="pairs",
+                next_step="Declare fewer or wider cells, or name the groups of columns to measure.",
+            )

@@ -18,8 +18,6 @@ generator that depends on the release only, so that the same release gives the s
 from __future__ import annotations
 
 import dataclasses
-import itertools
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -37,8 +35,8 @@ from mechanisms.domain.domain import Domain
 from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
 from mechanisms.marginals.allocation import Shares, default_shares
 from mechanisms.marginals.expected_error import ExpectedMarginals, expected_marginals
-from mechanisms.marginals.knobs import MarginalsKnobs
-from mechanisms.marginals.measurement import MOST_RECORDS, scale_of
+from mechanisms.marginals.knobs import MarginalsKnobs, check_sizes, groups_of
+from mechanisms.marginals.measurement import scale_of
 from mechanisms.marginals.model import Model, model_of
 from mechanisms.marginals.private_steps import Workload, release_marginals
 from mechanisms.marginals.released import KnownTotals, NoisyMarginals
@@ -53,7 +51,6 @@ from mechanisms.tables.kind import MICRODATA
 Relation = Literal["known", "measured", "shrunk away", "assumed independent"]
 SCREENED_FROM = 2
 """Pairs above which they are scored unless a config says otherwise."""
-MOST_COLUMNS, MOST_CELLS, MOST_GROUP = 100, 10**7, 6
 _SHRUNK = 0.5  # of the variance of the noise
 _SMALLEST_PART = Fraction(1, 10**8)
 
@@ -119,7 +116,7 @@ class Marginals:
             raise ConfigError(f"The mechanism '{cls.name}' needs the product's columns.")
         sizes = tuple(column.size for column in target.domain.columns)
         groups = groups_of(knobs, target.domain)
-        _check_sizes(target, groups)
+        check_sizes(target.domain, groups, target.n_records)
         mu = target.largest_mu()
         screened = _is_screened(knobs, groups)
         shares = default_shares(
@@ -244,27 +241,6 @@ class Marginals:
         )
 
 
-def groups_of(knobs: MarginalsKnobs, domain: Domain) -> tuple[tuple[Group, float], ...]:
-    """The workload by column positions.
-
-    Raises:
-        ConfigError: A group names a column that the product does not have.
-    """
-    names = [column.name for column in domain.columns]
-    if isinstance(knobs.pairs, str):
-        pairs = itertools.combinations(range(len(names)), 2)
-        return tuple((pair, 1.0) for pair in pairs)
-    found = []
-    for group in knobs.pairs:
-        for name in group.columns:
-            if name not in names:
-                raise ConfigError(f"The product has no column '{name}'.", where="pairs")
-        if len(group.columns) > MOST_GROUP:
-            raise ConfigError(f"A group has at most {MOST_GROUP} columns.", where="pairs")
-        found.append((tuple(sorted(map(names.index, group.columns))), group.weight))
-    return tuple(sorted(found))
-
-
 def relations(model: Model) -> dict[Group, Relation]:
     """For every pair of columns what is known of it."""
     found: dict[Group, Relation] = {}
@@ -283,29 +259,3 @@ def _is_screened(knobs: MarginalsKnobs, groups: tuple[tuple[Group, float], ...])
     if knobs.screen == "auto":
         return pairs > SCREENED_FROM
     return knobs.screen == "yes" and pairs > 1
-
-
-def _check_sizes(target: Target, groups: tuple[tuple[Group, float], ...]) -> None:
-    """Refuse columns and tables that are too many, too large or hold nothing."""
-    assert target.domain is not None
-    columns = target.domain.columns
-    if len(columns) > MOST_COLUMNS:
-        raise ConfigError(f"At most {MOST_COLUMNS} columns can be served.", where="columns")
-    if target.n_records > MOST_RECORDS:
-        raise RecordsError(f"At most {MOST_RECORDS:,} records can be counted on the noise's grid.")
-    for column in columns:
-        if column.size < 2:
-            raise ConfigError(
-                f"The column '{column.name}' has only one cell, and so nothing to release.",
-                where=column.name,
-                next_step="Leave it out; readers can add it.",
-            )
-    for group, _ in groups:
-        cells = math.prod(columns[column].size for column in group)
-        if cells > MOST_CELLS:
-            names = ", ".join(f"'{columns[column].name}'" for column in group)
-            raise ConfigError(
-                f"The table of {names} has {cells:,} cells, more than {MOST_CELLS:,}.",
-                where="pairs",
-                next_step="Declare fewer or wider cells, or name the groups of columns to measure.",
-            )
