@@ -89,6 +89,29 @@ class Column(ABC):
         """
         return self._decode(np.minimum(codes, self.size - 1 - self.missing))
 
+    @property
+    def ends(self) -> tuple[Any, Any] | None:
+        """The least and the largest value of ``spread``; None if cells are single values."""
+        return None
+
+    def spread(self, codes: Codes, fractions: NDArray[np.float64]) -> NDArray[Any]:
+        """Values within the cells of codes, where cells are ranges; else those of ``decode``.
+
+        Args:
+            codes: int64[k], each in 0..size-1.
+            fractions: float64[k] in [0, 1): how far into its cell each value lies.
+
+        Returns:
+            An array[k]; entries of the ``missing`` cell hold an arbitrary value.
+        """
+        known = np.minimum(codes, self.size - 1 - self.missing)
+        return self._spread(known, fractions)
+
+    def _spread(self, codes: Codes, fractions: NDArray[np.float64]) -> NDArray[Any]:
+        """The same for codes that are not ``missing``."""
+        del fractions
+        return self._decode(codes)
+
     @abstractmethod
     def _decode(self, codes: Codes) -> NDArray[Any]:
         """Public values of codes that are not ``missing``."""

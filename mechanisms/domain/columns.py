@@ -139,6 +139,14 @@ class Integer(Column):
         first = self.lower + codes * self.width
         return first if self.width == 1 else first + (self.width - 1) / 2
 
+    @property
+    def ends(self) -> tuple[int, int] | None:
+        return None if self.width == 1 else (self.lower, self.upper)
+
+    def _spread(self, codes: Codes, fractions: NDArray[np.float64]) -> NDArray[Any]:
+        within = np.floor(fractions * self.width).astype(np.int64)
+        return self.lower + codes.astype(np.int64) * self.width + within
+
 
 @dataclass(frozen=True, kw_only=True)
 class Numeric(Column):
@@ -180,6 +188,16 @@ class Numeric(Column):
     def _decode(self, codes: Codes) -> NDArray[Any]:
         edges = np.asarray(self.edges)
         return np.asarray(edges[codes] / 2 + edges[codes + 1] / 2)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        return self.edges[0], self.edges[-1]
+
+    def _spread(self, codes: Codes, fractions: NDArray[np.float64]) -> NDArray[Any]:
+        edges = np.asarray(self.edges)
+        low, high = edges[codes], edges[codes + 1]
+        values = low * (1 - fractions) + high * fractions
+        return np.asarray(np.clip(values, low, np.nextafter(high, low)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,6 +241,19 @@ class Date(Column):
         start = np.array([self.first], dtype=f"datetime64[{unit}]")
         periods = start + codes.astype(f"timedelta64[{unit}]")
         return np.asarray(periods.astype(np.str_))
+
+    @property
+    def ends(self) -> tuple[str, str] | None:
+        return None if self.by == "day" else (self.first.isoformat(), self.last.isoformat())
+
+    def _spread(self, codes: Codes, fractions: NDArray[np.float64]) -> NDArray[Any]:
+        unit = {"year": "Y", "month": "M", "day": "D"}[self.by]
+        start = np.array([self.first], dtype=f"datetime64[{unit}]")
+        period = start + codes.astype(f"timedelta64[{unit}]")
+        first = np.maximum(period.astype("datetime64[D]"), np.datetime64(self.first))
+        end = np.minimum((period + 1).astype("datetime64[D]"), np.datetime64(self.last) + 1)
+        days = np.floor(fractions * (end - first).astype(np.int64)).astype("timedelta64[D]")
+        return np.asarray((first + days).astype(np.str_))
 
 
 def _type_group(value: object) -> str:

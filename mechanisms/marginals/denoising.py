@@ -80,6 +80,7 @@ def denoise(
     deviations: Mapping[Group, Floats],
     variances: Mapping[Group, float],
     scores: Mapping[Group, Score],
+    similarities: Sequence[Floats],
 ) -> dict[Group, Deviation]:
     """Posterior means of all measured pairs.
 
@@ -88,8 +89,9 @@ def denoise(
         deviations: By pair float64[k_a, k_b], centred noisy deviations from independence.
         variances: By pair the variance of their noise in every cell, before centring.
         scores: By pair, where there is one.
+        similarities: Prior correlations float64[k, k] of the cells of every column.
     """
-    start = [_first_covariance(p) for p in shares]
+    start = [_first_covariance(p, s) for p, s in zip(shares, similarities, strict=True)]
     bases = [_Basis.of(c) for c in start]
     for _ in range(_UPDATES):
         found = _all(deviations, variances, scores, bases)
@@ -117,11 +119,12 @@ def _all(
     }
 
 
-def _first_covariance(shares: Floats) -> Floats:
+def _first_covariance(shares: Floats, similarity: Floats) -> Floats:
     """Centred, growing with the shares, of trace k - 1."""
     k = len(shares)
     centre = np.eye(k) - 1 / k
-    found: Floats = centre @ np.diag(np.maximum(shares, 1e-12) ** 1.5) @ centre
+    deviations = np.maximum(shares, 1e-12) ** 0.75
+    found: Floats = centre @ (deviations[:, None] * similarity * deviations) @ centre
     found *= (k - 1) / np.trace(found)
     return found
 

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from mechanisms.domain.domain import Domain
 from mechanisms.errors import ConfigError
+from mechanisms.records.known_totals import KnownTotal
+from mechanisms.records.target_table import Group
+
+ALL_PAIRS = "all pairs"
+"""How a description names the workload of all pairs, alike."""
+SCREENED_FROM = 2
+"""Pairs above which they are scored unless a config says otherwise."""
+MOST_GROUP = 6
+"""Columns of a table."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,28 +42,6 @@ class ColumnGroup:
 
 
 @dataclass(frozen=True, kw_only=True)
-class KnownTotal:
-    """Public exact totals of one column or two: a file of them, or the counts themselves.
-
-    Attributes:
-        columns: Names; by default the one name that the totals are given under.
-        file: CSV with a column for each of them and one called ``count``.
-        counts: By combination of cells, that of the last column running fastest.
-    """
-
-    columns: tuple[str, ...] = ()
-    file: str | None = None
-    counts: tuple[int, ...] | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", tuple(self.columns))
-        if self.counts is not None:
-            object.__setattr__(self, "counts", tuple(self.counts))
-        if (self.file is None) == (self.counts is None):
-            raise ConfigError("Give either a file of known totals, or counts.", where="known")
-
-
-@dataclass(frozen=True, kw_only=True)
 class MarginalsKnobs:
     """What a config may say about this mechanism.
 
@@ -63,6 +52,8 @@ class MarginalsKnobs:
         one_way_share: Of the budget for tables of single columns; by default from the size
             of the data and of the tables.
         screen_share: Of the budget for the scores, likewise.
+        within_cells: Where in its cell a number or a date of a record lies: in the ``middle``, or
+            drawn, ``uniform``.
         known: Public exact totals of single columns and pairs without a cycle, by a name or that
             of the column; the records meet them, and no budget is spent on them.
     """
@@ -72,6 +63,7 @@ class MarginalsKnobs:
     records: Literal["n"] | int = "n"
     one_way_share: float | None = None
     screen_share: float | None = None
+    within_cells: Literal["middle", "uniform"] = "middle"
     known: Mapping[str, KnownTotal] | None = None
 
     def __post_init__(self) -> None:
@@ -92,3 +84,36 @@ class MarginalsKnobs:
             )
         if self.screen == "no" and self.screen_share is not None:
             raise ConfigError("There is no screening to have a share.", where="screen_share")
+
+
+def all_pairs(n_columns: int) -> tuple[tuple[Group, float], ...]:
+    """The workload of all pairs of columns, alike."""
+    return tuple((pair, 1.0) for pair in itertools.combinations(range(n_columns), 2))
+
+
+def groups_of(knobs: MarginalsKnobs, domain: Domain) -> tuple[tuple[Group, float], ...]:
+    """The workload by column positions.
+
+    Raises:
+        ConfigError: A group names a column that the product does not have.
+    """
+    names = [column.name for column in domain.columns]
+    if isinstance(knobs.pairs, str):
+        return all_pairs(len(names))
+    found = []
+    for group in knobs.pairs:
+        for name in group.columns:
+            if name not in names:
+                raise ConfigError(f"The product has no column '{name}'.", where="pairs")
+        if len(group.columns) > MOST_GROUP:
+            raise ConfigError(f"A group has at most {MOST_GROUP} columns.", where="pairs")
+        found.append((tuple(sorted(map(names.index, group.columns))), group.weight))
+    return tuple(sorted(found))
+
+
+def is_screened(knobs: MarginalsKnobs, groups: tuple[tuple[Group, float], ...]) -> bool:
+    """Whether pairs are scored before they are measured."""
+    pairs = sum(len(group) == 2 for group, _ in groups)
+    if knobs.screen == "auto":
+        return pairs > SCREENED_FROM
+    return knobs.screen == "yes" and pairs > 1

@@ -18,7 +18,6 @@ generator that depends on the release only, so that the same release gives the s
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,13 +31,18 @@ from mechanisms.accounting.analytic import GaussianLoss
 from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.base.kind import Kind
 from mechanisms.base.mechanism import Needs, Target, check_frame
-from mechanisms.domain.coded_columns import CodedColumns
+from mechanisms.domain.coded_columns import CodedColumns, check_groups
 from mechanisms.domain.domain import Domain
 from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
 from mechanisms.marginals.allocation import Shares, default_shares
 from mechanisms.marginals.expected_error import ExpectedMarginals, expected_marginals
-from mechanisms.marginals.knobs import MarginalsKnobs
-from mechanisms.marginals.known_totals import check_known, totals_of
+from mechanisms.marginals.knobs import (
+    ALL_PAIRS,
+    MarginalsKnobs,
+    all_pairs,
+    groups_of,
+    is_screened,
+)
 from mechanisms.marginals.measurement import MOST_RECORDS, scale_of
 from mechanisms.marginals.model import Model, model_of
 from mechanisms.marginals.private_steps import Workload, release_marginals
@@ -46,16 +50,13 @@ from mechanisms.marginals.released import KnownTotals, NoisyMarginals
 from mechanisms.marginals.residuals import Residuals
 from mechanisms.marginals.synthesis import synthesise
 from mechanisms.records.impossible import boxes_of
+from mechanisms.records.known_totals import check_known, totals_of
 from mechanisms.records.target_table import Group
 from mechanisms.sampling.randomness import Progress, Randomness
 from mechanisms.tables.kind import MICRODATA
 
 Relation = Literal["known", "measured", "shrunk away", "assumed independent"]
-SCREENED_FROM = 2
-"""Pairs above which they are scored unless a config says otherwise."""
-ALL_PAIRS = "all pairs"
-"""How a description names that workload."""
-MOST_COLUMNS, MOST_CELLS, MOST_GROUP = 100, 10**7, 6
+MOST_COLUMNS = 100
 _SHRUNK = 0.5  # of the variance of the noise
 _SMALLEST_PART = Fraction(1, 10**8)
 
@@ -88,6 +89,7 @@ class Marginals:
         groups: The workload; empty for a single column.
         shares: Of mu^2 for the first two steps.
         records: Number of records to publish; 0 for as many as there are.
+        uniform: Whether values are drawn within their cells, and not in the middle.
         known: Public exact tables, which are not measured.
     """
 
@@ -104,6 +106,7 @@ class Marginals:
     groups: tuple[tuple[Group, float], ...]
     shares: Shares
     records: int = 0
+    uniform: bool = False
     known: KnownTotals = dataclasses.field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
@@ -124,7 +127,7 @@ class Marginals:
         groups = groups_of(knobs, target.domain)
         _check_sizes(target, groups)
         mu = target.largest_mu()
-        screened = _is_screened(knobs, groups)
+        screened = is_screened(knobs, groups)
         shares = default_shares(
             n=target.n_records,
             mu=float(mu) / target.unit_records,
@@ -146,7 +149,8 @@ class Marginals:
         except RecordsError:
             raise InfeasibleBudgetError("The budget does not suit the noise's grid.") from None
         records = 0 if knobs.records == "n" else knobs.records
-        made = cls(mu, target.unit_records, sizes, groups, shares, records)
+        uniform = knobs.within_cells == "uniform"
+        made = cls(mu, target.unit_records, sizes, groups, shares, records, uniform)
         if not knobs.known:
             return made
         totals = totals_of(knobs.known, target.domain)
@@ -237,6 +241,7 @@ class Marginals:
             "one_way_share": repr(self.shares.one_way),
             "screen_share": repr(self.shares.screen),
             "published_records": self.records,
+            "within_cells": "uniform" if self.uniform else "middle",
         }
 
     @classmethod
@@ -255,32 +260,8 @@ class Marginals:
             all_pairs(len(sizes)) if text["groups"] == ALL_PAIRS else tuple(groups),
             Shares(float(text["one_way_share"]), float(text["screen_share"])),
             int(text["published_records"]),
+            text["within_cells"] == "uniform",
         )
-
-
-def all_pairs(n_columns: int) -> tuple[tuple[Group, float], ...]:
-    """The workload of all pairs of columns, alike."""
-    return tuple((pair, 1.0) for pair in itertools.combinations(range(n_columns), 2))
-
-
-def groups_of(knobs: MarginalsKnobs, domain: Domain) -> tuple[tuple[Group, float], ...]:
-    """The workload by column positions.
-
-    Raises:
-        ConfigError: A group names a column that the product does not have.
-    """
-    names = [column.name for column in domain.columns]
-    if isinstance(knobs.pairs, str):
-        return all_pairs(len(names))
-    found = []
-    for group in knobs.pairs:
-        for name in group.columns:
-            if name not in names:
-                raise ConfigError(f"The product has no column '{name}'.", where="pairs")
-        if len(group.columns) > MOST_GROUP:
-            raise ConfigError(f"A group has at most {MOST_GROUP} columns.", where="pairs")
-        found.append((tuple(sorted(map(names.index, group.columns))), group.weight))
-    return tuple(sorted(found))
 
 
 def relations(model: Model) -> dict[Group, Relation]:
@@ -294,13 +275,6 @@ def relations(model: Model) -> dict[Group, Relation]:
         else:
             found[pair] = "shrunk away" if model.signal[pair] < _SHRUNK else "measured"
     return found
-
-
-def _is_screened(knobs: MarginalsKnobs, groups: tuple[tuple[Group, float], ...]) -> bool:
-    pairs = sum(len(group) == 2 for group, _ in groups)
-    if knobs.screen == "auto":
-        return pairs > SCREENED_FROM
-    return knobs.screen == "yes" and pairs > 1
 
 
 def _check_sizes(target: Target, groups: tuple[tuple[Group, float], ...]) -> None:
@@ -318,12 +292,6 @@ def _check_sizes(target: Target, groups: tuple[tuple[Group, float], ...]) -> Non
                 where=column.name,
                 next_step="Leave it out; readers can add it.",
             )
-    for group, _ in groups:
-        cells = math.prod(columns[column].size for column in group)
-        if cells > MOST_CELLS:
-            names = ", ".join(f"'{columns[column].name}'" for column in group)
-            raise ConfigError(
-                f"The table of {names} has {cells:,} cells, more than {MOST_CELLS:,}.",
-                where="pairs",
-                next_step="Declare fewer or wider cells, or name the groups of columns to measure.",
-            )
+    single: list[Group] = [(column,) for column in range(len(columns))]
+    check_groups(target.domain, single)
+    check_groups(target.domain, [group for group, _ in groups])

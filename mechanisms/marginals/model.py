@@ -11,9 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from mechanisms.marginals.denoising import Score, denoise
-from mechanisms.marginals.released import NoisyMarginals, one_way_shares, present
+from mechanisms.marginals.released import NoisyMarginals, present
 from mechanisms.marginals.residuals import Residuals, centred, subgroups
 from mechanisms.marginals.screening import pair_bias, score_bias
+from mechanisms.marginals.smoothing import is_smoothed, similarity, smoothed_shares
+from mechanisms.postprocessing.simplex import project_to_simplex
 from mechanisms.records.fitting import fit_margins, fit_pair
 from mechanisms.records.impossible import Box, boxes_of, possible_cells
 from mechanisms.records.target_table import Floats, Group
@@ -47,7 +49,7 @@ def model_of(released: NoisyMarginals) -> Model:
     boxes = boxes_of(released.domain)
     residuals = released.residuals()
     n = present(residuals, released.n_records)
-    one_way = one_ways(released, residuals, n, boxes)
+    one_way = one_ways(released, residuals, n, boxes, smoothed=True)
     columns = range(len(released.sizes))
     pairs = [(a, b) for a in columns for b in columns if a < b]
     products = {(a, b): np.multiply.outer(one_way[a], one_way[b]) for a, b in pairs}
@@ -57,6 +59,7 @@ def model_of(released: NoisyMarginals) -> Model:
         {p: residuals.values[p] - n * centred(products[p]) for p in measured},
         {p: residuals.variances[p] for p in measured},
         scores_of(released, one_way, n),
+        [similarity(column) for column in released.domain.columns],
     )
     fitted: dict[Group, Floats] = {}
     for pair in pairs:
@@ -113,12 +116,30 @@ def group_table(
 
 
 def one_ways(
-    released: NoisyMarginals, residuals: Residuals, n: float, boxes: Sequence[Box]
+    released: NoisyMarginals,
+    residuals: Residuals,
+    n: float,
+    boxes: Sequence[Box],
+    *,
+    smoothed: bool,
 ) -> tuple[Floats, ...]:
-    """Projected shares float64[k] of every column, 0 where a code is impossible."""
+    """Projected shares float64[k] of every column, 0 where a code is impossible.
+
+    Args:
+        released: What was measured so far.
+        residuals: All of it combined.
+        n: Number of present records, known or estimated.
+        boxes: Structural zeros.
+        smoothed: Whether ordered columns are smoothed; the bias of scores is known without.
+    """
     found = []
-    for column in range(len(released.sizes)):
-        shares = one_way_shares(residuals, column, n)
+    for column, declared in enumerate(released.domain.columns):
+        estimate, variance = residuals.table((column,)), residuals.variances[(column,)]
+        if smoothed and variance and is_smoothed(declared):
+            total = float(residuals.values[()])
+            estimate = smoothed_shares(declared, estimate / total, variance / total**2)
+            estimate = estimate * n
+        shares = project_to_simplex(estimate, n).values / n
         possible = possible_cells((column,), released.sizes, boxes)
         if not possible.all():
             shares = np.where(possible, shares, 0.0)

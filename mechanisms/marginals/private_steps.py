@@ -88,7 +88,7 @@ def release_marginals(
         return first
     residuals = first.residuals()
     n = present(residuals, coded.n_records)
-    p = one_ways(first, residuals, n, boxes)
+    p = one_ways(first, residuals, n, boxes, smoothed=False)
     scores = None
     pairs = [group for group, _ in groups if len(group) == 2]
     if shares.screen and len(pairs) > 1:

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from mechanisms.domain.domain import Domain
 from mechanisms.marginals.measurement import NoisyScores, NoisyTable
 from mechanisms.marginals.residuals import Residuals, combine
-from mechanisms.postprocessing.simplex import project_to_simplex
-from mechanisms.records.target_table import Floats, Group
+from mechanisms.records.target_table import Group
 
 KnownTotals = Mapping[Group, NDArray[np.int64]]
 
@@ -75,8 +74,3 @@ class NoisyMarginals:
 def present(residuals: Residuals, n_records: int) -> float:
     """The number of present records, within its range."""
     return min(max(float(residuals.values[()]), 1.0), float(n_records))
-
-
-def one_way_shares(residuals: Residuals, column: int, n: float) -> Floats:
-    """float64[k]: shares of a column's cells, projected onto the simplex."""
-    return project_to_simplex(residuals.table((column,)), n).values / n

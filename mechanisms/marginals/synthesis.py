@@ -13,7 +13,7 @@ from mechanisms.marginals.model import Model
 from mechanisms.marginals.released import KnownTotals
 from mechanisms.postprocessing.rounding import round_to_total
 from mechanisms.records.fitting import fit_triple
-from mechanisms.records.impossible import Box
+from mechanisms.records.impossible import Box, possible_cells
 from mechanisms.records.repair import make_possible
 from mechanisms.records.start_records import start_records, tree
 from mechanisms.records.swaps import swap_towards
@@ -48,8 +48,8 @@ def synthesise(
     """
     known = known or {}
     m = n_records
-    one_way = [round_to_total(p * (m / p.sum()), m) for p in model.one_way]
-    pairs = {pair: table * m for pair, table in model.pairs.items()}
+    one_way = [round_to_total(_steady(p * (m / p.sum())), m) for p in model.one_way]
+    pairs = {pair: _steady(table * m) for pair, table in model.pairs.items()}
     largest = max(len(p) for p in one_way)
     dtype = np.dtype(np.uint8 if largest <= 2**8 else np.uint16 if largest <= 2**16 else np.uint32)
     exact: dict[Group, Integers] = {pair: table for pair, table in known.items() if len(pair) == 2}
@@ -59,7 +59,7 @@ def synthesise(
     make_possible(codes, boxes, model.one_way, tuple(known), rng)
     swap_towards(
         codes,
-        targets(model, m, known),
+        targets(model, m, known, boxes),
         rng,
         boxes=boxes,
         tied=tuple(exact),
@@ -69,7 +69,14 @@ def synthesise(
     return codes
 
 
-def targets(model: Model, m: int, known: Mapping[Group, Any]) -> list[TargetTable]:
+def _steady(table: Floats) -> Floats:
+    """Rounded to 2**-24, so that the last digits of other machines' arithmetic do not matter."""
+    return np.asarray(np.rint(table * 2**24) / 2**24)
+
+
+def targets(
+    model: Model, m: int, known: Mapping[Group, Any], boxes: Sequence[Box]
+) -> list[TargetTable]:
     """All pairs that are not known, and the strongest triples."""
     found = []
     for pair, table in model.pairs.items():
@@ -78,7 +85,8 @@ def targets(model: Model, m: int, known: Mapping[Group, Any]) -> list[TargetTabl
             found.append(TargetTable(pair, table * m, 1.0 if measured else UNMEASURED_WEIGHT))
     found += [TargetTable(g, table * m, 1.0) for g, table in model.groups.items()]
     for group, table in triples(model).items():
-        found.append(TargetTable(group, table * m, TRIPLE_WEIGHT))
+        possible = possible_cells(group, model.residuals.sizes, boxes)
+        found.append(TargetTable(group, table * possible * m, TRIPLE_WEIGHT))
     return found
 
 

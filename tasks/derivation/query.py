@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.domain.column import Column
+from mechanisms.domain.labels import labels
 from mechanisms.errors import QueryError
 from mechanisms.marginals.marginals import Marginals
 from mechanisms.marginals.query import query
@@ -102,7 +103,7 @@ def ask(folder: Path, question: Question) -> dict[str, Any]:
             population=question.population,
         )
         values = {
-            each: labels(domain[each])[code]
+            each: named_cells(domain[each])[code]
             for each, code in zip(question.columns, codes, strict=True)
         }
         cells.append(
@@ -147,12 +148,9 @@ def conditions_of(written: Iterable[str]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def labels(column: Column) -> list[str]:
-    """The published values of a column by code, as text."""
-    values = [str(value) for value in column.decode(np.arange(column.size)).tolist()]
-    if column.missing_code is not None:
-        values[column.missing_code] = MISSING
-    return values
+def named_cells(column: Column) -> list[str]:
+    """How conditions and answers name the cells of a column, by code."""
+    return [MISSING if label is None else label for label in labels(column)]
 
 
 def _chosen(question: Question, able: Sequence[str], folder: Path) -> str:
@@ -176,7 +174,7 @@ def _values(column: Column, written: Sequence[str]) -> tuple[str, ...]:
     Raises:
         QueryError: A part does not belong to a value of the column.
     """
-    known, found, start = labels(column), [], 0
+    known, found, start = named_cells(column), [], 0
     while start < len(written):
         ends = range(len(written), start, -1)
         end = next((end for end in ends if ",".join(written[start:end]) in known), None)
@@ -196,7 +194,7 @@ def _allowed(column: Column, values: Sequence[str] | None) -> NDArray[np.bool_]:
     """bool[k]: which codes a condition counts; all without one."""
     if values is None:
         return np.ones(column.size, dtype=np.bool_)
-    return np.array([label in values for label in labels(column)], dtype=np.bool_)
+    return np.array([label in values for label in named_cells(column)], dtype=np.bool_)
 
 
 def _only(code: Any, keep: NDArray[np.bool_]) -> NDArray[np.bool_]:

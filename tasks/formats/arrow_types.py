@@ -16,11 +16,27 @@ LISTED = 1 << 17
 """Values of a column up to which they are listed rather than compared with its ends."""
 
 
-def schema_of(domain: Domain) -> pa.Schema:
-    """Names and types of the columns, as written."""
+def schema_of(domain: Domain, *, spread: bool = False) -> pa.Schema:
+    """Names and types of the columns, as written.
+
+    Args:
+        domain: The columns.
+        spread: Whether values lie anywhere within their cells.
+    """
     import pyarrow as pa
 
-    return pa.schema([pa.field(c.name, arrow_type(c), nullable=c.missing) for c in domain.columns])
+    types = {c.name: spread_type(c) if spread else arrow_type(c) for c in domain.columns}
+    return pa.schema([pa.field(c.name, types[c.name], nullable=c.missing) for c in domain.columns])
+
+
+def spread_type(column: Column) -> pa.DataType:
+    """The type of values within a column's cells."""
+    import pyarrow as pa
+
+    if column.ends is None:
+        return arrow_type(column)
+    kinds = {int: pa.int64(), float: pa.float64()}
+    return kinds.get(type(column.ends[0]), pa.string())
 
 
 def arrow_type(column: Column) -> pa.DataType:

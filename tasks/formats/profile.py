@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,16 @@ from tasks.formats.arrow_types import LISTED, arrow_type, schema_of
 from tasks.formats.registry import read_batches
 
 
-def profile_file(path: Path, domain: Domain, extra: tuple[str, ...] = ()) -> dict[str, int]:
+def profile_file(
+    path: Path, domain: Domain, extra: tuple[str, ...] = (), *, spread: bool = False
+) -> dict[str, int]:
     """Count the rows of a file and what does not fit the domain; reads it in batches.
+
+    Args:
+        path: The file.
+        domain: Its first columns.
+        extra: Names of those that follow.
+        spread: Whether values lie anywhere within their cells.
 
     Returns:
         ``rows``; ``schema``, 1 if names or types differ from the declared ones;
@@ -23,9 +31,11 @@ def profile_file(path: Path, domain: Domain, extra: tuple[str, ...] = ()) -> dic
     """
     import pyarrow.compute as pc
 
-    schema = schema_of(domain)
+    schema = schema_of(domain, spread=spread)
     figures = {"rows": 0, "schema": 0} | {f"outside {c.name}": 0 for c in domain.columns}
-    allowed = {column.name: _allowed(column) for column in domain.columns}
+    allowed = {
+        c.name: _between(c, c.ends) if spread and c.ends else _allowed(c) for c in domain.columns
+    }
     for batch in read_batches(path, schema):
         figures["rows"] += batch.num_rows
         names = [*schema.names, *extra]
@@ -54,7 +64,12 @@ def _allowed(column: Column) -> Callable[[Any], Any]:
             return pc.or_(found, pc.is_null(values)) if column.missing else found
 
         return inside
-    ends = column.decode(np.array([0, n_declared - 1])).tolist()
+    return _between(column, column.decode(np.array([0, n_declared - 1])).tolist())
+
+
+def _between(column: Column, ends: Sequence[Any]) -> Callable[[Any], Any]:
+    """A function of an Arrow array: which of its values lie between two, or may be missing."""
+    import pyarrow.compute as pc
 
     def between(values: Any) -> Any:
         found = pc.and_(pc.greater_equal(values, ends[0]), pc.less_equal(values, ends[1]))

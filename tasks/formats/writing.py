@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mechanisms.domain.columns import Codes, Column
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
-from tasks.formats.arrow_types import arrow_type, schema_of
+from tasks.formats.arrow_types import arrow_type, schema_of, spread_type
 from tasks.formats.registry import format_of
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ def write_codes(
     codes: Sequence[NDArray[Any]],
     path: Path,
     progress: Progress | None = None,
+    spread: np.random.Generator | None = None,
 ) -> None:
     """Write a record per place of the columns' codes; the suffix gives the format.
 
@@ -93,12 +94,19 @@ def write_codes(
         codes: Per column integers[records].
         path: Of the new file.
         progress: Called with the number of records of each chunk.
+        spread: Draws where in its cell each value lies; by default it is the middle.
     """
-    values = [_values(column) for column in domain.columns]
-    with _writer(path, schema_of(domain)) as write:
+    columns = domain.columns
+    listed = [None if spread and column.ends else _values(column) for column in columns]
+    with _writer(path, schema_of(domain, spread=spread is not None)) as write:
         for start in range(0, len(codes[0]), _CHUNK):
             part = [each[start : start + _CHUNK] for each in codes]
-            write([listed.take(_places(own)) for listed, own in zip(values, part, strict=True)])
+            write(
+                [
+                    _spread(column, own, spread) if values is None else values.take(_places(own))
+                    for column, values, own in zip(columns, listed, part, strict=True)
+                ]
+            )
             if progress is not None:
                 progress(len(part[0]))
 
@@ -116,6 +124,15 @@ def _values(column: Column) -> Any:
 
     codes = np.arange(column.size)
     return pa.array(column.decode(codes), arrow_type(column), mask=column.is_missing(codes))
+
+
+def _spread(column: Column, codes: NDArray[Any], rng: np.random.Generator | None) -> Any:
+    """Values drawn within a column's cells, as an Arrow array."""
+    import pyarrow as pa
+
+    assert rng is not None
+    values = column.spread(codes.astype(np.int64), rng.random(len(codes)))
+    return pa.array(values, spread_type(column), mask=column.is_missing(codes))
 
 
 def _places(codes: NDArray[Any]) -> Any:

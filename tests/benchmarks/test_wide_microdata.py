@@ -33,7 +33,7 @@ MOST = {
 @pytest.mark.parametrize("table", ["census2000", "happiness:5"])
 def test_one_release_is_better_than_independent_columns(table: str) -> None:
     """With the true one-way shares, which no release has."""
-    found = wide_microdata.measure(table, 1.0, 1, real_noise=False)
+    found = wide_microdata.measure(table, 1.0, 1)
     assert found.pairs < 0.75 * found.independent_pairs
     assert found.triples < 0.75 * found.independent_triples
     assert found.expected_pairs / 2 < found.pairs < 2 * found.expected_pairs
@@ -53,6 +53,14 @@ def test_the_full_tables(table: str, epsilon: float) -> None:
     assert found.pairs <= pairs and found.triples <= triples
     assert found.megabytes <= 500
     assert found.expected_pairs / 2 < found.pairs < 2 * found.expected_pairs
+
+
+@pytest.mark.benchmark_full
+def test_forty_columns_and_a_million_records() -> None:
+    found = wide_microdata.in_its_own_process("latent:1000000", 1.0, 1)
+    print(wide_microdata.line(found))
+    assert found.pairs < found.independent_pairs / 4
+    assert found.megabytes <= 1500
 
 
 def test_the_cost_of_records_is_linear_in_their_number() -> None:

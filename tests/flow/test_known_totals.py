@@ -37,7 +37,7 @@ def known(agency: Any) -> Any:
     put(agency, "visits", [i % 3 for i in range(N)])
     (agency.folder / "totals").mkdir()
     (agency.folder / "totals" / "visits.csv").write_text(VISITS)
-    both = ["pay,region,count", "10.0,north,200", "90.0,south,150", ",,50"]
+    both = ["pay,region,count", "10,north,200", "90,south,150", ",,50"]
     (agency.folder / "both.csv").write_text("\n".join(both) + "\n")
     return agency
 

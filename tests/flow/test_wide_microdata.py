@@ -66,6 +66,7 @@ def units(agency: Any) -> Any:
     """The same of persons with several records each, and combinations that cannot be."""
     messy(agency).replace("products:", ZEROS + "products:")
     agency.replace(RECORD, UNIT)
+    agency.replace("epsilon: 1.0", "epsilon: 3.0")
     agency.replace("dataset: testdata", "dataset: people")
     agency.register(dataset="people", unit="column person", unit_records=3, n_records=480)
     put_people(agency)

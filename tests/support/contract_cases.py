@@ -119,8 +119,10 @@ def _calibrated(found: Case, budget: tuple[tuple[str, Any], ...]) -> Any:
 
 
 def serves_counts(name: str) -> bool:
-    """Whether it is for tables or microdata."""
-    return any(isinstance(kind, CountsKind) for kind in REGISTRY[name].kinds)
+    """Whether it is for tables or microdata, and is given and gives one table of counts."""
+    mechanism = REGISTRY[name]
+    counts = any(isinstance(kind, CountsKind) for kind in mechanism.kinds)
+    return counts and needs_of(mechanism) == "joint"
 
 
 def _plain(counts: Any, column: Column, name: str, knobs: Any) -> Case:

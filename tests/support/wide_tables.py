@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Cuts = dict[str, list[float]]
+from mechanisms.domain.columns import Categorical, Column, Ordinal
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,61 @@ NARROWER = (
 )
 
 
+_NOMINAL = {"state", "workstat", "divorce", "reg16", "region", "owngun", "female", "black"}
+_NOMINAL |= {"husunion", "husblck", "hushisp", "kidge6", "hispanic", "union", "kidlt6", "inlf"}
+
+
+def columns_of(name: str, width: int | None = None) -> tuple[Column, ...]:
+    """The declared columns, those with an order as ordinal ones."""
+    sizes, _ = coded(name, width)
+    found: list[Column] = []
+    for column, size in zip(names_of(name, width), sizes, strict=True):
+        kind = Categorical if column in _NOMINAL else Ordinal
+        found.append(kind(name=column, categories=tuple(range(size))))
+    return tuple(found)
+
+
+def names_of(name: str, width: int | None = None) -> tuple[str, ...]:
+    """Names of the columns, in the order of the codes."""
+    if width is not None:
+        return NARROWER[:width]
+    return (*DECLARED[name].as_they_are, *(column for column, _ in DECLARED[name].cut))
+
+
+def latent(
+    n: int, n_columns: int = 40, seed: int = 20261122
+) -> tuple[tuple[int, ...], NDArray[Any]]:
+    """Sizes from 4 to 12, and codes uint8[n_columns, n].
+
+    A mixture of 8 latent classes; besides, each column follows the one before in half of the
+    records.
+    """
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(4, 13, n_columns)
+    classes = rng.integers(0, 8, n)
+    codes = np.empty((n_columns, n), np.uint8)
+    for j, size in enumerate(sizes):
+        ends = rng.dirichlet(np.ones(size), 8).cumsum(axis=1)
+        draws = rng.random(n)
+        for c in range(8):
+            inside = classes == c
+            found = np.searchsorted(ends[c], draws[inside])
+            codes[j, inside] = np.minimum(found, size - 1)
+        if j:
+            follows = rng.random(n) < 0.5
+            codes[j, follows] = (codes[j - 1, follows] * 3 + 1) % size
+    return tuple(int(size) for size in sizes), codes
+
+
+@dataclass(frozen=True)
+class ManyColumns:
+    """A declared domain of which nobody needs the number of joint cells."""
+
+    columns: tuple[Column, ...]
+    zeros: tuple[()] = ()
+    absent: bool = False
+
+
 @functools.cache
 def coded(name: str, width: int | None = None) -> tuple[tuple[int, ...], NDArray[Any]]:
     """Sizes of the columns, and codes uint8[n, d]; the first columns of NARROWER if a width."""
@@ -117,6 +172,6 @@ def coded(name: str, width: int | None = None) -> tuple[tuple[int, ...], NDArray
         codes = np.digitize(numbers, edges)
         codes[np.isnan(numbers)] = len(edges) + 1
         found[column] = len(edges) + 1 + missing, codes
-    names = list(found) if width is None else list(NARROWER[:width])
+    names = names_of(name, width)
     sizes = tuple(found[n][0] for n in names)
     return sizes, np.stack([found[n][1] for n in names], axis=1).astype(np.uint8)

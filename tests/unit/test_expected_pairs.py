@@ -153,7 +153,7 @@ def test_auto_for_microdata_decides_by_pairs() -> None:
     choice = choose(MICRODATA, AutoRecordsKnobs(), asked)
     assert choice.minimise == "pair_total_variation"
     able = {c.name: c.error(choice.minimise) for c in choice.candidates if c.mechanism}
-    assert set(able) == {"bootstrap", *NOISY}
+    assert set(able) == {"bootstrap", "marginals", *NOISY}
     assert choice.least == min(able.values()) < 0.1
     assert "least expected pair total variation" in choice.reason()
     assert choose(TABLE, AutoKnobs(), asked).minimise == "total_variation"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from mechanisms.domain.column import Column
-from mechanisms.domain.columns import Categorical, Integer
+from mechanisms.domain.columns import Categorical, Integer, Numeric
 from mechanisms.errors import QueryError
-from tasks.derivation.query import MISSING, _allowed, _values, conditions_of, labels
+from tasks.derivation.query import MISSING, _allowed, _values, conditions_of, named_cells
 
 WORK = Categorical(
     name="work",
@@ -23,9 +23,10 @@ def named(column: Column, condition: str) -> tuple[str, ...]:
     return _values(column, values)
 
 
-def test_labels_are_the_published_values() -> None:
-    assert labels(WORK) == ["works", "unempl, laid off", "unempl", "a=b", "other", MISSING]
-    assert labels(AGE) == ["4.5", "14.5", "24.5", "34.5"]
+def test_cells_are_named_as_the_files_have_them() -> None:
+    assert named_cells(WORK) == ["works", "unempl, laid off", "unempl", "a=b", "other", MISSING]
+    assert named_cells(AGE) == ["4.5", "14.5", "24.5", "34.5"]
+    assert named_cells(Numeric(name="pay", edges=(0.0, 20.0, 25.0))) == ["10", "22.5"]
 
 
 def test_a_condition_names_a_column_and_values() -> None:
@@ -52,9 +53,9 @@ def test_a_condition_names_a_column_and_values() -> None:
 def test_values_with_commas_are_found_among_several(written: str, values: tuple[str, ...]) -> None:
     assert named(WORK, f"work={written}") == values
     counted = _allowed(WORK, values)
-    assert [label for label, kept in zip(labels(WORK), counted, strict=True) if kept] == sorted(
-        values, key=labels(WORK).index
-    )
+    assert [
+        label for label, kept in zip(named_cells(WORK), counted, strict=True) if kept
+    ] == sorted(values, key=named_cells(WORK).index)
 
 
 def test_without_a_condition_every_cell_counts() -> None:

@@ -33,6 +33,17 @@ def column_field(column: Column) -> Field:
     return field
 
 
+def range_field(column: Column) -> Field:
+    """A column whose values are drawn within its cells."""
+    assert column.ends is not None
+    low, high = column.ends
+    types: dict[type, str] = {int: "integer", float: "number"}
+    kind = types.get(type(low), "date")
+    constraints = {"minimum": low, "maximum": high, "required": not column.missing}
+    declared = describe_column(column)
+    return {"name": column.name, "type": kind, "declared": declared, "constraints": constraints}
+
+
 def describe_column(column: Column) -> dict[str, Any]:
     """A column's full public declaration, as JSON values."""
     declared = {f.name: getattr(column, f.name) for f in fields(column)}

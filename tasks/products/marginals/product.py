@@ -19,7 +19,7 @@ from mechanisms.tables.kind import MICRODATA
 from tasks.formats.profile import profile_file
 from tasks.formats.registry import read_batches
 from tasks.formats.writing import Progress, write_batches, write_codes
-from tasks.products.counts.fields import column_field
+from tasks.products.counts.fields import column_field, range_field
 from tasks.products.counts.figures import not_in_it, unlisted_in_words, zeros_by_codes
 from tasks.products.kind import Excerpt, Field, ProductKind, TableForm
 from tasks.products.marginals.excerpt import excerpt_of
@@ -81,7 +81,11 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
 
     def forms(self, product: Planned) -> list[TableForm]:
         words = not_in_it(product.domain)
-        columns = [column_field(column) for column in product.domain.columns]
+        spread = product.mechanism.uniform
+        columns = [
+            range_field(column) if spread and column.ends else column_field(column)
+            for column in product.domain.columns
+        ]
         most = max((len(group) for group, _ in product.mechanism.groups), default=1)
         return [
             TableForm(product.name, columns, words),
@@ -100,7 +104,8 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         found = derived.microdata
         part = form.stem.removeprefix(product.name)
         if not part:
-            write_codes(product.domain, found.codes, path, advance)
+            within = _within(derived.raw) if product.mechanism.uniform else None
+            write_codes(product.domain, found.codes, path, advance, within)
         elif part == "_tables":
             most = len([f for f in form.fields if f["name"].startswith("column_")])
             write_tables(derived.raw, found.residuals, most, path)
@@ -119,7 +124,7 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         self, form: TableForm, product: Planned, derived: DerivedMicrodata, path: Path
     ) -> dict[str, int]:
         if form.stem == product.name:
-            return profile_file(path, product.domain)
+            return profile_file(path, product.domain, spread=product.mechanism.uniform)
         names = [field["name"] for field in form.fields]
         figures = {"rows": 0, "schema": 0}
         for batch in read_batches(path, None):
@@ -143,8 +148,9 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         codes = [rows % column.size for column in domain.columns]
         for suffix in publish.formats:
             path = folder / f"rehearsal.{suffix}"
-            write_codes(domain, codes, path)
-            found = profile_file(path, domain)
+            within = np.random.default_rng(0) if product.mechanism.uniform else None
+            write_codes(domain, codes, path, spread=within)
+            found = profile_file(path, domain, spread=within is not None)
             path.unlink()
             if found.pop("rows") != len(rows) or any(found.values()):
                 raise ConfigError(
@@ -237,3 +243,8 @@ def _write_pairs(domain: Domain, derived: DerivedMicrodata, path: Path) -> None:
     schema = pa.schema([(name, types[kind]) for name, (kind, _) in _PAIRS.items()])
     arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
     write_batches(schema, [arrays], path)
+
+
+def _within(release: NoisyMarginals) -> np.random.Generator:
+    """Draws where in their cells values lie; the same for every file, from what is public."""
+    return np.random.Generator(release.public_generator().bit_generator.jumped())  # type: ignore[attr-defined]

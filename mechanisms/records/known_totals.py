@@ -9,17 +9,39 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.domain.domain import Domain
 from mechanisms.errors import ConfigError
-from mechanisms.marginals.knobs import KnownTotal
 from mechanisms.records.impossible import boxes_of, possible_cells
 from mechanisms.records.target_table import Group
 
 _WHERE = "known"
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownTotal:
+    """Public exact totals of one column or two: a file of them, or the counts themselves.
+
+    Attributes:
+        columns: Names; by default the one name that the totals are given under.
+        file: CSV with a column for each of them and one called ``count``.
+        counts: By combination of cells, that of the last column running fastest.
+    """
+
+    columns: tuple[str, ...] = ()
+    file: str | None = None
+    counts: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", tuple(self.columns))
+        if self.counts is not None:
+            object.__setattr__(self, "counts", tuple(self.counts))
+        if (self.file is None) == (self.counts is None):
+            raise ConfigError("Give either a file of known totals, or counts.", where="known")
 
 
 def totals_of(known: Mapping[str, KnownTotal], domain: Domain) -> dict[Group, NDArray[np.int64]]:
