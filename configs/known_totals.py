@@ -13,10 +13,9 @@ import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import numpy as np
-
 from mechanisms.domain.column import Column
 from mechanisms.domain.domain import Domain
+from mechanisms.domain.labels import labels
 from mechanisms.errors import ConfigError
 from mechanisms.records.known_totals import KnownTotal
 
@@ -99,7 +98,9 @@ def _counts(text: str, columns: list[Column], name: str) -> tuple[int, ...]:
     cells = math.prod(column.size for column in columns)
     if len(rows) - 1 > cells:
         raise _problem(f"The file has more rows than there are cells ({cells:,})", name, None)
-    places = [{text: code for code, text in enumerate(_labels(column))} for column in columns]
+    places = [
+        {label or "": code for code, label in enumerate(labels(column))} for column in columns
+    ]
     found: dict[int, int] = {}
     for line, row in enumerate(rows[1:], start=2):
         if len(row) != len(header):
@@ -115,14 +116,6 @@ def _counts(text: str, columns: list[Column], name: str) -> tuple[int, ...]:
             raise _problem("A count is not a whole number of at least 0", name, line)
         found[cell] = int(row[-1])
     return tuple(found.get(cell, 0) for cell in range(cells))
-
-
-def _labels(column: Column) -> list[str]:
-    """A column's cells as they are published, the empty text for missing."""
-    labels = [str(value) for value in column.decode(np.arange(column.size)).tolist()]
-    if column.missing_code is not None:
-        labels[column.missing_code] = ""
-    return labels
 
 
 def _problem(what: str, name: str, line: int | None) -> ConfigError:

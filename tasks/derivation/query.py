@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.domain.column import Column
+from mechanisms.domain.labels import labels
 from mechanisms.errors import QueryError
 from mechanisms.marginals.marginals import Marginals
 from mechanisms.marginals.query import query
@@ -79,7 +80,10 @@ def ask(folder: Path, question: Question) -> dict[str, Any]:
                 next_step=f"Its columns: {', '.join(domain.names)}.",
             )
     positions = [domain.names.index(each) for each in names]
-    allowed = [_allowed(domain[each], question.conditions.get(each)) for each in names]
+    conditions = {
+        each: _values(domain[each], written) for each, written in question.conditions.items()
+    }
+    allowed = [_allowed(domain[each], conditions.get(each)) for each in names]
     listed = [np.flatnonzero(keep) for keep in allowed[: len(question.columns)]]
     if np.prod([float(len(codes)) for codes in listed]) > _MOST_CELLS:
         raise QueryError(
@@ -99,7 +103,7 @@ def ask(folder: Path, question: Question) -> dict[str, Any]:
             population=question.population,
         )
         values = {
-            each: labels(domain[each])[code]
+            each: named_cells(domain[each])[code]
             for each, code in zip(question.columns, codes, strict=True)
         }
         cells.append(
@@ -114,7 +118,7 @@ def ask(folder: Path, question: Question) -> dict[str, Any]:
     return {
         "product": name,
         "columns": list(question.columns),
-        "where": {each: list(values) for each, values in question.conditions.items()},
+        "where": {each: list(values) for each, values in conditions.items()},
         "confidence": question.confidence,
         "of": "a population" if question.population else "these records",
         "chosen_by_noisy_scores": stated[name]["score_scale"] is not None,
@@ -144,12 +148,9 @@ def conditions_of(written: Iterable[str]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def labels(column: Column) -> list[str]:
-    """The published values of a column by code, as text."""
-    values = [str(value) for value in column.decode(np.arange(column.size)).tolist()]
-    if column.missing_code is not None:
-        values[column.missing_code] = MISSING
-    return values
+def named_cells(column: Column) -> list[str]:
+    """How conditions and answers name the cells of a column, by code."""
+    return [MISSING if label is None else label for label in labels(column)]
 
 
 def _chosen(question: Question, able: Sequence[str], folder: Path) -> str:
@@ -167,22 +168,33 @@ def _chosen(question: Question, able: Sequence[str], folder: Path) -> str:
     )
 
 
+def _values(column: Column, written: Sequence[str]) -> tuple[str, ...]:
+    """The values that a condition names; parts that make a value with commas are one, the longest.
+
+    Raises:
+        QueryError: A part does not belong to a value of the column.
+    """
+    known, found, start = named_cells(column), [], 0
+    while start < len(written):
+        ends = range(len(written), start, -1)
+        end = next((end for end in ends if ",".join(written[start:end]) in known), None)
+        if end is None:
+            shown = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
+            raise QueryError(
+                f"The column '{column.name}' has no cell '{written[start]}'.",
+                where=column.name,
+                next_step=f"Its cells: {shown}.",
+            )
+        found.append(",".join(written[start:end]))
+        start = end
+    return tuple(dict.fromkeys(found))
+
+
 def _allowed(column: Column, values: Sequence[str] | None) -> NDArray[np.bool_]:
     """bool[k]: which codes a condition counts; all without one."""
     if values is None:
         return np.ones(column.size, dtype=np.bool_)
-    known = labels(column)
-    if ",".join(values) in known:  # a value with commas in it
-        values = (",".join(values),)
-    for value in values:
-        if value not in known:
-            shown = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
-            raise QueryError(
-                f"The column '{column.name}' has no cell '{value}'.",
-                where=column.name,
-                next_step=f"Its cells: {shown}.",
-            )
-    return np.array([label in values for label in known], dtype=np.bool_)
+    return np.array([label in values for label in named_cells(column)], dtype=np.bool_)
 
 
 def _only(code: Any, keep: NDArray[np.bool_]) -> NDArray[np.bool_]:

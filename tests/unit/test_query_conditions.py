@@ -1,0 +1,86 @@
+"""Conditions of questions to a bundle, as a command line has them, and the values they name."""
+
+from __future__ import annotations
+
+import pytest
+
+from mechanisms.domain.column import Column
+from mechanisms.domain.columns import Categorical, Integer, Numeric
+from mechanisms.errors import QueryError
+from tasks.derivation.query import MISSING, _allowed, _values, conditions_of, named_cells
+
+WORK = Categorical(
+    name="work",
+    categories=("works", "unempl, laid off", "unempl", "a=b"),
+    other=True,
+    missing=True,
+)
+AGE = Integer(name="age", lower=0, upper=39, width=10)
+
+
+def named(column: Column, condition: str) -> tuple[str, ...]:
+    (values,) = conditions_of([condition]).values()
+    return _values(column, values)
+
+
+def test_cells_are_named_as_the_files_have_them() -> None:
+    assert named_cells(WORK) == ["works", "unempl, laid off", "unempl", "a=b", "other", MISSING]
+    assert named_cells(AGE) == ["4.5", "14.5", "24.5", "34.5"]
+    assert named_cells(Numeric(name="pay", edges=(0.0, 20.0, 25.0))) == ["10", "22.5"]
+
+
+def test_a_condition_names_a_column_and_values() -> None:
+    assert conditions_of([]) == {}
+    assert conditions_of(["work=works", "age=4.5,14.5"]) == {
+        "work": ("works",),
+        "age": ("4.5", "14.5"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("written", "values"),
+    [
+        ("works", ("works",)),
+        ("works,missing", ("works", MISSING)),
+        ("unempl, laid off", ("unempl, laid off",)),
+        ("unempl, laid off,works", ("unempl, laid off", "works")),
+        ("works,unempl, laid off,other", ("works", "unempl, laid off", "other")),
+        ("unempl,works", ("unempl", "works")),
+        ("a=b,works", ("a=b", "works")),
+        ("works,works", ("works",)),
+    ],
+)
+def test_values_with_commas_are_found_among_several(written: str, values: tuple[str, ...]) -> None:
+    assert named(WORK, f"work={written}") == values
+    counted = _allowed(WORK, values)
+    assert [
+        label for label, kept in zip(named_cells(WORK), counted, strict=True) if kept
+    ] == sorted(values, key=named_cells(WORK).index)
+
+
+def test_without_a_condition_every_cell_counts() -> None:
+    assert _allowed(AGE, None).tolist() == [True] * 4
+
+
+@pytest.mark.parametrize("written", ["idle", "works,idle", "laid off", "works,", ",works", "Works"])
+def test_a_value_that_is_not_there_is_refused_with_those_that_are(written: str) -> None:
+    with pytest.raises(QueryError, match="The column 'work' has no cell '") as caught:
+        named(WORK, f"work={written}")
+    assert "unempl, laid off" in caught.value.next_step
+
+
+def test_of_many_cells_some_are_named() -> None:
+    with pytest.raises(QueryError) as caught:
+        named(Integer(name="n", lower=0, upper=99), "n=x")
+    assert caught.value.next_step.endswith("18, 19, ....")
+
+
+@pytest.mark.parametrize("written", ["work", "=works", "work=", ""])
+def test_other_forms_are_refused(written: str) -> None:
+    with pytest.raises(QueryError, match="is not a condition"):
+        conditions_of([written])
+
+
+def test_a_column_has_one_condition() -> None:
+    with pytest.raises(QueryError, match="'work' has two conditions"):
+        conditions_of(["work=works", "work=unempl"])
