@@ -39,7 +39,7 @@ def forked(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
             try:
                 for number, file in ((1, out), (2, err)):
                     os.dup2(file.fileno(), number)
-                sys.stdin = Path(os.devnull).open()
+                sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
                 sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
                 os.environ |= {"STATPRESS_HOME": str(cwd / "home"), "COLUMNS": "200"}
                 os.chdir(cwd)
