@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -13,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from flows.demo import prepare
 from mechanisms.errors import exit_codes
+from tasks.execution.home import Home
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -180,9 +183,45 @@ def test_demo_twice_without_the_orchestrator(tmp_path: Path) -> None:
     first = statpress("demo", "--no-orchestrator", "--timings", "--json", cwd=tmp_path)
     assert first.returncode == 0, first.stderr
     facts = json.loads(first.stdout)
+    assert facts["dataset"] == "happiness"
     assert facts["timings"]["total"] > 0
     bundle = Path(facts["bundle"])
     assert forked("verify", str(bundle), cwd=tmp_path).returncode == 0
+    people = (bundle / "data" / "people.csv").read_text().splitlines()
+    assert len(people) == 17_137 + 1
+    assert people[0].count(",") == 14
+    refused = forked("demo", "--no-orchestrator", cwd=tmp_path)
+    assert refused.returncode == exit_codes()["ConfirmationError"]
+    assert facts["epsilon"] in refused.stderr
+    second = forked("demo", "--no-orchestrator", "--yes", cwd=tmp_path)
+    assert second.returncode == 0
+    assert "Look at statpress-demo/releases/happiness-" in second.stdout
+    shown = forked("ledger", "show", "happiness", "--home", "statpress-demo/home", "--json",
+                      cwd=tmp_path)  # fmt: skip
+    left = json.loads(shown.stdout)["accounts"][0]["remaining"]["epsilon"]
+    assert float(left) == pytest.approx(10 - 2 * float(facts["epsilon"]))
+    for command in second.stdout.split("then try\n")[1].strip().splitlines():
+        name, *words = shlex.split(command)
+        assert name == "statpress"
+        options = ("--no-orchestrator",) if words[0] == "run" else ()
+        done = forked(*words, *options, "--json", cwd=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+        if words[0] == "query":
+            cells = json.loads(done.stdout)["cells"]
+            assert [cell["values"]["happy"] for cell in cells][-1] == "very happy"
+    released = {
+        path.name.split("-")[0] for path in (tmp_path / "statpress-demo/releases").iterdir()
+    }
+    assert released == {"happiness", "census2000"}
+    assert (Path(json.loads(done.stdout)["bundle"]) / "plots" / "pay.png").exists()
+
+
+@pytest.mark.system
+def test_the_census_file_of_the_demo_is_refined(tmp_path: Path) -> None:
+    prepare(tmp_path / "statpress-demo", Home(tmp_path / "statpress-demo" / "home"))
+    home = ("--home", "statpress-demo/home", "--no-orchestrator", "--json")
+    run = forked("run", "statpress-demo/census2000.yaml", *home, cwd=tmp_path)
+    bundle = Path(json.loads(run.stdout)["bundle"])
     with_ledger = ("verify", str(bundle), "--home", "statpress-demo/home")
     assert forked(*with_ledger, cwd=tmp_path).returncode == 0
     options = ("--output", "refined", "--consistent", "--integers", "--products", "workers")
@@ -193,17 +232,6 @@ def test_demo_twice_without_the_orchestrator(tmp_path: Path) -> None:
     again = forked("refine", str(bundle), *options, "--json", cwd=tmp_path)
     assert json.loads(again.stdout)["error"]["kind"] == "BundleExists"
     assert again.returncode == exit_codes()["BundleExistsError"]
-    refused = forked("demo", "--no-orchestrator", cwd=tmp_path)
-    assert refused.returncode == exit_codes()["ConfirmationError"]
-    assert facts["epsilon"] in refused.stderr
-    second = forked("demo", "--no-orchestrator", "--yes", "--json", cwd=tmp_path)
-    assert second.returncode == 0
-    remaining = json.loads(second.stdout)["remaining"]
-    assert float(remaining["epsilon"]) == pytest.approx(10 - 2 * float(facts["epsilon"]))
-    home = ("--home", "statpress-demo/home", "--no-orchestrator", "--json")
-    estimates = forked("run", "statpress-demo/census2000_estimates.yaml", *home, cwd=tmp_path)
-    assert estimates.returncode == 0, estimates.stderr
-    assert (Path(json.loads(estimates.stdout)["bundle"]) / "plots" / "pay.png").exists()
     told = forked("refine", str(bundle), "--output", "anew", "--json", cwd=tmp_path)
     stated = json.loads((tmp_path / "anew" / "refinement.json").read_text())
     assert json.loads(told.stdout) == {"output": "anew", **stated}
