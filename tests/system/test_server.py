@@ -37,8 +37,8 @@ def run(agency: Any, environment: dict[str, str]) -> tuple[subprocess.Popen[str]
     return process, out, err, shown
 
 
-def flow_runs(environment: dict[str, str]) -> list[dict[str, Any]]:
-    return ask(environment, "/flow_runs/filter", {})
+def flow_runs(environment: dict[str, str], name: str) -> list[dict[str, Any]]:
+    return ask(environment, "/flow_runs/filter", {"flow_runs": {"name": {"any_": [name]}}})
 
 
 def test_run_on_a_server(
@@ -49,7 +49,7 @@ def test_run_on_a_server(
     assert process.returncode == 0, err
     facts = json.loads(out)
     assert Path(facts["bundle"]).is_dir()
-    found = [r for r in flow_runs(server) if r["name"] == f"release-{facts['run_id'][:8]}"]
+    found = flow_runs(server, f"release-{facts['run_id'][:8]}")
     assert [r["state_type"] for r in found] == ["COMPLETED"]
     assert found[0]["parameters"] == {}
 
