@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import os
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +30,11 @@ from tasks.release.steps import Outcome
 
 if TYPE_CHECKING:
     from postgres import Server
+
+# Where modules are not kept compiled, each of the many processes that tests start compiles them
+# all again, which takes twice as long as the rest of their start.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # Nothing is timed in a property test; all else is as the library has it, in CI too.
 settings.register_profile("statpress", parent=settings.default, deadline=None)

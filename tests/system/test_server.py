@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from bad_input import CANARY, RARE
+from command_forks import forked_with_prefect
 from leaks import Search, Watch
 from prefect_server import BIN, ask, closed_port
 
@@ -64,6 +65,7 @@ def test_server_out_of_reach(agency: Any, server: dict[str, str]) -> None:
     with closed_port() as port:
         nowhere = server | {"PREFECT_API_URL": f"http://127.0.0.1:{port}/api"}
         nowhere["PREFECT_CLIENT_MAX_RETRIES"] = "0"
-        process, out, err, _ = run(agency, nowhere)
-    assert process.returncode == 61, out + err
+        arguments = ("run", str(agency.config), "--home", str(agency.home.root), "--json")
+        done = forked_with_prefect(*arguments, cwd=agency.folder, environment=nowhere)
+    assert done.returncode == 61, done.stdout + done.stderr
     assert [entry.kind for entry in agency.entries()] == ["register"]
