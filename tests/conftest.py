@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import os
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,9 +31,22 @@ from tasks.release.steps import Outcome
 if TYPE_CHECKING:
     from postgres import Server
 
+# Where modules are not kept compiled, each of the many processes that tests start compiles them
+# all again, which takes twice as long as the rest of their start.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # Nothing is timed in a property test; all else is as the library has it, in CI too.
 settings.register_profile("statpress", parent=settings.default, deadline=None)
 settings.load_profile("statpress")
+
+ON_THE_SERVER = frozenset(
+    f"tests/system/test_{name}.py"
+    for name in (
+        "canary", "deploy", "monitoring", "review_form", "robustness", "schedule", "server",
+    )
+)  # fmt: skip
+"""Files whose tests share the session's Prefect server, which takes long to start: one worker's."""
 
 CONFIG = """\
 title: Test release
@@ -147,10 +162,49 @@ class Agency:
         return sorted(self.releases.iterdir()) if self.releases.is_dir() else []
 
 
+class LateInspector(Inspector):
+    """Starts its process when it is first needed."""
+
+    def __init__(self, log: CuratorLog) -> None:
+        self.log = log
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "_process":
+            raise AttributeError(name)
+        self._process = self._start()
+        return self._process
+
+    def _stop(self) -> None:
+        if "_process" in vars(self):
+            super()._stop()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With ``--dist loadfile`` the files that share a server go to one worker together."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler.loadfile import LoadFileScheduling
+
+    class OneServer(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return "the server's" if file in ON_THE_SERVER else file
+
+    return OneServer(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """See that the list of files on the server is whole."""
+    using = {i.nodeid.split("::")[0] for i in items if "server" in getattr(i, "fixturenames", ())}
+    missing = {file for file in using - ON_THE_SERVER if "benchmarks" not in file}
+    assert not missing, f"not in ON_THE_SERVER: {missing}"
+
+
 @pytest.fixture(scope="session")
 def inspector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inspector]:
     """One quality process for all tests: it takes seconds to start."""
-    with Inspector(CuratorLog(tmp_path_factory.mktemp("quality"), "start")) as started:
+    with LateInspector(CuratorLog(tmp_path_factory.mktemp("quality"), "start")) as started:
         yield started
 
 

@@ -3,7 +3,8 @@
 Processor time of whole processes is compared, not time on the clock, so that other programs
 at work on the machine matter little; only the demo, whose quality process works beside it on
 another core, is compared by the clock. Command and baseline take turns, and the least of several
-turns is taken. The limits are what was reached, with room for a slower machine.
+turns is taken; further turns follow while that is over the limit, since the first may have
+compiled modules. The limits are what was reached, with room for a slower machine.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from pathlib import Path
 import pytest
 
 CONFIG = Path(__file__).parents[2] / "configs" / "census2000.yaml"
-TURNS = 3
+TURNS = 2
 DEMO_TURNS = 1
+MOST_TURNS = 4
 
 
 def seconds(arguments: list[str], folder: Path, *, by_clock: bool = False) -> float:
@@ -37,18 +39,25 @@ def seconds(arguments: list[str], folder: Path, *, by_clock: bool = False) -> fl
 
 
 def ratio(
-    command: list[str], imports: str, folder: Path, turns: int = TURNS, *, by_clock: bool = False
+    command: list[str],
+    imports: str,
+    most: float,
+    folder: Path,
+    turns: int = TURNS,
+    *,
+    by_clock: bool = False,
 ) -> float:
     """Time of a command over that of the imports, the least of several turns."""
-    script = str(Path(sys.executable).with_name("statpress"))
-    pairs = [
-        (
-            seconds([script, *command], folder, by_clock=by_clock),
-            seconds([sys.executable, "-c", f"import {imports}"], folder, by_clock=by_clock),
-        )
-        for _ in range(turns + 1)  # the first compiles modules, and is left out
-    ][1:]
-    ours, theirs = (min(column) for column in zip(*pairs, strict=True))
+    commands = (
+        [str(Path(sys.executable).with_name("statpress")), *command],
+        [sys.executable, "-c", f"import {imports}"],
+    )
+    ours = theirs = float("inf")
+    for turn in range(MOST_TURNS):
+        if turn >= turns and ours <= most * theirs:
+            break
+        spent = (seconds(each, folder, by_clock=by_clock) for each in commands)
+        ours, theirs = (min(pair) for pair in zip((ours, theirs), spent, strict=True))
     print(f"{' '.join(command[:1])}: {ours:.2f} s, {imports}: {theirs:.2f} s, {ours / theirs:.2f}")
     return ours / theirs
 
@@ -66,11 +75,11 @@ def ratio(
 def test_a_command_starts_quickly(
     command: list[str], imports: str, most: float, tmp_path: Path
 ) -> None:
-    assert ratio(command, imports, tmp_path) <= most
+    assert ratio(command, imports, most, tmp_path) <= most
 
 
 @pytest.mark.system
 def test_the_demo_of_today_costs_what_its_libraries_do(tmp_path: Path) -> None:
     command = ["demo", "--no-orchestrator", "--yes"]
-    found = ratio(command, "great_expectations, duckdb", tmp_path, DEMO_TURNS, by_clock=True)
-    assert found <= 1.5
+    imports, most = "great_expectations, duckdb", 1.5
+    assert ratio(command, imports, most, tmp_path, DEMO_TURNS, by_clock=True) <= most

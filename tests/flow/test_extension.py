@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 DRIVER = Path(__file__).parent / "toys" / "run.py"
+SUPPORT = Path(__file__).parents[1] / "support"
 PRODUCTS = """\
 products:
   ages: {kind: table, mechanism: coarse_laplace, columns: [age], share: 0.3}
@@ -27,40 +28,65 @@ def toyed(agency: Any) -> Any:
     agency.text = before + PRODUCTS + rest.split("publish:")[1]
     agency.config.write_text(agency.text)
 
-    def call(*arguments: str) -> dict[str, Any]:
-        done = subprocess.run(
-            [sys.executable, str(DRIVER), *arguments, "--json"],
-            capture_output=True,
-            text=True,
-            check=False,
-            env=os.environ | {"PYTHONPATH": str(DRIVER.parent)},
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        found: dict[str, Any] = json.loads(done.stdout)
-        return found
-
-    agency.call = call
     return agency
+
+
+def python(*arguments: str) -> Any:
+    """What a process prints that finds the toys and what tests share."""
+    path = os.pathsep.join(map(str, (DRIVER.parent, SUPPORT)))
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": path},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+IN_TURN = """\
+import json, sys
+from pathlib import Path
+import toys
+import flows.runner
+from command_forks import forked
+from victims import InProcess
+
+flows.runner.Inspector = InProcess  # its process takes seconds to start
+said = [forked(*each, "--json", cwd=Path.cwd()) for each in json.loads(sys.argv[1])]
+assert [each.returncode for each in said] == [0] * len(said), said
+print(json.dumps([json.loads(each.stdout) for each in said]))
+"""
+
+
+def in_turn(*commands: tuple[str, ...]) -> list[dict[str, Any]]:
+    """What each of the commands says, in forks of one process."""
+    said: list[dict[str, Any]] = python("-c", IN_TURN, json.dumps(commands))
+    return said
 
 
 def test_a_release_with_a_mechanism_and_a_kind_from_outside(toyed: Any) -> None:
     home = ("--home", str(toyed.home.root))
-    planned = toyed.call("plan", str(toyed.config), *home)["products"]
+    planned = python(str(DRIVER), "plan", str(toyed.config), *home, "--json")["products"]
     assert planned["upper"]["kind"] == "half" and planned["upper"]["mechanism"] == "noisy_half"
     assert "coarse_laplace" in json.dumps(planned["ages"])
-    outcome = toyed.call("run", str(toyed.config), "--no-orchestrator", *home)
-    bundle = Path(outcome["bundle"])
+    bundle, refined = toyed.releases / "first", toyed.folder / "refined"
+    outcome, *_ = in_turn(
+        ("run", str(toyed.config), "--no-orchestrator", *home),
+        ("verify", str(bundle), *home),
+        ("ledger", "verify", *home),
+        ("refine", str(bundle), "--output", str(refined), "--consistent"),
+    )
+    assert Path(outcome["bundle"]) == bundle
     (row,) = pq.read_table(bundle / "data" / "upper.parquet").to_pylist()
     assert 0 <= row["share"] <= 1
     assert "share of records in the upper cells" in (bundle / "README.md").read_text()
     assert "see the file" in (bundle / "report.html").read_text()
     assert "raw" in pq.read_table(bundle / "data" / "ages.parquet").column_names
-    toyed.call("verify", str(bundle), *home)
-    toyed.call("ledger", "verify", *home)
-    toyed.call("refine", str(bundle), "--output", str(toyed.folder / "refined"), "--consistent")
-    refined = json.loads((toyed.folder / "refined" / "refinement.json").read_text())
-    assert set(refined["products"]) == {"ages", "best"}
-    assert refined["without_counts"] == ["upper"]
+    stated = json.loads((refined / "refinement.json").read_text())
+    assert set(stated["products"]) == {"ages", "best"}
+    assert stated["without_counts"] == ["upper"]
 
 
 PLUGIN = """\

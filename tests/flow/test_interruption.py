@@ -29,7 +29,9 @@ from tasks.release.places import PREPARED, open_run
 HELD = """\
 import pathlib, sys, time
 import flows.release
+import flows.runner
 from flows.cli import main
+from victims import InProcess
 
 reached = pathlib.Path(sys.argv.pop(1))
 
@@ -39,6 +41,7 @@ def held(*arguments, **named):
         time.sleep(0.05)
 
 flows.release.check_counts = held
+flows.runner.Inspector = InProcess  # its process takes seconds to start
 main()
 """
 
@@ -47,7 +50,8 @@ def test_a_terminated_run_leaves_no_folder(agency) -> None:
     reached = agency.folder / "reached"
     command = [sys.executable, "-c", HELD, str(reached), "run", str(agency.config)]
     command += ["--home", str(agency.home.root), "--no-orchestrator"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    path = {"PYTHONPATH": str(Path(__file__).parents[1] / "support")}
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | path)
     until = time.monotonic() + 600
     while not reached.exists():
         assert process.poll() is None, process.communicate()[1]

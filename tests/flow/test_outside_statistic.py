@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from command_forks import forked
 
 from mechanisms.estimates.statistics.registry import STATISTICS
 
-PRESS = "import sys; from {module} import {name} as main; sys.argv[0] = 'statpress'; main()"
+PRESS = """
+import flows.runner
+from victims import InProcess
+flows.runner.Inspector = InProcess  # its process takes seconds to start
+import sys; from {module} import {name} as main; sys.argv[0] = 'statpress'; main()
+"""
+SUPPORT = Path(__file__).parents[1] / "support"
 REGISTERED = """
 from dataclasses import dataclass
 from fractions import Fraction
@@ -43,16 +52,16 @@ PRODUCTS = """\
 """
 
 
-def press(*arguments: object, before: str = "", code: int = 0) -> Any:
-    """The facts that the command prints, in a process of its own."""
+def press(*arguments: object) -> Any:
+    """The facts that the command prints, in a process of its own that has a second moment."""
     (script,) = entry_points(group="console_scripts", name="statpress")
     module, _, name = script.value.partition(":")
     done = subprocess.run(
-        [sys.executable, "-c", before + PRESS.format(module=module, name=name),
+        [sys.executable, "-c", REGISTERED + PRESS.format(module=module, name=name),
          *map(str, arguments), "--json"],
-        capture_output=True, text=True, check=False,
+        capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": str(SUPPORT)},
     )  # fmt: skip
-    assert done.returncode == code, done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout)
 
 
@@ -65,7 +74,7 @@ def squares(agency: Any) -> Any:
 
 def test_a_statistic_from_outside_is_planned_and_released(squares: Any) -> None:
     place = ("--home", squares.home.root)
-    press("run", squares.config, *place, "--no-orchestrator", before=REGISTERED)
+    press("run", squares.config, *place, "--no-orchestrator")
     (bundle,) = squares.bundles()
     stated = json.loads((bundle / "privacy.json").read_text())["products"]
     truth = np.mean(((np.minimum(np.arange(400) % 90, 99) // 10 * 10 + 4.5) / 99) ** 2)
@@ -77,10 +86,12 @@ def test_a_statistic_from_outside_is_planned_and_released(squares: Any) -> None:
         assert row["lower"] < row["estimate"] < row["upper"]
         sd = stated[name]["expected_error"]["noise_sd"][0]
         assert abs(row["estimate"] - truth) < 5 * sd + 5 * np.sqrt(0.09 / 400)
-    assert press("verify", bundle, *place)["against_ledger"] is True  # which knows it not
+    verified = forked("verify", *map(str, (bundle, *place)), "--json", cwd=squares.folder)
+    assert json.loads(verified.stdout)["against_ledger"] is True  # by who knows it not
 
 
 def test_what_is_not_registered_is_refused(squares: Any) -> None:
     assert "second_moment" not in STATISTICS
-    refused = press("validate", squares.config, code=10)
-    assert refused["error"]["where"].endswith("products.squares.statistic")
+    refused = forked("validate", str(squares.config), "--json", cwd=squares.folder)
+    assert refused.returncode == 10
+    assert json.loads(refused.stdout)["error"]["where"].endswith("products.squares.statistic")

@@ -14,6 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import pytest
 from census_ledger import TERMS
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import settings
@@ -464,4 +465,11 @@ def exact_text(amount: Fraction) -> str:
 
 
 TestLedgerMachine = LedgerMachine.TestCase
-TestLedgerMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestLedgerMachine.settings = settings(max_examples=25, stateful_step_count=40, deadline=None)
+
+
+@pytest.mark.benchmark_full
+class TestLedgerMachineAtLength(LedgerMachine.TestCase):  # type: ignore[misc, name-defined]
+    """The same with more examples."""
+
+    settings = settings(max_examples=300, stateful_step_count=40, deadline=None)

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from mechanisms.errors import LedgerIntegrityError
 from tasks.ledger.ledger import Ledger
+from tasks.ledger_rules.entries import Entry
 from tasks.ledger_rules.rules import RULES
 from tasks.ledger_rules.signing import public_text
 from tasks.ledger_rules.verification import inspect
@@ -106,6 +107,7 @@ class Attack:
         self.raw = sqlite3.connect(path, isolation_level=None)
         self.raw.execute("PRAGMA synchronous=OFF")
         self.rows: list[Row] = self.raw.execute("SELECT * FROM entries ORDER BY 1").fetchall()
+        self.read = {id(row): tables._entry(Found(*row)) for row in self.rows}
         self.head = self.rows[-1][4]
         self.held: list[Row] | None = None  # what was written last
         self.raw.execute("BEGIN")
@@ -132,10 +134,14 @@ class Attack:
         """The entry that verify names when it reads these rows; None if it passes."""
         found = sorted(rows, key=lambda row: row[0])
         try:
-            inspect((tables._entry(Found(*row)) for row in found), **known)
+            inspect((self.entry_of(row) for row in found), **known)
         except LedgerIntegrityError as error:
             return named(error)
         return None
+
+    def entry_of(self, row: Row) -> Entry:
+        """What a row holds; a true one was read before."""
+        return self.read.get(id(row)) or tables._entry(Found(*row))
 
     def verdict_on_file(self, rows: list[Row], **known: Any) -> int | None:
         """The same, when the file holds these rows."""

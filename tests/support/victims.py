@@ -24,8 +24,9 @@ from typing import Any
 from tasks.execution.run_context import Silent
 from tasks.quality.inspector import Inspector
 
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["victims_ready"])
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["victims_ready"])
+"""Processes forked from a server, which imports everything first (``warm``)."""
 PATIENCE = 600.0
 """Seconds for what takes one on an idle machine."""
 
@@ -94,7 +95,7 @@ class Victim:
         self.folder = Path(order.folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         warm()
-        self.process: BaseProcess = _FORKS.Process(target=_live, args=(order,), daemon=True)
+        self.process: BaseProcess = FORKS.Process(target=_live, args=(order,), daemon=True)
         self.process.start()
 
     @property

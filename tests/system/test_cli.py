@@ -5,13 +5,12 @@ import os
 import shlex
 import subprocess
 import sys
-import tempfile
 import tomllib
-import traceback
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 
+import command_forks
 import pytest
 
 from flows.demo import prepare
@@ -32,35 +31,9 @@ def statpress(*arguments: str, cwd: Path, **environment: str) -> subprocess.Comp
 
 
 def forked(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run what the console script calls in a fork of this process, which has all imported."""
-    from flows.cli import main
-
-    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-        child = os.fork()
-        if child == 0:
-            code: object = 1
-            try:
-                for number, file in ((1, out), (2, err)):
-                    os.dup2(file.fileno(), number)
-                sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
-                sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
-                os.environ |= {"STATPRESS_HOME": str(cwd / "home"), "COLUMNS": "200"}
-                os.chdir(cwd)
-                sys.argv = ["statpress", *arguments]
-                main()
-                code = 0
-            except SystemExit as end:
-                code = end.code or 0
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(code if isinstance(code, int) else 1)
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        for file in (out, err):
-            file.seek(0)
-        return subprocess.CompletedProcess(arguments, code, out.read(), err.read())
+    """The same in a fork of this process."""
+    full = {**os.environ, "STATPRESS_HOME": str(cwd / "home"), "COLUMNS": "200"}
+    return command_forks.forked(*arguments, cwd=cwd, environment=full)
 
 
 def commands(*parents: str) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from bad_input import CANARY
+from command_forks import forked_with_prefect
 from prefect_server import BIN, ask, closed_port
 from ruamel.yaml import YAML
 
@@ -32,13 +33,8 @@ def first(server: dict[str, str]) -> dict[str, Any]:
 
 
 def statpress(environment: dict[str, str], file: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(BIN / "statpress"), "deploy", str(file), "--json"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    arguments = ("deploy", str(file), "--json")
+    return forked_with_prefect(*arguments, cwd=ROOT, environment=environment)
 
 
 def deploy(environment: dict[str, str], file: Path = FILE) -> dict[str, Any]:

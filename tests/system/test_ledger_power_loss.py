@@ -74,8 +74,8 @@ def charge(ledger: Ledger, run_id: str) -> Entry:
 def keep(path: Path, told: list[str]) -> Files:
     """Copies of the files, made by another process: closing a file here drops locks."""
     copies = [path.with_name(f"copy{suffix}") for suffix in ("", "-wal")]
-    for suffix, copy in zip(("", "-wal"), copies, strict=True):
-        subprocess.run(["cp", f"{path}{suffix}", copy], check=True)
+    both = 'cp "$0" "$1" && cp "$0-wal" "$2"'
+    subprocess.run(["/bin/sh", "-c", both, path, *copies], check=True)
     return Files(copies[0].read_bytes(), copies[1].read_bytes(), tuple(told))
 
 

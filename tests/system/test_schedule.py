@@ -102,6 +102,8 @@ def day(
         failing = deployment(server, "release-of-nothing")
         ask(server, f"/deployments/{failing['id']}/create_flow_run", body)
         with worker(server):
+            for name in ("release-calendar", "release-reviewed"):
+                fire_once(server, deployment(server, name))
             scheduled = ended(server, deployment(server, "release-calendar"), "COMPLETED")
             failed = ended(server, failing)
             reviewed = approve(server, office, officer)
@@ -243,6 +245,14 @@ def deployment(server: dict[str, str], name: str) -> dict[str, Any]:
 
 
 ENDS = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
+
+
+def fire_once(server: dict[str, str], of: dict[str, Any]) -> None:
+    """End a schedule once a worker has taken its first run."""
+    taken = {"type": {"any_": ["PENDING", "RUNNING", *ENDS]}}
+    query = {"flow_runs": {"deployment_id": {"any_": [of["id"]]}, "state": taken}}
+    wait(lambda: ask(server, "/flow_runs/filter", query), f"the start of {of['name']}")
+    ask(server, f"/deployments/{of['id']}/pause_deployment", {})
 
 
 def ended(server: dict[str, str], of: dict[str, Any], *ends: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from bad_input import CANARY, RARE
+from command_forks import forked_with_prefect
 from leaks import Search, Watch
 from prefect_server import BIN, ask, closed_port
 
@@ -37,8 +38,8 @@ def run(agency: Any, environment: dict[str, str]) -> tuple[subprocess.Popen[str]
     return process, out, err, shown
 
 
-def flow_runs(environment: dict[str, str]) -> list[dict[str, Any]]:
-    return ask(environment, "/flow_runs/filter", {})
+def flow_runs(environment: dict[str, str], name: str) -> list[dict[str, Any]]:
+    return ask(environment, "/flow_runs/filter", {"flow_runs": {"name": {"any_": [name]}}})
 
 
 def test_run_on_a_server(
@@ -49,7 +50,7 @@ def test_run_on_a_server(
     assert process.returncode == 0, err
     facts = json.loads(out)
     assert Path(facts["bundle"]).is_dir()
-    found = [r for r in flow_runs(server) if r["name"] == f"release-{facts['run_id'][:8]}"]
+    found = flow_runs(server, f"release-{facts['run_id'][:8]}")
     assert [r["state_type"] for r in found] == ["COMPLETED"]
     assert found[0]["parameters"] == {}
 
@@ -64,6 +65,7 @@ def test_server_out_of_reach(agency: Any, server: dict[str, str]) -> None:
     with closed_port() as port:
         nowhere = server | {"PREFECT_API_URL": f"http://127.0.0.1:{port}/api"}
         nowhere["PREFECT_CLIENT_MAX_RETRIES"] = "0"
-        process, out, err, _ = run(agency, nowhere)
-    assert process.returncode == 61, out + err
+        arguments = ("run", str(agency.config), "--home", str(agency.home.root), "--json")
+        done = forked_with_prefect(*arguments, cwd=agency.folder, environment=nowhere)
+    assert done.returncode == 61, done.stdout + done.stderr
     assert [entry.kind for entry in agency.entries()] == ["register"]
