@@ -90,6 +90,13 @@ def test_counts_may_stand_in_the_config(known: Any) -> None:
     assert {row["visits"] for row in rows} == {0}
 
 
+def test_a_release_of_known_totals_alone_answers_by_them(known: Any) -> None:
+    known.replace("columns: [region, age, pay, visits]", "columns: [region, pay]")
+    known.replace("visits: {file: totals/visits.csv}, both", "both")
+    found = ask(known.run().bundle, Question(columns=("region",), conditions={"pay": ("missing",)}))
+    assert sum(cell["estimate"] for cell in found["cells"]) == pytest.approx(50)
+
+
 FILES = {
     "": "must begin with the line 'visits,count' ('totals/visits.csv', line 1)",
     "visits,n\n0,400\n": "must begin with the line 'visits,count' ('totals/visits.csv', line 1)",
