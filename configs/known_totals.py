@@ -8,6 +8,7 @@ never the source.
 from __future__ import annotations
 
 import csv
+import glob
 import io
 import math
 from collections.abc import Callable, Mapping
@@ -62,17 +63,14 @@ def with_counts(
 
 
 def _checked_path(relative: str, folder: Path, source: str) -> Path:
-    path = (folder / relative).resolve()
-    if path.suffix != ".csv" or folder.resolve() not in path.parents:
+    path = None if "\0" in relative else (folder / relative).resolve()
+    if path is None or path.suffix != ".csv" or folder.resolve() not in path.parents:
         raise ConfigError(
             f"'{relative}' is not a .csv file in or below the config's folder.",
             where="known",
             next_step="Keep public totals in a .csv file in the config's folder.",
         )
-    if path in {
-        (folder / source).resolve(),
-        *(each.resolve() for each in _globbed(folder, source)),
-    }:
+    if any(_same(path, each) for each in (folder / source, *_globbed(folder, source))):
         raise ConfigError(
             f"'{relative}' is the private source, whose records would be published as totals.",
             where="known",
@@ -82,16 +80,28 @@ def _checked_path(relative: str, folder: Path, source: str) -> Path:
 
 
 def _globbed(folder: Path, source: str) -> list[Path]:
-    """The files of a source that is a pattern below the folder; names are looked at only."""
+    """The files of a source that is a pattern, relative or absolute; names are looked at only."""
     try:
-        return list(folder.glob(source))
-    except (NotImplementedError, ValueError, OSError):
+        found = glob.glob(str(Path(glob.escape(str(folder))) / source), recursive=True)
+    except (ValueError, OSError):
         return []
+    return list(map(Path, found))
+
+
+def _same(path: Path, other: Path) -> bool:
+    """Whether two paths name one file, by whatever links."""
+    try:
+        return path == other.resolve() or path.samefile(other)
+    except (ValueError, OSError):
+        return False
 
 
 def _counts(text: str, columns: list[Column], name: str) -> tuple[int, ...]:
     """Counts of all combinations of the columns' cells, the last column's running fastest."""
-    rows = list(csv.reader(io.StringIO(text)))
+    try:
+        rows = list(csv.reader(io.StringIO(text)))
+    except csv.Error:
+        raise _problem("The file is not CSV", name, None) from None
     header = [*(column.name for column in columns), COUNT]
     if not rows or rows[0] != header:
         raise _problem(f"The file must begin with the line '{','.join(header)}'", name, 1)

@@ -138,6 +138,32 @@ def by_cells(cells: Floats, workload: Floats, total: float, exponent: float = 2 
     return found
 
 
+def least_part(
+    sizes: Sequence[int],
+    groups: Sequence[tuple[Sequence[int], float]],
+    shares: Shares,
+) -> float:
+    """Below every part of mu^2 that a step may be given, whatever the scores will be.
+
+    Args:
+        sizes: Number of codes of every column.
+        groups: Columns of each table of the workload, and its weight.
+        shares: Of mu^2 for the first two steps.
+    """
+    cells = np.array(sizes, dtype=np.float64)
+    single = by_cells(cells, np.ones(len(cells)), shares.one_way if groups else 1.0)
+    parts = [float(single.min())]
+    if groups:
+        joint = np.array([math.prod(sizes[c] for c in group) for group, _ in groups], float)
+        rest = 1.0 - shares.one_way - shares.screen
+        tables = by_cells(joint, np.array([w for _, w in groups]), rest, SHRUNK)
+        parts.append(float(tables.min()))
+        if shares.screen:
+            pairs = np.array([len(group) == 2 for group, _ in groups])
+            parts += [shares.screen, float(tables[pairs].sum()) * _LEAST / 2]
+    return min(parts)
+
+
 def exact_amounts(amounts: Floats, total: Fraction) -> list[Fraction]:
     """Amounts as fractions that add up to at most a total, in the given proportions."""
     parts = [Fraction(float(amount)) for amount in amounts]

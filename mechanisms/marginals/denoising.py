@@ -91,6 +91,8 @@ def denoise(
         scores: By pair, where there is one.
         similarities: Prior correlations float64[k, k] of the cells of every column.
     """
+    if not deviations:
+        return {}
     start = [_first_covariance(p, s) for p, s in zip(shares, similarities, strict=True)]
     bases = [_Basis.of(c) for c in start]
     for _ in range(_UPDATES):

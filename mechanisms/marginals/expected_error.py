@@ -22,6 +22,8 @@ from mechanisms.tables.expected_error import projected_total_variation
 REFERENCE = 0.07
 _TRIPLE_BYTES = 16 * 120 * 20_000
 _BASE = 150 * 2**20
+_COVARIANCES = 4  # of each column: the covariance, its vectors, the start, a similarity
+_POSTERIOR = 8 * 16 * 4  # bytes a cell of the pair at hand: a few arrays over a grid of strengths
 _FIXED_SECONDS, _SECONDS_A_RECORD = 1.0, 1e-4
 
 
@@ -171,4 +173,7 @@ def memory_needed(
     width = 1 if max(sizes) <= 2**8 else 2 if max(sizes) <= 2**16 else 4
     records = n_records * (2 * len(sizes) * width + 40)
     triples = _TRIPLE_BYTES if len(sizes) > 2 else 0
-    return _BASE + records + 64 * cells + triples
+    pairs = len(groups) > 0
+    squares = pairs * _COVARIANCES * 8 * sum(size**2 for size in sizes)
+    largest = math.prod(sorted(sizes)[-2:]) if pairs else 0
+    return _BASE + records + 64 * cells + triples + squares + _POSTERIOR * largest

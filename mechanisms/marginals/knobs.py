@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from mechanisms.domain.coded_columns import check_groups
 from mechanisms.domain.domain import Domain
-from mechanisms.errors import ConfigError, RecordsError
+from mechanisms.errors import ConfigError, DomainTooLargeError, RecordsError
 from mechanisms.marginals.measurement import MOST_RECORDS
 from mechanisms.records.known_totals import KnownTotal
 from mechanisms.records.target_table import Group
@@ -21,6 +20,10 @@ SCREENED_FROM = 2
 """Pairs above which they are scored unless a config says otherwise."""
 MOST_COLUMNS, MOST_GROUP = 100, 6
 """Columns of a product, and of a table."""
+MOST_CODES = 4096
+"""Cells of a column that has pairs: its covariance is a matrix of the square of them."""
+MOST_WEIGHT = 1e6
+"""Of a group; the least is one over it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +42,11 @@ class ColumnGroup:
         object.__setattr__(self, "columns", tuple(self.columns))
         if len(self.columns) < 2 or len(set(self.columns)) < len(self.columns):
             raise ConfigError("A group needs two different columns or more.", where="pairs")
-        if not (math.isfinite(self.weight) and self.weight > 0):
-            raise ConfigError("A weight must be a number above 0.", where="pairs")
+        if not 1 / MOST_WEIGHT <= self.weight <= MOST_WEIGHT:
+            raise ConfigError(
+                f"A weight must be a number between {1 / MOST_WEIGHT:g} and {MOST_WEIGHT:g}.",
+                where="pairs",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,3 +149,13 @@ def check_sizes(domain: Domain, groups: tuple[tuple[Group, float], ...], n_recor
     single: list[Group] = [(column,) for column in range(len(columns))]
     check_groups(domain, single)
     check_groups(domain, [group for group, _ in groups])
+    # Records are fitted to the tables of all pairs, whether they are measured or not.
+    check_groups(domain, list(itertools.combinations(range(len(columns)), 2)))
+    for column in columns:
+        if groups and column.size > MOST_CODES:
+            raise DomainTooLargeError(
+                f"The column '{column.name}' has {column.size:,} cells, more than the "
+                f"{MOST_CODES:,} of a column that is fitted together with others.",
+                where=column.name,
+                next_step="Use fewer cells, or a product of this column alone.",
+            )

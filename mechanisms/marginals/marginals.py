@@ -34,7 +34,7 @@ from mechanisms.base.mechanism import Needs, Target, check_frame
 from mechanisms.domain.coded_columns import CodedColumns
 from mechanisms.domain.domain import Domain
 from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
-from mechanisms.marginals.allocation import Shares, default_shares
+from mechanisms.marginals.allocation import Shares, default_shares, least_part
 from mechanisms.marginals.expected_error import ExpectedMarginals, expected_marginals
 from mechanisms.marginals.knobs import (
     ALL_PAIRS,
@@ -58,7 +58,6 @@ from mechanisms.tables.kind import MICRODATA
 
 Relation = Literal["known", "measured", "shrunk away", "assumed independent"]
 _SHRUNK = 0.5  # of the variance of the noise
-_SMALLEST_PART = Fraction(1, 10**8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,8 +142,11 @@ class Marginals:
             raise ConfigError(
                 "The shares leave nothing for tables of several columns.", where="one_way_share"
             )
+        least = Fraction(least_part(sizes, groups, shares))
+        if not least:
+            raise InfeasibleBudgetError("The shares and weights leave a table without a budget.")
         try:
-            for part in (_SMALLEST_PART, Fraction(1)):
+            for part in (least, Fraction(1)):
                 scale_of(2 * target.unit_records**2, mu**2 * part)
         except RecordsError:
             raise InfeasibleBudgetError("The budget does not suit the noise's grid.") from None

@@ -59,7 +59,7 @@ def model_of(released: NoisyMarginals) -> Model:
         {p: residuals.values[p] - n * centred(products[p]) for p in measured},
         {p: residuals.variances[p] for p in measured},
         scores_of(released, one_way, n),
-        [similarity(column) for column in released.domain.columns],
+        [similarity(column) for column in released.domain.columns] if measured else [],
     )
     fitted: dict[Group, Floats] = {}
     for pair in pairs:

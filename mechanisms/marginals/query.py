@@ -69,9 +69,10 @@ def query(
     value = float((table * ordered).sum())
     variance = residuals.query_variance(group, ordered)
     if population:
-        n = float(residuals.values[()])
-        shares = np.maximum(table, 0.0) / max(n, 1.0)
-        square = float((shares * ordered**2).sum()) - float((shares * ordered).sum()) ** 2
+        # Unbiased shares: those cut off at 0 would add up the noise of many cells.
+        n = max(float(residuals.values[()]), 1.0)
+        mean = value / n
+        square = float((table * ordered**2).sum()) / n - mean**2
         variance += n * max(square, 0.0)
     error = math.sqrt(variance)
     reach = _quantile(confidence) * error

@@ -20,6 +20,7 @@ from mechanisms.records.impossible import boxes_of, possible_cells
 from mechanisms.records.target_table import Group
 
 _WHERE = "known"
+_MOST = 2**62
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +57,11 @@ def totals_of(known: Mapping[str, KnownTotal], domain: Domain) -> dict[Group, ND
         if not set(columns) <= set(domain.names) or len(set(columns)) < len(columns):
             raise ConfigError("Known totals name columns of the product, each once.", where=_WHERE)
         shape = [domain[column].size for column in columns]
+        if any(abs(count) > _MOST for count in total.counts or ()):
+            raise ConfigError(
+                f"The known totals '{name}' have a count that no table of records has.",
+                where=_WHERE,
+            )
         counts = np.array(total.counts or (), dtype=np.int64)
         if counts.size != math.prod(shape):
             raise ConfigError(
@@ -130,7 +136,7 @@ def _check_table(
         problem = "do not have one whole number for each cell"
     elif table.min() < 0:
         problem = "have a negative count"
-    elif int(table.sum()) != n_records:
+    elif int(table.max()) > n_records or sum(table.ravel().tolist()) != n_records:
         problem = "do not add up to the number of records"
     elif table[~possible_cells(group, sizes, boxes_of(domain))].any():
         problem = "count records in cells that are declared impossible"

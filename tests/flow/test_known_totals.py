@@ -90,6 +90,13 @@ def test_counts_may_stand_in_the_config(known: Any) -> None:
     assert {row["visits"] for row in rows} == {0}
 
 
+def test_a_release_of_known_totals_alone_answers_by_them(known: Any) -> None:
+    known.replace("columns: [region, age, pay, visits]", "columns: [region, pay]")
+    known.replace("visits: {file: totals/visits.csv}, both", "both")
+    found = ask(known.run().bundle, Question(columns=("region",), conditions={"pay": ("missing",)}))
+    assert sum(cell["estimate"] for cell in found["cells"]) == pytest.approx(50)
+
+
 FILES = {
     "": "must begin with the line 'visits,count' ('totals/visits.csv', line 1)",
     "visits,n\n0,400\n": "must begin with the line 'visits,count' ('totals/visits.csv', line 1)",
@@ -100,6 +107,7 @@ FILES = {
     "visits,count\n0,400\n1,-1\n": "not a whole number of at least 0 ('totals/visits.csv', line 3)",
     "visits,count\n0,400.5\n": "not a whole number of at least 0 ('totals/visits.csv', line 2)",
     "visits,count\n0,1e2\n": "not a whole number of at least 0 ('totals/visits.csv', line 2)",
+    'visits,count\n"' + "0" * 2**18 + '",1\n': "The file is not CSV ('totals/visits.csv')",
     "visits,count\n" + "0,1\n" * 5: "more rows than there are cells (4) ('totals/visits.csv')",
     "visits,count\n0,399\n": "The known totals of 'visits' do not add up to the number of records",
 }
@@ -114,6 +122,7 @@ def test_a_file_of_another_form_is_refused_with_its_line(known: Any, text: str) 
 NAMES = {
     "totals/none.csv": "There is no such file",
     "release.yaml": "'release.yaml' is not a .csv file in or below the config's folder",
+    "'\"a\\0.csv\"'"[1:-1]: "is not a .csv file in or below the config's folder",
     "../visits.csv": "'../visits.csv' is not a .csv file in or below the config's folder",
 }
 
@@ -133,8 +142,28 @@ def test_the_source_is_not_taken_for_totals(known: Any, source: str) -> None:
     _refused(known, "'data/people.csv' is the private source")
 
 
+def test_the_source_is_known_by_any_name(known: Any) -> None:
+    source = known.folder / "data" / "people.csv"
+    source.write_text(VISITS)
+    link = known.folder / "linked.csv"
+    link.hardlink_to(source)
+    known.replace("file: totals/visits.csv", "file: linked.csv")
+    before = "data/source.parquet"
+    for name in ("data/people.csv", f"{known.folder}/data/*.csv", f"{known.folder}/**/*.csv"):
+        known.replace(before, name)
+        _refused(known, "'linked.csv' is the private source")
+        before = name
+
+
+def test_a_source_that_is_no_pattern_hides_no_totals(known: Any) -> None:
+    known.replace("data/source.parquet", ".")
+    with pytest.raises(errors.StatpressError):
+        known.run()
+
+
 OTHERS = {
     "counts: [400, 0, 0]": "have 3 counts for 4 cells",
+    "counts: [100000000000000000000, 0, 0, 0]": "no table of records has",
     "counts: [401, -1, 0, 0]": "have a negative count",
     "columns: [visit], counts: [400]": "no column 'visit'",
     "columns: [region], counts: [400, 0, 0, 0]": "column 'region' differ between tables",

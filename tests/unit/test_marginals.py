@@ -286,6 +286,8 @@ def test_known_totals_that_cannot_be_are_refused() -> None:
     refused({(0,): table(codes, SIZES, (0,)) + 1}, "add up")
     refused({(0, 1): tables[0, 1], (0,): np.array([N - 3, 1, 1, 1])}, "differ")
     refused({(0, 1): tables[1, 2]}, "whole number")
+    most = np.iinfo(np.int64).max
+    refused({(0,): np.array([most, most, N + 2, 0])}, "add up")  # in 64 bits it would
     wrong = tables[0, 2].copy()
     wrong[0, 4], wrong[3, 4] = 1, wrong[3, 4] - 1
     refused({(0, 2): wrong}, "impossible")
@@ -324,10 +326,59 @@ def test_what_cannot_be_served_is_refused() -> None:
         ColumnGroup(columns=("a", "a"))
     with pytest.raises(ConfigError):
         ColumnGroup(columns=("a", "b"), weight=0.0)
+    for weight in (1e-300, 1e300):
+        with pytest.raises(ConfigError, match="weight"):
+            ColumnGroup(columns=("a", "b"), weight=weight)
+    with pytest.raises(ConfigError, match="fitted together"):
+        made(domain_of((5000, 3)))
+    pairs = MarginalsKnobs(pairs=(ColumnGroup(columns=("c0", "c1")),))
+    with pytest.raises(ConfigError, match="cells"):  # of a pair that is not measured
+        made(domain_of((4000, 2, 4000)), pairs)
     with pytest.raises(ConfigError):
         MarginalsKnobs(one_way_share=0.9, screen_share=0.1)
     with pytest.raises(ConfigError):
         MarginalsKnobs(records=0)
+
+
+EXTREME = (
+    MarginalsKnobs(one_way_share=1e-300),
+    MarginalsKnobs(screen_share=1e-300),
+    MarginalsKnobs(screen_share=5e-324, screen="yes"),
+    MarginalsKnobs(one_way_share=1e-9),
+    MarginalsKnobs(one_way_share=1 - 2**-53, screen="no"),
+    MarginalsKnobs(
+        screen="no",
+        pairs=(
+            ColumnGroup(columns=("c0", "c1"), weight=1e-6),
+            ColumnGroup(columns=("c2", "c3"), weight=1e6),
+        ),
+    ),
+)
+
+
+@pytest.mark.parametrize("knobs", EXTREME)
+@pytest.mark.parametrize("epsilon", [1e-4, 1.0])
+def test_what_calibrates_never_fails_once_it_is_charged(knobs, epsilon: float) -> None:
+    try:
+        mechanism = made(knobs=knobs, epsilon=epsilon)
+    except InfeasibleBudgetError:
+        return
+    mechanism.postprocess(mechanism.release(in_memory(domain_of(SIZES), CODES), seeded()))
+
+
+def test_some_extreme_shares_are_served_and_others_refused() -> None:
+    made(knobs=EXTREME[-1])
+    with pytest.raises(InfeasibleBudgetError):
+        made(knobs=EXTREME[0])
+
+
+def test_a_column_of_many_cells_alone_needs_no_matrix_of_them() -> None:
+    mechanism = made(domain_of((10**6,)), n_cells=10**6)
+    codes = np.arange(N, dtype=np.uint32)[:, None]
+    out = mechanism.postprocess(
+        mechanism.release(in_memory(domain_of((10**6,)), codes), WithoutNoise())
+    )
+    assert sorted(out.codes[0].tolist()) == list(range(N))
 
 
 def test_expected_errors_grow_with_width_and_fall_with_budget() -> None:

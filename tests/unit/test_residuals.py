@@ -94,6 +94,26 @@ def test_sampling_adds_to_the_error() -> None:
     assert both.standard_error**2 - noise.standard_error**2 == pytest.approx(1000 * 0.3 * 0.7)
 
 
+def test_the_error_of_sampling_is_that_of_the_cells_and_not_of_their_noise() -> None:
+    rng = np.random.default_rng(3)
+    k, n, weights = 100, 1000, np.zeros((100, 100))
+    weights[:50] = 1
+    found = []
+    for _ in range(20):
+        noisy = n / k**2 + rng.normal(0, 3, (k, k))
+        table = NoisyTable((0, 1), 3 * Fraction(GRID), np.rint(noisy * GRID).astype(np.int64))
+        residuals = combine((k, k), [table], n_present=n)
+        noise, both = (query(residuals, (0, 1), weights, population=p) for p in (False, True))
+        found.append(both.standard_error**2 - noise.standard_error**2)
+    assert np.mean(found) == pytest.approx(n / 4, rel=0.15)  # cut off at 0 it would be nought
+
+
+def test_a_number_of_records_below_nought_has_an_error_of_sampling_too() -> None:
+    table = NoisyTable((0,), Fraction(9 * GRID), np.array([-3, -2]) * GRID)
+    answer = query(combine((2,), [table], n_present=None), (0,), [1, 0], population=True)
+    assert answer.standard_error > 8
+
+
 def test_what_was_not_measured_or_does_not_exist_is_refused() -> None:
     residuals = combine(SIZES, measured(6, [(0,), (1,), (2,), (0, 1)]), n_present=10)
     with pytest.raises(NotMeasuredError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,11 +139,20 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         return records * len(product.domain.columns) + 6 * mechanism.rows(n_cells=0)
 
     def rehearse(self, folder: Path, product: Planned, publish: PublishConfig) -> None:
-        """Write every declared value and read it back.
+        """Write every declared value and read it back, where there is memory for the records.
 
         Raises:
-            ConfigError: A value does not come back as it was written.
+            ConfigError: A value does not come back as it was written, or the records would not
+                fit into this machine's memory.
         """
+        needed, there = product.expected_error.memory, _memory()
+        if needed > there:
+            raise ConfigError(
+                f"Fitting the records needs about {needed / 2**30:,.1f} GB of memory, and this "
+                f"machine has {there / 2**30:,.1f} GB.",
+                where=f"products.{product.name}",
+                next_step="Ask for fewer records or cells, or run on a larger machine.",
+            )
         domain = Domain(product.domain.columns)
         rows = np.arange(max(column.size for column in domain.columns))
         codes = [rows % column.size for column in domain.columns]
@@ -243,6 +253,16 @@ def _write_pairs(domain: Domain, derived: DerivedMicrodata, path: Path) -> None:
     schema = pa.schema([(name, types[kind]) for name, (kind, _) in _PAIRS.items()])
     arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
     write_batches(schema, [arrays], path)
+
+
+def _memory() -> int:
+    """Bytes of memory that this machine, or the container around the process, has."""
+    found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        most = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
+    except OSError:
+        return found
+    return min(found, int(most)) if most.isdigit() else found
 
 
 def _within(release: NoisyMarginals) -> np.random.Generator:

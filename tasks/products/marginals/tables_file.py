@@ -114,8 +114,9 @@ def read_tables(
     ends = np.cumsum([math.prod(shape) for shape in shapes])
     if len(raw) != (ends[-1] if len(ends) else 0):
         raise ValueError("the tables do not have as many cells as their columns say")
+    # The part after the last end is empty; without any table it is the only one.
     return [
-        part.reshape(shape) for part, shape in zip(np.split(raw, ends[:-1]), shapes, strict=True)
+        part.reshape(shape) for part, shape in zip(np.split(raw, ends)[:-1], shapes, strict=True)
     ]
 
 
