@@ -22,6 +22,7 @@ from mechanisms.tables.expected_error import projected_total_variation
 REFERENCE = 0.07
 _TRIPLE_BYTES = 16 * 120 * 20_000
 _BASE = 150 * 2**20
+_FIXED_SECONDS, _SECONDS_A_RECORD = 1.0, 1e-4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +38,8 @@ class ExpectedMarginals:
         one_way_share: Of the squared budget, for tables of one column.
         screen_share: Of the squared budget, for the scores of pairs.
         memory: Bytes that post-processing needs, about.
+        seconds: Processor time of fitting the records, about, as measured on one machine: it goes
+            by their number, hardly by that of the columns.
         projected_total_variation: Of the joint table; nothing can be said of it.
         kolmogorov_smirnov: Likewise.
     """
@@ -47,6 +50,7 @@ class ExpectedMarginals:
     one_way_share: float
     screen_share: float
     memory: int
+    seconds: float
     projected_total_variation: None = None
     kolmogorov_smirnov: None = None
 
@@ -72,7 +76,8 @@ class ExpectedMarginals:
             yield "budget for scoring pairs", f"{self.screen_share:.1%}"
         measured = 1 - self.one_way_share - self.screen_share
         yield "budget for tables of several columns", f"{measured:.1%}"
-        yield "memory", f"{self.memory / 2**20:,.0f} MB"
+        yield "memory for fitting the records, about", f"{self.memory / 2**20:,.0f} MB"
+        yield "time for fitting the records, about", _duration(self.seconds)
 
     def summary(self) -> str:
         """The errors of one column and of two."""
@@ -131,6 +136,7 @@ def expected_marginals(
         one_way_share=shares.one_way,
         screen_share=shares.screen,
         memory=memory_needed(sizes, groups, max(n_records, published)),
+        seconds=_FIXED_SECONDS + _SECONDS_A_RECORD * published,
     )
 
 
@@ -150,6 +156,10 @@ def _group_error(
     weights = [column_weights(np.full(size, 1 / size), n_records) for size in (one, other)]
     left = remaining(2 * REFERENCE * n_records, weights[0], weights[1], amount) / (2 * n_records)
     return min(math.hypot(*single, left), 1.0)
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:,.0f} minutes"
 
 
 def memory_needed(

@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from mechanisms.domain.coded_columns import check_groups
 from mechanisms.domain.domain import Domain
-from mechanisms.errors import ConfigError
+from mechanisms.errors import ConfigError, RecordsError
+from mechanisms.marginals.measurement import MOST_RECORDS
 from mechanisms.records.known_totals import KnownTotal
 from mechanisms.records.target_table import Group
 
@@ -17,8 +19,8 @@ ALL_PAIRS = "all pairs"
 """How a description names the workload of all pairs, alike."""
 SCREENED_FROM = 2
 """Pairs above which they are scored unless a config says otherwise."""
-MOST_GROUP = 6
-"""Columns of a table."""
+MOST_COLUMNS, MOST_GROUP = 100, 6
+"""Columns of a product, and of a table."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,3 +119,27 @@ def is_screened(knobs: MarginalsKnobs, groups: tuple[tuple[Group, float], ...]) 
     if knobs.screen == "auto":
         return pairs > SCREENED_FROM
     return knobs.screen == "yes" and pairs > 1
+
+
+def check_sizes(domain: Domain, groups: tuple[tuple[Group, float], ...], n_records: int) -> None:
+    """Refuse columns and tables that are too many, too large or hold nothing.
+
+    Raises:
+        ConfigError: There are such.
+        RecordsError: More records than can be counted on the grid.
+    """
+    columns = domain.columns
+    if len(columns) > MOST_COLUMNS:
+        raise ConfigError(f"At most {MOST_COLUMNS} columns can be served.", where="columns")
+    if n_records > MOST_RECORDS:
+        raise RecordsError(f"At most {MOST_RECORDS:,} records can be counted on the noise's grid.")
+    for column in columns:
+        if column.size < 2:
+            raise ConfigError(
+                f"The column '{column.name}' has only one cell, and so nothing to release.",
+                where=column.name,
+                next_step="Leave it out; readers can add it.",
+            )
+    single: list[Group] = [(column,) for column in range(len(columns))]
+    check_groups(domain, single)
+    check_groups(domain, [group for group, _ in groups])

@@ -31,7 +31,7 @@ from mechanisms.accounting.analytic import GaussianLoss
 from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.base.kind import Kind
 from mechanisms.base.mechanism import Needs, Target, check_frame
-from mechanisms.domain.coded_columns import CodedColumns, check_groups
+from mechanisms.domain.coded_columns import CodedColumns
 from mechanisms.domain.domain import Domain
 from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
 from mechanisms.marginals.allocation import Shares, default_shares
@@ -40,10 +40,11 @@ from mechanisms.marginals.knobs import (
     ALL_PAIRS,
     MarginalsKnobs,
     all_pairs,
+    check_sizes,
     groups_of,
     is_screened,
 )
-from mechanisms.marginals.measurement import MOST_RECORDS, scale_of
+from mechanisms.marginals.measurement import scale_of
 from mechanisms.marginals.model import Model, model_of
 from mechanisms.marginals.private_steps import Workload, release_marginals
 from mechanisms.marginals.released import KnownTotals, NoisyMarginals
@@ -56,7 +57,6 @@ from mechanisms.sampling.randomness import Progress, Randomness
 from mechanisms.tables.kind import MICRODATA
 
 Relation = Literal["known", "measured", "shrunk away", "assumed independent"]
-MOST_COLUMNS = 100
 _SHRUNK = 0.5  # of the variance of the noise
 _SMALLEST_PART = Fraction(1, 10**8)
 
@@ -125,7 +125,7 @@ class Marginals:
             raise ConfigError(f"The mechanism '{cls.name}' needs the product's columns.")
         sizes = tuple(column.size for column in target.domain.columns)
         groups = groups_of(knobs, target.domain)
-        _check_sizes(target, groups)
+        check_sizes(target.domain, groups, target.n_records)
         mu = target.largest_mu()
         screened = is_screened(knobs, groups)
         shares = default_shares(
@@ -275,23 +275,3 @@ def relations(model: Model) -> dict[Group, Relation]:
         else:
             found[pair] = "shrunk away" if model.signal[pair] < _SHRUNK else "measured"
     return found
-
-
-def _check_sizes(target: Target, groups: tuple[tuple[Group, float], ...]) -> None:
-    """Refuse columns and tables that are too many, too large or hold nothing."""
-    assert target.domain is not None
-    columns = target.domain.columns
-    if len(columns) > MOST_COLUMNS:
-        raise ConfigError(f"At most {MOST_COLUMNS} columns can be served.", where="columns")
-    if target.n_records > MOST_RECORDS:
-        raise RecordsError(f"At most {MOST_RECORDS:,} records can be counted on the noise's grid.")
-    for column in columns:
-        if column.size < 2:
-            raise ConfigError(
-                f"The column '{column.name}' has only one cell, and so nothing to release.",
-                where=column.name,
-                next_step="Leave it out; readers can add it.",
-            )
-    single: list[Group] = [(column,) for column in range(len(columns))]
-    check_groups(target.domain, single)
-    check_groups(target.domain, [group for group, _ in groups])

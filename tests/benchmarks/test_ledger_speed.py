@@ -155,7 +155,7 @@ def seconds(way: str, location: str, times: int) -> float:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
     assert done.returncode == 0, done.stderr

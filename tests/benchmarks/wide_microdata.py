@@ -6,9 +6,10 @@
 Mean total variation of all pairs and all triples of columns, and of the worst pair, between the
 shares of the true and the published records; with discrete noise from known seeds (with
 ``--system-noise`` from the production sampler), replace-one, delta = 1e-6. ``happiness:8`` are its
-first 8 columns, ``latent:N`` N records of 40 columns from a model, without triples. Beside it stands what columns that are independent but have exactly the true one-way shares
-would have. CPU seconds are of post-processing, the numba kernel being compiled already, and of
-noise; memory is the peak of a process of its own.
+first 8 columns, ``latent:N`` N records of 40 columns from a model, without triples. Beside it
+stands what columns that are independent but have exactly the true one-way shares would have. CPU
+seconds are of noise and of post-processing, the numba kernel being compiled already; memory is
+the peak of a process of its own.
 """
 
 from __future__ import annotations

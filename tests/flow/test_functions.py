@@ -129,7 +129,7 @@ def test_a_plan_says_what_to_expect_and_compares_kinds_of_noise(publishing: Any)
         ("response: pay, ", "", "needs a 'response'"),
         ("target: svm, ", "function: 'statistics:mean', magnitude: 1, ", "no sensitivity"),
         ("target: svm", "target: svn", "kde"),
-        ("target: svm", "mechanism: laplace, target: svm", "serves table"),
+        ("target: svm", "mechanism: laplace, target: svm", "serves microdata and table"),
     ],
 )
 def test_bad_declarations_cost_nothing(publishing: Any, old: str, new: str, what: str) -> None:

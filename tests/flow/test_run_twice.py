@@ -119,30 +119,6 @@ def test_a_bundle_the_ledger_missed_can_be_noted_later(
         note_bundle(agency.home, bundle)
 
 
-def test_a_flow_run_started_again_by_the_orchestrator_is_one_run(
-    agency: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("STATPRESS_HOME", str(agency.home.root))
-    from uuid import uuid4
-
-    import flows.deployed
-
-    class FlowRun:
-        id = str(uuid4())
-
-    monkeypatch.setattr(flows.deployed, "flow_run", FlowRun)
-    with monkeypatch.context() as patch:
-        patch.setattr("flows.release.draw_records", cut)
-        with pytest.raises(StatpressError):
-            flows.deployed.release.fn(config=str(agency.config))
-    flows.deployed.release.fn(config=str(agency.config))
-    assert kinds(agency) == ["register", "charge", "draw", "publish"]
-    assert agency.entries()[1].body["run_id"] == FlowRun.id.replace("-", "")
-    agency.replace("name: first", "name: second")
-    with pytest.raises(LedgerError):
-        flows.deployed.release.fn(config=str(agency.config))
-
-
 def test_a_release_under_zcdp_is_charged_its_rho(agency: Any) -> None:
     with Ledger.open(agency.home.ledger) as ledger:
         ledger.amend(

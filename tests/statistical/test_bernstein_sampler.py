@@ -65,7 +65,7 @@ def test_no_event_tells_neighbours_apart_by_more_than_epsilon() -> None:
         """Of "the likelier event under the first table has at most e^epsilon the chance"."""
         rng, hits = generator(), []
         for table in (ONE, TWO):
-            counts = np.stack([made.release(table, rng).counts for _ in range(3000)])
+            counts = np.stack([made.release(table, rng).counts for _ in range(1200)])
             loss = (np.abs(counts - b) - np.abs(counts - a)).sum(axis=1)
             hits.append(int((loss >= 0.9 * np.abs(a - b).sum()).sum()))
         share = math.exp(epsilon) / (1 + math.exp(epsilon))

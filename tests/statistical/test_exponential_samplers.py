@@ -82,7 +82,7 @@ def ks_law(table: Table, k: int, rate: float) -> dict[Table, float]:
     return law
 
 
-def ks_p_value(table: Table, k: int, epsilon: float, *, claim: float, draws: int = 6000) -> float:
+def ks_p_value(table: Table, k: int, epsilon: float, *, claim: float, draws: int = 2000) -> float:
     """Of draws at one epsilon against the law at another."""
     law, rng = ks_law(table, k, claim / 2), generator()
     seen = dict.fromkeys(law, 0)
@@ -141,7 +141,7 @@ def test_candidates_are_chosen_by_their_weights(name: str) -> None:
     law = np.exp(-epsilon / 2 * (np.sqrt(plain) if scores.root else plain))
 
     def drawn(used: float) -> Array:
-        picks = [choose_candidate(scores, used, rng) for _ in range(15_000)]
+        picks = [choose_candidate(scores, used, rng) for _ in range(6000)]
         return np.bincount(picks, minlength=len(law))
 
     assert p_value(drawn(epsilon), law) > LEVEL
@@ -187,8 +187,8 @@ def test_exponential_ks_releases_follow_the_law_they_are_charged_for() -> None:
     """Twice the epsilon is caught."""
     counts, k = np.array([1, 6, 0, 1]), 3
     law = ks_law((1, 6, 0, 1), k, 0.8 / 2)
-    assert law_p_value(ks("0.8", k), counts, law, 5000) > LEVEL
-    assert law_p_value(ks("1.6", k), counts, law, 5000) < LEVEL
+    assert law_p_value(ks("0.8", k), counts, law, 1500) > LEVEL
+    assert law_p_value(ks("1.6", k), counts, law, 1500) < LEVEL
 
 
 def ks(epsilon: str, records: int) -> ExponentialKS:
@@ -210,8 +210,8 @@ def test_sample_resample_releases_follow_the_law_they_are_charged_for() -> None:
         )
 
     assert sum(law.values()) == pytest.approx(1)
-    assert law_p_value(mechanism("1.5"), counts, law, 8000) > LEVEL
-    assert law_p_value(mechanism("3"), counts, law, 8000) < LEVEL
+    assert law_p_value(mechanism("1.5"), counts, law, 4000) > LEVEL
+    assert law_p_value(mechanism("3"), counts, law, 4000) < LEVEL
 
 
 TABLE = np.array([5, 0, 3, 0, 0, 30])

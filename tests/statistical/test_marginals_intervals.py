@@ -42,7 +42,7 @@ def queries(number: int) -> list[tuple[tuple[int, ...], np.ndarray]]:
 
 
 def covered(screen: str, repetitions: int, number: int, factor: float = 1.0) -> np.ndarray:
-    """int64[number]: how often each interval at 95 % holds the true answer."""
+    """int64[2, number]: how often each interval at 95 % holds the true answer, and is given."""
     target = Target(epsilon=1.0, delta=1e-6, n_records=N, n_cells=2, domain=DOMAIN)
     made = Marginals.calibrate(MarginalsKnobs(screen=screen), target)
     asked = queries(number)
@@ -50,35 +50,36 @@ def covered(screen: str, repetitions: int, number: int, factor: float = 1.0) -> 
     for group, weights in asked:
         (table,) = CODED.tables([group])
         true.append(float((table * weights).sum()))
-    hits = np.zeros(number, np.int64)
+    hits = np.zeros((2, number), np.int64)
     rng = SeededRandomness(np.random.PCG64(4))
     for _ in range(repetitions):
         residuals = made.release(CODED, rng).residuals()
         for i, (group, weights) in enumerate(asked):
             if len(group) == 2 and tuple(sorted(group)) not in residuals.values:
-                hits[i] += 1  # not measured, and so refused: counts as neither
-                continue
+                continue  # not measured, and so refused
             answer = query(residuals, group, weights)
-            hits[i] += abs(answer.value - true[i]) <= factor * (answer.upper - answer.value)
+            hits[:, i] += abs(answer.value - true[i]) <= factor * (answer.upper - answer.value), 1
     return hits
 
 
-def too_far(hits: np.ndarray, repetitions: int) -> bool:
+def too_far(hits: np.ndarray) -> bool:
     """Whether any query, or their mean, is not covered with 95 %."""
-    each = [stats.binomtest(int(h), repetitions, 0.95).pvalue * len(hits) for h in hits]
-    return min(each) < LEVEL or abs(hits.mean() / repetitions - 0.95) > 0.02
+    each = [stats.binomtest(int(h), int(n), 0.95).pvalue * hits.shape[1] for h, n in hits.T]
+    return min(each) < LEVEL or abs((hits[0] / hits[1]).mean() - 0.95) > 0.02
 
 
 def test_intervals_cover_where_all_pairs_are_measured() -> None:
-    repetitions = 150
-    assert not too_far(covered("no", repetitions, 20), repetitions)
-    assert too_far(covered("no", repetitions, 20, factor=0.7), repetitions)  # twin: 30 % short
+    assert not too_far(covered("no", 150, 20))
+    assert too_far(covered("no", 150, 20, factor=0.7))  # twin: 30 % short
 
 
 @pytest.mark.benchmark_full
 @pytest.mark.parametrize("screen", ["no", "yes"])
 def test_coverage_of_fifty_queries_in_a_thousand_repetitions(screen: str) -> None:
     hits = covered(screen, 1000, 50)
-    print(screen, hits.mean() / 1000, hits.min() / 1000)
-    assert 0.94 <= hits.mean() / 1000 <= 0.96
-    assert hits.min() / 1000 >= 0.925
+    often = hits[1] > 500
+    shares = hits[0, often] / hits[1, often]
+    print(screen, len(shares), shares.mean(), shares.min())
+    assert len(shares) > 40
+    assert 0.94 <= shares.mean() <= 0.96
+    assert shares.min() >= 0.925

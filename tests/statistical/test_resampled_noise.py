@@ -23,7 +23,7 @@ from mechanisms.sampling.statistic_noise import StatisticNoise
 from tasks.release.entropy import SeededRandomness
 
 LEVEL = 1e-6
-DRAWS = 60_000
+DRAWS = 20_000
 F = Fraction
 ONE, OTHER = np.array([1, 1]), np.array([2, 0])  # of values 0 and 1: one record moved
 

@@ -27,7 +27,7 @@ from tasks.release.entropy import SeededRandomness
 
 LEVEL = 1e-6
 DRAWS = 400_000
-RUNS = 20_000
+RUNS = 8_000
 COLUMNS = tuple(Integer(name=name, lower=0, upper=3) for name in "ab")
 ZEROS = (
     ZeroPattern((("a", ((0, 1),)), ("b", ((2, 3),)))),

@@ -164,7 +164,7 @@ class Watch:
         self._thread.join()
 
     def _sample(self) -> None:
-        while not self._stop.wait(0.02):
+        while not self._stop.wait(0.1):
             with contextlib.suppress(psutil.NoSuchProcess):
                 first = psutil.Process(self._process)
                 for process in (first, *first.children(recursive=True)):

@@ -45,8 +45,17 @@ def started(home: Path, database: str) -> Iterator[dict[str, str]]:
                 yield environment
                 return
         finally:
-            process.terminate()
-            process.wait(600)
+            _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ask a server to end, and kill it if it does not: nothing it holds is needed."""
+    process.terminate()
+    try:
+        process.wait(30)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _launch(home: Path, database: str) -> tuple[subprocess.Popen[bytes], dict[str, str]]:
@@ -95,7 +104,7 @@ def ask(environment: dict[str, str], path: str, body: Any = None) -> Any:
             "Authorization": "Basic " + base64.b64encode(PASSWORD.encode()).decode(),
         },
     )
-    with urllib.request.urlopen(request, timeout=120) as answer:
+    with urllib.request.urlopen(request, timeout=600) as answer:
         return json.load(answer)
 
 
@@ -117,7 +126,7 @@ def as_client(environment: dict[str, str]) -> Iterator[None]:
 def _healthy(api: str) -> bool:
     """Whether the server answers."""
     try:
-        with urllib.request.urlopen(f"{api}/health", timeout=2) as answer:
+        with urllib.request.urlopen(f"{api}/health", timeout=60) as answer:
             return bool(answer.status == 200)
     except OSError:
         return False

@@ -73,7 +73,7 @@ class Server:
             [program("initdb"), *arguments, "-U", SUPERUSER, "-D", str(self.data)],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
             check=False,
             **self._as(),
         )

@@ -230,7 +230,7 @@ def test_a_worker_runs_what_is_deployed(
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=900,
     )
     ended = {name: ask(server, f"/flow_runs/{identifier}") for name, identifier in runs.items()}
     states = {name: run["state_type"] for name, run in ended.items()}

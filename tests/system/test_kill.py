@@ -1,6 +1,7 @@
 """SIGKILL anywhere in a run: a whole bundle or none, and a ledger that knows every draw.
 
-Each point is a fork of this process that runs the real flow and kills itself there.
+Each point is a fork of this process that runs the real flow and kills itself there, or a copy
+of the files that such a process would leave.
 Points are the borders of every step, and every call to the operating system that
 touches the run's folders, as Python's audit events report them.
 """
@@ -8,10 +9,13 @@ touches the run's folders, as Python's audit events report them.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +93,10 @@ def assert_next_run_is_clean(agency: Any) -> None:
 
 @pytest.fixture
 def quick(agency: Any) -> Any:
+    """One product, planned in no time, and the gates in this process."""
+    births = "  births: {kind: microdata, mechanism: bootstrap, columns: [born], share: 0.5}\n"
+    agency.replace(births, "")
+    agency.replace("pay], share: 0.5}", "pay]}")
     agency.inspector = InProcess(None)
     return agency
 
@@ -120,23 +128,47 @@ def watch(folder: Path, seen: Callable[[], None]) -> None:
     sys.addaudithook(hook)
 
 
+def snapshots(agency: Any, order: PlannedOrder, kept: Path) -> list[Path]:
+    """Run once in a fork, and copy the folder at every audited call that touches it.
+
+    A process that is killed leaves its files as they are at that moment and nothing else, so
+    that each copy is what SIGKILL would leave there.
+    """
+    kept.mkdir()
+    number, copying = count(), threading.local()
+    one_at_a_time = threading.Lock()
+
+    def copy() -> None:
+        if getattr(copying, "now", False):
+            return
+        with one_at_a_time:
+            copying.now = True
+            shutil.copytree(agency.folder, kept / f"{next(number):04}")
+            copying.now = False
+
+    assert in_child(agency, lambda: watch(agency.folder, copy), order) == 0
+    return sorted(kept.iterdir())
+
+
+def n_files(folder: Path) -> int:
+    return sum(len(files) for _, _, files in os.walk(folder))
+
+
 def test_killed_at_every_call_that_touches_its_folders(
     quick: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
+    """Every tenth process is killed; of the calls between them a copy shows what is left."""
     planned = PlannedOrder.of(Order(quick.config))  # the same for all, but for its places
-    read, write = os.pipe()
-
-    def count() -> None:
-        watch(quick.folder, lambda: os.write(write, b"."))
-
-    assert in_child(quick, count, planned) == 0
-    os.close(write)
-    total = len(os.read(read, 1 << 16))
-    os.close(read)
-    assert total > 40
-    for point in range(1, total + 1):
+    left = snapshots(quick, planned, tmp_path_factory.mktemp("kept") / "copies")
+    files = [n_files(copy) for copy in left]
+    assert len(left) > 40 and len(set(files)) > 10
+    for copy in left:
+        shutil.rmtree(quick.folder)
+        copy.rename(quick.folder)
+        assert_sound(quick)
+    for point in range(10, len(left) + 1, 10):
         folder = tmp_path_factory.mktemp("killed")
-        agency = type(quick)(folder, quick.inspector)
+        agency = type(quick)(folder, quick.inspector, quick.text)
         agency.config.write_text(agency.text)
         agency.source.parent.mkdir()
         agency.source.write_bytes(quick.source.read_bytes())
@@ -144,14 +176,14 @@ def test_killed_at_every_call_that_touches_its_folders(
         order = replace(
             planned, order=Order(agency.config), release=load_order(Order(agency.config))
         )
-        calls = iter(range(1, total + 2))
+        calls = iter(range(1, len(left) + 2))
 
         def strike(point: int = point, calls: Iterator[int] = calls) -> None:
             if next(calls) == point:
                 die()
 
         status = in_child(agency, lambda f=folder, s=strike: watch(f, s), order)
-        assert os.WIFSIGNALED(status), f"point {point} of {total} was not reached"
+        assert os.WIFSIGNALED(status), f"point {point} of {len(left)} was not reached"
+        assert n_files(folder) == files[point - 1]
         assert_sound(agency)
-        if point % 10 == 0:
-            assert_next_run_is_clean(agency)
+        assert_next_run_is_clean(agency)

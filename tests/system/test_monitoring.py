@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pyarrow.parquet as pq
 import pytest
 from prefect_server import as_client, ask
+from victims import InProcess
 
-from mechanisms.errors import OrchestratorError
+import flows.deployed
+from flows.runner import plain_context
+from mechanisms.errors import LedgerError, OrchestratorError, StatpressError
+from tasks.execution.home import Home
+from tasks.execution.run_context import RunContext
 from tasks.orchestration import exclusion, monitoring
 from tasks.orchestration.exclusion import limit_name
 
@@ -95,3 +101,37 @@ def test_gates_are_not_shown_before_the_bundle_is(watched: Any, server: dict[str
         watched.run(orchestrated=True)
     assert set(artifacts(server, watched.inspector.log.run_id)) == {"plan"}
     assert watched.bundles() == []
+
+
+@contextmanager
+def _without_quality_process(home: Home, run_id: str) -> Iterator[RunContext]:
+    """The context of a deployed flow, but for the process that takes seconds to start."""
+    context = plain_context(home, run_id=run_id)
+    context.inspector = InProcess(context.log)
+    yield context
+
+
+def test_a_flow_run_started_again_by_the_orchestrator_is_one_run(
+    watched: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class FlowRun:
+        id = str(uuid4())
+
+    def cut(*_: Any, **__: Any) -> None:
+        raise RuntimeError
+
+    monkeypatch.setenv("STATPRESS_HOME", str(watched.home.root))
+    monkeypatch.setattr(flows.deployed, "flow_run", FlowRun)
+    monkeypatch.setattr(flows.deployed, "open_context", _without_quality_process)
+    with monkeypatch.context() as patch:
+        patch.setattr("flows.release.draw_records", cut)
+        with pytest.raises(StatpressError):
+            flows.deployed.release.fn(config=str(watched.config))
+    flows.deployed.release.fn(config=str(watched.config))
+    kinds = ["register", "register", "charge", "draw", "publish"]
+    assert [entry.kind for entry in watched.entries()] == kinds
+    assert watched.entries()[2].body["run_id"] == FlowRun.id.replace("-", "")
+    watched.replace("title: Test release", "title: Another release")
+    with pytest.raises(LedgerError):
+        flows.deployed.release.fn(config=str(watched.config))
+    assert [entry.kind for entry in watched.entries()] == kinds

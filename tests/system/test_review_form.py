@@ -26,7 +26,7 @@ def start(environment: dict[str, str], run_id: str) -> subprocess.CompletedProce
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=900,
     )
 
 

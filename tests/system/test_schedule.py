@@ -363,7 +363,7 @@ def test_basic_auth_refuses_without_and_with_wrong_credentials(day: Day, path: s
             token = base64.b64encode(credentials.encode()).decode()
             request.add_header("Authorization", f"Basic {token}")
         try:
-            with urllib.request.urlopen(request, timeout=300) as answer:
+            with urllib.request.urlopen(request, timeout=600) as answer:
                 return int(answer.status)
         except urllib.error.HTTPError as error:
             return error.code

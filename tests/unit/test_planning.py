@@ -251,11 +251,14 @@ def test_a_rare_disclosure_in_a_huge_domain_is_charged() -> None:
             name=name,
             kind=MICRODATA,
             mechanism="bootstrap",
-            knobs=BootstrapKnobs(records=records),
+            knobs=BootstrapKnobs(records=records, pseudocount=pseudocount),
             columns=(name,),
             share=Decimal("0.5"),
         )
-        for name, records in (("a", "n"), ("b", 2))
+        for name, records, pseudocount in (
+            ("a", "n", Fraction("3.3")),
+            ("b", 2, Fraction("1.55")),
+        )
     ]
     budget = Budget(epsilon=Decimal(1), delta=Decimal("1e-18"))
     made = plan_release(requests, domain=wide, privacy=frame, budget=budget)
