@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from mechanisms.base.kind import ExpectedError, Kind, Variant
 from mechanisms.base.mechanism import Mechanism, Target
+from mechanisms.errors import ConfigError
 from mechanisms.expectations.pairs_of_columns import pair_total_variation
 from mechanisms.tables.expected_error import ExpectedCounts, ExpectedRecords
 
@@ -99,6 +100,17 @@ class MicrodataKind(CountsKind):
     compared = MappingProxyType(
         {PAIRS: "expected total variation of pairs of columns", **CountsKind.compared}
     )
+
+    def check(self, knobs: Any, target: Target) -> None:
+        del knobs
+        columns = target.domain.columns if target.domain else ()
+        for column in columns:
+            if column.size == 1 and len(columns) > 1:
+                raise ConfigError(
+                    f"The column '{column.name}' has only one cell, and so nothing to release.",
+                    where=column.name,
+                    next_step="Leave it out; readers can add it.",
+                )
 
     def objection(self, mechanism: Any, target: Target) -> str:
         records = int(mechanism.describe().get("records", target.n_records))

@@ -17,6 +17,7 @@ from mechanisms.domain.columns import Integer
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
 from mechanisms.domain.structural_zeros import ZeroPattern
+from mechanisms.errors import ConfigError
 from mechanisms.expectations import few_draws, pairs_of_columns
 from mechanisms.expectations.pairs_of_columns import MOST_SIMULATED, pair_total_variation
 from mechanisms.planning.mechanism_choice import choose
@@ -202,3 +203,10 @@ def test_the_projected_error_does_not_fall_in_wide_domains() -> None:
     assert all(after >= before - 1e-9 for before, after in itertools.pairwise(found))
     assert 0.999 < found[-1] <= 1
     assert drawn_total_variation(Fraction(3), 1, n_records=17_137, n_cells=10**15) > 0.999
+
+
+def test_a_column_of_one_cell_is_refused_where_the_mechanism_is_open() -> None:
+    with pytest.raises(ConfigError, match="'c1' has only one cell") as caught:
+        choose(MICRODATA, AutoRecordsKnobs(), target(domain_of(3, 1, 4)))
+    assert "Leave it out" in caught.value.next_step
+    assert choose(MICRODATA, AutoRecordsKnobs(), target(domain_of(3))).candidates
