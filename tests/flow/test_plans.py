@@ -128,7 +128,7 @@ def test_a_release_within_a_budget_of_rho(opened: Any) -> None:
         ("epsilon: 1.0, ", "epsilon: 1, rho: 1, ", BudgetValueError, "either epsilon, or rho"),
         ("epsilon: 1.0, delta: 1.0e-6", "rho: 1, delta: 0", BudgetValueError, "above 0"),
         ("minimise: cell_sd", "minimise: regret", ConfigError, "total_variation"),
-        ("kind: table, mechanism: auto", "kind: film, mechanism: auto", ConfigError, "none would"),
+        ("kind: table, mechanism: auto", "kind: film, mechanism: auto", ConfigError, "no kind of"),
         (
             "mechanism: gaussian, columns: [pay]",
             "mechanism: bootstrap, pseudocount: 1, columns: [pay]",
