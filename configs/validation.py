@@ -97,13 +97,14 @@ def _as_error(detail: Any, keys: Keys, document: Document) -> ConfigError:
                 what = f"There is no key '{key}' here.{nearest(key, sorted(allowed))}"
                 return UnknownKeyError(what, where=document.where((*keys, key)))
         return ConfigError("'mechanism' is missing.", where=document.where((*keys, "mechanism")))
-    if kind == "union_tag_invalid" and detail["input"].get("mechanism", AUTO) == AUTO:
+    of_product = kind == "union_tag_invalid" and keys[0] == "products"
+    if of_product and detail["input"].get("mechanism", AUTO) == AUTO:
         return ConfigError(
             f"There is no kind of product '{str(detail['input'].get('kind'))[:60]}'; "
             f"there are {', '.join(KINDS)}.",
             where=document.where((*keys, "kind")),
         )
-    if kind == "union_tag_invalid" and keys[0] == "products":
+    if of_product:
         known = ", ".join((AUTO, *REGISTRY))
         return ConfigError(
             f"There is no mechanism '{str(detail['input'].get('mechanism'))[:60]}'; "
