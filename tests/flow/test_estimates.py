@@ -148,7 +148,7 @@ def test_the_shipped_example_can_be_planned() -> None:
         ("confidence: 0.9", "confidence: 1.0", "confidence level"),
         ("statistic: mean", "values: [3]", "either a statistic"),
         ("statistic: mean", "statistic: mean, mechanism: bernoulli", "no mechanism"),
-        ("statistic: mean", "statistic: mean, mechanism: laplace", "serves table"),
+        ("statistic: mean", "statistic: mean, mechanism: laplace", "serves microdata and table"),
         ("statistic: mean", "function: 'own_statistics:largest'", "as far as it declares"),
         ("statistic: mean", "function: 'own_statistics:flat'", "declared dimension"),
         (
