@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -96,15 +96,12 @@ def _as_error(detail: Any, keys: Keys, document: Document) -> ConfigError:
             if key not in allowed:  # perhaps 'mechanism' misspelt
                 what = f"There is no key '{key}' here.{nearest(key, sorted(allowed))}"
                 return UnknownKeyError(what, where=document.where((*keys, key)))
+        if str(detail["input"].get("kind")) not in KINDS:
+            return _no_kind(detail["input"], document, keys)
         return ConfigError("'mechanism' is missing.", where=document.where((*keys, "mechanism")))
-    of_product = kind == "union_tag_invalid" and keys[0] == "products"
-    if of_product and detail["input"].get("mechanism", AUTO) == AUTO:
-        return ConfigError(
-            f"There is no kind of product '{str(detail['input'].get('kind'))[:60]}'; "
-            f"there are {', '.join(KINDS)}.",
-            where=document.where((*keys, "kind")),
-        )
-    if of_product:
+    if kind == "union_tag_invalid" and keys[0] == "products":
+        if detail["input"].get("mechanism") == AUTO:
+            return _no_kind(detail["input"], document, keys)
         known = ", ".join((AUTO, *REGISTRY))
         return ConfigError(
             f"There is no mechanism '{str(detail['input'].get('mechanism'))[:60]}'; "
@@ -127,6 +124,18 @@ def _as_error(detail: Any, keys: Keys, document: Document) -> ConfigError:
     if keys and keys[-1] in ("records", "pseudocount"):
         error_class = errors.RecordsError
     return error_class(f"{message[0].upper()}{message[1:]}.", where=where)
+
+
+def _no_kind(product: Mapping[str, Any], document: Document, keys: Keys) -> ConfigError:
+    """What is wrong with a product of no known kind that leaves its mechanism open."""
+    where = document.where((*keys, "kind"))
+    if "kind" not in product:
+        return ConfigError("'kind' is missing.", where=where)
+    return ConfigError(
+        f"The mechanism '{AUTO}' serves {' and '.join(KINDS)}, and not "
+        f"'{str(product['kind'])[:60]}', which none would serve.",
+        where=where,
+    )
 
 
 def _kinds(chosen: str) -> tuple[str, ...]:

@@ -114,11 +114,10 @@ class MicrodataKind(CountsKind):
 
     def objection(self, mechanism: Any, target: Target) -> str:
         records = int(mechanism.describe().get("records", target.n_records))
-        if records < target.n_records:
-            return (
-                f"It publishes fewer records than there are: {records:,}, not {target.n_records:,}."
-            )
-        return super().objection(mechanism, target)
+        reason = super().objection(mechanism, target)
+        if reason or records >= target.n_records:
+            return reason
+        return f"It publishes fewer records than there are: {records:,}, not {target.n_records:,}."
 
     def expected_error(self, mechanism: Any, target: Target) -> ExpectedError:
         error = super().expected_error(mechanism, target)

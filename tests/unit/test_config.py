@@ -17,6 +17,7 @@ from mechanisms import errors
 from mechanisms.domain.columns import Categorical, Numeric
 from mechanisms.errors import ConfigError
 from mechanisms.planning.charges import recompute_charge
+from mechanisms.planning.registry import kinds
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "configs" / "census2000.yaml"
@@ -75,6 +76,31 @@ def test_several_faults_are_told_together(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("delta: 1.0e-8", "delta: 2"))
     with pytest.raises(errors.ConfigError, match=r"budget\.delta"):
         load(path)
+
+
+def test_a_mechanism_may_be_left_out_for_every_kind(tmp_path: Path) -> None:
+    path = changed(tmp_path, "    mechanism: bootstrap\n", "")
+    path.write_text(path.read_text().replace("    mechanism: bootstrap\n", ""))
+    release = load(path)
+    assert [request.mechanism for request in release.requests] == ["auto", "auto"]
+    criteria = [request.kind.criterion(request.knobs) for request in release.requests]
+    assert criteria == ["pair_total_variation"] * 2
+    path.write_text(path.read_text().replace("kind: microdata", "kind: table"))
+    assert [each.kind.criterion(each.knobs) for each in load(path).requests] == [
+        "total_variation"
+    ] * 2
+    assert all(kind.may_omit for kind in kinds().values())
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [("    kind: film\n", "'film', which none would serve"), ("", "'kind' is missing")],
+)
+def test_a_product_without_mechanism_and_kind(tmp_path: Path, kind: str, said: str) -> None:
+    path = changed(tmp_path, "    kind: microdata\n    mechanism: bootstrap\n", kind)
+    with pytest.raises(ConfigError, match=said) as caught:
+        load(path)
+    assert caught.value.where.startswith("c.yaml:2")
 
 
 def test_a_misspelt_mechanism_is_named(tmp_path: Path) -> None:
