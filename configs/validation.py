@@ -132,8 +132,7 @@ def _no_kind(product: Mapping[str, Any], document: Document, keys: Keys) -> Conf
     if "kind" not in product:
         return ConfigError("'kind' is missing.", where=where)
     return ConfigError(
-        f"The mechanism '{AUTO}' serves {' and '.join(KINDS)}, and not "
-        f"'{str(product['kind'])[:60]}', which none would serve.",
+        f"There is no kind of product '{str(product['kind'])[:60]}'; there are {', '.join(KINDS)}.",
         where=where,
     )
 

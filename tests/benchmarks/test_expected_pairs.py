@@ -18,7 +18,8 @@ import pytest
 from numpy.typing import NDArray
 from requirements import needed
 
-from mechanisms.base.mechanism import Target
+from mechanisms.base.mechanism import Target, needs_of
+from mechanisms.domain.coded_columns import CodesInMemory
 from mechanisms.domain.columns import Integer
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
@@ -103,7 +104,12 @@ class Records:
 
     def missed(self, cells: Codes, counts: Codes) -> float:
         """Mean total variation of the tables of two columns of other records."""
-        codes = [np.repeat(self.domain.codes(cells, name), counts) for name in self.domain.names]
+        return self.differ(
+            [np.repeat(self.domain.codes(cells, name), counts) for name in self.domain.names]
+        )
+
+    def differ(self, codes: Sequence[Codes]) -> float:
+        """The same of records given by the codes of each column."""
         pairs = list(itertools.combinations(range(len(self.sizes)), 2)) or [(0, 0)]
         found = []
         for a, b in pairs:
@@ -122,6 +128,12 @@ def measured(records: Records, mechanism: Any, seeds: int) -> tuple[float, float
     table, n = records.table, records.codes.shape[1]
     found = []
     for seed in range(seeds):
+        if needs_of(mechanism) == "columns":
+            coded = CodesInMemory.of(table)
+            raw = mechanism.release(coded, SeededRandomness(np.random.PCG64(seed)))
+            codes = [each.astype(np.int64) for each in mechanism.postprocess(raw).codes]
+            found.append((records.differ(codes),) * 2)
+            continue
         raw = mechanism.release(table, SeededRandomness(np.random.PCG64(seed)))
         if "records" in mechanism.describe():
             missed = records.missed(raw.cells, raw.counts)

@@ -142,7 +142,7 @@ def measure(name: str, epsilon: float, seeds: int, *, system_noise: bool = False
         independent_triples=(
             float(variation(true[3], products(true[1], true[3])).mean()) if 3 in true else np.nan
         ),
-        expected_pairs=expected.projected_total_variation,
+        expected_pairs=expected.pair_total_variation,
         expected_one_way=expected.one_way_total_variation,
         noise_seconds=noise,
         seconds=seconds,

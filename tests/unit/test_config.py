@@ -94,7 +94,7 @@ def test_a_mechanism_may_be_left_out_for_every_kind(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "said"),
-    [("    kind: film\n", "'film', which none would serve"), ("", "'kind' is missing")],
+    [("    kind: film\n", "no kind of product 'film'"), ("", "'kind' is missing")],
 )
 def test_a_product_without_mechanism_and_kind(tmp_path: Path, kind: str, said: str) -> None:
     path = changed(tmp_path, "    kind: microdata\n    mechanism: bootstrap\n", kind)
