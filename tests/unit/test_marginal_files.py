@@ -1,0 +1,79 @@
+"""Microdata by marginals beyond the contract: values within cells, and too little memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from contract_cases import planned
+from estimating import seeded
+
+from configs.formats import FORMATS
+from configs.release import PublishConfig
+from mechanisms.domain.coded_columns import CodesInMemory
+from mechanisms.domain.columns import Integer
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.domain.domain import Domain
+from mechanisms.errors import ConfigError
+from mechanisms.planning.plan import PlannedProduct
+from tasks.products.files import profile_product, write_product
+from tasks.products.marginals import product as module
+from tasks.products.registry import kind_of
+
+PUBLISH = PublishConfig(directory="releases", formats=list(FORMATS), plots=False)
+WIDTH = 10
+
+
+def product_with(uniform: bool) -> PlannedProduct[Any]:
+    """A planned product of one column whose four cells hold ten whole numbers each."""
+    (found,) = planned("marginals", "microdata").products
+    column = Integer(name="age", lower=0, upper=4 * WIDTH - 1, width=WIDTH)
+    mechanism = replace(found.mechanism, uniform=uniform)
+    return replace(found, domain=Domain((column,)), mechanism=mechanism)
+
+
+@pytest.mark.parametrize("uniform", [False, True])
+def test_values_lie_in_the_middle_of_their_cells_or_within(uniform: bool, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    product = product_with(uniform)
+    kind, n = kind_of(product), product.target.n_records
+    table = ContingencyTable(product.domain, np.arange(4), np.full(4, n // 4))
+    raw = product.mechanism.release(CodesInMemory.of(table), seeded(5))
+    derived = kind.postprocess(product, raw, n)
+    kind.rehearse(tmp_path, product, PUBLISH)
+    write_product(tmp_path, product, derived, PUBLISH, lambda rows: None)
+    profiles, rows = profile_product(tmp_path, product, derived, PUBLISH)
+    for file, profile in profiles.items():
+        assert profile.pop("rows") == rows[file]
+        assert not any(profile.values())
+    ages = pq.read_table(tmp_path / "data" / "p.parquet")["age"].to_pylist()
+    assert pyarrow.csv.read_csv(tmp_path / "data" / "p.csv")["age"].to_pylist() == ages
+    codes = derived.microdata.codes[0].tolist()
+    assert [int(age // WIDTH) for age in ages] == codes
+    assert len({age % WIDTH for age in ages}) == (WIDTH if uniform else 1)
+    (field,) = kind.forms(product)[0].fields
+    assert ("enum" in field["constraints"]) is not uniform
+
+
+def test_more_memory_than_there_is_is_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    product = product_with(uniform=False)
+    needed = product.expected_error.memory
+    monkeypatch.setattr(module, "_memory", lambda: needed)
+    kind_of(product).rehearse(tmp_path, product, PUBLISH)
+    monkeypatch.setattr(module, "_memory", lambda: needed - 1)
+    with pytest.raises(ConfigError, match="of memory, and this machine has") as caught:
+        kind_of(product).rehearse(tmp_path, product, PUBLISH)
+    assert caught.value.where == "products.p"
+    assert "fewer records" in caught.value.next_step
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_machine_has_some_memory() -> None:
+    assert 2**28 < module._memory() < 2**50
