@@ -91,7 +91,9 @@ class MarginalsKnobs:
                 "The shares leave nothing for tables of several columns.", where="one_way_share"
             )
         if self.screen == "no" and self.screen_share is not None:
-            raise ConfigError("There is no screening to have a share.", where="screen_share")
+            raise ConfigError(
+                "Pairs are not screened, so that step has no share.", where="screen_share"
+            )
 
 
 def all_pairs(n_columns: int) -> tuple[tuple[Group, float], ...]:
@@ -157,5 +159,5 @@ def check_sizes(domain: Domain, groups: tuple[tuple[Group, float], ...], n_recor
                 f"The column '{column.name}' has {column.size:,} cells, more than the "
                 f"{MOST_CODES:,} of a column that is fitted together with others.",
                 where=column.name,
-                next_step="Use fewer cells, or a product of this column alone.",
+                next_step="Use fewer cells, or a product of this column only.",
             )

@@ -197,7 +197,7 @@ class Marginals:
         )
 
     def postprocess(self, release: NoisyMarginals) -> Microdata:
-        """Records and estimates; a function of the release alone.
+        """Records and estimates; a function of the release only.
 
         Raises:
             ConfigError: Known totals and structural zeros leave no possible records.

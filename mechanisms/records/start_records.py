@@ -106,7 +106,7 @@ def start_records(
 
     Args:
         one_way: int64[k] of every column, all of one sum m.
-        edges: (parent, child), parents first; a column that is no child begins a tree.
+        edges: (parent, child), parents first; a column that is not a child begins a tree.
         pairs: Fitted tables of m records.
         exact: Known tables of pairs; where an edge is one of them it is met exactly.
         dtype: Of the codes.

@@ -91,6 +91,7 @@ def ask(folder: Path, question: Question) -> dict[str, Any]:
             next_step="Use fewer columns, or conditions on them.",
         )
     residuals = release.residuals()
+    called = [named_cells(domain[each]) for each in question.columns]
     cells = []
     for codes in itertools.product(*listed):
         masks = [_only(code, keep) for code, keep in zip(codes, allowed, strict=False)]
@@ -102,13 +103,10 @@ def ask(folder: Path, question: Question) -> dict[str, Any]:
             confidence=question.confidence,
             population=question.population,
         )
-        values = {
-            each: named_cells(domain[each])[code]
-            for each, code in zip(question.columns, codes, strict=True)
-        }
+        names_of = [known[code] for known, code in zip(called, codes, strict=True)]
         cells.append(
             {
-                "values": values,
+                "values": dict(zip(question.columns, names_of, strict=True)),
                 "estimate": answer.value,
                 "standard_error": answer.standard_error,
                 "lower": answer.lower,

@@ -267,4 +267,4 @@ def _memory() -> int:
 
 def _within(release: NoisyMarginals) -> np.random.Generator:
     """Draws where in their cells values lie; the same for every file, from what is public."""
-    return np.random.Generator(release.public_generator().bit_generator.jumped())  # type: ignore[attr-defined]
+    return release.public_generator().spawn(1)[0]

@@ -63,11 +63,6 @@ def drawn_tables(release: NoisyMarginals) -> tuple[NoisyTable, ...]:
     return (*release.one_way, *release.tables)
 
 
-def width(tables: Sequence[NoisyTable]) -> int:
-    """Most columns of a table."""
-    return max(len(table.group) for table in tables)
-
-
 def write_tables(release: NoisyMarginals, residuals: Residuals, most: int, path: Path) -> None:
     """Write all cells of all tables.
 
