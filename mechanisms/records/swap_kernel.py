@@ -27,6 +27,8 @@ UNIT = 64
 def _sweep(  # type: ignore[no-untyped-def] # noqa: ANN202
     codes,  # noqa: ANN001  unsigned[n, d]: the records, changed in place
     order,  # noqa: ANN001  int32[n]: the order in which records meet
+    first,  # noqa: ANN001  int: the place in that order to begin at
+    visits,  # noqa: ANN001  int: how many places to visit from there, at most n
     shift,  # noqa: ANN001  int: how far apart in that order the records of a pair are
     moved,  # noqa: ANN001  int64[m]: columns whose values are exchanged
     fixed,  # noqa: ANN001  int64[f]: columns that must be equal in both records
@@ -34,6 +36,7 @@ def _sweep(  # type: ignore[no-untyped-def] # noqa: ANN202
     part_strides,  # noqa: ANN001  int64[t, p]: their strides, 0 for padding
     rest_columns,  # noqa: ANN001  int64[t, r]: of each table, the columns that stay
     rest_strides,  # noqa: ANN001  int64[t, r]
+    n_pairs,  # noqa: ANN001  int: tables of one column that moves and one that stays come first
     offsets,  # noqa: ANN001  int64[t]: where each table begins
     weights,  # noqa: ANN001  int64[t]
     gaps,  # noqa: ANN001  int64[cells]: current count less target, in units of 1/64; changed
@@ -50,7 +53,10 @@ def _sweep(  # type: ignore[no-untyped-def] # noqa: ANN202
     other_parts = np.empty(n_tables, np.int64)
     gain = np.int64(0)
     accepted = np.int64(0)
-    for place in range(n):
+    for step in range(visits):
+        place = first + step
+        if place >= n:
+            place -= n
         second = place + shift
         if second >= n:
             second -= n
@@ -68,28 +74,51 @@ def _sweep(  # type: ignore[no-untyped-def] # noqa: ANN202
         if same:
             continue
         change = np.int64(0)
-        for t in range(n_tables):
-            a = offsets[t]
-            b = a
+        u, v = np.uintp(i), np.uintp(j)  # unsigned: no index is tried for being negative
+        for t in range(n_pairs):
+            c = np.uintp(rest_columns[t, 0])
+            a = np.int64(codes[u, c])
+            b = np.int64(codes[v, c])
+            one = offsets[t] + a * rest_strides[t, 0]
+            other = offsets[t] + b * rest_strides[t, 0]
+            m = np.uintp(part_columns[t, 0])
+            p = np.int64(codes[u, m]) * part_strides[t, 0]
+            q = np.int64(codes[v, m]) * part_strides[t, 0]
+            ones[t] = one
+            others[t] = other
+            one_parts[t] = p
+            other_parts[t] = q
+            slope = (
+                gaps[np.uintp(one + q)]
+                - gaps[np.uintp(one + p)]
+                + gaps[np.uintp(other + p)]
+                - gaps[np.uintp(other + q)]
+            )
+            change += weights[t] * (slope + 2 * UNIT) * (a != b)
+        for t in range(n_pairs, n_tables):
+            one = offsets[t]
+            other = one
             for r in range(rest_columns.shape[1]):
-                c = rest_columns[t, r]
-                s = rest_strides[t, r]
-                a += codes[i, c] * s
-                b += codes[j, c] * s
+                c = np.uintp(rest_columns[t, r])
+                one += codes[u, c] * rest_strides[t, r]
+                other += codes[v, c] * rest_strides[t, r]
             p = np.int64(0)
             q = np.int64(0)
             for r in range(part_columns.shape[1]):
-                c = part_columns[t, r]
-                s = part_strides[t, r]
-                p += codes[i, c] * s
-                q += codes[j, c] * s
-            ones[t] = a
-            others[t] = b
+                c = np.uintp(part_columns[t, r])
+                p += codes[u, c] * part_strides[t, r]
+                q += codes[v, c] * part_strides[t, r]
+            ones[t] = one
+            others[t] = other
             one_parts[t] = p
             other_parts[t] = q
-            if a != b and p != q:
-                slope = gaps[a + q] - gaps[a + p] + gaps[b + p] - gaps[b + q]
-                change += weights[t] * (slope + 2 * UNIT)
+            slope = (
+                gaps[np.uintp(one + q)]
+                - gaps[np.uintp(one + p)]
+                + gaps[np.uintp(other + p)]
+                - gaps[np.uintp(other + q)]
+            )
+            change += weights[t] * (slope + 2 * UNIT) * (one != other and p != q)
         if change >= tolerance:
             continue
         if pattern_columns.shape[0] > 0:
@@ -143,8 +172,8 @@ def compiled(dtype: str) -> Callable[..., tuple[int, int]]:
     signature = nt.UniTuple(nt.int64, 2)(  # type: ignore[no-untyped-call]
         numba.from_dtype(np.dtype(dtype))[:, ::1],
         nt.int32[::1],
-        nt.int64,
-        *(vector, vector, matrix, matrix, matrix, matrix, vector, vector, vector),
+        *(nt.int64, nt.int64, nt.int64),
+        *(vector, vector, matrix, matrix, matrix, matrix, nt.int64, vector, vector, vector),
         *(vector, vector, nt.boolean[:, ::1]),
         nt.int64,
     )

@@ -1,7 +1,7 @@
 """Records brought near to all target tables by swaps of values between two records.
 
 A swap of one column's values between two records changes no one-way table. It is made whenever
-the weighted squared distance from all targets falls, sweep by sweep, until a sweep gains little.
+the weighted squared distance from all targets falls, round by round, until a round gains little.
 Where pairs are known exactly, a swap of one of their columns takes place only between records that
 agree in the other, and all columns that are tied to each other may move together.
 """
@@ -21,6 +21,9 @@ from mechanisms.records.swap_kernel import UNIT, compiled
 from mechanisms.records.target_table import Group, Integers, TargetTable
 
 _CHUNK = 1 << 20
+LEAST_VISITS, PARTS = 1 << 15, 8
+"""In long files a column gives way to the next after a part of the records: its first swaps gain
+most, and what the others then move gives it new ones."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,13 +44,14 @@ class _Layout:
             gaps[start : start + target.table.size] = found * UNIT - wanted
         return cls(targets, offsets[:-1].astype(np.int64), gaps)
 
-    def move(self, columns: Group) -> tuple[Integers, ...]:
+    def move(self, columns: Group) -> tuple[Any, ...]:
         """The arguments of the kernel for tables that a move of these columns changes."""
         chosen = [
             i
             for i, t in enumerate(self.targets)
             if 0 < len(set(columns) & set(t.group)) < len(t.group)
         ]
+        chosen.sort(key=lambda i: len(self.targets[i].group))
         parts, rests = [], []
         for i in chosen:
             target = self.targets[i]
@@ -59,6 +63,7 @@ class _Layout:
         return (
             *_padded(parts),
             *_padded(rests),
+            sum(len(self.targets[i].group) == 2 for i in chosen),
             self.offsets[chosen],
             np.array(weights, dtype=np.int64),
         )
@@ -105,12 +110,13 @@ def swap_towards(
         rng: Public.
         boxes: Impossible records; none is made.
         tied: Pairs whose tables stay as they are.
-        sweeps: At most.
-        least_gain: Stop when a sweep lowers the distance by less than this share of it.
+        sweeps: How often every record is visited at most.
+        least_gain: Stop when a sweep, at the pace of the last round, would lower the distance by
+            less than this share of it.
         floor: Stop at this weighted squared distance, in squared records.
 
     Returns:
-        The number of sweeps that were made.
+        The number of rounds that were made: a sweep, or in long files a part of one.
     """
     n = len(codes)
     if n < 2 or not targets:
@@ -125,13 +131,15 @@ def swap_towards(
         np.array([round(t.weight * 64) for t in targets], dtype=np.float64),
         [t.table.size for t in targets],
     )
-    for sweep in range(sweeps):
+    visits = min(n, max(LEAST_VISITS, n // PARTS))
+    rounds = -(-sweeps * n // visits)
+    for made in range(rounds):
         before = float((weights * layout.gaps.astype(np.float64) ** 2).sum())
         if before <= floor * 64 * UNIT**2:
-            return sweep
-        gained = 0
+            return made
+        gained, first = 0, int(rng.integers(n)) if visits < n else 0
         for (moved, fixed), tables in zip(moves, arguments, strict=True):
-            if not len(tables[4]):
+            if not len(tables[-1]):
                 continue
             order, shift = plain, int(rng.integers(1, n))
             if fixed:
@@ -142,6 +150,8 @@ def swap_towards(
             gain, _ = kernel(
                 codes,
                 order,
+                first,
+                visits,
                 shift,
                 np.array(moved, dtype=np.int64),
                 np.array(fixed, dtype=np.int64),
@@ -151,9 +161,9 @@ def swap_towards(
                 0,
             )
             gained += gain
-        if 2 * UNIT * gained <= least_gain * before:
-            return sweep + 1
-    return sweeps
+        if 2 * UNIT * gained <= least_gain * before * (visits / n):
+            return made + 1
+    return rounds
 
 
 def moves_of(n_columns: int, tied: Sequence[Group]) -> list[tuple[Group, Group]]:

@@ -100,6 +100,24 @@ def test_swaps_come_near_to_all_targets_and_keep_the_one_ways() -> None:
         assert np.array_equal(table(codes, (column,)), table(TRUE, (column,)))
 
 
+def test_long_files_are_swapped_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As near to the targets, from fewer visits to the records; one-ways stay."""
+    from mechanisms.records import swaps
+
+    found, visits = {}, {}
+    for least in (swaps.LEAST_VISITS, 128):
+        monkeypatch.setattr(swaps, "LEAST_VISITS", least)
+        codes = started(np.random.default_rng(1))
+        rounds = swap_towards(codes, wanted(), np.random.default_rng(2))
+        found[least] = distance(codes)
+        visits[least] = rounds * min(len(codes), max(least, len(codes) // swaps.PARTS))
+        for column in range(3):
+            assert np.array_equal(table(codes, (column,)), table(TRUE, (column,)))
+    whole, parts = found
+    assert visits[parts] < visits[whole]
+    assert found[parts] < distance(started(np.random.default_rng(1))) / 20
+
+
 def test_the_kernel_keeps_count_of_gaps_and_gains() -> None:
     """Its running differences are those of the records at the end, tied columns included."""
     from mechanisms.records import swaps
@@ -113,8 +131,8 @@ def test_the_kernel_keeps_count_of_gaps_and_gains() -> None:
         pair = table(codes, (0, 1))
         order = swaps._by_columns(codes, fixed, np.random.default_rng(5))
         gain, accepted = swap_kernel.compiled("uint8")(
-            codes, order, 7, np.array(moved), np.array(fixed, np.int64), *layout.move(moved),
-            layout.gaps, *swaps._patterns(()), 0,
+            codes, order, 90, len(order), 7, np.array(moved), np.array(fixed, np.int64),
+            *layout.move(moved), layout.gaps, *swaps._patterns(()), 0,
         )  # fmt: skip
         assert accepted > 0 or moved != (2,)
         assert np.array_equal(table(codes, (0, 1)), pair)
