@@ -36,9 +36,10 @@ if TYPE_CHECKING:
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# Nothing is timed in a property test; all else is as the library has it, in CI too.
-settings.register_profile("statpress", parent=settings.default, deadline=None)
-settings.load_profile("statpress")
+# Nothing is timed in a property test. HYPOTHESIS_PROFILE=long takes ten times as many examples.
+settings.register_profile("statpress", deadline=None, max_examples=50)
+settings.register_profile("long", deadline=None, max_examples=500)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "statpress"))
 
 ON_THE_SERVER = frozenset(
     f"tests/system/test_{name}.py"

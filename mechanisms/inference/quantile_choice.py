@@ -86,10 +86,8 @@ class NoisyQuantile:
     @property
     def wanted(self) -> tuple[int, int, int]:
         """Counts asked for: of the value, the lower and the upper end."""
-        from scipy.stats import binom
-
         n, tail = self.n_records, (1 - self.level) / 4
-        low, high = (int(binom.ppf(p, n, float(self.share))) for p in (tail, 1 - tail))
+        low, high = (_binomial_quantile(p, n, float(self.share)) for p in (tail, 1 - tail))
         return round(n * self.share), low - self.error - 1, high + self.error + 1
 
     def release(self, cells: Codes, counts: Codes, rng: np.random.Generator) -> QuantileEstimate:
@@ -140,6 +138,21 @@ class NoisyQuantile:
 def quantile_loss(epsilon: Fraction) -> PrivacyLoss:
     """The privacy loss of three choices that share an epsilon."""
     return compose([PureLoss(epsilon / 3)] * 3)
+
+
+def _binomial_quantile(p: float, n: int, share: float) -> int:
+    """The least k with P(Binomial(n, share) <= k) >= p, for p between 0 and 1."""
+    from scipy.special import bdtrik, betainc
+
+    def reached(k: int) -> bool:
+        return k >= n or bool(betainc(n - k, k + 1, 1 - share) >= p)
+
+    k = int(bdtrik(p, n, share))  # near; the incomplete beta function decides
+    while not reached(k):
+        k += 1
+    while k > 0 and reached(k - 1):
+        k -= 1
+    return k
 
 
 def _runs(cells: Codes, counts: Codes, n_cells: int) -> list[tuple[int, int, int, int]]:

@@ -218,10 +218,10 @@ def _half_width(spread: _Doubles, known: _Known, k: float, a: float, z: float) -
 
 def _chi_square(subsamples: int) -> _Doubles:
     """Equally likely values of a chi-square variable over its degrees of freedom."""
-    from scipy.stats import chi2
+    from scipy.special import gammaincinv
 
-    places = (np.arange(_NODES) + 0.5) / _NODES
-    found: _Doubles = chi2.ppf(places, subsamples - 1) / (subsamples - 1)
+    places, half = (np.arange(_NODES) + 0.5) / _NODES, (subsamples - 1) / 2
+    found: _Doubles = gammaincinv(half, places) / half
     return found
 
 

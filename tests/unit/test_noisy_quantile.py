@@ -122,3 +122,9 @@ def test_what_is_refused() -> None:
     ):  # fmt: skip
         with pytest.raises(ConfigError):
             NoisyQuantile(**{**good, **bad})
+
+
+@pytest.mark.parametrize("n", [1, 7, 400, 29_501, 10**8])
+def test_the_binomial_quantile_is_the_least_that_reaches_its_share(n: int) -> None:
+    for share, p in itertools.product((0.1, 0.25, 0.5, 0.9), (0.00125, 0.0125, 0.45, 0.9875)):
+        assert noisy_quantile._binomial_quantile(p, n, share) == stats.binom.ppf(p, n, share)
