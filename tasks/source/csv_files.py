@@ -176,18 +176,19 @@ def _check_whole(path: str) -> None:
 
 def _header(name: str, path: str, options: CsvOptions) -> tuple[str, ...]:
     """The column names in the first record."""
-    problem = Fault.HEADER
+    problem, line = Fault.HEADER, 1
     try:
         with _opened(path) as file:
             first = next(csv.reader(_lines(file), delimiter=options.delimiter, strict=True), [])
-    except UnicodeDecodeError:
+    except UnicodeDecodeError as error:  # also of what follows the header closely
         problem, first = Fault.ENCODING, []
+        line += error.object[: error.start].count(b"\n")
     except csv.Error:
         first = []
     if any("\0" in column for column in first):
         problem, first = Fault.ENCODING, []
     if not any(first) or (first[0].startswith("sep=") and not any(first[1:])):
-        raise CsvFaultError(problem, name, 1)
+        raise CsvFaultError(problem, name, line)
     return tuple(first)
 
 

@@ -37,7 +37,7 @@ def test_unreadable_amounts_are_not_published_as_missing(agency: Any) -> None:
     log = log_of(agency)
     assert "'unreadable pay', least=0, most=0) observed 300" in log
     assert "'missing pay', least=0, most=400) observed 20" in log
-    assert "figure='outside region', least=0, most=None" not in log
+    assert "outside region, without a limit: observed 1\n" in log
     assert "unreadable pay: first in record 101, line 102 of " in log
 
 

@@ -306,6 +306,28 @@ FAULTY = {
     ),
 }
 
+LINES = {
+    "latin-1 as utf-8": 2,
+    "latin-1 far into a file": 50_002,
+    "windows-1252 as latin-1": 2,
+    "bytes that windows-1252 lacks": 2,
+    "utf-16 cut off": 2,
+    "a short row": 3,
+    "a long row": 3,
+    "decimal commas between commas": 2,
+    "a footer": 4,
+    "a line of spaces": 2,
+    "a file cut off": 3,
+    "names of rows without a header": 2,
+    "an open quote": 3,
+    "text after a closing quote": 2,
+    "backslashes before quotes": 2,
+    "a line of three megabytes": 3,
+    "line ends of two kinds": None,
+    **{name: None for name, case in FAULTY.items() if case.fault is Fault.COMPRESSION},
+}
+"""Where the curator is told that a fault is, if not on the first line."""
+
 
 def source_of(case: Readable | Faulty, folder: Path) -> Source:
     path = folder / f"a{case.suffix}"
@@ -362,6 +384,9 @@ def test_what_is_not_read_is_named(
     assert type(caught.value) is SourceUnreadableError
     assert str(caught.value) == str(expected)
     assert caught.value.__context__ is None
+    line = LINES.get(name, 1)
+    place = "" if line is None else f"line {line} of "
+    assert f"fault of the source: {case.fault.name}: {place}{source.pattern}" in caplog.text
     assert [path.name for path in tmp_path.iterdir()] == [f"a{case.suffix}"]
 
 
