@@ -52,7 +52,7 @@ from mechanisms.inference.intervals import check_level
 from mechanisms.sampling.real_weights import choose_real, decay, rate_of
 
 _GRID_STEP = 0.05  # of the square root of a size: what it costs is at most a tenth of that
-_MOST_SIZES = 400_000
+_MOST_SIZES = 100_000
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,8 @@ def test_wanted_counts_that_move_by_more_are_caught() -> None:
 @pytest.mark.parametrize("n", [1, 7, 60, 1000])
 @pytest.mark.parametrize("share", [F(1, 2), F(1, 10), F(19, 20)])
 def test_wanted_counts_move_by_no_more_than_the_records(n: int, share: Fraction) -> None:
-    found = np.array([made(n, share).wanted_of(present) for present in range(n + 1)])
+    quantile = made(n, share)
+    found = np.array([quantile.wanted_of(present) for present in range(n + 1)])
     assert set(np.diff(found, axis=0).ravel().tolist()) <= {0, 1}
     plain = NoisyQuantile(tuple(map(float, range(CELLS + 1))), share, 0.9, F(3), n)
     assert tuple(found[-1]) == plain.wanted  # with no null nothing is lost
