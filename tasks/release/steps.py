@@ -110,10 +110,14 @@ def check_budget(context: RunContext, release: Release, plan: Plan, seeded: bool
 def check_input(run: Run, release: Release, plan: Plan) -> Scan:
     """Input gate: a profile of the source against its declarations.
 
-    Where every record is a unit, the scan that makes it counts the tables too.
+    Where every record is a unit, the scan that makes it counts the tables too, or writes the
+    codes of wide products where no other product needs a table.
     """
     source, domain, units = _source(release), release.domain, _units(release)
-    if units is None:
+    if units is None and plan.coded is not None and not plan.joint:
+        n_records = release.privacy.n_records
+        found = scanning.scan_wide(source, domain, plan.coded, n_records=n_records, folder=run.work)
+    elif units is None:
         found = scanning.scan(source, domain, plan.joint, scratch=run.work)
     else:
         found = Scan(counting.profile(source, domain, scratch=run.work, units=units))
@@ -138,8 +142,8 @@ def count_once(run: Run, release: Release, plan: Plan, found: Scan) -> Counted:
             for domain in plan.joint
         )
     )
-    if plan.coded is None:
-        return Counted(joint)
+    if plan.coded is None or found.coded is not None:
+        return Counted(joint, found.coded)
     n_records = release.privacy.n_records
     return Counted(
         joint,

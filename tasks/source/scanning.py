@@ -1,9 +1,10 @@
-"""One scan of a source for its profile and its contingency tables.
+"""One scan of a source for its profile and its contingency tables, or its coded columns.
 
 Every digit of the cell code is given its record's fate as well: whether the value is kept, null,
 outside the declaration or unreadable. So the one GROUP BY that counts the cells counts the fates,
 and the occupied cells are few enough to be told apart here. Columns that no table has are counted
-by their fates only, some at a time, in grouping sets of the same scan.
+by their fates only, some at a time, in grouping sets of the same scan. Where codes of records are
+wanted and no table, the fates are counted as the codes are written.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ from numpy.typing import NDArray
 
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
+from mechanisms.domain.group_counts import smallest_unsigned
 from mechanisms.domain.packed_codes import PackedCodes
 from tasks.source import discretise
 from tasks.source.counting import ColumnProfile, SourceProfile
 from tasks.source.digits import N_FATES, NULL, OUTSIDE, UNREADABLE, Coded, Place, coded_column
 from tasks.source.engine import MEMORY_LIMIT
 from tasks.source.files import OpenSource, Source, open_source
+from tasks.source.spilled_columns import SpilledColumns, spill_packed
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -41,10 +44,12 @@ class Scan:
     Attributes:
         profile: For the input gate.
         counted: For each table its domain, and codes and counts of cells, with repeats.
+        coded: The codes of the records, if they were written in the same scan.
     """
 
     profile: SourceProfile
     counted: tuple[tuple[Domain, _Counts, _Counts], ...] = ()
+    coded: SpilledColumns | None = None
 
     def __repr__(self) -> str:
         return "Scan()"
@@ -66,7 +71,7 @@ class _Group:
     """Columns that are counted together.
 
     Attributes:
-        table: The domain of their table; None if only their fates are counted.
+        table: The domain of those whose codes are wanted; of the others only the fates are.
         columns: Their positions in the source's domain.
         packed: Their codes, each times four and with its fate.
         names: Of their words in the query.
@@ -80,7 +85,8 @@ class _Group:
     @classmethod
     def of(cls, index: int, domain: Domain, names: Sequence[str], table: Domain | None) -> _Group:
         """A group of columns of a domain, by name."""
-        sizes = [N_FATES * (domain[name].size if table is not None else 1) for name in names]
+        wanted = table.names if table is not None else ()
+        sizes = [N_FATES * (domain[name].size if name in wanted else 1) for name in names]
         packed = PackedCodes.of_sizes(sizes)
         words = tuple(f"word_{index}_{word}" for word in range(len(packed.words)))
         return cls(table, tuple(map(domain.names.index, names)), packed, words)
@@ -89,7 +95,8 @@ class _Group:
         """The words of every record, by name."""
         coded: list[Coded] = []
         for column, place in zip(self.columns, discretise.places_of(self.packed), strict=True):
-            stride = place.stride * N_FATES if self.table is not None else 0
+            wanted = self.table is not None and domain.names[column] in self.table.names
+            stride = place.stride * N_FATES if wanted else 0
             marked = Place(column, stride, place.dtype, mark=place.stride)
             coded.append(coded_column(domain.columns[column], derived, marked))
         return {
@@ -132,35 +139,79 @@ def scan(
         return opened.read(lambda: _counted(opened, domain, groups))
 
 
+def scan_wide(
+    source: Source,
+    domain: Domain,
+    coded: Domain,
+    *,
+    n_records: int,
+    folder: Path,
+    memory_limit: str = MEMORY_LIMIT,
+) -> Scan:
+    """Read a source of one record a unit once, for its profile and the codes of its records.
+
+    Args:
+        source: The private source.
+        domain: All declared columns.
+        coded: Those whose codes are written.
+        n_records: Public number of records.
+        folder: Private; the files, and what the engine spills, go below it.
+        memory_limit: The engine's limit, beyond which it spills.
+
+    Raises:
+        SourceError: Not found or unreadable; a column missing or of a wrong type.
+        OutputNotWritableError: The disk has no room for the files, or fails.
+    """
+    group = _Group.of(0, domain, domain.names, coded)
+    dtypes = {column.name: smallest_unsigned(column.size) for column in coded.columns}
+    fates = np.zeros((len(domain.columns), N_FATES), np.int64)
+    n_impossible = 0
+
+    def packed(opened: OpenSource) -> ir.Table:
+        derived = discretise.read_columns(domain, opened.table, text=opened.text)
+        words = group.words(domain, derived)
+        if domain.zeros:
+            words[f"word_{_IMPOSSIBLE}"] = _impossible(domain, derived).cast("int64")
+        return derived.select(**words)
+
+    def unpack(words: list[_Counts]) -> list[NDArray[Any]]:
+        nonlocal n_impossible
+        if domain.zeros:
+            n_impossible += int(words.pop().sum())
+        codes = {}
+        columns = zip(domain.names, fates, group.packed.unpack(words), strict=True)
+        for name, counts, marked in columns:
+            counts += np.bincount(marked % N_FATES, minlength=N_FATES)
+            if name in dtypes:
+                codes[name] = (marked // N_FATES).astype(dtypes[name])
+        return [codes[name] for name in coded.names]
+
+    with open_source(
+        source, scratch=folder, memory_limit=memory_limit, wanted=domain.names
+    ) as opened:
+        records = opened.read(lambda: packed(opened))
+        written = spill_packed(opened, coded, records, unpack, n_records=n_records, folder=folder)
+    return Scan(_profile(domain, written.n_present, fates, n_impossible), coded=written)
+
+
 def _counted(opened: OpenSource, domain: Domain, groups: Sequence[_Group]) -> Scan:
     derived = discretise.read_columns(domain, opened.table, text=opened.text)
     keys = {name: key for group in groups for name, key in group.words(domain, derived).items()}
     sets = [group.names for group in groups]
     if domain.zeros:
-        places = discretise.places_of(PackedCodes.of(domain))
-        plain = [
-            coded_column(*each)
-            for each in zip(domain.columns, [derived] * len(places), places, strict=True)
-        ]
-        keys[_IMPOSSIBLE] = discretise.impossible(domain, plain)
+        keys[_IMPOSSIBLE] = _impossible(domain, derived)
         sets.append((_IMPOSSIBLE,))
     found = _by_sets(derived.select(**keys), sets)
-    n_null, n_outside, n_unreadable = (np.zeros(len(domain.columns), int) for _ in range(3))
+    fates = np.zeros((len(domain.columns), N_FATES), np.int64)
     counted, seen, n_records = [], set(), 0
     for group in groups:
         words, records = found[group.names]
         n_records = int(records.sum())
         codes = {}
         for column, marked in zip(group.columns, group.packed.unpack(words), strict=True):
-            fates = marked % N_FATES
             codes[domain.names[column]] = (marked // N_FATES).astype(np.int64)
             if column not in seen:
-                for kind, fate in (
-                    (n_null, NULL),
-                    (n_outside, OUTSIDE),
-                    (n_unreadable, UNREADABLE),
-                ):
-                    kind[column] = records[fates == fate].sum()
+                np.add.at(fates[column], marked % N_FATES, records)
             seen.add(column)
         if group.table is not None:
             counted.append((group.table, group.table.encode(codes), records))
@@ -168,15 +219,23 @@ def _counted(opened: OpenSource, domain: Domain, groups: Sequence[_Group]) -> Sc
     if domain.zeros:
         (is_impossible,), records = found[_IMPOSSIBLE,]
         n_impossible = int(records[is_impossible.astype(bool)].sum())
-    columns = zip(
-        domain.names, n_null.tolist(), n_outside.tolist(), n_unreadable.tolist(), strict=True
+    return Scan(_profile(domain, n_records, fates, n_impossible), tuple(counted))
+
+
+def _impossible(domain: Domain, derived: ir.Table) -> Any:
+    """Whether a record lies in a structural zero."""
+    places = discretise.places_of(PackedCodes.of(domain))
+    coded = [coded_column(c, derived, p) for c, p in zip(domain.columns, places, strict=True)]
+    return discretise.impossible(domain, coded)
+
+
+def _profile(domain: Domain, n_records: int, fates: _Counts, n_impossible: int) -> SourceProfile:
+    """The profile of a source from the counts of fates, int64[columns, fates]."""
+    columns = (
+        ColumnProfile(name, *(int(counts[fate]) for fate in (NULL, OUTSIDE, UNREADABLE)))
+        for name, counts in zip(domain.names, fates, strict=True)
     )
-    profile = SourceProfile(
-        n_records=n_records,
-        columns=tuple(ColumnProfile(*each) for each in columns),
-        n_impossible=n_impossible,
-    )
-    return Scan(profile, tuple(counted))
+    return SourceProfile(n_records=n_records, columns=tuple(columns), n_impossible=n_impossible)
 
 
 def _by_sets(

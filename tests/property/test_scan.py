@@ -19,7 +19,8 @@ from mechanisms.domain.structural_zeros import ZeroPattern
 from tasks.source import scanning
 from tasks.source.counting import count, profile
 from tasks.source.files import Source
-from tasks.source.scanning import scan
+from tasks.source.scanning import scan, scan_wide
+from tasks.source.spilled_columns import SpilledColumns, spill
 
 CHECK = settings(
     max_examples=12,
@@ -39,12 +40,36 @@ def agree(source: Source, domain: Domain, joint: list[Domain], folder: Path) -> 
         )  # fmt: skip
 
 
+def agree_wide(source: Source, domain: Domain, coded: Domain, folder: Path) -> None:
+    """The scan of wide products against the profile, and the codes as they are written alone."""
+    found = scan_wide(source, domain, coded, n_records=1, folder=folder)
+    assert found.profile == profile(source, domain, scratch=folder)
+    assert found.coded is not None and found.coded.domain == coded
+    alone = folder / "alone"
+    alone.mkdir()
+    written = spill(source, coded, n_records=1, folder=alone)
+    assert codes_of(found.coded) == codes_of(written)
+
+
+def codes_of(spilled: SpilledColumns) -> list[tuple[int, ...]]:
+    """The codes of all records, in order."""
+    every = range(len(spilled.domain.columns))
+    chunks = [[chunk[c].tolist() for c in every] for chunk in spilled._chunks(every)]
+    return sorted(record for chunk in chunks for record in zip(*chunk, strict=True))
+
+
 def some_tables(domain: Domain, data: st.DataObject) -> list[Domain]:
     """None, one or two tables of some of the columns."""
     names = st.lists(st.sampled_from(domain.names), min_size=1, unique=True)
     joint = [domain.project(each) for each in data.draw(st.lists(names, max_size=2))]
     assume(all(each.n_cells <= MAX_CELLS for each in joint))
     return joint
+
+
+def some_columns(domain: Domain, data: st.DataObject) -> Domain:
+    """One column or more."""
+    names = st.lists(st.sampled_from(domain.names), min_size=1, unique=True)
+    return domain.project(data.draw(names))
 
 
 @CHECK
@@ -54,7 +79,9 @@ def test_parquet(case: tuple[Domain, pa.Table], data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "records.parquet")
         pq.write_table(table, path)
-        agree(Source(str(path), "parquet"), domain, some_tables(domain, data), Path(directory))
+        source = Source(str(path), "parquet")
+        agree(source, domain, some_tables(domain, data), Path(directory))
+        agree_wide(source, domain, some_columns(domain, data), Path(directory))
 
 
 @CHECK
@@ -69,7 +96,9 @@ def test_csv(
             writer = csv.DictWriter(file, domain.names, lineterminator="\n", quoting=csv.QUOTE_ALL)
             writer.writeheader()
             writer.writerows(lines)
-        agree(Source(str(path), "csv"), domain, some_tables(domain, data), Path(directory))
+        source = Source(str(path), "csv")
+        agree(source, domain, some_tables(domain, data), Path(directory))
+        agree_wide(source, domain, some_columns(domain, data), Path(directory))
 
 
 def test_many_columns_zeros_and_several_words(
@@ -93,6 +122,9 @@ def test_many_columns_zeros_and_several_words(
     pq.write_table(pa.table(rows), path)
     source, table = Source(str(path), "parquet"), domain.project(("i0", "c", "i1", "i2"))
     agree(source, domain, [table, domain.project(("x0", "i0"))], tmp_path)
+    coded = domain.project(domain.names[1:])
+    wide = scan_wide(source, domain, coded, n_records=n, folder=tmp_path)
+    assert wide.profile == profile(source, domain, scratch=tmp_path)
     reads = []
     monkeypatch.setattr(
         scanning, "_by_sets", lambda *a, of=scanning._by_sets: reads.append(a) or of(*a)
