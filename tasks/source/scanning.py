@@ -130,7 +130,7 @@ def scan(
         each.check_joint()
     taken = {name for each in joint for name in each.names}
     left = [name for name in domain.names if name not in taken]
-    parts = [(each.names, each) for each in joint]
+    parts: list[tuple[tuple[str, ...], Domain | None]] = [(each.names, each) for each in joint]
     parts += [(tuple(left[at : at + _AT_ONCE]), None) for at in range(0, len(left), _AT_ONCE)]
     groups = [_Group.of(index, domain, *part) for index, part in enumerate(parts)]
     with open_source(

@@ -23,7 +23,7 @@ from tasks.source.scanning import scan, scan_wide
 from tasks.source.spilled_columns import SpilledColumns, spill
 
 CHECK = settings(
-    max_examples=12,
+    max_examples=8,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
