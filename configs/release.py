@@ -8,7 +8,6 @@ from decimal import Decimal
 from typing import Annotated, Any, Literal, Self, Union, get_type_hints
 
 from pydantic import (
-    AfterValidator,
     BeforeValidator,
     Discriminator,
     Field,
@@ -22,18 +21,13 @@ from pydantic_core import PydanticCustomError
 from configs.amounts import Count, Delta, Epsilon, Share
 from configs.domain import ColumnConfig, Section, ZeroConfig
 from configs.formats import Format
+from configs.source import SourceConfig
+from configs.text import Line, Name
 from mechanisms.base.mechanism import Mechanism
 from mechanisms.base.user_defined import UserDefined
 from mechanisms.domain.privacy_unit import Adjacency, Privacy, Unit
 from mechanisms.planning.mechanism_choice import AUTO
 from mechanisms.planning.registry import REGISTRY, kinds
-
-
-def _printable(text: str) -> str:
-    """One line without control characters, which could repaint a terminal."""
-    if not text.isprintable():
-        raise PydanticCustomError("ConfigError", "must be one line of printable text")
-    return text
 
 
 def _short(value: Any) -> Any:
@@ -43,18 +37,7 @@ def _short(value: Any) -> Any:
     return value
 
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")]
-Line = Annotated[StrictStr, Field(min_length=1, max_length=1000), AfterValidator(_printable)]
 Fraction01 = Annotated[Decimal, Field(ge=0, le=1)]
-
-
-class SourceConfig(Section):
-    """Where the confidential records lie."""
-
-    path: Line = Field(description="File or glob, relative to the folder of the config.")
-    format: Literal["parquet", "csv"] | None = Field(
-        default=None, description="By default what the suffix says."
-    )
 
 
 class UnitColumn(Section):
@@ -145,6 +128,11 @@ class CheckConfig(Section):
         default=None,
         description="Share of undeclared or clamped values; by default 0 for categories "
         "without an 'other' cell, and not checked where values are clamped.",
+    )
+    unreadable_at_most: Fraction01 | None = Field(
+        default=None,
+        description="Share of values in a CSV that are there and cannot be read as declared; by "
+        "default 0. Those that are allowed count as missing.",
     )
 
 

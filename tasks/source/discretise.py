@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,23 +32,31 @@ from mechanisms.domain.domain import Domain
 from mechanisms.domain.packed_codes import PackedCodes
 from mechanisms.domain.structural_zeros import Runs
 from mechanisms.errors import ColumnNotFoundError, ColumnTypeError
-from tasks.source.digits import Coded, Place, coded_column, join_digits
+from tasks.source.csv_options import CsvOptions
+from tasks.source.digits import Coded, Place, coded_column, join_codes
 from tasks.source.engine_types import EXACT_DOUBLES, is_exact_double
+from tasks.source.text_values import read_text
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
 
 _LARGEST_SCALE = 18  # no engine's type holds int64 and decimals of a larger scale
-_TEXT_READ_AS = {"number": "float64"}
 
 
-def packed_table(domain: Domain, table: ir.Table, *, unit: str | None = None) -> ir.Table:
+def packed_table(
+    domain: Domain,
+    table: ir.Table,
+    *,
+    unit: str | None = None,
+    text: CsvOptions | None = None,
+) -> ir.Table:
     """The codes of every record of a table, packed into as few integers as hold them.
 
     Args:
         domain: The declared domain.
         table: Any Ibis table with at least the declared columns.
         unit: Column that names each record's unit; it comes along.
+        text: If all columns are text, how values are written.
 
     Returns:
         A table derived from ``table``: int64 columns ``word_0``, ``word_1``, ... as
@@ -59,17 +67,20 @@ def packed_table(domain: Domain, table: ir.Table, *, unit: str | None = None) ->
         ColumnNotFoundError: A declared column is missing.
         ColumnTypeError: A column's type cannot carry its discretisation.
     """
-    derived, coded = coded_columns(domain, table, unit=unit)
-    sums = (
-        functools.reduce(operator.add, (coded[column].digit for column in word))
-        for word in PackedCodes.of(domain).words
-    )
-    words = {f"word_{index}": word.cast("int64") for index, word in enumerate(sums)}
+    derived, coded = coded_columns(domain, table, unit=unit, text=text)
+    words = {
+        f"word_{index}": sum_of(coded[column] for column in word)
+        for index, word in enumerate(PackedCodes.of(domain).words)
+    }
     return derived.select(**words, **({} if unit is None else {"unit": derived.unit}))
 
 
 def coded_columns(
-    domain: Domain, table: ir.Table, *, unit: str | None = None
+    domain: Domain,
+    table: ir.Table,
+    *,
+    unit: str | None = None,
+    text: CsvOptions | None = None,
 ) -> tuple[ir.Table, list[Coded]]:
     """A derived table, and what becomes of each column on it, in the domain's order.
 
@@ -79,19 +90,49 @@ def coded_columns(
         ColumnNotFoundError: A declared column is missing.
         ColumnTypeError: A column's type cannot carry its discretisation.
     """
-    places = _places(domain)
-    units = {} if unit is None else {"unit": table[unit]}
-    derived = table.select(
-        **{f"value_{i}": _comparable(column, table) for i, column in enumerate(domain.columns)},
-        **units,
-    )
-    for column, place in zip(domain.columns, places, strict=True):
-        if isinstance(column, Categorical):
-            derived = join_digits(derived, column, place)
+    derived = read_columns(domain, table, unit=unit, text=text)
     return derived, [
         coded_column(column, derived, place)
-        for column, place in zip(domain.columns, places, strict=True)
+        for column, place in zip(domain.columns, places_of(PackedCodes.of(domain)), strict=True)
     ]
+
+
+def read_columns(
+    domain: Domain,
+    table: ir.Table,
+    *,
+    unit: str | None = None,
+    text: CsvOptions | None = None,
+) -> ir.Table:
+    """A derived table of values, ready to be coded (``tasks.source.digits``).
+
+    Takes the arguments of ``packed_table``.
+
+    Raises:
+        ColumnNotFoundError: A declared column is missing.
+        ColumnTypeError: A column's type cannot carry its discretisation.
+    """
+    selected = {} if unit is None else {"unit": table[unit]}
+    for index, column in enumerate(domain.columns):
+        if column.name not in table.columns:
+            what = f"No column '{column.name}' is in all files of the source, once and of one type."
+            raise ColumnNotFoundError(what, where=column.name)
+        value, wanted = table[column.name], _wanted_type(column)
+        if text is not None:
+            if wanted != "string":
+                selected[f"there_{index}"] = value.notnull()
+            value = _read(column, value, text)
+        selected[f"value_{index}"] = _comparable(column, value)
+    derived = table.select(**selected)
+    for index, column in enumerate(domain.columns):
+        if isinstance(column, Categorical):
+            derived = join_codes(derived, column, index)
+    return derived
+
+
+def sum_of(coded: Iterable[Coded]) -> Any:
+    """The digits of one word, added."""
+    return functools.reduce(operator.add, (column.digit for column in coded)).cast("int64")
 
 
 def impossible(domain: Domain, coded: Sequence[Coded]) -> Any:
@@ -99,7 +140,7 @@ def impossible(domain: Domain, coded: Sequence[Coded]) -> Any:
 
     Sets of several runs are those of listed categories, so their codes are listed too.
     """
-    places = _places(domain)
+    places = places_of(PackedCodes.of(domain))
 
     def in_set(name: str, runs: Runs) -> Any:
         place = places[domain.names.index(name)]
@@ -117,33 +158,8 @@ def impossible(domain: Domain, coded: Sequence[Coded]) -> Any:
     return functools.reduce(operator.or_, boxes)
 
 
-def read_text(domain: Domain, table: ir.Table, *, unit: str | None = None) -> ir.Table:
-    """The declared columns of a table of text, each in the type its kind needs.
-
-    The column ``unit``, if there is one, stays as it is. Text that cannot be read is null.
-    A number is the double nearest to the text; of a date with a time and an offset the
-    date stands as written.
-
-    Raises:
-        ColumnTypeError: No double equals a declared category.
-    """
-    read = {} if unit is None else {unit: table[unit]}
-    for column in (column for column in domain.columns if column.name in table.columns):
-        categories = column.categories if isinstance(column, Categorical) else ()
-        if not all(map(is_exact_double, categories)):
-            raise ColumnTypeError(
-                "Text is read as doubles, and none equals a category beyond 2**53.",
-                where=column.name,
-                next_step="Quote the categories, so that they are compared as text.",
-            )
-        wanted = _wanted_type(column)
-        read[column.name] = table[column.name].try_cast(_TEXT_READ_AS.get(wanted, wanted))
-    return table.select(**read) if read else table
-
-
-def _places(domain: Domain) -> list[Place]:
+def places_of(packed: PackedCodes) -> list[Place]:
     """Each column's place in its word, which is a sum of doubles if all its values are exact."""
-    packed = PackedCodes.of(domain)
     places = []
     for index, word in enumerate(packed.words):
         dtype = "float64" if packed.cells(index) <= EXACT_DOUBLES else "int64"
@@ -158,13 +174,25 @@ def _wanted_type(column: Column) -> str:
     return "date" if isinstance(column, Date) else "number"
 
 
-def _comparable(column: Column, table: ir.Table) -> Any:
+def _read(column: Column, value: Any, text: CsvOptions) -> Any:
+    """A column of text in the type that its kind needs.
+
+    Raises:
+        ColumnTypeError: No double equals a declared category.
+    """
+    categories = column.categories if isinstance(column, Categorical) else ()
+    if not all(map(is_exact_double, categories)):
+        raise ColumnTypeError(
+            "Text is read as doubles, and none equals a category beyond 2**53.",
+            where=column.name,
+            next_step="Quote the categories, so that they are compared as text.",
+        )
+    return read_text(value, _wanted_type(column), text)
+
+
+def _comparable(column: Column, value: Any) -> Any:
     """The column's value in a type whose comparisons are exact."""
-    if column.name not in table.columns:
-        what = f"No column '{column.name}' is in all files of the source, once and of one type."
-        raise ColumnNotFoundError(what, where=column.name)
-    value, wanted = table[column.name], _wanted_type(column)
-    found = value.type()
+    wanted, found = _wanted_type(column), value.type()
     fits = {
         "number": found.is_integer() or found.is_floating() or found.is_decimal(),
         "date": found.is_date() or found.is_timestamp(),

@@ -12,12 +12,12 @@ import errno
 import functools
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +26,12 @@ from mechanisms.domain.coded_columns import check_groups
 from mechanisms.domain.domain import Domain
 from mechanisms.domain.group_counts import GroupCounts, smallest_unsigned
 from mechanisms.domain.packed_codes import PackedCodes
-from mechanisms.errors import EmptySourceError, OutputNotWritableError
+from mechanisms.errors import EmptySourceError
 from tasks.source import discretise
 from tasks.source.counting import check_absent, typed
-from tasks.source.files import MEMORY_LIMIT, Source, guarded, open_source
+from tasks.source.engine import MEMORY_LIMIT
+from tasks.source.files import OpenSource, Source, open_source
+from tasks.source.private_files import new_file, writable, write_all
 from tasks.source.units import Units, kept_records
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 
 CHUNK = 1 << 17
 """Records that are in memory at once."""
-_Result = TypeVar("_Result")
+Unpack = Callable[[list[NDArray[np.int64]]], Iterable[NDArray[Any]]]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -121,21 +123,28 @@ def spill(
     place = folder / "codes"
     _writable(lambda: _make(place, 0 if padded else n_records * bytes_per_record(domain)), place)
 
+    def unpack(words: list[NDArray[np.int64]]) -> list[NDArray[Any]]:
+        codes = list(PackedCodes.of(domain).unpack(words))
+        _check_possible(domain, codes)
+        return codes
+
     def run(table: ir.Table, unit: str | None) -> SpilledColumns:
-        records = discretise.packed_table(domain, table, unit=unit)
+        records = discretise.packed_table(domain, table, unit=unit, text=opened.text)
         if units is not None:
             # Codes first, windows after: both at once would not do with this little memory.
             engine: Any = records.get_backend()
             coded = engine.create_table("coded_records", records, temp=True)
             records = kept_records(coded, units, key).drop("unit")
-        present, absent = _write(domain, records, place)
+        present, absent = _write(domain, records, place, unpack)
         if not present:
             raise EmptySourceError("The source has no records.", where=source.pattern)
         return SpilledColumns(domain, place, present, absent)
 
     try:
-        with open_source(source, scratch=folder, memory_limit=memory_limit) as table:
-            return guarded(source, lambda: run(*typed(source, domain, table, units)))
+        with open_source(
+            source, scratch=folder, memory_limit=memory_limit, wanted=domain.names
+        ) as opened:
+            return opened.read(lambda: run(*typed(opened, units)))
     except BaseException:
         shutil.rmtree(place, ignore_errors=True)
         raise
@@ -146,28 +155,57 @@ def bytes_per_record(domain: Domain) -> int:
     return sum(smallest_unsigned(column.size).itemsize for column in domain.columns)
 
 
-def _write(domain: Domain, records: ir.Table, place: Path) -> tuple[int, int]:
+def spill_packed(
+    opened: OpenSource,
+    domain: Domain,
+    records: ir.Table,
+    unpack: Unpack,
+    *,
+    n_records: int,
+    folder: Path,
+) -> SpilledColumns:
+    """The same for records that the caller packed, each a unit; there may be none.
+
+    Args:
+        opened: The open source.
+        domain: The columns to write.
+        records: int64 columns ``word_0``, ``word_1``, ...
+        unpack: From those of some records to the codes of each column, as unsigned integers.
+        n_records: Public number of records.
+        folder: Private.
+
+    Raises:
+        SourceError: The source is unreadable.
+        OutputNotWritableError: The disk has no room for the files, or fails.
+    """
+    place = folder / "codes"
+    _writable(lambda: _make(place, n_records * bytes_per_record(domain)), place)
+    try:
+        present, _ = opened.read(lambda: _write(domain, records, place, unpack))
+    except BaseException:
+        shutil.rmtree(place, ignore_errors=True)
+        raise
+    return SpilledColumns(domain, place, present, 0)
+
+
+def _write(domain: Domain, records: ir.Table, place: Path, unpack: Unpack) -> tuple[int, int]:
     """Write the codes of packed records; how many there are, and how many are lacking."""
-    packed = PackedCodes.of(domain)
-    n_words, present, absent = len(packed.words), 0, 0
-    names = [f"word_{index}" for index in range(n_words)]
+    present, absent = 0, 0
+    names = [name for name in records.columns if name.startswith("word_")]
     with ExitStack() as stack:
 
         def opened() -> list[FileIO]:
             paths = (_path(place, column) for column in range(len(domain.columns)))
-            return [stack.enter_context(_new(path)) for path in paths]
+            return [stack.enter_context(new_file(path)) for path in paths]
 
         def append(codes: Sequence[NDArray[Any]]) -> None:
             for file, column in zip(files, codes, strict=True):
-                left = column.data.cast("B")
-                while left:
-                    left = left[file.write(left) :]
+                write_all(file, column.data.cast("B"))
 
         files = _writable(opened, place)
         for batch in _batches(records):
             words = [batch[name].to_numpy() for name in names]
-            codes = list(packed.unpack(words))
-            _check_possible(domain, codes)
+            codes = list(unpack(words))
             _writable(functools.partial(append, codes), place)
             present += len(words[0])
             if "lacking" in batch.schema.names:
@@ -203,24 +241,4 @@ def _path(folder: Path, column: int) -> Path:
     return folder / f"{column}.codes"
 
 
-def _new(path: Path) -> FileIO:
-    """A new file of mode 0600, without a buffer that would be left to write at the end."""
-    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
-    return os.fdopen(os.open(path, flags, 0o600), "wb", buffering=0)
-
-
-def _writable(act: Callable[[], _Result], place: Path) -> _Result:
-    """Say what is wrong where codes cannot be written.
-
-    Raises:
-        OutputNotWritableError: The disk is full, or fails.
-    """
-    try:
-        return act()
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else "the disk fails"
-    raise OutputNotWritableError(
-        f"The private copy of the coded columns cannot be written ({reason}). Nothing was charged.",
-        where=str(place.parent.parent),
-        next_step="Free space in the home's work folder, or use fewer columns; then run again.",
-    )
+_writable = functools.partial(writable, what="the coded columns", next_step="use fewer columns")
