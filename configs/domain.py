@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -33,6 +34,16 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
+def _printable(text: str) -> str:
+    """One line without control characters, which could repaint a terminal."""
+    if not text.isprintable():
+        raise PydanticCustomError("ConfigError", "must be one line of printable text")
+    return text
+
+
+Line = Annotated[StrictStr, Field(min_length=1, max_length=1000), AfterValidator(_printable)]
+
+
 class CategoriesFile(Section):
     """Categories kept in a text file of their own, one a line, UTF-8."""
 
@@ -55,17 +66,33 @@ RangeEnd = Annotated[StrictInt | Decimal | datetime.date, BeforeValidator(_range
 
 class _Column(Section):
     missing: bool = Field(default=False, description="Give nulls a cell of their own.")
+    label: Line | None = Field(default=None, description="What the column is, for people.")
+    description: Line | None = Field(default=None, description="What else a reader has to know.")
+    unit: Annotated[Line, Field(max_length=100)] | None = Field(
+        default=None, description="Of the values, such as 'EUR per month'."
+    )
 
 
 class _Categories(_Column):
     categories: Annotated[list[Category], Field(min_length=1)] | CategoriesFile
     other: bool = Field(default=False, description="Give undeclared values a cell of their own.")
+    value_labels: Annotated[list[Line], Field(min_length=1)] | None = Field(
+        default=None, description="What each category means, in their order."
+    )
     column: ClassVar[Callable[..., Column]] = Categorical
 
     def build(self, name: str, read_lines: ReadLines) -> Column:
+        categories = _categories(self.categories, read_lines)
+        if self.value_labels is not None and len(self.value_labels) != len(categories):
+            raise ConfigError(
+                f"There are {len(self.value_labels)} value_labels for {len(categories)} "
+                "categories.",
+                where=name,
+                next_step="Give one for each category, in their order.",
+            )
         return type(self).column(
             name=name,
-            categories=_categories(self.categories, read_lines),
+            categories=categories,
             other=self.other,
             missing=self.missing,
         )

@@ -8,7 +8,6 @@ from decimal import Decimal
 from typing import Annotated, Any, Literal, Self, Union, get_type_hints
 
 from pydantic import (
-    AfterValidator,
     BeforeValidator,
     Discriminator,
     Field,
@@ -20,20 +19,13 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from configs.amounts import Count, Delta, Epsilon, Share
-from configs.domain import ColumnConfig, Section, ZeroConfig
+from configs.domain import ColumnConfig, Line, Section, ZeroConfig
 from configs.formats import Format
 from mechanisms.base.mechanism import Mechanism
 from mechanisms.base.user_defined import UserDefined
 from mechanisms.domain.privacy_unit import Adjacency, Privacy, Unit
 from mechanisms.planning.mechanism_choice import AUTO
 from mechanisms.planning.registry import REGISTRY, kinds
-
-
-def _printable(text: str) -> str:
-    """One line without control characters, which could repaint a terminal."""
-    if not text.isprintable():
-        raise PydanticCustomError("ConfigError", "must be one line of printable text")
-    return text
 
 
 def _short(value: Any) -> Any:
@@ -44,7 +36,6 @@ def _short(value: Any) -> Any:
 
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")]
-Line = Annotated[StrictStr, Field(min_length=1, max_length=1000), AfterValidator(_printable)]
 Fraction01 = Annotated[Decimal, Field(ge=0, le=1)]
 
 
