@@ -8,7 +8,6 @@ from decimal import Decimal
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -23,6 +22,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from configs.amounts import FiniteNumber
+from configs.text import Line
 from mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric, Ordinal, Period
 from mechanisms.domain.structural_zeros import ZeroPattern, codes_of_range, codes_of_values
 from mechanisms.errors import ConfigError, EdgesError
@@ -32,16 +32,6 @@ class Section(BaseModel):
     """A part of the config: unknown keys are errors, values do not change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-
-def _printable(text: str) -> str:
-    """One line without control characters, which could repaint a terminal."""
-    if not text.isprintable():
-        raise PydanticCustomError("ConfigError", "must be one line of printable text")
-    return text
-
-
-Line = Annotated[StrictStr, Field(min_length=1, max_length=1000), AfterValidator(_printable)]
 
 
 class CategoriesFile(Section):

@@ -19,8 +19,9 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from configs.amounts import Count, Delta, Epsilon, Share
-from configs.domain import ColumnConfig, Line, Section, ZeroConfig
+from configs.domain import ColumnConfig, Section, ZeroConfig
 from configs.formats import Format
+from configs.text import Line, Name
 from mechanisms.base.mechanism import Mechanism
 from mechanisms.base.user_defined import UserDefined
 from mechanisms.domain.privacy_unit import Adjacency, Privacy, Unit
@@ -35,7 +36,6 @@ def _short(value: Any) -> Any:
     return value
 
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")]
 Fraction01 = Annotated[Decimal, Field(ge=0, le=1)]
 
 
