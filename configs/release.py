@@ -21,6 +21,7 @@ from pydantic_core import PydanticCustomError
 from configs.amounts import Count, Delta, Epsilon, Share
 from configs.domain import ColumnConfig, Section, ZeroConfig
 from configs.formats import Format
+from configs.source_formats import SourceFormat, format_of
 from configs.text import Line, Name
 from mechanisms.base.mechanism import Mechanism
 from mechanisms.base.user_defined import UserDefined
@@ -43,9 +44,14 @@ class SourceConfig(Section):
     """Where the confidential records lie."""
 
     path: Line = Field(description="File or glob, relative to the folder of the config.")
-    format: Literal["parquet", "csv"] | None = Field(
+    format: SourceFormat | None = Field(
         default=None, description="By default what the suffix says."
     )
+
+    @property
+    def form(self) -> SourceFormat:
+        """The format, as declared or by the suffix."""
+        return self.format or format_of(self.path)
 
 
 class UnitColumn(Section):

@@ -123,8 +123,8 @@ def _column(
     written = rules.get("format")
     if base == "boolean":
         words = str(written).split("|") if isinstance(written, str) else []
-        values = tuple(reversed(words)) if len(words) == 2 else (False, True)
-        return DescribedColumn(**common, type="categorical", categories=values)
+        pair = tuple(reversed(words)) if len(words) == 2 else (False, True)
+        return DescribedColumn(**common, type="categorical", categories=pair)
     if base in _TEXTS:
         listed = _LIST.fullmatch(written) if isinstance(written, str) else None
         texts = listed[1].split("|") if listed else []

@@ -129,7 +129,7 @@ def _head(description: Description, frame: Frame) -> Iterator[str]:
     )
     if description.missing_codes:
         codes = ", ".join(description.missing_codes[:20])
-        yield from _comment(f"{codes} stand for missing values: let them be null in the source.")
+        yield from _comment(f"Missing values are written {codes}: let them be null in the source.")
     for note in description.notes:
         yield from _comment(note)
 
@@ -226,10 +226,8 @@ def _notes(column: DescribedColumn) -> Iterator[str]:
     """What to see to in the source."""
     if column.missing_codes:
         codes = ", ".join(column.missing_codes[:20])
-        if column.categories is None:
-            yield f"{codes} stand for missing values: let them be null in the source."
-        else:
-            yield f"{codes} stand for missing values."
+        advice = ": let them be null in the source" if column.categories is None else ""
+        yield f"Missing values are written {codes}{advice}."
 
 
 def _products(columns: Sequence[DescribedColumn], blanks: list[Blank]) -> list[str]:

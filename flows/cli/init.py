@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from configs.descriptions.drafting import Frame
 
 
-_READ = (".parquet", ".csv", ".dta", ".sav", ".zsav", ".por", ".sas7bdat", ".xpt")
-"""Suffixes of files that a config may name."""
-
-
 def init(
     description: Path | None = None,
     *,
@@ -92,7 +88,9 @@ def init(
 
 def _described(frame: Frame, found: Description, path: Path, output: Path) -> Frame:
     """The frame with what the description says of it, where no option says otherwise."""
-    known = found.path is not None and Path(found.path).suffix.lower() in _READ
+    from configs.source_formats import SOURCE_SUFFIXES
+
+    known = found.path is not None and Path(found.path).suffix.lower() in SOURCE_SUFFIXES
     return replace(
         frame,
         title=found.title,

@@ -262,8 +262,13 @@ def outcome_of(charge: Entry, status: Status, place: Path, seal: str) -> Outcome
 
 def _source(release: Release) -> Source:
     declared = release.config.source
-    form = declared.format or ("csv" if ".csv" in Path(declared.path).suffixes else "parquet")
-    return Source(pattern=str(release.located(declared.path)), format=form)
+    units = _units(release)
+    return Source(
+        pattern=str(release.located(declared.path)),
+        format=declared.form,
+        columns=release.domain.names,
+        unit=units.column if units is not None else None,
+    )
 
 
 def _units(release: Release) -> Units | None:

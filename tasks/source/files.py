@@ -14,10 +14,11 @@ import gzip
 import logging
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from configs.source_formats import SourceFormat, is_stat
 from mechanisms.errors import (
     InternalError,
     SourceError,
@@ -25,11 +26,11 @@ from mechanisms.errors import (
     SourceUnreadableError,
     StatpressError,
 )
+from tasks.source.stat_files import copied
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
 
-Format = Literal["parquet", "csv"]
 MEMORY_LIMIT = "300MB"
 _LONGEST_HEADER_LINE = 2**20
 _Result = TypeVar("_Result")
@@ -44,11 +45,15 @@ class Source:
 
     Attributes:
         pattern: Absolute path of a file, or a glob of files of one schema.
-        format: ``parquet``, or ``csv`` (comma, double quotes, UTF-8, a header).
+        format: ``parquet``, ``csv`` (comma, double quotes, UTF-8, a header), or a package's.
+        columns: Those that are wanted of a file of Stata, SPSS or SAS.
+        unit: A further one of those, which names the units.
     """
 
     pattern: str
-    format: Format
+    format: SourceFormat
+    columns: tuple[str, ...] = ()
+    unit: str | None = None
 
 
 @contextlib.contextmanager
@@ -70,6 +75,16 @@ def open_source(
             corrupt, or a CSV whose header is not that of the first.
     """
     paths = guarded(source, lambda: _matches(source))
+    if is_stat(source.format):
+        paths = copied(
+            source.format,
+            paths,
+            source.columns,
+            scratch,
+            pattern=source.pattern,
+            unit=source.unit,
+        )
+        source = replace(source, format="parquet")
     connection = guarded(source, lambda: _connect(scratch, memory_limit))
     try:
         yield guarded(source, lambda: _table(connection, source, paths))
