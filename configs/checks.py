@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from decimal import Decimal, localcontext
 
 from configs.release import CheckConfig, ReleaseConfig
@@ -52,6 +53,10 @@ def check_columns(config: ReleaseConfig, domain: Domain, document: Document) -> 
             raise ConfigError(
                 f"The domain declares no column '{name}'.", where=document.where(("checks", name))
             )
+    for column in domain.columns:
+        misfit = config.source.misfit(column)
+        if misfit is not None:
+            raise ConfigError(misfit, where=document.where(("domain", column.name)))
     with localcontext(prec=1000):
         shares = sum((p.share for p in config.products.values()), Decimal(0))
     if shares != 1:
@@ -61,18 +66,31 @@ def check_columns(config: ReleaseConfig, domain: Domain, document: Document) -> 
         )
 
 
-def default_check(column: Column, declared: CheckConfig | None) -> tuple[Decimal, Decimal | None]:
-    """Largest shares of missing and of undeclared values that the input gate accepts.
+@dataclass(frozen=True)
+class Limits:
+    """The largest shares of a column's values that the input gate accepts.
 
-    Without a declaration a value that has no cell of its own is not accepted;
-    clamped values are not limited (None).
+    Attributes:
+        missing: Of nulls.
+        outside: Of undeclared or clamped values; None if they are not limited.
+        unreadable: Of values that are there and cannot be read as declared.
     """
-    missing = Decimal(1) if column.missing else Decimal(0)
-    outside = Decimal(0) if column.kind in ("categorical", "ordinal") else None
-    if column.other_code is not None:
-        outside = None
-    if declared is not None and declared.missing_at_most is not None:
-        missing = declared.missing_at_most
-    if declared is not None and declared.outside_at_most is not None:
-        outside = declared.outside_at_most
-    return missing, outside
+
+    missing: Decimal
+    outside: Decimal | None
+    unreadable: Decimal
+
+
+def limits(column: Column, declared: CheckConfig | None) -> Limits:
+    """What the input gate accepts of a column.
+
+    Without a declaration a value that has no cell of its own is not accepted, nor is one that
+    cannot be read; clamped values are not limited.
+    """
+    declared = declared or CheckConfig()
+    missing, outside = declared.missing_at_most, declared.outside_at_most
+    if missing is None:
+        missing = Decimal(1) if column.missing else Decimal(0)
+    if outside is None and column.kind in ("categorical", "ordinal") and column.other_code is None:
+        outside = Decimal(0)
+    return Limits(missing, outside, declared.unreadable_at_most or Decimal(0))

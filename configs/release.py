@@ -21,7 +21,7 @@ from pydantic_core import PydanticCustomError
 from configs.amounts import Count, Delta, Epsilon, Share
 from configs.domain import ColumnConfig, Section, ZeroConfig
 from configs.formats import Format
-from configs.source_formats import SourceFormat, format_of
+from configs.source import SourceConfig
 from configs.text import Line, Name
 from mechanisms.base.mechanism import Mechanism
 from mechanisms.base.user_defined import UserDefined
@@ -38,20 +38,6 @@ def _short(value: Any) -> Any:
 
 
 Fraction01 = Annotated[Decimal, Field(ge=0, le=1)]
-
-
-class SourceConfig(Section):
-    """Where the confidential records lie."""
-
-    path: Line = Field(description="File or glob, relative to the folder of the config.")
-    format: SourceFormat | None = Field(
-        default=None, description="By default what the suffix says."
-    )
-
-    @property
-    def form(self) -> SourceFormat:
-        """The format, as declared or by the suffix."""
-        return self.format or format_of(self.path)
 
 
 class UnitColumn(Section):
@@ -142,6 +128,11 @@ class CheckConfig(Section):
         default=None,
         description="Share of undeclared or clamped values; by default 0 for categories "
         "without an 'other' cell, and not checked where values are clamped.",
+    )
+    unreadable_at_most: Fraction01 | None = Field(
+        default=None,
+        description="Share of values in a CSV that are there and cannot be read as declared; by "
+        "default 0. Those that are allowed count as missing.",
     )
 
 

@@ -6,7 +6,8 @@ value (the middle of a bin). Columns with many bins cost an estimate nothing.
 
 ``where`` keeps some records: a mean becomes the ratio of two sums, a sum or a count is taken of
 records that count as 0 elsewhere. Records without a value (``missing``, ``other``) are left out
-of a mean likewise; other statistics are refused a column that can lack values.
+of a mean likewise, and of a median or a quantile; other statistics are refused a column that can
+lack values.
 """
 
 from __future__ import annotations
@@ -152,8 +153,8 @@ class Estimand:
             raise ConfigError(
                 f"Column '{lacking[0].name}' can lack a value, and {knobs.named} needs one.",
                 where="columns",
-                next_step="Ask for a mean, which leaves such records out, or declare a column "
-                "without 'missing' and 'other'.",
+                next_step="Ask for a mean, a median or a quantile, which leave such records out. "
+                "To drop 'missing' from the domain would count nulls as the lowest value.",
             )
         arguments = tuple(map(Argument.number, columns))
         if knobs.group is not None:

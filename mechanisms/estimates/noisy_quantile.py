@@ -7,7 +7,7 @@ numbers, and of categories that are numbers the number itself. **The upper end m
 number** of a cell, not the first of the next: if that is below the quantile x, then x is in a later
 cell, and the records counted up to the cell's end are all below x, which is what the proof of the
 interval needs. Numbers within a cell are not told apart: for a bin the quantile is known up to its
-width.
+width. Records without a value are left out, and how many they are stays private.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class OrderedCells(NamedTuple):
 
     @classmethod
     def of(cls, column: Column) -> Self:
-        """The cells of a column without missing values."""
+        """The cells of a column that hold a value."""
         codes = np.arange(column.n_values)
         middle = column.decode(codes).astype(np.float64)
         if isinstance(column, Numeric):
@@ -130,6 +130,7 @@ class QuantileOfCells:
             level=knobs.confidence,
             epsilon=epsilon,
             n_records=target.n_records,
+            values_lacking=column.size > column.n_values,
         )
         terms = Terms((estimand.quantity(),), (Scale(),), knobs.confidence)
         return cls(epsilon, terms, quantile, cells)
@@ -145,9 +146,10 @@ class QuantileOfCells:
     ) -> RawEstimates:
         """Make the three choices."""
         assert self.quantile is not None and self.cells is not None
-        places = np.argsort(self.cells.codes)[table.cells]
+        there = table.cells < len(self.cells.codes)  # other codes are those without a value
+        places, counts = np.argsort(self.cells.codes)[table.cells[there]], table.counts[there]
         order = np.argsort(places)
-        at, low, high = self.quantile.chosen(places[order], table.counts[order], rng)
+        at, low, high = self.quantile.chosen(places[order], counts[order], rng)
         numbers = {
             "value": (float(self.cells.middle[at]),),
             "lower": (float(self.cells.first[low]),),

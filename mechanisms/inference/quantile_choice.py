@@ -16,10 +16,25 @@ asked for: the end is that of the declared range. So the coverage is at least 1 
 thirds of epsilon are for the ends, one third for a point estimate, the middle of a cell.
 
 Records beyond the edges are taken into the end cells: the quantile is that of clamped records.
+
+**Records without a value** are left out: C, r, b and b' are of the m records that have one, and m
+is private. (1) A record that comes to have a value raises C_j by 0 or 1, and m by 1. Each wanted
+count then rises by 0 or 1 as well, so C_j - r changes by at most 1, as where one value replaces
+another, and u_j with it. (2) Whether an end is asked for must not depend on m: it always is, but
+the first cell counts as reaching down without end, and the last up, so that some u_j is 0 whatever
+r. A lower end in the first cell is the range's own and never above x; in another cell the proof
+above holds; likewise the upper end. (3) Given m, the values are independent, of the law given
+that there is one, so the coverage holds for every m. For (1) b is replaced by the largest of b(i) -
+max(i - m, 0) and b' by the least of b'(i) + max(m - i, 0), over a public grid of sizes i. As a
+function of m each term rises by 0 or 1 a step, hence so does their maximum or minimum, whatever the
+figures b(i), also as rounded. One more trial raises a binomial quantile by 0 or 1, so that no term
+is above b(m), or below b'(m); at m = n one is equal to it.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,6 +50,9 @@ from mechanisms.domain.columns import Codes
 from mechanisms.errors import ConfigError
 from mechanisms.inference.intervals import check_level
 from mechanisms.sampling.real_weights import choose_real, decay, rate_of
+
+_GRID_STEP = 0.05  # of the square root of a size: what it costs is at most a tenth of that
+_MOST_SIZES = 100_000
 
 
 @dataclass(frozen=True)
@@ -56,6 +74,7 @@ class NoisyQuantile:
         level: Confidence level of the interval.
         epsilon: Of all three choices together.
         n_records: Number of records n.
+        values_lacking: Whether records may lack a value, so that their number is private.
     """
 
     edges: tuple[float, ...]
@@ -63,6 +82,7 @@ class NoisyQuantile:
     level: float
     epsilon: Fraction
     n_records: int
+    values_lacking: bool = False
 
     def __post_init__(self) -> None:
         check_level(self.level)
@@ -86,11 +106,34 @@ class NoisyQuantile:
     @property
     def wanted(self) -> tuple[int, int, int]:
         """Counts asked for: of the value, the lower and the upper end."""
+        n = self.n_records
+        low, high = (int(quantiles[0]) for quantiles in self._binomial(np.array([n])))
+        return round(n * self.share), low - self.error - 1, high + self.error + 1
+
+    def wanted_of(self, present: int) -> tuple[int, int, int]:
+        """The same where so many records have a value: a private number."""
+        sizes, low, high = self._grid
+        lowest = int(np.max(low - np.maximum(sizes - present, 0)))
+        highest = int(np.min(high + np.maximum(present - sizes, 0)))
+        return round(present * self.share), lowest - self.error - 1, highest + self.error + 1
+
+    def _binomial(self, sizes: Codes) -> tuple[Codes, Codes]:
+        """The (1 - level)/4 quantile of as many trials, and that above which there is as much."""
         from scipy.stats import binom
 
-        n, tail = self.n_records, (1 - self.level) / 4
-        low, high = (int(binom.ppf(p, n, float(self.share))) for p in (tail, 1 - tail))
-        return round(n * self.share), low - self.error - 1, high + self.error + 1
+        tail = (1 - self.level) / 4
+        low, high = (binom.ppf(p, sizes, float(self.share)) for p in (tail, 1 - tail))
+        # Of no trial the library has -1 at any p.
+        return np.maximum(low, 0).astype(np.int64), np.maximum(high, 0).astype(np.int64)
+
+    @functools.cached_property
+    def _grid(self) -> tuple[Codes, Codes, Codes]:
+        """Sizes up to n, a fraction of their square root apart, with their quantiles."""
+        step = max(_GRID_STEP, 2 * math.sqrt(self.n_records) / _MOST_SIZES)
+        points = np.arange(0, 2 * math.sqrt(self.n_records) / step)
+        sizes = np.unique(np.append(np.floor((points * step / 2) ** 2), self.n_records))
+        whole = sizes[sizes <= self.n_records].astype(np.int64)
+        return whole, *self._binomial(whole)
 
     def release(self, cells: Codes, counts: Codes, rng: np.random.Generator) -> QuantileEstimate:
         """Make the three choices.
@@ -106,7 +149,17 @@ class NoisyQuantile:
         return QuantileEstimate(value, min(lower, upper), max(lower, upper))
 
     def chosen(self, cells: Codes, counts: Codes, rng: np.random.Generator) -> tuple[int, int, int]:
-        """The cells of the value, of the lower end and of the upper end; as for ``release``."""
+        """The cells of the value, of the lower end and of the upper end; as for ``release``.
+
+        Where values may lack, the counts are of the records that have one, and may be none.
+        """
+        if self.values_lacking:
+            centre, low, high = self.wanted_of(int(counts.sum()))
+            return (
+                self._choose(cells, counts, centre, rng),
+                self._choose(cells, counts, low, rng, end=True),
+                self._choose(cells, counts, high, rng, end=True),
+            )
         centre, low, high = self.wanted
         at = self._choose(cells, counts, centre, rng)
         first, last = 0, len(self.edges) - 2
@@ -123,10 +176,31 @@ class NoisyQuantile:
         n = self.n_records
         return (min(high, n) - max(low, 0)) / n
 
-    def _choose(self, cells: Codes, counts: Codes, wanted: int, rng: np.random.Generator) -> int:
-        """A cell; runs of empty cells, which share their score, are drawn together."""
-        runs = _runs(cells, counts, len(self.edges) - 1)
-        gaps = [max(before - wanted, wanted - after, 0) for _, _, before, after in runs]
+    def _choose(
+        self,
+        cells: Codes,
+        counts: Codes,
+        wanted: int,
+        rng: np.random.Generator,
+        *,
+        end: bool = False,
+    ) -> int:
+        """A cell; runs of empty cells, which share their score, are drawn together.
+
+        For an ``end`` the first cell reaches down without end, and the last up.
+        """
+        n_cells = len(self.edges) - 1
+        runs = _runs(cells, counts, n_cells)
+        if end:
+            runs = _outer_cells_apart(runs, n_cells)
+        gaps = [
+            max(
+                0 if end and first == 0 else before - wanted,
+                0 if end and first == n_cells - 1 else wanted - after,
+                0,
+            )
+            for first, _, before, after in runs
+        ]
         rate = rate_of(self.epsilon / 3, 1)
         least = min(gaps)
 
@@ -140,6 +214,18 @@ class NoisyQuantile:
 def quantile_loss(epsilon: Fraction) -> PrivacyLoss:
     """The privacy loss of three choices that share an epsilon."""
     return compose([PureLoss(epsilon / 3)] * 3)
+
+
+def _outer_cells_apart(
+    runs: list[tuple[int, int, int, int]], n_cells: int
+) -> list[tuple[int, int, int, int]]:
+    """The runs, with the first cell and the last in runs of their own."""
+    found = []
+    for first, size, before, after in runs:
+        cuts = {first, first + size} | ({1, n_cells - 1} & set(range(first, first + size)))
+        for start, stop in itertools.pairwise(sorted(cuts)):
+            found.append((start, stop - start, before, after))
+    return found
 
 
 def _runs(cells: Codes, counts: Codes, n_cells: int) -> list[tuple[int, int, int, int]]:

@@ -9,12 +9,12 @@ curator log, and the run stops with a fixed message before anything is charged.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import ROUND_FLOOR, Decimal
 
 import numpy as np
 
-from configs.checks import default_check
+from configs.checks import limits
 from configs.loading import Release
 from mechanisms.domain.coded_columns import CodedColumns
 from mechanisms.domain.contingency_table import ContingencyTable
@@ -22,14 +22,21 @@ from mechanisms.errors import EmptySourceError, QualityGateError, ReleaseGateErr
 from tasks.execution.run_context import Gatekeeper
 from tasks.quality.inspector import Between
 from tasks.source.counting import SourceProfile
+from tasks.source.failing_records import Fate
+
+Locate = Callable[[Sequence[tuple[str, Fate]]], Iterable[str]]
+"""Says of columns where the first record of a fate is, one line each."""
 
 
-def check_source(inspector: Gatekeeper, release: Release, profile: SourceProfile) -> None:
+def check_source(
+    inspector: Gatekeeper, release: Release, profile: SourceProfile, locate: Locate
+) -> None:
     """Input gate: the declared size, and the declared expectations on each column.
 
     The size is the number of records, or that of units where a column names them: then
     every record must name one, and a unit may have more records than are used. No record
-    may lie in a structural zero.
+    may lie in a structural zero. The curator is told where the first of the values is that
+    stopped the run.
 
     Raises:
         EmptySourceError: The source has no records.
@@ -48,17 +55,23 @@ def check_source(inspector: Gatekeeper, release: Release, profile: SourceProfile
         declared_size = release.privacy.n_units
         expectations.append(Between("units", declared_size, declared_size))
         expectations.append(Between("without a unit", 0, 0))
+    refused: list[tuple[str, Fate]] = []
     for column in profile.columns:
-        declared = release.config.checks.get(column.name)
-        missing, outside = default_check(release.domain[column.name], declared)
-        for figure, count, most in (
-            (f"missing {column.name}", column.n_null, missing),
-            (f"outside {column.name}", column.n_outside, outside),
-        ):
-            figures[figure] = count
-            if most is not None:
-                expectations.append(Between(figure, 0, _floor(most * n)))
+        most = limits(release.domain[column.name], release.config.checks.get(column.name))
+        fates: tuple[tuple[Fate, int, Decimal | None], ...] = (
+            ("missing", column.n_null, most.missing),
+            ("outside", column.n_outside, most.outside),
+            ("unreadable", column.n_unreadable, most.unreadable),
+        )
+        for fate, count, share in fates:
+            figures[f"{fate} {column.name}"] = count
+            if share is not None:
+                expectations.append(Between(f"{fate} {column.name}", 0, _floor(share * n)))
+                if count > share * n:
+                    refused.append((column.name, fate))
     if not inspector.meets("input", figures, expectations):
+        for place in locate(refused) if refused else ():
+            inspector.log.write(f"  {place}")
         raise _private_stop("input", release, inspector)
 
 

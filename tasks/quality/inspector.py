@@ -108,6 +108,8 @@ class Inspector:
         self.log.write(f"gate {gate}: {'passed' if answer['success'] else 'FAILED'}")
         for each in expectations:
             self.log.write(f"  {each} observed {profile[each.figure]}")
+        for figure in profile.keys() - {each.figure for each in expectations}:
+            self.log.write(f"  {figure}, without a limit: observed {profile[figure]}")
         return bool(answer["success"]) and all(answer["met"].values())
 
     def _ask(self, request: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -31,6 +32,8 @@ from tasks.release.ledger_check import check_covered
 from tasks.release.places import Run, keep_folder, publish_folder, writing
 from tasks.release.unfinished_runs import beginning
 from tasks.source import counting
+from tasks.source.csv_options import CsvOptions
+from tasks.source.failing_records import first_of
 from tasks.source.files import Source
 from tasks.source.spilled_columns import spill
 from tasks.source.units import Units
@@ -105,10 +108,10 @@ def check_budget(context: RunContext, release: Release, plan: Plan, seeded: bool
 @step("check input")
 def check_input(run: Run, release: Release) -> None:
     """Input gate: an aggregate profile of the source against its declarations."""
-    profile = counting.profile(
-        _source(release), release.domain, scratch=run.work, units=_units(release)
-    )
-    quality.check_source(run.inspector, release, profile)
+    source, domain = _source(release), release.domain
+    profile = counting.profile(source, domain, scratch=run.work, units=_units(release))
+    locate = functools.partial(first_of, source, domain, scratch=run.work)
+    quality.check_source(run.inspector, release, profile, locate)
 
 
 @step("count once")
@@ -262,10 +265,19 @@ def outcome_of(charge: Entry, status: Status, place: Path, seal: str) -> Outcome
 
 def _source(release: Release) -> Source:
     declared = release.config.source
+    form = CsvOptions(
+        delimiter=declared.delimiter,
+        encoding=declared.encoding,
+        decimal=declared.decimal,
+        thousands=declared.thousands,
+        date_format=declared.date_format,
+        null_values=tuple(declared.null_values),
+    )
     units = _units(release)
     return Source(
         pattern=str(release.located(declared.path)),
         format=declared.form,
+        csv=form,
         columns=release.domain.names,
         unit=units.column if units is not None else None,
     )

@@ -16,7 +16,8 @@ from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
 from mechanisms.errors import EmptySourceError
 from tasks.source import discretise
-from tasks.source.files import MEMORY_LIMIT, Source, guarded, open_source
+from tasks.source.engine import MEMORY_LIMIT
+from tasks.source.files import OpenSource, Source, open_source
 from tasks.source.units import Units, counts_of_units, with_units
 
 if TYPE_CHECKING:
@@ -29,13 +30,15 @@ class ColumnProfile:
 
     Attributes:
         name: Column name.
-        n_null: Records with null, NaN or text that cannot be read.
+        n_null: Records with null or NaN.
         n_outside: Records with an undeclared category or a clamped value.
+        n_unreadable: Records with text that does not stand for a value of the declared type.
     """
 
     name: str
     n_null: int
     n_outside: int
+    n_unreadable: int = 0
 
     def __repr__(self) -> str:
         return f"ColumnProfile({self.name})"
@@ -97,7 +100,9 @@ def count(
     check_absent(domain, units)
 
     def run(table: ir.Table, unit: str | None) -> ContingencyTable:
-        cells = discretise.packed_table(domain, table, unit=unit).rename(cell="word_0")
+        cells = discretise.packed_table(domain, table, unit=unit, text=opened.text).rename(
+            cell="word_0"
+        )
         if units is None:
             counts = cells.group_by("cell").aggregate(records=cells.count())
         else:
@@ -112,8 +117,10 @@ def count(
             records = np.append(records, padding)
         return ContingencyTable(domain, found, records)
 
-    with open_source(source, scratch=scratch, memory_limit=memory_limit) as table:
-        return guarded(source, lambda: run(*typed(source, domain, table, units)))
+    with open_source(
+        source, scratch=scratch, memory_limit=memory_limit, wanted=domain.names
+    ) as opened:
+        return opened.read(lambda: run(*typed(opened, units)))
 
 
 def profile(
@@ -124,7 +131,7 @@ def profile(
     memory_limit: str = MEMORY_LIMIT,
     units: Units | None = None,
 ) -> SourceProfile:
-    """Count nulls, values outside the declaration and units, in one aggregate query.
+    """Count nulls, values outside the declaration, unreadable ones and units, in one query.
 
     Takes the arguments of ``count``; of an empty source the profile is all zeros.
 
@@ -133,7 +140,7 @@ def profile(
     """
 
     def run(table: ir.Table, unit: str | None) -> SourceProfile:
-        derived, coded = discretise.coded_columns(domain, table, unit=unit)
+        derived, coded = discretise.coded_columns(domain, table, unit=unit, text=opened.text)
         totals = {"records": derived.count()}
         if domain.zeros:
             totals["impossible"] = discretise.impossible(domain, coded).sum()
@@ -143,9 +150,16 @@ def profile(
         for index, column in enumerate(coded):
             totals[f"null_{index}"] = column.is_null.sum()
             totals[f"outside_{index}"] = column.is_outside.sum()
+            if column.is_unreadable is not None:
+                totals[f"unreadable_{index}"] = column.is_unreadable.sum()
         row = derived.aggregate(**totals).to_pyarrow().to_pylist()[0]
         columns = (
-            ColumnProfile(name, row[f"null_{index}"] or 0, row[f"outside_{index}"] or 0)
+            ColumnProfile(
+                name,
+                row[f"null_{index}"] or 0,
+                row[f"outside_{index}"] or 0,
+                row.get(f"unreadable_{index}") or 0,
+            )
             for index, name in enumerate(domain.names)
         )
         return SourceProfile(
@@ -156,18 +170,15 @@ def profile(
             n_unnamed=row.get("unnamed") or 0,
         )
 
-    with open_source(source, scratch=scratch, memory_limit=memory_limit) as table:
-        return guarded(source, lambda: run(*typed(source, domain, table, units)))
+    with open_source(
+        source, scratch=scratch, memory_limit=memory_limit, wanted=domain.names
+    ) as opened:
+        return opened.read(lambda: run(*typed(opened, units)))
 
 
-def typed(
-    source: Source, domain: Domain, table: ir.Table, units: Units | None
-) -> tuple[ir.Table, str | None]:
-    """The source's table with typed columns, and the name in it of the column of the units."""
-    table, unit = with_units(table, units) if units is not None else (table, None)
-    if source.format == "csv":
-        table = discretise.read_text(domain, table, unit=unit)
-    return table, unit
+def typed(opened: OpenSource, units: Units | None) -> tuple[ir.Table, str | None]:
+    """The source's table, and the name in it of the column of the units."""
+    return with_units(opened.table, units) if units is not None else (opened.table, None)
 
 
 def check_absent(domain: Domain, units: Units | None) -> None:

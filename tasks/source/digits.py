@@ -22,11 +22,19 @@ _FEWEST_BINS_TO_GUESS = 8
 
 @dataclass(frozen=True)
 class Coded:
-    """A column's code times its stride, and whether its value is null or outside."""
+    """A column's code times its stride, and whether its value is null, outside or unreadable.
+
+    Attributes:
+        digit: Of an unreadable value that of a null.
+        is_null: Whether there is no value, or NaN.
+        is_outside: Whether it is an undeclared category or clamped.
+        is_unreadable: Whether there is text that is not a value; None where text is not read.
+    """
 
     digit: Any
     is_null: Any
     is_outside: Any
+    is_unreadable: Any = None
 
 
 @dataclass(frozen=True)
@@ -49,20 +57,27 @@ class Place:
 
 
 def coded_column(column: Column, derived: ir.Table, place: Place) -> Coded:
-    """What becomes of a column whose value, and digit if it is categorical, are in a table."""
-    value = derived[f"value_{place.index}"]
-    is_null = value.isnull()
+    """What becomes of a column whose value, and digit if it is categorical, are in a table.
+
+    Where text was read, whether there was any is in the table too.
+    """
+    value, there = derived[f"value_{place.index}"], f"there_{place.index}"
+    none = value.isnull()
     if value.type().is_floating():
-        is_null = is_null | value.isnan()
+        none = none | value.isnan()
+    is_null, is_unreadable = none, None
+    if there in derived.columns:
+        is_unreadable = derived[there] & value.isnull()
+        is_null = none & ~is_unreadable
     if isinstance(column, Categorical):
         found = derived[f"digit_{place.index}"]
         digit, outside = found.fill_null(place.constant(column.unseen_code)), found.isnull()
         if column.null_code == column.unseen_code:
-            return Coded(digit, is_null, outside & ~is_null)
+            return Coded(digit, is_null, outside & ~none, is_unreadable)
     else:
         digit, outside = _KINDS[column.kind](column, value, place)
-    digit = is_null.ifelse(place.constant(column.null_code), digit)
-    return Coded(digit, is_null, outside & ~is_null)
+    digit = none.ifelse(place.constant(column.null_code), digit)
+    return Coded(digit, is_null, outside & ~none, is_unreadable)
 
 
 def join_digits(derived: ir.Table, column: Categorical, place: Place) -> ir.Table:

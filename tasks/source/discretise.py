@@ -32,23 +32,31 @@ from mechanisms.domain.domain import Domain
 from mechanisms.domain.packed_codes import PackedCodes
 from mechanisms.domain.structural_zeros import Runs
 from mechanisms.errors import ColumnNotFoundError, ColumnTypeError
+from tasks.source.csv_options import CsvOptions
 from tasks.source.digits import Coded, Place, coded_column, join_digits
 from tasks.source.engine_types import EXACT_DOUBLES, is_exact_double
+from tasks.source.text_values import read_text
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
 
 _LARGEST_SCALE = 18  # no engine's type holds int64 and decimals of a larger scale
-_TEXT_READ_AS = {"number": "float64"}
 
 
-def packed_table(domain: Domain, table: ir.Table, *, unit: str | None = None) -> ir.Table:
+def packed_table(
+    domain: Domain,
+    table: ir.Table,
+    *,
+    unit: str | None = None,
+    text: CsvOptions | None = None,
+) -> ir.Table:
     """The codes of every record of a table, packed into as few integers as hold them.
 
     Args:
         domain: The declared domain.
         table: Any Ibis table with at least the declared columns.
         unit: Column that names each record's unit; it comes along.
+        text: If all columns are text, how values are written.
 
     Returns:
         A table derived from ``table``: int64 columns ``word_0``, ``word_1``, ... as
@@ -59,7 +67,7 @@ def packed_table(domain: Domain, table: ir.Table, *, unit: str | None = None) ->
         ColumnNotFoundError: A declared column is missing.
         ColumnTypeError: A column's type cannot carry its discretisation.
     """
-    derived, coded = coded_columns(domain, table, unit=unit)
+    derived, coded = coded_columns(domain, table, unit=unit, text=text)
     sums = (
         functools.reduce(operator.add, (coded[column].digit for column in word))
         for word in PackedCodes.of(domain).words
@@ -69,7 +77,11 @@ def packed_table(domain: Domain, table: ir.Table, *, unit: str | None = None) ->
 
 
 def coded_columns(
-    domain: Domain, table: ir.Table, *, unit: str | None = None
+    domain: Domain,
+    table: ir.Table,
+    *,
+    unit: str | None = None,
+    text: CsvOptions | None = None,
 ) -> tuple[ir.Table, list[Coded]]:
     """A derived table, and what becomes of each column on it, in the domain's order.
 
@@ -80,11 +92,18 @@ def coded_columns(
         ColumnTypeError: A column's type cannot carry its discretisation.
     """
     places = _places(domain)
-    units = {} if unit is None else {"unit": table[unit]}
-    derived = table.select(
-        **{f"value_{i}": _comparable(column, table) for i, column in enumerate(domain.columns)},
-        **units,
-    )
+    selected = {} if unit is None else {"unit": table[unit]}
+    for index, column in enumerate(domain.columns):
+        if column.name not in table.columns:
+            what = f"No column '{column.name}' is in all files of the source, once and of one type."
+            raise ColumnNotFoundError(what, where=column.name)
+        value, wanted = table[column.name], _wanted_type(column)
+        if text is not None:
+            if wanted != "string":
+                selected[f"there_{index}"] = value.notnull()
+            value = _read(column, value, text)
+        selected[f"value_{index}"] = _comparable(column, value)
+    derived = table.select(**selected)
     for column, place in zip(domain.columns, places, strict=True):
         if isinstance(column, Categorical):
             derived = join_digits(derived, column, place)
@@ -117,30 +136,6 @@ def impossible(domain: Domain, coded: Sequence[Coded]) -> Any:
     return functools.reduce(operator.or_, boxes)
 
 
-def read_text(domain: Domain, table: ir.Table, *, unit: str | None = None) -> ir.Table:
-    """The declared columns of a table of text, each in the type its kind needs.
-
-    The column ``unit``, if there is one, stays as it is. Text that cannot be read is null.
-    A number is the double nearest to the text; of a date with a time and an offset the
-    date stands as written.
-
-    Raises:
-        ColumnTypeError: No double equals a declared category.
-    """
-    read = {} if unit is None else {unit: table[unit]}
-    for column in (column for column in domain.columns if column.name in table.columns):
-        categories = column.categories if isinstance(column, Categorical) else ()
-        if not all(map(is_exact_double, categories)):
-            raise ColumnTypeError(
-                "Text is read as doubles, and none equals a category beyond 2**53.",
-                where=column.name,
-                next_step="Quote the categories, so that they are compared as text.",
-            )
-        wanted = _wanted_type(column)
-        read[column.name] = table[column.name].try_cast(_TEXT_READ_AS.get(wanted, wanted))
-    return table.select(**read) if read else table
-
-
 def _places(domain: Domain) -> list[Place]:
     """Each column's place in its word, which is a sum of doubles if all its values are exact."""
     packed = PackedCodes.of(domain)
@@ -158,13 +153,25 @@ def _wanted_type(column: Column) -> str:
     return "date" if isinstance(column, Date) else "number"
 
 
-def _comparable(column: Column, table: ir.Table) -> Any:
+def _read(column: Column, value: Any, text: CsvOptions) -> Any:
+    """A column of text in the type that its kind needs.
+
+    Raises:
+        ColumnTypeError: No double equals a declared category.
+    """
+    categories = column.categories if isinstance(column, Categorical) else ()
+    if not all(map(is_exact_double, categories)):
+        raise ColumnTypeError(
+            "Text is read as doubles, and none equals a category beyond 2**53.",
+            where=column.name,
+            next_step="Quote the categories, so that they are compared as text.",
+        )
+    return read_text(value, _wanted_type(column), text)
+
+
+def _comparable(column: Column, value: Any) -> Any:
     """The column's value in a type whose comparisons are exact."""
-    if column.name not in table.columns:
-        what = f"No column '{column.name}' is in all files of the source, once and of one type."
-        raise ColumnNotFoundError(what, where=column.name)
-    value, wanted = table[column.name], _wanted_type(column)
-    found = value.type()
+    wanted, found = _wanted_type(column), value.type()
     fits = {
         "number": found.is_integer() or found.is_floating() or found.is_decimal(),
         "date": found.is_date() or found.is_timestamp(),

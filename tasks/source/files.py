@@ -10,11 +10,11 @@ from __future__ import annotations
 import contextlib
 import csv
 import glob
-import gzip
 import logging
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,13 +26,15 @@ from mechanisms.errors import (
     SourceUnreadableError,
     StatpressError,
 )
+from tasks.source.csv_files import CsvFiles
+from tasks.source.csv_options import CsvOptions
+from tasks.source.engine import MEMORY_LIMIT, connect
+from tasks.source.faults import CsvFaultError, cannot_be_read
 from tasks.source.stat_files import copied
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
 
-MEMORY_LIMIT = "300MB"
-_LONGEST_HEADER_LINE = 2**20
 _Result = TypeVar("_Result")
 _PRIVATE = logging.getLogger("statpress.private")  # heard only by a run's curator log
 _PRIVATE.propagate = False
@@ -45,36 +47,84 @@ class Source:
 
     Attributes:
         pattern: Absolute path of a file, or a glob of files of one schema.
-        format: ``parquet``, ``csv`` (comma, double quotes, UTF-8, a header), or a package's.
+        format: ``parquet``, ``csv``, or that of a statistical package.
+        csv: How a CSV is written.
         columns: Those that are wanted of a file of Stata, SPSS or SAS.
         unit: A further one of those, which names the units.
     """
 
     pattern: str
     format: SourceFormat
+    csv: CsvOptions = field(default_factory=CsvOptions)
     columns: tuple[str, ...] = ()
     unit: str | None = None
 
 
+@dataclass(frozen=True)
+class OpenSource:
+    """A source that is open.
+
+    Attributes:
+        source: Which.
+        table: Its records, lazily; of a CSV as text.
+        csv: The files of a CSV.
+        scratch: Private directory.
+    """
+
+    source: Source
+    table: ir.Table
+    csv: CsvFiles | None
+    scratch: Path
+
+    @property
+    def text(self) -> CsvOptions | None:
+        """How the columns are written as text, if they are."""
+        return None if self.csv is None else self.csv.options
+
+    def read(self, run: Callable[[], _Result]) -> _Result:
+        """Run a step that reads the source.
+
+        Raises:
+            SourceError: As ``guarded``; of a CSV it names the fault.
+        """
+        return guarded(self.source, run, self._fault)
+
+    def _fault(self) -> CsvFaultError | None:
+        return None if self.csv is None else self.csv.first_fault(self.scratch)
+
+
 @contextlib.contextmanager
 def open_source(
-    source: Source, *, scratch: Path, memory_limit: str = MEMORY_LIMIT
-) -> Iterator[ir.Table]:
+    source: Source,
+    *,
+    scratch: Path,
+    memory_limit: str = MEMORY_LIMIT,
+    wanted: Sequence[str] = (),
+    **settings: Any,
+) -> Iterator[OpenSource]:
     """The source as a lazy Ibis table, on an engine of its own.
 
     The engine is in memory, spills only to ``scratch``, installs nothing, and
     takes all times as UTC. Column names are the source's, letter for letter; one
-    that occurs twice is left out. Columns of a CSV are text, empty fields null.
+    that occurs twice is left out. Columns of a CSV are text, fields without a value null.
+
+    Args:
+        source: Which.
+        scratch: Private directory, for what the engine spills and for copies in UTF-8.
+        memory_limit: The engine's limit, beyond which it spills.
+        wanted: Columns that are declared, to recognise a wrong delimiter by.
+        settings: More of the engine's settings.
 
     Yields:
-        The table; it ends with the context.
+        The open source; it ends with the context.
 
     Raises:
         SourceNotFoundError: No file matches the pattern.
         SourceUnreadableError: A file is a directory, closed to the reader,
-            corrupt, or a CSV whose header is not that of the first.
+            corrupt, or a CSV that is not of the declared form.
+        OutputNotWritableError: The disk has no room for a copy in UTF-8.
     """
-    paths = guarded(source, lambda: _matches(source))
+    paths = files_of(source)
     if is_stat(source.format):
         paths = copied(
             source.format,
@@ -84,12 +134,33 @@ def open_source(
             pattern=source.pattern,
             unit=source.unit,
         )
-        source = replace(source, format="parquet")
-    connection = guarded(source, lambda: _connect(scratch, memory_limit))
+    connection = guarded(source, lambda: connect(scratch, memory_limit, **settings))
+    copies = scratch / "text"
+
+    def opened() -> OpenSource:
+        if source.format != "csv":
+            return OpenSource(source, _parquet_table(connection, paths), None, scratch)
+        copies.mkdir(mode=0o700)
+        files = CsvFiles.of(paths, source.csv, copies)
+        files.check_delimiter(wanted)
+        table = _named(connection, files.select(), _unique(files.header))
+        return OpenSource(source, table, files, scratch)
+
     try:
-        yield guarded(source, lambda: _table(connection, source, paths))
+        yield guarded(source, opened)
     finally:
         connection.disconnect()
+        shutil.rmtree(copies, ignore_errors=True)
+
+
+def files_of(source: Source) -> list[str]:
+    """Paths of the source's files, in order.
+
+    Raises:
+        SourceNotFoundError: No file matches the pattern.
+        SourceUnreadableError: The pattern is the path of something else.
+    """
+    return guarded(source, lambda: _matches(source))
 
 
 def _matches(source: Source) -> list[str]:
@@ -105,51 +176,21 @@ def _matches(source: Source) -> list[str]:
     return paths
 
 
-def _connect(scratch: Path, memory_limit: str) -> Any:
-    """An in-memory engine whose only trace on disk is in ``scratch``."""
-    import ibis
-
-    connection = ibis.duckdb.connect(
-        ":memory:",
-        temp_directory=str(scratch),
-        memory_limit=memory_limit,
-        autoinstall_known_extensions=False,
-        autoload_known_extensions=False,
-        preserve_insertion_order=False,
-    )
-    connection.raw_sql("SET enable_progress_bar = false")  # it goes to standard output
-    return connection
-
-
-def _table(connection: Any, source: Source, paths: list[str]) -> ir.Table:
+def _parquet_table(connection: Any, paths: list[str]) -> ir.Table:
     """The files as a table with exact column names.
 
     The engine folds the case of names, so it is given positions instead.
     """
-    if source.format == "parquet":
-        schemas = [_parquet_schema(path) for path in paths]
-        positions, width = _shared_columns(schemas), len(schemas[0])
-        options, selected = "hive_partitioning=false, union_by_name=false, can_have_nan=true", "*"
-    else:
-        headers = [_csv_header(path) for path in paths]
-        if not headers[0] or any(header != headers[0] for header in headers):
-            raise SourceUnreadableError(
-                "The files lack a header, or have different headers.", where=source.pattern
-            )
-        positions, width = _unique(headers[0]), len(headers[0])
-        names = ", ".join(f"c{position}: 'VARCHAR'" for position in range(width))
-        # Not the bare columns: DuckDB 2.0 moves a TRY_CAST of those into its CSV
-        # reader, where it fails instead of giving null (duckdb issue 23818).
-        selected = ", ".join(f"nullif(c{position}, '') AS c{position}" for position in range(width))
-        options = (
-            f"columns={{{names}}}, auto_detect=false, header=true, delim=',', quote='\"', "
-            "escape='\"', comment='', nullstr='', strict_mode=true, ignore_errors=false, "
-            "null_padding=false, hive_partitioning=false"
-        )
+    schemas = [_parquet_schema(path) for path in paths]
+    options = "hive_partitioning=false, union_by_name=false, can_have_nan=true"
     quoted = ", ".join("'" + glob.escape(path).replace("'", "''") + "'" for path in paths)
-    aliases = ", ".join(f"c{position}" for position in range(width))
-    files = f"read_{source.format}([{quoted}], {options}) AS file({aliases})"
-    query = f"SELECT {selected} FROM {files}"  # noqa: S608  (names are ours, paths quoted)
+    aliases = ", ".join(f"c{position}" for position in range(len(schemas[0])))
+    query = f"SELECT * FROM read_parquet([{quoted}], {options}) AS file({aliases})"  # noqa: S608
+    return _named(connection, query, _shared_columns(schemas))
+
+
+def _named(connection: Any, query: str, positions: dict[str, int]) -> ir.Table:
+    """The columns ``c0``, ``c1``, ... of a query under their names."""
     connection.raw_sql(f"CREATE TEMP VIEW source AS {query}")
     view = connection.table("source")
     return view.select(**{name: view[f"c{position}"] for name, position in positions.items()})
@@ -183,29 +224,38 @@ def _shared_columns(schemas: list[list[tuple[str, str]]]) -> dict[str, int]:
     return positions
 
 
-def _csv_header(path: str) -> list[str]:
-    """The column names in the first record of a CSV file."""
-    opened = gzip.open if path.endswith(".gz") else open
-    with opened(path, "rt", encoding="utf-8-sig", newline="") as text:
-        lines = iter(lambda: text.readline(_LONGEST_HEADER_LINE), "")
-        return next(csv.reader(lines, strict=True), [])
-
-
-def _unique(names: list[str]) -> dict[str, int]:
+def _unique(names: Sequence[str]) -> dict[str, int]:
     """Positions of the names that occur once."""
     return {name: index for index, name in enumerate(names) if names.count(name) == 1}
 
 
-def guarded(source: Source, run: Callable[[], _Result]) -> _Result:
-    """Run a step that may touch the source, silencing whatever the engine says."""
+def guarded(
+    source: Source,
+    run: Callable[[], _Result],
+    fault: Callable[[], CsvFaultError | None] = lambda: None,
+) -> _Result:
+    """Run a step that may touch the source, silencing whatever the engine says.
+
+    Args:
+        source: Which.
+        run: The step.
+        fault: Finds the fault of a CSV that the engine refused.
+
+    Raises:
+        SourceError: What is wrong, in public words.
+        InternalError: Something else.
+    """
     import duckdb
     import pyarrow as pa
 
     failure: StatpressError
+    refused, found = False, None
     try:
         return run()
     except StatpressError:
         raise
+    except CsvFaultError as error:
+        found = error
     except duckdb.OutOfMemoryException:
         _PRIVATE.exception("counting")
         failure = SourceError(
@@ -213,12 +263,19 @@ def guarded(source: Source, run: Callable[[], _Result]) -> _Result:
             where=source.pattern,
             next_step="Raise the memory limit, or free space in the work directory.",
         )
-    except (duckdb.Error, pa.ArrowException, OSError, UnicodeError, csv.Error):
+    except (duckdb.Error, pa.ArrowException, OSError, EOFError, UnicodeError, csv.Error) as error:
         _PRIVATE.exception("counting")
+        refused = isinstance(error, duckdb.Error)
         failure = SourceUnreadableError(
             f"The source cannot be read as {source.format}.", where=source.pattern
         )
     except Exception:
         _PRIVATE.exception("counting")
         failure = InternalError("Counting failed.", where=source.pattern)
-    raise failure  # outside the except block: no __context__
+    # Outside the except block: no __context__.
+    if refused:
+        found = guarded(source, fault)
+    if found is not None:
+        _PRIVATE.error("fault of the source: %s", found)
+        failure = cannot_be_read(source.pattern, found.fault, *found.details)
+    raise failure

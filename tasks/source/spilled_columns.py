@@ -12,7 +12,7 @@ import errno
 import functools
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from io import FileIO
@@ -26,10 +26,12 @@ from mechanisms.domain.coded_columns import check_groups
 from mechanisms.domain.domain import Domain
 from mechanisms.domain.group_counts import GroupCounts, smallest_unsigned
 from mechanisms.domain.packed_codes import PackedCodes
-from mechanisms.errors import EmptySourceError, OutputNotWritableError
+from mechanisms.errors import EmptySourceError
 from tasks.source import discretise
 from tasks.source.counting import check_absent, typed
-from tasks.source.files import MEMORY_LIMIT, Source, guarded, open_source
+from tasks.source.engine import MEMORY_LIMIT
+from tasks.source.files import Source, open_source
+from tasks.source.private_files import new_file, writable, write_all
 from tasks.source.units import Units, kept_records
 
 if TYPE_CHECKING:
@@ -122,7 +124,7 @@ def spill(
     _writable(lambda: _make(place, 0 if padded else n_records * bytes_per_record(domain)), place)
 
     def run(table: ir.Table, unit: str | None) -> SpilledColumns:
-        records = discretise.packed_table(domain, table, unit=unit)
+        records = discretise.packed_table(domain, table, unit=unit, text=opened.text)
         if units is not None:
             # Codes first, windows after: both at once would not do with this little memory.
             engine: Any = records.get_backend()
@@ -134,8 +136,10 @@ def spill(
         return SpilledColumns(domain, place, present, absent)
 
     try:
-        with open_source(source, scratch=folder, memory_limit=memory_limit) as table:
-            return guarded(source, lambda: run(*typed(source, domain, table, units)))
+        with open_source(
+            source, scratch=folder, memory_limit=memory_limit, wanted=domain.names
+        ) as opened:
+            return opened.read(lambda: run(*typed(opened, units)))
     except BaseException:
         shutil.rmtree(place, ignore_errors=True)
         raise
@@ -155,13 +159,11 @@ def _write(domain: Domain, records: ir.Table, place: Path) -> tuple[int, int]:
 
         def opened() -> list[FileIO]:
             paths = (_path(place, column) for column in range(len(domain.columns)))
-            return [stack.enter_context(_new(path)) for path in paths]
+            return [stack.enter_context(new_file(path)) for path in paths]
 
         def append(codes: Sequence[NDArray[Any]]) -> None:
             for file, column in zip(files, codes, strict=True):
-                left = column.data.cast("B")
-                while left:
-                    left = left[file.write(left) :]
+                write_all(file, column.data.cast("B"))
 
         files = _writable(opened, place)
         for batch in _batches(records):
@@ -203,24 +205,4 @@ def _path(folder: Path, column: int) -> Path:
     return folder / f"{column}.codes"
 
 
-def _new(path: Path) -> FileIO:
-    """A new file of mode 0600, without a buffer that would be left to write at the end."""
-    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
-    return os.fdopen(os.open(path, flags, 0o600), "wb", buffering=0)
-
-
-def _writable(act: Callable[[], _Result], place: Path) -> _Result:
-    """Say what is wrong where codes cannot be written.
-
-    Raises:
-        OutputNotWritableError: The disk is full, or fails.
-    """
-    try:
-        return act()
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else "the disk fails"
-    raise OutputNotWritableError(
-        f"The private copy of the coded columns cannot be written ({reason}). Nothing was charged.",
-        where=str(place.parent.parent),
-        next_step="Free space in the home's work folder, or use fewer columns; then run again.",
-    )
+_writable = functools.partial(writable, what="the coded columns", next_step="use fewer columns")

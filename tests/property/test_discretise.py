@@ -24,7 +24,13 @@ CHECK = settings(
 )
 
 
-def agree(domain: Domain, records: list[dict[str, object]], source: Source, scratch: Path) -> None:
+def agree(
+    domain: Domain,
+    records: list[dict[str, object]],
+    source: Source,
+    scratch: Path,
+    unreadable: collections.Counter[str],
+) -> None:
     assume(domain.n_cells <= MAX_CELLS)
     expected = collections.Counter(domain.cell_of(record) for record in records)
     counted = count(source, domain, scratch=scratch)
@@ -34,7 +40,8 @@ def agree(domain: Domain, records: list[dict[str, object]], source: Source, scra
     assert profiled.n_records == len(records)
     for column, seen in zip(domain.columns, profiled.columns, strict=True):
         values = [record[column.name] for record in records]
-        assert seen.n_null == sum(map(is_null, values))
+        assert seen.n_unreadable == unreadable[column.name]
+        assert seen.n_null == sum(map(is_null, values)) - unreadable[column.name]
         assert seen.n_outside == sum(is_outside(column, v) for v in values if not is_null(v))
 
 
@@ -61,7 +68,7 @@ def test_parquet_agrees_with_the_definition(case: tuple[Domain, pa.Table]) -> No
         path = Path(directory, "records.parquet")
         pq.write_table(table, path, use_dictionary=len(table) % 2 == 0)
         records = [{k: read(v) for k, v in row.items()} for row in table.to_pylist()]
-        agree(domain, records, Source(str(path), "parquet"), Path(directory))
+        agree(domain, records, Source(str(path), "parquet"), Path(directory), collections.Counter())
 
 
 @CHECK
@@ -76,4 +83,10 @@ def test_csv_agrees_with_the_definition(
             writer = csv.DictWriter(file, domain.names, lineterminator="\n", quoting=csv.QUOTE_ALL)
             writer.writeheader()
             writer.writerows(lines)
-        agree(domain, values, Source(str(path), "csv"), Path(directory))
+        unreadable = collections.Counter(
+            name
+            for line, record in zip(lines, values, strict=True)
+            for name in domain.names
+            if line[name] and record[name] is None
+        )
+        agree(domain, values, Source(str(path), "csv"), Path(directory), unreadable)

@@ -259,8 +259,8 @@ def test_a_file_that_was_cut_off_is_noticed(source: Source, tmp_path: Path) -> N
 
 
 def test_the_engine_shows_no_progress(source: Source, tmp_path: Path) -> None:
-    with open_source(source, scratch=tmp_path) as table:
-        shown = table.get_backend().raw_sql("SELECT current_setting('enable_progress_bar')")
+    with open_source(source, scratch=tmp_path) as opened:
+        shown = opened.table.get_backend().raw_sql("SELECT current_setting('enable_progress_bar')")
         assert shown.fetchall() == [(False,)]
 
 

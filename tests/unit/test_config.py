@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from configs.checks import default_check
+from configs.checks import Limits, limits
 from configs.loading import load
 from configs.release import CheckConfig
 from configs.schema import schema_text
@@ -197,11 +197,13 @@ def test_input_gate_defaults_accept_only_values_with_a_cell() -> None:
     bare = Categorical(name="a", categories=("x",))
     full = Categorical(name="a", categories=("x",), other=True, missing=True)
     number = Numeric(name="a", edges=(0.0, 1.0))
-    assert default_check(bare, None) == (0, 0)
-    assert default_check(full, None) == (1, None)
-    assert default_check(number, None) == (0, None)
-    declared = CheckConfig(missing_at_most=Decimal("0.5"), outside_at_most=Decimal("0.1"))
-    assert default_check(number, declared) == (Decimal("0.5"), Decimal("0.1"))
+    zero, some = Decimal(0), [Decimal(share) for share in ("0.5", "0.1", "0.2")]
+    assert limits(bare, None) == Limits(zero, zero, zero)
+    assert limits(full, None) == Limits(Decimal(1), None, zero)
+    assert limits(number, None) == Limits(zero, None, zero)
+    keys = ("missing_at_most", "outside_at_most", "unreadable_at_most")
+    declared = CheckConfig(**dict(zip(keys, some, strict=True)))
+    assert limits(number, declared) == Limits(*some)
 
 
 def test_hash_is_that_of_the_text(tmp_path: Path) -> None:

@@ -238,8 +238,8 @@ def test_engine_spills_to_scratch_installs_nothing_and_uses_utc(
     tmp_path: Path, scratch: Path
 ) -> None:
     source = parquet(tmp_path / "a.parquet", state=["CA"], age=[1])
-    with open_source(source, scratch=scratch, memory_limit="100MB") as table:
-        engine = table.get_backend().con
+    with open_source(source, scratch=scratch, memory_limit="100MB") as opened:
+        engine = opened.table.get_backend().con
         settings = dict(engine.execute("SELECT name, value FROM duckdb_settings()").fetchall())
     assert settings["temp_directory"] == str(scratch)
     assert settings["autoinstall_known_extensions"] == "false"
@@ -411,7 +411,7 @@ def test_csv_files_with_different_headers_are_refused(tmp_path: Path, scratch: P
     refusal(SourceUnreadableError, Source(str(tmp_path / "*.csv"), "csv"), DOMAIN, scratch)
 
 
-@pytest.mark.parametrize("where", ["_parquet_schema", "_connect"])
+@pytest.mark.parametrize("where", ["_parquet_schema", "connect"])
 @pytest.mark.parametrize(
     ("raised", "kind"),
     [(PermissionError, SourceUnreadableError), (ValueError, InternalError)],

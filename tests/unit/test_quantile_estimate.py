@@ -119,7 +119,6 @@ def test_auto_takes_it_for_medians() -> None:
 @pytest.mark.parametrize(
     ("column", "statistic", "what"),
     [
-        (Integer(name="x", lower=0, upper=9, missing=True), "median", "can lack a value"),
         (Ordinal(name="x", categories=("low", "high")), "median", "no numbers"),
         (Integer(name="x", lower=3, upper=3), "median", "only one value"),
         (Integer(name="x", lower=0, upper=9, width=10), "median", "2 to 4,000,000 cells"),

@@ -8,5 +8,6 @@ from mechanisms.estimates.statistics.named_statistic import NamedStatistic
 
 MEDIAN = NamedStatistic(
     name="median",
+    leaves_out_missing=True,
     quantile_share=Fraction(1, 2),
 )

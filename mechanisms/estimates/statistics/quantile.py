@@ -7,4 +7,5 @@ from mechanisms.estimates.statistics.named_statistic import NamedStatistic
 QUANTILE = NamedStatistic(
     name="quantile",
     needs=("q",),
+    leaves_out_missing=True,
 )

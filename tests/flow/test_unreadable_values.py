@@ -1,0 +1,54 @@
+"""Values that are there and cannot be read: refused, counted apart, allowed by a check only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mechanisms.errors import QualityGateError
+
+N, UNREADABLE = 400, 300
+
+
+def text_source(agency: Any, checks: str = "") -> None:
+    """The agency's records as a CSV, whose amounts have thousands separators from some row on."""
+    agency.replace("data/source.parquet", "data/source.csv")
+    agency.replace("publish:", f"{checks}publish:")
+    lines = ["region,age,pay,born"]
+    for i in range(N):
+        pay = "" if i < 20 else str(i % 97) if i < N - UNREADABLE else f'"2,{i:03}"'
+        region = "west" if i == 7 else ("north", "south", "")[i % 3]
+        lines.append(f"{region},{i % 90},{pay},{1950 + i % 50}-01-01")
+    agency.source.with_suffix(".csv").write_text("\n".join(lines) + "\n")
+
+
+def log_of(agency: Any) -> str:
+    return agency.inspector.log.path.read_text()
+
+
+def test_unreadable_amounts_are_not_published_as_missing(agency: Any) -> None:
+    text_source(agency)
+    before = agency.entries()
+    with pytest.raises(QualityGateError) as caught:
+        agency.run()
+    assert agency.entries() == before and not agency.bundles()
+    assert "2,1" not in str(caught.value) and str(UNREADABLE) not in str(caught.value)
+    log = log_of(agency)
+    assert "'unreadable pay', least=0, most=0) observed 300" in log
+    assert "'missing pay', least=0, most=400) observed 20" in log
+    assert "outside region, without a limit: observed 1\n" in log
+    assert "unreadable pay: first in record 101, line 102 of " in log
+
+
+def test_what_is_allowed_becomes_missing(agency: Any) -> None:
+    text_source(agency, "checks: {pay: {unreadable_at_most: 0.75}}\n")
+    agency.run()
+    assert [path.name for path in agency.bundles()] == ["first"]
+    assert "'unreadable pay', least=0, most=300) observed 300" in log_of(agency)
+
+
+def test_one_more_than_allowed_is_refused(agency: Any) -> None:
+    text_source(agency, "checks: {pay: {unreadable_at_most: 0.7475}}\n")
+    with pytest.raises(QualityGateError):
+        agency.run()
