@@ -89,7 +89,7 @@ def from_csvw(value: Mapping[str, Any], name: str, table: str | None) -> Descrip
     ]
     described, left_out = sorted_out(found, name)
     codes = tuple(str(each) for each in items(inherited.get("null")) if each)
-    url = chosen.get("url")
+    url, dialect = chosen.get("url"), mapping(inherited.get("dialect"))
     return Description(
         form="CSVW metadata",
         columns=described,
@@ -97,6 +97,8 @@ def from_csvw(value: Mapping[str, Any], name: str, table: str | None) -> Descrip
         title=_words(chosen, "dc:title") or _words(value, "dc:title"),
         path=url if isinstance(url, str) and "://" not in url else None,
         missing_codes=codes,
+        delimiter=line(dialect.get("delimiter")),
+        encoding=line(dialect.get("encoding")),
     )
 
 

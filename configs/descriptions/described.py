@@ -76,6 +76,8 @@ class Description:
         path: Where the table lies, as the description has it.
         n_records: How many records it has.
         missing_codes: Values that stand for a missing one in every column.
+        delimiter: Between the fields of the table, if it is a CSV.
+        encoding: Of its text.
         notes: What else to tell whoever reviews the config.
     """
 
@@ -86,6 +88,8 @@ class Description:
     path: str | None = None
     n_records: int | None = None
     missing_codes: tuple[str, ...] = ()
+    delimiter: str | None = None
+    encoding: str | None = None
     notes: tuple[str, ...] = ()
 
 

@@ -8,9 +8,11 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, get_args
 
 from configs.descriptions.described import DescribedColumn, Description
+from configs.source import Delimiter, Encoding
+from configs.source_formats import format_of
 from configs.yaml_changes import flow_text
 
 MARK = "FILL IN"
@@ -87,7 +89,7 @@ def draft(description: Description, frame: Frame) -> tuple[str, tuple[Blank, ...
         path = _blank(blanks, "source.path", "the data, from this folder; never opened by 'init'")
         lines += ["source:", f"  {path}"]
     else:
-        lines.append(f"source: {{path: {_scalar(frame.source)}}}")
+        lines += _source(frame.source, description)
     lines += _section(
         "privacy",
         {"adjacency": "replace_one", "unit": "record", "n_records": frame.n_records},
@@ -109,7 +111,7 @@ def draft(description: Description, frame: Frame) -> tuple[str, tuple[Blank, ...
     for each in description.left_out:
         lines += _comment(f"Left out: {each.name}: {each.reason}.", "  ")
     lines += _products(description.columns, blanks)
-    lines += _checks(description)
+    lines += _checks(description, () if _is_csv(frame.source) else description.missing_codes)
     lines.append("publish: {directory: releases, formats: [parquet, csv]}")
     marked = [number for number, line in enumerate(lines, 1) if _MARKED.match(line)]
     placed = (replace(blank, line=at) for blank, at in zip(blanks, marked, strict=True))
@@ -127,7 +129,7 @@ def _head(description: Description, frame: Frame) -> Iterator[str]:
         "and categories are those that values may have, not those that they happen to have. Cells "
         f"are a choice: fewer of them are less noisy. Then run 'statpress validate {frame.name}'."
     )
-    if description.missing_codes:
+    if description.missing_codes and not _is_csv(frame.source):
         codes = ", ".join(description.missing_codes[:20])
         yield from _comment(f"Missing values are written {codes}: let them be null in the source.")
     for note in description.notes:
@@ -148,6 +150,32 @@ def _section(
         else:
             lines.append(f"  {key}: {_scalar(value)}")
     return lines
+
+
+def _is_csv(source: str | None) -> bool:
+    return source is not None and format_of(source) == "csv"
+
+
+def _source(path: str, description: Description) -> list[str]:
+    """The source, with the form of a CSV as far as it is described and not the default."""
+    keys = {"path": _scalar(path)}
+    if _is_csv(path):
+        encoding = (description.encoding or "utf-8").lower()
+        encoding = {"utf8": "utf-8", "iso-8859-1": "latin-1", "cp1252": "windows-1252"}.get(
+            encoding, encoding
+        )
+        if encoding != "utf-8" and encoding in get_args(Encoding):
+            keys["encoding"] = _scalar(encoding)
+        if description.delimiter not in (None, ",") and description.delimiter in get_args(
+            Delimiter
+        ):
+            keys["delimiter"] = flow_text(description.delimiter)
+        if description.missing_codes:
+            keys["null_values"] = flow_text(list(description.missing_codes))
+    whole = f"source: {{{', '.join(f'{key}: {value}' for key, value in keys.items())}}}"
+    if len(whole) <= _WIDTH:
+        return [whole]
+    return ["source:", *(f"  {key}: {value}" for key, value in keys.items())]
 
 
 def _column(column: DescribedColumn, blanks: list[Blank]) -> list[str]:
@@ -240,13 +268,17 @@ def _products(columns: Sequence[DescribedColumn], blanks: list[Blank]) -> list[s
     return [*lines, "    kind: microdata", *_list("columns", [each.name for each in columns])]
 
 
-def _checks(description: Description) -> list[str]:
-    """Codes of missing values that are not null in the source must not be clamped in silence."""
+def _checks(description: Description, codes: Sequence[str]) -> list[str]:
+    """Codes of missing values that are not null in the source must not be clamped in silence.
+
+    Args:
+        description: Of the table.
+        codes: Those of every column that may not be null.
+    """
     coded = [
         each
         for each in description.columns
-        if each.type in ("integer", "numeric", "date")
-        and (each.missing_codes or description.missing_codes)
+        if each.type in ("integer", "numeric", "date") and (each.missing_codes or codes)
     ]
     found = [f"  {_scalar(each.name)}: {{outside_at_most: 0}}" for each in coded]
     return ["checks:", *found] if found else []

@@ -30,7 +30,6 @@ ReadOther = Callable[[str], str]
 """Text of a file that the description names, by its path from there."""
 
 _DATES = ("date", "datetime")
-_BLANK = ("", "NA", "NaN", "N/A", "null", "NULL")
 _TRUE, _FALSE = ["true", "True", "TRUE", "1"], ["false", "False", "FALSE", "0"]
 
 
@@ -85,7 +84,9 @@ def from_frictionless(
         left_out=left_out,
         title=line(resource.get("title")) or line(value.get("title")),
         path=path if isinstance(path, str) and "://" not in path else None,
-        missing_codes=tuple(code for code in codes if code not in _BLANK),
+        missing_codes=tuple(code for code in codes if code != ""),
+        delimiter=line(mapping(resource.get("dialect")).get("delimiter")),
+        encoding=line(resource.get("encoding")),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -323,8 +324,38 @@ def test_a_draft_with_all_that_is_needed_is_valid(tmp_path: Path) -> None:
         path.write_text(text)
         release = load(path)
     assert release.plan().epsilon <= 1
+    assert release.config.source.null_values == []
     assert release.config.domain["sex"].value_labels == ["male", "female"]
     assert release.config.domain["pay"].unit == "EUR"
+
+
+@pytest.mark.parametrize(
+    ("said", "written"),
+    [
+        (("a.csv", None, None, ()), "source: {path: a.csv}"),
+        (("a.csv", ";", "ISO-8859-1", ("NA", "-9")),
+         'source: {path: a.csv, encoding: latin-1, delimiter: ";", null_values: [NA, "-9"]}'),
+        (("a.csv", "\t", "utf8", ()), 'source: {path: a.csv, delimiter: "\\t"}'),
+        (("a.csv", "#", "klingon", ()), "source: {path: a.csv}"),
+        (("a.parquet", ";", "latin-1", ("-9",)), "source: {path: a.parquet}"),
+    ],
+)  # fmt: skip
+def test_the_form_of_a_csv_is_taken_over(
+    tmp_path: Path, said: tuple[str, str, str, tuple[str, ...]], written: str
+) -> None:
+    path, delimiter, encoding, codes = said
+    column = DescribedColumn(name="age", type="integer", lower=0, upper=99)
+    found = Description(
+        form="answers", columns=(column,), delimiter=delimiter, encoding=encoding,
+        missing_codes=codes,
+    )  # fmt: skip
+    text, _ = draft(found, replace(FRAME, source=path))
+    assert written in text.splitlines()
+    assert ("outside_at_most" in text) == (bool(codes) and path != "a.csv")
+    (tmp_path / "release.yaml").write_text(text)
+    assert load(tmp_path / "release.yaml").config.source.null_values == (
+        list(codes) if path == "a.csv" else []
+    )
 
 
 def test_what_is_not_given_is_blank_marked_and_refused(tmp_path: Path) -> None:
