@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import datetime
 import re
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
 from configs.descriptions.described import DescribedColumn, Description
-from configs.yaml_changes import flow_text
+from configs.descriptions.yaml_style import WIDTH, comment, flow, listed, scalar
 
 MARK = "FILL IN"
-_WIDTH = 100
 _BINS = 20
 _MANY_VALUES = 1000
 _MOST_COLUMNS = 100  # of microdata
 _MARKED = re.compile(rf" *([\w]+:  )?# {MARK}: ")
-_WORDS = "true|false|null|yes|no|on|off|y|n"
-_PLAIN = re.compile(rf"(?i:(?!({_WORDS})$)[^\W\d_])[\w./$%()'+&-]*( [\w./$%()'+&-]+)*(?<![-:])")
-"""Text that YAML reads as text without quotes, inside brackets too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,12 +77,12 @@ def draft(description: Description, frame: Frame) -> tuple[str, tuple[Blank, ...
         ("title", frame.title, "one line for people"),
         ("dataset", frame.dataset, "the account in the ledger"),
     ):
-        lines.append(f"{key}: {_scalar(value)}" if value else _blank(blanks, key, hint))
+        lines.append(f"{key}: {scalar(value)}" if value else _blank(blanks, key, hint))
     if frame.source is None:
         path = _blank(blanks, "source.path", "the data, from this folder; never opened by 'init'")
         lines += ["source:", f"  {path}"]
     else:
-        lines.append(f"source: {{path: {_scalar(frame.source)}}}")
+        lines.append(f"source: {{path: {scalar(frame.source)}}}")
     lines += _section(
         "privacy",
         {"adjacency": "replace_one", "unit": "record", "n_records": frame.n_records},
@@ -107,7 +102,7 @@ def draft(description: Description, frame: Frame) -> tuple[str, tuple[Blank, ...
     for column in description.columns:
         lines += _column(column, blanks)
     for each in description.left_out:
-        lines += _comment(f"Left out: {each.name}: {each.reason}.", "  ")
+        lines += comment(f"Left out: {each.name}: {each.reason}.", "  ")
     lines += _products(description.columns, blanks)
     lines += _checks(description)
     lines.append("publish: {directory: releases, formats: [parquet, csv]}")
@@ -121,17 +116,17 @@ def _head(description: Description, frame: Frame) -> Iterator[str]:
     by = "answers given at a terminal"
     if frame.described_by is not None:
         by = f"{frame.described_by}, {description.form}"
-    yield from _comment(f"Drafted by 'statpress init' from {by}; no data was read.")
-    yield from _comment(
+    yield from comment(f"Drafted by 'statpress init' from {by}; no data was read.")
+    yield from comment(
         f"Fill in what is marked {MARK}, and see that nothing here was taken from the data: bounds "
         "and categories are those that values may have, not those that they happen to have. Cells "
         f"are a choice: fewer of them are less noisy. Then run 'statpress validate {frame.name}'."
     )
     if description.missing_codes:
         codes = ", ".join(description.missing_codes[:20])
-        yield from _comment(f"Missing values are written {codes}: let them be null in the source.")
+        yield from comment(f"Missing values are written {codes}: let them be null in the source.")
     for note in description.notes:
-        yield from _comment(note)
+        yield from comment(note)
 
 
 def _section(
@@ -139,14 +134,14 @@ def _section(
 ) -> list[str]:
     """A section of single values: on one line where nothing is blank."""
     if all(value is not None for value in values.values()):
-        inside = ", ".join(f"{key}: {_scalar(value)}" for key, value in values.items())
+        inside = ", ".join(f"{key}: {scalar(value)}" for key, value in values.items())
         return [f"{name}: {{{inside}}}"]
     lines = [f"{name}:"]
     for key, value in values.items():
         if value is None:
             lines.append(f"  {_blank(blanks, f'{name}.{key}', hints[key])}")
         else:
-            lines.append(f"  {key}: {_scalar(value)}")
+            lines.append(f"  {key}: {scalar(value)}")
     return lines
 
 
@@ -178,21 +173,21 @@ def _column(column: DescribedColumn, blanks: list[Blank]) -> list[str]:
         keys.append(("missing", True))
     words = (("label", column.label), ("description", column.description), ("unit", column.unit))
     keys += [(key, said) for key, said in words if said is not None]
-    lines = [line for note in _notes(column) for line in _comment(note, "  ")]
-    name = _scalar(column.name)
+    lines = [line for note in _notes(column) for line in comment(note, "  ")]
+    name = scalar(column.name)
     if all(value is not None for _, value in keys):
-        inside = ", ".join(f"{key}: {_flow(value)}" for key, value in keys)
+        inside = ", ".join(f"{key}: {flow(value)}" for key, value in keys)
         whole = f"  {name}: {{{inside}}}"
-        if len(whole) <= _WIDTH:
+        if len(whole) <= WIDTH:
             return [*lines, whole]
     lines.append(f"  {name}:")
     for key, value in keys:
         if value is None:
             lines.append(f"    {_blank(blanks, f'{place}.{key}', missing[key])}")
         elif isinstance(value, list):
-            lines += _list(key, value)
+            lines += listed(key, value)
         else:
-            lines.append(f"    {key}: {_scalar(value)}")
+            lines.append(f"    {key}: {scalar(value)}")
     return lines
 
 
@@ -237,7 +232,7 @@ def _products(columns: Sequence[DescribedColumn], blanks: list[Blank]) -> list[s
         hint = f"choose at most {_MOST_COLUMNS} of these columns"
         blanks.append(Blank("products.microdata.columns", hint))
         lines.append(f"    # {MARK}: {hint}")
-    return [*lines, "    kind: microdata", *_list("columns", [each.name for each in columns])]
+    return [*lines, "    kind: microdata", *listed("columns", [each.name for each in columns])]
 
 
 def _checks(description: Description) -> list[str]:
@@ -248,55 +243,11 @@ def _checks(description: Description) -> list[str]:
         if each.type in ("integer", "numeric", "date")
         and (each.missing_codes or description.missing_codes)
     ]
-    found = [f"  {_scalar(each.name)}: {{outside_at_most: 0}}" for each in coded]
+    found = [f"  {scalar(each.name)}: {{outside_at_most: 0}}" for each in coded]
     return ["checks:", *found] if found else []
-
-
-def _list(key: str, values: Sequence[Any]) -> list[str]:
-    """A list in brackets, wrapped as the shipped configs wrap it."""
-    parts = [_scalar(value) for value in values]
-    whole = f"    {key}: [{', '.join(parts)}]"
-    if len(whole) <= _WIDTH:
-        return [whole]
-    lines, now = [f"    {key}:"], "      ["
-    for i, part in enumerate(parts):
-        piece = part + ("]" if i == len(parts) - 1 else ",")
-        if len(now) + len(piece) > _WIDTH and now.strip() not in ("[", ""):
-            lines.append(now.rstrip())
-            now = "       "
-        now += f"{piece} "
-    return [*lines, now.rstrip()]
 
 
 def _blank(blanks: list[Blank], key: str, hint: str) -> str:
     blank = Blank(key, hint)
     blanks.append(blank)
     return blank.written
-
-
-def _flow(value: Any) -> str:
-    return f"[{', '.join(map(_scalar, value))}]" if isinstance(value, list) else _scalar(value)
-
-
-def _scalar(value: Any) -> str:
-    """A value as YAML 1.2, the way a person would write it."""
-    if isinstance(value, str):
-        return value if _PLAIN.fullmatch(value) else flow_text(value)
-    if isinstance(value, Decimal):
-        if value == value.to_integral_value() and abs(value) < 10**15:
-            return str(int(value))
-        written = str(value)
-        if "E" not in written:
-            return written
-        mantissa, _, exponent = written.partition("E")
-        return f"{mantissa if '.' in mantissa else f'{mantissa}.0'}e{int(exponent)}"
-    return flow_text(value)
-
-
-def _comment(text: str, indent: str = "") -> list[str]:
-    """A comment, wrapped; what is not printable is left out."""
-    words = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return textwrap.wrap(
-        words, _WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# ",
-        break_long_words=False, break_on_hyphens=False,
-    )  # fmt: skip
