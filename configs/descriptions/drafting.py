@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import datetime
 import re
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, get_args
 
 from configs.descriptions.described import DescribedColumn, Description
+from configs.descriptions.yaml_style import WIDTH, comment, flow, listed, scalar
 from configs.source import Delimiter, Encoding
 from configs.source_formats import format_of
-from configs.yaml_changes import flow_text
 
 MARK = "FILL IN"
-_WIDTH = 100
 _BINS = 20
 _MANY_VALUES = 1000
 _MOST_COLUMNS = 100  # of microdata
 _MARKED = re.compile(rf" *([\w]+:  )?# {MARK}: ")
-_WORDS = "true|false|null|yes|no|on|off|y|n"
-_PLAIN = re.compile(rf"(?i:(?!({_WORDS})$)[^\W\d_])[\w./$%()'+&-]*( [\w./$%()'+&-]+)*(?<![-:])")
-"""Text that YAML reads as text without quotes, inside brackets too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +79,7 @@ def draft(description: Description, frame: Frame) -> tuple[str, tuple[Blank, ...
         ("title", frame.title, "one line for people"),
         ("dataset", frame.dataset, "the account in the ledger"),
     ):
-        lines.append(f"{key}: {_scalar(value)}" if value else _blank(blanks, key, hint))
+        lines.append(f"{key}: {scalar(value)}" if value else _blank(blanks, key, hint))
     if frame.source is None:
         path = _blank(blanks, "source.path", "the data, from this folder; never opened by 'init'")
         lines += ["source:", f"  {path}"]
@@ -109,7 +104,7 @@ def draft(description: Description, frame: Frame) -> tuple[str, tuple[Blank, ...
     for column in description.columns:
         lines += _column(column, blanks)
     for each in description.left_out:
-        lines += _comment(f"Left out: {each.name}: {each.reason}.", "  ")
+        lines += comment(f"Left out: {each.name}: {each.reason}.", "  ")
     lines += _products(description.columns, blanks)
     lines += _checks(description, () if _is_csv(frame.source) else description.missing_codes)
     lines.append("publish: {directory: releases, formats: [parquet, csv]}")
@@ -123,17 +118,17 @@ def _head(description: Description, frame: Frame) -> Iterator[str]:
     by = "answers given at a terminal"
     if frame.described_by is not None:
         by = f"{frame.described_by}, {description.form}"
-    yield from _comment(f"Drafted by 'statpress init' from {by}; no data was read.")
-    yield from _comment(
+    yield from comment(f"Drafted by 'statpress init' from {by}; no data was read.")
+    yield from comment(
         f"Fill in what is marked {MARK}, and see that nothing here was taken from the data: bounds "
         "and categories are those that values may have, not those that they happen to have. Cells "
         f"are a choice: fewer of them are less noisy. Then run 'statpress validate {frame.name}'."
     )
     if description.missing_codes and not _is_csv(frame.source):
         codes = ", ".join(description.missing_codes[:20])
-        yield from _comment(f"Missing values are written {codes}: let them be null in the source.")
+        yield from comment(f"Missing values are written {codes}: let them be null in the source.")
     for note in description.notes:
-        yield from _comment(note)
+        yield from comment(note)
 
 
 def _section(
@@ -141,14 +136,14 @@ def _section(
 ) -> list[str]:
     """A section of single values: on one line where nothing is blank."""
     if all(value is not None for value in values.values()):
-        inside = ", ".join(f"{key}: {_scalar(value)}" for key, value in values.items())
+        inside = ", ".join(f"{key}: {scalar(value)}" for key, value in values.items())
         return [f"{name}: {{{inside}}}"]
     lines = [f"{name}:"]
     for key, value in values.items():
         if value is None:
             lines.append(f"  {_blank(blanks, f'{name}.{key}', hints[key])}")
         else:
-            lines.append(f"  {key}: {_scalar(value)}")
+            lines.append(f"  {key}: {scalar(value)}")
     return lines
 
 
@@ -158,22 +153,22 @@ def _is_csv(source: str | None) -> bool:
 
 def _source(path: str, description: Description) -> list[str]:
     """The source, with the form of a CSV as far as it is described and not the default."""
-    keys = {"path": _scalar(path)}
+    keys = {"path": scalar(path)}
     if _is_csv(path):
         encoding = (description.encoding or "utf-8").lower()
         encoding = {"utf8": "utf-8", "iso-8859-1": "latin-1", "cp1252": "windows-1252"}.get(
             encoding, encoding
         )
         if encoding != "utf-8" and encoding in get_args(Encoding):
-            keys["encoding"] = _scalar(encoding)
+            keys["encoding"] = scalar(encoding)
         if description.delimiter not in (None, ",") and description.delimiter in get_args(
             Delimiter
         ):
-            keys["delimiter"] = flow_text(description.delimiter)
+            keys["delimiter"] = scalar(description.delimiter)
         if description.missing_codes:
-            keys["null_values"] = flow_text(list(description.missing_codes))
+            keys["null_values"] = flow(list(description.missing_codes))
     whole = f"source: {{{', '.join(f'{key}: {value}' for key, value in keys.items())}}}"
-    if len(whole) <= _WIDTH:
+    if len(whole) <= WIDTH:
         return [whole]
     return ["source:", *(f"  {key}: {value}" for key, value in keys.items())]
 
@@ -206,21 +201,21 @@ def _column(column: DescribedColumn, blanks: list[Blank]) -> list[str]:
         keys.append(("missing", True))
     words = (("label", column.label), ("description", column.description), ("unit", column.unit))
     keys += [(key, said) for key, said in words if said is not None]
-    lines = [line for note in _notes(column) for line in _comment(note, "  ")]
-    name = _scalar(column.name)
+    lines = [line for note in _notes(column) for line in comment(note, "  ")]
+    name = scalar(column.name)
     if all(value is not None for _, value in keys):
-        inside = ", ".join(f"{key}: {_flow(value)}" for key, value in keys)
+        inside = ", ".join(f"{key}: {flow(value)}" for key, value in keys)
         whole = f"  {name}: {{{inside}}}"
-        if len(whole) <= _WIDTH:
+        if len(whole) <= WIDTH:
             return [*lines, whole]
     lines.append(f"  {name}:")
     for key, value in keys:
         if value is None:
             lines.append(f"    {_blank(blanks, f'{place}.{key}', missing[key])}")
         elif isinstance(value, list):
-            lines += _list(key, value)
+            lines += listed(key, value)
         else:
-            lines.append(f"    {key}: {_scalar(value)}")
+            lines.append(f"    {key}: {scalar(value)}")
     return lines
 
 
@@ -265,7 +260,7 @@ def _products(columns: Sequence[DescribedColumn], blanks: list[Blank]) -> list[s
         hint = f"choose at most {_MOST_COLUMNS} of these columns"
         blanks.append(Blank("products.microdata.columns", hint))
         lines.append(f"    # {MARK}: {hint}")
-    return [*lines, "    kind: microdata", *_list("columns", [each.name for each in columns])]
+    return [*lines, "    kind: microdata", *listed("columns", [each.name for each in columns])]
 
 
 def _checks(description: Description, codes: Sequence[str]) -> list[str]:
@@ -280,55 +275,11 @@ def _checks(description: Description, codes: Sequence[str]) -> list[str]:
         for each in description.columns
         if each.type in ("integer", "numeric", "date") and (each.missing_codes or codes)
     ]
-    found = [f"  {_scalar(each.name)}: {{outside_at_most: 0}}" for each in coded]
+    found = [f"  {scalar(each.name)}: {{outside_at_most: 0}}" for each in coded]
     return ["checks:", *found] if found else []
-
-
-def _list(key: str, values: Sequence[Any]) -> list[str]:
-    """A list in brackets, wrapped as the shipped configs wrap it."""
-    parts = [_scalar(value) for value in values]
-    whole = f"    {key}: [{', '.join(parts)}]"
-    if len(whole) <= _WIDTH:
-        return [whole]
-    lines, now = [f"    {key}:"], "      ["
-    for i, part in enumerate(parts):
-        piece = part + ("]" if i == len(parts) - 1 else ",")
-        if len(now) + len(piece) > _WIDTH and now.strip() not in ("[", ""):
-            lines.append(now.rstrip())
-            now = "       "
-        now += f"{piece} "
-    return [*lines, now.rstrip()]
 
 
 def _blank(blanks: list[Blank], key: str, hint: str) -> str:
     blank = Blank(key, hint)
     blanks.append(blank)
     return blank.written
-
-
-def _flow(value: Any) -> str:
-    return f"[{', '.join(map(_scalar, value))}]" if isinstance(value, list) else _scalar(value)
-
-
-def _scalar(value: Any) -> str:
-    """A value as YAML 1.2, the way a person would write it."""
-    if isinstance(value, str):
-        return value if _PLAIN.fullmatch(value) else flow_text(value)
-    if isinstance(value, Decimal):
-        if value == value.to_integral_value() and abs(value) < 10**15:
-            return str(int(value))
-        written = str(value)
-        if "E" not in written:
-            return written
-        mantissa, _, exponent = written.partition("E")
-        return f"{mantissa if '.' in mantissa else f'{mantissa}.0'}e{int(exponent)}"
-    return flow_text(value)
-
-
-def _comment(text: str, indent: str = "") -> list[str]:
-    """A comment, wrapped; what is not printable is left out."""
-    words = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return textwrap.wrap(
-        words, _WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# ",
-        break_long_words=False, break_on_hyphens=False,
-    )  # fmt: skip
