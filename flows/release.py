@@ -58,8 +58,8 @@ def press(
         rehearse(run, release, plan)
 
         # Private zone: what the source holds, and whether it passed its checks.
-        check_input(run, release)
-        counted = count_once(run, release, plan)
+        found = check_input(run, release, plan)
+        counted = count_once(run, release, plan, found)
         check_counts(run, release, counted)
 
         charge = charge_ledger(run, release, plan)

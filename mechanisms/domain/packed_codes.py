@@ -6,7 +6,8 @@ one are divided, in order, into runs whose cells a double still holds exactly.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -49,6 +50,14 @@ class PackedCodes:
         """One word if the domain's cells fit, else as few as follow from the columns' order."""
         sizes = tuple(column.size for column in domain.columns)
         if domain.n_cells <= MAX_CELLS:
+            return cls((range(len(sizes)),), sizes)
+        return cls.of_sizes(sizes)
+
+    @classmethod
+    def of_sizes(cls, numbers: Sequence[int]) -> Self:
+        """The same for columns of so many codes each."""
+        sizes = tuple(numbers)
+        if math.prod(sizes) <= MAX_CELLS:
             return cls((range(len(sizes)),), sizes)
         words, start, cells = [], 0, 1
         for column, size in enumerate(sizes):

@@ -31,10 +31,11 @@ from tasks.release.entropy import generator, key_of_choice
 from tasks.release.ledger_check import check_covered
 from tasks.release.places import Run, keep_folder, publish_folder, writing
 from tasks.release.unfinished_runs import beginning
-from tasks.source import counting
+from tasks.source import counting, scanning
 from tasks.source.csv_options import CsvOptions
 from tasks.source.failing_records import first_of
 from tasks.source.files import Source
+from tasks.source.scanning import Scan
 from tasks.source.spilled_columns import spill
 from tasks.source.units import Units
 
@@ -106,25 +107,43 @@ def check_budget(context: RunContext, release: Release, plan: Plan, seeded: bool
 
 
 @step("check input")
-def check_input(run: Run, release: Release) -> None:
-    """Input gate: an aggregate profile of the source against its declarations."""
-    source, domain = _source(release), release.domain
-    profile = counting.profile(source, domain, scratch=run.work, units=_units(release))
+def check_input(run: Run, release: Release, plan: Plan) -> Scan:
+    """Input gate: a profile of the source against its declarations.
+
+    Where every record is a unit, the scan that makes it counts the tables too, or writes the
+    codes of wide products where no other product needs a table.
+    """
+    source, domain, units = _source(release), release.domain, _units(release)
+    if units is None and plan.coded is not None and not plan.joint:
+        n_records = release.privacy.n_records
+        found = scanning.scan_wide(source, domain, plan.coded, n_records=n_records, folder=run.work)
+    elif units is None:
+        found = scanning.scan(source, domain, plan.joint, scratch=run.work)
+    else:
+        found = Scan(counting.profile(source, domain, scratch=run.work, units=units))
     locate = functools.partial(first_of, source, domain, scratch=run.work)
-    quality.check_source(run.inspector, release, profile, locate)
+    quality.check_source(run.inspector, release, found.profile, locate)
+    return found
 
 
 @step("count once")
-def count_once(run: Run, release: Release, plan: Plan) -> Counted:
-    """One GROUP BY where the data lies, and wide products' codes; the last sight of the source."""
+def count_once(run: Run, release: Release, plan: Plan, found: Scan) -> Counted:
+    """Tables of cells, and wide products' codes; the last sight of the source.
+
+    The tables are those of the scan, or of the records that are kept of each unit.
+    """
     source, units = _source(release), _units(release)
     key = key_of_choice(insecure_seed=run.insecure_seed)
-    joint = tuple(
-        counting.count(source, domain, scratch=run.work, units=units, key=key)
-        for domain in plan.joint
+    joint = (
+        found.tables()
+        if units is None
+        else tuple(
+            counting.count(source, domain, scratch=run.work, units=units, key=key)
+            for domain in plan.joint
+        )
     )
-    if plan.coded is None:
-        return Counted(joint)
+    if plan.coded is None or found.coded is not None:
+        return Counted(joint, found.coded)
     n_records = release.privacy.n_records
     return Counted(
         joint,

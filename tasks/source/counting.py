@@ -1,7 +1,8 @@
-"""Counting: the only reader of the private source.
+"""Counting, and the profile of a source, each by itself: for units of several records.
 
-A source is read once, by the engine, where it lies; what reaches Python is the sparse
-contingency table, or a profile of a few numbers a column.
+A source is read by the engine, where it lies; what reaches Python is the sparse contingency
+table, or a profile of a few numbers a column. Where every record is a unit, one scan finds both
+(``tasks.source.scanning``).
 """
 
 from __future__ import annotations

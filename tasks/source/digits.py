@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     import ibis.expr.types as ir
 
 _FEWEST_BINS_TO_GUESS = 8
+KEPT, NULL, OUTSIDE, UNREADABLE = range(4)
+"""What becomes of a value: the marks of a digit."""
+N_FATES = 4
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,7 @@ class Coded:
     """A column's code times its stride, and whether its value is null, outside or unreadable.
 
     Attributes:
-        digit: Of an unreadable value that of a null.
+        digit: With its mark, if the place has one; of an unreadable value that of a null.
         is_null: Whether there is no value, or NaN.
         is_outside: Whether it is an undeclared category or clamped.
         is_unreadable: Whether there is text that is not a value; None where text is not read.
@@ -39,21 +42,36 @@ class Coded:
 
 @dataclass(frozen=True)
 class Place:
-    """A column's place in the cell code: which it is, its stride, the sum's type."""
+    """A column's place in a sum of digits.
+
+    Attributes:
+        index: Which column it is.
+        stride: What its code is multiplied with.
+        dtype: Of the sum.
+        mark: What a record's fate is multiplied with and added; 0 for no marks.
+    """
 
     index: int
     stride: int
     dtype: str
+    mark: int = 0
 
-    def constant(self, code: int) -> Any:
+    def constant(self, code: int, fate: int = KEPT) -> Any:
         """The digit of a code."""
-        step = code * self.stride
+        step = code * self.stride + fate * self.mark
         return double(step) if self.dtype == "float64" else literal(step, self.dtype)
 
     def times(self, code: Any) -> Any:
         """The digit of an expression for a code."""
+        if not self.stride:
+            return self.constant(0)
         code = code.cast(self.dtype)
         return code if self.stride == 1 else code * self.constant(1)
+
+    def outside(self, code: int, is_outside: Any) -> Any:
+        """The digit of a code, marked where a value lies outside."""
+        plain = self.constant(code)
+        return is_outside.ifelse(self.constant(code, OUTSIDE), plain) if self.mark else plain
 
 
 def coded_column(column: Column, derived: ir.Table, place: Place) -> Coded:
@@ -70,52 +88,70 @@ def coded_column(column: Column, derived: ir.Table, place: Place) -> Coded:
         is_unreadable = derived[there] & value.isnull()
         is_null = none & ~is_unreadable
     if isinstance(column, Categorical):
-        found = derived[f"digit_{place.index}"]
-        digit, outside = found.fill_null(place.constant(column.unseen_code)), found.isnull()
-        if column.null_code == column.unseen_code:
+        found = derived[f"code_{place.index}"]
+        unseen = place.constant(column.unseen_code, OUTSIDE)
+        digit, outside = place.times(found).fill_null(unseen), found.isnull()
+        if not place.stride:
+            digit = outside.ifelse(unseen, place.constant(0))
+        if column.null_code == column.unseen_code and not place.mark:
             return Coded(digit, is_null, outside & ~none, is_unreadable)
     else:
         digit, outside = _KINDS[column.kind](column, value, place)
-    digit = none.ifelse(place.constant(column.null_code), digit)
+    null = place.constant(column.null_code, NULL)
+    if is_unreadable is not None and place.mark:
+        null = is_unreadable.ifelse(place.constant(column.null_code, UNREADABLE), null)
+    digit = none.ifelse(null, digit)
     return Coded(digit, is_null, outside & ~none, is_unreadable)
 
 
-def join_digits(derived: ir.Table, column: Categorical, place: Place) -> ir.Table:
-    """The table with the digit of each declared category, null for all else."""
+def join_codes(derived: ir.Table, column: Categorical, index: int) -> ir.Table:
+    """The table with the code of each declared category, null for all else."""
     import ibis
     import pyarrow as pa
 
-    value = derived[f"value_{place.index}"]
+    value = derived[f"value_{index}"]
     codes = {in_type(category, value.type()): c for c, category in enumerate(column.categories)}
     codes.pop(None, None)
-    digits = pa.array([code * place.stride for code in codes.values()], type=pa.int64())
+    numbers = pa.array(list(codes.values()), type=pa.int64())
     keys = pa.array(list(codes), type=value.type().to_pyarrow())
-    key, digit = f"key_{place.index}", f"digit_{place.index}"
-    categories = ibis.memtable(pa.table({key: keys, digit: digits}))
-    categories = categories.mutate(**{digit: categories[digit].cast(place.dtype)})
+    key, code = f"key_{index}", f"code_{index}"
+    categories = ibis.memtable(pa.table({key: keys, code: numbers}))
+    categories = categories.mutate(**{code: categories[code].cast("float64")})
     return derived.left_join(categories, value == categories[key])
 
 
 def _numeric(column: Numeric, value: Any, place: Place) -> tuple[Any, Any]:
     edges, last = column.edges, column.n_values - 1
-    outside = below(value, edges[0]) | ~below(value, edges[-1], or_equal=True)
+    low, high = below(value, edges[0]), ~below(value, edges[-1], or_equal=True)
+    outside = low | high
+    ends = place.outside(0, low if last else outside), place.outside(last, high)
     scale = _guessing_scale(edges) if value.type().is_floating() else None
     if scale is None:
-        return _bisection(value, edges, 0, last, place), outside
+        return _bisection(value, edges, 0, last, place, ends), outside
     guess = floor((value - double(edges[0])) * double(scale))
     begins = literal([repr(edge) for edge in edges], "array<string>").cast("array<float64>")
     inside = place.times(guess - (value < begins[guess.cast("int32")]).cast("float64"))
-    low = below(value, edges[1]).ifelse(place.constant(0), inside)
-    return below(value, edges[last]).ifelse(low, place.constant(last)), outside
+    inside = below(value, edges[1]).ifelse(ends[0], inside)
+    return below(value, edges[last]).ifelse(inside, ends[1]), outside
 
 
-def _bisection(value: Any, edges: tuple[float, ...], first: int, last: int, place: Place) -> Any:
-    """The digit of a value known to lie in one of the bins first..last."""
+def _bisection(
+    value: Any,
+    edges: tuple[float, ...],
+    first: int,
+    last: int,
+    place: Place,
+    ends: tuple[Any, Any],
+) -> Any:
+    """The digit of a value known to lie in one of the bins first..last; those of the outer two."""
     if first == last:
-        return place.constant(first)
+        if first == 0:
+            return ends[0]
+        return ends[1] if first == len(edges) - 2 else place.constant(first)
     middle = (first + last + 1) // 2
-    low = _bisection(value, edges, first, middle - 1, place)
-    return below(value, edges[middle]).ifelse(low, _bisection(value, edges, middle, last, place))
+    low = _bisection(value, edges, first, middle - 1, place, ends)
+    high = _bisection(value, edges, middle, last, place, ends)
+    return below(value, edges[middle]).ifelse(low, high)
 
 
 def _guessing_scale(edges: tuple[float, ...]) -> float | None:
@@ -149,11 +185,16 @@ def _integer(column: Integer, value: Any, place: Place) -> tuple[Any, Any]:
         low, high = max(column.lower, lowest), min(column.upper, highest)
         if low <= high:
             raised = ibis.greatest(value, literal(low, dtype))
-            clamped = ibis.least(raised, literal(high, dtype)).cast("float64")
-            return _digit_of_whole(column, clamped, place), outside
+            clamped = ibis.least(raised, literal(high, dtype))
+            digit = _digit_of_whole(column, clamped.cast("float64"), place)
+            if place.mark:
+                digit = digit + place.outside(0, clamped != value)
+            return digit, clamped != value
     inside = _digit_of_whole(column, floor(value), place)
-    low = below(value, column.lower).ifelse(place.constant(0), inside)
-    return below(value, column.upper).ifelse(low, place.constant(column.n_values - 1)), outside
+    last = column.n_values - 1
+    low = below(value, column.lower).ifelse(place.constant(0, OUTSIDE), inside)
+    high = place.outside(last, ~below(value, column.upper + 1))
+    return below(value, column.upper).ifelse(low, high), outside
 
 
 def _digit_of_whole(column: Integer, whole: Any, place: Place) -> Any:
@@ -174,8 +215,9 @@ def _date(column: Date, value: Any, place: Place) -> tuple[Any, Any]:
         "month": lambda: value.year() * 12 + (value.month() - 1 - start),
         "day": lambda: value.delta(first, unit="day"),
     }[column.by]()
-    low = (value < first).ifelse(place.constant(0), place.times(period))
-    digit = (value < last).ifelse(low, place.constant(column.n_values - 1))
+    low = (value < first).ifelse(place.constant(0, OUTSIDE), place.times(period))
+    high = place.outside(column.n_values - 1, value > last)
+    digit = (value < last).ifelse(low, high)
     return digit, (value < first) | (value > last)
 
 

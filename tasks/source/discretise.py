@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,7 +33,7 @@ from mechanisms.domain.packed_codes import PackedCodes
 from mechanisms.domain.structural_zeros import Runs
 from mechanisms.errors import ColumnNotFoundError, ColumnTypeError
 from tasks.source.csv_options import CsvOptions
-from tasks.source.digits import Coded, Place, coded_column, join_digits
+from tasks.source.digits import Coded, Place, coded_column, join_codes
 from tasks.source.engine_types import EXACT_DOUBLES, is_exact_double
 from tasks.source.text_values import read_text
 
@@ -68,11 +68,10 @@ def packed_table(
         ColumnTypeError: A column's type cannot carry its discretisation.
     """
     derived, coded = coded_columns(domain, table, unit=unit, text=text)
-    sums = (
-        functools.reduce(operator.add, (coded[column].digit for column in word))
-        for word in PackedCodes.of(domain).words
-    )
-    words = {f"word_{index}": word.cast("int64") for index, word in enumerate(sums)}
+    words = {
+        f"word_{index}": sum_of(coded[column] for column in word)
+        for index, word in enumerate(PackedCodes.of(domain).words)
+    }
     return derived.select(**words, **({} if unit is None else {"unit": derived.unit}))
 
 
@@ -91,7 +90,28 @@ def coded_columns(
         ColumnNotFoundError: A declared column is missing.
         ColumnTypeError: A column's type cannot carry its discretisation.
     """
-    places = _places(domain)
+    derived = read_columns(domain, table, unit=unit, text=text)
+    return derived, [
+        coded_column(column, derived, place)
+        for column, place in zip(domain.columns, places_of(PackedCodes.of(domain)), strict=True)
+    ]
+
+
+def read_columns(
+    domain: Domain,
+    table: ir.Table,
+    *,
+    unit: str | None = None,
+    text: CsvOptions | None = None,
+) -> ir.Table:
+    """A derived table of values, ready to be coded (``tasks.source.digits``).
+
+    Takes the arguments of ``packed_table``.
+
+    Raises:
+        ColumnNotFoundError: A declared column is missing.
+        ColumnTypeError: A column's type cannot carry its discretisation.
+    """
     selected = {} if unit is None else {"unit": table[unit]}
     for index, column in enumerate(domain.columns):
         if column.name not in table.columns:
@@ -104,13 +124,15 @@ def coded_columns(
             value = _read(column, value, text)
         selected[f"value_{index}"] = _comparable(column, value)
     derived = table.select(**selected)
-    for column, place in zip(domain.columns, places, strict=True):
+    for index, column in enumerate(domain.columns):
         if isinstance(column, Categorical):
-            derived = join_digits(derived, column, place)
-    return derived, [
-        coded_column(column, derived, place)
-        for column, place in zip(domain.columns, places, strict=True)
-    ]
+            derived = join_codes(derived, column, index)
+    return derived
+
+
+def sum_of(coded: Iterable[Coded]) -> Any:
+    """The digits of one word, added."""
+    return functools.reduce(operator.add, (column.digit for column in coded)).cast("int64")
 
 
 def impossible(domain: Domain, coded: Sequence[Coded]) -> Any:
@@ -118,7 +140,7 @@ def impossible(domain: Domain, coded: Sequence[Coded]) -> Any:
 
     Sets of several runs are those of listed categories, so their codes are listed too.
     """
-    places = _places(domain)
+    places = places_of(PackedCodes.of(domain))
 
     def in_set(name: str, runs: Runs) -> Any:
         place = places[domain.names.index(name)]
@@ -136,9 +158,8 @@ def impossible(domain: Domain, coded: Sequence[Coded]) -> Any:
     return functools.reduce(operator.or_, boxes)
 
 
-def _places(domain: Domain) -> list[Place]:
+def places_of(packed: PackedCodes) -> list[Place]:
     """Each column's place in its word, which is a sum of doubles if all its values are exact."""
-    packed = PackedCodes.of(domain)
     places = []
     for index, word in enumerate(packed.words):
         dtype = "float64" if packed.cells(index) <= EXACT_DOUBLES else "int64"

@@ -12,12 +12,12 @@ import errno
 import functools
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ from mechanisms.errors import EmptySourceError
 from tasks.source import discretise
 from tasks.source.counting import check_absent, typed
 from tasks.source.engine import MEMORY_LIMIT
-from tasks.source.files import Source, open_source
+from tasks.source.files import OpenSource, Source, open_source
 from tasks.source.private_files import new_file, writable, write_all
 from tasks.source.units import Units, kept_records
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 CHUNK = 1 << 17
 """Records that are in memory at once."""
-_Result = TypeVar("_Result")
+Unpack = Callable[[list[NDArray[np.int64]]], Iterable[NDArray[Any]]]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -123,6 +123,11 @@ def spill(
     place = folder / "codes"
     _writable(lambda: _make(place, 0 if padded else n_records * bytes_per_record(domain)), place)
 
+    def unpack(words: list[NDArray[np.int64]]) -> list[NDArray[Any]]:
+        codes = list(PackedCodes.of(domain).unpack(words))
+        _check_possible(domain, codes)
+        return codes
+
     def run(table: ir.Table, unit: str | None) -> SpilledColumns:
         records = discretise.packed_table(domain, table, unit=unit, text=opened.text)
         if units is not None:
@@ -130,7 +135,7 @@ def spill(
             engine: Any = records.get_backend()
             coded = engine.create_table("coded_records", records, temp=True)
             records = kept_records(coded, units, key).drop("unit")
-        present, absent = _write(domain, records, place)
+        present, absent = _write(domain, records, place, unpack)
         if not present:
             raise EmptySourceError("The source has no records.", where=source.pattern)
         return SpilledColumns(domain, place, present, absent)
@@ -150,11 +155,43 @@ def bytes_per_record(domain: Domain) -> int:
     return sum(smallest_unsigned(column.size).itemsize for column in domain.columns)
 
 
-def _write(domain: Domain, records: ir.Table, place: Path) -> tuple[int, int]:
+def spill_packed(
+    opened: OpenSource,
+    domain: Domain,
+    records: ir.Table,
+    unpack: Unpack,
+    *,
+    n_records: int,
+    folder: Path,
+) -> SpilledColumns:
+    """The same for records that the caller packed, each a unit; there may be none.
+
+    Args:
+        opened: The open source.
+        domain: The columns to write.
+        records: int64 columns ``word_0``, ``word_1``, ...
+        unpack: From those of some records to the codes of each column, as unsigned integers.
+        n_records: Public number of records.
+        folder: Private.
+
+    Raises:
+        SourceError: The source is unreadable.
+        OutputNotWritableError: The disk has no room for the files, or fails.
+    """
+    place = folder / "codes"
+    _writable(lambda: _make(place, n_records * bytes_per_record(domain)), place)
+    try:
+        present, _ = opened.read(lambda: _write(domain, records, place, unpack))
+    except BaseException:
+        shutil.rmtree(place, ignore_errors=True)
+        raise
+    return SpilledColumns(domain, place, present, 0)
+
+
+def _write(domain: Domain, records: ir.Table, place: Path, unpack: Unpack) -> tuple[int, int]:
     """Write the codes of packed records; how many there are, and how many are lacking."""
-    packed = PackedCodes.of(domain)
-    n_words, present, absent = len(packed.words), 0, 0
-    names = [f"word_{index}" for index in range(n_words)]
+    present, absent = 0, 0
+    names = [name for name in records.columns if name.startswith("word_")]
     with ExitStack() as stack:
 
         def opened() -> list[FileIO]:
@@ -168,8 +205,7 @@ def _write(domain: Domain, records: ir.Table, place: Path) -> tuple[int, int]:
         files = _writable(opened, place)
         for batch in _batches(records):
             words = [batch[name].to_numpy() for name in names]
-            codes = list(packed.unpack(words))
-            _check_possible(domain, codes)
+            codes = list(unpack(words))
             _writable(functools.partial(append, codes), place)
             present += len(words[0])
             if "lacking" in batch.schema.names:

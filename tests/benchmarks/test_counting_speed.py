@@ -5,6 +5,9 @@ small integers, which is the least that any count must do; (ii) hand-written SQL
 that discretises with floor and CASE and groups by the state as it stands. Times
 are of the wall clock and of all cores' work; the latter hardly depends on what
 else the machine does. The full size runs with ``-m benchmark_full``.
+
+The whole scan of a run, which makes the profile of every column too, is held to the count alone,
+of CSV and Parquet.
 """
 
 import os
@@ -20,8 +23,9 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from mechanisms.domain.columns import Categorical, Integer, Numeric
 from mechanisms.domain.domain import Domain
-from tasks.source.counting import count
-from tasks.source.files import MEMORY_LIMIT, Source
+from tasks.source.counting import count, profile
+from tasks.source.files import MEMORY_LIMIT, Format, Source
+from tasks.source.scanning import scan
 
 ROOT = Path(__file__).parents[2]
 RECORDS = "SELECT i, hash(i) h, hash(i * 3 + 1) k FROM range({n}) r(i)"
@@ -129,6 +133,46 @@ def test_count_speed(benchmark: BenchmarkFixture, tmp_path: Path, n: int, null_e
         benchmark.extra_info["peak memory, GB"] = peak
         print("peak memory of a fresh process, GB:", peak)
         assert peak < 0.6
+
+
+@pytest.mark.parametrize(
+    "n",
+    [
+        pytest.param(1_000_000, id="1M"),
+        pytest.param(10_000_000, id="10M", marks=pytest.mark.benchmark_full),
+    ],
+)
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+def test_one_scan_costs_little_more_than_the_count(
+    benchmark: BenchmarkFixture, tmp_path: Path, n: int, form: Format
+) -> None:
+    path = tmp_path / "records.parquet"
+    write_records(path, n, 1000)
+    if form == "csv":
+        parquet, path = path, tmp_path / "records.csv"
+        columns = ", ".join(DOMAIN.names)
+        with duckdb.connect() as engine:
+            engine.execute(f"COPY (SELECT {columns} FROM '{parquet}') TO '{path}' (HEADER)")
+    source = Source(str(path), form)
+    runs: dict[str, Callable[[], object]] = {
+        "count": lambda: count(source, DOMAIN, scratch=tmp_path),
+        "scan": lambda: scan(source, DOMAIN, [DOMAIN], scratch=tmp_path),
+        "profile": lambda: profile(source, DOMAIN, scratch=tmp_path),
+    }
+    (table,) = scan(source, DOMAIN, [DOMAIN], scratch=tmp_path).tables()
+    alone = count(source, DOMAIN, scratch=tmp_path)
+    assert table.cells.tolist() == alone.cells.tolist()
+    assert table.counts.tolist() == alone.counts.tolist()
+    times = least_times(runs, rounds=3)
+    wall, work = ({name: spent[i] for name, spent in times.items()} for i in (0, 1))
+    one = work["scan"] / work["count"]
+    two = (work["profile"] + work["count"]) / work["count"]
+    benchmark.extra_info["work, one scan : count"] = round(one, 2)
+    benchmark.extra_info["work, profile and count : count"] = round(two, 2)
+    benchmark.extra_info["seconds"] = {name: round(spent, 3) for name, spent in wall.items()}
+    print(form, n, dict(benchmark.extra_info))
+    benchmark.pedantic(runs["scan"], rounds=1)
+    assert one < 1.4
 
 
 def peak_memory(path: Path, scratch: Path, n: int) -> float:

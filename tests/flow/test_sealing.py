@@ -27,11 +27,11 @@ from tasks.execution.private_zone import CuratorLog, guarded
 from tasks.execution.side_channels import BETWEEN_STEPS, IN_A_STEP, closed
 from tasks.ledger.ledger import Ledger
 from tasks.release.account_reading import read_account
-from tasks.source import counting
+from tasks.source import scanning
 
 ROOT = Path(__file__).parents[2]
-PRIVATE_TYPES = {"ContingencyTable", "Run", "SourceProfile"}
-READERS = {"count", "profile", "open_source"}
+PRIVATE_TYPES = {"ContingencyTable", "Run", "Scan", "SourceProfile"}
+READERS = {"count", "profile", "scan", "open_source"}
 
 
 def unsealed(source: str) -> list[str]:
@@ -56,7 +56,8 @@ def unsealed(source: str) -> list[str]:
         reads = {
             n.attr
             for n in ast.walk(node)
-            if isinstance(n, ast.Attribute) and getattr(n.value, "id", "") == "counting"
+            if isinstance(n, ast.Attribute)
+            and getattr(n.value, "id", "") in ("counting", "scanning")
         }
         if not sealed and (types & PRIVATE_TYPES or reads & READERS):
             found.append(node.name)
@@ -76,10 +77,10 @@ def test_the_source_is_read_by_the_pipeline_alone() -> None:
         names = {
             getattr(n, "attr", getattr(n, "id", "")) for n in ast.walk(ast.parse(path.read_text()))
         }
-        if names & {"counting", "open_source"}:
+        if names & {"counting", "scanning", "open_source"}:
             readers.append(path.name)
     assert sorted(readers) == [
-        "counting.py", "failing_records.py", "spilled_columns.py", "steps.py",
+        "counting.py", "failing_records.py", "scanning.py", "spilled_columns.py", "steps.py",
     ]  # fmt: skip
 
 
@@ -94,10 +95,10 @@ def test_a_table_is_never_pickled() -> None:
 def test_modes_and_spill_files_under_the_widest_umask(
     agency: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest, seen = counting.count, {}
+    honest, seen = scanning.scan, {}
 
-    def looking(source: Any, domain: Any, *, scratch: Path, **more: Any) -> Any:
-        with counting.open_source(source, scratch=scratch) as opened:
+    def looking(source: Any, domain: Any, joint: Any, *, scratch: Path) -> Any:
+        with scanning.open_source(source, scratch=scratch) as opened:
             engine = opened.table.get_backend().con
             query = "SELECT current_setting('temp_directory')"
             seen["spills to"] = engine.execute(query).fetchone()[0]
@@ -105,9 +106,9 @@ def test_modes_and_spill_files_under_the_widest_umask(
         seen["root"] = stat.S_IMODE(scratch.parent.stat().st_mode)
         seen["log"] = stat.S_IMODE(agency.inspector.log.path.stat().st_mode)
         seen["scratch"] = str(scratch)
-        return honest(source, domain, scratch=scratch, **more)
+        return honest(source, domain, joint, scratch=scratch)
 
-    monkeypatch.setattr("tasks.release.steps.counting.count", looking)
+    monkeypatch.setattr("tasks.release.steps.scanning.scan", looking)
     before = os.umask(0)
     try:
         agency.run()

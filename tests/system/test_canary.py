@@ -66,8 +66,8 @@ IN_STEPS = {
     "plan": "configs.loading.Release.plan",
     "check budget": "tasks.release.steps.check_covered",
     "rehearse": "tasks.release.steps.bundle.rehearse",
-    "check input": "tasks.release.steps.counting.profile",
-    "count once": "tasks.release.steps.counting.count",
+    "check input": "tasks.release.steps.scanning.scan",
+    "count once": "tasks.release.steps.key_of_choice",
     "check counts": "tasks.release.steps.quality.check_table",
     "charge ledger": "tasks.release.steps.Ledger.charge",
     "draw records": "tasks.release.steps.generator",
@@ -221,7 +221,7 @@ def sweep(
             _run_all(made, patch, quality)
         with recorded(made.said_by_twin), patch.context() as broken:
             broken.setattr("tasks.execution.steps.guarded", lambda function, *_: function)
-            broken.setattr("tasks.release.steps.counting.count", unsealed_outburst)
+            broken.setattr("tasks.release.steps.scanning.scan", unsealed_outburst)
             made.run("broken twin")
             broken.setattr("flows.runner.guarded", lambda function, *_: function)
             broken.setattr(sys, "unraisablehook", sys.__unraisablehook__)  # not pytest's
@@ -275,7 +275,7 @@ def _run_all(sweep: Sweep, patch: pytest.MonkeyPatch, inspector: Inspector) -> N
         raise KeyboardInterrupt(CANARY)
 
     with patch.context() as broken:
-        broken.setattr("tasks.release.steps.counting.count", interrupted)
+        broken.setattr("tasks.release.steps.scanning.scan", interrupted)
         sweep.run("interrupted")
     with patch.context() as broken:
         honest = flows.release.check_counts
@@ -297,9 +297,9 @@ def _run_all(sweep: Sweep, patch: pytest.MonkeyPatch, inspector: Inspector) -> N
             broken.setenv("STATPRESS_HOME", str(agency.home.root))
             broken.setattr("flows.deployed.open_context", _without_quality_process)
             if name == "timed out":
-                broken.setattr("tasks.release.steps.counting.count", slow)
+                broken.setattr("tasks.release.steps.scanning.scan", slow)
             else:
-                broken.setattr("tasks.release.steps.counting.count", _noting_process(agency))
+                broken.setattr("tasks.release.steps.scanning.scan", _noting_process(agency))
             flow = deployed.release.with_options(**options)
             sweep.keep(name, agency, lambda flow=flow, a=agency: flow(config=str(a.config)))
 
@@ -331,7 +331,7 @@ def _without_quality_process(home: Any, run_id: str) -> Iterator[Any]:
 
 def _noting_process(agency: Any) -> Callable[..., Any]:
     """Count as usual, and note in which process."""
-    honest = tasks.release.steps.counting.count
+    honest = tasks.release.steps.scanning.scan
 
     def noting(*arguments: Any, **named: Any) -> Any:
         (agency.folder / "counted-by").write_text(str(os.getpid()))
@@ -377,7 +377,7 @@ def _processes_end(sweep: Sweep) -> None:
     """Runs in processes of their own: killed, terminated, out of memory; watched meanwhile."""
     names = ("killed", "terminated", "out of memory")  # at once, so each with its own dataset
     agencies = {name: sweep.agency(name, name.replace(" ", "-")) for name in names}
-    steps = {"killed": "check_counts", "terminated": "check_counts", "out of memory": "count_once"}
+    steps = {"killed": "check_counts", "terminated": "check_counts", "out of memory": "check_input"}
     victims = {
         name: press(
             agency, name, hold=steps[name], environment={k: v for k, v in sweep.server.items()

@@ -21,10 +21,11 @@ import pytest
 from mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric
 from mechanisms.domain.domain import Domain
 from mechanisms.errors import ColumnNotFoundError, SourceUnreadableError, StatpressError
-from tasks.source.counting import count, profile
+from tasks.source.counting import count
 from tasks.source.csv_options import CsvOptions
 from tasks.source.faults import Fault, cannot_be_read
 from tasks.source.files import Source
+from tasks.source.scanning import scan
 
 TOWN = Categorical(name="town", categories=("Köln", "Århus", "Łódź"), other=True, missing=True)
 AGE = Integer(name="age", lower=0, upper=99, missing=True)
@@ -350,7 +351,8 @@ def is_outside(column: Column, value: Any) -> bool:
 def test_what_is_read_is_right(name: str, tmp_path: Path) -> None:
     case = READABLE[name]
     domain, source = Domain(case.columns), source_of(case, tmp_path)
-    profiled = profile(source, domain, scratch=tmp_path)
+    found = scan(source, domain, [domain], scratch=tmp_path)
+    profiled = found.profile
     assert profiled.n_records == len(case.records)
     for column, seen, values in zip(
         case.columns, profiled.columns, zip(*case.records, strict=True), strict=False
@@ -358,17 +360,16 @@ def test_what_is_read_is_right(name: str, tmp_path: Path) -> None:
         there = [value for value in values if value is not None and value is not UNREADABLE]
         assert (seen.n_null, seen.n_unreadable) == (values.count(None), values.count(UNREADABLE))
         assert seen.n_outside == sum(is_outside(column, value) for value in there), column.name
-    if case.records:
-        read = [
-            {
-                column.name: None if value is UNREADABLE else value
-                for column, value in zip(case.columns, record, strict=True)
-            }
-            for record in case.records
-        ]
-        counted = count(source, domain, scratch=tmp_path)
-        found = dict(zip(counted.cells.tolist(), counted.counts.tolist(), strict=True))
-        assert found == Counter(map(domain.cell_of, read))
+    read = [
+        {
+            column.name: None if value is UNREADABLE else value
+            for column, value in zip(case.columns, record, strict=True)
+        }
+        for record in case.records
+    ]
+    (table,) = found.tables()
+    cells = dict(zip(table.cells.tolist(), table.counts.tolist(), strict=True))
+    assert cells == Counter(map(domain.cell_of, read))
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"a{case.suffix}"]
 
 

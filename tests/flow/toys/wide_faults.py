@@ -17,7 +17,6 @@ import toys
 import victims
 import victims_ready  # noqa: F401  (what each fork would have to import)
 
-import tasks.release.steps
 from tasks.execution.home import Home
 from tasks.release.ledger_check import verify_ledger
 from tasks.source import spilled_columns
@@ -38,7 +37,7 @@ def _before(place: Any, name: str, act: Any) -> None:
 
 def _in_the_midst(number: int) -> None:
     """Send a signal once the files are there and the first codes about to be written."""
-    _before(spilled_columns, "_check_possible", lambda: os.kill(os.getpid(), number))
+    _before(spilled_columns, "write_all", lambda: os.kill(os.getpid(), number))
 
 
 def _small_files(size: int) -> None:
@@ -47,7 +46,7 @@ def _small_files(size: int) -> None:
 
 FAULTS = {
     "none": lambda: None,
-    "full disk": lambda: _before(tasks.release.steps, "spill", lambda: _small_files(8)),
+    "full disk": lambda: _before(spilled_columns, "_make", lambda: _small_files(8)),
     "terminated": lambda: _in_the_midst(signal.SIGTERM),
     "killed": lambda: _in_the_midst(signal.SIGKILL),
     "killed drawing": lambda: _before(
