@@ -22,6 +22,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from configs.amounts import FiniteNumber
+from configs.text import Line
 from mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric, Ordinal, Period
 from mechanisms.domain.structural_zeros import ZeroPattern, codes_of_range, codes_of_values
 from mechanisms.errors import ConfigError, EdgesError
@@ -55,17 +56,33 @@ RangeEnd = Annotated[StrictInt | Decimal | datetime.date, BeforeValidator(_range
 
 class _Column(Section):
     missing: bool = Field(default=False, description="Give nulls a cell of their own.")
+    label: Line | None = Field(default=None, description="What the column is, for people.")
+    description: Line | None = Field(default=None, description="What else a reader has to know.")
+    unit: Annotated[Line, Field(max_length=100)] | None = Field(
+        default=None, description="Of the values, such as 'EUR per month'."
+    )
 
 
 class _Categories(_Column):
     categories: Annotated[list[Category], Field(min_length=1)] | CategoriesFile
     other: bool = Field(default=False, description="Give undeclared values a cell of their own.")
+    value_labels: Annotated[list[Line], Field(min_length=1)] | None = Field(
+        default=None, description="What each category means, in their order."
+    )
     column: ClassVar[Callable[..., Column]] = Categorical
 
     def build(self, name: str, read_lines: ReadLines) -> Column:
+        categories = _categories(self.categories, read_lines)
+        if self.value_labels is not None and len(self.value_labels) != len(categories):
+            raise ConfigError(
+                f"There are {len(self.value_labels)} value_labels for {len(categories)} "
+                "categories.",
+                where=name,
+                next_step="Give one for each category, in their order.",
+            )
         return type(self).column(
             name=name,
-            categories=_categories(self.categories, read_lines),
+            categories=categories,
             other=self.other,
             missing=self.missing,
         )

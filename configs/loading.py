@@ -15,6 +15,7 @@ from configs.known_totals import with_counts
 from configs.order import Order, Override
 from configs.overrides import Applied, apply
 from configs.release import KINDS, ReleaseConfig
+from configs.source_formats import check_installed
 from configs.user_defined import user_defined
 from configs.validation import validate
 from configs.yaml_changes import with_values
@@ -104,11 +105,13 @@ def load_order(order: Order) -> Release:
 
     Raises:
         ConfigError: Or one of its kinds, naming file, line and field, or the override.
+        DependencyError: The source needs an extra that is not installed.
     """
     path = order.path.absolute()
     document = parse(_read(path, str(path)), path.name)
     document, overrides = apply(document, order.overrides)
     config = validate(document, ReleaseConfig)
+    check_installed(config.source.form, document.where(("source", "path")))
     domain = _domain(config, document, path.parent)
     check_columns(config, domain, document)
     with _placed(document, ("privacy",)):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import PurePath
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, StrictStr, model_validator
 from pydantic_core import PydanticCustomError
 
 from configs.domain import Section
+from configs.source_formats import SourceFormat, format_of
 from configs.text import Line
 from mechanisms.domain.columns import Categorical, Column, Date
 
@@ -54,7 +54,7 @@ class SourceConfig(Section):
     """Where the confidential records lie, and how a CSV is written."""
 
     path: Line = Field(description="File or glob, relative to the folder of the config.")
-    format: Literal["parquet", "csv"] | None = Field(
+    format: SourceFormat | None = Field(
         default=None, description="By default what the suffix says."
     )
     delimiter: Delimiter = Field(default=",", description="Between the fields of a CSV.")
@@ -73,7 +73,7 @@ class SourceConfig(Section):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        if self.form == "parquet":
+        if self.form != "csv":
             for name in sorted(self.model_fields_set - {"path", "format"}):
                 raise PydanticCustomError(
                     "ConfigError", f"'{name}' is for a CSV only; say 'format: csv' if it is one"
@@ -83,9 +83,9 @@ class SourceConfig(Section):
         return self
 
     @property
-    def form(self) -> Literal["parquet", "csv"]:
+    def form(self) -> SourceFormat:
         """The format, as declared or by the suffix."""
-        return self.format or ("csv" if ".csv" in PurePath(self.path).suffixes else "parquet")
+        return self.format or format_of(self.path)
 
     def misfit(self, column: Column) -> str | None:
         """What a column declares that no field of the CSV can be."""

@@ -52,6 +52,7 @@ def validate(document: Document, model: type[Model], at: Keys = ()) -> Model:
         error.args = (str(error),)
         raise
     problems = [_problem({**detail, "loc": (*at, *detail["loc"])}, document) for detail in found]
+    problems = list({str(each[0]): each for each in problems}.values())  # of a union, once
     problems.sort(key=lambda each: (not isinstance(each[0], UnknownKeyError), *each[1:]))
     first, others = problems[0][0], [problem for problem, *_ in problems[1:]]
     first.args = (str(first),)
@@ -90,6 +91,8 @@ def _as_error(detail: Any, keys: Keys, document: Document) -> ConfigError:
         return UnknownKeyError(f"There is no key '{keys[-1]}' here.{hint}", where=where)
     if kind == "missing":
         return ConfigError(f"'{keys[-1]}' is missing.", where=where)
+    if detail["input"] is None and keys:
+        return ConfigError(f"'{keys[-1]}' is blank: fill it in.", where=where)
     if kind == "union_tag_not_found" and keys[0] == "products":
         allowed = {name for model in PRODUCTS.values() for name in model.model_fields}
         for key in detail["input"]:

@@ -11,6 +11,7 @@ from typing import Any
 from cyclopts import App, CycloptsError
 
 from flows.cli import bundle, deployment, release, review
+from flows.cli.init import init
 from flows.cli.rerelease import rerelease
 from flows.cli.result import print_result
 from mechanisms.errors import StatpressError
@@ -33,7 +34,7 @@ app = App(
     result_action=print_result,
 )
 for command in (
-    *(release.demo, release.validate, release.plan, release.run, rerelease),
+    *(release.demo, init, release.validate, release.plan, release.run, rerelease),
     *(review.review, review.approve, review.reject, review.publish),
     *(bundle.verify, bundle.refine, bundle.query, deployment.deploy),
 ):

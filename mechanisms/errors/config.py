@@ -66,3 +66,13 @@ class DomainTooLargeError(ConfigError):
 
     exit_code = 18
     next_step = "Leave a column out, use fewer cells in the largest, or choose another mechanism."
+
+
+class DescriptionError(ConfigError):
+    """A file that should describe columns does not, or is a data file."""
+
+    exit_code = 64
+    next_step = (
+        "Give a datapackage.json, a Table Schema, CSVW metadata, a DDI Codebook, or a CSV with the "
+        "columns name and type."
+    )

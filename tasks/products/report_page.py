@@ -35,6 +35,7 @@ def write_report(folder: Path) -> Path:
     page = template.render(
         title=package["title"],
         stated=stated,
+        columns=package.get("columns", []),
         products=[
             {
                 "name": name,

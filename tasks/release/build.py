@@ -14,6 +14,7 @@ from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.planning.plan import Plan, PlannedProduct
 from tasks.bundle.manifest import REVIEWED, seal
 from tasks.ledger_rules.entries import Entry
+from tasks.products.codebook import codebook, with_words
 from tasks.products.files import Profile, profile_product, resources_of, write_product
 from tasks.products.registry import families, kind_of
 from tasks.products.report_page import write_report
@@ -224,13 +225,18 @@ def _curve(loss: PrivacyLoss, epsilon: float) -> list[dict[str, float]]:
 def _datapackage(release: Release, plan: Plan) -> dict[str, Any]:
     """Frictionless data package: a resource per file, with schema and codebook."""
     publish = release.config.publish
+    resources = [
+        resource for product in plan.products for resource in resources_of(product, publish)
+    ]
+    words = codebook(release.config.domain, release.domain)
+    used = {name for product in plan.products for name in product.request.columns}
+    described = [{"name": name} | said for name, said in words.items() if name in used]
     return {
         "profile": "data-package",
         "name": _slug(release.config.dataset),
         "title": release.config.title,
-        "resources": [
-            resource for product in plan.products for resource in resources_of(product, publish)
-        ],
+        "resources": with_words(resources, words),
+        **({"columns": described} if described else {}),
     }
 
 

@@ -292,7 +292,14 @@ def _source(release: Release) -> Source:
         date_format=declared.date_format,
         null_values=tuple(declared.null_values),
     )
-    return Source(pattern=str(release.located(declared.path)), format=declared.form, csv=form)
+    units = _units(release)
+    return Source(
+        pattern=str(release.located(declared.path)),
+        format=declared.form,
+        csv=form,
+        columns=release.domain.names,
+        unit=units.column if units is not None else None,
+    )
 
 
 def _units(release: Release) -> Units | None:

@@ -16,8 +16,9 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from configs.source_formats import SourceFormat, is_stat
 from mechanisms.errors import (
     InternalError,
     SourceError,
@@ -29,11 +30,11 @@ from tasks.source.csv_files import CsvFiles
 from tasks.source.csv_options import CsvOptions
 from tasks.source.engine import MEMORY_LIMIT, connect
 from tasks.source.faults import CsvFaultError, cannot_be_read
+from tasks.source.stat_files import copied
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
 
-Format = Literal["parquet", "csv"]
 _Result = TypeVar("_Result")
 _PRIVATE = logging.getLogger("statpress.private")  # heard only by a run's curator log
 _PRIVATE.propagate = False
@@ -46,13 +47,17 @@ class Source:
 
     Attributes:
         pattern: Absolute path of a file, or a glob of files of one schema.
-        format: ``parquet``, or ``csv``.
+        format: ``parquet``, ``csv``, or that of a statistical package.
         csv: How a CSV is written.
+        columns: Those that are wanted of a file of Stata, SPSS or SAS.
+        unit: A further one of those, which names the units.
     """
 
     pattern: str
-    format: Format
+    format: SourceFormat
     csv: CsvOptions = field(default_factory=CsvOptions)
+    columns: tuple[str, ...] = ()
+    unit: str | None = None
 
 
 @dataclass(frozen=True)
@@ -120,11 +125,20 @@ def open_source(
         OutputNotWritableError: The disk has no room for a copy in UTF-8.
     """
     paths = files_of(source)
+    if is_stat(source.format):
+        paths = copied(
+            source.format,
+            paths,
+            source.columns,
+            scratch,
+            pattern=source.pattern,
+            unit=source.unit,
+        )
     connection = guarded(source, lambda: connect(scratch, memory_limit, **settings))
     copies = scratch / "text"
 
     def opened() -> OpenSource:
-        if source.format == "parquet":
+        if source.format != "csv":
             return OpenSource(source, _parquet_table(connection, paths), None, scratch)
         copies.mkdir(mode=0o700)
         files = CsvFiles.of(paths, source.csv, copies)

@@ -1,0 +1,152 @@
+"""A CSV with a row for each column: its name, type and categories, and what else is known."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from typing import Any, get_args
+
+from configs.descriptions.described import (
+    Bound,
+    ColumnType,
+    DescribedColumn,
+    Description,
+    day,
+    number,
+    sorted_out,
+    values_of,
+    whole,
+    words_of,
+)
+from mechanisms.errors import DescriptionError
+
+NEEDED = ("name", "type")
+KEYS = (
+    *NEEDED, "categories", "value_labels", "lower", "upper", "first", "last", "width", "bins", "by",
+    "missing", "other", "label", "description", "unit",
+)  # fmt: skip
+"""Columns that such a file may have."""
+TYPES = get_args(ColumnType)
+BETWEEN = "|"
+"""Stands between categories."""
+_YES, _NO = ("yes", "true", "1", "y"), ("no", "false", "0", "n", "")
+
+
+def delimiter_of(header: str) -> str | None:
+    """What stands between the fields of a header; None if it is not that of such a file."""
+    for delimiter in ",;\t":
+        names = _fields(header, delimiter)
+        if set(NEEDED) <= set(names) and set(names) <= set(KEYS):
+            return delimiter
+    return None
+
+
+def from_column_list(text: str, name: str) -> Description:
+    """The table whose columns are listed.
+
+    Args:
+        text: Of the file, whose header ``delimiter_of`` knows.
+        name: Of the file, for messages.
+
+    Raises:
+        DescriptionError: A row cannot be read.
+    """
+    delimiter = delimiter_of(text.partition("\n")[0])
+    assert delimiter is not None
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    found, problem = [], None
+    try:
+        header = [each.strip().lower() for each in next(reader)]
+        for row in reader:
+            where = f"{name}:{reader.line_num}"
+            if len(row) > len(header) or len(set(header)) < len(header):
+                raise DescriptionError("The row and the header do not fit.", where=where)
+            cells = dict.fromkeys(KEYS, "") | dict(zip(header, map(str.strip, row), strict=False))
+            if any(cells.values()):
+                found.append(column_of(cells, where))
+    except csv.Error:
+        problem = DescriptionError(
+            "A row is not CSV: check its quotes.", where=f"{name}:{reader.line_num}"
+        )
+    if problem is not None:
+        raise problem
+    columns, left_out = sorted_out(found, name)
+    return Description(form="a list of columns", columns=columns, left_out=left_out)
+
+
+def column_of(cells: Mapping[str, str], where: str) -> DescribedColumn:
+    """A column from the text that is given for each key; blank text is nothing.
+
+    Raises:
+        DescriptionError: Something cannot be read. What stands there is not repeated, since the
+            file may be a data file by mistake.
+    """
+    kind = next((each for each in TYPES if each == cells["type"].lower()), None)
+    if kind is None:
+        raise DescriptionError(
+            f"The type is not one of {', '.join(TYPES)}.",
+            where=where,
+            next_step="Correct it; and if this file holds records, it is not a description.",
+        )
+    common: dict[str, Any] = {
+        "name": cells["name"],
+        "type": kind,
+        "missing": _flag(cells["missing"], where),
+        "further": _further(cells, where),
+        **words_of(cells["label"], cells["description"], cells["unit"]),
+    }
+    if kind in ("categorical", "ordinal"):
+        texts = [each.strip() for each in cells["categories"].split(BETWEEN)]
+        labels = [each.strip() for each in cells["value_labels"].split(BETWEEN)]
+        given = cells["categories"] != ""
+        if cells["value_labels"] and len(labels) != len(texts):
+            raise DescriptionError(
+                f"There are {len(labels)} value_labels for {len(texts)} categories.", where=where
+            )
+        return DescribedColumn(
+            **common,
+            categories=values_of(texts) if given else None,
+            value_labels=tuple(labels) if given and cells["value_labels"] else None,
+        )
+    low, high = cells["lower"] or cells["first"], cells["upper"] or cells["last"]
+    ends: tuple[Bound | None, Bound | None]
+    if kind == "integer":
+        ends = whole(low, where, up=True), whole(high, where, up=False)
+    elif kind == "numeric":
+        ends = number(low, where), number(high, where)
+    else:
+        ends = day(low, where), day(high, where)
+    return DescribedColumn(**common, lower=ends[0], upper=ends[1])
+
+
+def _further(cells: Mapping[str, str], where: str) -> dict[str, Any]:
+    """Keys that a config takes as they are."""
+    found: dict[str, Any] = {}
+    for key in ("width", "bins"):
+        count = whole(cells[key], where, up=True)
+        if count is not None:
+            found[key] = count
+    if cells["by"]:
+        if cells["by"] not in ("year", "month", "day"):
+            raise DescriptionError("'by' is not year, month or day.", where=where)
+        found["by"] = cells["by"]
+    if _flag(cells["other"], where):
+        found["other"] = True
+    return found
+
+
+def _flag(text: str, where: str) -> bool:
+    if text.lower() in _YES:
+        return True
+    if text.lower() in _NO:
+        return False
+    raise DescriptionError("'missing' and 'other' are yes or no.", where=where)
+
+
+def _fields(header: str, delimiter: str) -> list[str]:
+    try:
+        row = next(csv.reader([header.rstrip("\r\n")], delimiter=delimiter, strict=True), [])
+    except csv.Error:
+        return []
+    return [each.strip().lower() for each in row]

@@ -1,0 +1,165 @@
+"""CSV on the Web: the metadata of a table or of a group of tables.
+
+Source: Metadata Vocabulary for Tabular Data, W3C Recommendation 2015. No context or schema is
+fetched from anywhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from configs.descriptions.described import (
+    Bound,
+    DescribedColumn,
+    Description,
+    LeftOut,
+    day,
+    line,
+    number,
+    sorted_out,
+    values_of,
+    whole,
+    words_of,
+)
+from configs.descriptions.json_text import items, mapping
+from mechanisms.errors import DescriptionError
+
+_INTEGERS = frozenset(
+    {
+        "integer", "long", "int", "short", "byte", "nonNegativeInteger", "positiveInteger",
+        "unsignedLong", "unsignedInt", "unsignedShort", "unsignedByte", "nonPositiveInteger",
+        "negativeInteger", "gYear",
+    }
+)  # fmt: skip
+_NUMBERS = frozenset({"number", "decimal", "double", "float"})
+_DATES = frozenset({"date", "datetime", "dateTime", "dateTimeStamp"})
+_TEXTS = frozenset(
+    {"string", "normalizedString", "token", "anyAtomicType", "any", "Name", "NMTOKEN"}
+)
+_LEAST = {
+    "nonNegativeInteger": 0, "positiveInteger": 1, "unsignedLong": 0, "unsignedInt": 0,
+    "unsignedShort": 0, "unsignedByte": 0,
+}  # fmt: skip
+_LIST = re.compile(r"\^?\(?((?:[\w ,'-]+\|)+[\w ,'-]+)\)?\$?")
+"""A regular expression that only lists words."""
+
+
+def is_csvw(value: object) -> bool:
+    """Whether a JSON value is metadata of a table or of a group of tables."""
+    found = mapping(value)
+    return isinstance(found.get("tables"), list) or isinstance(
+        mapping(found.get("tableSchema")).get("columns"), list
+    )
+
+
+def from_csvw(value: Mapping[str, Any], name: str, table: str | None) -> Description:
+    """The table that the metadata describe.
+
+    Args:
+        value: For which ``is_csvw`` holds.
+        name: Of the file, for messages.
+        table: The ``url`` of the table, where there are several.
+
+    Raises:
+        DescriptionError: It is not clear which table is meant, or a column cannot be read.
+    """
+    tables = [mapping(each) for each in items(value.get("tables"))] or [value]
+    named = [each for each in tables if table in (None, each.get("url"))]
+    if len(named) != 1:
+        urls = ", ".join(str(line(each.get("url"))) for each in tables[:20])
+        raise DescriptionError(
+            f"The metadata describe {len(tables)} tables: {urls}; "
+            f"{'none has this url' if table else 'one has to be chosen'}.",
+            where=name,
+            next_step="Give the url of one with --table.",
+        )
+    chosen = named[0]
+    schema = mapping(chosen.get("tableSchema", value.get("tableSchema")))
+    columns = schema.get("columns")
+    if not isinstance(columns, list):
+        raise DescriptionError("The table has no tableSchema with columns.", where=name)
+    keys = {str(each) for each in items(schema.get("primaryKey"))}
+    inherited = {**value, **chosen, **schema}
+    found = [
+        _column(mapping(each), keys, inherited, f"{name}: columns.{i}")
+        for i, each in enumerate(columns)
+        if mapping(each).get("virtual") is not True
+    ]
+    described, left_out = sorted_out(found, name)
+    codes = tuple(str(each) for each in items(inherited.get("null")) if each)
+    url, dialect = chosen.get("url"), mapping(inherited.get("dialect"))
+    return Description(
+        form="CSVW metadata",
+        columns=described,
+        left_out=left_out,
+        title=_words(chosen, "dc:title") or _words(value, "dc:title"),
+        path=url if isinstance(url, str) and "://" not in url else None,
+        missing_codes=codes,
+        delimiter=line(dialect.get("delimiter")),
+        encoding=line(dialect.get("encoding")),
+    )
+
+
+def _column(
+    column: Mapping[str, Any], keys: set[str], inherited: Mapping[str, Any], where: str
+) -> DescribedColumn | LeftOut:
+    """One column; datatype, required and null may stand further out."""
+    titles = _words(column, "titles")
+    called = line(column.get("name")) or titles or ""
+    if called in keys:
+        return LeftOut(called, "it names each record")
+    datatype = column.get("datatype", inherited.get("datatype", "string"))
+    rules = mapping(datatype)
+    base = str(rules.get("base", "string") if rules else datatype)
+    common: dict[str, Any] = {
+        "name": called,
+        "missing": column.get("required", inherited.get("required")) is not True,
+        **words_of(
+            titles if titles != called else None,
+            _words(column, "dc:description") or _words(column, "schema:description"),
+            _words(column, "schema:unitText") or _words(column, "unit"),
+        ),
+    }
+    written = rules.get("format")
+    if base == "boolean":
+        words = str(written).split("|") if isinstance(written, str) else []
+        pair = tuple(reversed(words)) if len(words) == 2 else (False, True)
+        return DescribedColumn(**common, type="categorical", categories=pair)
+    if base in _TEXTS:
+        listed = _LIST.fullmatch(written) if isinstance(written, str) else None
+        texts = listed[1].split("|") if listed else []
+        values = values_of(texts, text_only=True) or None
+        return DescribedColumn(**common, type="categorical", categories=values)
+    lower = rules.get("minimum", rules.get("minInclusive"))
+    upper = rules.get("maximum", rules.get("maxInclusive"))
+    above, below = rules.get("minExclusive"), rules.get("maxExclusive")
+    if base in _INTEGERS:
+        least, largest = whole(lower, where, up=True), whole(upper, where, up=False)
+        over, under = whole(above, where, up=False), whole(below, where, up=True)
+        least = over + 1 if over is not None else least
+        largest = under - 1 if under is not None else largest
+        least = _LEAST.get(base) if least is None else least
+        return DescribedColumn(**common, type="integer", lower=least, upper=largest)
+    if base in _NUMBERS:
+        ends = [number(above if lower is None else lower, where)]
+        ends.append(number(below if upper is None else upper, where))
+        return DescribedColumn(**common, type="numeric", lower=ends[0], upper=ends[1])
+    if base in _DATES:
+        days: list[Bound | None] = [
+            day(above if lower is None else lower, where),
+            day(below if upper is None else upper, where),
+        ]
+        return DescribedColumn(**common, type="date", lower=days[0], upper=days[1])
+    return LeftOut(called, f"values of type {line(base, 40)} have no cells")
+
+
+def _words(value: Mapping[str, Any], key: str) -> str | None:
+    """Natural-language text: text, a list of it, or by language, English first."""
+    found = value.get(key)
+    if isinstance(found, dict) and "@value" in found:
+        found = found["@value"]
+    elif isinstance(found, dict):
+        found = found.get("en", next(iter(found.values()), None))
+    return line(next(iter(items(found)), None))

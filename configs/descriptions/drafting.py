@@ -1,0 +1,285 @@
+"""A config drafted from a description: what that does not give is left blank, and marked."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any, get_args
+
+from configs.descriptions.described import DescribedColumn, Description
+from configs.descriptions.yaml_style import WIDTH, comment, flow, listed, scalar
+from configs.source import Delimiter, Encoding
+from configs.source_formats import format_of
+
+MARK = "FILL IN"
+_BINS = 20
+_MANY_VALUES = 1000
+_MOST_COLUMNS = 100  # of microdata
+_MARKED = re.compile(rf" *([\w]+:  )?# {MARK}: ")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frame:
+    """What a description of columns does not say; None where that is still open.
+
+    Attributes:
+        title: Of the release.
+        dataset: The ledger account.
+        source: Where the data lie, from the config's folder.
+        n_records: Public number of records.
+        epsilon: Of the budget.
+        delta: Of the budget.
+        name: Of the config's file.
+        described_by: Name of the description's file; None where somebody was asked.
+    """
+
+    title: str | None = None
+    dataset: str | None = None
+    source: str | None = None
+    n_records: int | None = None
+    epsilon: Decimal | None = None
+    delta: Decimal | None = None
+    name: str = "release.yaml"
+    described_by: str | None = None
+
+
+@dataclass(frozen=True)
+class Blank:
+    """A value that a person has to fill in.
+
+    Attributes:
+        key: Dotted, as messages name it.
+        hint: What belongs there.
+        line: Of the config, from 1.
+    """
+
+    key: str
+    hint: str
+    line: int = 0
+
+    @property
+    def written(self) -> str:
+        """The value's line in the config, from its own key on."""
+        return f"{self.key.rpartition('.')[2]}:  # {MARK}: {self.hint}"
+
+
+def draft(description: Description, frame: Frame) -> tuple[str, tuple[Blank, ...]]:
+    """The text of a config, and what is to fill in.
+
+    Nothing is made up: a bound, a list of categories, a size or a budget that is not given is
+    blank, and ``statpress validate`` refuses it. Bins, widths and periods are a choice of cells
+    within the given bounds.
+    """
+    blanks: list[Blank] = []
+    lines = [*_head(description, frame)]
+    for key, value, hint in (
+        ("title", frame.title, "one line for people"),
+        ("dataset", frame.dataset, "the account in the ledger"),
+    ):
+        lines.append(f"{key}: {scalar(value)}" if value else _blank(blanks, key, hint))
+    if frame.source is None:
+        path = _blank(blanks, "source.path", "the data, from this folder; never opened by 'init'")
+        lines += ["source:", f"  {path}"]
+    else:
+        lines += _source(frame.source, description)
+    lines += _section(
+        "privacy",
+        {"adjacency": "replace_one", "unit": "record", "n_records": frame.n_records},
+        {"n_records": "how many records the source has; the number is public"},
+        blanks,
+    )
+    lines += _section(
+        "budget",
+        {"epsilon": frame.epsilon, "delta": frame.delta},
+        {
+            "epsilon": "what this release may cost of the dataset's budget",
+            "delta": "such as 1.0e-6; far below one over the number of records",
+        },
+        blanks,
+    )
+    lines.append("domain:")
+    for column in description.columns:
+        lines += _column(column, blanks)
+    for each in description.left_out:
+        lines += comment(f"Left out: {each.name}: {each.reason}.", "  ")
+    lines += _products(description.columns, blanks)
+    lines += _checks(description, () if _is_csv(frame.source) else description.missing_codes)
+    lines.append("publish: {directory: releases, formats: [parquet, csv]}")
+    marked = [number for number, line in enumerate(lines, 1) if _MARKED.match(line)]
+    placed = (replace(blank, line=at) for blank, at in zip(blanks, marked, strict=True))
+    return "\n".join(lines) + "\n", tuple(placed)
+
+
+def _head(description: Description, frame: Frame) -> Iterator[str]:
+    """Comments on where it comes from and what to do with it."""
+    by = "answers given at a terminal"
+    if frame.described_by is not None:
+        by = f"{frame.described_by}, {description.form}"
+    yield from comment(f"Drafted by 'statpress init' from {by}; no data was read.")
+    yield from comment(
+        f"Fill in what is marked {MARK}, and see that nothing here was taken from the data: bounds "
+        "and categories are those that values may have, not those that they happen to have. Cells "
+        f"are a choice: fewer of them are less noisy. Then run 'statpress validate {frame.name}'."
+    )
+    if description.missing_codes and not _is_csv(frame.source):
+        codes = ", ".join(description.missing_codes[:20])
+        yield from comment(f"Missing values are written {codes}: let them be null in the source.")
+    for note in description.notes:
+        yield from comment(note)
+
+
+def _section(
+    name: str, values: dict[str, Any], hints: dict[str, str], blanks: list[Blank]
+) -> list[str]:
+    """A section of single values: on one line where nothing is blank."""
+    if all(value is not None for value in values.values()):
+        inside = ", ".join(f"{key}: {scalar(value)}" for key, value in values.items())
+        return [f"{name}: {{{inside}}}"]
+    lines = [f"{name}:"]
+    for key, value in values.items():
+        if value is None:
+            lines.append(f"  {_blank(blanks, f'{name}.{key}', hints[key])}")
+        else:
+            lines.append(f"  {key}: {scalar(value)}")
+    return lines
+
+
+def _is_csv(source: str | None) -> bool:
+    return source is not None and format_of(source) == "csv"
+
+
+def _source(path: str, description: Description) -> list[str]:
+    """The source, with the form of a CSV as far as it is described and not the default."""
+    keys = {"path": scalar(path)}
+    if _is_csv(path):
+        encoding = (description.encoding or "utf-8").lower()
+        encoding = {"utf8": "utf-8", "iso-8859-1": "latin-1", "cp1252": "windows-1252"}.get(
+            encoding, encoding
+        )
+        if encoding != "utf-8" and encoding in get_args(Encoding):
+            keys["encoding"] = scalar(encoding)
+        if description.delimiter not in (None, ",") and description.delimiter in get_args(
+            Delimiter
+        ):
+            keys["delimiter"] = scalar(description.delimiter)
+        if description.missing_codes:
+            keys["null_values"] = flow(list(description.missing_codes))
+    whole = f"source: {{{', '.join(f'{key}: {value}' for key, value in keys.items())}}}"
+    if len(whole) <= WIDTH:
+        return [whole]
+    return ["source:", *(f"  {key}: {value}" for key, value in keys.items())]
+
+
+def _column(column: DescribedColumn, blanks: list[Blank]) -> list[str]:
+    """The lines of a column."""
+    place = f"domain.{column.name}"
+    keys: list[tuple[str, Any]] = [("type", column.type)]
+    missing: dict[str, str] = {}
+    if column.type in ("categorical", "ordinal"):
+        keys.append(("categories", None if column.categories is None else list(column.categories)))
+        missing["categories"] = (
+            "every value that may occur, or remove the column if it is free text"
+        )
+        if column.value_labels is not None:
+            keys.append(("value_labels", list(column.value_labels)))
+    elif column.type == "date":
+        keys += [("first", column.lower), ("last", column.upper), ("by", _period(column))]
+        missing |= {"first": "the first possible date", "last": "the last possible date"}
+    else:
+        keys += [("lower", column.lower), ("upper", column.upper)]
+        missing |= {"lower": "the least possible value", "upper": "the largest possible value"}
+        if column.type == "numeric":
+            keys.append(("bins", column.further.get("bins", _BINS)))
+        else:
+            keys += _width(column, missing)
+    if column.further.get("other"):
+        keys.append(("other", True))
+    if column.missing:
+        keys.append(("missing", True))
+    words = (("label", column.label), ("description", column.description), ("unit", column.unit))
+    keys += [(key, said) for key, said in words if said is not None]
+    lines = [line for note in _notes(column) for line in comment(note, "  ")]
+    name = scalar(column.name)
+    if all(value is not None for _, value in keys):
+        inside = ", ".join(f"{key}: {flow(value)}" for key, value in keys)
+        whole = f"  {name}: {{{inside}}}"
+        if len(whole) <= WIDTH:
+            return [*lines, whole]
+    lines.append(f"  {name}:")
+    for key, value in keys:
+        if value is None:
+            lines.append(f"    {_blank(blanks, f'{place}.{key}', missing[key])}")
+        elif isinstance(value, list):
+            lines += listed(key, value)
+        else:
+            lines.append(f"    {key}: {scalar(value)}")
+    return lines
+
+
+def _width(column: DescribedColumn, missing: dict[str, str]) -> list[tuple[str, Any]]:
+    """The width of an integer column: left to the reader where cells of one value are too many."""
+    if "width" in column.further:
+        return [("width", column.further["width"])]
+    if not (isinstance(column.lower, int) and isinstance(column.upper, int)):
+        return []
+    values = column.upper - column.lower + 1
+    if values <= _MANY_VALUES:
+        return []
+    tiling = [str(d) for d in range(2, min(values // 2, 10**6) + 1) if values % d == 0]
+    fitting = [d for d in tiling if values // int(d) <= _MANY_VALUES][:3]
+    hint = f"{', '.join(fitting)} tile" if fitting else "none tiles well: move a bound; of"
+    missing["width"] = f"values in a cell; {hint} these {values:,} values"
+    return [("width", None)]
+
+
+def _period(column: DescribedColumn) -> str:
+    """Cells of dates: as declared, or by the length of the range."""
+    if "by" in column.further:
+        return str(column.further["by"])
+    if not (isinstance(column.lower, datetime.date) and isinstance(column.upper, datetime.date)):
+        return "month"
+    days = (column.upper - column.lower).days
+    return "day" if days < 100 else "month" if days < 10 * 366 else "year"
+
+
+def _notes(column: DescribedColumn) -> Iterator[str]:
+    """What to see to in the source."""
+    if column.missing_codes:
+        codes = ", ".join(column.missing_codes[:20])
+        advice = ": let them be null in the source" if column.categories is None else ""
+        yield f"Missing values are written {codes}{advice}."
+
+
+def _products(columns: Sequence[DescribedColumn], blanks: list[Blank]) -> list[str]:
+    """One product: microdata of all columns."""
+    lines = ["products:", "  microdata:"]
+    if len(columns) > _MOST_COLUMNS:
+        hint = f"choose at most {_MOST_COLUMNS} of these columns"
+        blanks.append(Blank("products.microdata.columns", hint))
+        lines.append(f"    # {MARK}: {hint}")
+    return [*lines, "    kind: microdata", *listed("columns", [each.name for each in columns])]
+
+
+def _checks(description: Description, codes: Sequence[str]) -> list[str]:
+    """Codes of missing values that are not null in the source must not be clamped in silence.
+
+    Args:
+        description: Of the table.
+        codes: Those of every column that may not be null.
+    """
+    coded = [
+        each
+        for each in description.columns
+        if each.type in ("integer", "numeric", "date") and (each.missing_codes or codes)
+    ]
+    found = [f"  {scalar(each.name)}: {{outside_at_most: 0}}" for each in coded]
+    return ["checks:", *found] if found else []
+
+
+def _blank(blanks: list[Blank], key: str, hint: str) -> str:
+    blank = Blank(key, hint)
+    blanks.append(blank)
+    return blank.written

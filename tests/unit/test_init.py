@@ -1,0 +1,117 @@
+"""The command that drafts a config, in this process: what it writes and prints."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from configs.loading import load
+from flows.cli import app
+from mechanisms.errors import DescriptionError, OutputNotWritableError, StatpressError
+
+LIST = """\
+name,type,categories,lower,upper,label
+sex,categorical,f|m,,,Sex
+age,integer,,0,99,
+pay,numeric,,0,,
+"""
+GIVEN = ("--n-records=400", "--epsilon=1", "--delta=1e-6", "--dataset=panel", "--source=data/p.csv")
+
+
+class Terminal(io.StringIO):
+    """Somebody who types."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "columns.csv").write_text(LIST)
+    return tmp_path
+
+
+def say(*words: str) -> None:
+    app(list(words), exit_on_error=False)
+
+
+def test_a_config_is_written_and_what_is_missing_is_told(folder: Path, capsys: Any) -> None:
+    say("init", "columns.csv", *GIVEN)
+    told = capsys.readouterr().out
+    lines = (folder / "release.yaml").read_text().splitlines()
+    assert "Wrote release.yaml: 3 columns from a list of columns. No data was read." in told
+    (at,) = (i for i, line in enumerate(lines, 1) if "upper:  # FILL IN" in line)
+    assert f"release.yaml:{at}: domain.pay.upper: the largest possible value" in told
+    (title,) = (i for i, line in enumerate(lines, 1) if line.startswith("title:  # FILL IN"))
+    assert f"release.yaml:{title}: title" in told
+    assert "statpress validate release.yaml" in told
+    lines[at - 1] = "    upper: 100"
+    lines[title - 1] = "title: Panel"
+    (folder / "release.yaml").write_text("\n".join(lines))
+    release = load(folder / "release.yaml")
+    assert release.config.source.path == "data/p.csv"
+    assert release.config.domain["sex"].label == "Sex"
+    assert not (folder / "data").exists()  # only written down
+
+
+def test_the_same_as_json(folder: Path, capsys: Any) -> None:
+    say("init", "columns.csv", "--output", "other.yaml", "--json", *GIVEN)
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["columns"] == ["sex", "age", "pay"] and facts["left_out"] == {}
+    assert [blank["key"] for blank in facts["blanks"]] == ["title", "domain.pay.upper"]
+    assert (folder / "other.yaml").exists()
+
+
+def test_paths_go_from_the_folder_of_the_config(folder: Path, capsys: Any) -> None:
+    schema = {"fields": [{"name": "a", "type": "boolean"}]}
+    package = {"resources": [{"name": "p", "path": "data/p.csv", "schema": schema}]}
+    (folder / "public").mkdir()
+    (folder / "made").mkdir()
+    described = folder / "public" / "datapackage.json"
+    described.write_text(json.dumps(package))
+    say("init", str(described), "--output", "made/r.yaml")
+    assert 'source: {path: "../public/data/p.csv"}' in (folder / "made" / "r.yaml").read_text()
+    package["resources"][0]["path"] = "p.dat"
+    described.write_text(json.dumps(package))
+    say("init", str(described), "--output", "made/s.yaml")
+    assert "  path:  # FILL IN" in (folder / "made" / "s.yaml").read_text()
+
+
+def test_nothing_is_overwritten_or_half_written(folder: Path) -> None:
+    (folder / "release.yaml").write_text("mine")
+    with pytest.raises(OutputNotWritableError, match="something at this place"):
+        say("init", "columns.csv")
+    assert (folder / "release.yaml").read_text() == "mine"
+    with pytest.raises(OutputNotWritableError, match="cannot be written"):
+        say("init", "columns.csv", "--output", "nowhere/r.yaml")
+    with pytest.raises(DescriptionError, match="--epsilon: This is not a number"):
+        say("init", "columns.csv", "--output", "r.yaml", "--epsilon", "much")
+    with pytest.raises(DescriptionError):
+        say("init", "p.parquet", "--output", "r.yaml")
+    assert not (folder / "r.yaml").exists()
+
+
+def test_somebody_at_a_terminal_is_asked(
+    folder: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = ["Panel", "panel", "p.csv", "few", "400", "1", "", "sex", "categorical", "f|m", ""]
+    typed = Terminal("\n".join([*answers, "yes", "Sex", "", "", ""]))
+    monkeypatch.setattr("sys.stdin", typed)
+    say("init", "--json")
+    said = capsys.readouterr()
+    assert [blank["key"] for blank in json.loads(said.out)["blanks"]] == ["budget.delta"]
+    assert "This is not a number." in said.err and "Column 2" in said.err
+    text = (folder / "release.yaml").read_text()
+    assert "sex: {type: categorical, categories: [f, m], missing: true, label: Sex}" in text
+    monkeypatch.setattr("sys.stdin", Terminal("Panel\npanel\n"))
+    with pytest.raises(DescriptionError, match="ended early"):
+        say("init", "--output", "r.yaml")
+    monkeypatch.setattr("sys.stdin", io.StringIO("Panel\n"))
+    with pytest.raises(StatpressError, match="nobody is at a terminal"):
+        say("init", "--output", "r.yaml")
+    assert not (folder / "r.yaml").exists()

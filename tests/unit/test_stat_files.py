@@ -1,0 +1,258 @@
+"""Files of Stata, SPSS and SAS: counted as the same records in Parquet are."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.util
+import stat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from requirements import needed
+
+from configs.loading import load
+from configs.source_formats import STAT_SUFFIXES, format_of
+from mechanisms.domain.columns import Categorical, Date, Integer, Numeric
+from mechanisms.domain.domain import Domain
+from mechanisms.errors import (
+    ColumnNotFoundError,
+    DependencyError,
+    OutputNotWritableError,
+    SourceUnreadableError,
+)
+from tasks.source import stat_files
+from tasks.source.counting import count, profile
+from tasks.source.files import Source
+from tasks.source.units import Units
+
+N = 250
+DAY = datetime.date(1955, 3, 1)
+DOMAIN = Domain(
+    (
+        Categorical(name="SEX", categories=(1, 2), missing=True),
+        Numeric(name="PAY", edges=(0.0, 100.0, 200.0, 400.0), missing=True),
+        Categorical(name="TOWN", categories=("Aarhus", "Ribe"), missing=True),
+        Date(name="BORN", first=DAY, last=datetime.date(1965, 12, 31), by="year", missing=True),
+        Date(name="SEEN", first=DAY, last=datetime.date(1965, 12, 31), by="month"),
+        Integer(name="KIDS", lower=0, upper=5),
+    )
+)
+SEX = [(1.0, 2.0, None)[i % 3] for i in range(N)]
+RECORDS = {
+    "SEX": SEX,
+    "PAY": [None if i % 50 == 7 else i * 1.5 for i in range(N)],
+    "TOWN": [("Aarhus", "Ribe", None)[i % 3] for i in range(N)],
+    "BORN": [None if i % 40 == 9 else DAY + datetime.timedelta(days=11 * i) for i in range(N)],
+    "SEEN": [
+        datetime.datetime(1955, 3, 1, 23, 59) + datetime.timedelta(days=13 * i) for i in range(N)
+    ],
+    "KIDS": [i % 6 for i in range(N)],
+    "HOME": [i // 3 for i in range(N)],
+}
+UNWANTED = {"SECRET": ["x" * 40] * N}
+
+
+def frame(**changes: Any) -> Any:
+    """The records as a data frame, as the packages' files are written from."""
+    import pandas as pd
+
+    made = pd.DataFrame(RECORDS | UNWANTED | changes)
+    made["TOWN"] = made["TOWN"].fillna("")
+    return made.astype({"KIDS": "int32"})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of each package, and the records in Parquet."""
+    pyreadstat = needed("pyreadstat")
+    place = tmp_path_factory.mktemp("stat")
+    pyreadstat.write_dta(frame(), place / "a.dta")
+    answers = frame(SEX=[value or 9.0 for value in SEX])  # 9 is declared missing
+    labels = {"SEX": {1.0: "male", 2.0: "female", 9.0: "none"}}
+    sav = {"missing_ranges": {"SEX": [9.0]}, "variable_value_labels": labels}
+    pyreadstat.write_sav(answers, place / "a.sav", **sav)
+    pyreadstat.write_sav(answers, place / "a.zsav", compress=True, **sav)
+    pyreadstat.write_por(frame(), place / "a.por")
+    pyreadstat.write_xport(frame(), place / "a.xpt")
+    pq.write_table(pa.table(RECORDS), place / "a.parquet")
+    return place
+
+
+def source(path: Path, unit: str | None = None) -> Source:
+    form = format_of(path.name)
+    return Source(str(path), form, columns=DOMAIN.names, unit=unit)
+
+
+@pytest.mark.parametrize("rows", [60, 125])  # the last of five chunks short, and of two full
+@pytest.mark.parametrize("name", ["a.dta", "a.sav", "a.zsav", "a.por", "a.xpt"])
+def test_a_file_is_counted_as_the_same_records_in_parquet(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, rows: int
+) -> None:
+    monkeypatch.setattr(stat_files, "VALUES", 6 * rows)
+    expected = count(source(folder / "a.parquet"), DOMAIN, scratch=tmp_path)
+    found = count(source(folder / name), DOMAIN, scratch=tmp_path)
+    assert np.array_equal(found.cells, expected.cells)
+    assert np.array_equal(found.counts, expected.counts)
+    assert len(found.cells) > 100
+    nulls = profile(source(folder / name), DOMAIN, scratch=tmp_path)
+    assert {each.name: each.n_null for each in nulls.columns} == {
+        "SEX": 83, "PAY": 5, "TOWN": 83, "BORN": 7, "SEEN": 0, "KIDS": 0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("suffix", [".dta", ".sav", ".xpt"])
+def test_text_is_read_in_the_files_encoding(tmp_path: Path, suffix: str) -> None:
+    pyreadstat = needed("pyreadstat")
+    write = {".dta": pyreadstat.write_dta, ".sav": pyreadstat.write_sav}
+    path = tmp_path / f"a{suffix}"
+    write.get(suffix, pyreadstat.write_xport)(frame(TOWN=["Århus"] * N), path)
+    domain = Domain((Categorical(name="TOWN", categories=("Århus", "Ribe")),))
+    assert count(source(path), domain, scratch=tmp_path).counts.tolist() == [N]
+
+
+def test_the_copy_is_private_made_once_and_has_only_what_is_declared(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = source(folder / "a.sav")
+    count(wanted, DOMAIN, scratch=tmp_path)
+    (copies,) = tmp_path.iterdir()
+    (copy,) = copies.iterdir()
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (copies, copy)] == [0o700, 0o600]
+    assert set(pq.read_schema(copy).names) == set(DOMAIN.names)
+    monkeypatch.setattr(stat_files, "_copy", None)  # would fail if it were made again
+    profile(wanted, DOMAIN, scratch=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["a.dta", "a.sav"])
+def test_whole_numbers_name_units(folder: Path, tmp_path: Path, name: str) -> None:
+    domain = Domain(DOMAIN.columns, absent=True)
+    units = Units("HOME", 2)
+    wanted = source(folder / name, unit="HOME")
+    assert profile(wanted, domain, scratch=tmp_path, units=units).n_units == 84
+    assert count(wanted, domain, scratch=tmp_path, units=units, key="k").n_records == 168
+
+
+def test_units_that_are_not_whole_numbers_are_refused(folder: Path, tmp_path: Path) -> None:
+    wanted = source(folder / "a.sav", unit="PAY")
+    with pytest.raises(SourceUnreadableError) as caught:
+        profile(wanted, DOMAIN, scratch=tmp_path, units=Units("PAY", 1))
+    assert "1.5" not in str(caught.value)
+
+
+def test_several_files_are_one_source(folder: Path, tmp_path: Path) -> None:
+    for part in "xy":
+        (tmp_path / f"{part}.dta").write_bytes((folder / "a.dta").read_bytes())
+    (tmp_path / "scratch").mkdir()
+    found = count(source(tmp_path / "*.dta"), DOMAIN, scratch=tmp_path / "scratch")
+    assert found.n_records == 2 * N
+
+
+@pytest.mark.parametrize("suffix", sorted(STAT_SUFFIXES))
+def test_what_is_not_such_a_file_is_refused_without_its_text(
+    tmp_path: Path, suffix: str, capfd: Any
+) -> None:
+    needed("pyreadstat")
+    path = tmp_path / f"a{suffix}"
+    path.write_bytes(b"Secretville,44\n" * 100)
+    with pytest.raises(SourceUnreadableError, match="cannot be read as") as caught:
+        count(source(path), DOMAIN, scratch=tmp_path)
+    assert "Secretville" not in str(caught.value) and caught.value.__context__ is None
+    assert caught.value.where == str(path)
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_truncated_file_is_refused_and_leaves_nothing(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stat_files, "VALUES", 6 * 60)
+    whole = (folder / "a.dta").read_bytes()
+    (tmp_path / "a.dta").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(SourceUnreadableError):
+        count(source(tmp_path / "a.dta"), DOMAIN, scratch=tmp_path)
+    assert [each.name for each in tmp_path.iterdir()] == ["a.dta"]
+
+
+def test_a_column_that_is_not_there_is_named(folder: Path, tmp_path: Path) -> None:
+    domain = Domain((Integer(name="AGE", lower=0, upper=99),))
+    for name in ("a.dta", "a.sav"):
+        wanted = Source(str(folder / name), format_of(name), columns=domain.names)
+        with pytest.raises(ColumnNotFoundError) as caught:
+            count(wanted, domain, scratch=tmp_path)
+        assert caught.value.where == "AGE"
+
+
+def test_a_full_disk_is_said_and_leaves_nothing(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path) -> Any:
+        """A file on a device that has no room."""
+        path.touch()
+        return Path("/dev/full").open("wb")
+
+    monkeypatch.setattr(stat_files, "_new", full)
+    with pytest.raises(OutputNotWritableError, match=r"No space left.*Nothing was charged"):
+        count(source(folder / "a.sav"), DOMAIN, scratch=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+CONFIG = """\
+title: Test
+dataset: test
+source: {path: people.sav}
+privacy: {adjacency: replace_one, unit: record, n_records: 250}
+budget: {epsilon: 1.0, delta: 1.0e-6}
+domain:
+  SEX: {type: categorical, categories: [1, 2], value_labels: [male, female]}
+products:
+  people: {kind: table, mechanism: laplace, columns: [SEX]}
+publish: {directory: releases, formats: [csv]}
+"""
+
+
+def test_a_missing_extra_is_found_without_the_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "release.yaml"
+    path.write_text(CONFIG)
+    assert load(path).config.source.form == "spss"
+    honest = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "pyreadstat" else honest(name)
+    )
+    with pytest.raises(DependencyError, match=r"extra 'stat'.*statpress\[stat\]") as caught:
+        load(path)
+    assert caught.value.where == "release.yaml:3:10: source.path"
+    path.write_text(CONFIG.replace("people.sav", "people.csv"))
+    assert load(path).config.source.form == "csv"
+
+
+@pytest.mark.parametrize(
+    ("form", "shown", "number", "day"),
+    [
+        ("stata", "%td", 366, "1961-01-01"),
+        ("stata", "%tdDD/NN/CCYY", -3653, "1949-12-31"),
+        ("stata", "%tc", 86_400_000 * 366 + 5, "1961-01-01"),
+        ("stata", "%tm", 12, None),
+        ("stata", "%9.0g", 12, None),
+        ("spss", "SDATE10", 12219379200 + 5, "1970-01-01"),
+        ("spss", "F8.2", 12219379200, None),
+        ("spss", "TIME8", 5, None),
+        ("sas", "DATE9", 0, "1960-01-01"),
+        ("sas", "E8601DA10", -1, "1959-12-31"),
+        ("sas", "DATETIME20.2", 86_399, "1960-01-01"),
+        ("sas", "BEST12", 5, None),
+        ("sas", "TIME8", 5, None),
+    ],
+)
+def test_numbers_are_dates_by_their_format(
+    form: Any, shown: str, number: float, day: str | None
+) -> None:
+    per_day, origin = stat_files._dates(form, shown)
+    assert (per_day is None) == (day is None)
+    if day is not None:
+        column = stat_files._Column(pa.date32(), per_day, origin)
+        assert column.array([number, None]).to_pylist() == [datetime.date.fromisoformat(day), None]
