@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from configs.checks import check_columns
 from configs.domain import CategoriesFile, build_zero
+from configs.findings import Findings
 from configs.known_totals import with_counts
 from configs.order import Order, Override
 from configs.overrides import Applied, apply
 from configs.release import KINDS, ReleaseConfig
+from configs.shares import divided
 from configs.user_defined import user_defined
 from configs.validation import validate
 from configs.yaml_changes import with_values
 from configs.yaml_text import Document, parse
 from configs.yaml_text import Path as Keys
-from mechanisms.domain.columns import Categorical, Ordinal
+from mechanisms.domain.columns import Categorical, Column, Ordinal
 from mechanisms.domain.domain import Domain
 from mechanisms.domain.privacy_unit import Privacy
 from mechanisms.errors import (
@@ -28,6 +31,7 @@ from mechanisms.errors import (
     ConfigNotFoundError,
     InfeasibleBudgetError,
     StatpressError,
+    together,
 )
 from mechanisms.planning.budget_split import Budget
 from mechanisms.planning.calibration import ProductRequest
@@ -68,16 +72,23 @@ class Release:
         Raises:
             InfeasibleBudgetError: The knobs of a product do not fit its budget.
         """
+        findings = Findings()
+        with findings.noting():
+            return self._planned(self.requests)
+        first = findings.errors[0]
+        for request in self.requests if len(self.requests) > 1 else ():
+            with findings.noting():  # what fails with the whole budget fails with a part
+                self._planned((replace(request, share=Decimal(1)),))
+        raise together([first, *(each for each in findings.errors if each.where != first.where)])
+
+    def _planned(self, requests: Sequence[ProductRequest]) -> Plan:
+        budget = self.config.budget
         with _placed(self.document, ("products",)):
             return plan_release(
-                self.requests,
+                requests,
                 domain=self.domain,
                 privacy=self.privacy,
-                budget=Budget(
-                    epsilon=self.config.budget.epsilon,
-                    delta=self.config.budget.delta,
-                    rho=self.config.budget.rho,
-                ),
+                budget=Budget(epsilon=budget.epsilon, delta=budget.delta, rho=budget.rho),
             )
 
     @property
@@ -109,11 +120,18 @@ def load_order(order: Order) -> Release:
     document = parse(_read(path, str(path)), path.name)
     document, overrides = apply(document, order.overrides)
     config = validate(document, ReleaseConfig)
-    domain = _domain(config, document, path.parent)
-    check_columns(config, domain, document)
-    with _placed(document, ("privacy",)):
+    findings = Findings()
+    columns = _columns(config, document, path.parent, findings)
+    check_columns(config, document, findings)
+    shares = dict.fromkeys(config.products, Decimal(1))
+    with findings.noting(), _placed(document, ("products",)):
+        shares = divided({name: product.share for name, product in config.products.items()})
+    with findings.noting(), _placed(document, ("privacy",)):
         privacy = config.privacy.build()
-    requests = tuple(_requests(config, domain, document, path.parent))
+    with findings.noting():
+        domain = _domain(config, columns, document, findings)
+        requests = tuple(_requests(config, domain, shares, document, path.parent, findings))
+    findings.settle()
     return Release(
         config=config,
         folder=(order.folder or path.parent).absolute(),
@@ -141,8 +159,11 @@ def _read(path: Path, where: str) -> str:
     raise ConfigNotFoundError(problem, where=where)
 
 
-def _domain(config: ReleaseConfig, document: Document, folder: Path) -> Domain:
-    columns = []
+def _columns(
+    config: ReleaseConfig, document: Document, folder: Path, findings: Findings
+) -> dict[str, Column]:
+    """The columns that are in order, by name."""
+    columns = {}
     for name, column in config.domain.items():
 
         def read_lines(relative: str, name: str = name) -> list[str]:
@@ -158,14 +179,23 @@ def _domain(config: ReleaseConfig, document: Document, folder: Path) -> Domain:
             text = _read(path, f"{where}: {relative}")
             return [line for line in text.splitlines() if line.strip()]
 
-        with _placed(document, ("domain", name)):
-            columns.append(column.build(name, read_lines))
+        with findings.noting(), _placed(document, ("domain", name)):
+            columns[name] = column.build(name, read_lines)
+    return columns
+
+
+def _domain(
+    config: ReleaseConfig, columns: dict[str, Column], document: Document, findings: Findings
+) -> Domain:
+    """The domain of the columns that are in order."""
     with _placed(document, ("domain",)):
-        domain = Domain(tuple(columns))
-    zeros, named = [], {column.name: column for column in columns}
+        domain = Domain(tuple(columns.values()))
+    zeros = []
     for i, declared in enumerate(config.structural_zeros):
-        with _placed(document, ("structural_zeros", i)):
-            zeros.append(build_zero(declared, named))
+        if not columns.keys() >= declared.keys() & config.domain.keys():
+            continue  # of a column that is not in order, which is said already
+        with findings.noting(), _placed(document, ("structural_zeros", i)):
+            zeros.append(build_zero(declared, columns))
     with _placed(document, ("structural_zeros",)):
         # A unit of one record lacks none, and needs no cell for what it lacks.
         return Domain(domain.columns, tuple(zeros), absent=config.privacy.pads)
@@ -194,16 +224,23 @@ def _whole_text(
 
 
 def _requests(
-    config: ReleaseConfig, domain: Domain, document: Document, folder: Path
+    config: ReleaseConfig,
+    domain: Domain,
+    shares: Mapping[str, Decimal],
+    document: Document,
+    folder: Path,
+    findings: Findings,
 ) -> Iterator[ProductRequest]:
     for name, product in config.products.items():
+        if not {*domain.names} >= {*product.columns}:
+            continue  # which is said already
         mechanism, kind = product.mechanism, KINDS[product.kind]
         able = serving(kind)
         if mechanism == AUTO and [each.knobs for each in able] == [kind.left_open]:
             mechanism = able[0].name  # the only one, of which everything can be said
         known = REGISTRY.get(mechanism)
         knobs = kind.left_open if known is None else known.knobs
-        with _placed(document, ("products", name)):
+        with findings.noting(), _placed(document, ("products", name)):
             values = {f.name: getattr(product, f.name) for f in fields(knobs)}
             if values.get("known"):
                 own = domain.project(product.columns)
@@ -222,7 +259,7 @@ def _requests(
                 mechanism=mechanism,
                 knobs=said,
                 columns=tuple(dict.fromkeys((*product.columns, *extra))),
-                share=product.share,
+                share=shares[name],
             )
 
 

@@ -19,6 +19,7 @@ from flows.report.plan import plan_facts
 from flows.report.terminal import table
 from mechanisms.planning.plan import Plan
 from mechanisms.planning.registry import kinds
+from mechanisms.planning.verdict import verdict
 from tasks.derivation import reprint as reprinting
 from tasks.execution.home import Home
 from tasks.execution.run_context import Listener
@@ -26,6 +27,7 @@ from tasks.ledger.budgets import remaining_budget
 from tasks.ledger_rules.amounts import Loss, canonical
 from tasks.release.plan_difference import difference
 from tasks.release.succession import check_followed, predecessor, renewal, revision
+from tasks.release.verdicts import check_verdicts, warnings
 
 _SHOWN = 60
 _COSTS = {"epsilon": "epsilon", "delta": "delta", "rho": "rho under zCDP"}
@@ -74,7 +76,11 @@ class Proposal:
         )
 
     def check(self, home: Home) -> None:
-        """Raise unless the ledger published the bundle and has the dataset's account."""
+        """Raise unless the ledger published the bundle and has the dataset's account.
+
+        And unless the config accepts what would be mostly noise.
+        """
+        check_verdicts(self.release, self.plan)
         check_followed(home, self.bundle, self.manifest, self.release.config.dataset)
 
 
@@ -147,6 +153,7 @@ def reprint_report(facts: Mapping[str, Any]) -> str:
 def proposal_report(proposal: Proposal) -> Iterator[Any]:
     """A proposal for a person: what changes, product by product."""
     found = proposal.difference
+    verdicts = {product.name: verdict(product) for product in proposal.plan.products}
     compared = {k: v for kind in kinds().values() for k, v in kind.compared.items()}
     title = f"{proposal.release.config.title}, against the bundle {found['supersedes'][:16]}"
     config = [
@@ -163,6 +170,8 @@ def proposal_report(proposal: Proposal) -> Iterator[Any]:
             continue
         for key, each in product["parameters"].items():
             rows.append([f"  {key}", _text(each["was"]), _text(each["now"])])
+        if name in verdicts:
+            rows.append(["  verdict", "", verdicts[name].words])
         rows += [_row(f"  alone: {words}", product["cost"][k]) for k, words in _COSTS.items()]
         errors = product["expected_error"]
         rows += [_row(f"  {words}", errors[k]) for k, words in compared.items() if k in errors]
@@ -172,6 +181,7 @@ def proposal_report(proposal: Proposal) -> Iterator[Any]:
         covers = proposal.remaining.covers(Loss(proposal.plan.amounts))
         rows.append(["it covers this release", "", "yes" if covers else "NO"])
     yield table(title, ["", "was", "now"], rows)
+    yield from warnings(proposal.release, proposal.plan)
 
 
 def _row(words: str, change: Mapping[str, Any]) -> list[str]:

@@ -13,7 +13,9 @@ from flows.report.outcomes import loss_facts, remaining_text
 from flows.report.terminal import table
 from mechanisms.planning.mechanism_choice import Candidate, compare
 from mechanisms.planning.plan import Plan, PlannedProduct
+from mechanisms.planning.verdict import verdict
 from tasks.ledger_rules.amounts import Loss, canonical
+from tasks.release.verdicts import verdict_facts, warnings
 
 
 def plan_facts(release: Release, plan: Plan, remaining: Loss | None) -> dict[str, Any]:
@@ -28,6 +30,7 @@ def plan_facts(release: Release, plan: Plan, remaining: Loss | None) -> dict[str
             "epsilon_lower": product.epsilon_bounds.lower,
             "epsilon_upper": product.epsilon_bounds.upper,
             "expected_error": asdict(product.expected_error),
+            "verdict": verdict_facts(release, product),
         }
         if product.choice is not None:
             products[product.request.name]["chosen"] = product.choice.reason()
@@ -42,6 +45,7 @@ def plan_facts(release: Release, plan: Plan, remaining: Loss | None) -> dict[str
         "epsilon_added": canonical(plan.added),
         "attack_advantage": plan.attack_advantage,
         "products": products,
+        "warnings": warnings(release, plan),
         "remaining": loss_facts(remaining),
     }
 
@@ -66,6 +70,7 @@ def plan_report(release: Release, plan: Plan, remaining: Loss | None) -> Iterato
         fits = remaining.covers(Loss(plan.amounts))
         rows.append(["it covers this release", "yes" if fits else "NO"])
     yield table("Plan, from public quantities alone", ["", ""], rows)
+    yield from (f"warning: {text}" for text in warnings(release, plan))
 
 
 def _product_rows(product: PlannedProduct[Any]) -> list[list[str]]:
@@ -82,6 +87,7 @@ def _product_rows(product: PlannedProduct[Any]) -> list[list[str]]:
             for label, shown in product.kind.error_rows(product.mechanism, product.expected_error)
         ),
     ]
+    rows.append(["  verdict", verdict(product).words])
     if product.choice is not None:
         rows.insert(1, ["  chosen", product.choice.reason()])
     return rows

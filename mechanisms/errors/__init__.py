@@ -11,6 +11,7 @@ from __future__ import annotations
 from mechanisms.errors.base import (
     InternalError,
     StatpressError,
+    together,
 )
 from mechanisms.errors.budget import (
     AlreadyRegisteredError,
@@ -27,6 +28,7 @@ from mechanisms.errors.config import (
     DomainTooLargeError,
     DuplicateColumnError,
     EdgesError,
+    MostlyNoiseError,
     RecordsError,
     UnknownKeyError,
     YamlError,
@@ -100,6 +102,7 @@ __all__ = [
     "LedgerReadOnlyError",
     "LedgerSchemaError",
     "LedgerUnavailableError",
+    "MostlyNoiseError",
     "NotMeasuredError",
     "OrchestratorError",
     "OutputNotWritableError",
@@ -119,6 +122,7 @@ __all__ = [
     "UnregisteredDatasetError",
     "YamlError",
     "exit_codes",
+    "together",
 ]
 
 

@@ -134,6 +134,12 @@ class QuantileOfCells:
         terms = Terms((estimand.quantity(),), (Scale(),), knobs.confidence)
         return cls(epsilon, terms, quantile, cells)
 
+    @property
+    def span(self) -> float:
+        """From the least to the largest value that the quantile can have."""
+        assert self.cells is not None
+        return float(self.cells.last[-1] - self.cells.first[0])
+
     def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
         """The privacy loss of the three choices; takes no data."""
         check_frame(n_records=n_records, n_cells=n_cells, unit_records=unit_records)

@@ -10,6 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from mechanisms.planning.verdict import Verdict
 from tasks.products.kind import Excerpt
 from tasks.products.registry import kind_named
 
@@ -40,6 +41,8 @@ def write_report(folder: Path) -> Path:
                 "name": name,
                 "facts": product,
                 "expected": _expected(product["expected_error"]),
+                "verdict": _verdict(product),
+                "noise": product.get("verdict", {}).get("name") == "mostly_noise",
                 "parameters": {
                     k: f"{float(Fraction(product[k])):.6g}" for k in _PARAMETERS if k in product
                 },
@@ -90,6 +93,14 @@ def _expected(error: Mapping[str, Any]) -> list[tuple[str, str]]:
             continue
         found.append((name.replace("_", " "), shown))
     return found
+
+
+def _verdict(product: Mapping[str, Any]) -> str:
+    """The verdict in words; bundles of earlier versions have none."""
+    stated = product.get("verdict")
+    if stated is None:
+        return ""
+    return Verdict(**{k: v for k, v in stated.items() if k != "accepted"}).words
 
 
 def _plot(path: Path) -> str | None:

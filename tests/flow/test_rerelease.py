@@ -34,9 +34,10 @@ from tasks.release.noting import note_bundle
 
 PRODUCTS = """\
 products:
-  people: {kind: microdata, mechanism: bootstrap, columns: [region, age], share: 0.5}
-  pays: {kind: table, mechanism: laplace, columns: [pay, region], share: 0.3}
-  ages: {kind: table, mechanism: two_resolutions, columns: [age], share: 0.1}
+  people: {accept: mostly_noise,
+    kind: microdata, mechanism: bootstrap, columns: [region, age], share: 0.5}
+  pays: {accept: mostly_noise, kind: table, mechanism: laplace, columns: [pay, region], share: 0.3}
+  ages: {accept: mostly_noise, kind: table, mechanism: two_resolutions, columns: [age], share: 0.1}
 """
 MEAN = "  mean: {kind: estimate, columns: [age], statistic: mean, confidence: 0.9, share: 0.1}\n"
 COPIED = {"mean.csv", "mean_distribution.csv", "mean_raw.json"}
@@ -452,7 +453,7 @@ def test_a_revision_shows_what_changes_and_then_runs(first: Path, agency) -> Non
         "mechanism: laplace, columns: [pay, region]", "mechanism: gaussian, columns: [pay]"
     )
     agency.replace(
-        "ages: {kind: table, mechanism: two_resolutions, columns: [age]",
+        "ages: {accept: mostly_noise, kind: table, mechanism: two_resolutions, columns: [age]",
         "born: {kind: table, mechanism: laplace, columns: [born]",
     )
     revised = agency.folder / "revised.yaml"
