@@ -17,6 +17,7 @@ from configs.planned_order import PlannedOrder
 from flows.report.outcomes import remaining_text
 from flows.report.plan import plan_facts
 from flows.report.terminal import table
+from mechanisms.base.parameters import figure, label
 from mechanisms.planning.plan import Plan
 from mechanisms.planning.registry import kinds
 from mechanisms.planning.verdict import verdict
@@ -26,7 +27,7 @@ from tasks.execution.run_context import Listener
 from tasks.ledger.budgets import remaining_budget
 from tasks.ledger_rules.amounts import Loss, canonical
 from tasks.release.plan_difference import difference
-from tasks.release.succession import check_followed, predecessor, renewal, revision
+from tasks.release.succession import check_followed, check_source, predecessor, renewal, revision
 from tasks.release.verdicts import check_verdicts, warnings
 
 _SHOWN = 60
@@ -43,6 +44,7 @@ class Proposal:
         planned: The config with what differs from it, read and planned.
         remaining: What the ledger grants; None without an account.
         difference: What changes against the bundle.
+        renewed: Whether it has the bundle's own config.
     """
 
     bundle: Path
@@ -50,6 +52,7 @@ class Proposal:
     planned: PlannedOrder
     remaining: Loss | None
     difference: Mapping[str, Any]
+    renewed: bool = False
 
     @property
     def release(self) -> Release:
@@ -78,14 +81,20 @@ class Proposal:
     def check(self, home: Home) -> None:
         """Raise unless the ledger published the bundle and has the dataset's account.
 
-        And unless the config accepts what would be mostly noise.
+        And unless the config accepts what would be mostly noise, and a renewal finds its data.
         """
         check_verdicts(self.release, self.plan)
+        if self.renewed:
+            check_source(self.release, self.bundle)
         check_followed(home, self.bundle, self.manifest, self.release.config.dataset)
 
 
 def propose(
-    bundle: Path, revised: Path | None, overrides: Sequence[Override], folder: Path, home: Home
+    bundle: Path,
+    revised: Path | None,
+    overrides: Sequence[Override],
+    folder: Path | None,
+    home: Home,
 ) -> Proposal:
     """What a renewal, or a revision by a changed config, would be.
 
@@ -93,7 +102,8 @@ def propose(
         bundle: The bundle's folder.
         revised: The changed config; None for a renewal.
         overrides: What differs from the config, the later over the earlier.
-        folder: Where the paths of a renewed config are taken from.
+        folder: Where the paths of a renewed config are taken from; by default where its own
+            config lay, if the data is there, else the current folder.
         home: Where the ledger lies.
 
     Raises:
@@ -111,6 +121,7 @@ def propose(
         planned=planned,
         remaining=remaining_budget(home, planned.release.config.dataset),
         difference=difference(bundle, manifest["seal"], planned.release, planned.plan),
+        renewed=revised is None,
     )
 
 
@@ -169,7 +180,9 @@ def proposal_report(proposal: Proposal) -> Iterator[Any]:
         if product["fate"] == "unchanged":
             continue
         for key, each in product["parameters"].items():
-            rows.append([f"  {key}", _text(each["was"]), _text(each["now"])])
+            words = label(key)
+            if words is not None:
+                rows.append([f"  {words}", *(_parameter(each[side]) for side in ("was", "now"))])
         if name in verdicts:
             rows.append(["  verdict", "", verdicts[name].words])
         rows += [_row(f"  alone: {words}", product["cost"][k]) for k, words in _COSTS.items()]
@@ -193,6 +206,10 @@ def _row(words: str, change: Mapping[str, Any]) -> list[str]:
         elif change.get("change") is not None:
             now += f" ({'+' if change['change'][0] != '-' else ''}{change['change']})"
     return [words, _text(change["was"]), now]
+
+
+def _parameter(value: Any) -> str:
+    return _text(value if value is None or isinstance(value, list) else figure(value))
 
 
 def _text(value: Any) -> str:

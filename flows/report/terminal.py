@@ -39,9 +39,9 @@ def show_json(value: Mapping[str, Any]) -> None:
 
 
 def show_error(error: StatpressError, *, as_json: bool) -> None:
-    """Print an error and what was found with it: JSON on standard output, or text on standard error.
+    """Print an error and what was found with it: JSON on standard output, text on standard error.
 
-    Each has a line of its own; a next step stands once below all that it is for.
+    Each has a line of its own; a next step stands once, below all that it is for.
     """
     found = (error, *error.also)
     if as_json:
@@ -81,11 +81,11 @@ def confirm(what: str, question: str) -> None:
 
 
 def table(title: str, columns: list[str], rows: list[list[str]]) -> Table:
-    """A plain table; figures are right-aligned."""
+    """A plain table; figures are right-aligned. Without names of columns it has no header."""
     from rich.table import Table
     from rich.text import Text
 
-    result = Table(title=title, title_justify="left", title_style="bold")
+    result = Table(title=title, title_justify="left", title_style="bold", show_header=any(columns))
     for i, column in enumerate(columns):
         result.add_column(column, justify="left" if i == 0 else "right", overflow="fold")
     for row in rows:

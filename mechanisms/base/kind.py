@@ -105,6 +105,11 @@ class Kind(ABC):
         """The expected error by which a mechanism at fixed parameters is compared."""
         return mechanism.expected_error(n_records=target.n_records, n_cells=target.n_cells)
 
+    def plotted(self, mechanism: Any) -> bool:
+        """Whether a bundle has a plot of what a mechanism gives, unless a config wants none."""
+        del mechanism
+        return False
+
     def noise_figure(self, mechanism: Any, error: Any, target: Target) -> NoiseFigure | None:
         """The error from noise of what an analyst will read; None where it is not known.
 

@@ -36,6 +36,15 @@ class EstimateKind(Kind):
     def draws(self, mechanism: Any, n_cells: int) -> int:
         return 0
 
+    def plotted(self, mechanism: Any) -> bool:
+        """Where there is a sampling distribution; an interval by itself is no picture."""
+        return bool(getattr(mechanism, "has_distributions", True))
+
+    def error_rows(self, mechanism: Any, error: Any) -> Iterator[tuple[str, str]]:
+        yield from error.rows()
+        if getattr(mechanism, "expected_cells", None) == 1:
+            yield "the interval is", "one cell: only narrower cells would tell more"
+
     def noise_figure(self, mechanism: Any, error: Any, target: Target) -> NoiseFigure | None:
         """Half the width of the last interval, as a share of what the declared ranges allow."""
         del target

@@ -95,6 +95,7 @@ class QuantileOfCells:
     kinds: ClassVar[tuple[Kind, ...]] = (ESTIMATE,)
     knobs: ClassVar[type] = EstimandKnobs
     pure: ClassVar[bool] = True
+    has_distributions: ClassVar[bool] = False
 
     epsilon: Fraction
     terms: Terms
@@ -135,6 +136,13 @@ class QuantileOfCells:
         return cls(epsilon, terms, quantile, cells)
 
     @property
+    def expected_cells(self) -> int:
+        """How many cells the interval spans, for records spread evenly over them."""
+        assert self.quantile is not None and self.cells is not None
+        count = len(self.cells.codes)
+        return min(count, int(self.quantile.expected_share * count) + 1)
+
+    @property
     def span(self) -> float:
         """From the least to the largest value that the quantile can have."""
         assert self.cells is not None
@@ -172,8 +180,18 @@ class QuantileOfCells:
                 upper=max(one, two),
                 confidence=self.terms.confidence,
                 standard_error=None,
+                cells=self._spanned(min(one, two), max(one, two)),
             ),
         )
+
+    def _spanned(self, lower: float, upper: float) -> int | None:
+        """How many cells an interval spans; None where the cells are not known."""
+        if self.cells is None:
+            return None
+        first, last = (
+            np.searchsorted(*pair) for pair in ((self.cells.first, lower), (self.cells.last, upper))
+        )
+        return int(last - first) + 1
 
     def distributions(self, raw: RawEstimates) -> tuple[SamplingDistribution, ...]:
         """None is known."""
@@ -182,8 +200,7 @@ class QuantileOfCells:
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedInterval:
         """The width for records spread evenly over the cells."""
         assert self.quantile is not None and self.cells is not None
-        count = len(self.cells.codes)
-        spanned = min(count, int(self.quantile.expected_share * count) + 1)
+        count, spanned = len(self.cells.codes), self.expected_cells
         start = (count - spanned) // 2
         width = self.cells.last[start + spanned - 1] - self.cells.first[start]
         return ExpectedInterval(

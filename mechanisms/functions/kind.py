@@ -36,6 +36,10 @@ class FunctionKind(Kind):
     def draws(self, mechanism: Any, n_cells: int) -> int:
         return 0
 
+    def plotted(self, mechanism: Any) -> bool:
+        del mechanism
+        return True
+
     def noise_figure(self, mechanism: Any, error: Any, target: Target) -> NoiseFigure | None:
         """What noise adds to the largest error, as a share of what the function can be."""
         del target

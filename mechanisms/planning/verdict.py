@@ -105,11 +105,15 @@ def disclosures(plan: Plan) -> list[str]:
     found = []
     whole = release_verdict(plan)
     if whole is not None:
-        found.append(f"The release nearly discloses the records: epsilon {whole.value:.4g} is "
-                     f"above {MOST_EPSILON}.")
+        found.append(
+            f"The release nearly discloses the records: epsilon {whole.value:.4g} is "
+            f"above {MOST_EPSILON}."
+        )
     for product in plan.products:
         each = verdict(product)
         if each.name == "nearly_disclosed":
-            found.append(f"'{product.name}' nearly discloses its table: the noise of every count "
-                         f"is expected to be {each.value:.2g} records, below {LEAST_NOISE:g}.")
+            found.append(
+                f"'{product.name}' nearly discloses its table: the noise of every count "
+                f"is expected to be {each.value:.2g} records, below {LEAST_NOISE:g}."
+            )
     return found

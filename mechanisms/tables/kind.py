@@ -142,7 +142,6 @@ class MicrodataKind(CountsKind):
         pairs = pair_total_variation(mechanism, error.uniform_share, target)
         return ExpectedRecords(**vars(error), pair_total_variation=pairs)
 
-
     def noise_figure(self, mechanism: Any, error: Any, target: Target) -> NoiseFigure | None:
         """That of the records' tables of two columns, as microdata are read.
 

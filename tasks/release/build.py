@@ -260,8 +260,11 @@ def _readme(run: Run, release: Release, plan: Plan) -> str:
     for product in plan.products:
         lines.append(kind_of(product).advice(product, plan))
     for name, found in mostly_noise(plan).items():
-        lines += ["", f"**`{name}` is {found.words}.** Its config accepts that: do not read more "
-                  "than its standard errors allow into any single figure."]
+        lines += [
+            "",
+            f"**`{name}` is {found.words}.** Its config accepts that: do not read more "
+            "than its standard errors allow into any single figure.",
+        ]
     for text in disclosures(plan):
         lines += ["", f"**{text}**"]
     if release.supersedes:

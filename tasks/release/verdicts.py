@@ -1,4 +1,4 @@
-"""The verdicts of a plan on its products: stopping before the charge, warnings, the bundle's words."""
+"""The verdicts of a plan on its products: what stops before the charge, and what is said."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def test_every_refused_product_is_named_and_what_is_accepted_is_said(tmp_path: P
     stated = plan_facts(release, plan, None)
     assert stated["products"]["p"]["verdict"]["name"] == "mostly_noise"
     assert stated["products"]["r"]["verdict"]["name"] == "usable"
-    assert len(stated["warnings"]) == 2
+    assert len(stated["warnings"]) == 3  # and that nothing is registered
 
     accepting = release.config.model_copy(deep=True)
     for name in ("p", "q"):
