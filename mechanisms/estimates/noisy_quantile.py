@@ -166,6 +166,7 @@ class QuantileOfCells:
             "value": (float(self.cells.middle[at]),),
             "lower": (float(self.cells.first[low]),),
             "upper": (float(self.cells.last[high]),),
+            "cells": (abs(int(high) - int(low)) + 1,),
         }
         return RawEstimates(numbers, table.n_records)
 
@@ -180,18 +181,9 @@ class QuantileOfCells:
                 upper=max(one, two),
                 confidence=self.terms.confidence,
                 standard_error=None,
-                cells=self._spanned(min(one, two), max(one, two)),
+                cells=int(raw.numbers["cells"][0]),
             ),
         )
-
-    def _spanned(self, lower: float, upper: float) -> int | None:
-        """How many cells an interval spans; None where the cells are not known."""
-        if self.cells is None:
-            return None
-        first, last = (
-            np.searchsorted(*pair) for pair in ((self.cells.first, lower), (self.cells.last, upper))
-        )
-        return int(last - first) + 1
 
     def distributions(self, raw: RawEstimates) -> tuple[SamplingDistribution, ...]:
         """None is known."""

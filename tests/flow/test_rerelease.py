@@ -34,11 +34,10 @@ from tasks.release.noting import note_bundle
 
 PRODUCTS = """\
 products:
-  people: {accept: mostly_noise,
-    kind: microdata, mechanism: bootstrap, columns: [region, age], share: 0.5}
+  people: {accept: mostly_noise, kind: microdata, mechanism: bootstrap, columns: [region, age], share: 0.5}
   pays: {accept: mostly_noise, kind: table, mechanism: laplace, columns: [pay, region], share: 0.3}
   ages: {accept: mostly_noise, kind: table, mechanism: two_resolutions, columns: [age], share: 0.1}
-"""
+"""  # noqa: E501
 MEAN = "  mean: {kind: estimate, columns: [age], statistic: mean, confidence: 0.9, share: 0.1}\n"
 COPIED = {"mean.csv", "mean_distribution.csv", "mean_raw.json"}
 STEMS = {"people", "people_debiased", "pays", "ages"}
@@ -454,7 +453,7 @@ def test_a_revision_shows_what_changes_and_then_runs(first: Path, agency) -> Non
     )
     agency.replace(
         "ages: {accept: mostly_noise, kind: table, mechanism: two_resolutions, columns: [age]",
-        "born: {kind: table, mechanism: laplace, columns: [born]",
+        "born: {accept: mostly_noise, kind: table, mechanism: laplace, columns: [born]",
     )
     revised = agency.folder / "revised.yaml"
     agency.config.rename(revised)
@@ -538,7 +537,8 @@ def test_the_command_in_its_three_ways(
     plain = statpress("plan", "release.yaml")
     less = statpress("plan", "release.yaml", "--set", "budget.epsilon=0.5")
     assert float(less["epsilon"]) < float(plain["epsilon"])
-    valid = statpress("validate", "release.yaml", "--set", "budget.epsilon=0.5")
+    free = ("--set", "budget.epsilon=0.5", "--set", "publish.name=third")
+    valid, less = (statpress(command, "release.yaml", *free) for command in ("validate", "plan"))
     assert valid["config_sha256"] == less["config_sha256"] != plain["config_sha256"]
 
 
@@ -556,7 +556,9 @@ def test_the_deployed_flow_orders_a_renewal_or_a_revision(
         deployed, "_pressed", lambda order: ordered.append(_order(order(agency.home)))
     )
     monkeypatch.setenv("STATPRESS__SOURCE__FORMAT", "parquet")
-    deployed.rerelease.fn(str(first), folder="x", overrides={"privacy.n_records": 400})
+    deployed.rerelease.fn(
+        str(first), folder=str(agency.folder), overrides={"privacy.n_records": 400}
+    )
     deployed.rerelease.fn(str(first), str(agency.config), overrides={"budget.epsilon": 0.5})
     deployed.release.fn(str(agency.config))
     assert [order.path.name for order in ordered] == ["config.yaml", *["release.yaml"] * 2]
@@ -567,6 +569,8 @@ def test_the_deployed_flow_orders_a_renewal_or_a_revision(
     ]
     original = manifest_of(first)["seal"]
     assert [order.supersedes for order in ordered] == [original, original, None]
-    assert ordered[0].folder == Path("x")
+    assert ordered[0].folder == agency.folder
+    with pytest.raises(errors.SourceNotFoundError, match=r"data/source\.parquet.* in .*/x or in"):
+        deployed.rerelease.fn(str(first), folder="x")
     with pytest.raises(errors.UnregisteredDatasetError):
         deployed.rerelease.fn(str(first), overrides={"dataset": "other"})

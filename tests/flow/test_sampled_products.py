@@ -115,7 +115,12 @@ def test_the_plan_prints_every_parameter(sampled: Any) -> None:
         console.print(part)
     text = console.export_text()
     assert text.count("bias of the estimates") == 4
-    for word in ("cramer_von_mises", "bandwidth", "epsilon_per_record", "records that are uniform"):
+    for word in (
+        "cramer_von_mises",
+        "bandwidth",
+        "epsilon for each record",
+        "records that are uniform",
+    ):
         assert word in text
 
 

@@ -94,7 +94,7 @@ def test_a_seed_gives_the_same_tables_and_marks_the_bundle(tables: Any) -> None:
 
 
 def test_a_mechanism_that_cannot_serve_a_kind_is_refused(tables: Any) -> None:
-    tables.replace("{kind: table, mechanism: laplace", "{kind: estimate, mechanism: laplace")
+    tables.replace("kind: table, mechanism: laplace", "kind: estimate, mechanism: laplace")
     with pytest.raises(ConfigError, match="table"):
         tables.run()
     assert [entry.kind for entry in tables.entries()] == ["register"]
