@@ -187,7 +187,11 @@ def proposal_report(proposal: Proposal) -> Iterator[Any]:
             rows.append(["  verdict", "", verdicts[name].words])
         rows += [_row(f"  alone: {words}", product["cost"][k]) for k, words in _COSTS.items()]
         errors = product["expected_error"]
-        rows += [_row(f"  {words}", errors[k]) for k, words in compared.items() if k in errors]
+        rows += [
+            _row(f"  {words}", errors[k])
+            for k, words in compared.items()
+            if k in errors and {errors[k]["was"] is None, errors[k]["now"] is None} != {True}
+        ]
     rows += [_row(f"release: {words}", found["cost"][k]) for k, words in _COSTS.items()]
     rows.append(["remaining budget", "", remaining_text(proposal.remaining)])
     if proposal.remaining is not None:

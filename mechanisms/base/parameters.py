@@ -39,7 +39,7 @@ LABELS: Mapping[str, str] = {
 
 HIDDEN = frozenset(
     {
-        "mechanism", "quantity", "shift", "factor", "origin", "is_share", "n_columns", "statistic",
+        "quantity", "shift", "factor", "origin", "is_share", "n_columns", "statistic",
         "n_records", "square_scale", "full_scale", "part_scale", "paper_mu", "sensitivity",
         "step_bits", "variable", "lower", "upper", "sizes", "one_way_share", "screen_share",
         "most_unit_records",
@@ -48,7 +48,7 @@ HIDDEN = frozenset(
 """What only programs need, or the expected errors say already; also with a number behind."""
 
 _NUMBERED = re.compile(r"_\d+$")
-_LONG = 12
+_LONG, _LONG_FRACTION = 12, 6
 _OF_NOISE = "scale"
 
 
@@ -67,13 +67,13 @@ def label(name: str) -> str | None:
 def figure(value: Any) -> str:
     """A value in short: thousands apart, large fractions as decimals of six digits.
 
-    >>> figure(29501), figure("1/3"), figure("123456789/987654321"), figure("kde")
-    ('29,501', '1/3', '0.125', 'kde')
+    >>> figure(29501), figure("1/3"), figure("537/10000"), figure("kde")
+    ('29,501', '1/3', '0.0537', 'kde')
     """
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     text = f"{value:.6g}" if isinstance(value, float) else str(value)
-    if len(text) < _LONG:
+    if len(text) < (_LONG if "/" not in text else _LONG_FRACTION):
         return text
     try:
         return f"{float(Fraction(text)):.6g}"
@@ -82,13 +82,14 @@ def figure(value: Any) -> str:
 
 
 def shown(described: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The parameters of a description that are for people: labels and values.
+    """The parameters of a description that are for people, without its mechanism's name.
 
     The noise of estimates and functions is on a grid, whose steps mean nothing by themselves.
     """
     on_a_grid = "quantity_1" in described or "step_bits" in described
     for name, value in described.items():
         words = label(name)
-        if words is None or (on_a_grid and name == _OF_NOISE):
+        if words is None or name == "mechanism" or (on_a_grid and name == _OF_NOISE):
             continue
-        yield words, figure(value)
+        as_many = name == "published_records" and not value
+        yield words, "as many as there are" if as_many else figure(value)

@@ -48,9 +48,11 @@ E = TypeVar("E", bound=StatpressError)
 def together(errors: Sequence[E]) -> E:
     """The first of some errors, which brings the others along."""
     first, *others = errors
-    first.also = (*first.also, *(each for other in others for each in (other, *other.also)))
+    rest: list[StatpressError] = []
     for other in others:
+        rest += [other, *other.also]
         other.also = ()
+    first.also = (*first.also, *rest)
     first.args = (str(first),)
     return first
 
