@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from decimal import Decimal
 
 from configs.findings import Findings
+from configs.partial import declared_columns
 from configs.release import CheckConfig, ReleaseConfig
 from configs.yaml_text import Document
 from configs.yaml_text import Path as Keys
@@ -19,6 +20,7 @@ RESERVED_COLUMNS = ("estimate", "projected", "raw", "raw_block", "standard_error
 def check_columns(config: ReleaseConfig, document: Document, findings: Findings) -> None:
     """Check names of columns and of files; what is wrong with them goes to the findings."""
     stems: set[str] = set()
+    declared = declared_columns(document)
     for product, request in config.products.items():
         place: Keys = ("products", product, "columns")
         written = {f"{product}{part}".casefold() for part in _PARTS}
@@ -32,15 +34,15 @@ def check_columns(config: ReleaseConfig, document: Document, findings: Findings)
         stems |= written
         for i, name in enumerate(request.columns):
             with findings.noting():
-                _check_column(name, request.columns[:i], config, document.where((*place, i)))
+                _check_column(name, request.columns[:i], declared, document.where((*place, i)))
     for name in config.checks:
-        if name not in config.domain:
+        if name not in declared:
             findings.errors.append(_undeclared(name, document.where(("checks", name))))
 
 
-def _check_column(name: str, before: Sequence[str], config: ReleaseConfig, where: str) -> None:
+def _check_column(name: str, before: Sequence[str], declared: Collection[str], where: str) -> None:
     """Refuse a column of a product that is not declared, is reserved, or is named twice."""
-    if name not in config.domain:
+    if name not in declared:
         raise _undeclared(name, where)
     if name in RESERVED_COLUMNS:
         raise ConfigError(

@@ -16,6 +16,7 @@ from configs.findings import Findings
 from configs.known_totals import with_counts
 from configs.order import Order, Override
 from configs.overrides import Applied, apply
+from configs.partial import declared_columns, rest_of
 from configs.release import KINDS, ReleaseConfig
 from configs.shares import divided
 from configs.user_defined import user_defined
@@ -119,15 +120,18 @@ def load_order(order: Order) -> Release:
     path = order.path.absolute()
     document = parse(_read(path, str(path)), path.name)
     document, overrides = apply(document, order.overrides)
-    config = validate(document, ReleaseConfig)
     findings = Findings()
+    config = _as_far_as_valid(document, findings)
     columns = _columns(config, document, path.parent, findings)
     check_columns(config, document, findings)
     shares = dict.fromkeys(config.products, Decimal(1))
-    with findings.noting(), _placed(document, ("products",)):
-        shares = divided({name: product.share for name, product in config.products.items()})
+    if config.products.keys() == document.value["products"].keys():
+        with findings.noting(), _placed(document, ("products",)):
+            shares = divided({name: product.share for name, product in config.products.items()})
     with findings.noting(), _placed(document, ("privacy",)):
         privacy = config.privacy.build()
+    if not columns:
+        findings.settle()
     with findings.noting():
         domain = _domain(config, columns, document, findings)
         requests = tuple(_requests(config, domain, shares, document, path.parent, findings))
@@ -143,6 +147,17 @@ def load_order(order: Order) -> Release:
         overrides=overrides,
         supersedes=order.supersedes,
     )
+
+
+def _as_far_as_valid(document: Document, findings: Findings) -> ReleaseConfig:
+    """The config; of one with faults, which go to the findings, the parts that have none."""
+    with findings.noting():
+        return validate(document, ReleaseConfig)
+    rest = rest_of(document)
+    if rest is None:
+        findings.settle()
+    assert rest is not None
+    return rest
 
 
 def _read(path: Path, where: str) -> str:
@@ -231,6 +246,7 @@ def _requests(
     folder: Path,
     findings: Findings,
 ) -> Iterator[ProductRequest]:
+    declared = declared_columns(document)
     for name, product in config.products.items():
         if not {*domain.names} >= {*product.columns}:
             continue  # which is said already
@@ -252,7 +268,8 @@ def _requests(
             said = knobs(**values)
             extra = kind.extra_columns(said)
             for column in extra:
-                domain[column]  # or an error
+                if column in domain.names or column not in declared:
+                    domain[column]  # or an error
             yield ProductRequest(
                 name=name,
                 kind=kind,
