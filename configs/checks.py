@@ -2,68 +2,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, localcontext
+from decimal import Decimal
 
+from configs.findings import Findings
+from configs.partial import declared_columns
 from configs.release import CheckConfig, ReleaseConfig
 from configs.yaml_text import Document
 from configs.yaml_text import Path as Keys
 from mechanisms.domain.columns import Column
-from mechanisms.domain.domain import Domain
-from mechanisms.errors import BudgetValueError, ConfigError, DuplicateColumnError
+from mechanisms.errors import ConfigError, DuplicateColumnError
 
 _PARTS = ("", "_debiased", "_estimates", "_table", "_raw", "_distribution")  # of the names of files
 RESERVED_COLUMNS = ("estimate", "projected", "raw", "raw_block", "standard_error")
 
 
-def check_columns(config: ReleaseConfig, domain: Domain, document: Document) -> None:
-    """Check names of columns and of files, and that the shares sum to 1.
-
-    Raises:
-        ConfigError: Or one of its kinds, naming file, line and field.
-    """
+def check_columns(config: ReleaseConfig, document: Document, findings: Findings) -> None:
+    """Check names of columns and of files; what is wrong with them goes to the findings."""
     stems: set[str] = set()
+    declared = declared_columns(document)
     for product, request in config.products.items():
         place: Keys = ("products", product, "columns")
         written = {f"{product}{part}".casefold() for part in _PARTS}
         if written & stems:
-            raise ConfigError(
+            found = ConfigError(
                 "This product and another would be written to the same file.",
                 where=document.where(("products", product)),
                 next_step="Rename one of them.",
             )
+            findings.errors.append(found)
         stems |= written
         for i, name in enumerate(request.columns):
-            if name not in domain.names:
-                raise ConfigError(
-                    f"The domain declares no column '{name}'.", where=document.where((*place, i))
-                )
-            if name in RESERVED_COLUMNS:
-                raise ConfigError(
-                    f"'{name}' is the name of a column of every debiased table.",
-                    where=document.where((*place, i)),
-                    next_step="Rename the column in the source.",
-                )
-            if name in request.columns[:i]:
-                raise DuplicateColumnError(
-                    f"Column '{name}' is named twice.", where=document.where((*place, i))
-                )
+            with findings.noting():
+                _check_column(name, request.columns[:i], declared, document.where((*place, i)))
     for name in config.checks:
-        if name not in domain.names:
-            raise ConfigError(
-                f"The domain declares no column '{name}'.", where=document.where(("checks", name))
-            )
-    for column in domain.columns:
-        misfit = config.source.misfit(column)
-        if misfit is not None:
-            raise ConfigError(misfit, where=document.where(("domain", column.name)))
-    with localcontext(prec=1000):
-        shares = sum((p.share for p in config.products.values()), Decimal(0))
-    if shares != 1:
-        raise BudgetValueError(
-            f"The products' shares add up to {shares}, not 1 (one that is not given counts as 1).",
-            where=document.where(("products",)),
+        if name not in declared:
+            findings.errors.append(_undeclared(name, document.where(("checks", name))))
+
+
+def _check_column(name: str, before: Sequence[str], declared: Collection[str], where: str) -> None:
+    """Refuse a column of a product that is not declared, is reserved, or is named twice."""
+    if name not in declared:
+        raise _undeclared(name, where)
+    if name in RESERVED_COLUMNS:
+        raise ConfigError(
+            f"'{name}' is the name of a column of every debiased table.",
+            where=where,
+            next_step="Rename the column in the source.",
         )
+    if name in before:
+        raise DuplicateColumnError(f"Column '{name}' is named twice.", where=where)
+
+
+def _undeclared(name: str, where: str) -> ConfigError:
+    return ConfigError(f"The domain declares no column '{name}'.", where=where)
 
 
 @dataclass(frozen=True)

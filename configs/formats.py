@@ -7,4 +7,4 @@ from typing import Literal, get_args
 Format = Literal["parquet", "csv"]
 """A format is also the suffix of its files, and the name of its module in ``tasks.formats``."""
 
-FORMATS: tuple[str, ...] = get_args(Format)
+FORMATS: tuple[Format, ...] = get_args(Format)

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from configs.checks import check_columns
 from configs.domain import CategoriesFile, build_zero
+from configs.findings import Findings
 from configs.known_totals import with_counts
 from configs.order import Order, Override
 from configs.overrides import Applied, apply
+from configs.partial import declared_columns, rest_of
 from configs.release import KINDS, ReleaseConfig
+from configs.shares import divided
 from configs.source_formats import check_installed
 from configs.user_defined import user_defined
 from configs.validation import validate
 from configs.yaml_changes import with_values
 from configs.yaml_text import Document, parse
 from configs.yaml_text import Path as Keys
-from mechanisms.domain.columns import Categorical, Ordinal
+from mechanisms.domain.columns import Categorical, Column, Ordinal
 from mechanisms.domain.domain import Domain
 from mechanisms.domain.privacy_unit import Privacy
 from mechanisms.errors import (
@@ -29,6 +33,7 @@ from mechanisms.errors import (
     ConfigNotFoundError,
     InfeasibleBudgetError,
     StatpressError,
+    together,
 )
 from mechanisms.planning.budget_split import Budget
 from mechanisms.planning.calibration import ProductRequest
@@ -69,16 +74,23 @@ class Release:
         Raises:
             InfeasibleBudgetError: The knobs of a product do not fit its budget.
         """
+        findings = Findings()
+        with findings.noting():
+            return self._planned(self.requests)
+        first = findings.errors[0]
+        for request in self.requests if len(self.requests) > 1 else ():
+            with findings.noting():  # what fails with the whole budget fails with a part
+                self._planned((replace(request, share=Decimal(1)),))
+        raise together([first, *(each for each in findings.errors if each.where != first.where)])
+
+    def _planned(self, requests: Sequence[ProductRequest]) -> Plan:
+        budget = self.config.budget
         with _placed(self.document, ("products",)):
             return plan_release(
-                self.requests,
+                requests,
                 domain=self.domain,
                 privacy=self.privacy,
-                budget=Budget(
-                    epsilon=self.config.budget.epsilon,
-                    delta=self.config.budget.delta,
-                    rho=self.config.budget.rho,
-                ),
+                budget=Budget(epsilon=budget.epsilon, delta=budget.delta, rho=budget.rho),
             )
 
     @property
@@ -110,13 +122,23 @@ def load_order(order: Order) -> Release:
     path = order.path.absolute()
     document = parse(_read(path, str(path)), path.name)
     document, overrides = apply(document, order.overrides)
-    config = validate(document, ReleaseConfig)
-    check_installed(config.source.form, document.where(("source", "path")))
-    domain = _domain(config, document, path.parent)
-    check_columns(config, domain, document)
-    with _placed(document, ("privacy",)):
+    findings = Findings()
+    config = _as_far_as_valid(document, findings)
+    columns = _columns(config, document, path.parent, findings)
+    check_columns(config, document, findings)
+    shares = dict.fromkeys(config.products, Decimal(1))
+    if config.products.keys() == document.value["products"].keys():
+        with findings.noting(), _placed(document, ("products",)):
+            shares = divided({name: product.share for name, product in config.products.items()})
+    with findings.noting(), _placed(document, ("privacy",)):
         privacy = config.privacy.build()
-    requests = tuple(_requests(config, domain, document, path.parent))
+    if not columns:
+        findings.settle()
+    with findings.noting():
+        domain = _domain(config, columns, document, findings)
+        requests = tuple(_requests(config, domain, shares, document, path.parent, findings))
+    findings.settle()
+    check_installed(config.source.form, document.where(("source", "path")))
     return Release(
         config=config,
         folder=(order.folder or path.parent).absolute(),
@@ -128,6 +150,17 @@ def load_order(order: Order) -> Release:
         overrides=overrides,
         supersedes=order.supersedes,
     )
+
+
+def _as_far_as_valid(document: Document, findings: Findings) -> ReleaseConfig:
+    """The config; of one with faults, which go to the findings, the parts that have none."""
+    with findings.noting():
+        return validate(document, ReleaseConfig)
+    rest = rest_of(document)
+    if rest is None:
+        findings.settle()
+    assert rest is not None
+    return rest
 
 
 def _read(path: Path, where: str) -> str:
@@ -144,8 +177,11 @@ def _read(path: Path, where: str) -> str:
     raise ConfigNotFoundError(problem, where=where)
 
 
-def _domain(config: ReleaseConfig, document: Document, folder: Path) -> Domain:
-    columns = []
+def _columns(
+    config: ReleaseConfig, document: Document, folder: Path, findings: Findings
+) -> dict[str, Column]:
+    """The columns that are in order, by name."""
+    columns = {}
     for name, column in config.domain.items():
 
         def read_lines(relative: str, name: str = name) -> list[str]:
@@ -161,14 +197,24 @@ def _domain(config: ReleaseConfig, document: Document, folder: Path) -> Domain:
             text = _read(path, f"{where}: {relative}")
             return [line for line in text.splitlines() if line.strip()]
 
-        with _placed(document, ("domain", name)):
-            columns.append(column.build(name, read_lines))
+        with findings.noting(), _placed(document, ("domain", name)):
+            columns[name] = column.build(name, read_lines)
+            config.source.check_column(columns[name])
+    return columns
+
+
+def _domain(
+    config: ReleaseConfig, columns: dict[str, Column], document: Document, findings: Findings
+) -> Domain:
+    """The domain of the columns that are in order."""
     with _placed(document, ("domain",)):
-        domain = Domain(tuple(columns))
-    zeros, named = [], {column.name: column for column in columns}
+        domain = Domain(tuple(columns.values()))
+    zeros = []
     for i, declared in enumerate(config.structural_zeros):
-        with _placed(document, ("structural_zeros", i)):
-            zeros.append(build_zero(declared, named))
+        if not columns.keys() >= declared.keys() & config.domain.keys():
+            continue  # of a column that is not in order, which is said already
+        with findings.noting(), _placed(document, ("structural_zeros", i)):
+            zeros.append(build_zero(declared, columns))
     with _placed(document, ("structural_zeros",)):
         # A unit of one record lacks none, and needs no cell for what it lacks.
         return Domain(domain.columns, tuple(zeros), absent=config.privacy.pads)
@@ -197,16 +243,24 @@ def _whole_text(
 
 
 def _requests(
-    config: ReleaseConfig, domain: Domain, document: Document, folder: Path
+    config: ReleaseConfig,
+    domain: Domain,
+    shares: Mapping[str, Decimal],
+    document: Document,
+    folder: Path,
+    findings: Findings,
 ) -> Iterator[ProductRequest]:
+    declared = declared_columns(document)
     for name, product in config.products.items():
+        if not {*domain.names} >= {*product.columns}:
+            continue  # which is said already
         mechanism, kind = product.mechanism, KINDS[product.kind]
         able = serving(kind)
         if mechanism == AUTO and [each.knobs for each in able] == [kind.left_open]:
             mechanism = able[0].name  # the only one, of which everything can be said
         known = REGISTRY.get(mechanism)
         knobs = kind.left_open if known is None else known.knobs
-        with _placed(document, ("products", name)):
+        with findings.noting(), _placed(document, ("products", name)):
             values = {f.name: getattr(product, f.name) for f in fields(knobs)}
             if values.get("known"):
                 own = domain.project(product.columns)
@@ -218,14 +272,15 @@ def _requests(
             said = knobs(**values)
             extra = kind.extra_columns(said)
             for column in extra:
-                domain[column]  # or an error
+                if column in domain.names or column not in declared:
+                    domain[column]  # or an error
             yield ProductRequest(
                 name=name,
                 kind=kind,
                 mechanism=mechanism,
                 knobs=said,
                 columns=tuple(dict.fromkeys((*product.columns, *extra))),
-                share=product.share,
+                share=shares[name],
             )
 
 

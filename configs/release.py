@@ -20,7 +20,7 @@ from pydantic_core import PydanticCustomError
 
 from configs.amounts import Count, Delta, Epsilon, Share
 from configs.domain import ColumnConfig, Section, ZeroConfig
-from configs.formats import Format
+from configs.formats import FORMATS, Format
 from configs.source import SourceConfig
 from configs.text import Line, Name
 from mechanisms.base.mechanism import Mechanism
@@ -140,14 +140,24 @@ class ProductConfig(Section):
     """Fields that every product has."""
 
     columns: Annotated[list[StrictStr], Field(min_length=1)]  # of an estimate or function: its own
-    share: Share = Field(default=Decimal(1), description="Share of the release's budget.")
+    share: Share | None = Field(
+        default=None,
+        description="Share of the release's budget. Products without one divide equally what "
+        "the others leave.",
+    )
+    accept: Literal["mostly_noise"] | None = Field(
+        default=None,
+        description="Release the product although the plan says that it is mostly noise.",
+    )
 
 
 class PublishConfig(Section):
     """Where the bundle goes."""
 
     directory: Line = Field(description="Relative to the folder of the config.")
-    formats: Annotated[list[Format], Field(min_length=1)]
+    formats: Annotated[list[Format], Field(min_length=1)] = Field(
+        default_factory=lambda: list(FORMATS), description="By default all of them."
+    )
     plots: bool = Field(
         default=True, description="Draw estimates and functions; needs the extra 'plots'."
     )

@@ -13,6 +13,7 @@ from configs.domain import Section
 from configs.source_formats import SourceFormat, format_of
 from configs.text import Line
 from mechanisms.domain.columns import Categorical, Column, Date
+from mechanisms.errors import ConfigError
 
 Delimiter = Literal[",", ";", "\t", "|", ":", " ", "^", "~"]
 Thousands = Literal[".", ",", " ", "'", "\u2019", "\u00a0", "\u202f", "_"]
@@ -87,13 +88,16 @@ class SourceConfig(Section):
         """The format, as declared or by the suffix."""
         return self.format or format_of(self.path)
 
-    def misfit(self, column: Column) -> str | None:
-        """What a column declares that no field of the CSV can be."""
+    def check_column(self, column: Column) -> None:
+        """Refuse what a column declares and no field of the CSV can be.
+
+        Raises:
+            ConfigError: Without a place.
+        """
         if isinstance(column, Categorical):
             lost = [c for c in column.categories if c in self.null_values]
             if lost:
-                return f"The category '{lost[0]}' is also in source.null_values."
+                raise ConfigError(f"The category '{lost[0]}' is also in source.null_values.")
         form = self.date_format
         if isinstance(column, Date) and form is not None and not _states(form, column.by):
-            return f"source.date_format '{form}' does not say the {column.by}."
-        return None
+            raise ConfigError(f"source.date_format '{form}' does not say the {column.by}.")

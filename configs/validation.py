@@ -13,7 +13,7 @@ from configs.release import KINDS, OPEN_FORMS, PRODUCTS, CheckConfig, ReleaseCon
 from configs.yaml_text import Document
 from configs.yaml_text import Path as Keys
 from mechanisms import errors
-from mechanisms.errors import ConfigError, UnknownKeyError
+from mechanisms.errors import ConfigError, UnknownKeyError, together
 from mechanisms.planning.mechanism_choice import AUTO
 from mechanisms.planning.registry import REGISTRY, serving
 
@@ -34,7 +34,7 @@ def validate(document: Document, model: type[Model], at: Keys = ()) -> Model:
         at: Keys of the section.
 
     Raises:
-        ConfigError: The first of all findings, unknown keys before the rest.
+        ConfigError: The first of all findings, unknown keys before the rest, with the others.
     """
     value = document.value
     for key in at:
@@ -54,12 +54,7 @@ def validate(document: Document, model: type[Model], at: Keys = ()) -> Model:
     problems = [_problem({**detail, "loc": (*at, *detail["loc"])}, document) for detail in found]
     problems = list({str(each[0]): each for each in problems}.values())  # of a union, once
     problems.sort(key=lambda each: (not isinstance(each[0], UnknownKeyError), *each[1:]))
-    first, others = problems[0][0], [problem for problem, *_ in problems[1:]]
-    first.args = (str(first),)
-    if others:
-        more = "; also ".join(f"{p.where}: {p.what}" for p in others[:9])
-        first.what = f"{first.what} Also {more}"
-    raise first
+    raise together([problem for problem, *_ in problems])
 
 
 def _problem(detail: Any, document: Document) -> tuple[ConfigError, tuple[int, int], str]:

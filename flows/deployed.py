@@ -53,7 +53,7 @@ def release(config: str) -> str:
 def rerelease(
     bundle: str,
     config: str | None = None,
-    folder: str = ".",
+    folder: str | None = None,
     overrides: Scalars | None = None,
 ) -> str:
     """Press the release that follows a bundle; whoever starts it confirms the charge.
@@ -61,7 +61,8 @@ def rerelease(
     Args:
         bundle: Path of the bundle on the worker.
         config: Path of a changed config; by default the bundle's own is used, on new data.
-        folder: Where the paths of the bundle's own config are taken from.
+        folder: Where the paths of the bundle's own config are taken from; by default where it
+            lay, if the data is there, else the worker's folder.
         overrides: Values of the config by key, such as ``source.path``; scalars only.
 
     Returns:
@@ -71,7 +72,8 @@ def rerelease(
     def order(home: Home) -> PlannedOrder:
         changed = (*from_environment(os.environ), *from_scalars(overrides or {}))
         revised = None if config is None else Path(config)
-        proposal = propose(Path(bundle), revised, changed, Path(folder), home)
+        named = None if folder is None else Path(folder)
+        proposal = propose(Path(bundle), revised, changed, named, home)
         proposal.check(home)
         return proposal.planned
 

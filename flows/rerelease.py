@@ -17,15 +17,18 @@ from configs.planned_order import PlannedOrder
 from flows.report.outcomes import remaining_text
 from flows.report.plan import plan_facts
 from flows.report.terminal import table
+from mechanisms.base.parameters import figure, label
 from mechanisms.planning.plan import Plan
 from mechanisms.planning.registry import kinds
+from mechanisms.planning.verdict import verdict
 from tasks.derivation import reprint as reprinting
 from tasks.execution.home import Home
 from tasks.execution.run_context import Listener
 from tasks.ledger.budgets import remaining_budget
 from tasks.ledger_rules.amounts import Loss, canonical
 from tasks.release.plan_difference import difference
-from tasks.release.succession import check_followed, predecessor, renewal, revision
+from tasks.release.succession import check_followed, check_source, predecessor, renewal, revision
+from tasks.release.verdicts import check_verdicts, warnings
 
 _SHOWN = 60
 _COSTS = {"epsilon": "epsilon", "delta": "delta", "rho": "rho under zCDP"}
@@ -41,6 +44,7 @@ class Proposal:
         planned: The config with what differs from it, read and planned.
         remaining: What the ledger grants; None without an account.
         difference: What changes against the bundle.
+        renewed: Whether it has the bundle's own config.
     """
 
     bundle: Path
@@ -48,6 +52,7 @@ class Proposal:
     planned: PlannedOrder
     remaining: Loss | None
     difference: Mapping[str, Any]
+    renewed: bool = False
 
     @property
     def release(self) -> Release:
@@ -74,12 +79,22 @@ class Proposal:
         )
 
     def check(self, home: Home) -> None:
-        """Raise unless the ledger published the bundle and has the dataset's account."""
+        """Raise unless the ledger published the bundle and has the dataset's account.
+
+        And unless the config accepts what would be mostly noise, and a renewal finds its data.
+        """
+        check_verdicts(self.release, self.plan)
+        if self.renewed:
+            check_source(self.release, self.bundle)
         check_followed(home, self.bundle, self.manifest, self.release.config.dataset)
 
 
 def propose(
-    bundle: Path, revised: Path | None, overrides: Sequence[Override], folder: Path, home: Home
+    bundle: Path,
+    revised: Path | None,
+    overrides: Sequence[Override],
+    folder: Path | None,
+    home: Home,
 ) -> Proposal:
     """What a renewal, or a revision by a changed config, would be.
 
@@ -87,7 +102,8 @@ def propose(
         bundle: The bundle's folder.
         revised: The changed config; None for a renewal.
         overrides: What differs from the config, the later over the earlier.
-        folder: Where the paths of a renewed config are taken from.
+        folder: Where the paths of a renewed config are taken from; by default where its own
+            config lay, if the data is there, else the current folder.
         home: Where the ledger lies.
 
     Raises:
@@ -105,6 +121,7 @@ def propose(
         planned=planned,
         remaining=remaining_budget(home, planned.release.config.dataset),
         difference=difference(bundle, manifest["seal"], planned.release, planned.plan),
+        renewed=revised is None,
     )
 
 
@@ -147,6 +164,7 @@ def reprint_report(facts: Mapping[str, Any]) -> str:
 def proposal_report(proposal: Proposal) -> Iterator[Any]:
     """A proposal for a person: what changes, product by product."""
     found = proposal.difference
+    verdicts = {product.name: verdict(product) for product in proposal.plan.products}
     compared = {k: v for kind in kinds().values() for k, v in kind.compared.items()}
     title = f"{proposal.release.config.title}, against the bundle {found['supersedes'][:16]}"
     config = [
@@ -162,16 +180,25 @@ def proposal_report(proposal: Proposal) -> Iterator[Any]:
         if product["fate"] == "unchanged":
             continue
         for key, each in product["parameters"].items():
-            rows.append([f"  {key}", _text(each["was"]), _text(each["now"])])
+            words = label(key)
+            if words is not None:
+                rows.append([f"  {words}", *(_parameter(each[side]) for side in ("was", "now"))])
+        if name in verdicts:
+            rows.append(["  verdict", "", verdicts[name].words])
         rows += [_row(f"  alone: {words}", product["cost"][k]) for k, words in _COSTS.items()]
         errors = product["expected_error"]
-        rows += [_row(f"  {words}", errors[k]) for k, words in compared.items() if k in errors]
+        rows += [
+            _row(f"  {words}", errors[k])
+            for k, words in compared.items()
+            if k in errors and {errors[k]["was"] is None, errors[k]["now"] is None} != {True}
+        ]
     rows += [_row(f"release: {words}", found["cost"][k]) for k, words in _COSTS.items()]
     rows.append(["remaining budget", "", remaining_text(proposal.remaining)])
     if proposal.remaining is not None:
         covers = proposal.remaining.covers(Loss(proposal.plan.amounts))
         rows.append(["it covers this release", "", "yes" if covers else "NO"])
     yield table(title, ["", "was", "now"], rows)
+    yield from warnings(proposal.release, proposal.plan)
 
 
 def _row(words: str, change: Mapping[str, Any]) -> list[str]:
@@ -183,6 +210,10 @@ def _row(words: str, change: Mapping[str, Any]) -> list[str]:
         elif change.get("change") is not None:
             now += f" ({'+' if change['change'][0] != '-' else ''}{change['change']})"
     return [words, _text(change["was"]), now]
+
+
+def _parameter(value: Any) -> str:
+    return _text(value if value is None or isinstance(value, list) else figure(value))
 
 
 def _text(value: Any) -> str:

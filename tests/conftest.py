@@ -61,8 +61,9 @@ domain:
   pay: {type: numeric, lower: 0, upper: 100, bins: 5, missing: true}
   born: {type: date, first: 1950-01-01, last: 2000-12-31, by: year}
 products:
-  people: {kind: microdata, mechanism: bootstrap, columns: [region, age, pay], share: 0.5}
-  births: {kind: microdata, mechanism: bootstrap, columns: [born], share: 0.5}
+  people: {accept: mostly_noise,
+    kind: microdata, mechanism: bootstrap, columns: [region, age, pay], share: 0.5}
+  births: {accept: mostly_noise, kind: microdata, mechanism: bootstrap, columns: [born], share: 0.5}
 publish: {directory: releases, formats: [parquet, csv], name: first}
 """
 

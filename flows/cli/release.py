@@ -81,14 +81,28 @@ def validate(config: Path, *, set_: Overrides = None, json: Json = False) -> Res
     Args:
         config: The release config.
     """
-    from configs.planned_order import PlannedOrder
+    from configs.loading import load_order
+    from mechanisms.errors import together
+    from tasks.release.foreseen import plan_or_faults
+    from tasks.release.verdicts import warnings
 
-    order = PlannedOrder.of(order_of(config, set_))
-    cells = order.plan.domain.n_possible
-    facts = {"valid": True, "config_sha256": order.release.sha256, "cells": str(cells)}
-    return Result(
-        json=json, facts=lambda: facts, report=lambda: f"{config}: valid ({cells:,} cells)."
-    )
+    release = load_order(order_of(config, set_))
+    planned, faults = plan_or_faults(release)
+    if planned is None or faults:
+        raise together(faults)
+    cells, said = planned.domain.n_possible, warnings(release, planned)
+    facts = {
+        "valid": True,
+        "config_sha256": release.sha256,
+        "cells": str(cells),
+        "warnings": said,
+    }
+
+    def report() -> Iterator[str]:
+        yield f"{config}: valid ({cells:,} cells)."
+        yield from (f"warning: {text}" for text in said)
+
+    return Result(json=json, facts=lambda: facts, report=report)
 
 
 def plan(
@@ -108,16 +122,20 @@ def plan(
     from configs.planned_order import PlannedOrder
     from flows.report import plan as reports
     from tasks.ledger.budgets import remaining_budget
+    from tasks.release.foreseen import foreseen
 
     order = PlannedOrder.of(order_of(config, set_))
     remaining = remaining_budget(home_of(home), order.release.config.dataset)
+    stopping = foreseen(order.release, order.plan)
 
     def facts() -> dict[str, Any]:
         compared = {"comparison": reports.comparison_facts(order.plan)} if compare else {}
-        return reports.plan_facts(order.release, order.plan, remaining) | compared
+        stops = {"would_stop": [str(each) for each in stopping]}
+        return reports.plan_facts(order.release, order.plan, remaining) | stops | compared
 
     def report() -> Iterator[Any]:
         yield from reports.plan_report(order.release, order.plan, remaining)
+        yield from (f"A run would stop: {each}" for each in stopping)
         yield from reports.comparison_report(order.plan) if compare else ()
 
     return Result(json=json, facts=facts, report=report)

@@ -33,7 +33,7 @@ def rerelease(
     revise: Annotated[Path | None, Parameter(group=_HOW)] = None,
     set_: Overrides = None,
     name: str | None = None,
-    folder: Path = Path(),
+    folder: Path | None = None,
     plan_only: Annotated[bool, Parameter(negative="")] = False,
     yes: Yes = False,
     home: HomeFolder = None,
@@ -49,7 +49,8 @@ def rerelease(
         renew: The same config on the data of today; charged as a run of its own.
         revise: A changed config, whose changes are shown first; charged as a run of its own.
         name: Of the new bundle; the same as --set publish.name.
-        folder: Where the config's paths are taken from under --renew.
+        folder: Where the config's paths are taken from under --renew; by default the folder of
+            the bundle's own config if the data is there, else the current one.
         plan_only: Show what it would change and cost, and stop.
     """
     started = time.perf_counter()

@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import asdict
-from fractions import Fraction
 from typing import Any
 
 from configs.loading import Release
 from flows.report.outcomes import loss_facts, remaining_text
 from flows.report.terminal import table
+from mechanisms.base.parameters import shown
 from mechanisms.planning.mechanism_choice import Candidate, compare
 from mechanisms.planning.plan import Plan, PlannedProduct
+from mechanisms.planning.verdict import verdict
 from tasks.ledger_rules.amounts import Loss, canonical
+from tasks.release.verdicts import verdict_facts, warnings
 
 
 def plan_facts(release: Release, plan: Plan, remaining: Loss | None) -> dict[str, Any]:
@@ -28,6 +30,7 @@ def plan_facts(release: Release, plan: Plan, remaining: Loss | None) -> dict[str
             "epsilon_lower": product.epsilon_bounds.lower,
             "epsilon_upper": product.epsilon_bounds.upper,
             "expected_error": asdict(product.expected_error),
+            "verdict": verdict_facts(release, product),
         }
         if product.choice is not None:
             products[product.request.name]["chosen"] = product.choice.reason()
@@ -42,6 +45,7 @@ def plan_facts(release: Release, plan: Plan, remaining: Loss | None) -> dict[str
         "epsilon_added": canonical(plan.added),
         "attack_advantage": plan.attack_advantage,
         "products": products,
+        "warnings": _warnings(release, plan, remaining),
         "remaining": loss_facts(remaining),
     }
 
@@ -66,15 +70,27 @@ def plan_report(release: Release, plan: Plan, remaining: Loss | None) -> Iterato
         fits = remaining.covers(Loss(plan.amounts))
         rows.append(["it covers this release", "yes" if fits else "NO"])
     yield table("Plan, from public quantities alone", ["", ""], rows)
+    yield from (f"warning: {text}" for text in _warnings(release, plan, remaining))
+
+
+def _warnings(release: Release, plan: Plan, remaining: Loss | None) -> list[str]:
+    """What stops a run, or should be known before it."""
+    found = warnings(release, plan)
+    if remaining is None:
+        found.append(
+            f"The dataset {release.config.dataset!r} is not registered in this ledger, so that a "
+            "run would stop. 'statpress ledger register' gives it an account."
+        )
+    return found
 
 
 def _product_rows(product: PlannedProduct[Any]) -> list[list[str]]:
     described = product.mechanism.describe()
     rows = [
-        [product.request.name, f"{product.kind.name} by {described.pop('mechanism')}"],
-        ["  share", canonical(product.request.share)],
+        [product.request.name, f"{product.kind.name} by {described['mechanism']}"],
+        ["  share", f"{float(product.request.share):.6g}"],
         ["  cells", f"{product.domain.n_possible:,}"],
-        *([f"  {name}", _figure(value)] for name, value in described.items()),
+        *([f"  {label}", value] for label, value in shown(described)),
         ["  alone: epsilon, delta", f"{canonical(product.epsilon)}, {canonical(product.delta)}"],
         ["  alone: rho", canonical(product.rho)],
         *(
@@ -82,6 +98,7 @@ def _product_rows(product: PlannedProduct[Any]) -> list[list[str]]:
             for label, shown in product.kind.error_rows(product.mechanism, product.expected_error)
         ),
     ]
+    rows.append(["  verdict", verdict(product).words])
     if product.choice is not None:
         rows.insert(1, ["  chosen", product.choice.reason()])
     return rows
@@ -130,16 +147,6 @@ def _candidate_facts(candidate: Candidate) -> dict[str, Any]:
         return {"reason": candidate.reason}
     error: Any = candidate.expected_error
     return {**candidate.mechanism.describe(), "expected_error": asdict(error)}
-
-
-def _figure(value: str | int) -> str:
-    """A parameter as a person reads it."""
-    if isinstance(value, int):
-        return f"{value:,}"
-    try:
-        return value if len(value) < 12 else f"{float(Fraction(value)):.6g}"
-    except ValueError:
-        return value
 
 
 def _error(figure: float) -> str:

@@ -39,24 +39,34 @@ def show_json(value: Mapping[str, Any]) -> None:
 
 
 def show_error(error: StatpressError, *, as_json: bool) -> None:
-    """Print an error: JSON on standard output, or text on standard error."""
+    """Print an error and what was found with it: JSON on standard output, text on standard error.
+
+    Each has a line of its own; a next step stands once, below all that it is for.
+    """
+    found = (error, *error.also)
     if as_json:
-        facts = {
-            "kind": error.kind,
-            "exit_code": error.exit_code,
-            "what": error.what,
-            "where": error.where,
-            "next_step": error.next_step,
-        }
-        show_json({"error": facts})
+        facts = [
+            {
+                "kind": each.kind,
+                "exit_code": each.exit_code,
+                "what": each.what,
+                "where": each.where,
+                "next_step": each.next_step,
+            }
+            for each in found
+        ]
+        also = {"also": facts[1:]} if error.also else {}
+        show_json({"error": facts[0] | also})
         return
     from rich.console import Console
 
     console = Console(stderr=True, soft_wrap=True)
-    console.print("error: ", style="bold red", end="")
-    place = f"{error.where}: " if error.where else ""
-    console.print(plain(f"{place}{error.what}"), markup=False, highlight=False)
-    console.print(plain(f"       {error.next_step}"), markup=False, highlight=False)
+    for i, each in enumerate(found):
+        console.print("error: ", style="bold red", end="")
+        place = f"{each.where}: " if each.where else ""
+        console.print(plain(f"{place}{each.what}"), markup=False, highlight=False)
+        if each.next_step not in {later.next_step for later in found[i + 1 :]}:
+            console.print(plain(f"       {each.next_step}"), markup=False, highlight=False)
 
 
 def confirm(what: str, question: str) -> None:
@@ -71,11 +81,11 @@ def confirm(what: str, question: str) -> None:
 
 
 def table(title: str, columns: list[str], rows: list[list[str]]) -> Table:
-    """A plain table; figures are right-aligned."""
+    """A plain table; figures are right-aligned. Without names of columns it has no header."""
     from rich.table import Table
     from rich.text import Text
 
-    result = Table(title=title, title_justify="left", title_style="bold")
+    result = Table(title=title, title_justify="left", title_style="bold", show_header=any(columns))
     for i, column in enumerate(columns):
         result.add_column(column, justify="left" if i == 0 else "right", overflow="fold")
     for row in rows:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -17,6 +17,23 @@ if TYPE_CHECKING:
 
 Variant = tuple[str, "type[Mechanism]", Any]
 """A mechanism that could serve a product: its label, its class, its knobs."""
+
+
+MOST_NOISE = 0.25
+"""Share of what can be read of a product that noise may be, before it is mostly noise."""
+
+
+@dataclass(frozen=True)
+class NoiseFigure:
+    """How much of what will be read of a product is noise, from public quantities only.
+
+    Attributes:
+        words: What the figure is.
+        value: 0 (none of it) to 1.
+    """
+
+    words: str
+    value: float
 
 
 class ExpectedError(Protocol):
@@ -87,6 +104,27 @@ class Kind(ABC):
     def expected_error(self, mechanism: Mechanism, target: Target) -> ExpectedError:
         """The expected error by which a mechanism at fixed parameters is compared."""
         return mechanism.expected_error(n_records=target.n_records, n_cells=target.n_cells)
+
+    def plotted(self, mechanism: Any) -> bool:
+        """Whether a bundle has a plot of what a mechanism gives, unless a config wants none."""
+        del mechanism
+        return False
+
+    def noise_figure(self, mechanism: Any, error: Any, target: Target) -> NoiseFigure | None:
+        """The error from noise of what an analyst will read; None where it is not known.
+
+        Args:
+            mechanism: At fixed parameters.
+            error: What it expects, as the plan has it.
+            target: With the public quantities.
+        """
+        del mechanism, error, target
+        return None
+
+    def largest_noise(self, error: Any) -> float | None:
+        """Standard deviation in records of the noisiest count; None if there are no counts."""
+        del error
+        return None
 
     def label(self, mechanism: Mechanism) -> str:
         """The label of the variant that a mechanism at fixed parameters is."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from mechanisms.errors.base import (
     InternalError,
     StatpressError,
+    together,
 )
 from mechanisms.errors.budget import (
     AlreadyRegisteredError,
@@ -28,6 +29,7 @@ from mechanisms.errors.config import (
     DomainTooLargeError,
     DuplicateColumnError,
     EdgesError,
+    MostlyNoiseError,
     RecordsError,
     UnknownKeyError,
     YamlError,
@@ -102,6 +104,7 @@ __all__ = [
     "LedgerReadOnlyError",
     "LedgerSchemaError",
     "LedgerUnavailableError",
+    "MostlyNoiseError",
     "NotMeasuredError",
     "OrchestratorError",
     "OutputNotWritableError",
@@ -121,6 +124,7 @@ __all__ = [
     "UnregisteredDatasetError",
     "YamlError",
     "exit_codes",
+    "together",
 ]
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TypeVar
+
 
 class StatpressError(Exception):
     """Base of all errors with a message fit for the public zone.
@@ -10,8 +13,12 @@ class StatpressError(Exception):
         what: What is wrong, one sentence.
         where: Place: file, line and column, field, dataset or path.
         next_step: What the reader can do about it.
+
+    Attributes:
+        also: Further errors that were found at the same time; this one is raised for all.
     """
 
+    also: tuple[StatpressError, ...] = ()
     exit_code = 70
     next_step = "Look up the incident in the curator log, then report it."
 
@@ -28,11 +35,26 @@ class StatpressError(Exception):
 
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""
-        return f"{place}{self.what} {self.next_step}".strip()
+        return "\n".join((f"{place}{self.what} {self.next_step}".strip(), *map(str, self.also)))
 
     def __reduce__(self) -> tuple[object, ...]:
         # An orchestrator may pickle an exception; keep the keyword fields.
         return (_rebuild, (type(self), self.args, self.__dict__))
+
+
+E = TypeVar("E", bound=StatpressError)
+
+
+def together(errors: Sequence[E]) -> E:
+    """The first of some errors, which brings the others along."""
+    first, *others = errors
+    rest: list[StatpressError] = []
+    for other in others:
+        rest += [other, *other.also]
+        other.also = ()
+    first.also = (*first.also, *rest)
+    first.args = (str(first),)
+    return first
 
 
 def _rebuild(

@@ -61,6 +61,16 @@ class RecordsError(ConfigError):
     next_step = "Give a number in that range."
 
 
+class MostlyNoiseError(ConfigError):
+    """A product that would be mostly noise, which the config does not accept."""
+
+    exit_code = 19
+    next_step = (
+        "Raise its budget or share, or give it fewer columns or cells; or write "
+        "'accept: mostly_noise' with the product. Nothing was charged."
+    )
+
+
 class DomainTooLargeError(ConfigError):
     """More cells than a joint table, or the tables to measure, may have."""
 

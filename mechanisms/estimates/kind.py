@@ -7,7 +7,7 @@ from dataclasses import fields
 from types import MappingProxyType
 from typing import Any
 
-from mechanisms.base.kind import Kind, Variant
+from mechanisms.base.kind import Kind, NoiseFigure, Variant
 from mechanisms.base.mechanism import Mechanism, Target
 from mechanisms.estimates.knobs import EstimandKnobs
 
@@ -35,6 +35,23 @@ class EstimateKind(Kind):
 
     def draws(self, mechanism: Any, n_cells: int) -> int:
         return 0
+
+    def plotted(self, mechanism: Any) -> bool:
+        """Where there is a sampling distribution; an interval by itself is no picture."""
+        return bool(getattr(mechanism, "has_distributions", True))
+
+    def error_rows(self, mechanism: Any, error: Any) -> Iterator[tuple[str, str]]:
+        yield from error.rows()
+        if getattr(mechanism, "expected_cells", None) == 1:
+            yield "the interval is", "one cell: only narrower cells would tell more"
+
+    def noise_figure(self, mechanism: Any, error: Any, target: Target) -> NoiseFigure | None:
+        """Half the width of the last interval, as a share of what the declared ranges allow."""
+        del target
+        own: float | None = getattr(mechanism, "span", None)
+        span = abs(mechanism.terms.scales[-1].factor) if own is None else own
+        share = min(error.deciding(WIDTH) / 2 / span, 1.0)
+        return NoiseFigure("half the expected interval, as a share of the declared range", share)
 
     def check(self, knobs: Any, target: Target) -> None:
         from mechanisms.estimates.mechanism import estimand_for

@@ -31,6 +31,21 @@ class Among:
     values: tuple[Category | None, ...]
 
 
+_INSTEAD = {
+    "group": "For a figure of one group only, name its records under 'where'; to compare a group "
+    "with the rest, write 'statistic: difference'.",
+    "where": "Give the product only columns and a statistic that 'where' goes with; to compare a "
+    "group with the rest, write 'statistic: difference' with 'group'.",
+}
+"""What to do instead, by the key that does not go with a statistic."""
+
+
+def _takers(key: str) -> str:
+    """The statistics that a key goes with, in words."""
+    found = [n for n, each in STATISTICS.items() if key in each.needs + each.allows]
+    return f"the {' or '.join([', '.join(found[:-1]), found[-1]] if found[1:] else found)}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class EstimandKnobs:
     """What a config says of an estimate, whatever the mechanism.
@@ -65,7 +80,11 @@ class EstimandKnobs:
             "values": self.values, "q": self.q, "group": self.group, "where": self.where
         }.items():  # fmt: skip
             if given is not None and name not in needs + allows:
-                raise ConfigError(f"'{name}' does not go with {self.named}.", where=name)
+                raise ConfigError(
+                    f"'{name}' does not go with {self.named}, but with {_takers(name)}.",
+                    where=name,
+                    next_step=_INSTEAD.get(name, ""),
+                )
             if given is None and name in needs:
                 raise ConfigError(f"{self.named.capitalize()} needs '{name}'.", where="statistic")
         if self.q is not None and not 0 < self.q < 1:

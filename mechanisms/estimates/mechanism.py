@@ -57,6 +57,7 @@ class Estimate:
         standard_error: Of the estimate, sampling and noise together; None if not known.
         valid: Whether the interval's approximation can be trusted; if not, it is as wide as
             can be.
+        cells: How many cells of the column the interval spans; None if it does not end at cells.
     """
 
     quantity: str
@@ -66,6 +67,7 @@ class Estimate:
     confidence: float
     standard_error: float | None
     valid: bool = True
+    cells: int | None = None
 
 
 @dataclass(frozen=True, eq=False)

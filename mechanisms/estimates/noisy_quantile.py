@@ -95,6 +95,7 @@ class QuantileOfCells:
     kinds: ClassVar[tuple[Kind, ...]] = (ESTIMATE,)
     knobs: ClassVar[type] = EstimandKnobs
     pure: ClassVar[bool] = True
+    has_distributions: ClassVar[bool] = False
 
     epsilon: Fraction
     terms: Terms
@@ -135,6 +136,19 @@ class QuantileOfCells:
         terms = Terms((estimand.quantity(),), (Scale(),), knobs.confidence)
         return cls(epsilon, terms, quantile, cells)
 
+    @property
+    def expected_cells(self) -> int:
+        """How many cells the interval spans, for records spread evenly over them."""
+        assert self.quantile is not None and self.cells is not None
+        count = len(self.cells.codes)
+        return min(count, int(self.quantile.expected_share * count) + 1)
+
+    @property
+    def span(self) -> float:
+        """From the least to the largest value that the quantile can have."""
+        assert self.cells is not None
+        return float(self.cells.last[-1] - self.cells.first[0])
+
     def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
         """The privacy loss of the three choices; takes no data."""
         check_frame(n_records=n_records, n_cells=n_cells, unit_records=unit_records)
@@ -154,6 +168,7 @@ class QuantileOfCells:
             "value": (float(self.cells.middle[at]),),
             "lower": (float(self.cells.first[low]),),
             "upper": (float(self.cells.last[high]),),
+            "cells": (abs(int(high) - int(low)) + 1,),
         }
         return RawEstimates(numbers, table.n_records)
 
@@ -168,6 +183,7 @@ class QuantileOfCells:
                 upper=max(one, two),
                 confidence=self.terms.confidence,
                 standard_error=None,
+                cells=int(raw.numbers["cells"][0]),
             ),
         )
 
@@ -178,8 +194,7 @@ class QuantileOfCells:
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedInterval:
         """The width for records spread evenly over the cells."""
         assert self.quantile is not None and self.cells is not None
-        count = len(self.cells.codes)
-        spanned = min(count, int(self.quantile.expected_share * count) + 1)
+        count, spanned = len(self.cells.codes), self.expected_cells
         start = (count - spanned) // 2
         width = self.cells.last[start + spanned - 1] - self.cells.first[start]
         return ExpectedInterval(

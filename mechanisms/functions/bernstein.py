@@ -134,6 +134,12 @@ class FunctionRelease:
         scale = math.ldexp(float(self.scale), -self.step_bits) * self.factor
         return scale * (math.sqrt(2) if self.noise == "laplace" else 1.0)
 
+    @property
+    def magnitude(self) -> float:
+        """Bound on the function's values for all data, in its own units."""
+        assert self.mechanism is not None
+        return self.factor * self.mechanism.learner.magnitude
+
     def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
         """The privacy loss of the whole lattice; takes no data."""
         check_frame(n_records=n_records, n_cells=n_cells, unit_records=unit_records)

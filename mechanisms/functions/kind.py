@@ -7,8 +7,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from mechanisms.base.kind import Kind, Variant
-from mechanisms.base.mechanism import Mechanism
+from mechanisms.base.kind import Kind, NoiseFigure, Variant
+from mechanisms.base.mechanism import Mechanism, Target
 from mechanisms.functions.knobs import FunctionKnobs
 
 LARGEST_ERROR = "largest_error"
@@ -35,6 +35,16 @@ class FunctionKind(Kind):
 
     def draws(self, mechanism: Any, n_cells: int) -> int:
         return 0
+
+    def plotted(self, mechanism: Any) -> bool:
+        del mechanism
+        return True
+
+    def noise_figure(self, mechanism: Any, error: Any, target: Target) -> NoiseFigure | None:
+        """What noise adds to the largest error, as a share of what the function can be."""
+        del target
+        share = min(error.noise / mechanism.magnitude, 1.0)
+        return NoiseFigure("expected error from noise, as a share of the largest value", share)
 
     def label(self, mechanism: Any) -> str:
         return _label(mechanism.name, mechanism.noise)

@@ -87,7 +87,9 @@ class FunctionKnobs:
             raise ConfigError("A function needs either a 'target' or a user-defined 'function'.")
         for name, targets in _TAKEN_BY.items():
             if getattr(self, name) and self.target not in targets:
-                raise ConfigError(f"'{name}' does not go with {self.named}.", where=name)
+                known = " or ".join(f"'{each}'" for each in targets if each is not None)
+                goes = f", but with the target {known}" if known else ""
+                raise ConfigError(f"'{name}' does not go with {self.named}{goes}.", where=name)
         for name in ("label", "response"):
             needed = self.target is not None and self.target in _TAKEN_BY[name]
             if needed and getattr(self, name) is None:

@@ -195,10 +195,11 @@ class Bootstrap:
         mechanism = cls(knobs.pseudocount, records)
         if not target.allows(mechanism.loss(**target.frame)):
             most = _most_records(knobs.pseudocount, target)
-            least = _fine_pseudocount(records, target)
+            least = _fine_pseudocount(records, target)  # a decimal number
+            fine = Decimal(least.numerator) / Decimal(least.denominator)
             raise InfeasibleBudgetError(
                 f"{records} records at pseudocount {knobs.pseudocount} pass the budget; it "
-                f"allows {most} records at that pseudocount, or needs pseudocount {least}."
+                f"allows {most} records at that pseudocount, or needs pseudocount {fine:f}."
             )
         return mechanism
 

@@ -86,8 +86,6 @@ class ExpectedCounts:
         yield "the same unprojected, at most", f"{self.total_variation:.4f}"
         if self.uniform_share:
             yield "records that are uniform", f"{self.uniform_share:.1%}"
-        if self.uniform_share > 0.5:
-            yield "", "mostly uniform noise: fewer cells or a larger share would help"
 
     def summary(self) -> str:
         """The average error of a cell, and the total variation."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
-from mechanisms.base.kind import ExpectedError, Kind, Variant
+from mechanisms.base.kind import MOST_NOISE, ExpectedError, Kind, NoiseFigure, Variant
 from mechanisms.base.mechanism import Mechanism, Target
 from mechanisms.errors import ConfigError
 from mechanisms.expectations.pairs_of_columns import pair_total_variation
@@ -86,6 +86,22 @@ class CountsKind(Kind):
             return ""
         return "Its estimates are biased, by an amount that depends on the data."
 
+    def noise_figure(self, mechanism: Any, error: Any, target: Target) -> NoiseFigure | None:
+        """The table's own error; none of what is drawn by its distance to the data.
+
+        How far that is off depends on the data, which no reference shape stands for.
+        """
+        del target
+        name = "projected_total_variation"
+        if not (mechanism.unbiased or error.uniform_share):
+            return None
+        return NoiseFigure(self.compared[name], min(getattr(error, name), 1.0))
+
+    def largest_noise(self, error: Any) -> float | None:
+        # Of marginals only an average is known; where it is that small, epsilon is above 10.
+        sd: float | None = getattr(error, "cell_sd_most", None)
+        return sd
+
     def error_rows(self, mechanism: Any, error: Any) -> Iterator[tuple[str, str]]:
         yield from error.rows()
         if not mechanism.unbiased:
@@ -125,6 +141,25 @@ class MicrodataKind(CountsKind):
             return error
         pairs = pair_total_variation(mechanism, error.uniform_share, target)
         return ExpectedRecords(**vars(error), pair_total_variation=pairs)
+
+    def noise_figure(self, mechanism: Any, error: Any, target: Target) -> NoiseFigure | None:
+        """That of the records' tables of two columns, as microdata are read.
+
+        Simulated anew only where the mechanism is named and adds noise: then, as no table errs
+        by more than the one that it is a margin of, only if that errs by too much.
+        """
+        pairs = getattr(error, PAIRS, None)
+        if pairs is None:
+            own = super().noise_figure(mechanism, error, target)
+            columns = len(target.domain.columns) if target.domain else len(target.shape)
+            drawn = "records" in mechanism.describe()
+            if own is None or not mechanism.unbiased:
+                return own
+            if drawn or (own.value > MOST_NOISE and columns > 2):
+                pairs = pair_total_variation(mechanism, error.uniform_share, target)
+            if pairs is None:
+                return own
+        return NoiseFigure(self.compared[PAIRS], min(pairs, 1.0))
 
 
 MICRODATA = MicrodataKind("microdata")

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from mechanisms.errors import InternalError, StatpressError
+from mechanisms.errors import InternalError, StatpressError, together
 from tasks.execution.side_channels import BETWEEN_STEPS, Channels, as_text, closed
 
 P = ParamSpec("P")
@@ -95,6 +95,14 @@ def guarded(
     return call
 
 
+def _fresh(error: StatpressError) -> StatpressError:
+    """An error of our own with its public fields, and nothing else that it knows."""
+    fresh = type(error)(error.what, where=error.where, next_step=error.next_step)
+    for name in _PUBLIC_FIELDS & vars(error).keys():
+        setattr(fresh, name, getattr(error, name))
+    return fresh
+
+
 def _public(error: BaseException, log: CuratorLog) -> BaseException:
     """A fresh exception that says what may be said about an error.
 
@@ -102,9 +110,9 @@ def _public(error: BaseException, log: CuratorLog) -> BaseException:
     their kind, since an orchestrator acts on it; all else becomes one fixed message.
     """
     if isinstance(error, StatpressError):
-        fresh = type(error)(error.what, where=error.where, next_step=error.next_step)
-        for name in _PUBLIC_FIELDS & vars(error).keys():
-            setattr(fresh, name, getattr(error, name))
+        fresh = _fresh(error)
+        if error.also:
+            return together([fresh, *map(_fresh, error.also)])
         return fresh
     log.write(as_text(error, trace=True))
     if isinstance(error, KeyboardInterrupt):

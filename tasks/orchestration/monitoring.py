@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 from configs.loading import Release
 from mechanisms.planning.plan import Plan, PlannedProduct
+from mechanisms.planning.verdict import verdict
 from tasks.execution.home import Home
 from tasks.execution.run_context import RunContext
 from tasks.ledger.ledger import Ledger
@@ -24,6 +25,7 @@ from tasks.ledger_rules.accounts import Account
 from tasks.ledger_rules.amounts import canonical
 from tasks.orchestration.server import key_of, notice_client, watched_run
 from tasks.release.steps import Outcome
+from tasks.release.verdicts import warnings
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -75,6 +77,8 @@ def show_plan(client: SyncPrefectClient, release: Release, plan: Plan) -> None:
         "Costs below are of each product alone; errors are expected ones, from public "
         f"quantities. Config {release.sha256}."
     )
+    for warning in warnings(release, plan):
+        text += f" **{escaped(warning)}**"
     _show(client, dataset, "plan", "table", json.dumps(rows), text)
 
 
@@ -229,6 +233,7 @@ def plan_row(product: PlannedProduct[Any]) -> dict[str, str]:
         "delta": canonical(product.delta),
         "rho": canonical(product.rho),
         "expected error": product.expected_error.summary(),
+        "verdict": verdict(product).words,
     }
 
 

@@ -5,17 +5,22 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
-from fractions import Fraction
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from mechanisms.base.parameters import shown
+from mechanisms.planning.verdict import Verdict
 from tasks.products.kind import Excerpt
 from tasks.products.registry import kind_named
 
 NAME = "report.html"
 _NOT_ERRORS = ("one_way_share", "screen_share", "memory")
-_PARAMETERS = ("scale", "square_scale", "pseudocount", "records", "degree", "order")
+_PARAMETERS = (
+    "scale", "pseudocount", "records", "blocks", "uniform", "degree", "order", "quantity_1",
+    "step_bits",
+)  # fmt: skip
+"""What the page shows of a mechanism, as far as it is for people."""
 
 
 def write_report(folder: Path) -> Path:
@@ -41,9 +46,9 @@ def write_report(folder: Path) -> Path:
                 "name": name,
                 "facts": product,
                 "expected": _expected(product["expected_error"]),
-                "parameters": {
-                    k: f"{float(Fraction(product[k])):.6g}" for k in _PARAMETERS if k in product
-                },
+                "verdict": _verdict(product),
+                "noise": product.get("verdict", {}).get("name") == "mostly_noise",
+                "parameters": dict(shown({k: v for k, v in product.items() if k in _PARAMETERS})),
                 "files": [
                     resource["path"]
                     for resource in package["resources"]
@@ -91,6 +96,14 @@ def _expected(error: Mapping[str, Any]) -> list[tuple[str, str]]:
             continue
         found.append((name.replace("_", " "), shown))
     return found
+
+
+def _verdict(product: Mapping[str, Any]) -> str:
+    """The verdict in words; bundles of earlier versions have none."""
+    stated = product.get("verdict")
+    if stated is None:
+        return ""
+    return Verdict(**{k: v for k, v in stated.items() if k != "accepted"}).words
 
 
 def _plot(path: Path) -> str | None:

@@ -12,6 +12,7 @@ from typing import Any
 from configs.loading import Release
 from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.planning.plan import Plan, PlannedProduct
+from mechanisms.planning.verdict import disclosures
 from tasks.bundle.manifest import REVIEWED, seal
 from tasks.ledger_rules.entries import Entry
 from tasks.products.codebook import codebook, with_words
@@ -19,6 +20,7 @@ from tasks.products.files import Profile, profile_product, resources_of, write_p
 from tasks.products.registry import families, kind_of
 from tasks.products.report_page import write_report
 from tasks.release.places import Run
+from tasks.release.verdicts import mostly_noise, verdict_facts
 
 _INSECURE = (
     "**NOT PUBLISHABLE: drawn from a known seed, for tests alone. No guarantee holds: whoever "
@@ -162,11 +164,11 @@ def _statement(run: Run, release: Release, plan: Plan) -> dict[str, Any]:
         "charged; that a release exists shows that they passed. "
         f"{_IMPOSSIBLE if release.domain.zeros else ''}How long the steps of a run take depends "
         "on the source, and is seen by whoever watches the orchestrator.",
-        **_guarantee(plan),
+        **_guarantee(release, plan),
     }
 
 
-def _guarantee(plan: Plan) -> dict[str, Any]:
+def _guarantee(release: Release, plan: Plan) -> dict[str, Any]:
     """What is known of a release's loss before it is charged."""
     privacy = plan.privacy
     return {
@@ -187,11 +189,14 @@ def _guarantee(plan: Plan) -> dict[str, Any]:
         "meaning": f"Someone who knows everything but {privacy.words}, and must decide between "
         "two candidates for what it is, gains at most 'attack_advantage' over guessing (true "
         "positive rate minus false positive rate).",
-        "products": {p.request.name: _product_statement(p, plan) for p in plan.products},
+        "warnings": disclosures(plan),
+        "products": {p.request.name: _product_statement(release, p, plan) for p in plan.products},
     }
 
 
-def _product_statement(product: PlannedProduct[Any], plan: Plan) -> dict[str, Any]:
+def _product_statement(
+    release: Release, product: PlannedProduct[Any], plan: Plan
+) -> dict[str, Any]:
     choice = product.choice
     chosen = {} if choice is None else {"chosen": choice.reason()}
     return {
@@ -204,6 +209,7 @@ def _product_statement(product: PlannedProduct[Any], plan: Plan) -> dict[str, An
         **chosen,
         "kind": product.kind.name,
         "expected_error": dataclasses.asdict(product.expected_error),
+        "verdict": verdict_facts(release, product),
     }
 
 
@@ -259,6 +265,14 @@ def _readme(run: Run, release: Release, plan: Plan) -> str:
     ]
     for product in plan.products:
         lines.append(kind_of(product).advice(product, plan))
+    for name, found in mostly_noise(plan).items():
+        lines += [
+            "",
+            f"**`{name}` is {found.words}.** Its config accepts that: do not read more "
+            "than its standard errors allow into any single figure.",
+        ]
+    for text in disclosures(plan):
+        lines += ["", f"**{text}**"]
     if release.supersedes:
         lines += ["", f"It follows the release with the seal `{release.supersedes}`."]
     for kind, products in families(plan.products):

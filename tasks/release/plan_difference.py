@@ -26,7 +26,8 @@ _BESIDE = frozenset(
     {
         *COSTS, *_FRAME, "product", "expected_error", "unbiased", "epsilon_lower",
         "epsilon_upper", "attack_advantage", "curve", "chosen", "structural_zeros", "absent",
-        "raw_sha256", "kind",
+        "raw_sha256", "kind", "verdict", "absent_records", "grid", "tables", "score_scale",
+        "known",
     }
 )  # fmt: skip
 """What a bundle states of a product beside its mechanism's parameters and its columns."""

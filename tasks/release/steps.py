@@ -31,6 +31,7 @@ from tasks.release.entropy import generator, key_of_choice
 from tasks.release.ledger_check import check_covered
 from tasks.release.places import Run, keep_folder, publish_folder, writing
 from tasks.release.unfinished_runs import beginning
+from tasks.release.verdicts import check_verdicts
 from tasks.source import counting, scanning
 from tasks.source.csv_options import CsvOptions
 from tasks.source.failing_records import first_of
@@ -81,12 +82,16 @@ def fix_plan(order: Order | PlannedOrder, release: Release) -> Plan:
 
 @step("check budget")
 def check_budget(context: RunContext, release: Release, plan: Plan, seeded: bool) -> bool:
-    """Refuse early what the ledger would refuse later; a replay of its whole chain.
+    """Refuse early what the ledger would refuse later, and what would be mostly noise.
+
+    The ledger's whole chain is replayed.
 
     Returns:
         Whether the release is reviewed, because its dataset has approvers.
     """
     home, run_id = context.home, context.run_id
+    for text in check_verdicts(release, plan):
+        context.notify(text)
     with Ledger.open(home.ledger, create=False) as ledger:
         body = _charge(release, plan, run_id, seeded) | {"created": "-"}
         check_covered(body)

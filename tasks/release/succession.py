@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import glob
+import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from configs.loading import load_order
+from configs.loading import Release, load_order
 from configs.order import Order, Override
-from mechanisms.errors import RereleaseError, UnregisteredDatasetError
+from configs.yaml_text import parse
+from mechanisms.errors import RereleaseError, SourceNotFoundError, UnregisteredDatasetError
 from tasks.bundle.manifest import CONFIG, verify_bundle
 from tasks.execution.home import Home
 from tasks.ledger.budgets import remaining_budget
@@ -39,7 +43,10 @@ def predecessor(folder: Path) -> dict[str, Any]:
 
 
 def renewal(
-    folder: Path, manifest: Mapping[str, Any], overrides: Iterable[Override], paths_from: Path
+    folder: Path,
+    manifest: Mapping[str, Any],
+    overrides: Iterable[Override],
+    paths_from: Path | None,
 ) -> Order:
     """The order for the same config on new data.
 
@@ -48,13 +55,19 @@ def renewal(
         manifest: Of it.
         overrides: Of what a new vintage has of its own: title, dataset, source, its public
             size, and where it is published.
-        paths_from: Folder that the config's paths are taken from.
+        paths_from: Folder that the config's paths are taken from; by default that of the
+            bundle's own config where the source is there, else the current one.
 
     Raises:
         RereleaseError: An override changes something else.
     """
-    order = Order(folder / CONFIG, tuple(overrides), paths_from, manifest["seal"])
-    for each in load_order(order).overrides:
+    order = Order(folder / CONFIG, tuple(overrides), paths_from or Path(), manifest["seal"])
+    release = load_order(order)
+    original = config_folder(folder)
+    path = release.config.source.path
+    if paths_from is None and original is not None and _has_source(original, path):
+        order = replace(order, folder=original)
+    for each in release.overrides:
         if each.path[0] not in _RENEWED and each.path[:2] not in _VINTAGE:
             raise RereleaseError(
                 f"'{'.'.join(map(str, each.path))}' is no matter of the data's vintage.",
@@ -62,6 +75,45 @@ def renewal(
                 next_step="Change it in a config, and give that with --revise.",
             )
     return order
+
+
+def config_folder(bundle: Path) -> Path | None:
+    """The folder that a bundle's config lay in, by where it publishes; None if that is not known.
+
+    A config names its publishing directory from its own folder.
+    """
+    stated = parse((bundle / CONFIG).read_text(encoding="utf-8"), CONFIG).value
+    parts = Path(os.path.normpath(stated["publish"]["directory"])).parts
+    beside = bundle.resolve().parent
+    if ".." in parts or beside.parts[len(beside.parts) - len(parts) :] != parts:
+        return None
+    return Path(*beside.parts[: len(beside.parts) - len(parts)])
+
+
+def check_source(release: Release, bundle: Path) -> None:
+    """Say before the charge that a renewal finds no data, and where it looked.
+
+    Raises:
+        SourceNotFoundError: There is no file.
+    """
+    path = release.config.source.path
+    if _has_source(release.folder, path):
+        return
+    original = config_folder(bundle)
+    looked = [release.folder]
+    if original is not None and original != release.folder:
+        looked.append(original)
+    raise SourceNotFoundError(
+        f"There is no file '{path}' in {' or in '.join(map(str, looked))}.",
+        where=str(bundle),
+        next_step="Name the folder of the config with --folder, or the data with "
+        "--set source.path=FILE. Nothing was charged.",
+    )
+
+
+def _has_source(folder: Path, path: str) -> bool:
+    pattern = str((folder / path).absolute())
+    return any(map(os.path.isfile, (pattern, *glob.iglob(pattern, recursive=True))))
 
 
 def revision(manifest: Mapping[str, Any], config: Path, overrides: Iterable[Override]) -> Order:

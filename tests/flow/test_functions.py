@@ -29,9 +29,11 @@ PRODUCTS = """\
                 degree: 16, order: 4, share: 0.4}
   age_pay: {kind: function, target: kde, columns: [age, pay], bandwidth: [0.2, 0.3],
             kernel: epanechnikov, degree: 6, order: 2, share: 0.2}
-  pay_by_age: {kind: function, mechanism: bernstein, target: regression, columns: [age],
+  pay_by_age: {accept: mostly_noise,
+    kind: function, mechanism: bernstein, target: regression, columns: [age],
                response: pay, degree: 8, order: 2, monotone: increasing, share: 0.2}
-  where: {kind: function, target: svm, columns: [age, pay], label: region, degree: 4, order: 2,
+  where: {accept: mostly_noise,
+    kind: function, target: svm, columns: [age, pay], label: region, degree: 4, order: 2,
           share: 0.2}
 """
 QUERY = """\

@@ -29,11 +29,12 @@ from tasks.products.registry import KINDS, kind_of
 
 PRODUCTS = """\
 products:
-  people: {kind: microdata, mechanism: bootstrap, columns: [region, age], share: 0.4}
+  people: {accept: mostly_noise,
+    kind: microdata, mechanism: bootstrap, columns: [region, age], share: 0.4}
   pays: {kind: table, mechanism: laplace, columns: [pay, region], share: 0.2}
-  ages: {kind: table, mechanism: gaussian, columns: [age, pay], share: 0.2}
-  regions: {kind: table, mechanism: bootstrap, columns: [region], share: 0.1}
-  births: {kind: microdata, mechanism: bootstrap, columns: [born], share: 0.1}
+  ages: {accept: mostly_noise, kind: table, mechanism: gaussian, columns: [age, pay], share: 0.2}
+  regions: {accept: mostly_noise, kind: table, mechanism: bootstrap, columns: [region], share: 0.1}
+  births: {accept: mostly_noise, kind: microdata, mechanism: bootstrap, columns: [born], share: 0.1}
 """
 NAMES = ["people", "pays", "ages", "regions", "births"]
 FIGURES = ["estimate", "standard_error", "projected"]

@@ -27,13 +27,18 @@ from tasks.products.registry import KINDS
 
 PRODUCTS = """\
 products:
-  people: {kind: microdata, mechanism: bootstrap, columns: [region, age, pay], share: 0.3}
-  drawn: {kind: table, mechanism: smoothed_histogram, columns: [pay, age], share: 0.1}
-  one: {kind: microdata, mechanism: bootstrap, columns: [pay], records: 1, share: 0.1}
-  ages: {kind: table, mechanism: laplace, columns: [age, pay], share: 0.2}
-  homes: {kind: table, mechanism: gaussian, columns: [region, age, pay], share: 0.1}
+  people: {accept: mostly_noise,
+    kind: microdata, mechanism: bootstrap, columns: [region, age, pay], share: 0.3}
+  drawn: {accept: mostly_noise,
+    kind: table, mechanism: smoothed_histogram, columns: [pay, age], share: 0.1}
+  one: {accept: mostly_noise,
+    kind: microdata, mechanism: bootstrap, columns: [pay], records: 1, share: 0.1}
+  ages: {accept: mostly_noise, kind: table, mechanism: laplace, columns: [age, pay], share: 0.2}
+  homes: {accept: mostly_noise,
+    kind: table, mechanism: gaussian, columns: [region, age, pay], share: 0.1}
   regions: {kind: table, mechanism: gaussian, columns: [region], share: 0.1}
-  levels: {kind: table, mechanism: two_resolutions, columns: [age, pay], share: 0.1}
+  levels: {accept: mostly_noise,
+    kind: table, mechanism: two_resolutions, columns: [age, pay], share: 0.1}
 """
 TABLES = ("drawn", "ages", "homes", "regions", "levels")
 WITH_ZEROS = ("people", "drawn", "ages", "homes", "levels")

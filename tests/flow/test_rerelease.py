@@ -34,10 +34,10 @@ from tasks.release.noting import note_bundle
 
 PRODUCTS = """\
 products:
-  people: {kind: microdata, mechanism: bootstrap, columns: [region, age], share: 0.5}
-  pays: {kind: table, mechanism: laplace, columns: [pay, region], share: 0.3}
-  ages: {kind: table, mechanism: two_resolutions, columns: [age], share: 0.1}
-"""
+  people: {accept: mostly_noise, kind: microdata, mechanism: bootstrap, columns: [region, age], share: 0.5}
+  pays: {accept: mostly_noise, kind: table, mechanism: laplace, columns: [pay, region], share: 0.3}
+  ages: {accept: mostly_noise, kind: table, mechanism: two_resolutions, columns: [age], share: 0.1}
+"""  # noqa: E501
 MEAN = "  mean: {kind: estimate, columns: [age], statistic: mean, confidence: 0.9, share: 0.1}\n"
 COPIED = {"mean.csv", "mean_distribution.csv", "mean_raw.json"}
 STEMS = {"people", "people_debiased", "pays", "ages"}
@@ -452,8 +452,8 @@ def test_a_revision_shows_what_changes_and_then_runs(first: Path, agency) -> Non
         "mechanism: laplace, columns: [pay, region]", "mechanism: gaussian, columns: [pay]"
     )
     agency.replace(
-        "ages: {kind: table, mechanism: two_resolutions, columns: [age]",
-        "born: {kind: table, mechanism: laplace, columns: [born]",
+        "ages: {accept: mostly_noise, kind: table, mechanism: two_resolutions, columns: [age]",
+        "born: {accept: mostly_noise, kind: table, mechanism: laplace, columns: [born]",
     )
     revised = agency.folder / "revised.yaml"
     agency.config.rename(revised)
@@ -489,7 +489,8 @@ def test_a_revision_shows_what_changes_and_then_runs(first: Path, agency) -> Non
     assert cost["change"].startswith("-")
     assert found["products"]["ages"]["cost"]["epsilon"]["now"] is None
     assert found["products"]["born"]["cost"]["epsilon"]["was"] is None
-    assert len(list(proposal_report(proposal))) == 2
+    *tables, one, two = proposal_report(proposal)
+    assert len(tables) == 2 and all("The config accepts that" in text for text in (one, two))
     outcome = run(agency, proposal)
     assert manifest_of(outcome.bundle)["supersedes"] == manifest_of(first)["seal"]
     kept = parse((outcome.bundle / "config.yaml").read_text(), "x").value
@@ -537,7 +538,8 @@ def test_the_command_in_its_three_ways(
     plain = statpress("plan", "release.yaml")
     less = statpress("plan", "release.yaml", "--set", "budget.epsilon=0.5")
     assert float(less["epsilon"]) < float(plain["epsilon"])
-    valid = statpress("validate", "release.yaml", "--set", "budget.epsilon=0.5")
+    free = ("--set", "budget.epsilon=0.5", "--set", "publish.name=third")
+    valid, less = (statpress(command, "release.yaml", *free) for command in ("validate", "plan"))
     assert valid["config_sha256"] == less["config_sha256"] != plain["config_sha256"]
 
 
@@ -555,7 +557,9 @@ def test_the_deployed_flow_orders_a_renewal_or_a_revision(
         deployed, "_pressed", lambda order: ordered.append(_order(order(agency.home)))
     )
     monkeypatch.setenv("STATPRESS__SOURCE__FORMAT", "parquet")
-    deployed.rerelease.fn(str(first), folder="x", overrides={"privacy.n_records": 400})
+    deployed.rerelease.fn(
+        str(first), folder=str(agency.folder), overrides={"privacy.n_records": 400}
+    )
     deployed.rerelease.fn(str(first), str(agency.config), overrides={"budget.epsilon": 0.5})
     deployed.release.fn(str(agency.config))
     assert [order.path.name for order in ordered] == ["config.yaml", *["release.yaml"] * 2]
@@ -566,6 +570,8 @@ def test_the_deployed_flow_orders_a_renewal_or_a_revision(
     ]
     original = manifest_of(first)["seal"]
     assert [order.supersedes for order in ordered] == [original, original, None]
-    assert ordered[0].folder == Path("x")
+    assert ordered[0].folder == agency.folder
+    with pytest.raises(errors.SourceNotFoundError, match=r"data/source\.parquet.* in .*/x or in"):
+        deployed.rerelease.fn(str(first), folder="x")
     with pytest.raises(errors.UnregisteredDatasetError):
         deployed.rerelease.fn(str(first), overrides={"dataset": "other"})

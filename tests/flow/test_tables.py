@@ -20,9 +20,10 @@ from tasks.release.ledger_check import verify_ledger
 
 TABLES = """\
 products:
-  people: {kind: table, mechanism: laplace, columns: [region, age], share: 0.5}
-  births: {kind: table, mechanism: gaussian, columns: [born], share: 0.25}
-  pays: {kind: table, mechanism: bootstrap, columns: [pay], share: 0.25}
+  people: {accept: mostly_noise,
+    kind: table, mechanism: laplace, columns: [region, age], share: 0.5}
+  births: {accept: mostly_noise, kind: table, mechanism: gaussian, columns: [born], share: 0.25}
+  pays: {accept: mostly_noise, kind: table, mechanism: bootstrap, columns: [pay], share: 0.25}
 """
 
 
@@ -93,7 +94,7 @@ def test_a_seed_gives_the_same_tables_and_marks_the_bundle(tables: Any) -> None:
 
 
 def test_a_mechanism_that_cannot_serve_a_kind_is_refused(tables: Any) -> None:
-    tables.replace("{kind: table, mechanism: laplace", "{kind: estimate, mechanism: laplace")
+    tables.replace("kind: table, mechanism: laplace", "kind: estimate, mechanism: laplace")
     with pytest.raises(ConfigError, match="table"):
         tables.run()
     assert [entry.kind for entry in tables.entries()] == ["register"]

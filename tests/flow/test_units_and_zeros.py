@@ -31,8 +31,9 @@ from tasks.release.ledger_check import verify_ledger
 
 PRODUCTS = """\
 products:
-  people: {kind: microdata, mechanism: bootstrap, columns: [region, age, pay], share: 0.5}
-  ages: {kind: table, mechanism: laplace, columns: [age, pay], share: 0.25}
+  people: {accept: mostly_noise,
+    kind: microdata, mechanism: bootstrap, columns: [region, age, pay], share: 0.5}
+  ages: {accept: mostly_noise, kind: table, mechanism: laplace, columns: [age, pay], share: 0.25}
   regions: {kind: table, mechanism: gaussian, columns: [region], share: 0.25}
 """
 

@@ -40,7 +40,8 @@ COLUMNS = """\
 """
 PRODUCTS = """\
 products:
-  wide: {kind: microdata, columns: [born, region, age, pay, work, visits], share: 0.5}
+  wide: {accept: mostly_noise,
+    kind: microdata, columns: [born, region, age, pay, work, visits], share: 0.5}
   small:
     {kind: microdata, mechanism: marginals, columns: [region, pay, visits], screen: "no",
      share: 0.3}

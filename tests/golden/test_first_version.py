@@ -178,12 +178,21 @@ def test_a_plan_says_the_same_figures(
     name: str, tmp_path: Path, releases: Path, press: Press
 ) -> None:
     said = json.loads((FIRST / "plans" / f"{name}.json").read_text())
-    found = press("plan", PLANS[name], "--home", tmp_path / "none")
+    found = as_first(press("plan", PLANS[name], "--home", tmp_path / "none"))
     if name == "people":  # the text of its config, with the lines of a file, has another form now
-        kept = press("plan", releases / name / "config.yaml", "--home", tmp_path / "none")
+        kept = as_first(press("plan", releases / name / "config.yaml", "--home", tmp_path / "none"))
         assert figures(kept) == figures(said, expected=True)
         assert found.pop("config_sha256") != said.pop("config_sha256")
     assert figures(found) == figures(said, expected=True)
+
+
+def as_first(facts: dict[str, Any]) -> dict[str, Any]:
+    """A plan without what plans did not say then."""
+    for name in ("warnings", "would_stop"):
+        facts.pop(name)
+    for product in facts["products"].values():
+        product.pop("verdict")
+    return facts
 
 
 NUMBER = re.compile(r"-?\d+(\.\d+)?(/\d+)?")

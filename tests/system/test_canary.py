@@ -153,7 +153,10 @@ class Sweep:
         folder = self.folder / name.replace(" ", "-")
         folder.mkdir()
         made = self.found(folder, dataset)
-        births = "  births: {kind: microdata, mechanism: bootstrap, columns: [born], share: 0.5}\n"
+        births = (
+            "  births: {accept: mostly_noise, kind: microdata, mechanism: bootstrap, "
+            "columns: [born], share: 0.5}\n"
+        )
         made.replace(births, "")
         made.replace("pay], share: 0.5}", "pay]}")
         made.inspector = InProcess(None)

@@ -94,7 +94,10 @@ def assert_next_run_is_clean(agency: Any) -> None:
 @pytest.fixture
 def quick(agency: Any) -> Any:
     """One product, planned in no time, and the gates in this process."""
-    births = "  births: {kind: microdata, mechanism: bootstrap, columns: [born], share: 0.5}\n"
+    births = (
+        "  births: {accept: mostly_noise, kind: microdata, mechanism: bootstrap, "
+        "columns: [born], share: 0.5}\n"
+    )
     agency.replace(births, "")
     agency.replace("pay], share: 0.5}", "pay]}")
     agency.inspector = InProcess(None)

@@ -83,7 +83,8 @@ def _dataset(found: Callable[..., Any], folder: Path, name: str, days: int) -> A
         head.replace("dataset: testdata", f"dataset: {name}")
         .replace("delta: 1.0e-6", "delta: 0")
         .replace("epsilon: 1.0", "epsilon: 0.01")
-        + "products:\n  regions: {kind: table, mechanism: laplace, columns: [region]}\n"
+        + "products:\n  regions: {accept: mostly_noise, kind: table, mechanism: laplace, "
+        + "columns: [region]}\n"
         + "publish: {directory: releases, formats: [csv]}\n"
     )
     agency.config.write_text(agency.text)

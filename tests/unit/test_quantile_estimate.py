@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,8 @@ from mechanisms.estimates.kind import ESTIMATE
 from mechanisms.estimates.knobs import EstimandKnobs
 from mechanisms.estimates.noisy_quantile import OrderedCells, QuantileOfCells
 from mechanisms.planning.mechanism_choice import choose
+from tasks.formats.writing import write_columns
+from tasks.products.estimate.files import EstimateProduct
 from tasks.release.entropy import SeededRandomness
 
 MEDIAN = EstimandKnobs(statistic="median", confidence=0.9)
@@ -76,6 +79,26 @@ def test_categories_are_ordered_by_their_numbers() -> None:
     table = ContingencyTable(domain, np.arange(3), np.array([100, 200, 700]))
     (found,) = made.estimates(made.release(table, SeededRandomness(np.random.PCG64(1))))
     assert (found.lower, found.value, found.upper) == (20, 20, 20)
+    assert found.cells == 1
+    assert made.expected_cells == 1
+    error = made.expected_error(n_records=1000, n_cells=3)
+    assert ("the interval is", "one cell: only narrower cells would tell more") in (
+        ESTIMATE.error_rows(made, error)
+    )
+
+
+@pytest.mark.parametrize(("cells", "said"), [(1, "0.9, one cell"), (2, "0.9"), (None, "0.9")])
+def test_an_interval_of_one_cell_says_so_and_has_no_plot(
+    tmp_path: Path, cells: int | None, said: str
+) -> None:
+    row = {"quantity": "median", "estimate": 20.0, "lower": 20.0, "upper": 20.0}
+    written = {k: [v] for k, v in (row | {"confidence": 0.9, "valid": True}).items()}
+    (tmp_path / "data").mkdir()
+    write_columns(written | {"cells": [cells]}, tmp_path / "data" / "m.csv")
+    excerpt = EstimateProduct().excerpt(tmp_path, "m")
+    assert excerpt is not None and excerpt.rows[0][-1] == said
+    assert not ESTIMATE.plotted(QuantileOfCells)
+    assert ESTIMATE.plotted(object())
 
 
 def test_the_loss_meets_the_target() -> None:

@@ -54,6 +54,11 @@ COLUMNS = {
         "number",
         "Of the interval, from public quantities alone, for records spread evenly. Null: no end.",
     ),
+    "cells": (
+        "integer",
+        "How many cells of the column the interval spans. 1: it is one cell, which only narrower "
+        "cells could tell apart. Null: it does not end at cells.",
+    ),
 }
 """Columns of the file of estimates: type and description."""
 
@@ -135,7 +140,7 @@ class EstimateProduct(ProductKind[EstimateMechanism, RawEstimates, DerivedEstima
         Raises:
             ConfigError: The library for plots is not installed.
         """
-        if publish.plots:
+        if _plotted(product, publish):
             check_plots(where=f"products.{product.name}")
 
     def write_others(
@@ -149,7 +154,7 @@ class EstimateProduct(ProductKind[EstimateMechanism, RawEstimates, DerivedEstima
         name = product.name
         raw = folder / "data" / f"{name}_raw.json"
         raw.write_text(json.dumps(raw_facts(derived.raw), indent=1) + "\n", encoding="utf-8")
-        if publish.plots:
+        if _plotted(product, publish):
             title = f"{name}: estimates by {product.mechanism.name}"
             found = derived.estimates, derived.distributions
             drawn_to(folder, name, lambda figure: _plot(figure, title, *found))
@@ -157,7 +162,7 @@ class EstimateProduct(ProductKind[EstimateMechanism, RawEstimates, DerivedEstima
     def other_resources(self, product: Planned, publish: PublishConfig) -> list[dict[str, Any]]:
         name = product.name
         found = [_resource(f"{name}_raw", f"data/{name}_raw.json", "json")]
-        if publish.plots:
+        if _plotted(product, publish):
             found.append(_resource(f"{name}_plot", f"plots/{name}.png", "png"))
         return found
 
@@ -181,7 +186,8 @@ class EstimateProduct(ProductKind[EstimateMechanism, RawEstimates, DerivedEstima
             "independent ones, and hold both the sampling error and the noise. The confidential "
             "records themselves would give the estimate but for the noise. Where `valid` is "
             "false, too little was released for an approximation, and the interval is as wide as "
-            "it can be."
+            "it can be. Where `cells` is 1, it is one cell of the declared column, and only "
+            "narrower cells could tell more."
         ]
 
     def excerpt(self, folder: Path, name: str) -> Excerpt | None:
@@ -196,6 +202,8 @@ class EstimateProduct(ProductKind[EstimateMechanism, RawEstimates, DerivedEstima
             figures = [each[key] for key in ("estimate", "lower", "upper")]
             shown = ["none" if figure is None else f"{figure:.6g}" for figure in figures]
             trust = "" if each["valid"] else ", not valid"
+            if each.get("cells") == 1:
+                trust += ", one cell"
             rows.append([each["quantity"], *shown, f"{each['confidence']:g}{trust}"])
         return Excerpt(("quantity", "estimate", "from", "to", "confidence"), rows)
 
@@ -206,6 +214,10 @@ def raw_facts(drawn: RawEstimates) -> dict[str, Any]:
         "n_records": drawn.n_records,
         "numbers": {name: list(values) for name, values in drawn.numbers.items()},
     }
+
+
+def _plotted(product: Planned, publish: PublishConfig) -> bool:
+    return publish.plots and product.kind.plotted(product.mechanism)
 
 
 def _fields(columns: Mapping[str, tuple[str, str]]) -> list[Field]:
@@ -237,6 +249,7 @@ def _rows(product: Planned, found: Sequence[Estimate]) -> dict[str, list[Any]]:
         "method": [product.mechanism.name] * len(found),
         "noise_sd": list(expected.noise_sd),
         "expected_width": list(expected.width),
+        "cells": [each.cells for each in found],
     }
 
 

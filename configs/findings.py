@@ -1,0 +1,33 @@
+"""Faults of a config, collected so that all are named at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from mechanisms.errors import ConfigError, InfeasibleBudgetError, StatpressError, together
+
+
+class Findings:
+    """Errors that do not keep the rest from being checked."""
+
+    def __init__(self) -> None:
+        self.errors: list[StatpressError] = []
+
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        """Keep an error of the config for later."""
+        try:
+            yield
+        except (ConfigError, InfeasibleBudgetError) as error:
+            self.errors.append(error)
+
+    def settle(self) -> None:
+        """Raise what was found.
+
+        Raises:
+            StatpressError: The first, with the others.
+        """
+        once = {(each.where, each.what): each for each in reversed(self.errors)}
+        if once:
+            raise together([*reversed(once.values())])

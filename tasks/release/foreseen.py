@@ -1,0 +1,53 @@
+"""What would stop a run, as far as it can be known without data or ledger."""
+
+from __future__ import annotations
+
+import os
+
+from configs.findings import Findings
+from configs.loading import Release
+from mechanisms.errors import BundleExistsError, ConfigError, StatpressError
+from mechanisms.planning.plan import Plan
+from tasks.products.plots import check_plots
+
+
+def foreseen(release: Release, plan: Plan | None) -> list[StatpressError]:
+    """Missing extras, functions that fail on any table, and a bundle's name that is taken.
+
+    Args:
+        release: The config.
+        plan: Of that; None if there is none.
+    """
+    publish, findings = release.config.publish, Findings()
+    for product in plan.products if plan is not None else ():
+        place = release.document.where(("products", product.name))
+        if publish.plots and product.kind.plotted(product.mechanism):
+            with findings.noting():
+                check_plots(place)
+        rehearse = getattr(product.mechanism, "rehearse", None)
+        if rehearse is not None:
+            try:
+                rehearse(product.domain)
+            except ConfigError as error:
+                error.where = place
+                findings.errors.append(error)
+    found = findings.errors
+    if publish.name is not None:
+        target = release.located(publish.directory) / publish.name
+        if os.path.lexists(target):
+            found.append(
+                BundleExistsError(
+                    "A bundle of this name is already there.",
+                    where=f"{release.document.where(('publish', 'name'))}: {target}",
+                )
+            )
+    return found
+
+
+def plan_or_faults(release: Release) -> tuple[Plan | None, list[StatpressError]]:
+    """The plan if there is one, and all that would stop a run; opens no data."""
+    try:
+        plan = release.plan()
+    except StatpressError as error:
+        return None, [error, *foreseen(release, None)]
+    return plan, foreseen(release, plan)

@@ -1,0 +1,222 @@
+"""What is mostly noise stops before the charge unless accepted, and is then said everywhere."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from configs.loading import load
+from flows.cli import release as commands
+from flows.rerelease import proposal_report, propose
+from mechanisms.errors import (
+    BundleExistsError,
+    ConfigError,
+    MostlyNoiseError,
+    SourceNotFoundError,
+    StatpressError,
+)
+from tasks.bundle.manifest import verify_bundle
+
+ACCEPT = "accept: mostly_noise"
+
+
+class Listener:
+    """Who is told of a run."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def notify(self, text: str) -> None:
+        self.said.append(text)
+
+    def announce(self, title: str) -> None:
+        pass
+
+    def advance(self, records: int) -> None:
+        pass
+
+
+def refusing(agency: Any) -> None:
+    """Take away what the config accepts."""
+    for _ in range(2):
+        agency.replace(f"{ACCEPT},", "")
+
+
+def kinds_of(agency: Any) -> list[str]:
+    return [entry.kind for entry in agency.entries()]
+
+
+def test_a_run_stops_before_the_charge_and_says_why(agency: Any) -> None:
+    refusing(agency)
+    with pytest.raises(MostlyNoiseError) as caught:
+        agency.run()
+    places = [each.where.split(": ")[-1] for each in (caught.value, *caught.value.also)]
+    assert places == ["products.people", "products.births"]
+    assert "share of records that are uniform 0.867, above 0.5" in caught.value.what
+    assert ACCEPT in caught.value.next_step
+    assert kinds_of(agency) == ["register"]
+    assert agency.bundles() == []
+
+
+def test_what_is_accepted_is_said_in_the_bundle_and_to_people(
+    agency: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listener = Listener()
+    context = type(agency).context
+
+    def watched(self: Any, orchestrated: bool = False) -> Any:
+        made = context(self, orchestrated)
+        made.listener = listener
+        return made
+
+    monkeypatch.setattr(type(agency), "context", watched)
+    bundle = agency.run().bundle
+    assert sum("The config accepts that" in text for text in listener.said) == 2
+    verify_bundle(bundle)
+    stated = json.loads((bundle / "privacy.json").read_text())
+    for product in stated["products"].values():
+        verdict = product["verdict"]
+        assert verdict["name"] == "mostly_noise" and verdict["accepted"]
+        assert verdict["value"] > verdict["threshold"] == 0.5
+        assert verdict["value"] == product["expected_error"]["uniform_share"]
+    assert stated["warnings"] == []
+    page = (bundle / "report.html").read_text()
+    assert page.count("people is mostly noise") == 1 and "<th>verdict</th>" in page
+    assert "**`births` is mostly noise" in (bundle / "README.md").read_text()
+
+    # A re-release stops as a run does: before anybody is asked.
+    revised = agency.folder / "revised.yaml"
+    revised.write_text(agency.text.replace(f"{ACCEPT},", "").replace("name: first", "name: next"))
+    proposal = propose(bundle, revised, (), None, agency.home)
+    rows = [
+        row
+        for part in proposal_report(proposal)
+        if not isinstance(part, str)
+        for row in part.columns[0]._cells
+    ]
+    assert rows
+    with pytest.raises(MostlyNoiseError):
+        proposal.check(agency.home)
+    assert kinds_of(agency).count("charge") == 1
+
+    # A renewal finds its data where its config lay, from wherever it is started.
+    elsewhere = agency.folder / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    renewed = propose(bundle, None, (), None, agency.home)
+    assert renewed.release.folder == agency.folder
+    renewed.check(agency.home)
+    agency.source.rename(agency.folder / "gone.parquet")
+    lost = propose(bundle, None, (), None, agency.home)
+    with pytest.raises(SourceNotFoundError) as caught:
+        lost.check(agency.home)
+    assert str(elsewhere) in caught.value.what and str(agency.folder) in caught.value.what
+    assert "--folder" in caught.value.next_step
+
+    # And what can be known without data is found: the name is taken now.
+    with pytest.raises(BundleExistsError) as taken:
+        commands.validate(agency.config)
+    assert re.match(r"release\.yaml:\d+:\d+: publish\.name: .*releases/first$", taken.value.where)
+    planned = commands.plan(agency.config, home=agency.home.root)
+    assert planned.facts()["would_stop"] == [str(taken.value)]
+    assert any(
+        isinstance(part, str) and part.startswith("A run would stop: ") for part in planned.report()
+    )
+
+
+def test_a_config_with_several_faults_names_each_of_them(agency: Any) -> None:
+    agency.replace("bins: 5", "bins: 0")
+    agency.replace("columns: [born]", "columns: [bron]")
+    agency.replace("epsilon: 1.0", "epsilon: -1")
+    agency.replace(
+        "publish:",
+        "  other: {kind: table, mechanism: lapalce, columns: [age]}\n"
+        "  median: {kind: estimate, statistic: median, columns: [age], q: 0.5}\n"
+        "checks: {bron: {missing_at_most: 0}}\npublish:",
+    )
+    with pytest.raises(ConfigError) as caught:
+        load(agency.config)
+    found = (caught.value, *caught.value.also)
+    assert [each.where.split(": ")[-1] for each in found] == [
+        "budget.epsilon",
+        "domain.pay.bins",
+        "products.other.mechanism",
+        "products.births.columns.0",
+        "checks.bron",
+        "products.median.q",
+    ]  # the column at fault is not called undeclared, nor are shares of what is left added up
+    assert len(str(caught.value).splitlines()) == len(found)
+
+
+def test_faults_of_domain_shares_and_products_come_together(agency: Any) -> None:
+    agency.replace("width: 10}", "width: 7}")
+    agency.replace("columns: [born]", "columns: [born, bron]")
+    agency.replace("share: 0.5", "share: 0.7")
+    agency.replace(
+        "publish:",
+        "  mean: {kind: estimate, statistic: mean, columns: [born],\n"
+        "    group: {column: region, values: [north]}, share: 0.1}\npublish:",
+    )
+    with pytest.raises(StatpressError) as caught:
+        load(agency.config)
+    said = {each.where.split(": ")[-1]: each.what for each in (caught.value, *caught.value.also)}
+    assert set(said) == {
+        "domain.age",
+        "products.births.columns.1",
+        "products",
+        "products.mean.group",
+    }
+    assert "add up to 1.3, not 1" in said["products"]
+    assert said["products.mean.group"] == (
+        "'group' does not go with the mean, but with the difference."
+    )
+    group = next(e for e in (caught.value, *caught.value.also) if "group" in e.where)
+    assert "'where'" in group.next_step and "difference" in group.next_step
+
+
+def test_products_that_no_budget_serves_are_named_together(agency: Any) -> None:
+    start, end = agency.text.index("products:"), agency.text.index("publish:")
+    agency.replace(
+        agency.text[start:end],
+        "products:\n"
+        "  a: {kind: table, mechanism: exponential_ks, columns: [age, born]}\n"
+        "  b: {kind: table, mechanism: laplace, columns: [age]}\n"
+        "  c: {kind: table, mechanism: density, estimator: kde, columns: [age, pay]}\n",
+    )
+    with pytest.raises(StatpressError) as caught:
+        load(agency.config).plan()
+    found = (caught.value, *caught.value.also)
+    assert [each.where.split(": ")[-1] for each in found] == ["products.a", "products.c"]
+
+
+def test_a_missing_extra_is_found_without_data(
+    agency: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, end = agency.text.index("products:"), agency.text.index("publish:")
+    agency.replace(
+        agency.text[start:end],
+        "products:\n  mean: {kind: estimate, statistic: mean, columns: [age]}\n"
+        "  middle: {kind: estimate, statistic: median, columns: [age]}\n",
+    )
+    monkeypatch.setattr("tasks.products.plots.importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match="extra 'plots'") as caught:
+        commands.validate(agency.config)
+    assert caught.value.where.endswith("products.mean")
+    assert caught.value.also == ()  # a median has no plot, and needs no extra
+
+
+def test_every_error_has_a_line_of_its_own(agency: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    from flows.report.terminal import show_error
+
+    refusing(agency)
+    with pytest.raises(MostlyNoiseError) as caught:
+        agency.run()
+    show_error(caught.value, as_json=False)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line[:7] for line in lines] == ["error: ", "error: ", "       "]  # one next step
+    show_error(caught.value, as_json=True)
+    facts = json.loads(capsys.readouterr().out)["error"]
+    assert facts["kind"] == "MostlyNoise" and len(facts["also"]) == 1

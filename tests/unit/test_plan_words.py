@@ -1,0 +1,51 @@
+"""What a plan, a comparison with a bundle and a bundle's page call the parameters of mechanisms."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from configs.loading import load
+from flows.report.plan import plan_report
+from mechanisms.base.parameters import figure, label, shown
+from tasks.products.report_page import _PARAMETERS
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+
+
+def test_names_for_programs_and_large_fractions_reach_no_person() -> None:
+    for path in sorted(CONFIGS.glob("*.yaml")):
+        release = load(path)
+        plan = release.plan()
+        table = next(part for part in plan_report(release, plan, None) if not isinstance(part, str))
+        assert not table.show_header
+        labels = [str(cell) for cell in table.columns[0].cells]
+        values = [str(cell) for cell in table.columns[1].cells]
+        assert "  verdict" in labels
+        products = {product.name for product in plan.products}
+        assert [each for each in labels if "_" in each and each not in products] == []
+        assert not {"  origin", "  shift 1", "  factor 1", "  quantity 1"} & set(labels)
+        for product in plan.products:
+            raw = product.mechanism.describe()
+            told = dict(shown(raw))
+            long = {
+                str(value) for value in raw.values() if "/" in str(value) and len(str(value)) > 5
+            }
+            assert not long & {*told.values(), *values}
+            if product.kind.name == "estimate":  # the steps of its grid mean nothing to a person
+                assert set(told) == {"level of the intervals"} | (
+                    {"epsilon for each record"} if "epsilon_per_record" in raw else set()
+                )
+
+
+def test_a_parameter_is_named_in_words_or_not_at_all() -> None:
+    assert label("pseudocount") == "pseudocount of every cell"
+    assert label("own_knob") == "own knob"
+    assert [label(name) for name in ("shift_1", "factor_12", "origin", "sizes")] == [None] * 4
+    described = {"mechanism": "x", "published_records": 0, "uniform": "123/456", "records": 29501}
+    assert dict(shown(described)) == {
+        "records to publish": "as many as there are",
+        "share of draws that are uniform": "0.269737",
+        "records to draw": "29,501",
+    }
+    assert figure("1/3") == "1/3"  # as a person writes it
+    assert set(_PARAMETERS) >= {"pseudocount", "records", "degree"}

@@ -1,0 +1,149 @@
+"""Verdicts of a plan, from public quantities only: mostly noise, nearly disclosed, or neither."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from configs.loading import Release, load
+from flows.report.plan import plan_facts
+from mechanisms.errors import MostlyNoiseError
+from mechanisms.planning.verdict import Verdict, disclosures, release_verdict, verdict
+from tasks.release.verdicts import check_verdicts, warnings
+
+SHIPPED = Path(__file__).parents[2] / "configs"
+DOMAIN = "\n".join(f"  c{i}: {{type: integer, lower: 0, upper: 9}}" for i in range(12))
+CONFIG = """\
+title: Verdicts
+dataset: x
+source: {{path: x.parquet}}
+privacy: {{adjacency: replace_one, unit: record, n_records: {n}}}
+budget: {{epsilon: {epsilon}, delta: {delta}}}
+domain:
+{domain}
+products:
+  p: {{{product}}}
+publish: {{directory: releases}}
+"""
+
+
+def planned(folder: Path, product: str, **said: Any) -> tuple[Release, Any]:
+    """The release and the plan of one product."""
+    path = folder / "v.yaml"
+    fields = {"n": 10_000, "epsilon": 1, "delta": "1e-6", "domain": DOMAIN} | said
+    path.write_text(CONFIG.format(product=product, **fields))
+    release = load(path)
+    return release, release.plan()
+
+
+def judged(folder: Path, product: str, **said: Any) -> Verdict:
+    return verdict(planned(folder, product, **said)[1].products[0])
+
+
+WIDE = "columns: [c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11]"
+
+
+@pytest.mark.parametrize(
+    ("product", "said", "name", "figure"),
+    [
+        # Drawn from far more cells than there are records: uniform rows.
+        (f"kind: microdata, mechanism: bootstrap, {WIDE}", {}, "mostly_noise", "uniform"),
+        # The same columns from their pairs, with enough records and with too few.
+        (f"kind: microdata, {WIDE}", {}, "usable", "pairs of columns"),
+        (f"kind: microdata, {WIDE}", {"n": 300}, "mostly_noise", "pairs of columns"),
+        # A table is read by its own cells, and microdata by those of two columns.
+        ("kind: table, mechanism: laplace, columns: [c0, c1, c2]", {"epsilon": "0.2"},
+         "mostly_noise", "total variation, projected"),
+        ("kind: microdata, mechanism: laplace, columns: [c0, c1, c2]", {"epsilon": "0.2"},
+         "usable", "pairs of columns"),
+        ("kind: table, mechanism: laplace, columns: [c0, c1]", {}, "usable", "projected"),
+        # An interval of half the range is worth nothing, for all that its level is right.
+        ("kind: estimate, statistic: mean, columns: [c0]", {}, "usable", "expected interval"),
+        ("kind: estimate, statistic: mean, columns: [c0]", {"epsilon": "0.0005"},
+         "mostly_noise", "expected interval"),
+        ("kind: estimate, statistic: median, columns: [c0]", {"epsilon": "0.001"},
+         "mostly_noise", "expected interval"),
+        ("kind: function, target: kde, columns: [c0]", {}, "usable", "from noise"),
+        ("kind: function, target: kde, columns: [c0]", {"epsilon": "0.001"},
+         "mostly_noise", "from noise"),
+        # How far these are off depends on the data, which no figure stands for.
+        ("kind: table, mechanism: exponential_ks, columns: [c0]", {}, "not_known", ""),
+        ("kind: table, mechanism: laplace, columns: [c0]", {"epsilon": "9", "delta": "0"},
+         "nearly_disclosed", "noise of every count"),
+    ],
+)  # fmt: skip
+def test_the_verdict_follows_from_a_public_figure(
+    tmp_path: Path, product: str, said: Any, name: str, figure: str
+) -> None:
+    found = judged(tmp_path, product, **said)
+    assert found.name == name
+    assert figure in found.figure
+    if found.value is not None and found.threshold is not None:
+        noisy = found.value > found.threshold
+        assert noisy == (name == "mostly_noise")
+        assert f"{found.value:.3g}" in found.words
+
+
+def test_the_shipped_configs_are_usable() -> None:
+    for path in sorted(SHIPPED.glob("*.yaml")):
+        release = load(path)
+        plan = release.plan()
+        assert {verdict(product).name for product in plan.products} == {"usable"}, path
+        assert warnings(release, plan) == []
+
+
+def test_a_large_epsilon_is_a_warning_and_does_not_stop(tmp_path: Path) -> None:
+    product = "kind: table, mechanism: gaussian, columns: [c0]"
+    release, plan = planned(tmp_path, product, epsilon="10.5")
+    assert plan.epsilon > 10
+    whole = release_verdict(plan)
+    assert whole is not None and (whole.name, whole.threshold) == ("nearly_disclosed", 10)
+    (said,) = check_verdicts(release, plan)
+    assert "nearly discloses" in said and "above 10" in said
+    _, smaller = planned(tmp_path, product, epsilon="9.5")
+    assert release_verdict(smaller) is None
+    assert disclosures(smaller) == []
+
+
+def test_every_refused_product_is_named_and_what_is_accepted_is_said(tmp_path: Path) -> None:
+    release, plan = planned(
+        tmp_path,
+        "kind: table, mechanism: laplace, columns: [c0, c1, c2]}\n"
+        "  q: {kind: table, mechanism: laplace, columns: [c3, c4, c5]}\n"
+        "  r: {kind: table, mechanism: laplace, columns: [c6]",
+        epsilon="0.2",
+    )
+    with pytest.raises(MostlyNoiseError, match=r"'p' would be mostly noise") as caught:
+        check_verdicts(release, plan)
+    assert caught.value.where == "v.yaml:20:3: products.p"
+    assert [each.where for each in caught.value.also] == ["v.yaml:21:3: products.q"]
+    stated = plan_facts(release, plan, None)
+    assert stated["products"]["p"]["verdict"]["name"] == "mostly_noise"
+    assert stated["products"]["r"]["verdict"]["name"] == "usable"
+    assert len(stated["warnings"]) == 3  # and that nothing is registered
+
+    accepting = release.config.model_copy(deep=True)
+    for name in ("p", "q"):
+        object.__setattr__(accepting.products[name], "accept", "mostly_noise")
+    object.__setattr__(release, "config", accepting)
+    said = check_verdicts(release, plan)
+    assert len(said) == 2 and all("The config accepts that" in each for each in said)
+
+
+def test_shares_that_are_left_out_divide_what_the_others_leave(tmp_path: Path) -> None:
+    table = "kind: table, mechanism: laplace, columns: "
+    release, _ = planned(
+        tmp_path,
+        f"{table}[c0], share: 0.4}}\n  q: {{{table}[c1]}}\n  r: {{{table}[c2]}}\n"
+        f"  s: {{{table}[c3]",
+    )
+    shares = [request.share for request in release.requests]
+    assert sum(shares) == 1
+    assert shares == [Decimal("0.4"), Decimal("0.2"), Decimal("0.2"), Decimal("0.2")]
+    assert release.config.publish.formats == ["parquet", "csv"]
+    thirds, _ = planned(tmp_path, f"{table}[c0]}}\n  q: {{{table}[c1]}}\n  r: {{{table}[c2]")
+    assert sum(request.share for request in thirds.requests) == 1
+    assert len({round(float(request.share), 9) for request in thirds.requests}) == 1
