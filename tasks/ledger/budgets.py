@@ -17,10 +17,12 @@ def register_dataset(
     home: Home, dataset: str, privacy: Privacy, *, policy: str = "basic", **limits: str
 ) -> Account:
     """Open a dataset's account in the home's ledger, which is made if need be."""
+    from tasks.ledger.last_head import check_head, keep_head
     from tasks.ledger.ledger import Ledger
 
     home.folder("")
     with Ledger.open(home.ledger) as ledger:
+        check_head(home, ledger)
         ledger.register(
             dataset=dataset,
             policy=policy,
@@ -30,6 +32,7 @@ def register_dataset(
             n_records=privacy.n_records,
             **limits,
         )
+        keep_head(home, ledger)
         return ledger.account(dataset)
 
 
