@@ -18,6 +18,7 @@ from mechanisms.errors.budget import (
     InfeasibleBudgetError,
     InsufficientBudgetError,
     PolicyMismatchError,
+    RefusalLimitError,
     UnregisteredDatasetError,
 )
 from mechanisms.errors.config import (
@@ -108,6 +109,7 @@ __all__ = [
     "QueryError",
     "RecordsError",
     "RefinementError",
+    "RefusalLimitError",
     "ReleaseGateError",
     "RereleaseError",
     "SigningKeyError",

@@ -55,7 +55,7 @@ def check_head(home: Home, ledger: Ledger) -> None:
         return
     flaw = f"The chain ends without the head {head}, which is entry {entries}"
     if ledger.hash_at(1) is None:
-        flaw = f"The ledger is empty, and this home has seen {entries} entries of it"
+        flaw = f"The ledger is empty, and this home has seen entry {entries} of it"
     raise LedgerIntegrityError(
         f"{flaw}: it was truncated, rolled back or rewritten.",
         sequence=entries,

@@ -71,6 +71,8 @@ class Ledger:
     draw = acts.draw
     void = acts.void
     publish = acts.publish
+    refuse = acts.refuse
+    reopen = acts.reopen
     checkpoint = acts.checkpoint
 
     set_approvers = review.set_approvers
@@ -137,6 +139,18 @@ class Ledger:
             UnregisteredDatasetError: The ledger has no account of this name.
         """
         return self.state().account_of(dataset)
+
+    def account_terms(self, dataset: str) -> Account:
+        """One account without its charges, from the few entries that make it.
+
+        Raises:
+            UnregisteredDatasetError: The ledger has no account of this name.
+        """
+
+        def work(connection: Connection) -> Account:
+            return self.state_for(connection, dataset, None).account_of(dataset)
+
+        return self.transactions.read(work)
 
     def charged(self, *, run_id: str, dataset: str) -> Charge:
         """The charge of a run, and what followed it.

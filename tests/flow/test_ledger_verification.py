@@ -66,7 +66,7 @@ def test_an_emptied_ledger_fails_where_the_home_has_seen_entries(agency: Any) ->
     confirm_ledger(agency.home, CuratorLog(agency.home.folder("curator"), "first"))
     emptied(agency)
     said = confirmed(agency, "emptied")
-    assert "The ledger is empty, and this home has seen 1 entries of it" in said
+    assert "The ledger is empty, and this home has seen entry 1 of it" in said
     with pytest.raises(LedgerIntegrityError, match="The ledger is empty"):
         verify_ledger(agency.home)
     with pytest.raises(LedgerIntegrityError, match="The ledger is empty"):
