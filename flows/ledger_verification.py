@@ -13,14 +13,17 @@ from tasks.release.ledger_check import confirm_ledger
 
 
 @sealed_flow("statpress-verify-ledger")
-def verify(public_key: str | None = None) -> None:
+def verify(public_key: str | None = None, head: str | None = None) -> None:
     """Verify the ledger that the worker's environment names, as 'statpress ledger verify' does.
 
-    The orchestrator learns whether it holds; what was found goes to the curator log.
+    The orchestrator learns whether it holds; what was found goes to the curator log. The worker's
+    home keeps the head that was found, and the next verification wants it in the chain.
 
     Args:
         public_key: Path on the worker of a trusted key in PEM form; with one, every
             checkpoint must be signed by it.
+        head: A hash kept elsewhere, as 'statpress ledger verify' prints it, that the chain
+            must hold.
     """
     context = plain_context(Home.default(), run_id=UUID(flow_run.id).hex)
-    run_inside(context, lambda: confirm_ledger(context.home, context.log, public_key))
+    run_inside(context, lambda: confirm_ledger(context.home, context.log, public_key, head))

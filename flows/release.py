@@ -8,6 +8,7 @@ from tasks.execution.run_context import RunContext
 from tasks.orchestration.exclusion import one_at_a_time
 from tasks.orchestration.monitoring import DrawingProgress, show_budget, show_plan, show_release
 from tasks.release.places import open_run
+from tasks.release.refusals import noting_refusals
 from tasks.release.steps import (
     Outcome,
     charge_ledger,
@@ -54,6 +55,7 @@ def press(
             insecure_seed=insecure_seed,
             advance=DrawingProgress.of(context, release, plan),
         ) as run,
+        noting_refusals(run, release),
     ):
         rehearse(run, release, plan)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from decimal import Decimal
-from typing import Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 from flows.cli import ledger_maintenance as maintenance
-from flows.cli.options import HomeFolder, Json, home_of
+from flows.cli.options import HomeFolder, Json, home_of, private_key
 from flows.cli.result import Result
 from flows.cli.review import approvers
 
@@ -29,6 +30,7 @@ def register(
     unit_column: str | None = None,
     max_records: int | None = None,
     n_units: int | None = None,
+    max_refusals: int | None = None,
     home: HomeFolder = None,
     json: Json = False,
 ) -> Result:
@@ -46,6 +48,7 @@ def register(
         unit_column: Column that names every record's unit; needs max_records and n_units.
         max_records: Records of a unit that are used, as in the configs.
         n_units: Public number of units.
+        max_refusals: Runs that gates may stop before 'ledger amend --reopen'; by default 20.
     """
     from flows.report import outcomes as reports
     from mechanisms.domain.privacy_unit import Adjacency, Privacy, Unit
@@ -66,7 +69,9 @@ def register(
             next_step="Give either --n-records, or --unit-column, --max-records and --n-units.",
         )
     limits = _limits(policy, epsilon, delta, rho)
-    account = register_dataset(home_of(home), dataset, frame, policy=policy, **limits)
+    account = register_dataset(
+        home_of(home), dataset, frame, policy=policy, max_refusals=max_refusals, **limits
+    )
     return Result(
         json=json,
         facts=lambda: {
@@ -84,11 +89,15 @@ def amend(
     epsilon: str | None = None,
     delta: str | None = None,
     rho: str | None = None,
+    reopen: Annotated[bool, Parameter(negative="")] = False,
+    key: Path | None = None,
     reason: str | None = None,
     home: HomeFolder = None,
     json: Json = False,
 ) -> Result:
-    """Put another limit or policy in force; both old and new stay in the chain.
+    """Put another limit or policy in force, or let runs look at the data again.
+
+    Old and new limits stay in the chain, and so do the runs that gates stopped.
 
     Args:
         dataset: Name of the account.
@@ -96,8 +105,13 @@ def amend(
         epsilon: The new limit; what is not given stays as it is.
         delta: The new limit.
         rho: The new limit, under 'zcdp'.
-        reason: Needed to raise a limit or to change the policy.
+        reopen: Count anew the runs that gates stopped; as many as the limit close the dataset.
+        key: PEM file of an approver's private key, to reopen without a reason.
+        reason: Needed to raise a limit or to change the policy; and to reopen without a key.
     """
+    if reopen or key:
+        limits = (policy, epsilon, delta, rho)
+        return _reopen(dataset, reopen and not any(limits), key, reason, home, json)
     from flows.report import outcomes as reports
     from tasks.ledger.ledger import Ledger
 
@@ -112,6 +126,35 @@ def amend(
         report=lambda: (
             f"{dataset}: {was.policy} with {was.limit}",
             f"  now {account.policy} with {account.limit}",
+        ),
+    )
+
+
+def _reopen(
+    dataset: str, alone: bool, key: Path | None, reason: str | None, home: Path | None, json: bool
+) -> Result:
+    """Count the refusals of a dataset anew."""
+    from flows.report import outcomes as reports
+    from mechanisms.errors import ConfigError
+    from tasks.ledger.ledger import Ledger
+
+    if not alone:
+        raise ConfigError(
+            "A dataset is reopened by itself, and only that is signed.",
+            where="ledger amend",
+            next_step="Give --reopen with --reason or --key; amend limits by another command.",
+        )
+    signer = private_key(key) if key else None
+    with Ledger.open(home_of(home).ledger, create=False) as ledger:
+        number = ledger.account(dataset).open_refusals
+        entry = ledger.reopen(dataset=dataset, reason=reason, key=signer)
+        account = ledger.account(dataset)
+    return Result(
+        json=json,
+        facts=lambda: {"entry": entry.hash, **reports.account_facts(account)},
+        report=lambda: (
+            f"{dataset} is reopened after {number} refusals; 0 of "
+            f"{account.max_refusals} count from here."
         ),
     )
 

@@ -18,12 +18,14 @@ def verify(
 ) -> Result:
     """Recompute the chain, every sum and every charge from its mechanisms' descriptions.
 
+    The database checks itself as well, and the chain must hold the last head that this home saw.
+
     Args:
         head: A hash kept elsewhere; a chain that holds it was not cut or rewritten up to there.
         public_key: PEM file of a trusted key; every checkpoint must be signed by one.
     """
     from tasks.ledger_rules.signing import read_public_key
-    from tasks.release.ledger_check import verify_ledger
+    from tasks.release.ledger_check import DATABASE_NOT_CHECKED, verify_ledger
 
     trusted = [read_public_key(path) for path in public_key or []]
     found = verify_ledger(home_of(home), head=head, trusted=trusted)
@@ -34,6 +36,7 @@ def verify(
         "held_head": head,
         "checkpoints": list(found.checkpoints),
         "signers": sorted(found.signers),
+        "database_checked": found.database_checked,
     }
 
     def report() -> Iterator[str]:
@@ -42,6 +45,8 @@ def verify(
             by = "trusted keys" if trusted else "keys not compared: give --public-key"
             last = found.checkpoints[-1]
             yield f"{len(found.checkpoints)} checkpoints, last entry {last} ({by})."
+        if not found.database_checked:
+            yield DATABASE_NOT_CHECKED
 
     return Result(json=json, facts=lambda: facts, report=report)
 

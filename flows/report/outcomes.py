@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from flows.report.terminal import share_bar, table
 from tasks.ledger_rules.accounts import Account, Charge, Status
 from tasks.ledger_rules.amounts import Loss, canonical
-from tasks.release.unfinished_runs import in_words
+from tasks.release.unfinished_runs import in_words, refusals_in_words
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -105,6 +105,10 @@ def account_facts(account: Account, reading: Reading | None = None) -> dict[str,
         "amendments": [dict(entry.body) for entry in account.amendments],
         "approvers": list(account.approvers),
         "unsigned_approvals": account.unsigned,
+        "max_refusals": account.max_refusals,
+        "refusals_since_reopening": account.open_refusals,
+        "refusals": [{**entry.body, "sequence": entry.sequence} for entry in account.refusals],
+        "reopenings": [{**e.body, "sequence": e.sequence} for e in account.reopenings],
         "charges": [charge_facts(charge) for charge in account.charges.values()],
     }
     if reading is not None:
@@ -157,6 +161,10 @@ def account_report(account: Account, reading: Reading) -> Iterator[Any]:
     runs = ", ".join(f"{n} {status}" for status, n in counts.items()) or "none"
     yield f"Charges: {runs}."
     yield from in_words(account)
+    if account.refusals:
+        yield refusals_in_words(account)
+        last = account.refusals[-1].body
+        yield f"  {len(account.refusals)} in all, the last at {last['created']}: {last['run_id']}."
     if account.amendments:
         last = account.amendments[-1].body
         yield f"Amended {len(account.amendments)} times, last at {last['created']}."

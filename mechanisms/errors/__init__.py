@@ -19,6 +19,7 @@ from mechanisms.errors.budget import (
     InfeasibleBudgetError,
     InsufficientBudgetError,
     PolicyMismatchError,
+    RefusalLimitError,
     UnregisteredDatasetError,
 )
 from mechanisms.errors.config import (
@@ -113,6 +114,7 @@ __all__ = [
     "QueryError",
     "RecordsError",
     "RefinementError",
+    "RefusalLimitError",
     "ReleaseGateError",
     "RereleaseError",
     "SigningKeyError",

@@ -46,6 +46,13 @@ class AlreadyRegisteredError(BudgetError):
     next_step = "Use the account, or choose another name."
 
 
+class RefusalLimitError(BudgetError):
+    """Gates stopped as many runs of the dataset as may be without a look into them."""
+
+    exit_code = 26
+    next_step = "Look into the refusals, then reopen the dataset with 'statpress ledger amend'."
+
+
 class PolicyMismatchError(BudgetError):
     """Unit, adjacency or size differ from what the dataset was registered with."""
 

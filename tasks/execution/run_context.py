@@ -58,6 +58,8 @@ class RunContext:
         listener: Who is told of the progress.
         timings: Seconds per step title, in order; filled as the run goes.
         previous: Prefect's state of the step before.
+        ledger_positions: Where every entry of the ledger stands, once a step has read them all;
+            later steps read on from there.
     """
 
     home: Home
@@ -67,6 +69,7 @@ class RunContext:
     listener: Listener = field(default_factory=Silent)
     timings: dict[str, float] = field(default_factory=dict, init=False)
     previous: Any = field(default=None, init=False, repr=False)
+    ledger_positions: Any = field(default=None, init=False, repr=False)
     _notices: list[str] = field(default_factory=list, init=False, repr=False)
 
     @property

@@ -15,7 +15,8 @@ from tasks.ledger_rules.accounts import State
 from tasks.ledger_rules.amounts import canonical, exact
 from tasks.ledger_rules.entries import Body, Entry
 from tasks.ledger_rules.policies import measures_of
-from tasks.ledger_rules.signing import public_text, sign
+from tasks.ledger_rules.refusal_rules import reopening_statement
+from tasks.ledger_rules.signing import public_text, sign, sign_statement
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -45,6 +46,7 @@ def register(
     unit_records: int,
     n_records: int,
     policy: str = "basic",
+    max_refusals: int | None = None,
     **limits: object,
 ) -> Entry:
     """Open an account with limits that no sum of charges may pass.
@@ -57,6 +59,8 @@ def register(
         unit_records: Records of one unit.
         n_records: Public number of records.
         policy: ``basic``, or ``zcdp``.
+        max_refusals: How many runs gates may stop before the account has to be reopened;
+            by default 20.
         limits: ``epsilon`` and ``delta``, or ``rho`` and ``rho_delta``.
 
     Raises:
@@ -66,6 +70,7 @@ def register(
     terms = {"adjacency": adjacency, "unit": unit}
     records = {"unit_records": unit_records, "n_records": n_records}
     body = {"dataset": dataset, "policy": policy, **terms, **records}
+    body |= {} if max_refusals is None else {"max_refusals": max_refusals}
     return ledger.append("register", body | _limits(policy, limits))
 
 
@@ -175,6 +180,46 @@ def publish(
     """
     body = {"run_id": run_id, "dataset": dataset, "bundle": bundle}
     return ledger.append("publish", body | {"manifest_sha256": manifest_sha256})
+
+
+def refuse(ledger: Appender, *, run_id: str, dataset: str, config_sha256: str) -> Entry:
+    """Record that a gate stopped a run because of what the data hold; may be repeated.
+
+    Raises:
+        LedgerError: The run is past its gates, or was refused with another config.
+    """
+    body = {"run_id": run_id, "dataset": dataset, "config_sha256": config_sha256}
+    return ledger.append("refuse", body)
+
+
+def reopen(
+    ledger: Appender,
+    *,
+    dataset: str,
+    reason: str | None = None,
+    key: Ed25519PrivateKey | None = None,
+) -> Entry:
+    """Count a dataset's refusals anew, for a reason or by an approver.
+
+    Args:
+        ledger: The ledger.
+        dataset: Name of the account.
+        reason: Why the runs were refused; needed without a key.
+        key: Of an approver in force.
+
+    Raises:
+        ApprovalError: The key is not that of an approver in force.
+        LedgerError: There is nothing to reopen, or the reason is missing.
+    """
+    given: Body = {"dataset": dataset, "reason": reason, "created": now()}
+
+    def compose(state: State) -> Body:
+        if key is None:
+            return {}
+        statement = reopening_statement(state.account_of(dataset), given)
+        return {"public_key": public_text(key), "signature": sign_statement(key, statement)}
+
+    return ledger.append("reopen", given, compose)
 
 
 def checkpoint(ledger: Appender, key: Ed25519PrivateKey) -> Entry:

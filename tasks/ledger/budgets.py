@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mechanisms.domain.privacy_unit import Privacy
 from tasks.execution.home import Home
@@ -14,13 +14,23 @@ if TYPE_CHECKING:
 
 
 def register_dataset(
-    home: Home, dataset: str, privacy: Privacy, *, policy: str = "basic", **limits: str
+    home: Home, dataset: str, privacy: Privacy, *, policy: str = "basic", **terms: Any
 ) -> Account:
-    """Open a dataset's account in the home's ledger, which is made if need be."""
+    """Open a dataset's account in the home's ledger, which is made if need be.
+
+    Args:
+        home: Where the ledger lies.
+        dataset: Name of the account.
+        privacy: What is protected.
+        policy: ``basic``, or ``zcdp``.
+        terms: The limits, and perhaps ``max_refusals``, as ``Ledger.register`` takes them.
+    """
+    from tasks.ledger.last_head import check_head, keep_head
     from tasks.ledger.ledger import Ledger
 
     home.folder("")
     with Ledger.open(home.ledger) as ledger:
+        check_head(home, ledger)
         ledger.register(
             dataset=dataset,
             policy=policy,
@@ -28,8 +38,9 @@ def register_dataset(
             unit=str(privacy.unit),
             unit_records=privacy.unit_records,
             n_records=privacy.n_records,
-            **limits,
+            **terms,
         )
+        keep_head(home, ledger)
         return ledger.account(dataset)
 
 

@@ -11,21 +11,24 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from sqlalchemy import Connection
 
-from mechanisms.errors import LedgerError, LedgerIntegrityError
+from mechanisms.errors import LedgerError
 from tasks.ledger import acts, opening, review
 from tasks.ledger.transactions import Transactions
 from tasks.ledger_rules.accounts import Account, Charge, State
 from tasks.ledger_rules.chain import Recompute, next_entry, repeated, replay, resume
 from tasks.ledger_rules.entries import Body, Entry, canonical_json
 from tasks.ledger_rules.fields import check_name
+from tasks.ledger_rules.positions import Positions
 from tasks.ledger_rules.verification import Verification, inspect
 from tasks.ledger_store import tables
+from tasks.ledger_store.integrity import check_database
 
 
 class Ledger:
@@ -35,17 +38,21 @@ class Ledger:
         transactions: On its database.
     """
 
-    def __init__(self, transactions: Transactions) -> None:
+    def __init__(self, transactions: Transactions, known: Positions | None = None) -> None:
         self.transactions = transactions
-        self._seen: tuple[int, str] = (0, "")  # the last entry this object knows of
+        self._known = known  # None until the entries were read
 
     @classmethod
-    def open(cls, location: str | Path, *, create: bool = True) -> Self:
+    def open(
+        cls, location: str | Path, *, create: bool = True, known: Positions | None = None
+    ) -> Self:
         """Open the ledger of a path, an ``sqlite:///`` or a ``postgresql://`` address.
 
         Args:
             location: Path of a file, or a database address.
             create: Make the ledger, for its owner only, when there is none.
+            known: ``positions`` of the same ledger opened before, which spares reading it
+                all again.
 
         Raises:
             LedgerUnavailableError: There is no ledger, or it cannot be opened.
@@ -53,7 +60,7 @@ class Ledger:
             LedgerIntegrityError: The database holds something else, or its guards
                 were altered.
         """
-        return cls(opening.open_transactions(location, create=create))
+        return cls(opening.open_transactions(location, create=create), known)
 
     exists = staticmethod(opening.exists)
     upgrade = staticmethod(opening.upgrade)
@@ -64,6 +71,8 @@ class Ledger:
     draw = acts.draw
     void = acts.void
     publish = acts.publish
+    refuse = acts.refuse
+    reopen = acts.reopen
     checkpoint = acts.checkpoint
 
     set_approvers = review.set_approvers
@@ -94,16 +103,30 @@ class Ledger:
         """All entries in order, as stored; ``verify`` is what checks them."""
         return self.transactions.stream(tables.stored)
 
+    @property
+    def positions(self) -> Positions:
+        """Where every entry stands; the first act reads all entries for it, later acts read on."""
+        if self._known is None:
+            self._known = self.transactions.read(tables.survey)
+        return self._known
+
+    def hash_at(self, sequence: int) -> str | None:
+        """The hash of an entry as it is stored; None if there is none."""
+        return self.transactions.read(lambda connection: tables.hash_at(connection, sequence))
+
     def state(self) -> State:
         """All accounts, charges and the head, from a replay of every entry."""
 
-        def work(connection: Connection) -> State:
+        def work(connection: Connection) -> tuple[State, Positions]:
+            positions = Positions()
             # An error that someone keeps would otherwise keep the reading open, and
             # with it the database at its moment.
             with closing(tables.stored(connection)) as entries:
-                return replay(entries)
+                return replay(positions.watch(entries)), positions
 
-        return self.transactions.read(work)
+        state, positions = self.transactions.read(work)
+        self._known = self._known or positions
+        return state
 
     def accounts(self) -> dict[str, Account]:
         """The accounts by dataset, in the order they were registered."""
@@ -116,6 +139,18 @@ class Ledger:
             UnregisteredDatasetError: The ledger has no account of this name.
         """
         return self.state().account_of(dataset)
+
+    def account_terms(self, dataset: str) -> Account:
+        """One account without its charges, from the few entries that make it.
+
+        Raises:
+            UnregisteredDatasetError: The ledger has no account of this name.
+        """
+
+        def work(connection: Connection) -> Account:
+            return self.state_for(connection, dataset, None).account_of(dataset)
+
+        return self.transactions.read(work)
 
     def charged(self, *, run_id: str, dataset: str) -> Charge:
         """The charge of a run, and what followed it.
@@ -143,7 +178,7 @@ class Ledger:
         head: str | None = None,
         trusted: Collection[str] = (),
     ) -> Verification:
-        """Recompute the chain and every sum from the entries only.
+        """Recompute the chain and every sum from the entries only; let the database check itself.
 
         Args:
             recompute: Gives the least that a charge's mechanisms spend; it must not
@@ -152,14 +187,21 @@ class Ledger:
             trusted: Public keys; with any, every checkpoint must be by one of them.
 
         Raises:
-            LedgerIntegrityError: The first broken entry, with its sequence.
+            LedgerIntegrityError: The first broken entry, with its sequence; or the database
+                found damage.
         """
 
-        def work(connection: Connection) -> Verification:
+        def work(connection: Connection) -> tuple[Verification, Positions]:
+            positions = Positions()
             with closing(tables.stored(connection)) as entries:
-                return inspect(entries, recompute, head=head, trusted=frozenset(trusted))
+                read = positions.watch(entries)
+                found = inspect(read, recompute, head=head, trusted=frozenset(trusted))
+            checked = check_database(connection)
+            return replace(found, database_checked=checked), positions
 
-        return self.transactions.read(work)
+        verified, positions = self.transactions.read(work)
+        self._known = self._known or positions
+        return verified
 
     def append(self, kind: str, body: Body, compose: acts.Compose | None = None) -> Entry:
         """Check and write one entry in one serialised transaction.
@@ -191,8 +233,9 @@ class Ledger:
                 tables.append(connection, entry)
             return entry
 
+        positions = self.positions  # before the other writers have to wait for it
         entry = self.transactions.write(work)
-        self._seen = max(self._seen, (entry.sequence, entry.hash))
+        positions.note(entry)
         return entry
 
     def restore(self, entries: Iterator[Entry]) -> State:
@@ -222,14 +265,7 @@ class Ledger:
 
         Raises:
             LedgerIntegrityError: The last entry that this object knows of is not there
-                any more, or an entry does not hold.
+                any more, an entry does not hold, or an index hides one.
         """
-        anchor, _ = self._seen
-        rows = tables.relevant(connection, dataset=dataset, run_id=run_id, anchor=anchor)
-        if anchor and all((row.sequence, row.hash) != self._seen for row in rows):
-            raise LedgerIntegrityError(
-                "The entry is no longer the one that was here before.",
-                sequence=anchor,
-                where=f"entry {anchor}",
-            )
+        rows = tables.relevant(connection, self.positions, dataset=dataset, run_id=run_id)
         return resume(rows, dataset=dataset, run_id=run_id)

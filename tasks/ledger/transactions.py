@@ -11,8 +11,8 @@ from typing import TypeVar
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from mechanisms.errors import LedgerError, LedgerUnavailableError
-from tasks.ledger_store.store import Store
+from mechanisms.errors import LedgerError, LedgerIntegrityError, LedgerUnavailableError
+from tasks.ledger_store.store import SCHEMA_DAMAGED, Store
 
 _T = TypeVar("_T")
 
@@ -47,12 +47,15 @@ class Transactions:
             LedgerError: The database failed.
         """
         self._check_process()
+        failure: LedgerError
         try:
             with self.store.reader.begin() as connection:
                 yield from work(connection)
             return
         except SQLAlchemyError as error:
             failure = self.store.fault(error)
+        except UnicodeDecodeError:
+            failure = self._unreadable()
         raise failure
 
     def close(self) -> None:
@@ -76,12 +79,18 @@ class Transactions:
             except SQLAlchemyError as error:
                 failure = self.store.fault(error)
                 again = self.store.transient(error) and time.monotonic() < until
+            except UnicodeDecodeError:
+                failure, again = self._unreadable(), False
             except LedgerError as error:
                 error.where = error.where or self.store.where
                 raise
             if not again:
                 raise failure  # outside the except block: no internals ride along
             time.sleep(random.uniform(0.001, 0.02))  # noqa: S311 (a pause, not a draw)
+
+    def _unreadable(self) -> LedgerIntegrityError:
+        """The error for a message of the database that quotes damaged text of its schema."""
+        return LedgerIntegrityError(SCHEMA_DAMAGED, where=self.store.where)
 
     def _check_process(self) -> None:
         """Raise in a forked child: a connection does not survive a fork."""

@@ -15,12 +15,13 @@ TERMS = ("adjacency", "unit", "unit_records", "n_records")
 
 
 def registration_fields(body: Body) -> frozenset[str]:
-    """The fields of a registration, which depend on its policy.
+    """The fields of a registration, which depend on its policy and what else it states.
 
     Raises:
         LedgerError: The policy is not known.
     """
-    return OF_DATASET | {"policy", *measures_of(body.get("policy")), *TERMS}
+    stated = {"max_refusals"} & body.keys()
+    return OF_DATASET | {"policy", *measures_of(body.get("policy")), *TERMS, *stated}
 
 
 def check_register(state: State, body: Body) -> None:

@@ -15,6 +15,9 @@ from mechanisms.errors import LedgerError, UnregisteredDatasetError
 from tasks.ledger_rules.amounts import Loss
 from tasks.ledger_rules.entries import ZERO_HASH, Body, Entry
 
+DEFAULT_MAX_REFUSALS = 20
+"""Of datasets that are registered without another number."""
+
 
 class Status(StrEnum):
     """How far a charged run has come."""
@@ -112,6 +115,8 @@ class Account:
         charges: By run, in order.
         amendments: Entries that changed policy or limit, in order.
         review: The last entry that set who approves its releases.
+        refusals: Entries that say that a gate stopped a run, in order.
+        reopenings: Entries that answered for refusals, in order.
     """
 
     registration: Entry
@@ -121,6 +126,8 @@ class Account:
     charges: dict[str, Charge] = field(default_factory=dict)
     amendments: tuple[Entry, ...] = ()
     review: Entry | None = None
+    refusals: tuple[Entry, ...] = ()
+    reopenings: tuple[Entry, ...] = ()
 
     @property
     def approvers(self) -> tuple[str, ...]:
@@ -136,6 +143,22 @@ class Account:
     def reviewed(self) -> bool:
         """Whether its releases need an approval, because there is someone to give it."""
         return bool(self.approvers) or self.unsigned
+
+    @property
+    def max_refusals(self) -> int:
+        """How many runs gates may stop before someone has to look into them."""
+        return int(self.registration.body.get("max_refusals", DEFAULT_MAX_REFUSALS))
+
+    @property
+    def open_refusals(self) -> int:
+        """How many runs gates stopped since the last reopening."""
+        since = self.reopenings[-1].sequence if self.reopenings else 0
+        return sum(entry.sequence > since for entry in self.refusals)
+
+    @property
+    def closed(self) -> bool:
+        """Whether no run may look at the data until the account is reopened."""
+        return self.open_refusals >= self.max_refusals
 
     @property
     def dataset(self) -> str:
@@ -176,12 +199,14 @@ class State:
     Attributes:
         accounts: By dataset, in order of registration.
         charges: By run, in order.
+        refused: The refusals by run.
         head: Hash of the last entry.
         next_sequence: Sequence of the entry that would follow.
     """
 
     accounts: dict[str, Account] = field(default_factory=dict)
     charges: dict[str, Charge] = field(default_factory=dict)
+    refused: dict[str, Entry] = field(default_factory=dict)
     head: str = ZERO_HASH
     next_sequence: int = 1
 

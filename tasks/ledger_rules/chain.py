@@ -18,6 +18,7 @@ from mechanisms.errors import LedgerIntegrityError, StatpressError
 from tasks.ledger_rules.accounts import Charge, State
 from tasks.ledger_rules.amounts import Loss
 from tasks.ledger_rules.entries import Body, Entry, entry_hash
+from tasks.ledger_rules.refusal_rules import check_open
 from tasks.ledger_rules.rules import RULES
 
 Recompute = Callable[[Body], Loss]
@@ -63,7 +64,8 @@ def replay(entries: Iterable[Entry], state: State | None = None) -> State:
         name: replace(account, charges=dict(account.charges))
         for name, account in start.accounts.items()
     }
-    draft = replace(start, accounts=accounts, charges=dict(start.charges))
+    charges, refused = dict(start.charges), dict(start.refused)
+    draft = replace(start, accounts=accounts, charges=charges, refused=refused)
     for entry in entries:
         flaw = _flaw(draft, entry)
         if flaw:
@@ -135,6 +137,8 @@ def resume(rows: Iterable[Entry], *, dataset: str | None, run_id: str | None) ->
             if body.get("dataset") != dataset:
                 if same_run and entry.kind == "charge":
                     draft.charges[body["run_id"]] = Charge(entry)
+                if same_run and entry.kind == "refuse":
+                    draft.refused[body["run_id"]] = entry
             elif same_run or rule.lasting:
                 rule.effect(draft, entry)
             if body.get("dataset") == dataset and rule.balance:
@@ -153,15 +157,19 @@ def repeated(state: State, kind: str, body: Body) -> Entry | None:
         ApprovalError: It is a decision, by someone who may not decide.
         LedgerError: The body contradicts that entry.
     """
-    rule, charge = RULES[kind], state.charges.get(str(body.get("run_id", "")))
-    if charge is None or rule.repeats is None:
+    rule, run_id = RULES[kind], str(body.get("run_id", ""))
+    if rule.repeats is None:
         return None
-    known = charge.entry if kind == "charge" else charge.later.get(kind)
+    charge, known = state.charges.get(run_id), None
+    if kind == "refuse":
+        known = state.refused.get(run_id)
+    elif charge is not None:
+        known = charge.entry if kind == "charge" else charge.later.get(kind)
     return known if known is not None and rule.repeats(state, known, body) else None
 
 
 def check_run(state: State, body: Body) -> None:
-    """Raise unless a run may be charged and draw, or was charged and may still draw.
+    """Raise unless a run may look at the data, be charged and draw, or go on to draw.
 
     Args:
         state: As ``replay`` gives it.
@@ -169,12 +177,13 @@ def check_run(state: State, body: Body) -> None:
 
     Raises:
         BudgetError: The budget forbids the charge.
-        LedgerError: The run was charged otherwise, is void, or may have drawn.
+        LedgerError: The run was charged otherwise, is void, was refused, or may have drawn.
     """
     if repeated(state, "charge", body) is None:
         RULES["charge"].check(state, body)
     else:
         RULES["draw"].check(state, {name: body[name] for name in ("dataset", "run_id", "created")})
+    check_open(state.account_of(body["dataset"]))
 
 
 def check_recomputed(entry: Entry, recompute: Recompute) -> None:

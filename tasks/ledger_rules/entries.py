@@ -33,8 +33,13 @@ class Entry:
 
 def entry_hash(sequence: int, kind: str, body: Body, previous: str) -> str:
     """The hash of an entry: SHA-256 over the canonical JSON of its four fields."""
-    text = canonical_json([sequence, kind, body, previous])
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
+    return text_hash(sequence, kind, canonical_json(body), previous)
+
+
+def text_hash(sequence: int, kind: str, body: str, previous: str) -> str:
+    """The same, of an entry whose body is given as the text it is stored as."""
+    text = f"[{sequence},{json.dumps(kind)},{body},{json.dumps(previous)}]"
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def parse_entry(

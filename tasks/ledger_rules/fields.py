@@ -131,7 +131,7 @@ def _delta(name: str, value: object) -> None:
 def _count(name: str, value: object) -> None:
     if type(value) is not int or not 0 < value < 2**63:
         raise AmountError(
-            "This number of records is not a positive whole number.",
+            "This number is not a positive whole number.",
             where=name,
             next_step="Give a whole number of at least 1.",
         )
@@ -148,6 +148,7 @@ _FORMS: dict[str, Callable[[str, object], None]] = {
     "insecure_seed": _flag,
     "manifest_sha256": _digest,
     "mechanisms": _objects,
+    "max_refusals": _count,
     "n_records": _count,
     "public_key": _digest,
     "reason": _reason,

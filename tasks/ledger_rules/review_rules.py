@@ -72,7 +72,7 @@ def check_set_approvers(state: State, body: Body) -> None:
                 where=place,
                 next_step="Sign with --key of one of the keys that 'statpress ledger show' lists.",
             )
-        _check_signature(body, approvers_statement(account, body))
+        check_signature(body, approvers_statement(account, body))
     elif signed:
         raise LedgerError(
             "Nobody is an approver yet, so nobody signs.", where=place, next_step="Leave out --key."
@@ -146,7 +146,7 @@ def check_decision(body: Body) -> None:
     if body["decision"] == "reject" and body["reason"] is None:
         raise refusal(body, "A rejection needs its reason.", "Give --reason.")
     if "by" not in body:
-        _check_signature(body, decision_statement(body))
+        check_signature(body, decision_statement(body))
 
 
 def check_approved(state: State, body: Body) -> None:
@@ -195,7 +195,7 @@ def _same_seal(preparation: Entry, body: Body) -> bool:
     return bool(preparation.body["manifest_sha256"] == body["manifest_sha256"])
 
 
-def _check_signature(body: Body, statement: list[object]) -> None:
+def check_signature(body: Body, statement: list[object]) -> None:
     """Raise unless the body's key signed the statement."""
     if not statement_signed(body["public_key"], body["signature"], statement):
         raise ApprovalError(

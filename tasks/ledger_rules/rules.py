@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
 
 from mechanisms.errors import LedgerError
-from tasks.ledger_rules import account_rules, review_rules, run_rules
+from tasks.ledger_rules import account_rules, refusal_rules, review_rules, run_rules
 from tasks.ledger_rules.accounts import State, keep_with_charge
 from tasks.ledger_rules.amounts import Loss
 from tasks.ledger_rules.entries import Body, Entry
@@ -126,5 +126,18 @@ RULES: dict[str, Rule] = {
         repeats=review_rules.same_decision,
     ),
     "publish": Rule(_SEALED, run_rules.check_publish, keep_with_charge, repeats=same_body),
+    "refuse": Rule(
+        refusal_rules.REFUSAL_FIELDS,
+        refusal_rules.check_refuse,
+        refusal_rules.keep_refusal,
+        repeats=same_body,
+        lasting=True,
+    ),
+    "reopen": Rule(
+        refusal_rules.reopening_fields,
+        refusal_rules.check_reopen,
+        refusal_rules.reopen_account,
+        lasting=True,
+    ),
     "checkpoint": Rule(BY_KEY | {"created"}, check_checkpoint, no_effect),
 }

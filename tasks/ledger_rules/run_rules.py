@@ -10,6 +10,7 @@ from tasks.ledger_rules.accounts import Charge, State, Status, refusal
 from tasks.ledger_rules.amounts import MEASURES, Loss
 from tasks.ledger_rules.entries import Body, Entry, canonical_json
 from tasks.ledger_rules.fields import OF_RUN
+from tasks.ledger_rules.refusal_rules import check_not_refused
 from tasks.ledger_rules.review_rules import check_approved
 
 CHARGE_FIELDS = OF_RUN | {*MEASURES, *TERMS}
@@ -24,11 +25,12 @@ def check_charge(state: State, body: Body) -> None:
         UnregisteredDatasetError: There is no account of this dataset.
         PolicyMismatchError: Adjacency, unit or size differ from the registration.
         InsufficientBudgetError: Too little remains of a measure that the policy limits.
-        LedgerError: The run was charged already.
+        LedgerError: The run was charged already, or a gate refused it.
     """
     account = state.account_of(body["dataset"])
     if body["run_id"] in state.charges:
         raise refusal(body, "This run was charged already.", "Start a new run.")
+    check_not_refused(state, body)
     was = account.registration.body
     other = [f"{name} {body[name]} is not {was[name]}" for name in TERMS if body[name] != was[name]]
     place = f"dataset {account.dataset!r}"
@@ -61,12 +63,13 @@ def open_charge(draft: State, entry: Entry) -> None:
 
 
 def check_draw(state: State, body: Body) -> None:
-    """Raise unless the run is charged and never began to draw.
+    """Raise unless the run is charged, was not refused and never began to draw.
 
     Raises:
-        LedgerError: The run is unknown, void, of another dataset, or began before.
+        LedgerError: The run is unknown, void, refused, of another dataset, or began before.
     """
     status = state.charge_of(body).status
+    check_not_refused(state, body)
     if status is Status.VOID:
         raise refusal(body, "The charge of this run is void.", "Start a new run.")
     if status is not Status.RESERVED:

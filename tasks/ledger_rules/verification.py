@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mechanisms.errors import LedgerError, LedgerIntegrityError
 from tasks.ledger_rules.chain import Recompute, check_recomputed, replay
@@ -20,12 +20,14 @@ class Verification:
         head: Hash of the last one.
         checkpoints: Sequences of the entries that sign the chain before them.
         signers: Public keys of the checkpoints, in hexadecimal.
+        database_checked: Whether the database checked itself as well.
     """
 
     entries: int
     head: str
     checkpoints: tuple[int, ...] = ()
     signers: frozenset[str] = frozenset()
+    database_checked: bool = field(default=False, compare=False)
 
 
 def inspect(

@@ -6,6 +6,8 @@ can alter the database at will, the chain of hashes reveals.
 
 from __future__ import annotations
 
+import re
+
 from sqlalchemy import Connection
 
 # SQLite: INSERT OR REPLACE removes rows without the delete trigger, hence the first one.
@@ -52,21 +54,61 @@ _POSTGRES = {
     ),
 }
 _POSTGRES_OBJECTS = """
-SELECT c.relname, 'table' FROM pg_class c
+SELECT c.relname, concat_ws(' ', c.relkind, c.relpersistence) FROM pg_class c
 WHERE c.relnamespace = to_regnamespace(current_schema())
 AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
 UNION ALL
-SELECT c.relname, pg_get_indexdef(i.indexrelid)
-FROM pg_class c JOIN pg_index i ON i.indexrelid = c.oid
-WHERE i.indrelid = to_regclass('entries') AND i.indisvalid
-AND c.relname IN ('entries_by_dataset', 'entries_by_run')
+SELECT 'column ' || a.attname, concat_ws(' ', format_type(a.atttypid, a.atttypmod),
+    a.attnotnull, a.atthasdef) || a.attidentity::text || a.attgenerated::text
+FROM pg_attribute a
+WHERE a.attrelid = to_regclass('entries') AND a.attnum > 0 AND NOT a.attisdropped
 UNION ALL
-SELECT t.tgname,
-    concat_ws(' ', t.tgtype, t.tgenabled, t.tgattr, t.tgqual, p.proconfig, p.prosrc)
-FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
+SELECT 'constraint ' || c.conname, pg_get_constraintdef(c.oid) FROM pg_constraint c
+WHERE c.conrelid = to_regclass('entries') AND c.contype NOT IN ('n', 't')
+UNION ALL
+SELECT c.relname, split_part(pg_get_indexdef(i.indexrelid), ' ON ', 2)
+    || CASE WHEN i.indisunique THEN ' unique' ELSE '' END
+FROM pg_class c JOIN pg_index i ON i.indexrelid = c.oid
+WHERE i.indrelid = to_regclass('entries') AND i.indisvalid AND i.indisready AND i.indislive
+UNION ALL
+SELECT t.tgname, concat_ws(' ', t.tgtype, t.tgenabled, t.tgattr, t.tgqual, l.lanname,
+    p.prosecdef, p.proconfig, p.prosrc)
+FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid JOIN pg_language l ON l.oid = p.prolang
 WHERE t.tgrelid = to_regclass('entries') AND NOT t.tgisinternal
 UNION ALL
-SELECT r.rulename, 'rule' FROM pg_rewrite r WHERE r.ev_class = to_regclass('entries')"""
+SELECT 'rule ' || r.rulename, 'rule' FROM pg_rewrite r WHERE r.ev_class = to_regclass('entries')
+UNION ALL
+SELECT 'row security', 'on' FROM pg_class c
+WHERE c.oid = to_regclass('entries') AND (c.relrowsecurity OR c.relforcerowsecurity)
+UNION ALL
+SELECT 'policy ' || p.polname, 'policy' FROM pg_policy p
+WHERE p.polrelid = to_regclass('entries')
+UNION ALL
+SELECT 'inheritance ' || h.inhrelid::regclass, 'inheritance' FROM pg_inherits h
+WHERE to_regclass('entries') IN (h.inhparent, h.inhrelid)"""
+_TABLE, _INDEX = "r p", "statpress.entries USING btree"
+_POSTGRES_FORM = {
+    "entries": _TABLE,
+    "schema_version": _TABLE,
+    "column sequence": "integer t f",
+    **{f"column {name}": "text t f" for name in ("kind", "body", "previous", "hash")},
+    **{f"column {name}": "text f f" for name in ("dataset", "run_id")},
+    "constraint entries_pkey": "PRIMARY KEY (sequence)",
+    "constraint entries_hash_key": "UNIQUE (hash)",
+    "entries_pkey": f"{_INDEX} (sequence) unique",
+    "entries_hash_key": f"{_INDEX} (hash) unique",
+    "entries_by_dataset": f"{_INDEX} (dataset, kind, sequence)",
+    "entries_by_run": f"{_INDEX} (run_id, kind) unique",
+}
+_SQLITE_FORM = {
+    "entries": """CREATE TABLE entries (sequence INTEGER NOT NULL, kind TEXT NOT NULL,
+        body TEXT NOT NULL, previous TEXT NOT NULL, hash TEXT NOT NULL, dataset TEXT, run_id TEXT,
+        PRIMARY KEY (sequence), UNIQUE (hash))""",
+    "schema_version": """CREATE TABLE schema_version (version_num VARCHAR(32) NOT NULL,
+        CONSTRAINT schema_version_pkc PRIMARY KEY (version_num))""",
+    "entries_by_dataset": "CREATE INDEX entries_by_dataset ON entries (dataset, kind, sequence)",
+    "entries_by_run": "CREATE UNIQUE INDEX entries_by_run ON entries (run_id, kind)",
+}
 
 
 def install(connection: Connection) -> None:
@@ -89,25 +131,29 @@ def install(connection: Connection) -> None:
 
 
 def database_objects(connection: Connection) -> dict[str, str]:
-    """Tables and indexes of the database, and the definitions of triggers, by name."""
+    """Everything in the database that an act could meet, by name, with its definition."""
     if connection.dialect.name == "sqlite":
-        query = """SELECT name, coalesce(CASE WHEN type = 'trigger' THEN sql ELSE type END, '')
-            FROM sqlite_master WHERE sql IS NOT NULL"""
+        query = "SELECT name, coalesce(sql, '') FROM sqlite_master WHERE sql IS NOT NULL"
     else:
         query = _POSTGRES_OBJECTS
-    return {name: str(definition) for name, definition in connection.exec_driver_sql(query)}
+    return {str(name): str(text) for name, text in connection.exec_driver_sql(query)}
 
 
-def altered(connection: Connection, objects: dict[str, str], own: set[str]) -> list[str]:
-    """Guards that are missing or different, and objects that do not belong here."""
-    expected = (
-        _SQLITE
-        if connection.dialect.name == "sqlite"
-        else {
-            name: f"{bits} A  {_PATH} {_FUNCTIONS[function]}"
+def altered(connection: Connection, objects: dict[str, str]) -> list[str]:
+    """Names of what is missing or different, and of what does not belong here."""
+    if connection.dialect.name == "sqlite":
+        expected = {name: _words(text) for name, text in (_SQLITE | _SQLITE_FORM).items()}
+        objects = {name: _words(text) for name, text in objects.items()}
+    else:
+        expected = _POSTGRES_FORM | {
+            name: f"{bits} A  plpgsql f {_PATH} {_FUNCTIONS[function]}"
             for name, (_, function, bits) in _POSTGRES.items()
         }
-    )
     missing = [name for name, definition in expected.items() if objects.get(name) != definition]
-    missing += sorted(own - objects.keys())
-    return missing + sorted(objects.keys() - own - expected.keys())
+    return missing + sorted(objects.keys() - expected.keys())
+
+
+def _words(statement: str) -> str:
+    """A statement of SQLite, as written by any version of what writes it, or by a dump."""
+    spaced = re.sub(r"([(),])", r" \1 ", statement.replace('"', ""))
+    return " ".join(spaced.split())

@@ -22,6 +22,7 @@ from mechanisms.errors import (
     LedgerReadOnlyError,
     LedgerUnavailableError,
 )
+from tasks.ledger_store.store import SCHEMA_DAMAGED
 
 _SCHEMA = "statpress"
 _OPTIONS = {
@@ -193,6 +194,7 @@ _FAULTS: dict[str, tuple[type[LedgerError], str]] = {
     "23": (LedgerIntegrityError, _REFUSED),
     "0A000": (LedgerIntegrityError, "The table of entries does not take entries any more."),
     "42P01": (LedgerIntegrityError, "The table of entries is missing."),
+    "42": (LedgerIntegrityError, SCHEMA_DAMAGED),
     "XX": (LedgerIntegrityError, "The database is damaged."),
     "25006": (LedgerReadOnlyError, "The database is read-only."),
     "42501": (LedgerReadOnlyError, "This role may not do that in the ledger's schema."),

@@ -26,6 +26,7 @@ from mechanisms.errors import (
     LedgerUnavailableError,
 )
 from tasks.execution.home import make_private
+from tasks.ledger_store.store import SCHEMA_DAMAGED
 
 _making = threading.Lock()  # closing any handle of a file drops SQLite's locks on it
 
@@ -153,6 +154,7 @@ _READ_ONLY = (
 )
 _FAULTS: dict[int | None, tuple[type[LedgerError], str]] = {
     sqlite3.SQLITE_NOTADB: (LedgerIntegrityError, "The file is not an SQLite database."),
+    sqlite3.SQLITE_ERROR: (LedgerIntegrityError, SCHEMA_DAMAGED),  # ours is always the same SQL
     sqlite3.SQLITE_CORRUPT: (LedgerIntegrityError, "The file is damaged."),
     sqlite3.SQLITE_CONSTRAINT: (
         LedgerIntegrityError,

@@ -15,6 +15,9 @@ from mechanisms.errors import LedgerError, LedgerUnavailableError
 BUSY_SECONDS = 30.0
 """How long a transaction waits for others before it gives up."""
 
+SCHEMA_DAMAGED = "The tables of the ledger are not as they were made."
+"""What it means that a database does not understand a statement, since ours never change."""
+
 
 class Store(Protocol):
     """A database that may hold a ledger.

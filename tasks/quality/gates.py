@@ -4,7 +4,8 @@ A gate is a profile, one row of aggregates computed by the engine, and a suite o
 Great Expectations on it. Nothing the size of the source is loaded and no result
 carries a value. What the input and table gates find is private: it goes to the
 curator log, and the run stops with a fixed message before anything is charged.
-(Stopping depends on the data and is outside the guarantee; a bundle says so.)
+(Stopping depends on the data and is outside the guarantee; a bundle says so, and the ledger
+counts and limits it: ``tasks.release.refusals``.)
 """
 
 from __future__ import annotations

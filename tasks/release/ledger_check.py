@@ -17,6 +17,7 @@ from tasks.bundle.approval import read_approval
 from tasks.execution.home import Home
 from tasks.execution.private_zone import CuratorLog
 from tasks.execution.steps import step
+from tasks.ledger.last_head import check_head, keep_head
 from tasks.ledger.ledger import Ledger
 from tasks.ledger_rules.accounts import Charge
 from tasks.ledger_rules.amounts import Loss, exact
@@ -24,11 +25,19 @@ from tasks.ledger_rules.entries import ZERO_HASH, Body, canonical_json
 from tasks.ledger_rules.signing import read_public_key
 from tasks.ledger_rules.verification import Verification
 
+DATABASE_NOT_CHECKED = (
+    "The database did not check itself: in PostgreSQL run 'CREATE EXTENSION amcheck', and let the"
+    " ledger's role execute its functions."
+)
+
 
 def verify_ledger(
     home: Home, *, head: str | None = None, trusted: Collection[str] = ()
 ) -> Verification:
     """Recompute chain, sums, and every charge from its mechanisms' descriptions.
+
+    The database checks itself too, and the last head that the home has seen must be in the chain;
+    the present one is kept for the next time.
 
     Args:
         home: Where the ledger lies.
@@ -36,7 +45,7 @@ def verify_ledger(
         trusted: Public keys, one of which must have signed every checkpoint.
 
     Raises:
-        LedgerIntegrityError: The first entry that does not hold.
+        LedgerIntegrityError: The first entry that does not hold, or the database is damaged.
     """
     if head == ZERO_HASH:
         raise LedgerError(
@@ -45,25 +54,33 @@ def verify_ledger(
             next_step="Give the head of a ledger with entries.",
         )
     with Ledger.open(home.ledger, create=False) as ledger:
-        return ledger.verify(recomputed, head=head, trusted=trusted)
+        found = ledger.verify(recomputed, head=head, trusted=trusted)
+        check_head(home, ledger)
+        keep_head(home, ledger)
+    return found
 
 
 @step("verify ledger")
-def confirm_ledger(home: Home, log: CuratorLog, public_key: str | None) -> None:
+def confirm_ledger(
+    home: Home, log: CuratorLog, public_key: str | None = None, head: str | None = None
+) -> None:
     """Verify the ledger and write the result only to the curator log.
 
     Args:
         home: Where the ledger lies.
         log: The curator log.
         public_key: Path of a trusted key in PEM form, or None.
+        head: A hash kept elsewhere that the chain must hold, or None.
 
     Raises:
         LedgerError: It does not hold or cannot be read; the message is always the same.
     """
     try:
         trusted = [read_public_key(Path(public_key))] if public_key else []
-        verified = verify_ledger(home, trusted=trusted)
+        verified = verify_ledger(home, head=head, trusted=trusted)
         log.write(f"The ledger holds: {verified.entries} entries, head {verified.head}.")
+        if not verified.database_checked:
+            log.write(DATABASE_NOT_CHECKED)
         return
     except StatpressError as error:
         log.write(f"{error.kind}: {error}")

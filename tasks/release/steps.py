@@ -18,6 +18,7 @@ from mechanisms.planning.plan import Plan
 from tasks.execution.folders import at_work
 from tasks.execution.run_context import RunContext
 from tasks.execution.steps import step
+from tasks.ledger.last_head import check_head, keep_head
 from tasks.ledger.ledger import Ledger
 from tasks.ledger_rules.accounts import Status
 from tasks.ledger_rules.amounts import canonical
@@ -96,6 +97,9 @@ def check_budget(context: RunContext, release: Release, plan: Plan, seeded: bool
         body = _charge(release, plan, run_id, seeded) | {"created": "-"}
         check_covered(body)
         state = ledger.state()
+        check_head(home, ledger)
+        keep_head(home, ledger)
+        context.ledger_positions = ledger.positions
     charged = state.charges.get(run_id)
     account = state.accounts.get(body["dataset"])
     for text in beginning(account, charged, lambda run: at_work(home, run)):
@@ -176,8 +180,9 @@ def rehearse(run: Run, release: Release, plan: Plan) -> None:
 def charge_ledger(run: Run, release: Release, plan: Plan) -> Entry:
     """Commit the charge; from here on the budget is spent, whatever happens."""
     seeded = run.insecure_seed is not None
-    with Ledger.open(run.home.ledger, create=False) as ledger:
+    with _ledger(run) as ledger:
         charge = ledger.charge(**_charge(release, plan, run.run_id, seeded))
+        keep_head(run.home, ledger)
         known = ledger.charged(run_id=run.run_id, dataset=release.config.dataset)
     if known.reviewed != run.reviewed:
         raise ApprovalError(
@@ -195,7 +200,7 @@ def draw_records(run: Run, plan: Plan, counted: Counted, charge: Entry) -> dict[
 
     What they return is public.
     """
-    with Ledger.open(run.home.ledger, create=False) as ledger:
+    with _ledger(run) as ledger:
         draw = ledger.draw(run_id=run.run_id, dataset=charge.body["dataset"])
     rng = generator(draw, insecure_seed=run.insecure_seed)
     return {
@@ -236,7 +241,7 @@ def publish_bundle(run: Run, release: Release, charge: Entry) -> Outcome:
         seal = bundle.seal_bundle(run, release, charge)
         place = publish_folder(run.building, run.target, run.run_id)
     try:
-        with Ledger.open(run.home.ledger, create=False) as ledger:
+        with _ledger(run) as ledger:
             ledger.publish(
                 run_id=run.run_id,
                 dataset=release.config.dataset,
@@ -257,7 +262,7 @@ def prepare_bundle(run: Run, release: Release, charge: Entry) -> Outcome:
         seal = bundle.seal_bundle(run, release, charge)
         place = keep_folder(run)
     try:
-        with Ledger.open(run.home.ledger, create=False) as ledger:
+        with _ledger(run) as ledger:
             ledger.prepare(
                 run_id=run.run_id,
                 dataset=release.config.dataset,
@@ -285,6 +290,12 @@ def outcome_of(charge: Entry, status: Status, place: Path, seal: str) -> Outcome
         ledger_entry=charge.hash,
         publishable=not body["insecure_seed"],
     )
+
+
+def _ledger(run: Run) -> Ledger:
+    """The ledger, from where this run has read it already."""
+    known = run.context.ledger_positions
+    return Ledger.open(run.home.ledger, create=False, known=known)
 
 
 def _source(release: Release) -> Source:

@@ -52,6 +52,23 @@ def in_words(
         yield f"Run {run_id} was charged {loss} at {created} and {then}"
 
 
+def refusals_in_words(account: Account) -> str:
+    """How many runs of a dataset were stopped, and what follows from that."""
+    number = account.open_refusals
+    runs = f"{number} run{'s' * (number != 1)}"
+    said = (
+        f"Gates stopped {runs} of {account.dataset} since it was"
+        f" {'reopened' if account.reopenings else 'registered'}; the limit is"
+        f" {account.max_refusals}."
+    )
+    if account.closed:
+        said += (
+            " No further run looks at the data. Look into them, then: statpress ledger amend"
+            f" {account.dataset} --reopen --reason …"
+        )
+    return said
+
+
 def beginning(
     account: Account | None, charge: Charge | None, at_work: Callable[[str], bool]
 ) -> Iterator[str]:
@@ -67,6 +84,9 @@ def beginning(
             f"This run was charged before, as entry {charge.entry.sequence} of the ledger, and "
             "never began to draw: it goes on with that charge."
         )
+    many = account is not None and 2 * account.open_refusals >= account.max_refusals
+    if account is not None and many and not account.closed:  # of a closed one the error tells
+        yield refusals_in_words(account)
     own = None if charge is None else charge.entry.body["run_id"]
     if account is not None:
         yield from in_words(account, lambda run_id: run_id == own or at_work(run_id))

@@ -161,7 +161,10 @@ def test_a_source_that_is_not_as_declared_stops_the_run_before_the_charge(
     with pytest.raises(StatpressError) as caught:
         units.run()
     assert type(caught.value) is expected
-    assert units.entries() == before
+    entries = units.entries()
+    assert entries[: len(before)] == before
+    refused = ["refuse"] * (expected in (QualityGateError, ColumnTypeError))
+    assert [entry.kind for entry in entries[len(before) :]] == refused
     told = "".join(traceback.format_exception(caught.value)) + repr(vars(caught.value))
     assert CANARY not in told
     assert caught.value.__context__ is None

@@ -64,7 +64,7 @@ def write_history(ledger: Ledger) -> None:
 
 
 def write_review(ledger: Ledger) -> None:
-    """A run that was prepared, approved and published, and a change of who approves."""
+    """A release approved, a change of who approves, and a refusal answered for."""
     ledger.register(dataset="census", epsilon=1, delta="1e-8", **TERMS)
     ledger.set_approvers(dataset="census", approvers=[public_text(KEY)])
     charge(ledger, "census", "run-1", "0.3", "0.045")
@@ -76,6 +76,8 @@ def write_review(ledger: Ledger) -> None:
     publish(ledger, "census", "run-1")
     keys = [public_text(KEY), public_text(SECOND)]
     ledger.set_approvers(dataset="census", approvers=keys, reason="two now", key=KEY)
+    ledger.refuse(dataset="census", run_id="run-2", config_sha256="a1" * 32)
+    ledger.reopen(dataset="census", reason="a file of last year")
 
 
 def named(error: LedgerIntegrityError) -> int:

@@ -51,6 +51,8 @@ def later(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (place / "versions" / "third_form.py").write_text(THIRD_FORM)
     monkeypatch.setattr(schema, "_MIGRATIONS", str(place))
     monkeypatch.setattr(schema, "FORMS", ("second", "third"))
+    table = guards._SQLITE_FORM["entries"].replace("PRIMARY KEY", "note TEXT, PRIMARY KEY")
+    monkeypatch.setitem(guards._SQLITE_FORM, "entries", table)
 
 
 def everything(path: Path) -> list[str]:

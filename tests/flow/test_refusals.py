@@ -1,0 +1,144 @@
+"""A run that a gate stops leaves an entry; after the limit no run looks at the data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from flows.cli import app
+from mechanisms.errors import (
+    LedgerError,
+    LedgerReadOnlyError,
+    QualityGateError,
+    RefusalLimitError,
+    SourceNotFoundError,
+)
+from tasks.ledger.ledger import Ledger
+from tasks.release.ledger_check import verify_ledger
+from tasks.source import counting
+
+FIGURE = "401"  # records of the source, where 400 are declared
+
+
+@pytest.fixture
+def surplus(agency: Any) -> Any:
+    """An agency whose source has one record too many."""
+    table = pq.read_table(agency.source)
+    agency.write_source(pa.concat_tables([table, table.slice(0, 1)]))
+    return agency
+
+
+@pytest.fixture
+def say(surplus: Any, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """What a command on the agency's home prints."""
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def say(*words: object) -> str:
+        app([*map(str, words), "--home", str(surplus.home.root)], exit_on_error=False)
+        return str(capsys.readouterr().out)
+
+    return say
+
+
+def close(agency: Any, number: int) -> None:
+    """Write so many refusals of other runs."""
+    with Ledger.open(agency.home.ledger, create=False) as ledger:
+        for each in range(number):
+            names = {"run_id": f"other-{each}", "dataset": agency.dataset}
+            ledger.refuse(**names, config_sha256="c" * 64)
+
+
+def test_a_stop_is_an_entry_without_figures_and_is_told(
+    surplus: Any, say: Callable[..., str]
+) -> None:
+    with pytest.raises(QualityGateError):
+        surplus.run()
+    entry = surplus.entries()[-1]
+    assert (entry.kind, entry.body["run_id"]) == ("refuse", surplus.inspector.log.run_id)
+    assert set(entry.body) == {"dataset", "run_id", "config_sha256", "created"}
+    assert FIGURE not in json.dumps(entry.body | {"created": "", "run_id": ""})
+    told = "Gates stopped 1 run of testdata since it was registered; the limit is 20."
+    assert f"entry 2 of the ledger. {told}" in surplus.inspector.log.path.read_text()
+    assert told in say("ledger", "show")
+    (account,) = json.loads(say("ledger", "show", "--json"))["accounts"]
+    assert (account["max_refusals"], account["refusals_since_reopening"]) == (20, 1)
+    assert account["refusals"][0]["config_sha256"] == entry.body["config_sha256"]
+    assert account["charges"] == []
+    assert verify_ledger(surplus.home).entries == 2
+    with pytest.raises(LedgerError, match="A gate refused this run"):
+        surplus.run_again()  # the same run does not ask again
+    assert len(surplus.entries()) == 2
+
+
+def test_a_closed_dataset_is_not_looked_at_until_it_is_reopened(
+    surplus: Any, say: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close(surplus, 19)
+    with pytest.raises(QualityGateError):
+        surplus.run()
+    log = surplus.inspector.log.path.read_text()
+    assert "Gates stopped 19 runs" in log and "Gates stopped 20 runs" in log
+    assert "No further run looks at the data" in say("ledger", "show", "testdata")
+    looks: list[str] = []
+    real = counting.profile
+    monkeypatch.setattr(counting, "profile", lambda *a, **k: looks.append("one") or real(*a, **k))
+    with pytest.raises(RefusalLimitError, match="no run looks at the data") as caught:
+        surplus.run()
+    assert caught.value.exit_code == 26 and "--reopen" in caught.value.next_step
+    assert looks == [] and len(surplus.entries()) == 21
+    said = say("ledger", "amend", "testdata", "--reopen", "--reason", "a file of last year")
+    assert said == "testdata is reopened after 20 refusals; 0 of 20 count from here.\n"
+    with pytest.raises(QualityGateError):
+        surplus.run()
+    assert looks == ["one"]
+    assert "since it was reopened" in say("ledger", "show")
+
+
+def test_runs_at_the_same_time_do_not_pass_the_limit(
+    surplus: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others are stopped after this run has checked its budget, and before it looks."""
+    from tasks.release import steps
+
+    real = steps.check_budget
+
+    def slow(*arguments: Any) -> Any:
+        reviewed = real(*arguments)
+        close(surplus, 20)
+        return reviewed
+
+    monkeypatch.setattr("flows.release.check_budget", slow)
+    with pytest.raises(RefusalLimitError):
+        surplus.run()
+    assert len(surplus.entries()) == 21
+
+
+def test_another_limit_is_registered(surplus: Any, say: Callable[..., str]) -> None:
+    terms = ("--n-records", "9", "--epsilon", "1", "--delta", "0")
+    say("ledger", "register", "few", *terms, "--max-refusals", "3")
+    facts = json.loads(say("ledger", "show", "few", "--json"))
+    assert facts["accounts"][0]["max_refusals"] == 3
+    assert facts["accounts"][0]["registered"]["max_refusals"] == 3
+
+
+def test_what_names_are_wrong_is_not_asked_of_the_data(surplus: Any) -> None:
+    Path(surplus.source).unlink()
+    with pytest.raises(SourceNotFoundError):
+        surplus.run()
+    assert len(surplus.entries()) == 1
+
+
+def test_a_stop_that_cannot_be_noted_says_so(surplus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise LedgerReadOnlyError("The ledger cannot be written.", where="ledger")
+
+    monkeypatch.setattr(Ledger, "refuse", full)
+    with pytest.raises(LedgerReadOnlyError):
+        surplus.run()
+    assert "records" in surplus.inspector.log.path.read_text()

@@ -1,0 +1,112 @@
+"""A ledger with nothing left, what is damaged of it, and what verify and a charge say then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from census_ledger import TERMS
+
+from mechanisms.errors import LedgerIntegrityError, StatpressError
+from tasks.execution.home import Home
+from tasks.ledger.last_head import check_head
+from tasks.ledger.ledger import Ledger
+from tasks.ledger_rules.accounts import State
+from tasks.ledger_rules.chain import next_entry
+from tasks.ledger_rules.entries import Entry
+from tasks.ledger_rules.rules import RULES
+
+DATASETS = ("alpha", "beta", "gamma")
+WORK: dict[str, Any] = {
+    "delta": "0",
+    "rho": "0",
+    "rho_delta": "0",
+    "mechanisms": [{"mechanism": "laplace", "scale": "1000"}],
+    "config_sha256": "a" * 64,
+    "insecure_seed": False,
+    "version": "0.1.0",
+    **TERMS,
+}
+
+
+def spent_ledger(runs: int) -> list[Entry]:
+    """The entries of a ledger of three datasets, of which two end with nothing left.
+
+    Their limits were lowered to what is spent, so that an entry that is hidden, of whatever
+    kind, makes room for a charge.
+    """
+    state, entries = State(), list[Entry]()
+
+    def follow(kind: str, **body: Any) -> None:
+        nonlocal state
+        entry = next_entry(state, kind, body | {"created": "2026-01-01T00:00:00+00:00"})
+        RULES[kind].record(state, entry)
+        state = replace(state, head=entry.hash, next_sequence=entry.sequence + 1)
+        entries.append(entry)
+
+    limits = {"policy": "basic", "delta": "0.5"}
+    for dataset in DATASETS:
+        follow("register", dataset=dataset, epsilon="1000", **limits, **TERMS)
+    for number in range(runs):
+        of = {"dataset": DATASETS[number % 3], "run_id": f"run-{number}"}
+        follow("charge", **of, epsilon="1", **WORK)
+        if number % 7 == 3:
+            follow("void", **of, reason="late")
+        else:
+            follow("draw", **of)
+            follow("publish", **of, bundle="releases/one", manifest_sha256="b" * 64)
+    for dataset in DATASETS[:2]:
+        spent = state.accounts[dataset].spent.texts()["epsilon"]
+        follow("amend-policy", dataset=dataset, epsilon=spent, **limits, reason=None)
+    return entries
+
+
+def verdict(home: Home) -> str | tuple[int, str]:
+    """The kind of error that verifying ends with; or number of entries and head."""
+    try:
+        with Ledger.open(home.ledger, create=False) as ledger:
+            found = ledger.verify()
+            check_head(home, ledger)
+        return found.entries, found.head
+    except StatpressError as error:
+        return error.kind
+
+
+def failure(home: Home, act: Callable[[Ledger], object]) -> str:
+    """What the ledger says when an act finds it damaged."""
+    with Ledger.open(home.ledger, create=False) as ledger:
+        try:
+            act(ledger)
+        except LedgerIntegrityError as error:
+            return str(error)
+    raise AssertionError("nothing was found")
+
+
+def overspends(home: Home) -> list[str]:
+    """The datasets with nothing left that a charge of epsilon 1 was accepted for."""
+    return [dataset for dataset in DATASETS[:2] if _charged(home, dataset)]
+
+
+def _charged(home: Home, dataset: str) -> bool:
+    """Whether a charge is accepted, of a run that begins as every run does."""
+    try:
+        with Ledger.open(home.ledger, create=False) as ledger:
+            check_head(home, ledger)
+            ledger.charge(dataset=dataset, run_id=f"new-{dataset}", epsilon="1", **WORK)
+        return True
+    except StatpressError:
+        return False
+
+
+def flipped(data: bytes, place: int, bit: int) -> bytes:
+    """The bytes with one bit of one of them flipped."""
+    return data[:place] + bytes([data[place] ^ 1 << bit]) + data[place + 1 :]
+
+
+def put(path: Path, data: bytes) -> None:
+    """Put a database file in place of another and of its log."""
+    for suffix in ("-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    path.write_bytes(data)

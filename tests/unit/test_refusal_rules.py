@@ -1,0 +1,145 @@
+"""Refusals by a gate are entries, and too many of them close a dataset until it is reopened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from census_ledger import KEY, TERMS, charge, draw, register, void
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from mechanisms.errors import (
+    AmountError,
+    ApprovalError,
+    LedgerError,
+    LedgerIntegrityError,
+    RefusalLimitError,
+    UnregisteredDatasetError,
+)
+from tasks.ledger.ledger import Ledger
+from tasks.ledger_rules.accounts import DEFAULT_MAX_REFUSALS
+from tasks.ledger_rules.chain import check_run, replay
+from tasks.ledger_rules.entries import Entry, entry_hash
+from tasks.ledger_rules.signing import public_text
+
+CONFIG = "c" * 64
+OTHER = Ed25519PrivateKey.from_private_bytes(b"o" * 32)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    with Ledger.open(tmp_path / "ledger.db") as opened:
+        register(opened, max_refusals=2)
+        yield opened
+
+
+def refuse(ledger: Ledger, run_id: str, dataset: str = "census", config: str = CONFIG) -> Entry:
+    return ledger.refuse(run_id=run_id, dataset=dataset, config_sha256=config)
+
+
+def may_run(ledger: Ledger, run_id: str = "next", dataset: str = "census") -> bool:
+    """Whether a run may look at the data."""
+    body: dict[str, Any] = {"dataset": dataset, "run_id": run_id, "created": "-", **TERMS}
+    body |= {"epsilon": "0.1", "delta": "0", "rho": "0", "rho_delta": "0", "mechanisms": []}
+    body |= {"config_sha256": CONFIG, "insecure_seed": False, "version": "1"}
+    try:
+        check_run(ledger.state(), body)
+    except RefusalLimitError:
+        return False
+    return True
+
+
+def test_a_refusal_holds_no_figure_and_is_written_once(ledger: Ledger) -> None:
+    entry = refuse(ledger, "one")
+    assert set(entry.body) == {"dataset", "run_id", "config_sha256", "created"}
+    assert refuse(ledger, "one") == entry
+    with pytest.raises(LedgerError, match="differs in config_sha256"):
+        refuse(ledger, "one", config="d" * 64)
+    with pytest.raises(UnregisteredDatasetError):
+        refuse(ledger, "two", dataset="nowhere")
+    assert ledger.verify().entries == 2
+
+
+def test_as_many_as_the_limit_close_a_dataset_until_it_is_reopened(ledger: Ledger) -> None:
+    register(ledger, "other")
+    for number in range(2):
+        assert may_run(ledger)
+        refuse(ledger, f"run-{number}")
+    assert not may_run(ledger) and may_run(ledger, dataset="other")
+    assert refuse(ledger, "at the same time").sequence == 5  # its answer is given: it counts
+    with pytest.raises(LedgerError, match="needs a reason"):
+        ledger.reopen(dataset="census")
+    ledger.reopen(dataset="census", reason="a file of last year")
+    assert may_run(ledger)
+    account = ledger.account("census")
+    assert (account.open_refusals, len(account.refusals), len(account.reopenings)) == (0, 3, 1)
+    assert ledger.account_terms("census").open_refusals == 0
+    with pytest.raises(LedgerError, match="No gate has stopped a run"):
+        ledger.reopen(dataset="census", reason="again")
+    refuse(ledger, "later")
+    assert ledger.account_terms("census").open_refusals == 1 and may_run(ledger)
+    assert ledger.verify().entries == 7
+
+
+def test_twenty_is_the_limit_of_datasets_registered_without(ledger: Ledger) -> None:
+    entry = register(ledger, "before")
+    assert "max_refusals" not in entry.body  # as earlier versions wrote it
+    assert ledger.account("before").max_refusals == DEFAULT_MAX_REFUSALS == 20
+    for number in range(20):
+        assert may_run(ledger, dataset="before") and not ledger.account("before").closed
+        refuse(ledger, f"old-{number}", dataset="before")
+    assert not may_run(ledger, dataset="before")
+    for wrong in (0, -1, "3", True):
+        with pytest.raises(AmountError):
+            register(ledger, "wrong", max_refusals=wrong)
+
+
+def test_an_approver_reopens_without_a_reason(ledger: Ledger) -> None:
+    refuse(ledger, "one")
+    with pytest.raises(ApprovalError, match="none of the dataset's approvers"):
+        ledger.reopen(dataset="census", key=KEY)
+    ledger.set_approvers(dataset="census", approvers=[public_text(KEY)])
+    with pytest.raises(ApprovalError):
+        ledger.reopen(dataset="census", key=OTHER, reason="no right")
+    first = ledger.reopen(dataset="census", key=KEY)
+    assert first.body["public_key"] == public_text(KEY)
+    refuse(ledger, "two")
+    with pytest.raises(ApprovalError, match="not this key's"):  # it holds for one time only
+        ledger.append("reopen", {**first.body})
+    ledger.reopen(dataset="census", reason="by a reason all the same")
+    ledger.verify()
+
+
+def test_a_refused_run_never_goes_on(ledger: Ledger) -> None:
+    refuse(ledger, "run-1")
+    with pytest.raises(LedgerError, match="refused this run"):
+        charge(ledger, "run-1")
+    register(ledger, "other")
+    with pytest.raises(LedgerError, match="refused this run"):
+        charge(ledger, "run-1", dataset="other")
+    charge(ledger, "run-2")  # charged, killed, started again, and then stopped by a gate
+    refuse(ledger, "run-2")
+    with pytest.raises(LedgerError, match="refused this run"):
+        draw(ledger, "run-2")
+    void(ledger, "run-2")
+    charge(ledger, "run-3")
+    draw(ledger, "run-3")
+    with pytest.raises(LedgerError, match="behind it"):
+        refuse(ledger, "run-3")
+    ledger.verify()
+
+
+@pytest.mark.parametrize("kind", ["refuse", "reopen"])
+def test_a_replay_holds_the_chain_to_the_same_rules(ledger: Ledger, kind: str) -> None:
+    refuse(ledger, "run-1")
+    ledger.reopen(dataset="census", reason="seen")
+    entries = list(ledger.entries())
+    copied = next(entry for entry in entries if entry.kind == kind)
+    last = entries[-1]
+    hash_ = entry_hash(last.sequence + 1, kind, copied.body, last.hash)
+    again = Entry(last.sequence + 1, kind, copied.body, last.hash, hash_)
+    with pytest.raises(LedgerIntegrityError, match="breaks a rule") as caught:
+        replay([*entries, again])
+    assert caught.value.sequence == 4
