@@ -45,6 +45,7 @@ def _last(*of: ColumnElement[bool]) -> ColumnElement[bool]:
 
 # Nothing equals a parameter of NULL.
 _DATASET, _RUN = _E.dataset == bindparam("dataset"), _E.run_id == bindparam("run_id")
+_LARGEST = 2**31 - 1  # sequence that the column can hold
 _IN_ORDER = select(ENTRIES).order_by(_E.sequence)
 _COUNT = select(func.count()).select_from(ENTRIES)
 _NO_INDEX = (
@@ -144,7 +145,8 @@ def _relevant(lasting: tuple[str, ...], moving: tuple[str, ...]) -> CompoundSele
         _DATASET & _E.kind.in_(lasting),
         _RUN,
     )
-    since = select(ENTRIES).where(_E.sequence >= bindparam("anchor"))
+    # With an upper end too, PostgreSQL expects few rows before it has statistics, and no scan.
+    since = select(ENTRIES).where(_E.sequence.between(bindparam("anchor"), _LARGEST))
     return since.union_all(select(ENTRIES).where(of_the_act))  # planned apart: no scan for an OR
 
 

@@ -21,8 +21,9 @@ _OF_NAMES = (SourceNotFoundError, ColumnNotFoundError)
 def noting_refusals(run: Run, release: Release) -> Iterator[None]:
     """Write an entry if what the source holds stops the run inside.
 
-    Every fault of a source counts but those of names: also that it is empty, that a column is
-    of another type or that something in it cannot be read depends on the records.
+    Every fault of a source counts but those of names and of too little memory: also that it is
+    empty, that a column is of another type or that something in it cannot be read depends on
+    the records.
 
     Raises:
         RefusalLimitError: Other runs reached the limit since this one began; nothing was looked at.
@@ -34,7 +35,7 @@ def noting_refusals(run: Run, release: Release) -> Iterator[None]:
     try:
         yield
     except SourceError as error:
-        if isinstance(error, _OF_NAMES):
+        if isinstance(error, _OF_NAMES) or type(error) is SourceError:  # the last: no memory
             raise
         stop = error
     if stop is None:

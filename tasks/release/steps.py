@@ -294,8 +294,7 @@ def outcome_of(charge: Entry, status: Status, place: Path, seal: str) -> Outcome
 
 def _ledger(run: Run) -> Ledger:
     """The ledger, from where this run has read it already."""
-    known = run.context.ledger_positions
-    return Ledger.open(run.home.ledger, create=False, known=known)
+    return Ledger.open(run.home.ledger, create=False, known=run.context.ledger_positions)
 
 
 def _source(release: Release) -> Source:

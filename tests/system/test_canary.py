@@ -496,7 +496,10 @@ def test_how_processes_ended(sweep: Sweep) -> None:
     assert sweep.ended["out of memory"].facts["code"] not in (0, None)
     for name in ("killed", "terminated", "out of memory"):
         agency = sweep.ended[name].agency
-        assert [entry.kind for entry in agency.entries()] == ["register"]
+        kinds = [entry.kind for entry in agency.entries()]
+        if name == "out of memory":  # where it ran out decides if it was while reading the source
+            kinds = [kind for kind in kinds if kind != "refuse"]
+        assert kinds == ["register"]
         left = [path.name for path in (agency.home.root / "work").iterdir()]
         assert len(left) <= (name != "terminated")
         assert PRIVATE.in_text(sweep.ended[name].facts["said"]) == []
