@@ -42,6 +42,11 @@ def delimiter_of(header: str) -> str | None:
     return None
 
 
+def near_miss(header: str) -> bool:
+    """Whether a header has name and type, and a name that no such file has."""
+    return any(set(NEEDED) <= set(_fields(header, delimiter)) for delimiter in ",;\t")
+
+
 def from_column_list(text: str, name: str) -> Description:
     """The table whose columns are listed.
 

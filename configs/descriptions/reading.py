@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from configs.descriptions.column_list import delimiter_of, from_column_list
+from configs.descriptions.column_list import KEYS, delimiter_of, from_column_list, near_miss
 from configs.descriptions.csvw import from_csvw, is_csvw
 from configs.descriptions.ddi import from_ddi
 from configs.descriptions.described import Description
@@ -78,9 +78,15 @@ def _bytes(path: Path) -> bytes:
                 raise _data(path, "a list of JSON values")
             header = begin.partition(b"\n")[0].decode("utf-8-sig", errors="replace")
             if _first_character(begin) not in (b"<", b"{") and delimiter_of(header) is None:
+                if near_miss(header):
+                    raise DescriptionError(
+                        "The first line names a column that lists of columns do not have.",
+                        where=f"{path.name}:1",
+                        next_step=f"Use only these: {', '.join(KEYS)}.",
+                    )
                 raise _data(
                     path,
-                    "a CSV of records or other text (its first line does not name name and type)",
+                    "a CSV of records or other text (its first line lacks 'name' or 'type')",
                 )
             rest = file.read(LARGEST)
         if len(rest) < LARGEST:

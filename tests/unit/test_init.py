@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from configs.descriptions.reading import read_description
 from configs.loading import load
 from flows.cli import app
 from mechanisms.errors import DescriptionError, OutputNotWritableError, StatpressError
@@ -115,3 +116,11 @@ def test_somebody_at_a_terminal_is_asked(
     with pytest.raises(StatpressError, match="nobody is at a terminal"):
         say("init", "--output", "r.yaml")
     assert not (folder / "r.yaml").exists()
+
+
+def test_a_list_of_columns_with_another_heading_names_those_there_are(tmp_path: Path) -> None:
+    path = tmp_path / "columns.csv"
+    path.write_text("name,type,minimum\nage,integer,0\n")
+    with pytest.raises(DescriptionError, match="do not have") as caught:
+        read_description(path)
+    assert caught.value.where == "columns.csv:1" and "lower" in caught.value.next_step
