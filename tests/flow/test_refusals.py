@@ -21,7 +21,7 @@ from mechanisms.errors import (
 )
 from tasks.ledger.ledger import Ledger
 from tasks.release.ledger_check import verify_ledger
-from tasks.source import counting
+from tasks.source import scanning
 
 FIGURE = "401"  # records of the source, where 400 are declared
 
@@ -86,8 +86,8 @@ def test_a_closed_dataset_is_not_looked_at_until_it_is_reopened(
     assert "Gates stopped 19 runs" in log and "Gates stopped 20 runs" in log
     assert "No further run looks at the data" in say("ledger", "show", "testdata")
     looks: list[str] = []
-    real = counting.profile
-    monkeypatch.setattr(counting, "profile", lambda *a, **k: looks.append("one") or real(*a, **k))
+    real = scanning.scan
+    monkeypatch.setattr(scanning, "scan", lambda *a, **k: looks.append("one") or real(*a, **k))
     with pytest.raises(RefusalLimitError, match="no run looks at the data") as caught:
         surplus.run()
     assert caught.value.exit_code == 26 and "--reopen" in caught.value.next_step
