@@ -180,7 +180,7 @@ def rehearse(run: Run, release: Release, plan: Plan) -> None:
 def charge_ledger(run: Run, release: Release, plan: Plan) -> Entry:
     """Commit the charge; from here on the budget is spent, whatever happens."""
     seeded = run.insecure_seed is not None
-    with _ledger(run) as ledger:
+    with _ledger(run.context) as ledger:
         charge = ledger.charge(**_charge(release, plan, run.run_id, seeded))
         keep_head(run.home, ledger)
         known = ledger.charged(run_id=run.run_id, dataset=release.config.dataset)
@@ -200,7 +200,7 @@ def draw_records(run: Run, plan: Plan, counted: Counted, charge: Entry) -> dict[
 
     What they return is public.
     """
-    with _ledger(run) as ledger:
+    with _ledger(run.context) as ledger:
         draw = ledger.draw(run_id=run.run_id, dataset=charge.body["dataset"])
     rng = generator(draw, insecure_seed=run.insecure_seed)
     return {
@@ -241,7 +241,7 @@ def publish_bundle(run: Run, release: Release, charge: Entry) -> Outcome:
         seal = bundle.seal_bundle(run, release, charge)
         place = publish_folder(run.building, run.target, run.run_id)
     try:
-        with _ledger(run) as ledger:
+        with _ledger(run.context) as ledger:
             ledger.publish(
                 run_id=run.run_id,
                 dataset=release.config.dataset,
@@ -262,7 +262,7 @@ def prepare_bundle(run: Run, release: Release, charge: Entry) -> Outcome:
         seal = bundle.seal_bundle(run, release, charge)
         place = keep_folder(run)
     try:
-        with _ledger(run) as ledger:
+        with _ledger(run.context) as ledger:
             ledger.prepare(
                 run_id=run.run_id,
                 dataset=release.config.dataset,
@@ -292,9 +292,9 @@ def outcome_of(charge: Entry, status: Status, place: Path, seal: str) -> Outcome
     )
 
 
-def _ledger(run: Run) -> Ledger:
+def _ledger(context: RunContext) -> Ledger:
     """The ledger, from where this run has read it already."""
-    return Ledger.open(run.home.ledger, create=False, known=run.context.ledger_positions)
+    return Ledger.open(context.home.ledger, create=False, known=context.ledger_positions)
 
 
 def _source(release: Release) -> Source:

@@ -138,7 +138,9 @@ def _(mechanism: QuantileOfCells, counts: Table) -> Law:
     cells = mechanism.cells
     return EstimateLaw(
         {
-            (float(cells.middle[a]), float(cells.first[b]), float(cells.last[c])): p * q * r
+            (float(cells.middle[a]), float(cells.first[b]), float(cells.last[c]), abs(c - b) + 1): p
+            * q
+            * r
             for (a, p), (b, q), (c, r) in itertools.product(
                 choice(centre).items(), lower.items(), upper.items()
             )

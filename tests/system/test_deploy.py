@@ -103,7 +103,7 @@ def test_deploy_creates_pools_and_deployments(
     verify = deployment(server, "verify-ledger", "statpress-verify-ledger")
     assert verify["entrypoint"] == "flows.ledger_verification.verify"
     assert verify["schedules"][0]["schedule"]["cron"] == "0 2 1 * *"
-    assert set(verify["parameter_openapi_schema"]["properties"]) == {"public_key"}
+    assert set(verify["parameter_openapi_schema"]["properties"]) == {"head", "public_key"}
 
 
 def test_the_server_schedules_runs(server: dict[str, str], first: dict[str, Any]) -> None:
