@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -18,7 +19,7 @@ from configs.release import KINDS, ReleaseConfig
 from configs.user_defined import user_defined
 from configs.validation import validate
 from configs.yaml_changes import with_values
-from configs.yaml_text import Document, parse
+from configs.yaml_text import LONGEST, Document, parse
 from configs.yaml_text import Path as Keys
 from mechanisms.domain.columns import Categorical, Ordinal
 from mechanisms.domain.domain import Domain
@@ -129,7 +130,11 @@ def load_order(order: Order) -> Release:
 
 def _read(path: Path, where: str) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig")
+        with path.open("rb") as file:
+            content = file.read(LONGEST + 1)  # what is longer is not held
+        if len(content) <= LONGEST:
+            return io.TextIOWrapper(io.BytesIO(content), encoding="utf-8-sig").read()
+        problem = f"The file is longer than {LONGEST // 10**6} MB. No config is; is this the data?"
     except UnicodeDecodeError:
         problem = "The file is not UTF-8 text."
     except ValueError:
