@@ -60,7 +60,7 @@ class Inspector:
             command.append(WITH_PARENT)
         descriptor = self.log.open()
         try:
-            return subprocess.Popen(
+            return subprocess.Popen(  # noqa: S603 (our interpreter, no shell)
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
