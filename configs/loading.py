@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -133,7 +132,8 @@ def _read(path: Path, where: str) -> str:
         with path.open("rb") as file:
             content = file.read(LONGEST + 1)  # what is longer is not held
         if len(content) <= LONGEST:
-            return io.TextIOWrapper(io.BytesIO(content), encoding="utf-8-sig").read()
+            text = content.decode("utf-8-sig")
+            return text.replace("\r\n", "\n").replace("\r", "\n")
         problem = f"The file is longer than {LONGEST // 10**6} MB. No config is; is this the data?"
     except UnicodeDecodeError:
         problem = "The file is not UTF-8 text."
