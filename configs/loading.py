@@ -23,7 +23,7 @@ from configs.source_formats import check_installed
 from configs.user_defined import user_defined
 from configs.validation import validate
 from configs.yaml_changes import with_values
-from configs.yaml_text import Document, parse
+from configs.yaml_text import LONGEST, Document, parse
 from configs.yaml_text import Path as Keys
 from mechanisms.domain.columns import Categorical, Column, Ordinal
 from mechanisms.domain.domain import Domain
@@ -165,7 +165,12 @@ def _as_far_as_valid(document: Document, findings: Findings) -> ReleaseConfig:
 
 def _read(path: Path, where: str) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig")
+        with path.open("rb") as file:
+            content = file.read(LONGEST + 1)  # what is longer is not held
+        if len(content) <= LONGEST:
+            text = content.decode("utf-8-sig")
+            return text.replace("\r\n", "\n").replace("\r", "\n")
+        problem = f"The file is longer than {LONGEST // 10**6} MB. No config is; is this the data?"
     except UnicodeDecodeError:
         problem = "The file is not UTF-8 text."
     except ValueError:

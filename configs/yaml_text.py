@@ -16,12 +16,18 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.scanner import RoundTripScanner
 
 from mechanisms.errors import DuplicateColumnError, YamlError
 
 Path = tuple[str | int, ...]
+LONGEST = 16_000_000
+"""Bytes of the longest config, and of the longest file that is read into one."""
+
 _MOST_VALUES = 1_000_000
+_MOST_REPEATED = 100_000  # values that stand for an alias
 _DEEPEST = 50
+_TOO_DEEP = "The YAML is nested too deeply."
 _LONGEST_NUMBER = 400  # digits on either side of the point
 
 
@@ -68,21 +74,31 @@ class Document:
 def parse(text: str, name: str) -> Document:
     """Parse one YAML document.
 
+    Depth is bounded as the text is scanned, before anything is built from it, since the parser's
+    time for what lies within brackets grows with the square of their depth.
+
     Raises:
-        YamlError: Not YAML, more than one document, or a tag a config may not use.
+        YamlError: Not YAML, more than one document, a tag a config may not use, too long, nested
+            too deeply, or with aliases that repeat too much.
         DuplicateColumnError: A key occurs twice in one mapping.
     """
+    if len(text) > LONGEST:
+        raise YamlError(f"The text is longer than {LONGEST // 10**6} MB.", where=name)
     try:
-        root = YAML(typ="rt", pure=True).compose(text)
+        yaml = YAML(typ="rt", pure=True)
+        yaml.Scanner = _Scanner
+        root = yaml.compose(text)
         problem = None
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
-        problem = YamlError(f"This is not YAML: {error.problem or error.context}.", where=place)
+        said = error.problem or error.context
+        deep = said == _TOO_DEEP
+        problem = YamlError(said if deep else f"This is not YAML: {said}.", where=place)
     except (YAMLError, ValueError) as error:
         problem = YamlError(f"This is not YAML: {str(error).splitlines()[0]}.", where=name)
     except RecursionError:
-        problem = YamlError("The YAML is nested too deeply.", where=name)
+        problem = YamlError(_TOO_DEEP, where=name)
     if problem is not None:
         raise problem
     if root is None:
@@ -91,19 +107,43 @@ def parse(text: str, name: str) -> Document:
     return Document(builder.build(root, ()), name, builder.places, text, root)
 
 
+class _Scanner(RoundTripScanner):
+    """Refuses brackets and indentation that nest more deeply than any config."""
+
+    def fetch_flow_collection_start(self, *args: Any, **kwargs: Any) -> None:
+        self._check_depth()
+        super().fetch_flow_collection_start(*args, **kwargs)
+
+    def add_indent(self, column: int) -> bool:
+        added = bool(super().add_indent(column))
+        if added:
+            self._check_depth()
+        return added
+
+    def _check_depth(self) -> None:
+        if len(self.indents) + self.flow_level > _DEEPEST:
+            raise MarkedYAMLError(problem=_TOO_DEEP, problem_mark=self.reader.get_mark())
+
+
 class _Builder:
     """Turns a node tree into plain values and notes where each one stands."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.places: dict[Path, tuple[int, int]] = {}
+        self._built: set[int] = set()
+        self._repeated = 0
 
     def build(self, node: Node, path: Path) -> Any:
         self.places.setdefault(path, (node.start_mark.line + 1, node.start_mark.column + 1))
         if len(self.places) > _MOST_VALUES:
             raise YamlError("The file has more than a million values.", where=self.name)
+        self._repeated += id(node) in self._built
+        self._built.add(id(node))
+        if self._repeated > _MOST_REPEATED:
+            raise YamlError("Its aliases repeat more than 100,000 values.", where=self.name)
         if len(path) > _DEEPEST:
-            raise YamlError("The YAML is nested too deeply.", where=self._where(node))
+            raise YamlError(_TOO_DEEP, where=self._where(node))
         if isinstance(node, ScalarNode):
             return self._scalar(node)
         if isinstance(node, MappingNode):

@@ -33,6 +33,7 @@ from tasks.derivation.refined_files import appearing
 from tasks.products.counts.figures import raw_digest
 from tasks.products.counts.published import PublishedProduct
 from tasks.products.kind import TableForm
+from tasks.products.markdown import escaped
 from tasks.products.published_bundle import PublishedBundle, open_bundle
 from tasks.products.report_page import NAME as REPORT
 from tasks.products.report_page import write_report
@@ -248,7 +249,7 @@ def _readme(text: str, title: str, original: Mapping[str, Any]) -> str:
     """The original's, with its title and what was done."""
     _, _, rest = text.partition(_SECTION)[0].partition("\n")
     return (
-        f"# {title}\n{rest.rstrip()}\n{_SECTION}\n"
+        f"# {escaped(title)}\n{rest.rstrip()}\n{_SECTION}\n"
         f"Derived anew, by statpress {versions()['statpress']}, from what was drawn for the "
         f"release of {original['created']} with the seal `{original['seal']}`. No data was read "
         "and no budget spent: the privacy statement is that release's.\n"

@@ -1,23 +1,45 @@
-"""CSV: a header, commas, double quotes around text, UTF-8; an empty field is null."""
+"""CSV: a header, commas, double quotes around text, UTF-8; an empty field is null.
+
+A spreadsheet takes a cell that begins with ``=``, ``+``, ``-``, ``@``, a tab or a carriage
+return for a formula, also within quotes (OWASP, "CSV Injection"). So in columns of text such a
+value, and one that has only apostrophes before such a mark, is written with one apostrophe more
+in front; reading takes it away again. Numbers are written as they are.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from tasks.formats.registry import BatchWriter
 
+_FORMULA = r"^('*[=+\-@\t\r])"
+_WRITTEN = r"^'('*[=+\-@\t\r])"
+
 
 def open_writer(sink: BinaryIO, schema: pa.Schema) -> BatchWriter:
     """A writer of record batches; see ``tasks.formats.registry.FileFormat``."""
     import pyarrow.csv
 
-    writer: BatchWriter = pyarrow.csv.CSVWriter(sink, schema)
-    return writer
+    return _Writer(pyarrow.csv.CSVWriter(sink, schema))
+
+
+@dataclass
+class _Writer:
+    """Writes what is no formula."""
+
+    file: Any
+
+    def write(self, batch: pa.RecordBatch, /) -> None:
+        self.file.write(_replaced(batch, _FORMULA, r"'\1"))
+
+    def close(self) -> None:
+        self.file.close()
 
 
 def read_batches(path: Path, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
@@ -35,4 +57,23 @@ def read_batches(path: Path, schema: pa.Schema | None) -> Iterator[pa.RecordBatc
     )
     lines = pyarrow.csv.ParseOptions(ignore_empty_lines=False, newlines_in_values=True)
     with pyarrow.csv.open_csv(path, convert_options=convert, parse_options=lines) as reader:
-        yield from reader
+        for batch in reader:
+            yield _replaced(batch, _WRITTEN, r"\1")
+
+
+def _replaced(batch: pa.RecordBatch, pattern: str, replacement: str) -> pa.RecordBatch:
+    """The batch with a replacement in its text, made once for each distinct value."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    arrays = list(batch.columns)
+    for i, array in enumerate(arrays):
+        if pa.types.is_string(array.type):
+            coded = array.dictionary_encode()
+            changed = pc.any(pc.match_substring_regex(coded.dictionary, pattern)).as_py()
+            if changed:
+                texts = pc.replace_substring_regex(
+                    coded.dictionary, pattern, replacement, max_replacements=1
+                )
+                arrays[i] = texts.take(coded.indices)
+    return pa.record_batch(arrays, schema=batch.schema)

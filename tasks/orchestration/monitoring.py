@@ -24,6 +24,7 @@ from tasks.ledger.ledger import Ledger
 from tasks.ledger_rules.accounts import Account
 from tasks.ledger_rules.amounts import canonical
 from tasks.orchestration.server import key_of, notice_client, watched_run
+from tasks.products.markdown import escaped
 from tasks.release.steps import Outcome
 from tasks.release.verdicts import warnings
 
@@ -40,7 +41,6 @@ PROGRESS_SECONDS = 5.0
 
 _LOW = Decimal("0.2")
 _BAR = 30
-_SPECIAL = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_{}[]<>()#|!~&$"})
 
 
 def _notice(
@@ -266,8 +266,3 @@ def _size(release: Release) -> str:
     privacy = release.privacy
     size = privacy.n_units if privacy.unit_records > 1 else privacy.n_records
     return f"{size:,} {'units' if privacy.unit_records > 1 else 'records'}, as declared"
-
-
-def escaped(text: str) -> str:
-    """Text that Markdown shows as it is."""
-    return text.translate(_SPECIAL)

@@ -12,12 +12,14 @@ import os
 import select
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
 from tasks.execution.private_zone import CuratorLog
+from tasks.quality.process import WITH_PARENT
 
 _PATIENCE_SECONDS = 180
 
@@ -52,11 +54,14 @@ class Inspector:
 
     def _start(self) -> subprocess.Popen[str]:
         environment = {**os.environ, "GX_ANALYTICS_ENABLED": "false"}
+        # -P: a folder named tasks where the user stands is not ours.
+        command = [sys.executable, "-P", "-m", "tasks.quality.process"]
+        if threading.current_thread() is threading.main_thread():
+            command.append(WITH_PARENT)
         descriptor = self.log.open()
         try:
-            # -P: a folder named tasks where the user stands is not ours.
-            return subprocess.Popen(
-                [sys.executable, "-P", "-m", "tasks.quality.process"],
+            return subprocess.Popen(  # noqa: S603 (our interpreter, no shell)
+                command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=descriptor,

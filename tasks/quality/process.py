@@ -4,30 +4,62 @@ It lives apart from the run because importing the library takes several seconds
 and a quarter of a gigabyte: the import overlaps with the rest of the run, and the
 memory is not the counting's. It sees small tables of aggregates, never rows, and
 answers with booleans alone. Its analytics are off.
+
+It ends when its run ends, also when that is killed and in the middle of an import: a thread
+reads standard input and ends the process at its end. On Linux the kernel does it at once if the
+run's main thread started the process; the signal follows the thread, so no other may ask for it.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import queue
+import signal
 import sys
+import threading
+from collections.abc import Iterable, Iterator
 from typing import Any, TextIO
 
 from tasks.execution.private_zone import silence_core_dumps
+
+WITH_PARENT = "--with-parent"
+"""Argument of a process whose parent's main thread started it."""
+
+_PARENT_DEATH_SIGNAL = 1  # prctl's PR_SET_PDEATHSIG
 
 
 def main() -> None:
     """Serve requests until standard input ends."""
     silence_core_dumps()
+    if WITH_PARENT in sys.argv[1:] and sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+    requests = _watched(sys.stdin)
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever the library prints is no answer
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     import great_expectations as gx
 
-    serve(gx, sys.stdin, answers)
+    serve(gx, requests, answers)
 
 
-def serve(gx: Any, requests: TextIO, answers: TextIO) -> None:
+def _watched(stream: TextIO) -> Iterator[str]:
+    """The lines of a stream, read by a thread that ends the process at the stream's end."""
+    lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+
+    def watch() -> None:
+        try:
+            for line in stream:
+                lines.put(line)
+        finally:
+            os._exit(0)  # it holds nothing, and may be in the middle of an import
+
+    threading.Thread(target=watch, daemon=True).start()
+    return iter(lines.get, None)
+
+
+def serve(gx: Any, requests: Iterable[str], answers: TextIO) -> None:
     """Answer each request with the success of each of its expectations, in order."""
     import pandas as pd
     from great_expectations.data_context.types.base import ProgressBarsConfig

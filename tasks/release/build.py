@@ -17,6 +17,7 @@ from tasks.bundle.manifest import REVIEWED, seal
 from tasks.ledger_rules.entries import Entry
 from tasks.products.codebook import codebook, with_words
 from tasks.products.files import Profile, profile_product, resources_of, write_product
+from tasks.products.markdown import code_span, escaped
 from tasks.products.registry import families, kind_of
 from tasks.products.report_page import write_report
 from tasks.release.places import Run
@@ -29,6 +30,10 @@ _INSECURE = (
 _IMPOSSIBLE = (
     "One of them is that no record lies in a structural zero which the config declares: the "
     "guarantee is between sources of which this is true. "
+)
+_FORMULAS = (
+    "In text columns of CSV files, a value that a spreadsheet would take for a formula (it begins "
+    "with `=`, `+`, `-`, `@`, a tab or a carriage return) has an apostrophe in front."
 )
 _PACKAGES = ("statpress", "numpy", "opendp", "pyarrow", "python-flint", "randomgen")
 
@@ -252,12 +257,14 @@ def _slug(text: str) -> str:
 
 def _readme(run: Run, release: Release, plan: Plan) -> str:
     mark = "" if run.insecure_seed is None else _INSECURE
+    unit = plan.privacy.unit.removeprefix("column ")
+    words = plan.privacy.words.replace(f"`{unit}`", code_span(unit))
     lines = [
-        f"# {release.config.title}",
+        f"# {escaped(release.config.title)}",
         "",
-        f"{mark}A release of the dataset `{release.config.dataset}` that satisfies "
-        f"({plan.epsilon:f}, {plan.delta})-differential privacy under {plan.privacy.adjacency}, "
-        f"unit: {plan.privacy.words}.",
+        f"{mark}A release of the dataset {code_span(release.config.dataset)} that "
+        f"satisfies ({plan.epsilon:f}, {plan.delta})-differential privacy under "
+        f"{plan.privacy.adjacency}, unit: {words}.",
         "",
         "No record of the source is in `data/`: what is there was drawn, or has noise on it. "
         "The order of the rows carries no information.",
@@ -285,6 +292,8 @@ def _readme(run: Run, release: Release, plan: Plan) -> str:
         "Check the bundle with `statpress verify`.",
         "",
     ]
+    if "csv" in release.config.publish.formats:
+        lines += [_FORMULAS, ""]
     return "\n".join(lines)
 
 

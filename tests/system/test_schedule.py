@@ -191,7 +191,7 @@ def automate(server: dict[str, str], address: str, folder: Path) -> None:
     text = (DEPLOY / "automations.yaml").read_text()
     file.write_text(text.replace("NOTICE_BLOCK", identifier))
     said = command(server, "prefect", "automation", "create", "--from-file", str(file))
-    assert "Created 2 automation" in said
+    assert "Created 4 automation" in said
 
 
 def command(server: dict[str, str], program: str, *arguments: str) -> str:

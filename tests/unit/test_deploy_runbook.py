@@ -21,9 +21,9 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 RUNBOOK = (DEPLOY / "README.md").read_text()
 PROGRAMS = {
-    "cp", "chmod", "curl", "docker", "for", "install", "kubectl", "openssl", "pg_dump",
-    "pg_restore", "prefect", "printf", "rm", "statpress", "sudo", "systemctl", "useradd", "uv",
-    "with-secrets",
+    "cat", "cp", "chmod", "createdb", "createuser", "curl", "docker", "for", "install", "kubectl",
+    "ln", "openssl", "pg_dump", "pg_restore", "prefect", "printf", "psql", "rm", "ssh-keygen",
+    "ssh-keyscan", "statpress", "sudo", "systemctl", "useradd", "uv", "with-secrets",
 }  # fmt: skip
 SERVICES = set(YAML(typ="safe").load(DEPLOY / "compose.yaml")["services"])
 INSIDE = re.compile(
@@ -110,7 +110,7 @@ def test_what_commands_name_exists() -> None:
     workloads = set(re.findall(r"(?m)^kind: Deployment\nmetadata: \{name: ([\w-]+)", text))
     assert set(re.findall(r"deployment/([\w-]+)", RUNBOOK)) <= workloads
     assert set(re.findall(r"exec ([\w-]+)-0 ", RUNBOOK)) == {"ledger-database"}
-    for unit in re.findall(r"\b(statpress-(?:server|worker))\b", RUNBOOK):
+    for unit in re.findall(r"\b(statpress-(?:server|worker|ledger-export))\b", RUNBOOK):
         assert (DEPLOY / "systemd" / f"{unit}.service").exists()
 
 

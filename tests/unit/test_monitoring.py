@@ -16,8 +16,9 @@ from tasks.execution.run_context import RunContext
 from tasks.ledger.budgets import register_dataset
 from tasks.ledger_rules.accounts import Account
 from tasks.orchestration import monitoring
-from tasks.orchestration.monitoring import DrawingProgress, budget_text, escaped, plan_row
+from tasks.orchestration.monitoring import DrawingProgress, budget_text, plan_row
 from tasks.orchestration.server import key_of
+from tasks.products.markdown import escaped
 
 
 def context_in(folder: Path) -> RunContext:

@@ -24,6 +24,7 @@ from mechanisms.planning.plan import Plan, PlannedProduct
 from tasks.formats.registry import read_batches
 from tasks.formats.writing import Progress, write_columns
 from tasks.products.kind import Excerpt, Field, ProductKind, TableForm
+from tasks.products.markdown import escaped
 from tasks.products.plots import check_plots, drawn_to
 
 if TYPE_CHECKING:
@@ -171,7 +172,9 @@ class EstimateProduct(ProductKind[EstimateMechanism, RawEstimates, DerivedEstima
         expected = product.expected_error
         listed = "; ".join(
             f"{quantity}, expected width {'without end' if width is None else f'{width:.4g}'}"
-            for quantity, width in zip(expected.quantities, expected.width, strict=True)
+            for quantity, width in zip(
+                map(escaped, expected.quantities), expected.width, strict=True
+            )
         )
         return (
             f"- `{product.name}`: estimates with intervals at level "

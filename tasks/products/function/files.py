@@ -22,6 +22,7 @@ from tasks.formats.writing import Progress, write_columns
 from tasks.products.function import evaluate
 from tasks.products.function.plots import draw_function
 from tasks.products.kind import ProductKind, TableForm
+from tasks.products.markdown import escaped
 from tasks.products.plots import check_plots, drawn_to
 
 if TYPE_CHECKING:
@@ -149,13 +150,13 @@ class FunctionProduct(ProductKind[FunctionRelease, NoisyLattice, DerivedFunction
         """What the function is, of what, and how far it may be off."""
         mechanism, expected = product.mechanism, product.expected_error
         variables = " and ".join(
-            f"{v.name} from {v.lower:g} to {v.upper:g}" for v in mechanism.variables
+            f"{escaped(v.name)} from {v.lower:g} to {v.upper:g}" for v in mechanism.variables
         )
         bound = ""
         if expected.bound_95 is not None:
             bound = f", with probability 95 % at most {expected.bound_95:.4g} whatever the data"
         return (
-            f"- `{product.name}`: {mechanism.words}, as a function of {variables}; "
+            f"- `{product.name}`: {escaped(mechanism.words)}, as a function of {variables}; "
             f"expected largest error {expected.sup_error:.4g}{bound}."
         )
 
