@@ -8,11 +8,14 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Collection, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from configs.loading import Release
 from mechanisms.errors import BundleVerificationError, LedgerError, StatpressError
 from mechanisms.planning.charges import recompute_charge
+from mechanisms.planning.plan import Plan
 from tasks.bundle.approval import read_approval
 from tasks.execution.home import Home
 from tasks.execution.private_zone import CuratorLog
@@ -20,7 +23,7 @@ from tasks.execution.steps import step
 from tasks.ledger.last_head import check_head, keep_head
 from tasks.ledger.ledger import Ledger
 from tasks.ledger_rules.accounts import Charge
-from tasks.ledger_rules.amounts import Loss, exact
+from tasks.ledger_rules.amounts import Loss, canonical, exact
 from tasks.ledger_rules.entries import ZERO_HASH, Body, canonical_json
 from tasks.ledger_rules.signing import read_public_key
 from tasks.ledger_rules.verification import Verification
@@ -196,3 +199,21 @@ def _least(descriptions: str, epsilon: str, delta: str) -> Loss:
     """What a charge's mechanisms spend at least; scheduled releases repeat themselves."""
     mechanisms = [json.loads(line) for line in descriptions.split("\n") if line]
     return Loss(recompute_charge(mechanisms, epsilon=exact(epsilon), delta=exact(delta)))
+
+
+def charge_fields(release: Release, plan: Plan, run_id: str, seeded: bool) -> dict[str, Any]:
+    """The fields of the charge entry."""
+    privacy = plan.privacy
+    return {
+        "dataset": release.config.dataset,
+        "run_id": run_id,
+        **{measure: canonical(amount) for measure, amount in plan.amounts.items()},
+        "mechanisms": plan.describe(),
+        "config_sha256": release.sha256,
+        "adjacency": str(privacy.adjacency),
+        "unit": str(privacy.unit),
+        "unit_records": privacy.unit_records,
+        "n_records": privacy.n_records,
+        "insecure_seed": seeded,
+        "version": version("statpress"),
+    }

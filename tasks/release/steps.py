@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from configs.loading import Release, load_order
 from configs.order import Order
 from configs.planned_order import PlannedOrder
-from configs.release import UnitColumn
 from mechanisms.domain.counted import Counted
 from mechanisms.errors import ApprovalError, StatpressError
 from mechanisms.planning.plan import Plan
@@ -21,7 +19,6 @@ from tasks.execution.steps import step
 from tasks.ledger.last_head import check_head, keep_head
 from tasks.ledger.ledger import Ledger
 from tasks.ledger_rules.accounts import Status
-from tasks.ledger_rules.amounts import canonical
 from tasks.ledger_rules.chain import check_run
 from tasks.ledger_rules.entries import Entry
 from tasks.products.registry import kind_of
@@ -29,17 +26,15 @@ from tasks.quality import gates as quality
 from tasks.release import build as bundle
 from tasks.release.build import Released
 from tasks.release.entropy import generator, key_of_choice
-from tasks.release.ledger_check import check_covered
+from tasks.release.ledger_check import charge_fields, check_covered
 from tasks.release.places import Run, keep_folder, publish_folder, writing
 from tasks.release.unfinished_runs import beginning
 from tasks.release.verdicts import check_verdicts
 from tasks.source import counting, scanning
-from tasks.source.csv_options import CsvOptions
+from tasks.source.declared_source import source_of, units_of
 from tasks.source.failing_records import first_of
-from tasks.source.files import Source
 from tasks.source.scanning import Scan
 from tasks.source.spilled_columns import spill
-from tasks.source.units import Units
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +89,7 @@ def check_budget(context: RunContext, release: Release, plan: Plan, seeded: bool
     for text in check_verdicts(release, plan):
         context.notify(text)
     with Ledger.open(home.ledger, create=False) as ledger:
-        body = _charge(release, plan, run_id, seeded) | {"created": "-"}
+        body = charge_fields(release, plan, run_id, seeded) | {"created": "-"}
         check_covered(body)
         state = ledger.state()
         check_head(home, ledger)
@@ -122,7 +117,7 @@ def check_input(run: Run, release: Release, plan: Plan) -> Scan:
     Where every record is a unit, the scan that makes it counts the tables too, or writes the
     codes of wide products where no other product needs a table.
     """
-    source, domain, units = _source(release), release.domain, _units(release)
+    source, domain, units = source_of(release), release.domain, units_of(release)
     if units is None and plan.coded is not None and not plan.joint:
         n_records = release.privacy.n_records
         found = scanning.scan_wide(source, domain, plan.coded, n_records=n_records, folder=run.work)
@@ -141,7 +136,7 @@ def count_once(run: Run, release: Release, plan: Plan, found: Scan) -> Counted:
 
     The tables are those of the scan, or of the records that are kept of each unit.
     """
-    source, units = _source(release), _units(release)
+    source, units = source_of(release), units_of(release)
     key = key_of_choice(insecure_seed=run.insecure_seed)
     joint = (
         found.tables()
@@ -181,7 +176,7 @@ def charge_ledger(run: Run, release: Release, plan: Plan) -> Entry:
     """Commit the charge; from here on the budget is spent, whatever happens."""
     seeded = run.insecure_seed is not None
     with _ledger(run.context) as ledger:
-        charge = ledger.charge(**_charge(release, plan, run.run_id, seeded))
+        charge = ledger.charge(**charge_fields(release, plan, run.run_id, seeded))
         keep_head(run.home, ledger)
         known = ledger.charged(run_id=run.run_id, dataset=release.config.dataset)
     if known.reviewed != run.reviewed:
@@ -295,47 +290,3 @@ def outcome_of(charge: Entry, status: Status, place: Path, seal: str) -> Outcome
 def _ledger(context: RunContext) -> Ledger:
     """The ledger, from where this run has read it already."""
     return Ledger.open(context.home.ledger, create=False, known=context.ledger_positions)
-
-
-def _source(release: Release) -> Source:
-    declared = release.config.source
-    form = CsvOptions(
-        delimiter=declared.delimiter,
-        encoding=declared.encoding,
-        decimal=declared.decimal,
-        thousands=declared.thousands,
-        date_format=declared.date_format,
-        null_values=tuple(declared.null_values),
-    )
-    units = _units(release)
-    return Source(
-        pattern=str(release.located(declared.path)),
-        format=declared.form,
-        csv=form,
-        columns=release.domain.names,
-        unit=units.column if units is not None else None,
-    )
-
-
-def _units(release: Release) -> Units | None:
-    """The units of the source, None where every record is one."""
-    unit = release.config.privacy.unit
-    return Units(unit.column, unit.max_records) if isinstance(unit, UnitColumn) else None
-
-
-def _charge(release: Release, plan: Plan, run_id: str, seeded: bool) -> dict[str, Any]:
-    """The fields of the charge entry."""
-    privacy = plan.privacy
-    return {
-        "dataset": release.config.dataset,
-        "run_id": run_id,
-        **{measure: canonical(amount) for measure, amount in plan.amounts.items()},
-        "mechanisms": plan.describe(),
-        "config_sha256": release.sha256,
-        "adjacency": str(privacy.adjacency),
-        "unit": str(privacy.unit),
-        "unit_records": privacy.unit_records,
-        "n_records": privacy.n_records,
-        "insecure_seed": seeded,
-        "version": version("statpress"),
-    }

@@ -8,8 +8,8 @@ import pytest
 
 from configs.loading import load
 from mechanisms.errors import ConfigError
-from tasks.release.steps import _source
 from tasks.source.csv_options import CsvOptions
+from tasks.source.declared_source import source_of
 
 CONFIG = """\
 title: t
@@ -29,7 +29,7 @@ publish: {directory: releases, formats: [csv]}
 def loaded(folder: Path, source: str) -> CsvOptions:
     path = folder / "c.yaml"
     path.write_text(CONFIG.replace("SOURCE", source))
-    return _source(load(path)).csv
+    return source_of(load(path)).csv
 
 
 def test_what_is_declared_reaches_the_engine(tmp_path: Path) -> None:
