@@ -21,10 +21,11 @@ import duckdb
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
+from configs.source_formats import SourceFormat
 from mechanisms.domain.columns import Categorical, Integer, Numeric
 from mechanisms.domain.domain import Domain
 from tasks.source.counting import count, profile
-from tasks.source.files import MEMORY_LIMIT, Format, Source
+from tasks.source.files import MEMORY_LIMIT, Source
 from tasks.source.scanning import scan
 
 ROOT = Path(__file__).parents[2]
@@ -144,7 +145,7 @@ def test_count_speed(benchmark: BenchmarkFixture, tmp_path: Path, n: int, null_e
 )
 @pytest.mark.parametrize("form", ["parquet", "csv"])
 def test_one_scan_costs_little_more_than_the_count(
-    benchmark: BenchmarkFixture, tmp_path: Path, n: int, form: Format
+    benchmark: BenchmarkFixture, tmp_path: Path, n: int, form: SourceFormat
 ) -> None:
     path = tmp_path / "records.parquet"
     write_records(path, n, 1000)
