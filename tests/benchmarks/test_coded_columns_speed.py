@@ -102,8 +102,8 @@ def timed(act: Callable[[], T]) -> tuple[float, T]:
 
 def read_only(source: Source, scratch: Path) -> None:
     """The engine's work without the keeping: every code is read and added up."""
-    with open_source(source, scratch=scratch) as table:
-        packed = discretise.packed_table(DOMAIN, table)
+    with open_source(source, scratch=scratch) as opened:
+        packed = discretise.packed_table(DOMAIN, opened.table)
         packed.aggregate(**{name: packed[name].max() for name in packed.columns}).to_pyarrow()
 
 
