@@ -160,7 +160,7 @@ def line(text: object, longest: int = _LONGEST_LINE) -> str | None:
 
 
 def words_of(label: object, description: object, unit: object) -> dict[str, str | None]:
-    """The words of a column as keyword arguments; a description that repeats the label is none."""
+    """The words of a column as keyword arguments; a description equal to the label is dropped."""
     first, second = line(label) or None, line(description) or None
     return {
         "label": first,

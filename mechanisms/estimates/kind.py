@@ -37,7 +37,7 @@ class EstimateKind(Kind):
         return 0
 
     def plotted(self, mechanism: Any) -> bool:
-        """Where there is a sampling distribution; an interval by itself is no picture."""
+        """Where there is a sampling distribution; an interval by itself is not plotted."""
         return bool(getattr(mechanism, "has_distributions", True))
 
     def error_rows(self, mechanism: Any, error: Any) -> Iterator[tuple[str, str]]:

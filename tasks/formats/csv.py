@@ -31,7 +31,7 @@ def open_writer(sink: BinaryIO, schema: pa.Schema) -> BatchWriter:
 
 @dataclass
 class _Writer:
-    """Writes what is no formula."""
+    """Writes text so that a spreadsheet does not take it for a formula."""
 
     file: Any
 

@@ -102,7 +102,7 @@ def check_reopen(state: State, body: Body) -> None:
         return
     if body["public_key"] not in account.approvers:
         raise ApprovalError(
-            "This key is none of the dataset's approvers.",
+            "This key is not one of the dataset's approvers.",
             where=place,
             next_step="'statpress ledger show' lists who approves; or give a --reason only.",
         )

@@ -131,7 +131,7 @@ def check_decider(state: State, body: Body) -> None:
         flaw = "Releases of this dataset are decided by signature only."
         raise _no_approval(body, flaw, "Sign with --key.")
     if "by" not in body and body["public_key"] not in account.approvers:
-        flaw = "This key is none of the dataset's approvers."
+        flaw = "This key is not one of the dataset's approvers."
         raise _no_approval(body, flaw, "'statpress ledger show' lists who approves.")
 
 

@@ -11,19 +11,20 @@ from __future__ import annotations
 import functools
 import hashlib
 import logging
-import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from io import BufferedWriter
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from configs.source_formats import StatFormat
-from mechanisms.errors import OutputNotWritableError, SourceUnreadableError
+from mechanisms.errors import SourceUnreadableError
+from tasks.source.private_files import new_file, writable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -125,7 +126,7 @@ def _copy(reading: _Reading, wanted: Sequence[str], unit: str | None, copy: Path
     described = reading.guarded(lambda: reading.columns(wanted, unit))
     schema = pa.schema([pa.field(name, column.dtype) for name, column in described.items()])
     chunks = reading.chunks(described)
-    file = _writable(lambda: _new(copy), copy.parent)
+    file = _writable(lambda: BufferedWriter(new_file(copy)), copy.parent)
     try:
         writer = _writable(lambda: pq.ParquetWriter(file, schema), copy.parent)
         try:
@@ -236,20 +237,6 @@ def _dates(form: StatFormat, shown: str) -> tuple[int | None, int]:
     return (1 if _SAS_DAYS.fullmatch(name) else None), _FROM_1960
 
 
-def _new(path: Path) -> BinaryIO:
-    """A new file of mode 0600."""
-    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
-    return os.fdopen(os.open(path, flags, 0o600), "wb")
-
-
 def _writable(act: Callable[[], _Result], place: Path) -> _Result:
     """Say what is wrong where a copy cannot be written."""
-    try:
-        return act()
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else "the disk fails"
-    raise OutputNotWritableError(
-        f"The private copy of the source cannot be written ({reason}). Nothing was charged.",
-        where=str(place.parent.parent),
-        next_step="Free space in the home's work folder, or declare fewer columns; then run again.",
-    )
+    return writable(act, place, "the source", "declare fewer columns")

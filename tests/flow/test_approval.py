@@ -205,7 +205,7 @@ def test_the_same_decision_again_is_the_first_one(office: Office) -> None:
     assert approve(office, SECOND) == first
     with pytest.raises(ApprovalError, match="approved already"):
         reject(office)
-    with pytest.raises(ApprovalError, match="none of the dataset's approvers"):
+    with pytest.raises(ApprovalError, match="not one of the dataset's approvers"):
         approve(office, STRANGER)
     outcome = publish(RUN, home=office.home)
     assert approve(office) == first  # the prepared bundle is gone by now

@@ -84,7 +84,7 @@ def test_estimates_of_all_methods_in_one_release(estimating: Any) -> None:
         raw = json.loads((outcome.bundle / "data" / f"{name}_raw.json").read_text())
         assert raw["n_records"] == 400 and all(raw["numbers"].values())
         picture = outcome.bundle / "plots" / f"{name}.png"
-        if method == "noisy_quantile":  # an interval by itself is no picture
+        if method == "noisy_quantile":  # an interval by itself is not plotted
             assert not picture.exists()
             assert [10 * r["cells"] for r in rows] == [r["upper"] - r["lower"] + 1 for r in rows]
         else:

@@ -98,7 +98,7 @@ def test_twenty_is_the_limit_of_datasets_registered_without(ledger: Ledger) -> N
 
 def test_an_approver_reopens_without_a_reason(ledger: Ledger) -> None:
     refuse(ledger, "one")
-    with pytest.raises(ApprovalError, match="none of the dataset's approvers"):
+    with pytest.raises(ApprovalError, match="not one of the dataset's approvers"):
         ledger.reopen(dataset="census", key=KEY)
     ledger.set_approvers(dataset="census", approvers=[public_text(KEY)])
     with pytest.raises(ApprovalError):

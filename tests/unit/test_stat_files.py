@@ -191,9 +191,9 @@ def test_a_full_disk_is_said_and_leaves_nothing(
     def full(path: Path) -> Any:
         """A file on a device that has no room."""
         path.touch()
-        return Path("/dev/full").open("wb")
+        return Path("/dev/full").open("wb", buffering=0)
 
-    monkeypatch.setattr(stat_files, "_new", full)
+    monkeypatch.setattr(stat_files, "new_file", full)
     with pytest.raises(OutputNotWritableError, match=r"No space left.*Nothing was charged"):
         count(source(folder / "a.sav"), DOMAIN, scratch=tmp_path)
     assert list(tmp_path.iterdir()) == []
