@@ -120,7 +120,8 @@ class BoundedRangeLoss(Loss):
 
     * the curve is largest at x^2 = E e^epsilon: (e^(e/2) - e^(epsilon/2))^2/(E - 1), which falls
       and is convex in e^epsilon, hence the curve of one pair that dominates them all (Zhu, Dong
-      and Wang 2022, arXiv 2106.08567, section 3);
+      and Wang 2022, arXiv 2106.08567, section 3). Its second derivative in e^epsilon is the law of
+      the likelihood ratio, so that the loss has a density as e^(loss/2) on [-e, e];
     * the mean of e^(s loss), x^s (A - x B)/(E - 1) with A = E - E^-s and B = 1 - E^-s, is largest
       at x = s A/((s + 1) B). With g(y) = y log(sinh(e y/2)/(e y/2)) its logarithm is then K(s) =
       g(s + 1) - g(s) - g(1), and the divergence of order 1 + s is K(s)/s.
@@ -171,6 +172,15 @@ class BoundedRangeLoss(Loss):
             return ball(y) * _log_sinhc(ball(e * y / 2))
 
         return enclosed(lambda: (part(s + 1) - part(s) - part(Fraction(1))) / ball(s))
+
+    def renyi_of_curve(self, order: Order) -> Bounds:
+        s, e = exact_order(order) - 1, self.bound
+        if not e:
+            return Bounds(0.0, 0.0)
+        z = e / 2
+        if not s:
+            return enclosed(lambda: 2 * (ball(z) * ball(z).coth() - 1))
+        return enclosed(lambda: (_log_sinhc(ball(z * (2 * s + 1))) - _log_sinhc(ball(z))) / ball(s))
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,9 @@ class PrivacyLoss(Protocol):
     def renyi(self, order: Order) -> Bounds:
         """Rényi divergence of the worse order, at an order from 1."""
 
+    def renyi_of_curve(self, order: Order) -> Bounds:
+        """That of the pair whose curve this is, where less is proven of the loss itself."""
+
     def trade_off(self, alpha: float) -> Bounds:
         """Smallest type II error of any test with type I error alpha."""
 
@@ -110,6 +113,9 @@ class Loss(abc.ABC):
 
     def approximate_rho(self, delta: float) -> ApproximateRho:
         return ApproximateRho(self.rho, 0.0)
+
+    def renyi_of_curve(self, order: Order) -> Bounds:
+        return self.renyi(order)
 
     @property
     def attack_advantage(self) -> Bounds:

@@ -124,13 +124,15 @@ class _Moved:
         return self._above(t, arb(1)).exp() if t < self.draws else arb(0)
 
     def mean_below(self, t: int, tail: arb) -> arb:
-        """E[T | T <= t] for 0 < t < m, or E[T], by j Pr[T = j] = E[T] Pr[T' = j - 1], T' of m - 1."""
+        """E[T | T <= t] for 0 < t < m, by j Pr[T = j] = E[T] Pr[T' = j - 1], T' of m - 1."""
         mean = self.moved * self.draws
-        found = mean * (1 - _Moved(replace(self.loss, draws=self.draws - 1)).tail(t - 1)) / (1 - tail)
+        found = (
+            mean * (1 - _Moved(replace(self.loss, draws=self.draws - 1)).tail(t - 1)) / (1 - tail)
+        )
         return found if found < mean else mean
 
     def cgf(self, s: arb, t: int) -> arb:
-        """log E[r(s)^T; T <= t]."""
+        """Log E[r(s)^T; T <= t]."""
         r = (self.step * (s + arb(0.5))).cosh() / (self.step / 2).cosh()
         whole = self.draws * (self.moved * (r - 1)).log1p()
         if float(self.odds * r) * (self.draws - t) < t + 1:  # the mean under r^T is below t

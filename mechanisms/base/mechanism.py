@@ -30,7 +30,8 @@ class Target:
         n_cells: Number of possible cells, the absent one included.
         rho: If given, the budget is this much of zero-concentrated privacy instead.
         rho_delta: But for which that has to hold.
-        renyi: If given, it is a Rényi divergence instead: the order, above 1, and the most.
+        renyi: If given, it is a Rényi divergence instead, of the curves that will be composed:
+            the order, above 1, and the most.
         shape: Number of codes of each column, for mechanisms that know cells as places;
             empty for the cells of one column, (0,) if not all combinations are cells or
             not all cells are combinations.
@@ -63,7 +64,7 @@ class Target:
             return loss.approximate_rho(self.rho_delta).rho.upper <= self.rho
         if self.renyi is not None:
             order, most = self.renyi
-            return loss.renyi(order).upper <= most
+            return loss.renyi_of_curve(order).upper <= most
         return loss.delta(self.epsilon).upper <= self.delta
 
     def pure_epsilon(self, loss: Callable[[Fraction], PrivacyLoss] = PureLoss) -> Decimal:

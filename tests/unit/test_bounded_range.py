@@ -22,9 +22,7 @@ def two_points(e: mpmath.mpf, t: mpmath.mpf) -> tuple[list[mpmath.mpf], list[mpm
     return [p, 1 - p], [p * mpmath.exp(-t), (1 - p) * mpmath.exp(e - t)]
 
 
-def divergence(
-    p: list[mpmath.mpf], q: list[mpmath.mpf], order: Fraction
-) -> mpmath.mpf:
+def divergence(p: list[mpmath.mpf], q: list[mpmath.mpf], order: Fraction) -> mpmath.mpf:
     both = list(zip(p, q, strict=True))
     if order == 1:
         return mpmath.fsum(a * mpmath.log(a / b) for a, b in both)
@@ -95,3 +93,25 @@ def test_three_choices_compose_below_their_epsilons() -> None:
                 )
                 assert exact <= loss.delta(epsilon).upper
     assert loss.delta(0.6).upper < compose([PureLoss(F(1, 3))] * 3).delta(0.6).lower
+
+
+@pytest.mark.parametrize("bound", RANGES, ids=str)
+def test_the_divergence_of_the_curve(bound: Fraction) -> None:
+    """The loss has the density exp(x/2) on [-e, e], up to a factor; by quadrature."""
+    loss = BoundedRangeLoss(bound)
+    with mpmath.workdps(30):
+        e = mpmath.mpf(bound.numerator) / bound.denominator
+        whole = mpmath.quad(lambda x: mpmath.exp(x / 2), [-e, 0, e])
+        share = mpmath.mpf("0.3")
+        curve = mpmath.quad(
+            lambda x: mpmath.exp(x / 2) * (1 - mpmath.exp(e * share - x)), [e * share, e]
+        )
+        low, high = loss.delta(float(e * share))
+        assert low * (1 - 1e-9) <= curve / whole <= high * (1 + 1e-9)
+        mean = mpmath.quad(lambda x: x * mpmath.exp(x / 2), [-e, 0, e]) / whole
+        assert loss.renyi_of_curve(1).upper == pytest.approx(float(mean), rel=1e-9)
+        third = mpmath.quad(lambda x: mpmath.exp(x / 2 + 2 * x), [-e, 0, e]) / whole
+        assert loss.renyi_of_curve(3).upper == pytest.approx(float(mpmath.log(third) / 2), rel=1e-9)
+    for order in (F(1), F(2), F(50)):
+        assert loss.renyi(order).upper < loss.renyi_of_curve(order).lower
+        assert loss.renyi_of_curve(order).upper <= PureLoss(bound).renyi(order).lower

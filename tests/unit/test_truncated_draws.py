@@ -7,10 +7,10 @@ import math
 from fractions import Fraction
 
 import mpmath
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rho_references import truncated_reference
 
 from mechanisms.accounting.finite_losses import DrawsLoss
 from mechanisms.accounting.lattice import LatticeLoss
@@ -79,47 +79,10 @@ def test_against_every_sequence_of_draws(loss: LatticeLoss, delta: float) -> Non
     assert max(ratios) > 0.97 * made.rho.upper  # a twin 3 % below is caught
 
 
-def reference(loss: LatticeLoss, t: int) -> tuple[float, float]:
-    """The supremum by a dense search over the sum in mpmath, and Pr[T > t] likewise."""
-    with mpmath.workdps(40):
-        chance = mpmath.mpf((loss.up + loss.down).numerator) / (loss.up + loss.down).denominator
-        step = mpmath.log(mpmath.mpf((loss.up / loss.down).numerator)) - mpmath.log(
-            mpmath.mpf((loss.up / loss.down).denominator)
-        )
-        logs, j0 = [], max(0, t - 3000)
-        base = (
-            mpmath.loggamma(loss.draws + 1)
-            - mpmath.loggamma(j0 + 1)
-            - mpmath.loggamma(loss.draws - j0 + 1)
-            + j0 * mpmath.log(chance)
-            + (loss.draws - j0) * mpmath.log1p(-chance)
-        )
-        odds = mpmath.log(chance / (1 - chance))
-        for j in range(j0, t + 400):
-            logs.append(float(base))
-            base += odds + mpmath.log(loss.draws - j) - mpmath.log(j + 1)
-    weights, places = np.array(logs), np.arange(j0, t + 400)
-    tail = math.fsum(np.exp(weights[places > t]))
-    weights, places = weights[places <= t], places[places <= t]
-    length = float(step)
-
-    def ratio(s: float) -> float:
-        log_r = np.logaddexp(length * (s + 0.5), -length * (s + 0.5)) - np.logaddexp(
-            length / 2, -length / 2
-        )
-        terms = weights + places * log_r
-        most = float(terms.max())
-        total = most + math.log(math.fsum(np.exp(terms - most))) - math.log1p(-tail)
-        return total / (s * (1 + s))
-
-    best = max(np.geomspace(0.1, 3000, 400), key=ratio)
-    return max(map(ratio, np.linspace(best / 1.05, best * 1.05, 200))), tail
-
-
 @pytest.mark.parametrize(("loss", "delta", "most"), WANTED)
 def test_the_figures_asked_for(loss: LatticeLoss, delta: float, most: float) -> None:
     made = found(loss, delta)
-    rho, tail = reference(loss, made.most_moved)
+    rho, tail = truncated_reference(loss, made.most_moved)
     print(
         f"rho {DrawsLoss(loss).rho.upper:.6g} before, {made.rho.upper:.6g} but for {made.delta:.3g}"
         f" now; by mpmath {rho:.6g}, {tail:.3g}"
