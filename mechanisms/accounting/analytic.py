@@ -111,8 +111,8 @@ class BoundedRangeLoss(Loss):
     So it is for an exponential mechanism: if a unit moves every score by at most Delta, the loss
     at z is -epsilon (u(h, z) - u(h', z))/(2 Delta) plus a constant, and its range is epsilon
     (Dong, Durfee and Rogers 2020, arXiv 1909.13830; Cesar and Rogers 2021, arXiv 2004.07223). A
-    pure guarantee allows a range of 2 epsilon. A mixture over what does not depend on the data, such
-    as public candidates, keeps every bound here, by convexity.
+    pure guarantee allows a range of 2 epsilon. A mixture over what does not depend on the data,
+    such as public candidates, keeps every bound here, by convexity.
 
     **Pairs.** Let e be the range. A loss in [t - e, t] is a mean-preserving contraction, in the
     likelihood ratio, of the one at its two ends, whose probability of t under P is (E - x)/(E - 1),
