@@ -189,21 +189,23 @@ def test_a_plan_says_the_same_figures(
 
 
 def of_same_noise(found: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
-    """A plan without the noise of joint moments, which has become less."""
+    """A plan without the noise of joint moments and functions, which has become less."""
     for name, now in found["products"].items():
+        then, errors = said["products"][name]["expected_error"], now["expected_error"]
         if now["mechanism"] == "pair_moments":
-            then, errors = said["products"][name]["expected_error"], now["expected_error"]
             assert all(np.less(errors["noise_sd"], np.multiply(0.87, then["noise_sd"])))
             assert all(np.less(errors["width"], then["width"]))
+        elif now["mechanism"] == "bernstein":
+            assert errors["noise"] <= then["noise"] * (1 + 1e-5)
     return without_noise(found)
 
 
 def without_noise(facts: dict[str, Any]) -> dict[str, Any]:
-    """A plan without the noise of joint moments, and without the choices that name it."""
+    """A plan without the noise of joint moments and functions, and the choices that name it."""
     facts = copy.deepcopy(facts)
     for product in facts["products"].values():
-        if product["mechanism"] == "pair_moments":
-            for name in ("scale", "design", "expected_error", "chosen"):
+        if product["mechanism"] in ("pair_moments", "bernstein"):
+            for name in ("scale", "design", "expected_error", "chosen", "sensitivity", "step_bits"):
                 product.pop(name, None)
     return facts
 
