@@ -50,7 +50,7 @@ def press(
         StatpressError: One of its kinds; before "charge ledger" nothing was charged.
     """
     release = read_config(order)
-    plan = fix_plan(order, release)
+    plan = fix_plan(context, order, release)
     show_plan(context, release, plan)
     reviewed = check_budget(context, release, plan, insecure_seed is not None)
     with (

@@ -108,6 +108,9 @@ class ComposedLoss(Loss):
             lower = max(outwards(arb(low) / a).lower for a, low in seen)
         return Bounds(min(lower, upper), upper)
 
+    def renyi_of_curve(self, order: Order) -> Bounds:
+        return _sum((part.renyi_of_curve(order), times) for part, times in self._counts)
+
     def renyi(self, order: Order) -> Bounds:
         found = [(part.renyi(order), times) for part, times in self._counts]
         total = _sum(found)

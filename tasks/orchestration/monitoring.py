@@ -49,11 +49,12 @@ def show_plan(client: SyncPrefectClient, release: Release, plan: Plan) -> None:
     if run is not None:
         client.update_flow_run(run.id, tags=sorted({*run.tags, dataset}))
     rows = [plan_row(product) for product in plan.products]
-    total = {name: canonical(plan.amounts[name]) for name in ("epsilon", "delta", "rho")}
+    total = {name: canonical(plan.amounts[name]) for name in plan.amounts}
     text = (
         f"**{escaped(release.config.title)}**, a release of {escaped(dataset)}. "
         f"Protected: {escaped(plan.privacy.words)}. The products together are charged "
-        f"epsilon {total['epsilon']} at delta {total['delta']}; under zCDP, rho {total['rho']}. "
+        f"epsilon {total['epsilon']} at delta {total['delta']}; under zCDP, rho {total['rho']} "
+        f"at delta {total['rho_delta']}. "
         "Costs below are of each product alone; errors are expected ones, from public "
         f"quantities. Config {release.sha256}."
     )

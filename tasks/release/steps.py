@@ -29,6 +29,7 @@ from tasks.ledger_rules.entries import Entry
 from tasks.products.registry import kind_of
 from tasks.quality import gates as quality
 from tasks.release import build as bundle
+from tasks.release.account_plan import plan_for_account
 from tasks.release.build import Released
 from tasks.release.entropy import generator, key_of_choice
 from tasks.release.ledger_check import charge_fields, check_covered
@@ -71,9 +72,10 @@ def read_config(order: Order | PlannedOrder) -> Release:
 
 
 @step("plan")
-def fix_plan(order: Order | PlannedOrder, release: Release) -> Plan:
+def fix_plan(context: RunContext, order: Order | PlannedOrder, release: Release) -> Plan:
     """Fix every mechanism's parameters without data, unless that is done."""
-    return order.plan if isinstance(order, PlannedOrder) else release.plan()
+    plan = order.plan if isinstance(order, PlannedOrder) else release.plan()
+    return plan_for_account(context.home, release, plan)
 
 
 @step("check budget")
