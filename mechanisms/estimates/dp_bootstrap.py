@@ -267,6 +267,7 @@ class BootstrapEstimate:
             lower=scale.value(min(max(lower, low), high)),
             upper=scale.value(min(max(upper, low), high)),
             confidence=self.terms.confidence,
+            inference="approximate",
             standard_error=scale.factor * point.standard_error or None,
             valid=valid,
         )

@@ -31,6 +31,7 @@ from mechanisms.estimates.mechanism import (
     REFERENCE_VARIANCE,
     Estimate,
     ExpectedInterval,
+    Inference,
     RawEstimates,
     SamplingDistribution,
     check_loss_frame,
@@ -40,6 +41,7 @@ from mechanisms.estimates.mechanism import (
 )
 from mechanisms.estimates.terms import Terms
 from mechanisms.inference.moments import JointMoments, NoisyMoments
+from mechanisms.inference.rare_values import inference_words, worst_of_mean, worst_of_share
 from mechanisms.sampling.randomness import Progress, Randomness
 
 _QUARTER = 1 << 40  # of a square in grid steps 2**-42
@@ -111,7 +113,9 @@ class MeanEstimate:
         known = n * _QUARTER if self.share else int(squares)
         found = NoisyMoments(self.moments, n, int(total), known)
         (scale,), confidence = self.terms.scales, self.terms.confidence
-        lower, upper = (scale.value(end) for end in found.interval(confidence))
+        lower, upper = (
+            scale.value(end) for end in found.interval(confidence, squares_known=self.share)
+        )
         return (
             Estimate(
                 quantity=self.terms.quantities[0],
@@ -120,6 +124,7 @@ class MeanEstimate:
                 upper=upper,
                 confidence=confidence,
                 standard_error=normal_error(lower, upper, confidence),
+                inference=self.inference,
             ),
         )
 
@@ -138,6 +143,19 @@ class MeanEstimate:
             width=(scale.factor * width,),
             noise_sd=(scale.factor * self.moments.sigma / n_records,),
         )
+
+    @property
+    def worst_coverage(self) -> float:
+        """Of the interval, for populations whose rare values decide."""
+        level = self.terms.confidence
+        if self.share:
+            return worst_of_share(self.moments.sigma, level)
+        return worst_of_mean(self.moments.sigma, self.moments.square_weight, level)
+
+    @property
+    def inference(self) -> Inference:
+        """How the interval's coverage is known."""
+        return inference_words(self.worst_coverage, self.terms.confidence)
 
     def describe(self) -> dict[str, str | int]:
         """The parameters, enough to rebuild all but what the estimate counts by."""

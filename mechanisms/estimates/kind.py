@@ -44,6 +44,13 @@ class EstimateKind(Kind):
         yield from error.rows()
         if getattr(mechanism, "expected_cells", None) == 1:
             yield "the interval is", "one cell: only narrower cells would tell more"
+        if getattr(mechanism, "inference", None) == "approximate":
+            worst, level = mechanism.worst_coverage, mechanism.terms.confidence
+            yield (
+                "the interval is",
+                f"approximate: where rare values decide it may cover with {worst:.3f} in place "
+                f"of {level:g}",
+            )
 
     def noise_figure(self, mechanism: Any, error: Any, target: Target) -> NoiseFigure | None:
         """Half the width of the last interval, as a share of what the declared ranges allow."""

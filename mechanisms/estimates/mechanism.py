@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +21,15 @@ from mechanisms.estimates.estimand import Estimand
 from mechanisms.estimates.knobs import EstimandKnobs
 from mechanisms.estimates.statistics.named_statistic import NamedStatistic
 from mechanisms.estimates.statistics.registry import STATISTICS, named
+from mechanisms.inference.fieller import INTERVAL
 from mechanisms.inference.intervals import normal_quantile
 from mechanisms.inference.resampling_calibration import DELTA_FLOOR, Goal, gaussian_goal
 
 Number = int | float
+Inference = Literal["guaranteed", "asymptotic", "approximate"]
+"""Whether an interval covers at its level for every population in the declared bounds; nearly so
+for every one, by normal approximation; or not for some whose rare values decide."""
+
 _POINTS, _REACH, _TRIES = 401, 4.0, 5
 
 REFERENCE_VARIANCE = 1 / 12
@@ -58,6 +63,9 @@ class Estimate:
         valid: Whether the interval's approximation can be trusted; if not, it is as wide as
             can be.
         cells: How many cells of the column the interval spans; None if it does not end at cells.
+        shape: What the confidence set is, of mechanisms.inference.fieller.SHAPES.
+        gap: Between which no value is in the set, if it is in two pieces.
+        inference: How its coverage is known.
     """
 
     quantity: str
@@ -68,6 +76,9 @@ class Estimate:
     standard_error: float | None
     valid: bool = True
     cells: int | None = None
+    shape: str = INTERVAL
+    gap: tuple[float, float] | None = None
+    inference: Inference = "asymptotic"
 
 
 @dataclass(frozen=True, eq=False)

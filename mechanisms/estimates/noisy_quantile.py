@@ -184,6 +184,7 @@ class QuantileOfCells:
                 confidence=self.terms.confidence,
                 standard_error=None,
                 cells=int(raw.numbers["cells"][0]),
+                inference="guaranteed",
             ),
         )
 

@@ -30,6 +30,7 @@ from mechanisms.estimates.knobs import EstimandKnobs
 from mechanisms.estimates.mechanism import (
     Estimate,
     ExpectedInterval,
+    Inference,
     RawEstimates,
     SamplingDistribution,
     check_loss_frame,
@@ -42,11 +43,14 @@ from mechanisms.estimates.statistics.moment_formula import MomentFormula
 from mechanisms.estimates.statistics.named_statistic import NamedStatistic
 from mechanisms.estimates.statistics.registry import named
 from mechanisms.estimates.terms import Terms
+from mechanisms.inference.fieller import INTERVAL
 from mechanisms.inference.moment_functions import Derived
 from mechanisms.inference.moment_pairs import NoisyPair, PairMoments, weighted_monomials
+from mechanisms.inference.rare_values import inference_words, worst_of_quotient
 from mechanisms.sampling.randomness import Progress, Randomness
 
 _Doubles = NDArray[np.float64]
+_SPREAD_NOISE = 1.05  # of the variance of a figure about a corner, in that of the figure
 
 
 @dataclass(frozen=True)
@@ -131,17 +135,20 @@ class PairEstimate:
         for quantity, scale, wanted in zip(
             self.terms.quantities, self.terms.scales, derived, strict=True
         ):
-            interval = pair.interval(wanted, level)
-            error = scale.factor * pair.standard_error(wanted) if interval.valid else None
+            found_set = pair.interval(wanted, level)
+            bounded = found_set.shape == INTERVAL
+            gap = found_set.gap
             found.append(
                 Estimate(
                     quantity=quantity,
                     value=scale.value(pair.estimate(wanted)),
-                    lower=scale.value(interval.lower),
-                    upper=scale.value(interval.upper),
+                    lower=scale.value(found_set.lower),
+                    upper=scale.value(found_set.upper),
                     confidence=level,
-                    standard_error=error,
-                    valid=interval.valid,
+                    standard_error=scale.factor * pair.standard_error(wanted) if bounded else None,
+                    shape=found_set.shape,
+                    gap=None if gap is None else (scale.value(gap[0]), scale.value(gap[1])),
+                    inference=self.inference,
                 )
             )
         return tuple(found)
@@ -164,6 +171,17 @@ class PairEstimate:
         return ExpectedInterval(
             quantities=self.terms.quantities, width=tuple(widths), noise_sd=tuple(noise)
         )
+
+    @property
+    def worst_coverage(self) -> float:
+        """Of the sets, for populations whose rare values decide."""
+        noise = self.moments.noise_in_jumps
+        return worst_of_quotient(noise, _SPREAD_NOISE, self.terms.confidence)
+
+    @property
+    def inference(self) -> Inference:
+        """How the coverage of the sets is known."""
+        return inference_words(self.worst_coverage, self.terms.confidence)
 
     def describe(self) -> dict[str, str | int]:
         """The parameters, enough to rebuild all but what the estimates count by."""

@@ -15,22 +15,12 @@ it in balls). The same holds for v. Any other monomial moves by at most its rang
 is at most 2 plus the squares of weight times range. Of a single column the four powers of u are
 released, and the bound is 1 plus the square for u^3.
 
-**Interval.** A smooth function h of the means of x, y, x^2, xy and y^2 is estimated by putting
-the noisy means in its place. Its error is that of the linear function with h's gradient g (the
-delta method): variance g'(S/n + N)g, with N the variances of the noise and S the covariance
-matrix of the five monomials, which the moments up to degree 4 give. g'Sg has noise itself; one
-standard deviation of that is added to it, so that it is seldom too small. No law of the
-records is assumed. The interval is normal; it is marked as not valid, and as wide as can be,
-where the estimate is not finite or a denominator is within four standard deviations of its
-noise from 0.
+**Intervals** are those of mechanisms.inference.moment_sets.
 """
 
 from __future__ import annotations
 
-import functools
-import itertools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -39,9 +29,9 @@ from numpy.typing import NDArray
 
 from mechanisms.accounting.analytic import GaussianLoss
 from mechanisms.domain.columns import Codes
-from mechanisms.inference.intervals import normal_quantile
-from mechanisms.inference.moment_functions import Derived, Means
-from mechanisms.inference.replicate_intervals import BootstrapInterval
+from mechanisms.inference.fieller import ConfidenceSet
+from mechanisms.inference.moment_functions import Derived
+from mechanisms.inference.moment_sets import MomentSets
 from mechanisms.sampling.randomness import Randomness
 from mechanisms.sampling.statistic_noise import StatisticNoise
 
@@ -49,8 +39,7 @@ _Doubles = NDArray[np.float64]
 POWERS = tuple((i, degree - i) for degree in range(1, 5) for i in range(degree, -1, -1))
 """Exponents of u and v, in the order of release."""
 
-_FIRST = ((1, 0), (0, 1), (2, 0), (1, 1), (0, 2))
-_STEP, _BITS = 1e-6, 40
+_BITS = 40
 
 
 def _weight(i: int, j: int) -> Fraction:
@@ -116,6 +105,16 @@ class PairMoments:
         """Exponents of u and v, in the order of release."""
         return POWERS if self.columns == 2 else ALONE
 
+    @property
+    def noise_in_jumps(self) -> float:
+        """Least noise on a covariance, variance or numerator, in moves by one record of most effect.
+
+        Where nearly all records lie in one corner, a record in the opposite one moves the sum for
+        a covariance by 1, and the noise on it is that of uv - (u + v)/2 or the like.
+        """
+        share = 1.0 if self.columns == 1 else math.sqrt(min(1.0, 0.5 + float(_weight(1, 1)) ** -2))
+        return self.noise.sigma * share
+
     def loss(self) -> GaussianLoss:
         """The privacy loss; takes no data."""
         return GaussianLoss(Fraction(0), self.noise.mu_squared)
@@ -139,83 +138,40 @@ class NoisyPair:
     Attributes:
         mechanism: Its parameters.
         n_records: Number of records n, public.
-        sums: float64[14] or [4], weighted and noisy.
+        sums: float64[.., 14] or [.., 4], weighted and noisy; of many releases for simulations.
     """
 
     mechanism: PairMoments
     n_records: int
     sums: _Doubles
 
+    @property
+    def known(self) -> MomentSets:
+        """The moments as released; those of v are 0 if it was not released."""
+        powers, sigma = self.mechanism.powers, self.mechanism.noise.sigma / self.n_records
+        means = {p: np.zeros(self.sums.shape[:-1]) for p in POWERS}
+        noise = dict.fromkeys(POWERS, 0.0)
+        for k, power in enumerate(powers):
+            weight = float(_weight(*power))
+            means[power] = self.sums[..., k] / weight / self.n_records
+            noise[power] = sigma / weight
+        return MomentSets(means, noise, self.n_records)
+
     def estimate(self, wanted: Derived) -> float:
         """The function of the noisy means, not clipped; NaN where it has no value."""
-        with np.errstate(all="ignore"):
-            return float(wanted.value(self._means()))
+        return self.known.estimate(wanted)
 
-    def interval(self, wanted: Derived, level: float) -> BootstrapInterval:
-        """The interval for the function of the population's means."""
-        z, means, value = normal_quantile(level), self._means(), self.estimate(wanted)
-        low, high = wanted.bounds
-        for k, divisor in enumerate(wanted.denominators(means)):
-            at_k = functools.partial(_coordinate, wanted.denominators, k)
-            if divisor < 4 * math.sqrt(self._variance(at_k, False)):
-                return BootstrapInterval(low, high, False)
-        with np.errstate(all="ignore"):
-            reach = z * self.standard_error(wanted)
-        if not (math.isfinite(value) and math.isfinite(reach)):
-            return BootstrapInterval(low, high, False)
-        lower, upper = (min(max(end, low), high) for end in (value - reach, value + reach))
-        return BootstrapInterval(lower, upper, True)
+    def interval(self, wanted: Derived, level: float) -> ConfidenceSet:
+        """The confidence set for the function of the population's means."""
+        return self.known.sets(wanted, level).one(wanted.bounds)
 
     def standard_error(self, wanted: Derived) -> float:
         """Of the estimate, sampling and noise together; NaN if there is none."""
-        with np.errstate(all="ignore"):
-            return math.sqrt(self._variance(wanted.value, True))
+        return self.known.standard_error(wanted)
 
     def noise_sd(self, wanted: Derived) -> float:
         """Standard deviation of the noise in the estimate; NaN if there is none."""
-        with np.errstate(all="ignore"):
-            return math.sqrt(self._variance(wanted.value, False))
-
-    def _moments(self) -> dict[tuple[int, int], float]:
-        """Noisy means of the monomials of u and v; those of v are 0 if it was not released."""
-        powers = self.mechanism.powers
-        plain = self.sums / np.array([float(_weight(*p)) for p in powers]) / self.n_records
-        return dict.fromkeys(POWERS, 0.0) | dict(zip(powers, plain.tolist(), strict=True))
-
-    def _means(self, moments: _Doubles | None = None) -> Means:
-        """Means of x, y, x^2, xy, y^2 from those of the five monomials of u and v."""
-        found = self._moments()
-        u, v, uu, uv, vv = [found[p] for p in _FIRST] if moments is None else moments
-        return np.array([u + 0.5, v + 0.5, uu + u + 0.25, uv + (u + v) / 2 + 0.25, vv + v + 0.25])
-
-    def _variance(self, value: Callable[[Means], float], sampling: bool) -> float:
-        """Variance of a linear approximation, of the noise and of the sampling or not."""
-        found = self._moments()
-        at = np.array([found[p] for p in _FIRST])
-        slopes = []
-        for unit in np.eye(5) * _STEP:
-            up, down = (value(self._means(at + sign * unit)) for sign in (1, -1))
-            slopes.append((up - down) / (2 * _STEP))
-        g = np.array(slopes)
-        sigma = self.mechanism.noise.sigma / self.n_records
-        own = dict.fromkeys(POWERS, 0.0)
-        own |= {p: sigma / float(_weight(*p)) for p in self.mechanism.powers}
-        total = float(sum(c**2 * own[p] ** 2 for c, p in zip(g, _FIRST, strict=True)))
-        if sampling:
-            centre = float(g @ at)
-            slope = dict.fromkeys(POWERS, 0.0)  # of g'Sg, in each monomial's mean
-            for (k, one), (m, two) in itertools.product(enumerate(_FIRST), repeat=2):
-                slope[one[0] + two[0], one[1] + two[1]] += g[k] * g[m]
-            spread = sum(c * found[p] for p, c in slope.items()) - centre**2
-            for c, p in zip(g, _FIRST, strict=True):
-                slope[p] -= 2 * centre * c
-            noise = math.sqrt(sum((c * own[p]) ** 2 for p, c in slope.items()))
-            total += (max(0.0, float(spread)) + noise) / self.n_records
-        return total
-
-
-def _coordinate(function: Callable[[Means], tuple[float, ...]], k: int, means: Means) -> float:
-    return function(means)[k]
+        return self.known.noise_sd(wanted)
 
 
 def weighted_monomials(columns: _Doubles) -> _Doubles:

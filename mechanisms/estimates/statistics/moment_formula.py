@@ -50,7 +50,7 @@ def unbiased(function: Derived, *, columns: int = 2) -> MomentFormula:
 
     def functions(n_records: int, origin: float) -> tuple[Derived, ...]:
         more = n_records / (n_records - 1)
-        return (dataclasses.replace(function, value=lambda m: more * function.value(m)),)
+        return (dataclasses.replace(function, numerator=lambda m: more * function.numerator(m)),)
 
     return MomentFormula(functions=functions, columns=columns)
 
