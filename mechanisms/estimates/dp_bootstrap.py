@@ -78,7 +78,7 @@ class BootstrapKnobs(EstimandKnobs):
     """
 
     replicates: int | None = None
-    inference: Inference = "percentile"
+    inference: Inference = "percentile"  # type: ignore[assignment]  # it has two of its own
     calibration: Calibration = "strict"
     mu: Fraction | None = None
 

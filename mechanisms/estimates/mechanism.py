@@ -185,6 +185,7 @@ def check_serves(
     serves: Callable[[NamedStatistic], bool],
     *,
     functions: bool = False,
+    guarantees: Callable[[NamedStatistic], bool] = lambda statistic: False,
 ) -> None:
     """Refuse a statistic that a mechanism does not serve.
 
@@ -193,10 +194,19 @@ def check_serves(
         mechanism: Its name.
         serves: Whether it serves a statistic with a name.
         functions: Whether it serves user-defined ones.
+        guarantees: Whether it has intervals for one that cover for every population.
 
     Raises:
         ConfigError: With the statistics that it serves.
     """
+    if knobs.guaranteed and not (knobs.statistic and guarantees(named(knobs.statistic))):
+        raise ConfigError(
+            f"The mechanism '{mechanism}' has no guaranteed interval for {knobs.named}. There are "
+            "some for the count, the sum, the mean and the proportion of all records, the variance, "
+            "the median and the quantile.",
+            where="inference",
+            next_step="Leave 'inference' out, or ask for another statistic.",
+        )
     if not (functions if knobs.statistic is None else serves(named(knobs.statistic))):
         names = [name for name, statistic in STATISTICS.items() if serves(statistic)]
         known = ", ".join(names + ["a user-defined statistic"] * functions)
@@ -272,6 +282,16 @@ def check_loss_frame(n_records: int, unit_records: int, *, stated: int | None = 
 def normal_error(lower: float, upper: float, confidence: float) -> float:
     """The standard error that a normal interval of this width stands for."""
     return (upper - lower) / (2 * normal_quantile(confidence))
+
+
+def guarantee_described(guaranteed: bool) -> dict[str, str]:
+    """That an interval is guaranteed, as part of a description; by default nothing."""
+    return {"inference": "guaranteed"} if guaranteed else {}
+
+
+def is_guaranteed(description: Mapping[str, object]) -> bool:
+    """Read back what ``guarantee_described`` wrote."""
+    return description.get("inference") == "guaranteed"
 
 
 def finite(value: float | None) -> float | None:

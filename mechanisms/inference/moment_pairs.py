@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from mechanisms.accounting.analytic import GaussianLoss
 from mechanisms.domain.columns import Codes
 from mechanisms.inference.fieller import ConfidenceSet
+from mechanisms.inference.guaranteed import variance_limits
 from mechanisms.inference.moment_functions import Derived
 from mechanisms.inference.moment_sets import MomentSets
 from mechanisms.sampling.randomness import Randomness
@@ -164,6 +165,25 @@ class NoisyPair:
     def interval(self, wanted: Derived, level: float) -> ConfidenceSet:
         """The confidence set for the function of the population's means."""
         return self.known.sets(wanted, level).one(wanted.bounds)
+
+    def variance_limits(self, level: float) -> tuple[float, float]:
+        """Limits of the variance of one column that hold for every population."""
+        n, known = self.n_records, self.known
+        first, second, fourth = (1, 0), (2, 0), (4, 0)
+        u, uu, uuuu = (float(known.means[p]) * n for p in (first, second, fourth))
+        # Rounding moves a sum by a step of its grid, and the noise has the same grid.
+        step = 2 * float(self.mechanism.noise.step)
+        steps = [step / float(_weight(*p)) for p in (first, second, fourth)]
+        noises = [known.noise[p] * n for p in (first, second, fourth)]
+        return variance_limits(
+            u + n / 2,
+            4 * uu,
+            64 * uuuu - 16 * uu + n,
+            n_records=n,
+            noises=(noises[0], 4 * noises[1], math.hypot(64 * noises[2], 16 * noises[1])),
+            level=level,
+            slacks=(steps[0], 4 * steps[1], 64 * steps[2] + 16 * steps[1]),
+        )
 
     def standard_error(self, wanted: Derived) -> float:
         """Of the estimate, sampling and noise together; NaN if there is none."""

@@ -40,6 +40,7 @@ from numpy.typing import NDArray
 from mechanisms.accounting.analytic import GaussianLoss
 from mechanisms.domain.columns import Codes
 from mechanisms.errors import ConfigError, RecordsError
+from mechanisms.inference.guaranteed import mean_limits
 from mechanisms.sampling.gaussian_noise import equivalent_variance, noisy, scale_for
 from mechanisms.sampling.randomness import Randomness
 
@@ -172,6 +173,29 @@ class NoisyMoments:
             square_noise=0.0 if squares_known else square_noise,
         )
         return low + (high - low) * float(found.lower), low + (high - low) * float(found.upper)
+
+    def guaranteed_interval(
+        self, level: float, *, squares_known: bool = False
+    ) -> tuple[float, float]:
+        """Limits for the mean that hold for every population (mechanisms.inference.guaranteed).
+
+        Args:
+            level: Probability with which they hold, at least.
+            squares_known: Whether every record is 0 or 1.
+        """
+        n, steps, low, high = self.n_records, 2 * _HALF, self.mechanism.lower, self.mechanism.upper
+        on_grid = 0.0 if squares_known else n / (2 * steps)
+        lower, upper = mean_limits(
+            self.total / steps + n / 2,
+            None if squares_known else self.squares / _HALF**2,
+            n_records=n,
+            noise=float(self.mechanism.scale) / steps,
+            square_noise=float(self.mechanism.square_scale) / _HALF**2,
+            level=level,
+            slack=on_grid + 1 / steps,
+            square_slack=4 * on_grid + 1 / _HALF**2,
+        )
+        return low + (high - low) * lower, low + (high - low) * upper
 
 
 def moment_interval(

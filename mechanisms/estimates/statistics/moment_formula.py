@@ -29,6 +29,7 @@ class MomentFormula:
         of_some: Whether x is 1 for a record that counts, y then its value, and both are 0 for the
             others.
         amounts: Whether the columns are amounts: scaled from 0, and refused if they can be below.
+        is_variance: Whether it is the variance of x, for which there are guaranteed limits.
     """
 
     functions: Callable[[int, float], tuple[Derived, ...]]
@@ -36,6 +37,7 @@ class MomentFormula:
     origin: Callable[[Spans], float] = _zero
     of_some: bool = False
     amounts: bool = False
+    is_variance: bool = False
 
 
 def formula(function: Derived, *, of_some: bool = False, amounts: bool = False) -> MomentFormula:
@@ -45,14 +47,14 @@ def formula(function: Derived, *, of_some: bool = False, amounts: bool = False) 
     )
 
 
-def unbiased(function: Derived, *, columns: int = 2) -> MomentFormula:
+def unbiased(function: Derived, *, columns: int = 2, is_variance: bool = False) -> MomentFormula:
     """One function with n - 1 in place of n."""
 
     def functions(n_records: int, origin: float) -> tuple[Derived, ...]:
         more = n_records / (n_records - 1)
         return (dataclasses.replace(function, numerator=lambda m: more * function.numerator(m)),)
 
-    return MomentFormula(functions=functions, columns=columns)
+    return MomentFormula(functions=functions, columns=columns, is_variance=is_variance)
 
 
 MEAN_OF_SOME = formula(dataclasses.replace(RATIO, bounds=(0.0, 1.0)), of_some=True)

@@ -11,6 +11,6 @@ VARIANCE = NamedStatistic(
     name="variance",
     bounded=Variance(),
     even_variance=1 / 80 - 1 / 144,
-    moments=unbiased(moment_functions.VARIANCE, columns=1),
+    moments=unbiased(moment_functions.VARIANCE, columns=1, is_variance=True),
     scales=product_scale,
 )
