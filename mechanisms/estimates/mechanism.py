@@ -130,7 +130,8 @@ class ExpectedInterval:
     def rows(self) -> Iterator[tuple[str, str]]:
         """A width for each quantity."""
         for quantity, width, sd in zip(self.quantities, self.width, self.noise_sd, strict=True):
-            shown = "without end" if width is None else f"{width:.5g}"
+            unbounded = "without end: the confidence set may be the whole line"
+            shown = unbounded if width is None else f"{width:.5g}"
             noise = "" if sd is None else f" (sd of its noise {sd:.4g})"
             yield f"expected width: {quantity}", shown + noise
 
@@ -201,9 +202,8 @@ def check_serves(
     """
     if knobs.guaranteed and not (knobs.statistic and guarantees(named(knobs.statistic))):
         raise ConfigError(
-            f"The mechanism '{mechanism}' has no guaranteed interval for {knobs.named}. There are "
-            "some for the count, the sum, the mean and the proportion of all records, the variance, "
-            "the median and the quantile.",
+            f"The mechanism '{mechanism}' has no guaranteed interval for {knobs.named}. Counts, "
+            "sums, means and proportions of all records, variances and quantiles have one.",
             where="inference",
             next_step="Leave 'inference' out, or ask for another statistic.",
         )

@@ -11,11 +11,11 @@ deviation s plus one step: with Z its normalising sum, Z >= s sqrt(2 pi), for ev
 
     P(N >= j) = sum over k >= j of exp(-k^2/2s^2)/Z <= integral from j - 1 = P(s G >= j - 1),
 
-G standard normal, as the terms decrease; for j <= 0 P(N >= j) = 1 - P(N >= 1 - j), and P(N >= i)
-for i >= 1 is at least the integral from i over Z, P(s G >= i) up to the factor s sqrt(2 pi)/Z >= 1 -
-3 exp(-2 pi^2 s^2) (Poisson summation), which is beyond 10^-2000 and disappears in the margin below.
-So P(S + N >= t) <= P(S + s G + step >= t), and E f(S + N) <= E f(S + s G + step) for every
-f that does not decrease. ``slack`` below is the step, with what rounding records to a grid may add.
+G standard normal, as the terms decrease; for j <= 0 P(N >= j) = 1 - P(N >= 1 - j), and for i >= 1
+P(N >= i) is at least the integral from i over Z, P(s G >= i) up to the factor s sqrt(2 pi)/Z >= 1
+- 3 exp(-2 pi^2 s^2) (Poisson summation), which is within 10^-2000 of 1 and disappears in the margin
+below. So P(S + N >= t) <= P(S + s G + step >= t), and E f(S + N) <= E f(S + s G + step) for every f
+that does not decrease. ``slack`` below is the step, with what rounding records to a grid may add.
 
 **0 and 1.** Where all x are 0 or 1, S is Binomial(n, m): P(S + s G >= t) is computed exactly, as by
 Clopper and Pearson (1934, doi 10.1093/biomet/26.4.404) without noise.
@@ -26,27 +26,31 @@ With f(y) = max(y - h, 0), any h < t, Markov's inequality gives
 
     P(S + N >= t) <= E max(B + s G + slack - h, 0) / (t - h).
 
-**A known variance.** If x - m <= b = 1 - m and v <= w, then E max(x - m - h, 0)^2 <= E max(T - h,
-0)^2 for every h, T being b with probability p = w/(w + b^2) and else -a, a = w/b (Bentkus 2004,
-doi 10.1214/009117904000000360). *Proof.* T has mean 0 and variance w. For h >= b both are 0. For h
-<= -a the left is at most E (x - m - h)^2 <= w + h^2, which the right equals, both values of T being
-above h. Else let q(y) = (b - h)^2 ((y + a)/(b + a))^2: (y + a)(b - h)/(b + a) is a line through (-a,
-0) and (b, b - h), on [-a, b] not below the convex max(y - h, 0); and below -a that is 0. So the left
-is at most E q(x - m) <= (b - h)^2 (w + a^2)/(b + a)^2 = E q(T), and q = max(y - h, 0)^2 at both
-values of T. QED One record after the other, and with the noise, for any h < t
+**A known variance.** If x - m <= b = 1 - m and v <= w, then for every h
+
+    E max(x - m - h, 0)^2 <= E max(T - h, 0)^2,
+
+T being b with probability p = w/(w + b^2) and else -a, a = w/b (Bentkus 2004, doi
+10.1214/009117904000000360). *Proof.* T has mean 0 and variance w. For h >= b both are 0. For
+h <= -a the left is at most E (x - m - h)^2 <= w + h^2, which the right equals, both values of T
+being at least h. Else let q(y) = (b - h)^2 ((y + a)/(b + a))^2: (y + a)(b - h)/(b + a) is a line
+through (-a, 0) and (b, b - h), on [-a, b] not below the convex max(y - h, 0); below -a that is 0.
+So the left is at most E q(x - m) <= (b - h)^2 (w + a^2)/(b + a)^2 = E q(T), and q is
+max(y - h, 0)^2 at both values of T. QED One record after the other, and with the noise, for any h < t
 
     P(S + N - n m >= t) <= E max(T_1 + .. + T_n + s G + slack - h, 0)^2 / (t - h)^2.
 
 The variance is not known, but released are the squares y = (2x - 1)^2 in [0, 1] as well. The bound
-for any x gives an upper limit for E y at an eighth of what the level leaves to 1, and v = E y/4 - (m
-- 1/2)^2. If that limit holds, a bound with the w that follows from it holds; the rest of the
+for any x gives an upper limit for E y at an eighth of what the level leaves to 1, and v = E y/4 -
+(m - 1/2)^2. If that limit holds, a bound with the w that follows from it holds; the rest of the
 probability is divided between both ends. So empirical squares enter without any approximation.
 
 **Arithmetic.** A binomial law of standard deviation d > 200 is rounded up to multiples of about
-d/100, which makes the expectation of a function that does not decrease larger, never smaller. Masses
-beyond 12 d + 40 are below 10^-25. The margin, 10^-6 of every probability, is more than all rounding. Which h are tried, and where
-limits are searched, decides only how narrow an interval is: an excluded stretch of m is one for
-which the bound is too small even with the least t - n m, the largest w and the largest b on it.
+d/100, which makes the expectation of a function that does not decrease larger, never smaller.
+Masses beyond 12 d + 40 are below 10^-25. The margin, 10^-6 of every probability, is more than all
+rounding. Which h are tried, and where limits are searched, decides only how narrow an interval is:
+an excluded stretch of m is one for which the bound is too small even with the least t - n m, the
+largest w and the largest b on it.
 """
 
 from __future__ import annotations
@@ -100,11 +104,11 @@ def mean_limits(
     most = None
     if squares is not None:
         above = squares + square_slack
-        most = 1 - _lower(n_records - above, None, n_records, square_noise, alpha * FOR_SQUARES)
+        most = 1 - mean_limit(n_records - above, None, n_records, square_noise, alpha * FOR_SQUARES)
         alpha *= 1 - FOR_SQUARES
     share = squares is None
-    low = _lower(total - slack, most, n_records, noise, alpha / 2, share=share)
-    high = _lower(n_records - total - slack, most, n_records, noise, alpha / 2, share=share)
+    low = mean_limit(total - slack, most, n_records, noise, alpha / 2, share=share)
+    high = mean_limit(n_records - total - slack, most, n_records, noise, alpha / 2, share=share)
     return low, max(low, 1 - high)
 
 
@@ -120,8 +124,8 @@ def variance_limits(
 ) -> tuple[float, float]:
     """Limits of the variance of records in [0, 1].
 
-    With y = (2x - 1)^2 it is E y/4 - (E x - 1/2)^2. Limits of E x hold at a quarter of what the level
-    leaves to 1, those of E y at the rest, for which (2y - 1)^2 are the squares.
+    With y = (2x - 1)^2 it is E y/4 - (E x - 1/2)^2. Limits of E x hold at a quarter of what the
+    level leaves to 1, those of E y at the rest, for which (2y - 1)^2 are the squares.
 
     Args:
         total: Noisy sum of x.
@@ -200,7 +204,7 @@ def excluded(
     return _known_variance(over, n_records, variance, 1 - low, noise) < alpha
 
 
-def _lower(
+def mean_limit(
     total: float,
     most_square: float | None,
     n_records: int,
@@ -209,7 +213,16 @@ def _lower(
     *,
     share: bool = False,
 ) -> float:
-    """The end of the means that are excluded from 0 on."""
+    """The lower limit of a mean: the end of the stretch that is excluded from 0 on.
+
+    Args:
+        total: Noisy sum, with slack taken off.
+        most_square: Upper limit on E (2x - 1)^2; None: there is none.
+        n_records: Number of records n.
+        noise: Scale of the noise.
+        alpha: Probability with which it may be too high.
+        share: Whether all records are 0 or 1.
+    """
     at, centre = 0.0, min(total / n_records, 1.0)
     step = centre / 2
     while step > max(_LEAST_STEP, _PRECISION * (centre - at)):
@@ -245,7 +258,7 @@ def _any_law(t: float, n: int, mean: float, noise: float) -> float:
 
 
 def _known_variance(over: float, n: int, variance: float, b: float, noise: float) -> float:
-    """The least bound over h from the two-point law of this variance, for a sum ``over`` its mean."""
+    """The least bound over h from two points of this variance, for a sum ``over`` its mean."""
     a = variance / b
     counts, masses = _law(n, variance / (variance + b**2))
     values = counts * (a + b) - n * a

@@ -108,7 +108,7 @@ class PairMoments:
 
     @property
     def noise_in_jumps(self) -> float:
-        """Least noise on a covariance, variance or numerator, in moves by one record of most effect.
+        """Least noise on a covariance, variance or numerator, in moves by a record of most effect.
 
         Where nearly all records lie in one corner, a record in the opposite one moves the sum for
         a covariance by 1, and the noise on it is that of uv - (u + v)/2 or the like.

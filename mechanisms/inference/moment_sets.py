@@ -6,8 +6,8 @@ error is that of the linear function with its gradient g - t h: variance (g - t 
 h), with Q the variances of the noise and S the covariance matrix of the five monomials, which the
 moments up to degree 4 give. Nothing is divided by, so this approximation does not depend on how
 far D is from 0. The entries of S have noise themselves; one standard deviation of it is added, in
-proportion as at the estimate, so that the variance is seldom too small. The square of a noisy mean is too large by the variance
-of its noise, which is taken off.
+proportion as at the estimate, so that the variance is seldom too small. The square of a noisy mean
+is too large by the variance of its noise, which is taken off.
 
 **Correlation.** The set for C/sqrt(V W), C a covariance and V and W variances, is made of sets for
 quotients too. For every s > 0, sqrt(V W) <= (s V + W/s)/2, with equality at s^2 = W/V. For that s

@@ -17,13 +17,12 @@ f = (2 - b)/b^2 = phi * phi^4. Both ends are infinite, so this is the least valu
 **Interval.** With m and q the released means of u and u^2, the mean t of u in the population and s
 now of the means: m - t is about normal with variance (E u^2 - t^2)/n + s^2, so take all t with (m
 - t)^2 <= z^2 ((q - t^2)/n + s^2). No variance is plugged in, as in Wilson's (1927, doi
-10.1080/01621459.1927.10502953) interval for a proportion. That is the interval of a proportion, whose
-squares are known. Where q is noisy, all t are taken with (m - t)^2 <= z^2 (v/n + s^2), v the larger
-of q - t^2 and q - m^2 and one standard deviation of q's noise more: where rare values decide, q and
-m go together, and each form by itself is too short on one side (mechanisms.inference.rare_values
-computes by how much). By Popoviciu's inequality the variance
-is at most 1/4: the interval is truncated to z sqrt(1/(4n) + s^2) about m, and to the declared
-bounds.
+10.1080/01621459.1927.10502953) interval for a proportion, whose squares are known. Where q is
+noisy, all t are taken with (m - t)^2 <= z^2 (v/n + s^2), v the larger of q - t^2 and q - m^2, and
+one standard deviation of q's noise more: where rare values decide, q and m go together, and each
+form by itself is too short on one side (mechanisms.inference.rare_values computes by how much). By
+Popoviciu's inequality the variance is at most 1/4: the interval is truncated to z sqrt(1/(4n) +
+s^2) about m, and to the declared bounds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How far rare values can bring the coverage of a normal interval down, from public quantities only.
+"""How far rare values can bring the coverage of a normal interval down, by public quantities.
 
 Of n records in [0, 1] nearly all have one value and a few, about Poisson(L) of them, another one
 further off: as n grows, these are the populations whose sums are furthest from normal, and no
