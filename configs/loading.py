@@ -68,29 +68,35 @@ class Release:
     overrides: tuple[Applied, ...] = ()
     supersedes: str | None = None
 
-    def plan(self) -> Plan:
+    def plan(self, *, rho_delta: Decimal | None = None) -> Plan:
         """Fix every parameter; needs no data.
+
+        Args:
+            rho_delta: In place of the config's.
 
         Raises:
             InfeasibleBudgetError: The knobs of a product do not fit its budget.
         """
         findings = Findings()
         with findings.noting():
-            return self._planned(self.requests)
+            return self._planned(self.requests, rho_delta)
         first = findings.errors[0]
         for request in self.requests if len(self.requests) > 1 else ():
             with findings.noting():  # what fails with the whole budget fails with a part
-                self._planned((replace(request, share=Decimal(1)),))
+                self._planned((replace(request, share=Decimal(1)),), rho_delta)
         raise together([first, *(each for each in findings.errors if each.where != first.where)])
 
-    def _planned(self, requests: Sequence[ProductRequest]) -> Plan:
+    def _planned(self, requests: Sequence[ProductRequest], rho_delta: Decimal | None) -> Plan:
         budget = self.config.budget
+        most = budget.rho_delta if rho_delta is None else rho_delta
         with _placed(self.document, ("products",)):
             return plan_release(
                 requests,
                 domain=self.domain,
                 privacy=self.privacy,
-                budget=Budget(epsilon=budget.epsilon, delta=budget.delta, rho=budget.rho),
+                budget=Budget(
+                    epsilon=budget.epsilon, delta=budget.delta, rho=budget.rho, rho_delta=most
+                ),
             )
 
     @property

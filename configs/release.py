@@ -105,6 +105,11 @@ class BudgetConfig(Section):
     epsilon: Epsilon | None = None
     delta: Delta = Field(description="Beside rho: where the epsilon of the release is stated.")
     rho: Epsilon | None = Field(default=None, description="Zero-concentrated privacy.")
+    rho_delta: Delta | None = Field(
+        default=None,
+        description="The most but for which rho has to hold, where that makes it smaller; by "
+        "default delta, and 0 for an account of rho whose delta is 0.",
+    )
 
     @model_validator(mode="after")
     def _one_measure(self) -> Self:

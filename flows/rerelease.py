@@ -7,7 +7,7 @@ what they would change and cost is proposed first, without data.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +26,18 @@ from tasks.execution.home import Home
 from tasks.execution.run_context import Listener
 from tasks.ledger.budgets import remaining_budget
 from tasks.ledger_rules.amounts import Loss, canonical
+from tasks.release.account_plan import plan_for_account
 from tasks.release.plan_difference import difference
 from tasks.release.succession import check_followed, check_source, predecessor, renewal, revision
 from tasks.release.verdicts import check_verdicts, warnings
 
 _SHOWN = 60
-_COSTS = {"epsilon": "epsilon", "delta": "delta", "rho": "rho under zCDP"}
+_COSTS = {
+    "epsilon": "epsilon",
+    "delta": "delta",
+    "rho": "rho under zCDP",
+    "rho_delta": "delta under zCDP",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +121,8 @@ def propose(
     else:
         order = revision(manifest, revised, overrides)
     planned = PlannedOrder.of(order)
+    plan = plan_for_account(home, planned.release, planned.plan)
+    planned = replace(planned, plan=plan)
     return Proposal(
         bundle=bundle,
         manifest=manifest,

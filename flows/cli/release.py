@@ -122,21 +122,23 @@ def plan(
     from configs.planned_order import PlannedOrder
     from flows.report import plan as reports
     from tasks.ledger.budgets import remaining_budget
+    from tasks.release.account_plan import plan_for_account
     from tasks.release.foreseen import foreseen
 
-    order = PlannedOrder.of(order_of(config, set_))
-    remaining = remaining_budget(home_of(home), order.release.config.dataset)
-    stopping = foreseen(order.release, order.plan)
+    order, place = PlannedOrder.of(order_of(config, set_)), home_of(home)
+    remaining = remaining_budget(place, order.release.config.dataset)
+    planned = plan_for_account(place, order.release, order.plan)
+    stopping = foreseen(order.release, planned)
 
     def facts() -> dict[str, Any]:
-        compared = {"comparison": reports.comparison_facts(order.plan)} if compare else {}
+        compared = {"comparison": reports.comparison_facts(planned)} if compare else {}
         stops = {"would_stop": [str(each) for each in stopping]}
-        return reports.plan_facts(order.release, order.plan, remaining) | stops | compared
+        return reports.plan_facts(order.release, planned, remaining) | stops | compared
 
     def report() -> Iterator[Any]:
-        yield from reports.plan_report(order.release, order.plan, remaining)
+        yield from reports.plan_report(order.release, planned, remaining)
         yield from (f"A run would stop: {each}" for each in stopping)
-        yield from reports.comparison_report(order.plan) if compare else ()
+        yield from reports.comparison_report(planned) if compare else ()
 
     return Result(json=json, facts=facts, report=report)
 

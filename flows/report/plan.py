@@ -92,7 +92,7 @@ def _product_rows(product: PlannedProduct[Any]) -> list[list[str]]:
         ["  cells", f"{product.domain.n_possible:,}"],
         *([f"  {label}", value] for label, value in shown(described)),
         ["  alone: epsilon, delta", f"{canonical(product.epsilon)}, {canonical(product.delta)}"],
-        ["  alone: rho", canonical(product.rho)],
+        _rho_row(product),
         *(
             [f"  {label}" if label else "", shown]
             for label, shown in product.kind.error_rows(product.mechanism, product.expected_error)
@@ -102,6 +102,13 @@ def _product_rows(product: PlannedProduct[Any]) -> list[list[str]]:
     if product.choice is not None:
         rows.insert(1, ["  chosen", product.choice.reason()])
     return rows
+
+
+def _rho_row(product: PlannedProduct[Any]) -> list[str]:
+    """Rho, with the delta but for which it holds if there is one."""
+    if not product.rho_delta:
+        return ["  alone: rho", canonical(product.rho)]
+    return ["  alone: rho, delta", f"{canonical(product.rho)}, {canonical(product.rho_delta)}"]
 
 
 def comparison_facts(plan: Plan) -> dict[str, Any]:

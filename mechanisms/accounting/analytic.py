@@ -1,4 +1,4 @@
-"""Losses with a formula for the curve: Gaussian, pure, and those bounded in Rényi divergence."""
+"""Losses with a formula for the curve: Gaussian, pure, of bounded range, of bounded divergence."""
 
 from __future__ import annotations
 
@@ -105,6 +105,85 @@ class PureLoss(Loss):
 
 
 @dataclass(frozen=True)
+class BoundedRangeLoss(Loss):
+    """Any pair whose privacy loss lies in an interval of a given length, wherever that lies.
+
+    So it is for an exponential mechanism: if a unit moves every score by at most Delta, the loss
+    at z is -epsilon (u(h, z) - u(h', z))/(2 Delta) plus a constant, and its range is epsilon
+    (Dong, Durfee and Rogers 2020, arXiv 1909.13830; Cesar and Rogers 2021, arXiv 2004.07223). A
+    pure guarantee allows a range of 2 epsilon. A mixture over what does not depend on the data,
+    such as public candidates, keeps every bound here, by convexity.
+
+    **Pairs.** Let e be the range. A loss in [t - e, t] is a mean-preserving contraction, in the
+    likelihood ratio, of the one at its two ends, whose probability of t under P is (E - x)/(E - 1),
+    E = e^e and x = e^t in [1, E]; so that one dominates. Of all x
+
+    * the curve is largest at x^2 = E e^epsilon: (e^(e/2) - e^(epsilon/2))^2/(E - 1), which falls
+      and is convex in e^epsilon, hence the curve of one pair that dominates them all (Zhu, Dong
+      and Wang 2022, arXiv 2106.08567, section 3). Its second derivative in e^epsilon is the law of
+      the likelihood ratio, so that the loss has a density as e^(loss/2) on [-e, e];
+    * the mean of e^(s loss), x^s (A - x B)/(E - 1) with A = E - E^-s and B = 1 - E^-s, is largest
+      at x = s A/((s + 1) B). With g(y) = y log(sinh(e y/2)/(e y/2)) its logarithm is then K(s) =
+      g(s + 1) - g(s) - g(1), and the divergence of order 1 + s is K(s)/s.
+
+    **Rho** is the divergence of order 1, z coth z - 1 + log(sinh(z)/z) with z = e/2, which is below
+    e^2/8, the bound of Cesar and Rogers (Hoeffding's lemma). *Proof* that no order has more:
+    K(s)/(s (1 + s)) is the mean of g''(u + v)/(2 (u + v)) over 0 < u < s, 0 < v < 1 with weights
+    u + v, and g''(y)/y = e^2 (phi'(z)/(2 z) + phi''(z)/4), phi(z) = log(sinh(z)/z), z = e y/2.
+    phi'(z)/z, the sum of 2/(n^2 pi^2 + z^2) over n >= 1, falls, and so does phi''(z) = 1/z^2 -
+    1/sinh(z)^2, as (sinh(z)/z)^3 > cosh z (Lazarevic 1966). A larger u moves the weights to larger
+    u + v, so the mean falls with s and is largest as s goes to 0. []
+
+    Attributes:
+        bound: The length e of the interval.
+    """
+
+    bound: Fraction
+
+    def __post_init__(self) -> None:
+        if self.bound < 0:
+            raise ValueError("epsilon must not be negative")
+
+    def _ahead(self, epsilon: float, reverse: bool) -> Bounds:
+        if Fraction(epsilon) >= self.bound:
+            return Bounds(0.0, 0.0)
+        rest = self.bound - Fraction(epsilon)
+        return enclosed(
+            lambda: (-(-ball(rest) / 2).expm1()) ** 2 / -(-ball(self.bound)).expm1(), 1.0
+        )
+
+    @property
+    def pure_epsilon(self) -> Bounds:
+        return exactly(self.bound)
+
+    @property
+    def rho(self) -> Bounds:
+        return self.renyi(1)
+
+    def renyi(self, order: Order) -> Bounds:
+        s, e = exact_order(order) - 1, self.bound
+        if not e:
+            return Bounds(0.0, 0.0)
+        if not s:
+            z = e / 2
+            return enclosed(lambda: ball(z) * ball(z).coth() - 1 + _log_sinhc(ball(z)))
+
+        def part(y: Fraction) -> arb:
+            return ball(y) * _log_sinhc(ball(e * y / 2))
+
+        return enclosed(lambda: (part(s + 1) - part(s) - part(Fraction(1))) / ball(s))
+
+    def renyi_of_curve(self, order: Order) -> Bounds:
+        s, e = exact_order(order) - 1, self.bound
+        if not e:
+            return Bounds(0.0, 0.0)
+        z = e / 2
+        if not s:
+            return enclosed(lambda: 2 * (ball(z) * ball(z).coth() - 1))
+        return enclosed(lambda: (_log_sinhc(ball(z * (2 * s + 1))) - _log_sinhc(ball(z))) / ball(s))
+
+
+@dataclass(frozen=True)
 class ConcentratedLoss(Loss):
     """A loss whose Rényi divergences are bounded, and of which one pair may be known.
 
@@ -148,3 +227,8 @@ def _below(x: arb) -> arb:
 
 def _log_cosh(x: arb) -> arb:
     return x + ((-2 * x).exp() + 1).log() - arb(2).log()
+
+
+def _log_sinhc(x: arb) -> arb:
+    """log(sinh(x)/x) for x > 0."""
+    return x + (-(-2 * x).expm1() / (2 * x)).log()

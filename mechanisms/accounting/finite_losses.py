@@ -27,8 +27,9 @@ from mechanisms.accounting.enclosures import (
     supremum,
 )
 from mechanisms.accounting.lattice import LatticeLoss
-from mechanisms.accounting.privacy_loss import Loss, Order, exact_order
+from mechanisms.accounting.privacy_loss import ApproximateRho, Loss, Order, exact_order
 from mechanisms.accounting.renyi import concentrated, renyi_divergence
+from mechanisms.accounting.truncated_draws import approximately_concentrated
 
 FEW_DRAWS = 1000
 """Up to which the masses of all draws are summed."""
@@ -164,6 +165,13 @@ class DrawsLoss(Loss):
     @property
     def rho(self) -> Bounds:
         return concentrated(self.lattice)
+
+    def approximate_rho(self, delta: float) -> ApproximateRho:
+        """By the number of draws on the two cells, unless the whole loss has no larger rho."""
+        found, whole = approximately_concentrated(self.lattice, delta), self.rho
+        if found is None or found.rho.upper >= whole.upper:
+            return ApproximateRho(whole, 0.0)
+        return ApproximateRho(found.rho, found.delta)
 
     def renyi(self, order: Order) -> Bounds:
         return renyi_divergence(self.lattice, order)

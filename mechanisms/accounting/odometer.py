@@ -74,7 +74,8 @@ def read_odometer(
             None for *basic*. Either way fixed before the first charge.
         delta: Of the reading, in (0, 1).
         divergences: Pairs (order, sum of upper bounds on the Rényi divergences of
-            that order), if every mechanism of the history is known.
+            that order), if every mechanism of the history is known; of whole losses, so that the
+            delta charged with rho has no part in them.
 
     Returns:
         Epsilons rounded up; infinite if nothing holds at this delta.
@@ -91,8 +92,8 @@ def read_odometer(
     left = double_below(_DOWN.subtract(delta, rho_delta))
     if left > 0:
         fixed = min(fixed, epsilon_of_rho(rho, left))
-        if divergences:
-            fixed = min(fixed, epsilon_at(divergences, left))
+    if divergences:
+        fixed = min(fixed, epsilon_at(divergences, double_below(delta)))
     return Reading(delta, adaptive, fixed)
 
 

@@ -18,12 +18,13 @@ from __future__ import annotations
 import abc
 import math
 from fractions import Fraction
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from flint import arb, ctx
 
 from mechanisms.accounting.enclosures import (
     BITS,
+    Above,
     Bounds,
     larger,
     last_true,
@@ -32,6 +33,18 @@ from mechanisms.accounting.enclosures import (
 from mechanisms.accounting.trade_off import conjugate
 
 Order = Fraction | int | float
+
+
+class ApproximateRho(NamedTuple):
+    """A rho-zCDP that holds but for a delta (Bun and Steinke 2016, Definition 8.1).
+
+    Attributes:
+        rho: Enclosure of the smallest that is proven at this delta.
+        delta: Rounded up; 0 if the rho holds for the whole loss.
+    """
+
+    rho: Bounds
+    delta: float
 
 
 class PrivacyLoss(Protocol):
@@ -51,6 +64,9 @@ class PrivacyLoss(Protocol):
     def rho(self) -> Bounds:
         """Smallest rho with Rényi divergence <= rho order at every order above 1 (zCDP)."""
 
+    def approximate_rho(self, delta: float) -> ApproximateRho:
+        """The least rho known that holds but for at most this delta."""
+
     @property
     def attack_advantage(self) -> Bounds:
         """Largest gap between true and false positives of any test: total variation."""
@@ -66,6 +82,9 @@ class PrivacyLoss(Protocol):
 
     def renyi(self, order: Order) -> Bounds:
         """Rényi divergence of the worse order, at an order from 1."""
+
+    def renyi_of_curve(self, order: Order) -> Bounds:
+        """That of the pair whose curve this is, where less is proven of the loss itself."""
 
     def trade_off(self, alpha: float) -> Bounds:
         """Smallest type II error of any test with type I error alpha."""
@@ -92,6 +111,12 @@ class Loss(abc.ABC):
 
     @abc.abstractmethod
     def renyi(self, order: Order) -> Bounds: ...
+
+    def approximate_rho(self, delta: float) -> ApproximateRho:
+        return ApproximateRho(self.rho, 0.0)
+
+    def renyi_of_curve(self, order: Order) -> Bounds:
+        return self.renyi(order)
 
     @property
     def attack_advantage(self) -> Bounds:
@@ -120,8 +145,9 @@ class Loss(abc.ABC):
         if delta == 0:
             return self.pure_epsilon
         most = self.pure_epsilon.upper
-        low, _ = last_true(lambda e: self.delta(e).lower > delta, most)
-        _, high = last_true(lambda e: self.delta(e).upper > delta, most)
+        lower, upper = Above.both(self.delta, delta)
+        low, _ = last_true(lower, most)
+        _, high = last_true(upper, most)
         return Bounds(low, high)
 
     def trade_off(self, alpha: float) -> Bounds:

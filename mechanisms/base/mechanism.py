@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -29,7 +29,9 @@ class Target:
         delta: At least 0.
         n_cells: Number of possible cells, the absent one included.
         rho: If given, the budget is this much of zero-concentrated privacy instead.
-        renyi: If given, it is a Rényi divergence instead: the order, above 1, and the most.
+        rho_delta: But for which that has to hold.
+        renyi: If given, it is a Rényi divergence instead, of the curves that will be composed:
+            the order, above 1, and the most.
         shape: Number of codes of each column, for mechanisms that know cells as places;
             empty for the cells of one column, (0,) if not all combinations are cells or
             not all cells are combinations.
@@ -42,6 +44,7 @@ class Target:
     n_cells: int
     unit_records: int = 1
     rho: float | None = None
+    rho_delta: float = 0.0
     renyi: tuple[int, float] | None = None
     shape: tuple[int, ...] = ()
     domain: Domain | None = None
@@ -58,23 +61,27 @@ class Target:
     def allows(self, loss: PrivacyLoss) -> bool:
         """Whether a loss is proven to be within the budget."""
         if self.rho is not None:
-            return loss.rho.upper <= self.rho
+            return loss.approximate_rho(self.rho_delta).rho.upper <= self.rho
         if self.renyi is not None:
             order, most = self.renyi
-            return loss.renyi(order).upper <= most
+            return loss.renyi_of_curve(order).upper <= most
         return loss.delta(self.epsilon).upper <= self.delta
 
-    def pure_epsilon(self) -> Decimal:
+    def pure_epsilon(self, loss: Callable[[Fraction], PrivacyLoss] = PureLoss) -> Decimal:
         """Largest epsilon per record that a pure guarantee may have, to twelve digits below.
 
         A unit of c records is charged c times this.
+
+        Args:
+            loss: What is charged for an epsilon: ``BoundedRangeLoss`` where the range of the loss
+                is proven to be at most that.
 
         Raises:
             InfeasibleBudgetError: The budget does not allow 1e-9.
         """
 
         def fits(epsilon: Decimal) -> bool:
-            return self.allows(PureLoss(Fraction(epsilon) * self.unit_records))
+            return self.allows(loss(Fraction(epsilon) * self.unit_records))
 
         powers = [p for p in range(_FIRST, _LAST + 1) if fits(Decimal(1).scaleb(p))]
         if not powers:

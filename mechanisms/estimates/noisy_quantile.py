@@ -22,6 +22,7 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.accounting.analytic import BoundedRangeLoss
 from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.base.kind import Kind
 from mechanisms.base.mechanism import Target, check_frame
@@ -232,7 +233,7 @@ def largest_epsilon(target: Target) -> Fraction:
     """
     if target.rho is None and target.renyi is None:
         return _rounded(Fraction(dataclasses.replace(target, delta=0.0).pure_epsilon()))
-    low = Fraction(target.pure_epsilon())
+    low = Fraction(target.pure_epsilon(BoundedRangeLoss))
     high = 3 * low
     for _ in range(_STEPS):
         middle = Fraction(float(low + high) / 2)

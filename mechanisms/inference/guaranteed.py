@@ -36,7 +36,8 @@ h <= -a the left is at most E (x - m - h)^2 <= w + h^2, which the right equals, 
 being at least h. Else let q(y) = (b - h)^2 ((y + a)/(b + a))^2: (y + a)(b - h)/(b + a) is a line
 through (-a, 0) and (b, b - h), on [-a, b] not below the convex max(y - h, 0); below -a that is 0.
 So the left is at most E q(x - m) <= (b - h)^2 (w + a^2)/(b + a)^2 = E q(T), and q is
-max(y - h, 0)^2 at both values of T. QED One record after the other, and with the noise, for any h < t
+max(y - h, 0)^2 at both values of T. QED One record after the other, and with the noise, for any
+h < t
 
     P(S + N - n m >= t) <= E max(T_1 + .. + T_n + s G + slack - h, 0)^2 / (t - h)^2.
 

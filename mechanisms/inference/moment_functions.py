@@ -40,7 +40,8 @@ class Derived:
             below = [each(means) for each in self.denominators]
             if len(below) == 2:
                 below = [np.where(np.minimum(*below) > 0, np.sqrt(below[0] * below[1]), np.nan)]
-            return float(np.divide(self.numerator(means), *(below or [1.0])))
+            divisor = below[0] if below else np.ones(())
+            return float(np.divide(self.numerator(means), divisor))
 
 
 def _first_variance(m: Means) -> NDArray[np.float64]:

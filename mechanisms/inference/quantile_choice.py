@@ -4,8 +4,8 @@ Records lie in ordered cells with public edges e_0 < .. < e_K; C_j is the count 
 is chosen with probability exactly proportional to exp(-epsilon u_j / 2), u_j the distance from a
 wanted count r to [C_j, C_{j+1}] (Smith 2011, doi 10.1145/1993636.1993743, on cells). Replace-one
 neighbours: every C moves by at most 1, so every u_j does, and a choice is epsilon-DP (McSherry and
-Talwar 2007). Some u_j is 0 if 0 <= r <= n, so u_j >= E has probability at most K exp(-epsilon E /
-2).
+Talwar 2007); its loss is epsilon (u'_j - u_j)/2 plus a constant, of range epsilon at most. Some u_j
+is 0 if 0 <= r <= n, so u_j >= E has probability at most K exp(-epsilon E / 2).
 
 **Interval.** Let x be a q-quantile of the law of independent records: P(X < x) <= q <= P(X <= x).
 The lower end is the lower edge of a cell chosen for r = b - E - 1, b the alpha/4 quantile of
@@ -44,7 +44,7 @@ from typing import Any
 import numpy as np
 from flint import arb
 
-from mechanisms.accounting.analytic import PureLoss
+from mechanisms.accounting.analytic import BoundedRangeLoss
 from mechanisms.accounting.composition import compose
 from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.domain.columns import Codes
@@ -211,7 +211,7 @@ class NoisyQuantile:
 
 def quantile_loss(epsilon: Fraction) -> PrivacyLoss:
     """The privacy loss of three choices that share an epsilon."""
-    return compose([PureLoss(epsilon / 3)] * 3)
+    return compose([BoundedRangeLoss(epsilon / 3)] * 3)
 
 
 def _binomial_quantiles(p: float, sizes: Codes, share: float) -> Codes:

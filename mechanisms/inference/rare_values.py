@@ -31,6 +31,9 @@ MOST_SHORTFALL = 0.015
 MANY = 5.0
 """Noise in jumps beyond which rare values are hidden, at levels up to .999."""
 
+SPREAD_NOISE = 1.0
+"""The c of a quotient: noise in the estimated variance, over that in the figure, in jumps."""
+
 _Doubles = NDArray[np.float64]
 _PLACES = (-0.5, -0.1, 0.0, 0.1, 0.3)  # of the common value of a mean, about the middle
 _RATES, _NOISE, _OTHER, _MOST_COUNTS = 24, 121, 5, 60
@@ -74,19 +77,18 @@ def worst_of_mean(noise: float, square_weight: float, level: float) -> float:
 
 
 @functools.lru_cache(maxsize=256)
-def worst_of_quotient(noise: float, spread_noise: float, level: float) -> float:
+def worst_of_quotient(noise: float, level: float) -> float:
     """Least coverage of ``moment_sets.MomentSets`` for rare values.
 
     The noise in the variance may go along with that in the figure, or against it.
 
     Args:
         noise: Standard deviation of the noise on N - t D, in jumps of a record.
-        spread_noise: That in its estimated variance is this times ``noise``.
         level: Confidence level.
     """
     if noise >= MANY:
         return level
-    z, c, worst = normal_quantile(level), spread_noise * noise, 1.0
+    z, c, worst = normal_quantile(level), SPREAD_NOISE * noise, 1.0
     for rate in np.geomspace(0.1, 100, _RATES):
         counts, masses, first, first_masses = _grid(float(rate))
         off = (counts - rate)[:, None] + noise * first
@@ -122,8 +124,8 @@ def _grid(rate: float) -> tuple[_Doubles, _Doubles, _Doubles, _Doubles]:
     from scipy.special import gammaln
 
     reach = 7 * math.sqrt(rate) + 7
-    counts = np.arange(max(0, math.floor(rate - reach)), math.ceil(rate + reach) + 1)
-    counts = counts[:: max(1, len(counts) // _MOST_COUNTS)].astype(np.float64)
+    every = np.arange(max(0, math.floor(rate - reach)), math.ceil(rate + reach) + 1)
+    counts: _Doubles = every[:: max(1, len(every) // _MOST_COUNTS)].astype(np.float64)
     masses = np.exp(counts * math.log(rate) - rate - gammaln(counts + 1))
     points = np.linspace(-5, 5, _NOISE)
     normal = np.exp(-(points**2) / 2)

@@ -5,7 +5,8 @@ compose (mechanisms.accounting.composition), and n products cost far less than t
 up. What is divided has to add up all the same, and it does in these currencies:
 
 * **a budget of rho**: zero-concentrated privacy adds up, so a share of rho is a target of its own
-  (Bun and Steinke 2016, arXiv 1605.02065, Lemma 2.3);
+  (Bun and Steinke 2016, arXiv 1605.02065, Lemma 2.3), and so does the delta but for which it
+  holds (their section 8);
 * **one product, or a budget without delta**: a share of epsilon, at delta or at 0; and so
   where parameters that are fixed fit no other division, a share of each;
 * **several products at (epsilon, delta)**: a share of the Rényi divergence of one order a,
@@ -19,6 +20,7 @@ up. What is divided has to add up all the same, and it does in these currencies:
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
@@ -42,15 +44,21 @@ class Budget:
         delta: At least 0; with rho, where the epsilon of the release is stated.
         epsilon: Above 0, or None.
         rho: Above 0, or None; one of the two is given.
+        rho_delta: The most but for which the rho of products has to hold; by default ``delta``.
     """
 
     delta: Decimal
     epsilon: Decimal | None = None
     rho: Decimal | None = None
+    rho_delta: Decimal | None = None
 
     def __post_init__(self) -> None:
         if (self.epsilon is None) == (self.rho is None):
             raise ValueError("a budget is of epsilon or of rho")
+
+    def rho_delta_of(self, share: Decimal) -> Decimal:
+        """A share's part of the delta of rho, exactly."""
+        return part_of(self.delta if self.rho_delta is None else self.rho_delta, share)
 
 
 @dataclass(frozen=True)
@@ -75,6 +83,7 @@ class Part:
         delta: float,
         *,
         rho: float | None = None,
+        rho_delta: float = 0.0,
         renyi: tuple[int, float] | None = None,
     ) -> Target:
         return Target(
@@ -84,6 +93,7 @@ class Part:
             n_cells=self.n_cells,
             unit_records=self.unit_records,
             rho=rho,
+            rho_delta=rho_delta,
             renyi=renyi,
             shape=self.shape,
             domain=self.domain,
@@ -117,7 +127,11 @@ def targets(
     if budget.rho is not None:
         rhos = [_EXACT.multiply(part_of(budget.rho, part.share), factor**2) for part in parts]
         return [
-            part._target(*_gaussian(2 * float(rho), delta, part), rho=double_below(rho))
+            part._target(
+                *_gaussian(2 * float(rho), delta, part),
+                rho=double_below(rho),
+                rho_delta=double_below(budget.rho_delta_of(part.share)),
+            )
             for rho, part in zip(rhos, parts, strict=True)
         ]
     assert budget.epsilon is not None
@@ -148,6 +162,7 @@ def losses_of(mechanisms: Sequence[Mechanism], parts: Sequence[Part]) -> list[Pr
     ]
 
 
+@functools.lru_cache(maxsize=256)
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """About the mu of the Gaussian loss with this delta at this epsilon; a guide, not a bound."""
     low, high = 0.0, _LARGEST_MU

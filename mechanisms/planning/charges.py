@@ -31,15 +31,18 @@ def exact_sum(amounts: Iterable[Decimal]) -> Decimal:
     return functools.reduce(EXACT.add, amounts, Decimal(0))
 
 
-def concentrated(loss: PrivacyLoss, epsilon: Decimal, delta: Decimal) -> tuple[Decimal, Decimal]:
-    """A rho that is proven, and the delta up to which it is.
+def concentrated(
+    loss: PrivacyLoss, epsilon: Decimal, delta: Decimal, rho_delta: Decimal
+) -> tuple[Decimal, Decimal]:
+    """A rho that is proven, and the delta up to which it is: ``rho_delta`` at most, or ``delta``.
 
     A loss without a finite rho is (epsilon, delta)-DP all the same: but for delta it is no
     more than that of a randomised response of epsilon (Kairouz, Oh and Viswanath 2015), whose
     rho it has delta-approximately (Bun and Steinke 2016, section 8).
     """
-    if math.isfinite(loss.rho.upper):
-        return charged(loss.rho.upper), Decimal(0)
+    found = loss.approximate_rho(double_below(rho_delta))
+    if math.isfinite(found.rho.upper):
+        return charged(found.rho.upper), min(charged(found.delta), rho_delta)
     return charged(PureLoss(Fraction(epsilon)).rho.upper), delta
 
 
@@ -68,6 +71,10 @@ def recompute_charge(
     is the proven epsilon of a single mechanism, and the lower bound of several composed:
     another version's tighter or looser bound is not tampering.
 
+    Rho is recomputed by the rule that it was charged by: a description with a ``rho_delta`` of a
+    mechanism that has a rho was charged the least that is proven but for that delta, one without
+    it the rho of the whole loss.
+
     Args:
         mechanisms: As given by ``Plan.describe``.
         epsilon: As charged.
@@ -81,9 +88,14 @@ def recompute_charge(
         loss = described_loss(description)
         _check_stated(loss, Decimal(description["epsilon"]), Decimal(description["delta"]))
         losses.append(loss)
+        stated = Decimal(description.get("rho_delta", 0))
+        if not 0 <= stated < 1:
+            raise AmountError("A mechanism's description states no valid delta of its rho.")
+        found = loss.approximate_rho(double_below(stated))
         # The lower end, for the same reason.
-        if math.isfinite(loss.rho.upper):
-            rho = EXACT.add(rho, Decimal(loss.rho.lower))
+        if math.isfinite(found.rho.upper):
+            rho = EXACT.add(rho, Decimal(found.rho.lower))
+            rho_delta = EXACT.add(rho_delta, stated)
         else:
             least = loss.epsilon(double_below(Decimal(description["delta"]))).lower
             rho = EXACT.add(rho, Decimal(PureLoss(Fraction(least)).rho.lower))

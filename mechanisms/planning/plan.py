@@ -43,7 +43,7 @@ class PlannedProduct(Generic[M]):
         epsilon: What it costs by itself: the proven epsilon at ``delta``, rounded up.
         delta: Its share of delta.
         rho: What it costs under zCDP: the proven rho, rounded up.
-        rho_delta: Up to which that holds; 0 unless no rho bounds the whole loss.
+        rho_delta: Up to which that holds; 0 if it holds for the whole loss.
         epsilon_bounds: Enclosure of the exact epsilon at that delta.
         loss: The mechanism's privacy loss at this size and domain.
     """
@@ -255,10 +255,11 @@ def _product(
 ) -> PlannedProduct[Any]:
     delta = part_of(delta, request.share)
     bounds = loss.epsilon(double_below(delta))
-    rho, rho_delta = concentrated(loss, charged(bounds.upper), delta)
+    most = budget.rho_delta_of(request.share)
+    rho, rho_delta = concentrated(loss, charged(bounds.upper), delta, most)
     if budget.rho is not None:
         held = part_of(budget.rho, request.share)
-        if loss.rho.upper <= double_below(held):
+        if loss.approximate_rho(double_below(most)).rho.upper <= double_below(held):
             rho = min(rho, held)
     return PlannedProduct(
         request=request,

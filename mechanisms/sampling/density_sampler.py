@@ -1,7 +1,7 @@
 """Records drawn from a density estimate mixed with the uniform distribution.
 
 Source: Wasserman and Zhou (2010, doi 10.1198/jasa.2009.tm08651), section 4, Theorems 8 and 10; the
-tight ratio is Theorem 4.3 of mechanisms/README.md. On s cells, from counts h of n records,
+tight ratio is Theorem 4.4 of mechanisms/README.md. On s cells, from counts h of n records,
 released are m iid draws from
 
     p(y) = (1 - w) (1/n) sum over x of h_x K_x(y) + w/s,

@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import ClassVar, Self
 
+from mechanisms.accounting.analytic import BoundedRangeLoss
 from mechanisms.base.mechanism import Target
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.errors import ConfigError, RecordsError
@@ -125,4 +126,4 @@ class ExponentialKS(ExponentialRecords):
                 f"'{cls.name}' can draw at most {most:,} records over {cells:,} cells.",
                 next_step=f"Give at most {most:,} records, or leave them out.",
             )
-        return cls(epsilon_per_record=target.pure_epsilon(), records=records)
+        return cls(epsilon_per_record=target.pure_epsilon(BoundedRangeLoss), records=records)

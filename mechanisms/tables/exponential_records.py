@@ -5,9 +5,11 @@ Talwar (2007). Released are the counts z of k records, with probability proporti
 exp(-e u(h, z)/2), where u moves by at most c if c records of the data do and the base knows no
 data.
 
-**Privacy.** Adjacency replace-one: a unit of c records costs c e at delta 0, e being
-``epsilon_per_record``, and is charged as the worst pair of that guarantee (``PureLoss``).
-Whatever else is fixed (k, distance, candidates) changes only the utility.
+**Privacy.** Adjacency replace-one: with e = ``epsilon_per_record`` the log-ratio of the laws at z
+is e (u(h', z) - u(h, z))/2 plus a constant, and a unit of c records moves u by c at most, up or
+down. So its range is at most c e, the epsilon at delta 0, and it is charged as the worst of all
+such (``BoundedRangeLoss``). Whatever else is fixed (k, distance, candidates) changes only the
+utility; candidates that are drawn without the data mix releases of that range.
 
 **Estimates** of the true counts are n z/k. They are biased towards the base, by an amount
 that depends on the data. No closed form of their error is known: as a standard error is
@@ -26,7 +28,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from mechanisms.accounting.analytic import PureLoss
+from mechanisms.accounting.analytic import BoundedRangeLoss
 from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.base.kind import Kind
 from mechanisms.base.mechanism import check_frame
@@ -78,8 +80,8 @@ class ExponentialRecords:
         """The privacy loss of the release; takes no data."""
         check_frame(n_records=n_records, n_cells=n_cells, unit_records=unit_records)
         if n_cells == 1:  # every dataset of this size is the same table
-            return PureLoss(Fraction(0))
-        return PureLoss(self.epsilon * unit_records)
+            return BoundedRangeLoss(Fraction(0))
+        return BoundedRangeLoss(self.epsilon * unit_records)
 
     def rows(self, *, n_cells: int) -> int:
         """Most cells that the release can list."""

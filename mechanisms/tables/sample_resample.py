@@ -28,6 +28,7 @@ from typing import ClassVar, Literal, Self, cast, get_args
 
 import numpy as np
 
+from mechanisms.accounting.analytic import BoundedRangeLoss
 from mechanisms.base.mechanism import Target
 from mechanisms.domain.columns import Codes
 from mechanisms.domain.contingency_table import ContingencyTable
@@ -205,7 +206,7 @@ class SampleResample(ExponentialRecords):
                 next_step="Give a larger smoothness.",
             )
         return cls(
-            epsilon_per_record=target.pure_epsilon(),
+            epsilon_per_record=target.pure_epsilon(BoundedRangeLoss),
             records=records,
             distance=knobs.distance,
             candidates=knobs.candidates,

@@ -46,6 +46,12 @@ def register_dataset(
 
 def remaining_budget(home: Home, dataset: str) -> Loss | None:
     """What the ledger still grants a dataset; None without a ledger or an account."""
+    account = account_of(home, dataset)
+    return account.remaining if account else None
+
+
+def account_of(home: Home, dataset: str) -> Account | None:
+    """A dataset's account; None without a ledger or an account."""
     if isinstance(home.ledger, Path) and not home.ledger.exists():
         return None  # before the database's library is imported
     from tasks.ledger.ledger import Ledger
@@ -53,5 +59,4 @@ def remaining_budget(home: Home, dataset: str) -> Loss | None:
     if not Ledger.exists(home.ledger):
         return None
     with Ledger.open(home.ledger, create=False) as ledger:
-        account = ledger.accounts().get(dataset)
-    return account.remaining if account else None
+        return ledger.accounts().get(dataset)

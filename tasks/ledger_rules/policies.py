@@ -5,9 +5,10 @@ stay valid when each config depends on what earlier releases showed:
 
 * ``basic``: epsilons add up and deltas add up (Rogers, Roth, Ullman and Vadhan 2016, arXiv
   1605.08294, "Privacy odometers and filters");
-* ``zcdp``: the rho of zero-concentrated differential privacy adds up, and so does the delta of
-  those mechanisms that have no rho without one (Feldman and Zrnic 2021, arXiv 2008.11193,
-  "Individual privacy accounting via a Renyi filter"; for the approximate form Whitehouse, Ramdas,
+* ``zcdp``: the rho of zero-concentrated differential privacy adds up, and so does the delta but
+  for which it holds, of those mechanisms that have no rho, or a larger one, without (Feldman and
+  Zrnic 2021, arXiv 2008.11193, "Individual privacy accounting via a Renyi filter"; for the
+  approximate form Whitehouse, Ramdas,
   Rogers and Wu 2023, arXiv 2203.05481, "Fully adaptive composition in differential privacy",
   Theorem 1).
 

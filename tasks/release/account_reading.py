@@ -15,6 +15,7 @@ from tasks.ledger_rules.amounts import exact
 from tasks.release.ledger_check import parameters
 
 READING_DELTA = Decimal("1e-8")
+_DELTAS, _MOST_DELTA = 10, Decimal("0.1")
 _ORDERS = tuple(1 + 2.0 ** (k / 4) for k in range(-32, 65))  # 1.004 to 65 537
 
 
@@ -23,13 +24,15 @@ def read_account(account: Account, delta: Decimal | None = None) -> Reading:
 
     Args:
         account: As the ledger replays it.
-        delta: Of the reading; by default the registered limit of ``basic``, else 1e-8.
+        delta: Of the reading; by default the registered limit of ``basic``, else 1e-8 or, where
+            that is more, ten times the registered limit of the delta of rho.
     """
     registered, spent = account.registration.body, account.spent
     if registered["policy"] == "basic":
         default, anchor = exact(registered["delta"]) or READING_DELTA, None
     else:
-        default, anchor = READING_DELTA, exact(registered["rho"])
+        default = max(READING_DELTA, min(_DELTAS * exact(registered["rho_delta"]), _MOST_DELTA))
+        anchor = exact(registered["rho"])
     return read_odometer(
         epsilon=spent["epsilon"],
         epsilon_delta=spent["delta"],

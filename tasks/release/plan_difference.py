@@ -20,7 +20,7 @@ from mechanisms.planning.plan import Plan
 from tasks.bundle.manifest import CONFIG, STATEMENT
 from tasks.ledger_rules.amounts import canonical
 
-COSTS = ("epsilon", "delta", "rho")
+COSTS = ("epsilon", "delta", "rho", "rho_delta")
 _FRAME = ("adjacency", "unit_in_words", "n_units", "unit_records", "n_records")
 _BESIDE = frozenset(
     {
@@ -70,7 +70,7 @@ def difference(folder: Path, seal: str, release: Release, plan: Plan) -> dict[st
         "unit_records": privacy.unit_records,
         "n_records": privacy.n_records,
     }
-    costs = {"epsilon": plan.epsilon, "delta": plan.delta, "rho": plan.amounts["rho"]}
+    costs = {name: str(amount) for name, amount in plan.amounts.items()}
     names = [*stated["products"], *(name for name in now if name not in stated["products"])]
     return {
         "supersedes": seal,
@@ -80,7 +80,7 @@ def difference(folder: Path, seal: str, release: Release, plan: Plan) -> dict[st
             for name in _FRAME
             if stated.get(name) != frame[name]
         },
-        "cost": {name: _cost(stated.get(name), str(costs[name])) for name in COSTS},
+        "cost": {name: _cost(_amount_of(stated, name), costs[name]) for name in COSTS},
         "products": {
             name: _product(stated["products"].get(name), now.get(name), _touched(name, config))
             for name in names
@@ -98,7 +98,7 @@ def _product(
         for key in {**before, **after}
         if key not in _BESIDE and before.get(key) != after.get(key)
     }
-    cost = {name: _cost(before.get(name), after.get(name)) for name in COSTS}
+    cost = {name: _cost(*(_amount_of(side, name) for side in (before, after))) for name in COSTS}
     past, expected = (side.get("expected_error", {}) for side in (before, after))
     errors = {name: _error(past.get(name), expected.get(name)) for name in {**past, **expected}}
     moved = any(
@@ -113,6 +113,12 @@ def _product(
 def _touched(name: str, config: Mapping[str, Any]) -> bool:
     """Whether the config says something else of a product."""
     return any(f"{key}.".startswith(f"products.{name}.") for key in config)
+
+
+def _amount_of(side: Mapping[str, Any], name: str) -> str | None:
+    """An amount that a side states; no delta of rho is 0."""
+    amount: str | None = side.get(name, "0" if side and name == "rho_delta" else None)
+    return amount
 
 
 def _cost(was: str | None, now: str | None) -> Change:

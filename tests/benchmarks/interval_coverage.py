@@ -18,8 +18,10 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.inference import moment_designs
 from mechanisms.inference.guaranteed import FOR_MEAN, FOR_SQUARES, excluded, mean_limit, mean_limits
 from mechanisms.inference.intervals import normal_quantile
+from mechanisms.inference.moment_designs import POWERS, MomentDesign
 from mechanisms.inference.moment_functions import (
     CORRELATION,
     GROUP_DIFFERENCE,
@@ -29,7 +31,7 @@ from mechanisms.inference.moment_functions import (
     Derived,
     intercept,
 )
-from mechanisms.inference.moment_pairs import NoisyPair, PairMoments, weighted_monomials
+from mechanisms.inference.moment_pairs import NoisyPair, PairMoments
 from mechanisms.inference.moments import JointMoments, moment_interval
 from mechanisms.inference.rare_values import (
     MOST_SHORTFALL,
@@ -103,19 +105,20 @@ def by_group(law: Law, share: float) -> Law:
     return Law(records, np.append((1 - share) * law.masses, share * law.masses))
 
 
-PAIRS: dict[str, tuple[Derived, Callable[[Law], Law]]] = {
-    "ratio": (RATIO, with_response),
-    "slope": (SLOPE, with_response),
-    "intercept": (intercept(0.0), with_response),
-    "correlation": (CORRELATION, with_response),
+PAIRS: dict[str, tuple[Derived, MomentDesign, Callable[[Law], Law]]] = {
+    "ratio": (RATIO, moment_designs.RATIO, with_response),
+    "slope": (SLOPE, moment_designs.PAIR, with_response),
+    "intercept": (intercept(0.0), moment_designs.PAIR, with_response),
+    "correlation": (CORRELATION, moment_designs.PAIR, with_response),
     "mean where (5%)": (
         Derived(RATIO.numerator, RATIO.denominators, (0.0, 1.0)),
+        moment_designs.SOME,
         lambda law: in_group(law, 0.05),
     ),
-    "difference (10%)": (GROUP_DIFFERENCE, lambda law: by_group(law, 0.1)),
-    "variance": (VARIANCE, lambda law: law),
+    "difference (10%)": (GROUP_DIFFERENCE, moment_designs.GROUP, lambda law: by_group(law, 0.1)),
+    "variance": (VARIANCE, moment_designs.ONE, lambda law: law),
 }
-"""Statistics of joint moments, and what they are taken of."""
+"""Statistics of joint moments, what is released for them, and what they are taken of."""
 
 
 def means_of(law: Law) -> Doubles:
@@ -124,18 +127,21 @@ def means_of(law: Law) -> Doubles:
     return np.array([law.masses @ each for each in (x, y, x**2, x * y, y**2)])
 
 
-def found_noise(n: int, mu: float, columns: int) -> PairMoments:
-    """The joint moments of a product."""
-    return PairMoments.calibrate(Fraction(mu), n_records=n, n_cells=1, columns=columns)
-
-
-def released(law: Law, n: int, mu: float, replicates: int, rng: np.random.Generator) -> NoisyPair:
-    """Joint moments of as many samples, with the noise of a product."""
-    columns = law.records.shape[1]
-    made = found_noise(n, mu, columns)
-    sums = law.counts(n, replicates, rng) @ weighted_monomials(law.records)
-    noise = made.noise.sigma * rng.standard_normal(sums.shape)
-    return NoisyPair(made, n, sums + noise)
+def released(
+    law: Law,
+    design: MomentDesign,
+    n: int,
+    mu: float,
+    replicates: int,
+    rng: np.random.Generator | None,
+) -> NoisyPair:
+    """Joint moments of as many samples, with the noise of a product; without ``rng`` expected."""
+    made = PairMoments.calibrate(Fraction(mu), n_records=n, n_cells=1, design=design)
+    values = design.values(law.records)
+    if rng is None:
+        return NoisyPair(made, n, n * (law.masses @ values))
+    sums = law.counts(n, replicates, rng) @ values
+    return NoisyPair(made, n, sums + made.noise.sigma * rng.standard_normal(sums.shape))
 
 
 @dataclass(frozen=True)
@@ -166,22 +172,22 @@ def pair_figures(
     statistic: str, name: str, n: int, mu: float, level: float, replicates: int
 ) -> Found:
     """Coverage of the sets of a statistic, and their median width beside the oracle's."""
-    wanted, made_of = PAIRS[statistic]
+    wanted, design, made_of = PAIRS[statistic]
     law = made_of(populations()[name])
     truth = wanted.value(means_of(law))
     if not math.isfinite(truth):
         raise ValueError("the population has no such figure")
     rng = np.random.default_rng([n, round(mu * 10), len(name), len(statistic)])
-    found = released(law, n, mu, replicates, rng).known
+    release = released(law, design, n, mu, replicates, rng)
+    found = release.known
     covered = float(np.mean(found.holds(wanted, truth, level)))
     sets = found.sets(wanted, level)
     span = wanted.bounds[1] - wanted.bounds[0]
     width = sets.upper - sets.lower
     bounded = float(np.mean((width < span) & np.isnan(sets.gap_lower)))
-    made = found_noise(n, mu, law.records.shape[1])
-    exact = NoisyPair(made, n, n * (law.masses @ weighted_monomials(law.records))).known
-    oracle = 2 * normal_quantile(level) * exact.standard_error(wanted)
-    worst = worst_of_quotient(made.noise_in_jumps, 1.05, level)
+    exact = released(law, design, n, mu, 1, None).known
+    oracle = 2 * normal_quantile(level) * exact.error(wanted, sampling=True, cautious=False)
+    worst = worst_of_quotient(release.mechanism.noise_in_jumps, level)
     called = inference_words(worst, level)
     middle = float(np.median(width))
     return Found(statistic, name, n, mu, level, called, covered, bounded, middle, oracle)
@@ -286,22 +292,24 @@ def variance_figures(
     x = law.records[:, 0]
     y = (2 * x - 1) ** 2
     rng = np.random.default_rng([n, round(mu * 10), len(name), 77])
-    known = released(law, n, mu, replicates, rng)
-    sums = [known.known.means[p] * n for p in ((1, 0), (2, 0), (4, 0))]
-    totals, squares = sums[0] + n / 2, 4 * sums[1]
-    fourths = 64 * sums[2] - 16 * sums[1] + n
-    noise = [known.known.noise[p] * n for p in ((1, 0), (2, 0), (4, 0))]
-    last = math.hypot(64 * noise[2], 16 * noise[1])
+    known = released(law, moment_designs.ONE, n, mu, replicates, rng)
+    u, uu, uuuu = (POWERS.index((degree, 0)) for degree in (1, 2, 4))
+    sums, noise = known.known.means * n, known.known.noise * n
+    totals, squares = sums[u] + n / 2, 4 * sums[uu]
+    fourths = 64 * sums[uuuu] - 16 * sums[uu] + n
+    first, second, last = map(
+        np.linalg.norm, (noise[u], 4 * noise[uu], 64 * noise[uuuu] - 16 * noise[uu])
+    )
     spare = 1 - level
     held = guaranteed_holds(
-        float(law.masses @ x), totals, squares, n, (noise[0], 4 * noise[1]), 1 - spare * FOR_MEAN
+        float(law.masses @ x), totals, squares, n, (first, second), 1 - spare * FOR_MEAN
     ) & guaranteed_holds(
-        float(law.masses @ y), squares, fourths, n, (4 * noise[1], last), 1 - spare * (1 - FOR_MEAN)
+        float(law.masses @ y), squares, fourths, n, (second, last), 1 - spare * (1 - FOR_MEAN)
     )
     one = NoisyPair(known.mechanism, n, known.sums[0])
     low, high = one.variance_limits(level)
-    exact = NoisyPair(known.mechanism, n, n * (law.masses @ weighted_monomials(law.records)))
-    oracle = 2 * normal_quantile(level) * exact.standard_error(VARIANCE)
+    exact = released(law, moment_designs.ONE, n, mu, 1, None)
+    oracle = 2 * normal_quantile(level) * exact.known.error(VARIANCE, sampling=True, cautious=False)
     yield Found(
         "variance", name, n, mu, level, "guaranteed", float(np.mean(held)), 1.0, high - low, oracle
     )

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
+from configs.loading import load
 from mechanisms.errors import BundleVerificationError, LedgerError, StatpressError
 from tasks.bundle.manifest import verify_bundle
 from tasks.ledger.ledger import Ledger
-from tasks.release.ledger_check import check_bundle, verify_ledger
+from tasks.ledger_rules.amounts import Loss
+from tasks.release.ledger_check import check_bundle, recomputed, verify_ledger
 from tasks.release.noting import note_bundle
 
 
@@ -129,6 +133,8 @@ def test_a_release_under_zcdp_is_charged_its_rho(agency: Any) -> None:
         account = ledger.account("testdata")
         charged = agency.entries()[2].body
         assert account.spent["rho"] == account.charges[charged["run_id"]].loss["rho"] > 0
+        assert charged["rho_delta"] == "0"  # the account has none to give
+        assert not any("rho_delta" in described for described in charged["mechanisms"])
         parts = [described["rho"] for described in charged["mechanisms"]]
         assert sum(map(float, parts)) == pytest.approx(float(charged["rho"]), rel=1e-12)
         assert account.remaining.texts().keys() == {"rho", "rho_delta"}
@@ -142,6 +148,24 @@ def test_a_release_under_zcdp_is_charged_its_rho(agency: Any) -> None:
     with pytest.raises(StatpressError, match="asks for rho"):
         agency.run()
     assert verify_ledger(agency.home).entries == 6
+
+
+def test_an_account_with_a_delta_is_charged_less_rho(agency: Any) -> None:
+    with Ledger.open(agency.home.ledger) as ledger:
+        ledger.amend(dataset="testdata", policy="zcdp", rho="100", rho_delta="1e-5", reason="new")
+    bundle = agency.run().bundle
+    charged = agency.entries()[2].body
+    least = [described.get("rho_delta", "0") for described in charged["mechanisms"]]
+    assert sum(map(float, least)) == pytest.approx(float(charged["rho_delta"]), rel=1e-12)
+    assert 0 < float(charged["rho_delta"]) <= 1e-6
+    plain = load(agency.config).plan(rho_delta=Decimal(0))
+    assert Decimal(charged["rho"]) < plain.amounts["rho"] / 5
+    assert verify_ledger(agency.home).entries == 5
+    stated = json.loads((bundle / "privacy.json").read_text())
+    assert stated["rho"] == charged["rho"]
+    assert Decimal(stated["rho_delta"]) == Decimal(charged["rho_delta"])
+    forged = dict(charged, mechanisms=[dict(d, rho_delta="1e-12") for d in charged["mechanisms"]])
+    assert not Loss.of(charged).covers(recomputed(forged))
 
 
 def test_a_place_that_the_ledger_could_not_note_is_refused_before_the_charge(agency: Any) -> None:

@@ -47,6 +47,22 @@ def test_shipped_config_is_valid_and_its_plan_recomputes() -> None:
         recompute_charge(understated, **charge)
 
 
+def test_the_shipped_products_are_within_a_tenth_of_rho_and_a_tenth_buys_more(
+    tmp_path: Path,
+) -> None:
+    plan = load(SHIPPED).plan()
+    assert plan.amounts["rho"] <= Decimal("0.1")
+    assert plan.amounts["rho_delta"] <= Decimal("1e-8")
+    bought = load(changed(tmp_path, "epsilon: 2.0", "rho: 0.1")).plan()
+    assert Decimal("0.099") < bought.amounts["rho"] <= Decimal("0.1")
+    assert bought.amounts["rho_delta"] <= Decimal("1e-8")
+    for one, two in zip(bought.products, plan.products, strict=True):
+        assert one.mechanism.pseudocount < two.mechanism.pseudocount
+    whole = load(changed(tmp_path, "epsilon: 2.0", "rho: 0.1, rho_delta: 0")).plan()
+    assert whole.amounts["rho_delta"] == 0 and whole.amounts["rho"] <= Decimal("0.1")
+    assert whole.products[0].mechanism.pseudocount > 5 * bought.products[0].mechanism.pseudocount
+
+
 def test_shipped_schema_is_the_models() -> None:
     assert (ROOT / "configs" / "release.schema.json").read_text() == schema_text()
 

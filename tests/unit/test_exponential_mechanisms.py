@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
-from mechanisms.accounting.analytic import PureLoss
+from mechanisms.accounting.analytic import BoundedRangeLoss
+from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.base.mechanism import Target
 from mechanisms.domain.columns import Integer
 from mechanisms.domain.domain import Domain
@@ -123,6 +124,30 @@ def largest_loss(laws: dict[Table, Law], c: int) -> float:
     )
 
 
+def largest_range(laws: dict[Table, Law], c: int) -> float:
+    """Of the loss, from its least to its largest value, over all neighbours."""
+    losses = (
+        [math.log(laws[a][z] / laws[b][z]) for z in laws[a]]
+        for a, b in itertools.permutations(laws, 2)
+        if moved(a, b) <= c
+    )
+    return max(max(loss) - min(loss) for loss in losses)
+
+
+def excess_divergence(laws: dict[Table, Law], c: int, claimed: PrivacyLoss) -> float:
+    """The most by which a Rényi divergence passes the claimed one, or rho the claimed rho."""
+    found = []
+    for a, b in itertools.permutations(laws, 2):
+        if moved(a, b) > c:
+            continue
+        p, q = (np.array([laws[t][z] for z in laws[a]]) for t in (a, b))
+        for order in (1.0001, 1.5, 2.0, 5.0, 30.0):
+            divergence = math.log(np.sum(p * (p / q) ** (order - 1))) / (order - 1)
+            found.append(divergence - claimed.renyi(order).upper)
+            found.append(divergence / order - claimed.rho.upper)
+    return max(found)
+
+
 def ks(epsilon: str, records: int) -> ExponentialKS:
     return ExponentialKS(epsilon_per_record=Decimal(epsilon), records=records)
 
@@ -136,10 +161,11 @@ def test_the_ks_release_costs_no_more_than_its_loss(n: int, k: int, s: int, c: i
     mechanism = ks("0.8", k)
     laws = {table: ks_law(mechanism, table) for table in tables(n, s)}
     claimed = mechanism.loss(n_records=n, n_cells=s, unit_records=c)
-    assert claimed == PureLoss(Fraction(4, 5) * c)
+    assert claimed == BoundedRangeLoss(Fraction(4, 5) * c)
     for epsilon in (0.0, 0.2, 0.5, 0.8 * c):
         assert worst(laws, c, epsilon) <= claimed.delta(epsilon).upper + 1e-12
-    assert largest_loss(laws, c) <= 0.8 * c + 1e-12
+    assert largest_loss(laws, c) <= largest_range(laws, c) <= 0.8 * c + 1e-12
+    assert excess_divergence(laws, c, claimed) <= 1e-12
 
 
 def test_the_ks_release_with_half_the_sensitivity_costs_more() -> None:
@@ -148,6 +174,8 @@ def test_the_ks_release_with_half_the_sensitivity_costs_more() -> None:
         {table: ks_law(ks(rate, 3), table) for table in tables(4, 3)} for rate in ("1.5", "3")
     )
     assert 0.45 * 1.5 < largest_loss(claim, 1) <= 1.5 < largest_loss(twin, 1)
+    assert largest_range(claim, 1) <= 1.5 + 1e-12 < largest_range(twin, 1)
+    assert excess_divergence(twin, 1, BoundedRangeLoss(Fraction(3, 2))) > 0.01
 
 
 # One candidate near the first cell and many near the last: where the bound is reached.
@@ -186,7 +214,8 @@ def test_the_choice_costs_no_more_than_its_loss(
         for epsilon in (0.0, 0.4, 1.5 * c):
             assert worst(laws, c, epsilon) <= claimed.delta(epsilon).upper + 1e-12
         found = largest_loss(laws, c)
-        assert found <= 1.5 * c + 1e-9
+        assert found <= largest_range(laws, c) <= 1.5 * c + 1e-9
+        assert excess_divergence(laws, c, claimed) <= 1e-9
         if public is UNEVEN and (n, c) == (1, 1) and distance in ("ks", "mean"):
             assert found > 0.98 * 1.5  # reached, so half the sensitivity would be refuted
             twin = resample(distance, "3", records=1)

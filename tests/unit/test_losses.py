@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms.accounting.analytic import GaussianLoss, PureLoss
+from mechanisms.accounting.analytic import BoundedRangeLoss, GaussianLoss, PureLoss
 from mechanisms.accounting.finite_losses import DiscreteLoss, DrawsLoss
 from mechanisms.accounting.lattice import LatticeLoss
 from mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
@@ -27,6 +27,8 @@ LOSSES: list[Loss] = [
     GaussianLoss(F(1, 3)),
     GaussianLoss(F(0), F(2)),
     PureLoss(F(3, 4)),
+    BoundedRangeLoss(F(1, 2)),
+    BoundedRangeLoss(F(6)),
     DiscreteLaplaceLoss(F(3), 2, 2),
     DiscreteLaplaceLoss(F(1, 2), 1, 1),
     DiscreteGaussianLoss(F(4), 1, 2),

@@ -12,6 +12,7 @@ import pytest
 from randomgen import AESCounter
 from scipy import stats
 
+from mechanisms.accounting.analytic import BoundedRangeLoss
 from mechanisms.errors import ConfigError
 from mechanisms.inference import quantile_choice as noisy_quantile
 from mechanisms.inference.quantile_choice import NoisyQuantile
@@ -51,6 +52,28 @@ def worst_loss(n: int, cells: int, wanted: int, epsilon: float) -> float:
 def test_no_neighbours_lose_more_than_epsilon(wanted: int) -> None:
     assert worst_loss(4, 3, wanted, 0.7) <= 0.7 + 1e-12
     assert worst_loss(4, 3, wanted, 1.4) > 0.7 or wanted in (0, 4)  # without the factor 2
+
+
+@pytest.mark.parametrize("wanted", [0, 1, 2, 4])
+def test_a_choice_has_the_divergences_of_a_bounded_range(wanted: int) -> None:
+    """Every pair of neighbours: the range of the loss, its curve and its divergences."""
+    claimed, short = BoundedRangeLoss(F(7, 10)), BoundedRangeLoss(F(7, 20))
+    ranges, refuted = [0.0], False
+    for a, b in itertools.permutations(tables(4, 3), 2):
+        if sum(abs(x - y) for x, y in zip(a, b, strict=True)) != 2:
+            continue
+        p, q = law(a, wanted, 0.7), law(b, wanted, 0.7)
+        ranges.append(float(np.ptp(np.log(p / q))))
+        for e in (-0.3, 0.0, 0.2, 0.5):
+            curve = float(np.maximum(p - math.exp(e) * q, 0).sum())
+            assert curve <= claimed.delta(e).upper + 1e-12
+            refuted |= curve > short.delta(e).upper + 1e-6  # half the sensitivity
+        for order in (1.001, 2.0, 9.0):
+            divergence = math.log(np.sum(p * (p / q) ** (order - 1))) / (order - 1)
+            assert divergence <= claimed.renyi(order).upper + 1e-12
+            assert divergence <= order * claimed.rho.upper
+    assert max(ranges) <= 0.7 + 1e-12
+    assert refuted or wanted in (0, 4)
 
 
 def test_choices_follow_their_law() -> None:

@@ -135,7 +135,13 @@ def test_a_budget_of_rho_is_divided_exactly() -> None:
     made = plan(MIXED, Budget(rho=Decimal("0.1"), delta=Decimal("1e-6")))
     assert Decimal("0.099") < made.rho <= Decimal("0.1")
     for product in made.products:
-        assert product.loss.rho.upper <= 0.025
+        found = product.loss.approximate_rho(float(product.rho_delta))
+        assert found.rho.upper <= 0.025
+        assert product.rho_delta <= Decimal("2.5e-7")
+        assert (product.rho_delta > 0) == (product.mechanism.name == "bootstrap")
+    whole = Budget(rho=Decimal("0.1"), delta=Decimal("1e-6"), rho_delta=Decimal(0))
+    assert all(p.loss.rho.upper <= 0.025 for p in plan(MIXED, whole).products)
+    assert plan(MIXED, whole).amounts["rho_delta"] == 0
     assert made.epsilon >= Decimal(made.loss.epsilon(1e-6).upper)
     single = plan(["gaussian"], Budget(rho=Decimal("0.125"), delta=Decimal("1e-6")))
     assert single.products[0].mechanism.scale == pytest.approx(math.sqrt(1 / 0.125), rel=0.002)
@@ -226,6 +232,43 @@ def test_a_charge_recomputes_and_a_smaller_one_does_not() -> None:
         d | ({"scale": "2", "epsilon": "99"} if "scale" in d else {}) for d in made.describe()
     ]
     assert recompute_charge(silent, **stated)["epsilon"] > made.epsilon
+
+
+def test_rho_recomputes_by_the_rule_it_was_charged_by() -> None:
+    made = plan(["bootstrap", "gaussian"])
+    stated = {"epsilon": made.epsilon, "delta": made.delta}
+    drawn, noisy = made.describe()
+    again = recompute_charge([drawn, noisy], **stated)
+    assert again["rho"] <= made.amounts["rho"] <= again["rho"] * Decimal("1.00001")
+    assert again["rho_delta"] == made.amounts["rho_delta"] == Decimal(str(drawn["rho_delta"])) > 0
+    # The entries of earlier versions: the rho of the whole loss, and no delta.
+    (product,) = (p for p in made.products if p.rho_delta)
+    whole = Decimal(product.loss.rho.upper)
+    old = {name: value for name, value in drawn.items() if name != "rho_delta"}
+    before = recompute_charge([old | {"rho": str(whole)}, noisy], **stated)
+    noise = recompute_charge([noisy], **stated)["rho"]
+    assert before["rho"] - noise <= whole <= (before["rho"] - noise) * Decimal("1.00001")
+    assert before["rho"] > 4 * again["rho"] and before["rho_delta"] == 0
+    # Forged: the small rho without its delta, or with a smaller one, is not covered.
+    assert before["rho"] > made.amounts["rho"]
+    less = recompute_charge([drawn | {"rho_delta": "1e-9"}, noisy], **stated)
+    assert less["rho"] > made.amounts["rho"]
+    more = recompute_charge([drawn | {"rho_delta": "1e-5"}, noisy], **stated)
+    assert more["rho_delta"] > made.amounts["rho_delta"]
+    for wrong in ("-1e-9", "1", "nan"):
+        with pytest.raises((AmountError, ArithmeticError)):
+            recompute_charge([drawn | {"rho_delta": wrong}, noisy], **stated)
+
+
+def test_a_choice_charged_as_only_pure_still_recomputes() -> None:
+    described = {
+        "mechanism": "sample_resample", "epsilon_per_record": "0.5", "records": 9,
+        "distance": "ks", "candidates": 50, "n_records": 400, "n_cells": "9", "unit_records": 1,
+        "epsilon": "0.5", "delta": "0", "rho": "0.122459331202",
+    }  # fmt: skip
+    again = recompute_charge([described], epsilon=Decimal("0.5"), delta=Decimal(0))
+    assert again["epsilon"] == Decimal("0.5")
+    assert again["rho"] < Decimal("0.0313") < Decimal("0.122459331202")
 
 
 def test_charges_of_added_epsilons_still_recompute() -> None:
