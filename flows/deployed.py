@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 from uuid import UUID
 
+from prefect.client.schemas.objects import State
 from prefect.flow_runs import suspend_flow_run
 from prefect.input import RunInput
 from prefect.runtime import flow_run
@@ -23,16 +24,19 @@ from flows.runner import open_context, plain_context, run_inside
 from flows.sealed_flow import sealed_flow
 from tasks.execution.home import Home
 from tasks.ledger_rules.accounts import Status
+from tasks.orchestration.final_state import final_state, rejected
+from tasks.orchestration.review_notices import show_rejection
 from tasks.release.review import check_unsigned, describe_waiting, is_prepared, record_unsigned
 from tasks.release.steps import read_config
 
 Scalars = dict[str, str | int | float | bool]
+WhileUndecided = Literal["refuse", "charge"]
 _DAY = 24 * 60 * 60
 _PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
 
 
 @sealed_flow("statpress-release")
-def release(config: str) -> str:
+def release(config: str, while_undecided: WhileUndecided = "refuse") -> str | State[str]:
     """Press one release on a worker, with the home that its environment names.
 
     The orchestrator's id of the flow run is the run's id in the ledger. So a flow run
@@ -42,11 +46,13 @@ def release(config: str) -> str:
 
     Args:
         config: Path of the release config on the worker.
+        while_undecided: Whether it is charged or refused while another release of the
+            dataset waits for its approval.
 
     Returns:
-        The path of the bundle.
+        The path of the bundle; where it waits for an approval, in a final state that says so.
     """
-    return _pressed(lambda home: _ordered(config))
+    return _pressed(lambda home: _ordered(config), while_undecided)
 
 
 @sealed_flow("statpress-rerelease")
@@ -55,7 +61,8 @@ def rerelease(
     config: str | None = None,
     folder: str | None = None,
     overrides: Scalars | None = None,
-) -> str:
+    while_undecided: WhileUndecided = "refuse",
+) -> str | State[str]:
     """Press the release that follows a bundle; whoever starts it confirms the charge.
 
     Args:
@@ -64,9 +71,11 @@ def rerelease(
         folder: Where the paths of the bundle's own config are taken from; by default where it
             lay, if the data is there, else the worker's folder.
         overrides: Values of the config by key, such as ``source.path``; scalars only.
+        while_undecided: Whether it is charged or refused while another release of the
+            dataset waits for its approval.
 
     Returns:
-        The path of the new bundle.
+        As of a release, of the new bundle.
     """
 
     def order(home: Home) -> PlannedOrder:
@@ -77,7 +86,7 @@ def rerelease(
         proposal.check(home)
         return proposal.planned
 
-    return _pressed(order)
+    return _pressed(order, while_undecided)
 
 
 def _ordered(config: str) -> Order:
@@ -85,11 +94,14 @@ def _ordered(config: str) -> Order:
     return Order(Path(config), from_environment(os.environ))
 
 
-def _pressed(order: Callable[[Home], Order | PlannedOrder]) -> str:
+def _pressed(
+    order: Callable[[Home], Order | PlannedOrder], while_undecided: WhileUndecided
+) -> str | State[str]:
     """Press what is ordered, as the run that the orchestrator started."""
-    home = Home.default()
+    home, beside = Home.default(), while_undecided == "charge"
     with open_context(home, run_id=UUID(flow_run.id).hex) as context:
-        return run_inside(context, lambda: str(press(context, order(home)).bundle))
+        pressed = run_inside(context, lambda: press(context, order(home), beside_undecided=beside))
+    return final_state(pressed)
 
 
 @sealed_flow("statpress-publish")
@@ -122,7 +134,9 @@ class Review(RunInput):
 
 
 @sealed_flow("statpress-release-with-form")
-def release_with_form(config: str, days: int = 30) -> str:
+def release_with_form(
+    config: str, days: int = 30, while_undecided: WhileUndecided = "refuse"
+) -> str | State[str]:
     """Press one release, wait for a form on the run's page, then publish or keep back.
 
     While it waits, no process does: the flow run is suspended, and a worker starts it
@@ -132,9 +146,10 @@ def release_with_form(config: str, days: int = 30) -> str:
     Args:
         config: Path of the release config on the worker.
         days: How long the form waits.
+        while_undecided: As of a release.
 
     Returns:
-        The path of the bundle, or that it was rejected.
+        The path of the bundle; where it was rejected, a final state that says so.
     """
     home, run_id = Home.default(), UUID(flow_run.id).hex
     context = plain_context(home)
@@ -146,18 +161,19 @@ def release_with_form(config: str, days: int = 30) -> str:
         return False
 
     if not run_inside(context, prepared):
-        release.fn(config)
+        release.fn(config, while_undecided)
     context = plain_context(home)
-    about = form_text(run_inside(context, lambda: describe_waiting(home, run_id)))
-    form = Review.with_initial_data(description=about)
+    waits = run_inside(context, lambda: describe_waiting(home, run_id))
+    form = Review.with_initial_data(description=form_text(waits))
     answer = suspend_flow_run(wait_for_input=form, timeout=days * _DAY, key="review")
 
-    def decided() -> str:
+    def decided() -> str | State[str]:
         status = record_unsigned(
             home, run_id, decision=answer.decision, reason=answer.reason, by=answer.name
         )
         if status is Status.REJECTED:
-            return "rejected"
+            show_rejection(context, waits.charge.entry.body["dataset"], run_id)
+            return rejected()
         return str(publication.publish(context, run_id).bundle)
 
     return run_inside(context, decided)

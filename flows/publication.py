@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tasks.execution.run_context import RunContext
-from tasks.orchestration.monitoring import show_bundle
+from tasks.orchestration.monitoring import show_release
+from tasks.orchestration.review_notices import show_approval
 from tasks.release.publication import (
     check_approval,
     copy_bundle,
@@ -36,5 +37,6 @@ def publish(context: RunContext, run_id: str) -> Outcome:
                 copy_bundle(approved, building)
                 place = move_into_place(approved, building)
     outcome = note_publication(home, approved, place)
-    show_bundle(context, outcome)
+    show_release(context, outcome)
+    show_approval(context, outcome)
     return outcome

@@ -7,8 +7,10 @@ from configs.planned_order import PlannedOrder
 from tasks.execution.run_context import RunContext
 from tasks.orchestration.exclusion import one_at_a_time
 from tasks.orchestration.monitoring import DrawingProgress, show_budget, show_plan, show_release
+from tasks.orchestration.review_notices import show_waiting
 from tasks.release.places import open_run
 from tasks.release.refusals import noting_refusals
+from tasks.release.review import check_decided
 from tasks.release.steps import (
     Outcome,
     charge_ledger,
@@ -29,13 +31,19 @@ from tasks.release.steps import (
 
 
 def press(
-    context: RunContext, order: Order | PlannedOrder, *, insecure_seed: int | None = None
+    context: RunContext,
+    order: Order | PlannedOrder,
+    *,
+    beside_undecided: bool = True,
+    insecure_seed: int | None = None,
 ) -> Outcome:
     """Press one release.
 
     Args:
         context: The run.
         order: The release config with what differs from it; planned, if the command did that.
+        beside_undecided: Whether it may be charged while another release of the dataset waits
+            for its approval.
         insecure_seed: For tests only; marks the bundle as not publishable.
 
     Raises:
@@ -57,6 +65,8 @@ def press(
         ) as run,
         noting_refusals(run, release),
     ):
+        if not beside_undecided:
+            check_decided(context, release.config.dataset)
         rehearse(run, release, plan)
 
         # Private zone: what the source holds, and whether it passed its checks.
@@ -73,7 +83,11 @@ def press(
         write_products(run, release, plan, charge, products)
         check_products(run, release, plan, products)
         if reviewed:
-            return prepare_bundle(run, release, charge)
-        outcome = publish_bundle(run, release, charge)
-    show_release(context, release, outcome)
+            outcome = prepare_bundle(run, release, charge)
+        else:
+            outcome = publish_bundle(run, release, charge)
+    if reviewed:
+        show_waiting(context, release.config.title, outcome)
+    else:
+        show_release(context, outcome)
     return outcome

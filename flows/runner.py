@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from configs.order import Order
 from mechanisms.errors import ConfigError, InternalError, OrchestratorError, StatpressError
@@ -109,24 +109,26 @@ def run_inside(context: RunContext, body: Callable[[], T]) -> T:
         return guarded(body, context.log)()
 
 
-def _run(context: RunContext, name: str, body: Callable[[], T]) -> T:
+def _run(context: RunContext, name: str, body: Callable[[], Outcome]) -> Outcome:
     """Run the body of a flow as the context says; ``name`` follows ``statpress-``."""
     if context.orchestrated:
         return _as_flow(context, name, lambda: run_inside(context, body))
     return run_inside(context, body)
 
 
-def _as_flow(context: RunContext, name: str, body: Callable[[], T]) -> T:
+def _as_flow(context: RunContext, name: str, body: Callable[[], Outcome]) -> Outcome:
     """Run the body as a Prefect flow without parameters."""
     context.listener.announce("start orchestrator")
     failure: StatpressError
-    results: list[T] = []
+    results: list[Outcome] = []
 
-    def noted() -> T:
+    def noted() -> Any:
+        from tasks.orchestration.final_state import final_state
+
         results.append(body())
-        return results[0]
+        return final_state(results[0])
 
-    def start() -> T:
+    def start() -> Outcome:
         from prefect import flow
 
         run_flow = flow(
@@ -136,8 +138,8 @@ def _as_flow(context: RunContext, name: str, body: Callable[[], T]) -> T:
             persist_result=False,
             log_prints=False,
         )(noted)
-        result: T = run_flow()
-        return result
+        run_flow()
+        return results[0]
 
     try:
         return guarded(start, context.log, AROUND_A_FLOW)()

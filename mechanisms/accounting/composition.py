@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from flint import arb, ctx
 
 from mechanisms.accounting.convolution import TRUNCATION
-from mechanisms.accounting.enclosures import Bounds, last_true, outwards
+from mechanisms.accounting.enclosures import Above, Bounds, last_true, outwards
 from mechanisms.accounting.merging import counted, merged
 from mechanisms.accounting.pld import (
     Counts,
@@ -125,10 +125,11 @@ class ComposedLoss(Loss):
         if delta == 0 or not self._spread:
             return self.pure_epsilon if delta == 0 else Bounds(0.0, 0.0)
         coarse = _OnGrid(self, self._coarse())
-        _, rough = last_true(lambda e: coarse.delta(e).upper > delta, most)
+        _, rough = last_true(Above.both(coarse.delta, delta)[1], most)
         fine = _OnGrid(self, self._interval(min(rough, most), delta))
-        low, _ = last_true(lambda e: fine.delta(e).lower > delta, most)
-        _, high = last_true(lambda e: fine.delta(e).upper > delta, most)
+        lower, upper = Above.both(fine.delta, delta)
+        low, _ = last_true(lower, most)
+        _, high = last_true(upper, most)
         high = min(high, rough, most)
         if low < high / 2:  # a single part may say more
             low = max(low, *(part.epsilon(delta).lower for part, _ in self._counts))

@@ -6,7 +6,8 @@ of ``TRUNCATION``, by Chernoff's bound at a few orders; what lies outside wraps 
 
 **Errors.** The computed transform of x has an error of at most 8 u (1 + log2 N) |x|_1 in every
 entry, u = 2^-53: the textbook bound with room to spare (Higham 2002, Accuracy and Stability of
-Numerical Algorithms, chapter 24). That SciPy's transform (pocketfft) obeys it is assumed.
+Numerical Algorithms, chapter 24). That NumPy's transform (pocketfft) obeys it is assumed. SciPy's
+is the same code and gives the same bits, but its import takes longer than most plans.
 """
 
 from __future__ import annotations
@@ -45,13 +46,12 @@ class Power(NamedTuple):
 
 def power(masses: Floats, times: int) -> Power:
     """The sum of ``times`` independent losses with the masses float64[m]."""
-    from scipy import fft
-
     first, last = _window(masses, times)
     size = last - first + 1
-    length = fft.next_fast_len(max(size, len(masses)))
-    transform = fft.fft(masses, length)
-    whole = np.real(fft.ifft(transform**times))
+    length = fast_length(max(size, len(masses)))
+    half = np.fft.rfft(masses, length)
+    transform = np.concatenate([half, half[1 : (length + 1) // 2][::-1].conj()])
+    whole = np.real(np.fft.ifft(transform**times))
 
     unit = 8 * UNIT * (1 + math.log2(length))
     spectrum = np.maximum(np.abs(transform) + unit, 1e-300)
@@ -64,13 +64,12 @@ def power(masses: Floats, times: int) -> Power:
 
 def product(one: Floats, two: Floats) -> Floats:
     """The sum of two independent losses: float64[a] and float64[b] to float64[a + b - 1]."""
-    from scipy import fft
-
     size = len(one) + len(two) - 1
     if min(len(one), len(two)) == 1:
         return one * two
-    length = fft.next_fast_len(size, True)
-    whole: Floats = fft.irfft(fft.rfft(one, length) * fft.rfft(two, length), length)
+    length = fast_length(size, largest=5)
+    spectrum = np.fft.rfft(one, length) * np.fft.rfft(two, length)
+    whole: Floats = np.fft.irfft(spectrum, length)
     return whole[:size].copy()
 
 
@@ -83,15 +82,32 @@ def product_error(one: Floats, two: Floats) -> float:
     return 1.1 * unit * (math.sqrt(length) * sums + length * a * b)
 
 
+def fast_length(size: int, largest: int = 11) -> int:
+    """The least length of at least ``size`` without a prime factor above ``largest``."""
+    found, products = 1 << (size - 1).bit_length(), [1]
+    for prime in (3, 5, 7, 11):
+        if prime > largest:
+            break
+        for each in list(products):
+            grown = each * prime
+            while grown < found:
+                products.append(grown)
+                grown *= prime
+        found = min([found, *(n << max(0, -(-size // n) - 1).bit_length() for n in products)])
+    return found
+
+
 def _window(masses: Floats, times: int) -> tuple[int, int]:
     """First and last index within which the sum lies but for ``TRUNCATION``."""
-    from scipy.special import logsumexp
-
     first, last = 0, (len(masses) - 1) * times
     places = np.arange(len(masses))
     for multiple in _ORDERS:
         order = multiple / len(masses)
-        moment = logsumexp(places * order, b=masses)
+        most = (len(masses) - 1) * max(order, 0.0)  # no exponent above 0
+        total = float(masses @ np.exp(places * order - most))
+        if not total > 0:
+            continue
+        moment = most + math.log(total)
         bound = (times * moment + math.log(2 / TRUNCATION)) / order
         if not math.isfinite(bound):
             continue

@@ -25,6 +25,7 @@ _MOST_BITS = 4096
 _ACCURATE_BITS = 60
 _INVERSE = 2.0**-42  # relative width at which a search for epsilon stops
 _FARTHEST = 2.0**20  # no finite epsilon beyond this is looked for
+_MOST_GUESSES = 40  # per search, after which halving goes on
 _GAP = 2.0**-20  # relative, between the bounds on a supremum
 _MOST_PIECES = 4000  # then the bounds are as wide as they are, and still bounds
 
@@ -115,6 +116,8 @@ def bisected(
         high: Above ``low``.
         width: Relative distance of the two points at which the search stops.
     """
+    if isinstance(condition, Above):
+        condition.narrow(low, high, width)
     while high - low > width * high and high > 1e-300:
         middle = (low + high) / 2
         if condition(middle):
@@ -122,6 +125,83 @@ def bisected(
         else:
             high = middle
     return low, high
+
+
+class Above:
+    """Whether one bound on a falling curve is above a level, in as few looks as may be.
+
+    What is seen at one point holds for all points on its side: where a lower bound is above the
+    level the curve is so at all smaller points too, and where an upper bound is not, the curve is
+    not at any larger one. So the ends of a search stay proven, and halving ends where it would
+    with a look at every point, but for what the bounds themselves are in error.
+    """
+
+    def __init__(
+        self, curve: Callable[[float], Bounds], level: float, values: dict[float, Bounds], side: int
+    ) -> None:
+        self.curve, self.level, self.values, self.side = curve, level, values, side
+
+    @classmethod
+    def both(cls, curve: Callable[[float], Bounds], level: float) -> tuple[Above, Above]:
+        """The conditions on the lower and on the upper bound, which share what they see.
+
+        Args:
+            curve: Falls with its argument, or stays.
+            level: Above 0.
+        """
+        values: dict[float, Bounds] = {}
+        return cls(curve, level, values, 0), cls(curve, level, values, 1)
+
+    def __call__(self, point: float) -> bool:
+        last, first = self._between(0.0, math.inf)
+        if last is not None and point <= last:
+            return True
+        if first is not None and point >= first:
+            return False
+        return self._look(point) > self.level
+
+    def narrow(self, low: float, high: float, width: float) -> None:
+        """Look where the curve seems to pass the level, till little is left between two looks.
+
+        False position on the curve's logarithm, with Dekker's least step and the end that stays
+        weighed less and less (Illinois).
+        """
+        weights, moved = [1.0, 1.0], -1
+        self._look(high)
+        for _ in range(_MOST_GUESSES):
+            last, first = self._between(low, high)
+            a, b = (low if last is None else last), (high if first is None else first)
+            if b - a <= width * b / 4 or b <= 1e-300:
+                return
+            guess = (a + b) / 2
+            if last is not None and first is not None:
+                over, under = weights[0] * self._height(a), weights[1] * self._height(b)
+                if over > under:
+                    guess = (b * over - a * under) / (over - under)
+                least = min(width * b / 16, (b - a) / 4)
+                guess = min(max(guess, a + least), b - least)
+            if not a < guess < b:
+                return
+            end = 0 if self._look(guess) > self.level else 1
+            weights[end] = 1.0
+            weights[1 - end] = weights[1 - end] / 2 if end == moved else 1.0
+            moved = end
+
+    def _look(self, point: float) -> float:
+        if point not in self.values:
+            self.values[point] = self.curve(point)
+        return self.values[point][self.side]
+
+    def _height(self, point: float) -> float:
+        """Of the curve over the level, as a logarithm, cut off where it has all but ended."""
+        return math.log(max(self._look(point), self.level / 2**10)) - math.log(self.level)
+
+    def _between(self, low: float, high: float) -> tuple[float | None, float | None]:
+        """The last point seen above the level and the first one seen not to be, in a range."""
+        seen = [x for x in self.values if low <= x <= high]
+        above = [x for x in seen if self.values[x][self.side] > self.level]
+        below = [x for x in seen if self.values[x][self.side] <= self.level]
+        return max(above, default=None), min(below, default=None)
 
 
 def supremum(cgf: Callable[[arb], arb], mean: arb, largest: arb) -> arb:

@@ -39,7 +39,7 @@ from fractions import Fraction
 
 from flint import acb, arb, ctx
 
-from mechanisms.accounting.enclosures import Bounds, ball, bisected, outwards
+from mechanisms.accounting.enclosures import Above, Bounds, ball, bisected, outwards
 
 _RELATIVE_BITS = 40
 _MOST_BITS = 8192
@@ -108,8 +108,9 @@ class LatticeLoss:
         if at_zero.upper <= delta:
             return Bounds(0.0, 0.0)
         most = self.pure_epsilon.upper
-        low, _ = bisected(lambda e: self.delta(e).lower > delta, 0.0, most, _INVERSE)
-        _, high = bisected(lambda e: self.delta(e).upper > delta, low, most, _INVERSE)
+        lower, upper = Above.both(self.delta, delta)
+        low, _ = bisected(lower, 0.0, most, _INVERSE)
+        _, high = bisected(upper, low, most, _INVERSE)
         return Bounds(low, high)
 
     def _guard_bits(self, epsilon: float) -> int:

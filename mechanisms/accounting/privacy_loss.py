@@ -24,6 +24,7 @@ from flint import arb, ctx
 
 from mechanisms.accounting.enclosures import (
     BITS,
+    Above,
     Bounds,
     larger,
     last_true,
@@ -144,8 +145,9 @@ class Loss(abc.ABC):
         if delta == 0:
             return self.pure_epsilon
         most = self.pure_epsilon.upper
-        low, _ = last_true(lambda e: self.delta(e).lower > delta, most)
-        _, high = last_true(lambda e: self.delta(e).upper > delta, most)
+        lower, upper = Above.both(self.delta, delta)
+        low, _ = last_true(lower, most)
+        _, high = last_true(upper, most)
         return Bounds(low, high)
 
     def trade_off(self, alpha: float) -> Bounds:

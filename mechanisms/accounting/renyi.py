@@ -25,6 +25,7 @@ All arithmetic is ball arithmetic, and every result is rounded outwards.
 
 from __future__ import annotations
 
+import functools
 import heapq
 import math
 from collections.abc import Sequence
@@ -94,6 +95,7 @@ def renyi_divergence(loss: LatticeLoss, order: Fraction | int | float) -> Bounds
         bits *= 2
 
 
+@functools.lru_cache(maxsize=256)
 def concentrated(loss: LatticeLoss) -> Bounds:
     """Bounds on the smallest rho at which the loss is rho-zCDP, 2**-35 apart if they can be."""
     if loss.up == loss.down or loss.draws == 0:

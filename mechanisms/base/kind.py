@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -139,13 +139,6 @@ class Kind(ABC):
         yield from error.rows()
 
 
-def fields_in_words(error: Any) -> str:
-    """The fields of an expected error that are known, with five digits each."""
-    known = {name: value for name, value in asdict(error).items() if value is not None}
-    return "; ".join(f"{name.replace('_', ' ')} {_figures(value)}" for name, value in known.items())
-
-
-def _figures(value: Any) -> str:
-    if isinstance(value, tuple | list):
-        return ", ".join(_figures(each) for each in value)
-    return f"{value:.5g}" if isinstance(value, float) else str(value)
+def in_words(rows: Iterable[tuple[str, str]]) -> str:
+    """The rows of an expected error on one line."""
+    return "; ".join(f"{label} {value}" for label, value in rows)

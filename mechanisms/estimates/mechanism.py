@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mechanisms.accounting.composition import compose_quickly
 from mechanisms.accounting.privacy_loss import PrivacyLoss
-from mechanisms.base.kind import fields_in_words
+from mechanisms.base.kind import in_words
 from mechanisms.base.mechanism import Mechanism, Target
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
 from mechanisms.estimates.estimand import Estimand
@@ -125,7 +125,7 @@ class ExpectedInterval:
 
     def summary(self) -> str:
         """All that is known."""
-        return fields_in_words(self)
+        return in_words(self.rows())
 
 
 class HasLoss(Protocol):

@@ -1,9 +1,10 @@
 """Variance, covariance, correlation, ratio, regression, difference: from joint moments.
 
 The mechanism is mechanisms.inference.moment_pairs; each statistic is a function of the means of two
-columns in [0, 1] and of their squares and product (its MomentFormula). Variances and covariances
-are those with n - 1. A mean or a proportion of only some of the records is a ratio too: of the sum
-of their values to their number, of which the interval is kept within the declared bounds.
+columns in [0, 1] and of their squares and product (its MomentFormula), which also says which
+moments are released for it. Variances and covariances are those with n - 1. A mean or a proportion
+of only some of the records is a ratio too: of the sum of their values to their number, of which the
+interval is kept within the declared bounds.
 """
 
 from __future__ import annotations
@@ -42,8 +43,9 @@ from mechanisms.estimates.statistics.moment_formula import MomentFormula
 from mechanisms.estimates.statistics.named_statistic import NamedStatistic
 from mechanisms.estimates.statistics.registry import named
 from mechanisms.estimates.terms import Terms
+from mechanisms.inference.moment_designs import DESIGNS, FIRST_ONE, FIRST_PAIR, MomentDesign
 from mechanisms.inference.moment_functions import Derived
-from mechanisms.inference.moment_pairs import NoisyPair, PairMoments, weighted_monomials
+from mechanisms.inference.moment_pairs import NoisyPair, PairMoments
 from mechanisms.sampling.randomness import Progress, Randomness
 
 _Doubles = NDArray[np.float64]
@@ -98,7 +100,7 @@ class PairEstimate:
             target.largest_mu(),
             n_records=target.n_records,
             n_cells=target.n_cells,
-            columns=formula.columns,
+            design=formula.design,
         )
         terms = Terms(
             statistic.quantities(estimand.quantity()),
@@ -154,7 +156,8 @@ class PairEstimate:
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedInterval:
         """The widths at the expected moments of records spread evenly, independent columns."""
         records, masses = _reference(named(self.statistic))
-        sums = n_records * masses @ weighted_monomials(records[:, : self.moments.columns])
+        design = self.moments.design
+        sums = n_records * masses @ design.values(records[:, : design.columns])
         pair, level = NoisyPair(self.moments, n_records, sums), self.terms.confidence
         widths, noise = [], []
         for scale, wanted in zip(self.terms.scales, self._derived(n_records), strict=True):
@@ -167,10 +170,12 @@ class PairEstimate:
 
     def describe(self) -> dict[str, str | int]:
         """The parameters, enough to rebuild all but what the estimates count by."""
+        design = self.moments.design
         return {
             "mechanism": self.name,
             "scale": str(self.moments.noise.scale),
-            "n_columns": self.moments.columns,
+            "n_columns": design.columns,
+            **({"design": design.name} if design.name else {}),
             "statistic": self.statistic,
             "origin": repr(self.origin),
             **self.terms.describe(),
@@ -180,7 +185,7 @@ class PairEstimate:
     def from_description(cls, description: Mapping[str, object]) -> Self:
         """Rebuild the mechanism from ``describe``."""
         return cls(
-            PairMoments.at(number(description, "scale"), int(str(description["n_columns"]))),
+            PairMoments.at(number(description, "scale"), _design(description)),
             str(description["statistic"]),
             float(str(description["origin"])),
             Terms.from_description(description),
@@ -189,6 +194,13 @@ class PairEstimate:
     def _derived(self, n_records: int) -> tuple[Derived, ...]:
         """The functions of the means, one an estimate."""
         return _formula(named(self.statistic)).functions(n_records, self.origin)
+
+
+def _design(description: Mapping[str, object]) -> MomentDesign:
+    """The design that is named; before there were names, the first one."""
+    if "design" in description:
+        return DESIGNS[str(description["design"])]
+    return FIRST_ONE if int(str(description["n_columns"])) == 1 else FIRST_PAIR
 
 
 def _formula(statistic: NamedStatistic) -> MomentFormula:

@@ -49,6 +49,7 @@ _CELLS_IN_ALL, _REPETITIONS = 1 << 15, 16
 _MOST_PAIRS = 45
 _GROUPS = 64
 _STEEPNESS = 3.0
+_ERF = np.vectorize(math.erf, otypes=[np.float64])  # SciPy's takes longer to import than all
 _HALF_NORMAL = math.sqrt(2 / math.pi)
 
 Floats = NDArray[np.float64]
@@ -130,10 +131,8 @@ def _of_pair(a: tuple[Floats, Floats], b: tuple[Floats, Floats], records: int, u
 
 def _absolute(mean: Floats, sd: Floats) -> Floats:
     """Expected absolute value of normal numbers."""
-    from scipy.special import erf
-
     z = mean / np.maximum(sd, 1e-300)
-    found: Floats = sd * _HALF_NORMAL * np.exp(-z * z / 2) + mean * erf(z / math.sqrt(2))
+    found: Floats = sd * _HALF_NORMAL * np.exp(-z * z / 2) + mean * _ERF(z / math.sqrt(2))
     return found
 
 

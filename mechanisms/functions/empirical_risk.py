@@ -8,19 +8,27 @@ Elisseeff (2002). F(y) = <w*, phi(y)>, where w* minimises
 with public C and n. The kernel is Gaussian, or linear with an intercept, K(x, y) = <x, y> + 1,
 for which F is linear, so that k = 1 and h = 1 are exact.
 
-**Sensitivity.** Let w and w' minimise J and J', which differ in one replaced record, and let
-slopes of the loss be at most M. J and J' are strongly convex, so |w - w'|^2 <= (J - J')(w') -
-(J - J')(w), which is at most (C/n) 2 M kappa |w - w'|, kappa^2 = sup K(x, x). Hence
-|w - w'| <= r = 2 M C kappa / n and S(F) <= 2 M C kappa^2 / n. (The paper has half of this, the
-bound for a record that is taken out; with one record, labels 1 and -1, C <= 1 and the hinge
-loss, w = C or -C attains ours. A record without a value is in neither table.) On the lattice
-the change is the vector of <w - w', phi(p)>: its L2 norm is at most r times the root of the
-largest eigenvalue of K between the lattice points, and its L1 norm, as K >= 0, at most r
+**Sensitivity.** Let w and w' minimise J and J', which differ in one replaced record, z or z', and
+let slopes of the loss be at most M on both. At a minimum w = -(C/n) sum of s_i phi_i, s_i a slope
+of record i's loss. So v = w - w' is g less (C/n) times the sum over the other records of (s_i -
+s_i') phi_i, g = (C/n)(s_z' phi_z' - s_z phi_z). L is convex and its slopes rise, so that (s_i -
+s_i') <v, phi_i> >= 0, and hence
+
+    |v|^2 <= <v, g>, that is |v - g/2| <= |g|/2,  |g| <= r = 2 M C kappa / n, kappa^2 = sup K(x, x).
+
+So |v| <= r and S(F) <= 2 M C kappa^2 / n. (The paper has half of this, the bound for a record that
+is taken out. Ours is attained by the hinge loss and C <= n, with labels in balance at one place or
+with one record. A record without a value is in neither table.) On the lattice the change is the
+vector of <v, phi(p)>. That of g/2 has at most MC/n times the largest norm of K(x, p) over the
+lattice, x the middle of a cell. That of the rest has an L2 norm of at most r/2 times the root of
+the largest eigenvalue of K between the lattice points, and an L1 norm, as K >= 0, of at most r/2
 times the root of the sum of all its entries.
 
-M is 1 for the hinge and the logistic loss. For the squared loss (f - l)^2 / 2 with |l| <= B the
-minimisers have |w|^2 / 2 <= J(0) <= C B^2 / 2, so M = B (1 + kappa sqrt(C)) on both of them.
-(Labels are taken from the middle of their range, which is added to F again.)
+**Slopes.** Also |w|^2 = -(C/n) sum of s_i f_i, at most C times the largest -L'(f) f: 1 for the
+hinge loss, 0.2785 for the logistic loss (of m/(1 + e^m)), B^2/4 for the squared loss (f - l)^2 / 2
+with |l| <= B. It is also at most (C M kappa)^2. With R the root, |f| <= kappa R at a minimum, so M
+is 1 for the hinge loss, 1/(1 + exp(-kappa R)) for the logistic loss and B + kappa R for the squared
+one. And |v| <= 2 R. (Labels are taken from the middle of their range, which is added to F again.)
 
 **Accuracy.** The solver proves |w - w*| <= tau, tau near r / 256
 (mechanisms.functions.risk_solver), so what is released moves by at most r + 2 tau.
@@ -118,18 +126,25 @@ class EmpiricalRisk:
         return 1.0 if self.width is not None else math.sqrt(len(self.axes) + 1) * _UP
 
     @property
+    def _first_radius(self) -> float:
+        """R before M is known: from the largest -L'(f) f."""
+        most = {"hinge": 1.0, "logistic": 0.2785, "squared": self._centre[1] ** 2 / 4}[self.loss]
+        return math.sqrt(self.cost * most) * _UP
+
+    @property
     def _slope(self) -> float:
         """M."""
-        if self.loss != "squared":
-            return 1.0
-        return self._centre[1] * (1 + self._kappa * math.sqrt(self.cost)) * _UP
+        most = self._kappa * min(self._first_radius, self.cost * self._kappa)
+        return {
+            "hinge": 1.0,
+            "logistic": _UP / (1 + math.exp(-most)),
+            "squared": (self._centre[1] + self._kappa * self._first_radius) * _UP,
+        }[self.loss]
 
     @property
     def _radius(self) -> float:
-        """|w*| is at most this: from J(w*) <= J(0), and as w* = -(C/n) sum of L' phi."""
-        at_zero = {"hinge": 1.0, "logistic": math.log(2), "squared": self._centre[1] ** 2 / 2}
-        first = math.sqrt(2 * self.cost * at_zero[self.loss])
-        return min(first, self.cost * self._slope * self._kappa) * _UP
+        """R: |w*| is at most this."""
+        return min(self._first_radius, self.cost * self._slope * self._kappa) * _UP
 
     @property
     def _value_rounding(self) -> float:
@@ -139,7 +154,7 @@ class EmpiricalRisk:
     @property
     def _distance(self) -> float:
         """Largest |w - w'|, over neighbours."""
-        return 2 * self._slope * self.cost * self._kappa / self.n_records * _UP
+        return 2 * min(self._slope * self.cost * self._kappa / self.n_records, self._radius) * _UP
 
     @property
     def tolerance(self) -> float:
@@ -161,18 +176,36 @@ class EmpiricalRisk:
         return self._value_rounding + abs(self._centre[0]) * 4 * _UNIT
 
     def sensitivity(self, degree: int) -> LatticeSensitivity:
-        moved = (self._distance + 2 * self.tolerance) * _UP
-        one, two = self._lattice_norms(degree)
-        return LatticeSensitivity(
-            moved * self._kappa * _UP, moved * math.sqrt(one) * _UP, moved * math.sqrt(two) * _UP
-        )
+        share = self._slope * self.cost / self.n_records * _UP  # |g| is at most 2 kappa times this
+        length, spare = self._distance, 2 * self.tolerance
+        of_any, of_one = np.sqrt(self._lattice_norms(degree)), self._kernel_norms(degree)
+        around_half = share * (np.array(of_one) + self._kappa * of_any)
+        l1, l2 = (np.minimum(length * of_any, around_half) + spare * of_any).tolist()
+        point = (length + spare) * self._kappa
+        return LatticeSensitivity(point * _UP, l1 * _UP, l2 * _UP)
+
+    def _kernel_norms(self, degree: int) -> tuple[float, float]:
+        """Largest L1 and L2 norm of K(x, p) over the lattice points p, x the middle of a cell."""
+        if self.width is not None:
+            points, middles = lattice(degree), [np.asarray(axis.middles) for axis in self.axes]
+            around = [self._kernel(each, points) for each in middles]
+            one = math.prod(float(each.sum(axis=1).max()) for each in around)
+            two = math.prod(float((each**2).sum(axis=1).max()) for each in around)
+            return one * _UP, math.sqrt(two) * _UP
+        moments = self._linear_moments(degree)  # the corner of ones has the largest
+        return float(moments[0].sum()) * _UP, math.sqrt(float(moments.sum())) * _UP
 
     def _lattice_norms(self, degree: int) -> tuple[float, float]:
         """Sum of K between the lattice points, and the largest eigenvalue."""
-        points, d = lattice(degree), len(self.axes)
         if self.width is not None:
             total, largest = _line_norms(self.width, degree)
-            return total**d, largest**d
+            return total ** len(self.axes), largest ** len(self.axes)
+        moments = self._linear_moments(degree)
+        return float(moments[0] @ moments[0]), float(np.linalg.eigvalsh(moments)[-1])
+
+    def _linear_moments(self, degree: int) -> Floats:
+        """Sums over the lattice of products of 1 and the variables, float64[d + 1, d + 1]."""
+        points, d = lattice(degree), len(self.axes)
         side, count = degree + 1, float((degree + 1) ** d)
         sums, squares = count / side * points.sum(), count / side * (points**2).sum()
         cross = count / side**2 * points.sum() ** 2
@@ -180,7 +213,7 @@ class EmpiricalRisk:
         moments[np.diag_indices(d + 1)] = squares
         moments[0, :] = moments[:, 0] = sums
         moments[0, 0] = count
-        return float(count**2 + d * sums**2), float(np.linalg.eigvalsh(moments)[-1])
+        return moments
 
     def _kernel(self, one: Floats, two: Floats) -> Floats:
         """One variable's factor of the Gaussian kernel: float64[len(one), len(two)]."""

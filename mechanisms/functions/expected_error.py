@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mechanisms.base.kind import fields_in_words
+from mechanisms.base.kind import in_words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ class ExpectedFunction:
 
     def summary(self) -> str:
         """All that is known."""
-        return fields_in_words(self)
+        return in_words(self.rows())
 
 
 def _known(figure: float | None) -> str:

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from mechanisms.accounting.analytic import GaussianLoss
 from mechanisms.accounting.composition import compose
+from mechanisms.accounting.convolution import fast_length
 from mechanisms.accounting.enclosures import ball, enclosed
 from mechanisms.accounting.pld import tail_account
 from mechanisms.accounting.privacy_loss import PrivacyLoss
@@ -213,16 +214,16 @@ def _chords(curve: Callable[[_Doubles], _Doubles], h: float) -> _Doubles:
 
 def _read(masses: _Doubles, times: int, rest: _Doubles, h: float, epsilon: _Doubles) -> _Doubles:
     """The composed curve at some epsilons >= 0."""
-    from scipy import fft
-
     half, other = len(masses) // 2, len(rest) // 2
     offsets = np.arange(-half, half + 1)
     mean, square = float(offsets @ masses), float(offsets**2 @ masses)
     width = 14 * math.sqrt(times * square) + 2 * half + len(rest)
-    size = fft.next_fast_len(int(min(2 * width, 2.0 * half * times + len(rest), _MOST_POINTS)))
+    size = fast_length(int(min(2 * width, 2.0 * half * times + len(rest), _MOST_POINTS)))
     start = int(times * mean) - size // 2
-    spectrum = fft.rfft(masses, size) ** times * fft.rfft(rest, size)
-    whole = np.roll(fft.irfft(spectrum, size), -(start + half * times + other) % size).clip(min=0.0)
+    spectrum = np.fft.rfft(masses, size) ** times * np.fft.rfft(rest, size)
+    whole = np.roll(np.fft.irfft(spectrum, size), -(start + half * times + other) % size).clip(
+        min=0.0
+    )
     weights = whole * np.exp(-np.maximum(h * (start + np.arange(size)), -700.0))
     after, tail = (np.append(np.cumsum(x[::-1])[::-1], 0.0) for x in (whole, weights))
     place = np.clip(np.floor(epsilon / h).astype(np.int64) + 1 - start, 0, size)

@@ -20,6 +20,7 @@ up. What is divided has to add up all the same, and it does in these currencies:
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
@@ -161,6 +162,7 @@ def losses_of(mechanisms: Sequence[Mechanism], parts: Sequence[Part]) -> list[Pr
     ]
 
 
+@functools.lru_cache(maxsize=256)
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """About the mu of the Gaussian loss with this delta at this epsilon; a guide, not a bound."""
     low, high = 0.0, _LARGEST_MU

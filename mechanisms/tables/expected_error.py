@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from mechanisms.expectations.few_draws import variation_of_few_draws
 
 Floats = NDArray[np.float64]
+_ERFC = np.vectorize(math.erfc, otypes=[np.float64])  # SciPy's takes longer to import than all
 _GROUPS = 80
 _ROUNDS = 60
 BRIDGE = math.sqrt(math.pi / 2) * math.log(2)
@@ -236,16 +237,24 @@ def _references(n_records: int, n_cells: int) -> Iterator[tuple[Floats, Floats]]
 
 def _shape(flat: bool, occupied: int, n_records: int) -> tuple[Floats, Floats]:
     """Numbers of cells float64[k] of equal counts float64[k], which add up to n."""
-    from scipy.special import digamma
-
     if flat:
         return np.array([float(occupied)]), np.array([n_records / occupied])
     edges = np.unique(np.rint(np.geomspace(1, occupied + 1, _GROUPS)))
     edges[0], edges[-1] = 1, occupied + 1
     weights = np.diff(edges)
-    shares = digamma(edges[1:]) - digamma(edges[:-1])  # sums of 1/rank
+    shares = np.diff(_harmonic(edges))  # sums of 1/rank
     counts: Floats = n_records * shares / shares.sum() / weights
     return weights, counts
+
+
+def _harmonic(places: Floats) -> Floats:
+    """Sums of 1/rank over the ranks below some whole numbers from 1 on: digamma plus a constant."""
+    near = np.append(0.0, np.cumsum(1 / np.arange(1.0, 32)))
+    square = 1 / places**2  # Abramowitz and Stegun 6.3.18
+    series = square * (1 / 12 - square * (1 / 120 - square * (1 / 252 - square / 240)))
+    far = np.log(places) - 1 / (2 * places) - series + np.euler_gamma
+    found: Floats = np.where(places > 32, far, near[np.minimum(places, 32).astype(np.int64) - 1])
+    return found
 
 
 def _variation(weights: Floats, counts: Floats, sd: Floats, n_records: int, laplace: bool) -> float:
@@ -261,11 +270,10 @@ def _variation(weights: Floats, counts: Floats, sd: Floats, n_records: int, lapl
 
 
 def _normal_excess(a: Floats, sd: Floats) -> Floats:
-    from scipy.special import ndtr
-
     z = a / sd
     density = np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi)
-    found: Floats = sd * density - a * ndtr(-z)
+    above = _ERFC(z / math.sqrt(2)) / 2
+    found: Floats = sd * density - a * above
     return found
 
 

@@ -118,13 +118,18 @@ def _public(error: BaseException, log: CuratorLog) -> BaseException:
     if isinstance(error, KeyboardInterrupt):
         return KeyboardInterrupt()
     if isinstance(error, asyncio.CancelledError):
-        return asyncio.CancelledError()
+        return _cancelled(type(error))
     if type(error).__name__ == "TerminationSignal":  # Prefect's, for a run it stops
         return type(error)(signal=int(getattr(error, "signal", 15)))  # type: ignore[call-arg]
     return InternalError(
         f"An unforeseen error stopped the run; incident {log.run_id}.",
         next_step=f"The curator finds the detail in the curator log {log.run_id}.log.",
     )
+
+
+def _cancelled(kind: type[asyncio.CancelledError]) -> asyncio.CancelledError:
+    """A fresh cancellation; Prefect tells its own by its class, and takes others for a crash."""
+    return kind() if kind.__module__.startswith("prefect.") else asyncio.CancelledError()
 
 
 def silence_core_dumps() -> None:

@@ -7,31 +7,30 @@ A server that does not answer is noted in the curator log, and the run goes on.
 
 from __future__ import annotations
 
-import functools
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import ROUND_DOWN, Decimal
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
+from typing import TYPE_CHECKING, Any
 
 from configs.loading import Release
 from mechanisms.planning.plan import Plan, PlannedProduct
 from mechanisms.planning.verdict import verdict
+from tasks.bundle.manifest import STATEMENT
 from tasks.execution.home import Home
 from tasks.execution.run_context import RunContext
 from tasks.ledger.ledger import Ledger
 from tasks.ledger_rules.accounts import Account
 from tasks.ledger_rules.amounts import canonical
-from tasks.orchestration.server import key_of, notice_client, watched_run
+from tasks.orchestration.notices import notice, show
+from tasks.orchestration.server import key_of, watched_run
 from tasks.products.markdown import escaped
 from tasks.release.steps import Outcome
 from tasks.release.verdicts import warnings
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
-
-P = ParamSpec("P")
 
 BUDGET_LOW = "statpress.budget.low"
 """Event of a charge that leaves less than a fifth of a dataset's budget."""
@@ -43,26 +42,7 @@ _LOW = Decimal("0.2")
 _BAR = 30
 
 
-def _notice(
-    send: Callable[Concatenate[SyncPrefectClient, P], None],
-) -> Callable[Concatenate[RunContext, P], None]:
-    """Send something to the server, if one watches the run; that never fails."""
-
-    @functools.wraps(send)
-    def sent(context: RunContext, /, *args: P.args, **kwargs: P.kwargs) -> None:
-        if not context.orchestrated:
-            return
-        try:
-            if watched_run() is not None:
-                with notice_client() as client:
-                    send(client, *args, **kwargs)
-        except Exception as error:
-            context.log.write(f"The server was not told: {type(error).__name__}: {error}")
-
-    return sent
-
-
-@_notice
+@notice
 def show_plan(client: SyncPrefectClient, release: Release, plan: Plan) -> None:
     """Tag the run with its dataset, and show what it will release at what cost."""
     run, dataset = watched_run(), release.config.dataset
@@ -80,10 +60,10 @@ def show_plan(client: SyncPrefectClient, release: Release, plan: Plan) -> None:
     )
     for warning in warnings(release, plan):
         text += f" **{escaped(warning)}**"
-    _show(client, dataset, "plan", "table", json.dumps(rows), text)
+    show(client, dataset, "plan", "table", json.dumps(rows), text)
 
 
-@_notice
+@notice
 def show_budget(client: SyncPrefectClient, home: Home, dataset: str) -> None:
     """Show what the ledger still grants a dataset; if that is little, emit an event."""
     from prefect.events import emit_event
@@ -108,19 +88,20 @@ def show_budget(client: SyncPrefectClient, home: Home, dataset: str) -> None:
                 "percent_left": _percent(left),
             },
         )
-    _show(client, dataset, "budget", "markdown", budget_text(account, left))
+    show(client, dataset, "budget", "markdown", budget_text(account, left))
 
 
-@_notice
-def show_release(client: SyncPrefectClient, release: Release, outcome: Outcome) -> None:
+@notice
+def show_release(client: SyncPrefectClient, outcome: Outcome) -> None:
     """Show a published bundle with its seal, and the gates that it shows were passed."""
     _show_bundle(client, outcome)
+    statement = json.loads((outcome.bundle / STATEMENT).read_text(encoding="utf-8"))
     rows = [
         {"gate": gate, "checks": checks, "outcome": "passed"}
         for gate, checks in (
             (
                 "input",
-                f"{_size(release)}; nulls and undeclared values as the config allows; no "
+                f"{_size(statement)}; nulls and undeclared values as the config allows; no "
                 "structural zeros",
             ),
             ("table", "counts add up to the declared size; every cell lies in the domain"),
@@ -128,13 +109,7 @@ def show_release(client: SyncPrefectClient, release: Release, outcome: Outcome) 
         )
     ]
     text = f"Passed by {escaped(outcome.bundle.name)}: that a bundle exists shows it."
-    _show(client, release.config.dataset, "gates", "table", json.dumps(rows), text)
-
-
-@_notice
-def show_bundle(client: SyncPrefectClient, outcome: Outcome) -> None:
-    """Show a bundle that is published after its review, with its seal."""
-    _show_bundle(client, outcome)
+    show(client, outcome.dataset, "gates", "table", json.dumps(rows), text)
 
 
 def _show_bundle(client: SyncPrefectClient, outcome: Outcome) -> None:
@@ -147,7 +122,7 @@ def _show_bundle(client: SyncPrefectClient, outcome: Outcome) -> None:
         text = f"**Not publishable**: drawn from a known seed. {text}"
     place = outcome.bundle.absolute()
     link = f"[{escaped(str(place))}](<{place.as_uri()}>)"
-    _show(client, outcome.dataset, "bundle", "markdown", link, text)
+    show(client, outcome.dataset, "bundle", "markdown", link, text)
 
 
 @dataclass
@@ -190,7 +165,7 @@ class DrawingProgress:
             _show_progress(self.context, self)
 
 
-@_notice
+@notice
 def _show_progress(client: SyncPrefectClient, progress: DrawingProgress) -> None:
     """Make the progress bar, or move it."""
     from prefect.client.schemas.actions import ArtifactUpdate
@@ -200,27 +175,8 @@ def _show_progress(client: SyncPrefectClient, progress: DrawingProgress) -> None
         client.update_artifact(progress.artifact, ArtifactUpdate(data=percent))
         return
     text = f"Drawing {progress.total:,} records and noisy cells"
-    made = _show(client, progress.dataset, "progress", "progress", percent, text)
+    made = show(client, progress.dataset, "progress", "progress", percent, text)
     progress.artifact = made
-
-
-def _show(
-    client: SyncPrefectClient, dataset: str, name: str, kind: str, data: Any, text: str = ""
-) -> Any:
-    """Put an artifact of the run at work on the server; returns its id."""
-    from prefect.client.schemas.actions import ArtifactCreate
-
-    run = watched_run()
-    made = client.create_artifact(
-        ArtifactCreate(
-            key=f"{key_of(dataset)}-{name}",
-            type=kind,
-            data=data,
-            description=text,
-            flow_run_id=run.id if run is not None else None,
-        )
-    )
-    return made.id
 
 
 def plan_row(product: PlannedProduct[Any]) -> dict[str, str]:
@@ -262,8 +218,7 @@ def _percent(share: Decimal) -> str:
     return str((share * 100).quantize(Decimal("0.1"), rounding=ROUND_DOWN))
 
 
-def _size(release: Release) -> str:
-    """What the input gate wants of the size."""
-    privacy = release.privacy
-    size = privacy.n_units if privacy.unit_records > 1 else privacy.n_records
-    return f"{size:,} {'units' if privacy.unit_records > 1 else 'records'}, as declared"
+def _size(statement: Mapping[str, Any]) -> str:
+    """What the input gate wanted of the size, by a bundle's privacy statement."""
+    unit = "units" if statement["unit_records"] > 1 else "records"
+    return f"{statement[f'n_{unit}']:,} {unit}, as declared"

@@ -20,10 +20,10 @@ from configs.loading import Release
 from mechanisms.domain.coded_columns import CodedColumns
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.errors import EmptySourceError, QualityGateError, ReleaseGateError
+from tasks.counting.aggregates import SourceProfile
+from tasks.counting.failing_records import Fate
 from tasks.execution.run_context import Gatekeeper
 from tasks.quality.inspector import Between
-from tasks.source.counting import SourceProfile
-from tasks.source.failing_records import Fate
 
 Locate = Callable[[Sequence[tuple[str, Fate]]], Iterable[str]]
 """Says of columns where the first record of a fate is, one line each."""

@@ -38,7 +38,7 @@ def generator(draw: Entry, *, insecure_seed: int | None = None) -> Randomness:
 
 
 def key_of_choice(*, insecure_seed: int | None = None) -> str:
-    """A key for the choice of a unit's records (tasks.source.units), 256 bits in hexadecimal.
+    """A key for the choice of a unit's records (tasks.counting.units), 256 bits in hexadecimal.
 
     It is drawn before the charge, with the count: what it decides reaches nobody unless
     the run is charged, and the guarantee holds for every key.

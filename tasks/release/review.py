@@ -10,12 +10,14 @@ from mechanisms.errors import ApprovalError, BundleVerificationError
 from tasks.bundle.approval import NAME as APPROVAL
 from tasks.bundle.manifest import verify_bundle
 from tasks.execution.home import Home
+from tasks.execution.run_context import RunContext
 from tasks.execution.steps import step
 from tasks.ledger.ledger import Ledger
 from tasks.ledger_rules.accounts import Charge, Status
 from tasks.ledger_rules.entries import Entry
 from tasks.release.places import PREPARED
 from tasks.release.publication import check_sealed
+from tasks.release.unfinished_runs import undecided
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -119,6 +121,25 @@ def check_unsigned(home: Home, dataset: str) -> None:
             "Releases of this dataset are decided by signature alone, not by a form.",
             where=f"dataset {dataset!r}",
             next_step="Use the deployment without a form, and 'statpress approve'.",
+        )
+
+
+@step("check decisions")
+def check_decided(context: RunContext, dataset: str) -> None:
+    """Raise if a release of a dataset waits for its decision.
+
+    Raises:
+        ApprovalError: One does. Nothing was charged.
+    """
+    known = context.ledger_positions
+    with Ledger.open(context.home.ledger, create=False, known=known) as ledger:
+        found = undecided(ledger.account(dataset))
+    if found:
+        raise ApprovalError(
+            f"Run {found[0]} of this dataset waits for a decision; nothing was charged.",
+            where=f"dataset {dataset!r}",
+            next_step="'statpress review' lists what waits. Approve or reject it and start again,"
+            " or give the flow while_undecided: charge.",
         )
 
 

@@ -13,6 +13,11 @@ from configs.planned_order import PlannedOrder
 from mechanisms.domain.counted import Counted
 from mechanisms.errors import ApprovalError, StatpressError
 from mechanisms.planning.plan import Plan
+from tasks.counting import aggregates, scanning
+from tasks.counting.declared_source import source_of, units_of
+from tasks.counting.failing_records import first_of
+from tasks.counting.scanning import Scan
+from tasks.counting.spilled_columns import spill
 from tasks.execution.folders import at_work
 from tasks.execution.run_context import RunContext
 from tasks.execution.steps import step
@@ -31,11 +36,6 @@ from tasks.release.ledger_check import charge_fields, check_covered
 from tasks.release.places import Run, keep_folder, publish_folder, writing
 from tasks.release.unfinished_runs import beginning
 from tasks.release.verdicts import check_verdicts
-from tasks.source import counting, scanning
-from tasks.source.declared_source import source_of, units_of
-from tasks.source.failing_records import first_of
-from tasks.source.scanning import Scan
-from tasks.source.spilled_columns import spill
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +126,7 @@ def check_input(run: Run, release: Release, plan: Plan) -> Scan:
     elif units is None:
         found = scanning.scan(source, domain, plan.joint, scratch=run.work)
     else:
-        found = Scan(counting.profile(source, domain, scratch=run.work, units=units))
+        found = Scan(aggregates.profile(source, domain, scratch=run.work, units=units))
     locate = functools.partial(first_of, source, domain, scratch=run.work)
     quality.check_source(run.inspector, release, found.profile, locate)
     return found
@@ -144,7 +144,7 @@ def count_once(run: Run, release: Release, plan: Plan, found: Scan) -> Counted:
         found.tables()
         if units is None
         else tuple(
-            counting.count(source, domain, scratch=run.work, units=units, key=key)
+            aggregates.count(source, domain, scratch=run.work, units=units, key=key)
             for domain in plan.joint
         )
     )

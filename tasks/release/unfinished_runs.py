@@ -21,6 +21,11 @@ def unpublished(account: Account) -> list[Charge]:
     return [c for c in charges if c.status in open_ones and c.entry.sequence > last]
 
 
+def undecided(account: Account) -> list[str]:
+    """The runs whose prepared bundles wait for a decision, in order."""
+    return [run for run, c in account.charges.items() if c.status is Status.PREPARED]
+
+
 def in_words(
     account: Account, at_work: Callable[[str], bool] = lambda run_id: False
 ) -> Iterator[str]:
@@ -87,6 +92,13 @@ def beginning(
     many = account is not None and 2 * account.open_refusals >= account.max_refusals
     if account is not None and many and not account.closed:  # of a closed one the error tells
         yield refusals_in_words(account)
+    waiting = [] if account is None else undecided(account)
+    if waiting:
+        more = f" and {len(waiting) - 1} more" if len(waiting) > 1 else ""
+        yield (
+            f"Run {waiting[0]}{more} of this dataset waits for a decision: 'statpress review'. "
+            "This release is charged beside it."
+        )
     own = None if charge is None else charge.entry.body["run_id"]
     if account is not None:
         yield from in_words(account, lambda run_id: run_id == own or at_work(run_id))

@@ -1,4 +1,4 @@
-"""Counting where the data lies: declared discretisation as one expression for every engine.
+"""The source as an engine sees it: its files, how they are written, what is wrong with them.
 
-What comes back is private; nothing here draws, charges or writes outside the run's folder.
+Nothing here counts, and copies of a source go into the run's folder alone.
 """

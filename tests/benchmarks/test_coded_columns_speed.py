@@ -25,9 +25,9 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from mechanisms.domain.columns import Categorical, Column, Integer, Numeric, Ordinal
 from mechanisms.domain.domain import Domain
-from tasks.source import discretise
+from tasks.counting import discretise
+from tasks.counting.spilled_columns import spill
 from tasks.source.files import Source, open_source
-from tasks.source.spilled_columns import spill
 
 ROOT = Path(__file__).parents[2]
 SIZES = [4 + 5 * j % 9 for j in range(40)]

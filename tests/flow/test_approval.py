@@ -9,13 +9,16 @@ import shutil
 import signal
 import sqlite3
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
+from uuid import uuid4
 
 import pytest
 from prepared import OFFICER, RUN, SECOND, STRANGER, Office
 
+import flows.deployed
 from flows import publication as flow
 from flows.report.outcomes import form_text
 from flows.runner import plain_context, run_publication
@@ -29,12 +32,14 @@ from mechanisms.errors import (
 from tasks.bundle.approval import NAME, approved_by
 from tasks.bundle.manifest import FACTS, REVIEWED, seal, verify_bundle
 from tasks.execution.home import Home
+from tasks.execution.run_context import RunContext, Silent
 from tasks.ledger.export import restore, write_export
 from tasks.ledger.ledger import Ledger
 from tasks.ledger_rules.accounts import Status
 from tasks.ledger_rules.entries import canonical_json, entry_hash
 from tasks.ledger_rules.signing import public_text
 from tasks.ledger_store import guards as ledger_guards
+from tasks.orchestration.final_state import AWAITING
 from tasks.release import publication
 from tasks.release.ledger_check import check_bundle, verify_ledger
 from tasks.release.noting import note_bundle
@@ -124,6 +129,59 @@ def test_a_release_under_review_from_its_run_to_its_publication(agency: Any) -> 
         account = ledger.account("testdata")
     assert account.spent["epsilon"] == 2 * spent["epsilon"]
     assert [charge.status for charge in account.charges.values()] == ["published", "rejected"]
+
+
+def test_a_deployed_release_is_not_charged_while_another_is_undecided(
+    agency: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def opened(home: Home, *, run_id: str) -> Iterator[RunContext]:
+        context = plain_context(home, run_id=run_id, orchestrated=False)
+        context.inspector = agency.inspector
+        yield context
+
+    def deployed(**parameters: str) -> Any:
+        FlowRun.id = str(uuid4())
+        return flows.deployed.release.fn(config=str(agency.config), **parameters)
+
+    class FlowRun:
+        id = ""
+
+    monkeypatch.setenv("STATPRESS_HOME", str(agency.home.root))
+    monkeypatch.setattr(flows.deployed, "flow_run", FlowRun)
+    monkeypatch.setattr(flows.deployed, "open_context", opened)
+    with Ledger.open(agency.home.ledger) as ledger:
+        ledger.set_approvers(dataset="testdata", approvers=[public_text(OFFICER)])
+    agency.replace(", name: first", "")
+    agency.amend(epsilon="9")
+    first = deployed()
+    assert (first.name, first.is_completed()) == (AWAITING, True)
+    run_id = FlowRun.id.replace("-", "")
+    assert first.message.endswith(f"statpress approve {run_id}")
+
+    # Neither charged nor brought near the data; the command line goes on, and says so.
+    hidden = agency.source.rename(agency.folder / "hidden")
+    before = agency.entries()
+    with pytest.raises(ApprovalError, match=f"Run {run_id} .* waits for a decision") as refused:
+        deployed()
+    assert "while_undecided: charge" in refused.value.next_step
+    assert agency.entries() == before
+    hidden.rename(agency.source)
+    notified: list[str] = []
+    monkeypatch.setattr(Silent, "notify", lambda _, text: notified.append(text))
+    beside = agency.run()
+    assert beside.status is Status.PREPARED
+    assert f"Run {run_id} of this dataset waits for a decision" in "".join(notified)
+
+    # One decision is not enough; a parameter is.
+    decide(agency.home, run_id, "reject", reason="too fine", key=OFFICER)
+    with pytest.raises(ApprovalError, match=f"Run {beside.run_id} of this"):
+        deployed()
+    assert deployed(while_undecided="charge").name == AWAITING
+    for waits in waiting(agency.home):
+        run = waits.charge.entry.body["run_id"]
+        decide(agency.home, run, "approve", reason=None, key=OFFICER)
+    assert deployed().name == AWAITING  # approved ones are decided, published or not
 
 
 def test_who_approves_is_settled_before_the_charge(

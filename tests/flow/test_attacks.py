@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import stat
 import traceback
 from pathlib import Path
@@ -93,6 +94,18 @@ def test_the_orchestrators_termination_keeps_its_kind(tmp_path: Path) -> None:
     assert type(error) is TerminationSignal
     assert error.signal == 15
     assert CANARY not in told
+
+
+def test_a_flow_that_the_orchestrator_cancels_timed_out_wherever_it_was(tmp_path: Path) -> None:
+    """Its alarm may strike anywhere; what passes the wall is still its own cancellation."""
+    from prefect.utilities.timeout import timeout
+
+    def struck() -> None:
+        signal.raise_signal(signal.SIGALRM)
+
+    log = CuratorLog(tmp_path, "run")
+    with pytest.raises(TimeoutError), timeout(seconds=3600):
+        guarded(struck, log)()
 
 
 def test_our_own_errors_pass_with_their_public_fields_alone(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ print(*sorted(sys.modules), file=sys.stderr)
 """
 HEAVY = {
     "dp_accounting", "duckdb", "great_expectations", "ibis", "opendp", "pandas", "prefect",
-    "pyarrow", "scipy.optimize", "scipy.stats", "sqlalchemy",
+    "pyarrow", "scipy", "sqlalchemy",
 }  # fmt: skip
 
 

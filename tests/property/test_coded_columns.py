@@ -23,10 +23,10 @@ from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import MAX_CELLS, Domain
 from mechanisms.domain.packed_codes import PackedCodes
 from mechanisms.domain.structural_zeros import ZeroPattern
-from tasks.source.counting import count
+from tasks.counting.aggregates import count
+from tasks.counting.spilled_columns import SpilledColumns, spill
+from tasks.counting.units import Units
 from tasks.source.files import Source
-from tasks.source.spilled_columns import SpilledColumns, spill
-from tasks.source.units import Units
 
 CHECK = settings(
     max_examples=15,

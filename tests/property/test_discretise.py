@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, assume, given, settings
 
 from mechanisms.domain.columns import Categorical, Column, Integer, Numeric
 from mechanisms.domain.domain import MAX_CELLS, Domain
-from tasks.source.counting import count, profile
+from tasks.counting.aggregates import count, profile
 from tasks.source.files import Source
 
 CHECK = settings(

@@ -116,7 +116,7 @@ def test_no_neighbour_moves_further_than_the_sensitivity(data: st.DataObject) ->
         data.draw(st.sampled_from(LOSSES)),
         n,
         data.draw(st.integers(1, 2)),
-        cost=data.draw(st.sampled_from([0.1, 1.0, 8.0])),
+        cost=data.draw(st.sampled_from([0.1, 1.0, 8.0, 200.0])),
         width=data.draw(st.sampled_from([None, 0.1, 1.0])),
     )
     cell = st.integers(0, domain.n_cells - 1)
@@ -144,6 +144,44 @@ def test_the_bound_is_attained_and_the_papers_is_not_enough() -> None:
     assert bound.point == pytest.approx(change.max(), rel=0.03)  # the solver's accuracy is in it
     assert bound.l2 == pytest.approx(math.sqrt((change**2).sum()), rel=0.03)
     assert change.max() > 1.9 * 0.5  # M C sup K / n
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("cost", [0.5, 1.0, 30.0])
+@pytest.mark.parametrize("width", [None, 0.1, 0.5])
+def test_the_sensitivity_is_below_what_it_was(loss: str, cost: float, width: float | None) -> None:
+    """And a record that changes sides among labels in balance moves as far as the hinge allows."""
+    n, degree = 41, 8
+    learner, domain = learner_of(loss, n, 1, cost=cost, width=width)
+    bound, before = learner.sensitivity(degree), as_before(learner, degree)
+    most = {"hinge": (1.02, 1.02), "logistic": (0.69, 1.01), "squared": (0.81, 0.6)}[loss]
+    assert all(np.array(bound) <= most[cost > 1] * np.array(before))  # twice the solver's accuracy
+    if width == 0.1:
+        assert bound.l1 < 0.77 * before[1]
+    values, classes = [], (0, 2) if loss == "squared" else (0, 1)
+    for last in classes:
+        cells = np.array([classes[0], classes[1], last]) + 2 * domain["amount" if loss == "squared"
+                                                                   else "class"].size  # fmt: skip
+        table = ContingencyTable.from_cells(domain, cells, np.array([n // 2, n // 2, 1]))
+        values.append(learner.values(table, degree))
+    change = np.abs(values[1] - values[0])
+    assert change.max() <= bound.point and change.sum() <= bound.l1
+    assert math.sqrt((change**2).sum()) <= bound.l2
+    if loss == "hinge" and width is not None:
+        assert change.max() > 0.7 * bound.point  # a lattice point is not where the records are
+        with_half = learner.sensitivity(degree).point / 2  # the broken twin: the paper's figure
+        assert change.max() > with_half
+
+
+def as_before(learner: EmpiricalRisk, degree: int) -> tuple[float, float, float]:
+    """r = 2 M C kappa / n in every direction, with |w|^2 <= 2 J(0)."""
+    reach = learner._centre[1]
+    slope = 1.0
+    if learner.loss == "squared":
+        slope = reach * (1 + learner._kappa * math.sqrt(learner.cost))
+    length = 2 * slope * learner.cost * learner._kappa / learner.n_records
+    one, two = learner._lattice_norms(degree)
+    return length * learner._kappa, length * math.sqrt(one), length * math.sqrt(two)
 
 
 def test_linear_learners_need_two_points_in_each_variable() -> None:

@@ -76,6 +76,7 @@ class Account:
     limit: dict[str, Fraction]
     approvers: frozenset[int] = frozenset()
     unsigned: bool = False
+    refused: int = 0  # runs, since it was reopened
 
     @property
     def reviewed(self) -> bool:
@@ -88,6 +89,7 @@ class Model:
 
     accounts: dict[str, Account] = field(default_factory=dict)
     runs: dict[str, Run] = field(default_factory=dict)
+    refused: dict[str, tuple[tuple[str, str], int]] = field(default_factory=dict)
     length: int = 0
 
     def spent(self, dataset: str, *statuses: str) -> dict[str, Fraction]:
@@ -152,6 +154,8 @@ class Model:
             return known.sequence if repeats else LedgerError
         if dataset not in self.accounts:
             return UnregisteredDatasetError
+        if run in self.refused:
+            return LedgerError
         if n_records != TERMS["n_records"]:
             return PolicyMismatchError
         loss = numbers(losses)
@@ -168,7 +172,7 @@ class Model:
             return LedgerError
         if known.status == after and after != "drawn" and known.ending[0] == said:
             return known.ending[1]
-        if known.status != before:
+        if known.status != before or (after == "drawn" and run in self.refused):
             return LedgerError
         known.status, known.ending = after, (said, self.written())
         return self.length
@@ -204,6 +208,30 @@ class Model:
         known.status = {"approve": "approved", "reject": "rejected"}[decision]
         known.decided = decision, self.written()
         return self.length
+
+    def refuse(self, dataset: str, run: str, said: str) -> Outcome:
+        if run in self.refused:
+            known, sequence = self.refused[run]
+            return sequence if known == (dataset, said) else LedgerError
+        if dataset not in self.accounts:
+            return UnregisteredDatasetError
+        charged = self.runs.get(run)
+        if charged and (charged.dataset != dataset or charged.status != "reserved"):
+            return LedgerError
+        self.refused[run] = (dataset, said), self.written()
+        self.accounts[dataset].refused += 1
+        return self.length
+
+    def reopen(self, dataset: str, reason: str | None, by: int | None) -> Outcome:
+        if dataset not in self.accounts:
+            return UnregisteredDatasetError
+        now = self.accounts[dataset]
+        if not now.refused or (by is None and reason is None):
+            return LedgerError
+        if by is not None and by not in now.approvers:
+            return ApprovalError
+        now.refused = 0
+        return self.written()
 
 
 small = st.sampled_from(["0", "1e-9", "2e-9", "3e-10", "1e-300", 1e-9, "5e-9"])
@@ -405,8 +433,25 @@ class LedgerMachine(RuleBasedStateMachine):
         self.agree(expected, lambda: self.ledger.checkpoint(KEYS[key]))
         self.checkpoints.append(expected)
 
+    @rule(dataset=datasets, run=runs, said=texts, place=places, known=st.booleans())
+    def refuse(self, dataset: str, run: str, said: str, place: int, known: bool) -> None:
+        """A gate stops a run, charged or not, of its own dataset or another."""
+        run = self.charged(place) if known else run
+        config = {"one": "a", "two": "b"}[said] * 64
+        expected = self.model.refuse(dataset, run, said)
+        names = {"run_id": run, "dataset": dataset}
+        self.agree(expected, lambda: self.ledger.refuse(**names, config_sha256=config))
+        if run in self.model.runs:
+            self.act("draw", run, self.model.runs[run].dataset, said, None)
+
+    @rule(dataset=datasets, reason=st.sampled_from([None, "agreed"]), by=deciders)
+    def reopen_account(self, dataset: str, reason: str | None, by: int | None) -> None:
+        expected = self.model.reopen(dataset, reason, by)
+        key = None if by is None else KEYS[by]
+        self.agree(expected, lambda: self.ledger.reopen(dataset=dataset, reason=reason, key=key))
+
     @rule()
-    def reopen(self) -> None:
+    def open_again(self) -> None:
         self.ledger.close()
         self.ledger = Ledger.open(self.folder / "ledger.db", create=False)
 
@@ -435,6 +480,7 @@ class LedgerMachine(RuleBasedStateMachine):
             keys = {public_text(KEYS[number]) for number in model.accounts[name].approvers}
             assert set(account.approvers) == keys
             assert account.unsigned == model.accounts[name].unsigned
+            assert account.open_refusals == model.accounts[name].refused
             assert fractions(account.limit) == model.accounts[name].limit
             assert fractions(account.spent) == model.spent(name, *SPENT)
             assert fractions(account.reserved) == model.spent(name, "reserved")

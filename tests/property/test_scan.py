@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from mechanisms.domain.columns import Categorical, Integer
 from mechanisms.domain.domain import MAX_CELLS, Domain
 from mechanisms.domain.structural_zeros import ZeroPattern
-from tasks.source import scanning
-from tasks.source.counting import count, profile
+from tasks.counting import scanning
+from tasks.counting.aggregates import count, profile
+from tasks.counting.scanning import scan, scan_wide
+from tasks.counting.spilled_columns import SpilledColumns, spill
 from tasks.source.files import Source
-from tasks.source.scanning import scan, scan_wide
-from tasks.source.spilled_columns import SpilledColumns, spill
 
 CHECK = settings(
     max_examples=8,

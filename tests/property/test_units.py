@@ -18,9 +18,9 @@ from scipy import stats
 
 from mechanisms.domain.columns import Categorical, Integer
 from mechanisms.domain.domain import Domain
-from tasks.source.counting import count, profile
+from tasks.counting.aggregates import count, profile
+from tasks.counting.units import Units
 from tasks.source.files import Source
-from tasks.source.units import Units
 
 CHECK = settings(
     max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True

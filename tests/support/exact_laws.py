@@ -167,7 +167,7 @@ def _(mechanism: MeanEstimate) -> Noise:
 @noise_of.register
 def _(mechanism: PairEstimate) -> Noise:
     sds = {"sums": mechanism.moments.noise.sigma}
-    return Noise(sds, _FINE.format("fourteen sums, see test_pair_moments.py"))
+    return Noise(sds, _FINE.format("several sums, see test_moment_designs.py"))
 
 
 @noise_of.register

@@ -18,7 +18,7 @@ from flows.runner import plain_context
 from mechanisms.errors import LedgerError, OrchestratorError, StatpressError
 from tasks.execution.home import Home
 from tasks.execution.run_context import RunContext
-from tasks.orchestration import exclusion, monitoring
+from tasks.orchestration import exclusion, monitoring, notices
 from tasks.orchestration.exclusion import limit_name
 
 pytestmark = pytest.mark.system
@@ -82,7 +82,7 @@ def test_a_server_that_does_not_answer_costs_no_bundle(
         given_back(lease)
         raise httpx.ReadTimeout("nobody answers")
 
-    monkeypatch.setattr(monitoring, "notice_client", nobody)
+    monkeypatch.setattr(notices, "notice_client", nobody)
     monkeypatch.setattr(monitoring, "PROGRESS_SECONDS", 0.0)
     monkeypatch.setattr(_sync, "release_concurrency_slots_with_lease", lost)
     outcome = watched.run(orchestrated=True)

@@ -58,6 +58,11 @@ class Reviewed:
     before: list[str]
     published: dict[str, Any]
 
+    @property
+    def run_id(self) -> str:
+        """The prepared run's, in the ledger."""
+        return str(self.prepared["id"]).replace("-", "")
+
 
 @dataclass
 class Day:
@@ -74,9 +79,9 @@ class Day:
     def bundle(self) -> Path:
         return self.agency.releases / "first"
 
-    def artifacts(self) -> dict[str, dict[str, Any]]:
-        """The artifacts of the scheduled run by key."""
-        query = {"artifacts": {"flow_run_id": {"any_": [self.scheduled["id"]]}}}
+    def artifacts(self, run: dict[str, Any] | None = None) -> dict[str, dict[str, Any]]:
+        """The artifacts of a run by key; by default of the scheduled one."""
+        query = {"artifacts": {"flow_run_id": {"any_": [(run or self.scheduled)["id"]]}}}
         return {each["key"]: each for each in ask(self.client, "/artifacts/filter", query)}
 
 
@@ -107,9 +112,13 @@ def day(
             scheduled = ended(server, deployment(server, "release-calendar"), "COMPLETED")
             failed = ended(server, failing)
             reviewed = approve(server, office, officer)
-        due = {f"statpress: {failed['name']} Failed", LOW_BUDGET}
+        due = {f"statpress: {failed['name']} Failed", LOW_BUDGET, waiting_subject(reviewed)}
         wait(lambda: due <= {notice["subject"] for notice in notices}, "two notices")
         yield Day(agency, server, scheduled, failed, notices, reviewed)
+
+
+def waiting_subject(reviewed: Reviewed) -> str:
+    return f"statpress: Test release prepared, run {reviewed.run_id}"
 
 
 def key_of(seed: bytes) -> Ed25519PrivateKey:
@@ -191,7 +200,7 @@ def automate(server: dict[str, str], address: str, folder: Path) -> None:
     text = (DEPLOY / "automations.yaml").read_text()
     file.write_text(text.replace("NOTICE_BLOCK", identifier))
     said = command(server, "prefect", "automation", "create", "--from-file", str(file))
-    assert "Created 4 automation" in said
+    assert "Created 5 automation" in said
 
 
 def command(server: dict[str, str], program: str, *arguments: str) -> str:
@@ -300,8 +309,11 @@ def test_a_scheduled_release_under_review_is_published_once_it_is_approved(day: 
     reviewed = day.reviewed
     assert reviewed.prepared["state_type"] == "COMPLETED", reviewed.prepared["state"]
     assert reviewed.prepared["auto_scheduled"] is True and reviewed.before == []
+    state = reviewed.prepared["state"]
+    assert state["name"] == "AwaitingApproval"
+    assert state["message"].endswith(f"not published: statpress approve {reviewed.run_id}")
     assert reviewed.published["state_type"] == "COMPLETED", reviewed.published["state"]
-    run_id = reviewed.prepared["id"].replace("-", "")
+    run_id = reviewed.run_id
     assert reviewed.published["parameters"] == {"run_id": run_id}
     bundle = reviewed.agency.releases / "first"
     manifest = verify_bundle(bundle)
@@ -311,9 +323,15 @@ def test_a_scheduled_release_under_review_is_published_once_it_is_approved(day: 
     with Ledger.open(reviewed.agency.home.ledger, create=False) as ledger:
         (charge,) = ledger.state().charges.values()
     assert charge.published and charge.entry.body["run_id"] == run_id
-    query = {"artifacts": {"flow_run_id": {"any_": [reviewed.published["id"]]}}}
-    (shown,) = ask(day.client, "/artifacts/filter", query)
-    assert shown["key"] == "reviewed-bundle" and manifest["seal"] in shown["description"]
+    shown = day.artifacts(reviewed.published)
+    assert set(shown) == {"reviewed-bundle", "reviewed-gates", "reviewed-review"}
+    assert manifest["seal"] in shown["reviewed-bundle"]["description"]
+    assert shown["reviewed-gates"]["data"] == day.artifacts()["testdata-gates"]["data"]
+    assert f"Run {run_id} is approved" in shown["reviewed-review"]["data"]
+    waiting = day.artifacts(reviewed.prepared)
+    assert set(waiting) == {"reviewed-plan", "reviewed-budget", "reviewed-review"}
+    for command in (f"statpress approve {run_id} --key", f"statpress publish {run_id}"):
+        assert command in waiting["reviewed-review"]["data"]
 
 
 def test_artifacts_show_public_facts(day: Day) -> None:
@@ -359,6 +377,9 @@ def test_notices_of_a_failure_and_of_a_low_budget(day: Day) -> None:
     }
     assert day.failed["id"] in about[f"statpress: {day.failed['name']} Failed"]
     assert "Remaining: epsilon 0.2" in about[LOW_BUDGET]
+    waiting = about[waiting_subject(day.reviewed)]
+    assert f"statpress approve {day.reviewed.run_id} --key FILE" in waiting
+    assert str(day.reviewed.agency.home.root / "prepared") in waiting
 
 
 @pytest.mark.parametrize("path", ["/flow_runs/filter", "/artifacts/filter", "/admin/version"])

@@ -37,10 +37,10 @@ from mechanisms.errors import (
     SourceUnreadableError,
     StatpressError,
 )
-from tasks.source import spilled_columns
+from tasks.counting import spilled_columns
+from tasks.counting.spilled_columns import SpilledColumns, spill
+from tasks.counting.units import Units
 from tasks.source.files import Source, open_source
-from tasks.source.spilled_columns import SpilledColumns, spill
-from tasks.source.units import Units
 
 SIZES = (3, 300, 2, 5, 70_000, 4)
 N = 5_000

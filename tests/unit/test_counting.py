@@ -29,10 +29,10 @@ from mechanisms.errors import (
     SourceUnreadableError,
     StatpressError,
 )
+from tasks.counting.aggregates import SourceProfile, count, profile
+from tasks.counting.units import Units
 from tasks.source import files
-from tasks.source.counting import SourceProfile, count, profile
 from tasks.source.files import Source, open_source
-from tasks.source.units import Units
 
 CANARY = "Zyx-canary-7719"
 STATE = Categorical(name="state", categories=("CA", "NY"), other=True, missing=True)
@@ -250,7 +250,7 @@ def test_engine_spills_to_scratch_installs_nothing_and_uses_utc(
 
 def test_import_is_light() -> None:
     code = (
-        "import sys, tasks.source.counting, tasks.source.discretise; "
+        "import sys, tasks.counting.aggregates, tasks.counting.discretise; "
         "print(sorted({'ibis', 'duckdb', 'pyarrow', 'pandas'} & set(sys.modules)))"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

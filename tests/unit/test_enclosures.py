@@ -10,7 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.accounting.enclosures import double_above, double_below
+from mechanisms.accounting.analytic import ConcentratedLoss, GaussianLoss, PureLoss
+from mechanisms.accounting.composition import compose
+from mechanisms.accounting.enclosures import Above, Bounds, double_above, double_below, last_true
+from mechanisms.accounting.finite_losses import DrawsLoss
+from mechanisms.accounting.lattice import LatticeLoss
+from mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
+from mechanisms.accounting.privacy_loss import PrivacyLoss
 
 
 @given(st.fractions() | st.decimals(allow_nan=False, allow_infinity=False, places=30))
@@ -34,3 +40,53 @@ def test_extreme_decimals(text: str) -> None:
         assert math.isfinite(low)
     if text == "1e-400":
         assert (low, high) == (0.0, 5e-324)
+
+
+CURVES: dict[str, PrivacyLoss] = {
+    "gaussian": GaussianLoss(Fraction(3, 4)),
+    "pure": PureLoss(Fraction(2)),
+    "many draws": DrawsLoss(LatticeLoss(up=Fraction(41, 800), down=Fraction(40, 800), draws=400)),
+    "few draws": DrawsLoss(LatticeLoss(up=Fraction(3, 10), down=Fraction(2, 10), draws=5)),
+    "discrete gaussian": DiscreteGaussianLoss(Fraction(9), 1, 2),
+    "discrete laplace": DiscreteLaplaceLoss(Fraction(5), 2, 2),
+    "bounds far apart": ConcentratedLoss(Fraction(1, 8), GaussianLoss(Fraction(1, 4))),
+    "composed": compose([GaussianLoss(Fraction(1, 2)), PureLoss(Fraction(1, 3))]),
+}
+
+
+@pytest.mark.parametrize("name", CURVES)
+@pytest.mark.parametrize("delta", [0.03, 1e-6, 1e-12])
+def test_a_search_ends_where_halving_ends_in_a_fraction_of_the_looks(
+    name: str, delta: float
+) -> None:
+    """Bit for bit, so that no charge moves."""
+    loss, looks = CURVES[name], 0
+
+    def curve(epsilon: float) -> Bounds:
+        nonlocal looks
+        looks += 1
+        return loss.delta(epsilon)
+
+    most = loss.pure_epsilon.upper
+    plain = [
+        last_true(lambda e: curve(e).lower > delta, most)[0],
+        last_true(lambda e: curve(e).upper > delta, most)[1],
+    ]
+    halved, looks = looks, 0
+    lower, upper = Above.both(curve, delta)
+    assert [last_true(lower, most)[0], last_true(upper, most)[1]] == plain
+    assert looks <= max(4, 0.4 * halved)
+
+
+def test_the_end_of_a_search_was_seen_or_follows_from_what_was() -> None:
+    """A bound that falls unevenly: at or below each end some point was seen to be low enough."""
+    seen: dict[float, Bounds] = {}
+
+    def uneven(epsilon: float) -> Bounds:
+        wave = 1e-9 * math.sin(1e12 * epsilon)
+        seen[epsilon] = Bounds(math.exp(-epsilon) * (1 - 2e-9), math.exp(-epsilon) * (1 + wave))
+        return seen[epsilon]
+
+    _, high = last_true(Above.both(uneven, 0.01)[1], math.inf)
+    assert any(x <= high and bounds.upper <= 0.01 for x, bounds in seen.items())
+    assert high == pytest.approx(math.log(100), rel=1e-8)

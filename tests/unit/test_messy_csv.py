@@ -21,11 +21,11 @@ import pytest
 from mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric
 from mechanisms.domain.domain import Domain
 from mechanisms.errors import ColumnNotFoundError, SourceUnreadableError, StatpressError
-from tasks.source.counting import count
+from tasks.counting.aggregates import count
+from tasks.counting.scanning import scan
 from tasks.source.csv_options import CsvOptions
 from tasks.source.faults import Fault, cannot_be_read
 from tasks.source.files import Source
-from tasks.source.scanning import scan
 
 TOWN = Categorical(name="town", categories=("Köln", "Århus", "Łódź"), other=True, missing=True)
 AGE = Integer(name="age", lower=0, upper=99, missing=True)

@@ -94,8 +94,10 @@ def test_rows_of_a_plan_say_what_each_kind_of_product_errs_by(tmp_path: Path) ->
         sd = product.expected_error.cell_sd_average
         assert row.startswith(f"sd of a cell {sd:,.1f} records on average, total variation 0.")
     (width,) = plan.products[2].expected_error.width
-    assert mean.startswith(f"quantities mean of age; width {width:.5g}; ")
-    assert line.startswith(f"sup error {plan.products[3].expected_error.sup_error:.5g}; bias ")
+    assert mean.startswith(f"expected width: mean of age {width:.5g} (sd of its noise ")
+    assert line.startswith(
+        f"expected largest error {plan.products[3].expected_error.sup_error:.5g} ("
+    )
     verdicts = [plan_row(product)["verdict"] for product in plan.products]
     assert [words.split(":")[0] for words in verdicts[:3]] == ["mostly noise", "usable", "usable"]
     drawn = DrawingProgress.of(context_in(tmp_path), release, plan)

@@ -14,6 +14,8 @@ from prefect._vendor.croniter import croniter
 from prefect.server.events.schemas.automations import EventTrigger
 from prefect.server.events.schemas.events import ReceivedEvent
 
+from tasks.orchestration.review_notices import WAITING
+
 (DESCRIBED,) = load_all(DEPLOY / "automations.yaml")
 NOTICES = {each["name"].removeprefix("statpress "): each for each in DESCRIBED["automations"]}
 NOW = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
@@ -81,3 +83,23 @@ def rendered(body: str, flow: str, message: str) -> str:
     state: dict[str, Any] = {"message": message}
     run = {"id": "1", "name": "a-run", "state": state}
     return jinja2.Template(body).render(flow={"name": flow}, flow_run=run)
+
+
+def test_a_bundle_that_waits_is_noticed_with_the_command_that_approves_it() -> None:
+    waiting = trigger("release waiting")
+    payload = {"run_id": "ab" * 16, "title": "Wages", "dataset": "pay", "folder": "/home/prepared"}
+    emitted = ReceivedEvent(
+        occurred=NOW,
+        event=WAITING,
+        resource={"prefect.resource.id": "statpress.dataset.pay"},
+        payload=payload,
+        id=uuid.uuid4(),
+    )
+    assert waiting.immediate and waiting.covers(emitted) and waiting.expects(emitted.event)
+    assert not waiting.expects("statpress.budget.low")
+    (action,) = NOTICES["release waiting"]["actions"]
+    subject, body = (
+        jinja2.Template(action[part]).render(event=emitted) for part in ("subject", "body")
+    )
+    assert subject == f"statpress: Wages prepared, run {'ab' * 16}"
+    assert f"statpress approve {'ab' * 16} --key FILE" in body and "/home/prepared" in body

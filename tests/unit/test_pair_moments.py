@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from flint import arb, arb_poly, fmpq_poly
 from scipy import stats
 
-from mechanisms.inference import moment_pairs as pair_moments
+from mechanisms.inference.moment_designs import ONE
 from mechanisms.inference.moment_functions import (
     CORRELATION,
     COVARIANCE,
@@ -22,13 +20,7 @@ from mechanisms.inference.moment_functions import (
     VARIANCE,
     Derived,
 )
-from mechanisms.inference.moment_pairs import (
-    ALONE_SQUARED,
-    POWERS,
-    SENSITIVITY_SQUARED,
-    PairMoments,
-    weighted_monomials,
-)
+from mechanisms.inference.moment_pairs import PairMoments
 from tasks.release.entropy import SeededRandomness
 
 F = Fraction
@@ -66,56 +58,13 @@ DIRECT: dict[str, tuple[Derived, Draw, Callable[[np.ndarray], float]]] = {
 }
 
 
-def largest_move() -> float:
-    """Over a grid of pairs of records and random ones."""
-    grid = np.array(list(itertools.product(np.linspace(0, 1, 13), repeat=2)))
-    rng = np.random.default_rng(1)
-    records = np.concatenate([grid, rng.random((300, 2))])
-    features = weighted_monomials(records)
-    squares = ((features[:, None, :] - features[None, :, :]) ** 2).sum(axis=2)
-    return float(squares.max())
-
-
-def test_no_replacement_moves_further_than_claimed() -> None:
-    assert largest_move() <= float(SENSITIVITY_SQUARED)
-    assert largest_move() > 0.6 * float(SENSITIVITY_SQUARED)
-
-
-def test_no_replacement_in_one_column_moves_further_than_claimed() -> None:
-    features = weighted_monomials(np.linspace(0, 1, 401)[:, None])
-    moves = ((features[:, None, :] - features[None, :, :]) ** 2).sum(axis=2)
-    assert 0.9 * float(ALONE_SQUARED) < moves.max() <= float(ALONE_SQUARED)
-    features[:, 2] *= 2  # the broken twin: a weight too large
-    moves = ((features[:, None, :] - features[None, :, :]) ** 2).sum(axis=2)
-    assert moves.max() > float(ALONE_SQUARED)
-
-
 def test_one_column_alone_gives_the_same_variance() -> None:
     data = skewed(np.random.default_rng(3), 5000)[:, :1]
-    made = PairMoments.calibrate(F(10), n_records=5000, columns=1)
+    made = PairMoments.calibrate(F(10), n_records=5000, design=ONE)
     found = made.release(np.ones(5000, np.int64), data, seeded(1))
     assert found.estimate(VARIANCE) == pytest.approx(float(data.var()), abs=1e-3)
     assert F(99) < made.loss().mu_squared <= F(100)
-    assert PairMoments.at(made.noise.scale, 1) == made
-
-
-def test_even_powers_of_one_column_are_free() -> None:
-    """1 - (1 - b)^2 (1 + b^2 (9 + 25 ((1-b)^2 + b^2)^2 / 4)) = b r(b) with r > 0 on [0, 1]."""
-    b, one = fmpq_poly([0, 1]), fmpq_poly([1])
-    half = ((one - b) ** 2 + b**2) / 2
-    rest = one - (one - b) ** 2 * (one + b**2 * (9 + 25 * half**2))
-    assert rest[0] == 0
-    r = arb_poly([rest[k + 1] for k in range(rest.degree())])
-    pieces = 4096
-    for k in range(pieces):
-        assert r(arb(k) / pieces + arb(0, 1) / pieces + arb(1) / (2 * pieces)) > 0
-
-
-def test_a_weight_too_large_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    pairs = zip(pair_moments.WEIGHTS, POWERS, strict=True)
-    heavier = tuple(2 * w if i + j > 1 else w for w, (i, j) in pairs)
-    monkeypatch.setattr(pair_moments, "WEIGHTS", heavier)
-    assert largest_move() > float(SENSITIVITY_SQUARED)
+    assert PairMoments.at(made.noise.scale, ONE) == made
 
 
 def test_loss_is_mu() -> None:

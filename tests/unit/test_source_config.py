@@ -8,8 +8,8 @@ import pytest
 
 from configs.loading import load
 from mechanisms.errors import ConfigError
+from tasks.counting.declared_source import source_of
 from tasks.source.csv_options import CsvOptions
-from tasks.source.declared_source import source_of
 
 CONFIG = """\
 title: t

@@ -24,10 +24,10 @@ from mechanisms.errors import (
     OutputNotWritableError,
     SourceUnreadableError,
 )
+from tasks.counting.aggregates import count, profile
+from tasks.counting.units import Units
 from tasks.source import stat_files
-from tasks.source.counting import count, profile
 from tasks.source.files import Source
-from tasks.source.units import Units
 
 N = 250
 DAY = datetime.date(1955, 3, 1)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mechanisms.estimates.terms import Spans
+from mechanisms.inference.moment_designs import PAIR, SOME, MomentDesign
 from mechanisms.inference.moment_functions import RATIO, Derived
 
 
@@ -23,7 +24,7 @@ class MomentFormula:
 
     Attributes:
         functions: From the number of records and the origin to the functions, one an estimate.
-        columns: Two, or one if only x is used.
+        design: What is released for them; of one column if only x is used.
         origin: From the columns' ranges to the -x at which the functions take the predictor as 0
             in its own units.
         of_some: Whether x is 1 for a record that counts, y then its value, and both are 0 for the
@@ -32,28 +33,37 @@ class MomentFormula:
     """
 
     functions: Callable[[int, float], tuple[Derived, ...]]
-    columns: int = 2
+    design: MomentDesign = PAIR
     origin: Callable[[Spans], float] = _zero
     of_some: bool = False
     amounts: bool = False
 
 
-def formula(function: Derived, *, of_some: bool = False, amounts: bool = False) -> MomentFormula:
+def formula(
+    function: Derived,
+    *,
+    design: MomentDesign = PAIR,
+    of_some: bool = False,
+    amounts: bool = False,
+) -> MomentFormula:
     """One function, whatever the number of records."""
     return MomentFormula(
-        functions=lambda n_records, origin: (function,), of_some=of_some, amounts=amounts
+        functions=lambda n_records, origin: (function,),
+        design=design,
+        of_some=of_some,
+        amounts=amounts,
     )
 
 
-def unbiased(function: Derived, *, columns: int = 2) -> MomentFormula:
+def unbiased(function: Derived, *, design: MomentDesign = PAIR) -> MomentFormula:
     """One function with n - 1 in place of n."""
 
     def functions(n_records: int, origin: float) -> tuple[Derived, ...]:
         more = n_records / (n_records - 1)
         return (dataclasses.replace(function, value=lambda m: more * function.value(m)),)
 
-    return MomentFormula(functions=functions, columns=columns)
+    return MomentFormula(functions=functions, design=design)
 
 
-MEAN_OF_SOME = formula(dataclasses.replace(RATIO, bounds=(0.0, 1.0)), of_some=True)
+MEAN_OF_SOME = formula(dataclasses.replace(RATIO, bounds=(0.0, 1.0)), design=SOME, of_some=True)
 """The sum of the values of records that count, over their number."""

@@ -21,12 +21,12 @@ from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
 from mechanisms.domain.group_counts import smallest_unsigned
 from mechanisms.domain.packed_codes import PackedCodes
-from tasks.source import discretise
-from tasks.source.counting import ColumnProfile, SourceProfile
-from tasks.source.digits import N_FATES, NULL, OUTSIDE, UNREADABLE, Coded, Place, coded_column
+from tasks.counting import discretise
+from tasks.counting.aggregates import ColumnProfile, SourceProfile
+from tasks.counting.digits import N_FATES, NULL, OUTSIDE, UNREADABLE, Coded, Place, coded_column
+from tasks.counting.spilled_columns import SpilledColumns, spill_packed
 from tasks.source.engine import MEMORY_LIMIT
 from tasks.source.files import OpenSource, Source, open_source
-from tasks.source.spilled_columns import SpilledColumns, spill_packed
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir

@@ -32,10 +32,10 @@ from mechanisms.domain.domain import Domain
 from mechanisms.domain.packed_codes import PackedCodes
 from mechanisms.domain.structural_zeros import Runs
 from mechanisms.errors import ColumnNotFoundError, ColumnTypeError
+from tasks.counting.digits import Coded, Place, coded_column, join_codes
+from tasks.counting.text_values import read_text
 from tasks.source.csv_options import CsvOptions
-from tasks.source.digits import Coded, Place, coded_column, join_codes
 from tasks.source.engine_types import EXACT_DOUBLES, is_exact_double
-from tasks.source.text_values import read_text
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -104,7 +104,7 @@ def read_columns(
     unit: str | None = None,
     text: CsvOptions | None = None,
 ) -> ir.Table:
-    """A derived table of values, ready to be coded (``tasks.source.digits``).
+    """A derived table of values, ready to be coded (``tasks.counting.digits``).
 
     Takes the arguments of ``packed_table``.
 

@@ -2,7 +2,7 @@
 
 A source is read by the engine, where it lies; what reaches Python is the sparse contingency
 table, or a profile of a few numbers a column. Where every record is a unit, one scan finds both
-(``tasks.source.scanning``).
+(``tasks.counting.scanning``).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import numpy as np
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
 from mechanisms.errors import EmptySourceError
-from tasks.source import discretise
+from tasks.counting import discretise
+from tasks.counting.units import Units, counts_of_units, with_units
 from tasks.source.engine import MEMORY_LIMIT
 from tasks.source.files import OpenSource, Source, open_source
-from tasks.source.units import Units, counts_of_units, with_units
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -79,7 +79,7 @@ def count(
     """Count the records in each occupied cell, with one GROUP BY in the engine.
 
     With units, the same query keeps at most ``max_records`` of each unit's records and
-    pads every unit to exactly as many with records in the absent cell (tasks.source.units).
+    pads every unit to exactly as many with records in the absent cell (tasks.counting.units).
 
     Args:
         source: The private source.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from mechanisms.domain.domain import Domain
-from tasks.source import discretise
+from tasks.counting import discretise
 from tasks.source.files import OpenSource, Source, files_of, open_source
 
 Fate = Literal["missing", "outside", "unreadable"]

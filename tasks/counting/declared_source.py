@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from configs.loading import Release
 from configs.release import UnitColumn
+from tasks.counting.units import Units
 from tasks.source.csv_options import CsvOptions
 from tasks.source.files import Source
-from tasks.source.units import Units
 
 
 def source_of(release: Release) -> Source:

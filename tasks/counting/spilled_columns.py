@@ -27,12 +27,12 @@ from mechanisms.domain.domain import Domain
 from mechanisms.domain.group_counts import GroupCounts, smallest_unsigned
 from mechanisms.domain.packed_codes import PackedCodes
 from mechanisms.errors import EmptySourceError
-from tasks.source import discretise
-from tasks.source.counting import check_absent, typed
+from tasks.counting import discretise
+from tasks.counting.aggregates import check_absent, typed
+from tasks.counting.units import Units, kept_records
 from tasks.source.engine import MEMORY_LIMIT
 from tasks.source.files import OpenSource, Source, open_source
 from tasks.source.private_files import new_file, writable, write_all
-from tasks.source.units import Units, kept_records
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -103,7 +103,7 @@ def spill(
     """Write the codes of every record, with one pass of the engine over the source.
 
     With units, at most ``max_records`` of each unit's records are kept, chosen as for a
-    contingency table (tasks.source.units); the padding is only a number.
+    contingency table (tasks.counting.units); the padding is only a number.
 
     Args:
         source: The private source.

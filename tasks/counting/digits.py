@@ -1,6 +1,6 @@
 """The digit of a column in the cell code: its code times its stride, as an engine's expression.
 
-One function per kind of column; ``tasks.source.discretise`` says why they agree on every value
+One function per kind of column; ``tasks.counting.discretise`` says why they agree on every value
 with ``mechanisms.domain.columns``.
 """
 

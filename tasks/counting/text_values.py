@@ -1,7 +1,7 @@
 """The text of a CSV as values of the type that a column needs, as expressions of the engine.
 
 Text that does not stand for a value in the declared form is null here, and counted apart from
-nulls (tasks.source.digits). Nothing is guessed: digits are in groups only where a mark between
+nulls (tasks.counting.digits). Nothing is guessed: digits are in groups only where a mark between
 them is declared, the other decimal mark is not one, and years have four digits unless the declared
 format has two.
 """

@@ -1,0 +1,100 @@
+"""Naive Bayes in two variables: the certificate against all cells, and against real tables."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from mechanisms.bernstein.polynomials import lattice
+from mechanisms.bernstein.unit_cube import axes_of
+from mechanisms.domain.columns import Categorical, Numeric
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.domain.domain import Domain
+from mechanisms.functions import kernel_pairs
+from mechanisms.functions.kernel_pairs import largest_moves
+from mechanisms.functions.kernels import ProductKernel
+from mechanisms.functions.naive_bayes import NaiveBayes
+
+LABEL = Categorical(name="label", categories=(0, 1))
+CELLS = (5, 4)
+DOMAIN = Domain(
+    (
+        *(
+            Numeric(name=name, edges=Numeric.uniform_edges(0, 1, cells))
+            for name, cells in zip("ab", CELLS, strict=True)
+        ),
+        LABEL,
+    )
+)
+KERNELS = [
+    ("gaussian", 0.02), ("gaussian", 0.1), ("gaussian", 0.4), ("epanechnikov", 0.3),
+]  # fmt: skip
+
+
+def kernel_of(shape: str, width: float) -> ProductKernel:
+    return ProductKernel(shape, axes_of(DOMAIN, ["a", "b"]), (width, 1.5 * width))  # type: ignore[arg-type]
+
+
+def by_enumeration(kernel: ProductKernel, degree: int) -> tuple[float, float]:
+    """Largest norms over all kernels u and q and t of 0, 1/2 and 1, twice."""
+    one, two = (kernel.factor(index, lattice(degree)) for index in (0, 1))
+    most = [0.0, 0.0]
+    for (u, q), t in itertools.product(itertools.product(one, repeat=2), (0.0, 0.5, 1.0)):
+        left, right = two[:, None, None, :], two[None, :, None, :]
+        gain = u[:, None] * left - t * (u - q)[:, None] * (left - right)
+        most[0] = max(most[0], 2 * float(np.abs(gain).sum(axis=(2, 3)).max()))
+        most[1] = max(most[1], 2 * math.sqrt(float((gain**2).sum(axis=(2, 3)).max())))
+    return most[0], most[1]
+
+
+@pytest.mark.parametrize("degree", [3, 8])
+@pytest.mark.parametrize(("shape", "width"), KERNELS)
+def test_the_certificate_is_what_enumeration_finds(shape: str, width: float, degree: int) -> None:
+    kernel = kernel_of(shape, width)
+    l1, l2 = by_enumeration(kernel, degree)
+    found = largest_moves(kernel, degree)
+    assert found is not None
+    assert l1 <= found.l1 <= 1.2 * l1 + 1e-9
+    assert found.l2 == pytest.approx(l2, rel=1e-6) or l2 < found.l2 < 1.5 * l2  # within a class
+    before = tuple(6 * norm for norm in kernel.norms(degree))
+    assert found.l1 <= before[0] * (1 + 1e-6) and found.l2 < 0.6 * before[1]
+
+
+@pytest.mark.parametrize(("shape", "width"), KERNELS[:2])
+def test_large_classes_attain_it(shape: str, width: float) -> None:
+    """Both classes have 2000 records around one cell; one record elsewhere changes sides."""
+    kernel, degree, size = kernel_of(shape, width), 4, 2000
+    learner = NaiveBayes(kernel, LABEL, 2 * size + 1)
+    bound, most = learner.sensitivity(degree), [0.0, 0.0]
+    cells = range(0, DOMAIN.n_cells, 2)  # of records of the first class
+    for base, other in itertools.product(cells, cells):
+        values = []
+        for side in (0, 1):
+            codes = np.array([base, base + 1, other + side])
+            table = ContingencyTable.from_cells(DOMAIN, codes, np.array([size, size, 1]))
+            values.append(learner.values(table, degree))
+        change = np.abs(values[1] - values[0])
+        assert change.sum() <= bound.l1 and math.sqrt((change**2).sum()) <= bound.l2
+        most = [max(most[0], change.sum()), max(most[1], math.sqrt((change**2).sum()))]
+    assert most[0] > 0.98 * bound.l1
+    assert most[1] > 0.98 * bound.l2
+
+
+def test_a_form_that_leaves_out_what_does_not_overlap_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The broken twin: the sums without their absolute values."""
+    kernel = kernel_of("gaussian", 0.021)
+    of_sums = kernel_pairs._of_sums
+    monkeypatch.setattr(kernel_pairs, "_of_sums", lambda values: of_sums(values) * [1, 1, 0])
+    found = largest_moves(kernel, 4)
+    assert found is not None
+    assert found.l1 < by_enumeration(kernel, 4)[0]
+
+
+def test_other_dimensions_have_no_certificate() -> None:
+    kernel = ProductKernel("gaussian", axes_of(DOMAIN, ["a"]), (0.1,))
+    assert largest_moves(kernel, 4) is None
