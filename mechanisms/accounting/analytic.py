@@ -210,7 +210,7 @@ class ConcentratedLoss(Loss):
     cells: int = 0
 
     def __post_init__(self) -> None:
-        if min(self.bound, self.mu_squared, self.cells) < 0:
+        if self.bound < 0 or self.mu_squared < 0 or self.cells < 0:
             raise ValueError("rho, mu_squared and cells must not be negative")
 
     @classmethod
