@@ -252,7 +252,7 @@ def of_same_noise(found: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]
             assert all(np.less(errors["noise_sd"], np.multiply(0.87, then["noise_sd"])))
             assert all(np.less(errors["width"], then["width"]))
         elif now["mechanism"] == "bernstein":
-            assert errors["noise"] <= then["noise"] * (1 + 1e-5)
+            assert errors["noise"] <= then["noise"] * 1.01  # shares are scaled together
     return without_noise(found)
 
 

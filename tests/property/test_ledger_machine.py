@@ -212,13 +212,11 @@ class Model:
     def refuse(self, dataset: str, run: str, said: str) -> Outcome:
         if run in self.refused:
             known, sequence = self.refused[run]
-            if known == (dataset, said):
-                return sequence
+            return sequence if known == (dataset, said) else LedgerError
         if dataset not in self.accounts:
             return UnregisteredDatasetError
         charged = self.runs.get(run)
-        past = charged and (charged.dataset != dataset or charged.status != "reserved")
-        if run in self.refused or past:
+        if charged and (charged.dataset != dataset or charged.status != "reserved"):
             return LedgerError
         self.refused[run] = (dataset, said), self.written()
         self.accounts[dataset].refused += 1
