@@ -9,8 +9,6 @@ import pytest
 from estimating import (
     EPSILON_DELTA,
     calibrated,
-    check_round_trip,
-    check_targets,
     draw,
     released,
     seeded,
@@ -36,7 +34,7 @@ SERVED: dict[str, tuple[Any, dict[str, Any], str]] = {
     "median": (QuantileOfCells, {}, "age"),
 }
 
-MOST_WIDTH = {"mean": 1.7, "sum": 1.7, "count": 1.05, "proportion": 1.05, "variance": 5}
+MOST_WIDTH = {"mean": 1.7, "sum": 1.7, "count": 1.05, "proportion": 1.05, "variance": 3}
 
 
 def knobs_of(statistic: str, inference: Any = "guaranteed") -> EstimandKnobs:
@@ -47,30 +45,31 @@ def knobs_of(statistic: str, inference: Any = "guaranteed") -> EstimandKnobs:
 @pytest.mark.parametrize("statistic", SERVED)
 def test_it_is_published_as_guaranteed_and_holds_the_estimate(statistic: str) -> None:
     kind, _, name = SERVED[statistic]
-    (found,) = released(kind, knobs_of(statistic), [name], 3000, 2, **EPSILON_DELTA)
+    (found,) = released(kind, knobs_of(statistic), [name], 1000, 2, **EPSILON_DELTA)
     assert found.inference == "guaranteed"
     assert found.lower < found.value < found.upper
     if statistic != "median":  # whose interval always is
         (normal,) = released(
-            kind, knobs_of(statistic, "asymptotic"), [name], 3000, 2, **EPSILON_DELTA
+            kind, knobs_of(statistic, "asymptotic"), [name], 1000, 2, **EPSILON_DELTA
         )
         assert normal.inference == "asymptotic"
         ratio = (found.upper - found.lower) / (normal.upper - normal.lower)
         assert 0.95 < ratio < MOST_WIDTH[statistic]
-        made = calibrated(kind, knobs_of(statistic), [name], n=3000, **EPSILON_DELTA)
-        if statistic != "variance":  # which costs more where the mean is not in the middle
-            assert made.guarantee_cost == pytest.approx(ratio, rel=0.25)
-        (width,) = made.expected_error(n_records=3000, n_cells=100).width
+        made = calibrated(kind, knobs_of(statistic), [name], n=1000, **EPSILON_DELTA)
+        assert made.guarantee_cost == pytest.approx(ratio, rel=0.5)
+        (width,) = made.expected_error(n_records=1000, n_cells=100).width
         assert 0.5 < (found.upper - found.lower) / width < 2
 
 
 @pytest.mark.parametrize("statistic", ["mean", "variance"])
-def test_the_loss_and_the_description_are_kept(statistic: str) -> None:
+def test_the_description_is_kept(statistic: str) -> None:
     kind, _, name = SERVED[statistic]
-    check_targets(kind, knobs_of(statistic), [name], EPSILON_DELTA)
-    check_round_trip(kind, knobs_of(statistic), [name])
-    made = calibrated(kind, knobs_of(statistic, "asymptotic"), [name], **EPSILON_DELTA)
-    assert "inference" not in made.describe()  # as descriptions were before
+    made = calibrated(kind, knobs_of(statistic), [name], **EPSILON_DELTA)
+    again = kind.from_description(made.describe())
+    assert again == made and again.guaranteed
+    before = calibrated(kind, knobs_of(statistic, "asymptotic"), [name], **EPSILON_DELTA)
+    assert "inference" not in before.describe()  # as descriptions always were
+    assert before.loss(n_records=1000, n_cells=100) == made.loss(n_records=1000, n_cells=100)
 
 
 def test_only_mechanisms_with_a_guarantee_are_tried() -> None:
