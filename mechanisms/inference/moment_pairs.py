@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from mechanisms.accounting.analytic import GaussianLoss
 from mechanisms.domain.columns import Codes
 from mechanisms.inference.fieller import ConfidenceSet
-from mechanisms.inference.guaranteed import variance_limits
+from mechanisms.inference.guaranteed_variance import variance_limits
 from mechanisms.inference.moment_designs import PAIR, POWERS, MomentDesign
 from mechanisms.inference.moment_functions import Derived
 from mechanisms.inference.moment_sets import MomentSets

@@ -18,8 +18,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.inference import guaranteed, moment_designs
-from mechanisms.inference.guaranteed import FOR_MEAN, FOR_SQUARES, excluded, mean_limit, mean_limits
+from mechanisms.inference import guaranteed_variance, moment_designs
+from mechanisms.inference.guaranteed import FOR_SQUARES, excluded, mean_limit, mean_limits
+from mechanisms.inference.guaranteed_variance import FOR_MEAN
 from mechanisms.inference.intervals import normal_quantile
 from mechanisms.inference.moment_designs import POWERS, MomentDesign
 from mechanisms.inference.moment_functions import (
@@ -296,8 +297,8 @@ def variance_figures(
     release = released(law, moment_designs.ONE, n, mu, replicates, rng)
     chosen = [POWERS.index((degree, 0)) for degree in range(1, 5)]
     sums, noise = release.known.means[chosen] * n, release.known.noise[chosen] * n
-    second = guaranteed._powers(mean - 0.5, 2) / scale
-    squares = guaranteed._squares(mean - 0.5, scale)
+    second = guaranteed_variance.powers(mean - 0.5, 2) / scale
+    squares = guaranteed_variance.squares_of(mean - 0.5, scale)
     known = np.array([np.full(replicates, float(n)), *sums])
     spare, size = 1 - level, np.linalg.norm
     held = guaranteed_holds(

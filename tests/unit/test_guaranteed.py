@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mechanisms.inference import guaranteed
-from mechanisms.inference.guaranteed import excluded, mean_limits, variance_limits
+from mechanisms.inference import guaranteed, guaranteed_variance
+from mechanisms.inference.guaranteed import excluded, mean_limits
+from mechanisms.inference.guaranteed_variance import variance_limits
 from mechanisms.inference.moments import JointMoments, NoisyMoments
 
 
@@ -160,8 +161,13 @@ def test_polynomials_about_the_mean_are_what_they_say() -> None:
     powers = np.column_stack([u**k for k in range(5)])
     for d in (-0.3, 0.0, 0.2):
         z = (u - d) ** 2 / scale
-        assert guaranteed._powers(d, 2) @ powers[:, :3].T == pytest.approx(z * scale)
-        assert guaranteed._squares(d, scale) @ powers.T == pytest.approx((2 * z - 1) ** 2)
+        assert guaranteed_variance.powers(d, 2) @ powers[:, :3].T == pytest.approx(z * scale)
+        assert guaranteed_variance.squares_of(d, scale) @ powers.T == pytest.approx(
+            (2 * z - 1) ** 2
+        )
         for step in (-0.1, 0.07):
-            moved = np.abs(guaranteed._squares(d + step, scale) - guaranteed._squares(d, scale))
-            assert np.all(moved <= abs(step) * guaranteed._steepest(0.4, scale) + 1e-12)
+            moved = np.abs(
+                guaranteed_variance.squares_of(d + step, scale)
+                - guaranteed_variance.squares_of(d, scale)
+            )
+            assert np.all(moved <= abs(step) * guaranteed_variance._steepest(0.4, scale) + 1e-12)
