@@ -335,14 +335,14 @@ def chance(found: Found, replicates: int) -> float:
 
 
 def shortfalls(found: Iterable[Found], replicates: int) -> list[Found]:
-    """What covers less than it is published to; where that is the level, but for chance."""
+    """What covers less than it is published to, but for chance; nothing approximate is counted."""
     return [
         each
         for each in found
         if each.inference != "approximate"
         and each.covered
         < each.level
-        - (MOST_SHORTFALL if each.inference == "asymptotic" else chance(each, replicates))
+        - max(chance(each, replicates), MOST_SHORTFALL if each.inference == "asymptotic" else 0.0)
     ]
 
 
