@@ -67,10 +67,9 @@ _Doubles = NDArray[np.float64]
 FOR_SQUARES = 1 / 8
 """Share of what the level leaves to 1 that the limit on the squares may use."""
 
-FOR_MEAN = 1 / 4
-"""Share of what the level of a variance leaves to 1 that the limits of the mean may use."""
+MARGIN = 1e-6
+"""Share of every probability that is kept for rounding."""
 
-_MARGIN = 1e-6
 _REACH, _FINENESS = 12.0, 100
 _HEIGHTS = np.concatenate([np.linspace(0.08, 1.2, 15), np.linspace(1.4, 4.0, 9)])
 _LEAST_VARIANCE = 1e-15
@@ -101,7 +100,7 @@ def mean_limits(
         slack: How far rounding may have moved ``total``, with a step of its grid.
         square_slack: The same of ``squares``.
     """
-    alpha = (1 - level) * (1 - _MARGIN)
+    alpha = (1 - level) * (1 - MARGIN)
     most = None
     if squares is not None:
         above = squares + square_slack
@@ -111,57 +110,6 @@ def mean_limits(
     low = mean_limit(total - slack, most, n_records, noise, alpha / 2, share=share)
     high = mean_limit(n_records - total - slack, most, n_records, noise, alpha / 2, share=share)
     return low, max(low, 1 - high)
-
-
-def variance_limits(
-    total: float,
-    squares: float,
-    fourths: float,
-    *,
-    n_records: int,
-    noises: tuple[float, float, float],
-    level: float,
-    slacks: tuple[float, float, float],
-) -> tuple[float, float]:
-    """Limits of the variance of records in [0, 1].
-
-    With y = (2x - 1)^2 it is E y/4 - (E x - 1/2)^2. Limits of E x hold at a quarter of what the
-    level leaves to 1, those of E y at the rest, for which (2y - 1)^2 are the squares.
-
-    Args:
-        total: Noisy sum of x.
-        squares: Noisy sum of y.
-        fourths: Noisy sum of (2y - 1)^2.
-        n_records: Number of records n.
-        noises: Scale of the noise on each.
-        level: Probability with which they hold, at least.
-        slacks: As in ``mean_limits``, of each.
-    """
-    spare = 1 - level
-    low, high = mean_limits(
-        total,
-        squares,
-        n_records=n_records,
-        noise=noises[0],
-        square_noise=noises[1],
-        level=1 - spare * FOR_MEAN,
-        slack=slacks[0],
-        square_slack=slacks[1],
-    )
-    least, most = mean_limits(
-        squares,
-        fourths,
-        n_records=n_records,
-        noise=noises[1],
-        square_noise=noises[2],
-        level=1 - spare * (1 - FOR_MEAN),
-        slack=slacks[1],
-        square_slack=slacks[2],
-    )
-    nearest = min(max(low, 0.5), high)
-    furthest = max(abs(low - 0.5), abs(high - 0.5))
-    lower = max(0.0, least / 4 - furthest**2)
-    return lower, max(lower, most / 4 - (nearest - 0.5) ** 2)
 
 
 def excluded(

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from mechanisms.accounting.analytic import GaussianLoss
 from mechanisms.domain.columns import Codes
 from mechanisms.inference.fieller import ConfidenceSet
-from mechanisms.inference.guaranteed import variance_limits
+from mechanisms.inference.guaranteed_variance import variance_limits
 from mechanisms.inference.moment_designs import PAIR, POWERS, MomentDesign
 from mechanisms.inference.moment_functions import Derived
 from mechanisms.inference.moment_sets import MomentSets
@@ -127,26 +127,16 @@ class NoisyPair:
 
     def variance_limits(self, level: float) -> tuple[float, float]:
         """Limits of the variance of one column that hold for every population."""
-        n, (slopes, constant) = self.n_records, self.mechanism.design.monomials
-        sums = slopes @ self.sums + n * constant
-        u, uu, uuuu = (POWERS.index((degree, 0)) for degree in (1, 2, 4))
-        # Sums of x, of y = (2x - 1)^2 = 4u^2, and of (2y - 1)^2 = 64u^4 - 16u^2 + 1.
-        wanted = np.zeros((3, len(POWERS)))
-        wanted[0, u] = 1
-        wanted[1, uu] = 4
-        wanted[2, uuuu], wanted[2, uu] = 64, -16
-        total, squares, fourths = wanted @ sums + np.array([n / 2, 0, n])
-        noises = self.mechanism.noise.sigma * np.linalg.norm(wanted @ slopes, axis=1)
+        slopes, constant = self.mechanism.design.monomials
+        chosen = [POWERS.index((degree, 0)) for degree in range(1, 5)]
+        slopes, constant = slopes[chosen], constant[chosen]
         # Rounding moves a sum by at most a step of its grid, and the noise has the same grid.
-        slacks = 2 * float(self.mechanism.noise.step) * np.abs(wanted @ slopes).sum(axis=1)
         return variance_limits(
-            float(total),
-            float(squares),
-            float(fourths),
-            n_records=n,
-            noises=tuple(noises.tolist()),
+            slopes @ self.sums + self.n_records * constant,
+            self.mechanism.noise.sigma * slopes,
+            2 * float(self.mechanism.noise.step) * np.abs(slopes).sum(axis=1),
+            n_records=self.n_records,
             level=level,
-            slacks=tuple(slacks.tolist()),
         )
 
     def standard_error(self, wanted: Derived) -> float:

@@ -18,8 +18,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.inference import moment_designs
-from mechanisms.inference.guaranteed import FOR_MEAN, FOR_SQUARES, excluded, mean_limit, mean_limits
+from mechanisms.inference import guaranteed_variance, moment_designs
+from mechanisms.inference.guaranteed import FOR_SQUARES, excluded, mean_limit, mean_limits
+from mechanisms.inference.guaranteed_variance import FOR_MEAN
 from mechanisms.inference.intervals import normal_quantile
 from mechanisms.inference.moment_designs import POWERS, MomentDesign
 from mechanisms.inference.moment_functions import (
@@ -290,23 +291,24 @@ def variance_figures(
     """Guaranteed limits of a variance; it is held where both of what they are made of hold."""
     law = populations()[name]
     x = law.records[:, 0]
-    y = (2 * x - 1) ** 2
+    mean = float(law.masses @ x)
+    scale = max(mean, 1 - mean) ** 2
     rng = np.random.default_rng([n, round(mu * 10), len(name), 77])
-    known = released(law, moment_designs.ONE, n, mu, replicates, rng)
-    u, uu, uuuu = (POWERS.index((degree, 0)) for degree in (1, 2, 4))
-    sums, noise = known.known.means * n, known.known.noise * n
-    totals, squares = sums[u] + n / 2, 4 * sums[uu]
-    fourths = 64 * sums[uuuu] - 16 * sums[uu] + n
-    first, second, last = map(
-        np.linalg.norm, (noise[u], 4 * noise[uu], 64 * noise[uuuu] - 16 * noise[uu])
-    )
-    spare = 1 - level
+    release = released(law, moment_designs.ONE, n, mu, replicates, rng)
+    chosen = [POWERS.index((degree, 0)) for degree in range(1, 5)]
+    sums, noise = release.known.means[chosen] * n, release.known.noise[chosen] * n
+    second = guaranteed_variance.powers(mean - 0.5, 2) / scale
+    squares = guaranteed_variance.squares_of(mean - 0.5, scale)
+    known = np.array([np.full(replicates, float(n)), *sums])
+    spare, size = 1 - level, np.linalg.norm
     held = guaranteed_holds(
-        float(law.masses @ x), totals, squares, n, (first, second), 1 - spare * FOR_MEAN
+        mean, sums[0] + n / 2, 4 * sums[1], n, (size(noise[0]), 4 * size(noise[1])),
+        1 - spare * FOR_MEAN,
     ) & guaranteed_holds(
-        float(law.masses @ y), squares, fourths, n, (second, last), 1 - spare * (1 - FOR_MEAN)
-    )
-    one = NoisyPair(known.mechanism, n, known.sums[0])
+        float(law.masses @ (x - mean) ** 2) / scale, second @ known[:3], squares @ known, n,
+        (size(second[1:] @ noise[:2]), size(squares[1:] @ noise)), 1 - spare * (1 - FOR_MEAN),
+    )  # fmt: skip
+    one = NoisyPair(release.mechanism, n, release.sums[0])
     low, high = one.variance_limits(level)
     exact = released(law, moment_designs.ONE, n, mu, 1, None)
     oracle = 2 * normal_quantile(level) * exact.known.error(VARIANCE, sampling=True, cautious=False)
@@ -333,14 +335,14 @@ def chance(found: Found, replicates: int) -> float:
 
 
 def shortfalls(found: Iterable[Found], replicates: int) -> list[Found]:
-    """What covers less than it is published to; where that is the level, but for chance."""
+    """What covers less than it is published to, but for chance; nothing approximate is counted."""
     return [
         each
         for each in found
         if each.inference != "approximate"
         and each.covered
         < each.level
-        - (MOST_SHORTFALL if each.inference == "asymptotic" else chance(each, replicates))
+        - max(chance(each, replicates), MOST_SHORTFALL if each.inference == "asymptotic" else 0.0)
     ]
 
 

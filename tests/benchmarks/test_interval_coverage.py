@@ -81,7 +81,7 @@ def test_what_is_called_approximate_follows_from_the_noise_alone() -> None:
             lambda s, level=level: worst_of_quotient(s, level),
             lambda s, level=level: worst_of_share(s, level),
         ):
-            found = [worst(s) for s in (10.0, 3.0, 1.0, 0.5, 0.25, 0.1)]
+            found = [worst(s) for s in (10.0, 1.0, 0.1)]
             assert all(b <= a + 0.002 for a, b in itertools.pairwise(found))
             assert inference_words(found[0], level) == "asymptotic"
             assert inference_words(found[-1], level) == "approximate"
