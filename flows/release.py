@@ -87,7 +87,7 @@ def press(
         else:
             outcome = publish_bundle(run, release, charge)
     if reviewed:
-        show_waiting(context, release.config.title, outcome)
+        show_waiting(context, release.config.title, outcome, context.home)
     else:
         show_release(context, outcome)
     return outcome

@@ -11,9 +11,13 @@ from cyclopts import CycloptsError
 from prepared import OFFICER, RUN, SECOND, STRANGER, Office, write_keys
 
 from flows.cli import app
-from mechanisms.errors import StatpressError, exit_codes
+from flows.cli.options import home_of
+from flows.report.outcomes import outcome_report
+from flows.report.terminal import Progress, show, show_error
+from mechanisms.errors import ApprovalError, LedgerUnavailableError, StatpressError, exit_codes
 from tasks.ledger_rules.accounts import Status
 from tasks.ledger_rules.signing import public_text
+from tasks.release.steps import Outcome
 
 REFUSED = exit_codes()["ApprovalError"]
 
@@ -78,6 +82,37 @@ def test_review_approve_publish_and_verify(officer: Officer) -> None:
     officer.say("verify", office.target, "--public-key", stranger, expected=REFUSED)
     (charge,) = officer.facts("ledger", "charge-history")["charges"]
     assert charge["status"] == "published" and charge["decision"]["reason"] == "as agreed"
+
+
+def test_printed_commands_carry_the_home_that_was_given(
+    officer: Officer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = officer.office.home.root
+    outcome = Outcome(
+        run_id=RUN, dataset="census", status=Status.PREPARED, bundle=officer.office.prepared,
+        seal="0" * 64, epsilon="0.5", delta="0", ledger_entry="1" * 64, publishable=True,
+    )  # fmt: skip
+
+    def printed() -> str:
+        show(outcome_report(outcome, None))
+        show_error(ApprovalError("It waits."), as_json=False)
+        Progress(shown=False).notify(f"statpress ledger void {RUN} --reason …")
+        said = officer.capsys.readouterr()
+        return str(said.out + said.err)
+
+    officer.say("review")
+    said = printed()
+    assert f"statpress approve --home {root} {RUN} --key FILE" in said
+    assert f"'statpress review --home {root}'" in said
+    elsewhere = ["review", "--home", str(officer.office.folder / "no such home")]
+    with pytest.raises(LedgerUnavailableError) as none:
+        app(elsewhere, exit_on_error=False)
+    show_error(none.value, as_json=False)
+    told = officer.capsys.readouterr().err
+    assert "a second ledger would be a second budget" in told and "name it with --home;" in told
+    assert f"'statpress ledger register --home '{elsewhere[-1]}''" in told
+    home_of(None)
+    assert "--home" not in printed()
 
 
 def test_reject_and_what_is_refused(officer: Officer) -> None:
