@@ -46,8 +46,9 @@ and with the home of this run (`STATPRESS_HOME={escaped(str(home.root))}`):
     statpress approve {outcome.run_id} --key FILE
     statpress reject {outcome.run_id} --key FILE --reason "…"
 
-`statpress approve FOLDER --key FILE` decides about a copy of the bundle. `--by NAME` in place of `--key FILE` where the ledger allows unsigned decisions. Once it is
-approved, `statpress publish {outcome.run_id}` or the deployment *publish* publishes it.
+`statpress approve FOLDER --key FILE` decides about a copy of the bundle; `--by NAME` in place of
+`--key FILE` where the ledger allows unsigned decisions. Once it is approved,
+`statpress publish {outcome.run_id}` or the deployment *publish* publishes it.
 `statpress review` lists all that waits."""
     show(client, outcome.dataset, "review", "markdown", text, f"Seal {outcome.seal}.")
 
