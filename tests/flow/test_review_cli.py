@@ -125,11 +125,30 @@ def test_reject_and_what_is_refused(officer: Officer) -> None:
     officer.say("reject", RUN, "--key", private, expected=2)
     rejected = officer.say("reject", RUN, "--key", private, "--reason", "too fine")
     assert "Rejected" in rejected and "too fine" in rejected
-    officer.say("approve", RUN, "--key", private, expected=REFUSED)
-    officer.say("publish", RUN, "--no-orchestrator", expected=REFUSED)
+    again = officer.say("approve", RUN, "--key", private, expected=REFUSED)
+    assert "A decision is final." in again and "statpress review" not in again
+    late = officer.say("publish", RUN, "--no-orchestrator", expected=REFUSED)
+    assert f"budget stays spent; delete the folder {officer.office.prepared}." in late
+    assert "statpress review" not in late
     facts = officer.facts("ledger", "show", "census")["accounts"][0]
     assert (facts["spent"]["epsilon"], facts["remaining"]["epsilon"]) == ("0.5", "0.5")
     assert "1 rejected" in officer.say("ledger", "show")
+
+
+def test_what_is_not_a_bundle_is_told_from_one_that_was_changed(officer: Officer) -> None:
+    wrong = exit_codes()["BundleVerificationError"]
+    folder, file = officer.office.folder, officer.office.folder / "a file"
+    file.touch()
+    for place, told in (
+        (folder / "nowhere", "There is no such folder."),
+        (file, "This is not a folder."),
+        (folder, "This folder is not a bundle: it has no manifest.json."),
+    ):
+        said = officer.say("verify", place, expected=wrong)
+        assert f"{place}: {told} Check the path" in said and "publisher" not in said
+    (officer.office.prepared / "manifest.json").unlink()
+    said = officer.say("verify", officer.office.prepared, expected=wrong)
+    assert "manifest.json is missing. Do not use" in said
 
 
 def test_approvers_are_set_by_approvers(officer: Officer) -> None:
