@@ -47,7 +47,7 @@ def release(config: str, while_undecided: WhileUndecided = "refuse") -> str | St
     Args:
         config: Path of the release config on the worker.
         while_undecided: Whether it is charged or refused while another release of the
-            dataset waits for its approval.
+            dataset is undecided: prepared, and neither approved nor rejected.
 
     Returns:
         The path of the bundle; where it waits for an approval, in a final state that says so.
@@ -72,7 +72,7 @@ def rerelease(
             lay, if the data is there, else the worker's folder.
         overrides: Values of the config by key, such as ``source.path``; scalars only.
         while_undecided: Whether it is charged or refused while another release of the
-            dataset waits for its approval.
+            dataset is undecided: prepared, and neither approved nor rejected.
 
     Returns:
         As of a release, of the new bundle.

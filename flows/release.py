@@ -11,6 +11,7 @@ from tasks.orchestration.review_notices import show_waiting
 from tasks.release.places import open_run
 from tasks.release.refusals import noting_refusals
 from tasks.release.review import check_decided
+from tasks.release.spent import saying_charged
 from tasks.release.steps import (
     Outcome,
     charge_ledger,
@@ -78,16 +79,17 @@ def press(
         show_budget(context, context.home, release.config.dataset)
 
         # Public zone: everything from the draw on.
-        drawn = draw_records(run, plan, counted, charge)
-        products = postprocess(run, plan, drawn)
-        write_products(run, release, plan, charge, products)
-        check_products(run, release, plan, products)
+        with saying_charged(charge):
+            drawn = draw_records(run, plan, counted, charge)
+            products = postprocess(run, plan, drawn)
+            write_products(run, release, plan, charge, products)
+            check_products(run, release, plan, products)
         if reviewed:
             outcome = prepare_bundle(run, release, charge)
         else:
             outcome = publish_bundle(run, release, charge)
     if reviewed:
-        show_waiting(context, release.config.title, outcome)
+        show_waiting(context, release.config.title, outcome, context.home)
     else:
         show_release(context, outcome)
     return outcome

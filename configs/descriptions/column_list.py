@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, get_args
 
 from configs.descriptions.described import (
@@ -12,7 +13,9 @@ from configs.descriptions.described import (
     ColumnType,
     DescribedColumn,
     Description,
+    LeftOut,
     day,
+    line,
     number,
     sorted_out,
     values_of,
@@ -28,6 +31,10 @@ KEYS = (
 )  # fmt: skip
 """Columns that such a file may have."""
 TYPES = get_args(ColumnType)
+LEFT_OUT = MappingProxyType(
+    {"id": "it names each record", "text": "values of type text have no cells"}
+)
+"""Types of columns that no release can have, and why."""
 BETWEEN = "|"
 """Stands between categories."""
 _YES, _NO = ("yes", "true", "1", "y"), ("no", "false", "0", "n", "")
@@ -60,7 +67,9 @@ def from_column_list(text: str, name: str) -> Description:
     delimiter = delimiter_of(text.partition("\n")[0])
     assert delimiter is not None
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    found, problem = [], None
+    found: list[DescribedColumn | LeftOut] = []
+    rows: list[tuple[dict[str, str], str]] = []
+    problem = None
     try:
         header = [each.strip().lower() for each in next(reader)]
         for row in reader:
@@ -69,30 +78,46 @@ def from_column_list(text: str, name: str) -> Description:
                 raise DescriptionError("The row and the header do not fit.", where=where)
             cells = dict.fromkeys(KEYS, "") | dict(zip(header, map(str.strip, row), strict=False))
             if any(cells.values()):
-                found.append(column_of(cells, where))
+                rows.append((cells, where))
     except csv.Error:
         problem = DescriptionError(
             "A row is not CSV: check its quotes.", where=f"{name}:{reader.line_num}"
         )
     if problem is not None:
         raise problem
+    readable = sum(cells["type"].lower() in (*TYPES, *LEFT_OUT) for cells, _ in rows)
+    for cells, where in rows:
+        reason = LEFT_OUT.get(cells["type"].lower())
+        if reason is None:
+            found.append(column_of(cells, where, quoting=2 * readable > len(rows)))
+        else:
+            found.append(LeftOut(cells["name"], reason))
     columns, left_out = sorted_out(found, name)
     return Description(form="a list of columns", columns=columns, left_out=left_out)
 
 
-def column_of(cells: Mapping[str, str], where: str) -> DescribedColumn:
+def column_of(cells: Mapping[str, str], where: str, *, quoting: bool = False) -> DescribedColumn:
     """A column from the text that is given for each key; blank text is nothing.
 
+    Args:
+        cells: The text.
+        where: The place in the file.
+        quoting: Whether a message may repeat a type that cannot be read, and its column's name:
+            of a file most of whose rows have a type. Any other may be a data file by mistake.
+
     Raises:
-        DescriptionError: Something cannot be read. What stands there is not repeated, since the
-            file may be a data file by mistake.
+        DescriptionError: Something cannot be read.
     """
     kind = next((each for each in TYPES if each == cells["type"].lower()), None)
     if kind is None:
+        what = "The type"
+        if quoting:
+            what = f"The type of the column '{line(cells['name'])}', '{line(cells['type'])}',"
         raise DescriptionError(
-            f"The type is not one of {', '.join(TYPES)}.",
+            f"{what} is not one of {', '.join((*TYPES, *LEFT_OUT))}.",
             where=where,
-            next_step="Correct it; and if this file holds records, it is not a description.",
+            next_step="Correct it, or write id or text, which are left out; and if this file "
+            "holds records, it is not a description.",
         )
     common: dict[str, Any] = {
         "name": cells["name"],

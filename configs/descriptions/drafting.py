@@ -13,6 +13,7 @@ from configs.descriptions.described import DescribedColumn, Description
 from configs.descriptions.yaml_style import WIDTH, comment, flow, listed, scalar
 from configs.source import Delimiter, Encoding
 from configs.source_formats import format_of
+from mechanisms.domain.columns import tiled_uppers
 
 MARK = "FILL IN"
 _BINS = 20
@@ -221,11 +222,21 @@ def _column(column: DescribedColumn, blanks: list[Blank]) -> list[str]:
 
 def _width(column: DescribedColumn, missing: dict[str, str]) -> list[tuple[str, Any]]:
     """The width of an integer column: left to the reader where cells of one value are too many."""
-    if "width" in column.further:
-        return [("width", column.further["width"])]
-    if not (isinstance(column.lower, int) and isinstance(column.upper, int)):
+    width, whole = column.further.get("width"), None
+    if isinstance(column.lower, int) and isinstance(column.upper, int):
+        whole = column.lower, column.upper
+    if width is not None:
+        if whole is None or width < 1 or (whole[1] - whole[0] + 1) % width == 0:
+            return [("width", width)]
+        uppers = tiled_uppers(*whole, width)
+        missing["width"] = (
+            f"{width} does not tile the {whole[1] - whole[0] + 1:,} values from {whole[0]} to"
+            f" {whole[1]}: give upper {uppers} and this width, or a width that divides them"
+        )
+        return [("width", None)]
+    if whole is None:
         return []
-    values = column.upper - column.lower + 1
+    values = whole[1] - whole[0] + 1
     if values <= _MANY_VALUES:
         return []
     tiling = [str(d) for d in range(2, min(values // 2, 10**6) + 1) if values % d == 0]

@@ -50,7 +50,9 @@ def read_description(path: Path, table: str | None = None) -> Description:
         decoded = text.decode("utf-8-sig")
         problem = None
     except UnicodeDecodeError:
-        problem = DescriptionError("The file is not UTF-8 text.", where=name)
+        problem = DescriptionError(
+            "The file is not UTF-8 text.", where=name, next_step="Save it as UTF-8."
+        )
     if problem is not None:
         raise problem
     if first == b"{":

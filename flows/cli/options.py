@@ -45,9 +45,11 @@ Overrides = Annotated[
 
 
 def home_of(folder: Path | None) -> Home:
-    """The home that an option or the environment names."""
+    """The home that an option or the environment names; messages then name it as well."""
+    from flows.report.command_lines import remember_home
     from tasks.execution.home import Home
 
+    remember_home(folder)
     return Home.of(folder) if folder else Home.default()
 
 

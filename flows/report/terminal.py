@@ -10,6 +10,7 @@ from decimal import Decimal
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from flows.report.command_lines import with_home
 from mechanisms.errors import ConfirmationError, StatpressError
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ _BAR = 40
 def show(value: Any) -> None:
     """Print text or a rich table to standard output."""
     if isinstance(value, str):
-        print(plain(value))
+        print(plain(with_home(value)))
         return
     from rich.console import Console
 
@@ -51,7 +52,7 @@ def show_error(error: StatpressError, *, as_json: bool) -> None:
                 "exit_code": each.exit_code,
                 "what": each.what,
                 "where": each.where,
-                "next_step": each.next_step,
+                "next_step": with_home(each.next_step),
             }
             for each in found
         ]
@@ -66,7 +67,8 @@ def show_error(error: StatpressError, *, as_json: bool) -> None:
         place = f"{each.where}: " if each.where else ""
         console.print(plain(f"{place}{each.what}"), markup=False, highlight=False)
         if each.next_step not in {later.next_step for later in found[i + 1 :]}:
-            console.print(plain(f"       {each.next_step}"), markup=False, highlight=False)
+            step = plain(with_home(f"       {each.next_step}"))
+            console.print(step, markup=False, highlight=False)
 
 
 def confirm(what: str, question: str) -> None:
@@ -135,6 +137,7 @@ class Progress:
 
     def notify(self, text: str) -> None:
         """Print a note on standard error, above the bar."""
+        text = with_home(text)
         if self._bar is not None:
             self._bar.console.print(plain(text), markup=False, highlight=False, soft_wrap=True)
         else:

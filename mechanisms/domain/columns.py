@@ -104,6 +104,18 @@ class Ordinal(Categorical):
     kind: ClassVar[str] = "ordinal"
 
 
+def tiled_uppers(lower: int, upper: int, width: int) -> str:
+    """The nearest upper bounds that cells of a width tile, in words.
+
+    >>> tiled_uppers(0, 500, 10)
+    '499 or 509'
+    >>> tiled_uppers(0, 5, 10)
+    '9'
+    """
+    below = lower + (upper - lower + 1) // width * width - 1
+    return f"{below} or {below + width}" if below >= lower else f"{below + width}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Integer(Column):
     """Whole numbers lower..upper (both included) in cells of ``width`` values.
@@ -120,11 +132,19 @@ class Integer(Column):
     def _check(self) -> None:
         if not -(2**53) <= self.lower <= self.upper <= 2**53:
             raise EdgesError("lower and upper must be in order and within ±2**53.", where=self.name)
-        if self.width < 1 or (self.upper - self.lower + 1) % self.width:
+        if self.width < 1:
+            raise EdgesError(
+                f"A cell of width {self.width} holds no value.",
+                where=self.name,
+                next_step="Give a width of 1 or more, which divides upper - lower + 1.",
+            )
+        if (self.upper - self.lower + 1) % self.width:
             raise EdgesError(
                 f"Cells of width {self.width} do not tile the {self.upper - self.lower + 1} "
-                f"values from {self.lower} to {self.upper}.",
+                f"values from {self.lower} to {self.upper}: "
+                f"give upper {tiled_uppers(self.lower, self.upper, self.width)}.",
                 where=self.name,
+                next_step="Or give a width that divides upper - lower + 1.",
             )
 
     @property

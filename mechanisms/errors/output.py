@@ -71,4 +71,4 @@ class NotMeasuredError(QueryError):
     """A question about columns of which a release measured no table together."""
 
     exit_code = 59
-    next_step = "Ask about columns that were measured together; the file '_pairs' lists them."
+    next_step = "Ask about columns that were measured together; data/PRODUCT_pairs lists them."

@@ -33,6 +33,7 @@ class Candidate:
         mechanism: At fixed parameters; None if it cannot serve.
         expected_error: From public quantities only; None if it cannot serve.
         reason: Why it cannot.
+        needs_delta: Whether that is because the budget has no delta.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Candidate:
     mechanism: Mechanism | None = None
     expected_error: ExpectedError | None = None
     reason: str = ""
+    needs_delta: bool = False
 
     def error(self, criterion: str) -> float:
         """The figure that decides; infinite if the mechanism cannot serve."""
@@ -120,7 +122,16 @@ def choose(kind: Kind, knobs: Any, target: Target, pure_target: Target | None = 
         key=lambda candidate: (candidate.mechanism is None, candidate.error(minimise)),
     )
     if not found or found[0].mechanism is None:
-        reasons = "; ".join(f"{candidate.name}: {candidate.reason}" for candidate in found)
+        if lacking := [f"'{each.name}'" for each in found if each.needs_delta]:
+            raise InfeasibleBudgetError(
+                f"No mechanism can serve this product without a delta above 0, which"
+                f" {', '.join(lacking)} would need.",
+                next_step="Give a delta above 0.",
+            )
+        named: dict[str, list[str]] = {}
+        for candidate in found:
+            named.setdefault(candidate.reason, []).append(candidate.name)
+        reasons = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in named.items())
         raise InfeasibleBudgetError(f"No mechanism can serve this product ({reasons}).")
     return Choice(mechanism=found[0].mechanism.name, minimise=minimise, candidates=tuple(found))
 
@@ -182,5 +193,7 @@ def _candidate(
             return Candidate(name=label, reason=reason)
         error = kind.expected_error(calibrated, target)
     except StatpressError as problem:
-        return Candidate(name=label, reason=problem.what)
+        budget = isinstance(problem, InfeasibleBudgetError) and not mechanism.pure
+        lacking = budget and target.rho is None and not target.delta
+        return Candidate(name=label, reason=problem.what, needs_delta=lacking)
     return Candidate(name=label, knobs=knobs, mechanism=calibrated, expected_error=error)

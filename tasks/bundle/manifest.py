@@ -113,7 +113,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     """The manifest, if it is letter for letter what ``seal`` writes."""
     path = folder / NAME
     if path.is_symlink() or not path.is_file():
-        raise BundleVerificationError(f"{NAME} is missing.", where=str(folder))
+        raise _no_manifest(folder)
     manifest: dict[str, Any] = {}
     try:
         text = path.read_text(encoding="utf-8") if path.stat().st_size <= _LONGEST else ""
@@ -133,6 +133,20 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
             next_step="Use the version of statpress that the manifest names.",
         )
     return manifest
+
+
+def _no_manifest(folder: Path) -> BundleVerificationError:
+    """What is wrong with a folder without a manifest."""
+    check = "Check the path of the bundle."
+    if not os.path.lexists(folder):
+        what, step = "There is no such folder.", check
+    elif not folder.is_dir():
+        what, step = "This is not a folder.", check
+    elif not os.path.lexists(folder / STATEMENT) and not os.path.lexists(folder / NAME):
+        what, step = f"This folder is not a bundle: it has no {NAME}.", check
+    else:
+        what, step = f"{NAME} is missing.", ""
+    return BundleVerificationError(what, where=str(folder), next_step=step)
 
 
 def _sealed(manifest: Mapping[str, Any]) -> dict[str, Any]:

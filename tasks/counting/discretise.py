@@ -115,7 +115,7 @@ def read_columns(
     selected = {} if unit is None else {"unit": table[unit]}
     for index, column in enumerate(domain.columns):
         if column.name not in table.columns:
-            what = f"No column '{column.name}' is in all files of the source, once and of one type."
+            what = f"The source has no column '{column.name}' (names are compared exactly)."
             raise ColumnNotFoundError(what, where=column.name)
         value, wanted = table[column.name], _wanted_type(column)
         if text is not None:

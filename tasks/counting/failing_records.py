@@ -19,7 +19,7 @@ _RECORD = "number of the record"
 
 def first_of(
     source: Source, domain: Domain, refused: Sequence[tuple[str, Fate]], *, scratch: Path
-) -> Iterator[str]:
+) -> Iterator[tuple[str, Fate, str]]:
     """The first record with a value of some fate, in the order of the files.
 
     Args:
@@ -29,7 +29,8 @@ def first_of(
         scratch: Private directory.
 
     Yields:
-        A line for each that is found: the record, and of a CSV the line of the file and the field.
+        Column, fate and place of each that is found: the record, and of a CSV the line of the file
+        and the field.
 
     Raises:
         SourceError: The source can no longer be read.
@@ -45,7 +46,7 @@ def first_of(
             for (column, fate), record in zip(list(left), records, strict=True):
                 if record is not None:
                     left.remove((column, fate))
-                    yield f"{fate} {column}: first in {_place(opened, path, record, column)}"
+                    yield column, fate, _place(opened, path, record, column)
         if not left:
             return
 

@@ -52,7 +52,7 @@ def with_units(table: ir.Table, units: Units) -> tuple[ir.Table, str]:
         ColumnTypeError: Its values are no names: neither text nor whole numbers.
     """
     if units.column not in table.columns:
-        what = f"No column '{units.column}' is in all files of the source, once and of one type."
+        what = f"The source has no column '{units.column}' (names are compared exactly)."
         raise ColumnNotFoundError(what, where=units.column)
     found = table[units.column].type()
     whole = found.is_integer() or (found.is_decimal() and found.scale == 0)

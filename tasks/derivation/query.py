@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mechanisms.domain.column import Column
 from mechanisms.domain.labels import labels
-from mechanisms.errors import QueryError
+from mechanisms.errors import NotMeasuredError, QueryError
 from mechanisms.marginals.marginals import Marginals
 from mechanisms.marginals.query import query
 from tasks.bundle.manifest import verify_bundle
@@ -96,13 +96,18 @@ def ask(folder: Path, question: Question) -> dict[str, Any]:
     for codes in itertools.product(*listed):
         masks = [_only(code, keep) for code, keep in zip(codes, allowed, strict=False)]
         masks += allowed[len(codes) :]
-        answer = query(
-            residuals,
-            positions,
-            _outer(masks),
-            confidence=question.confidence,
-            population=question.population,
-        )
+        try:
+            answer = query(
+                residuals,
+                positions,
+                _outer(masks),
+                confidence=question.confidence,
+                population=question.population,
+            )
+        except NotMeasuredError as error:
+            listing = next(path for path in resources if path.startswith(f"data/{name}_pairs."))
+            error.next_step = f"Ask about columns that were measured together: see {listing}."
+            raise
         names_of = [known[code] for known, code in zip(called, codes, strict=True)]
         cells.append(
             {

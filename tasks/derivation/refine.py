@@ -117,6 +117,8 @@ def _chosen(bundle: PublishedBundle, options: Options) -> list[str]:
     asked = bundle.products if options.products is None else options.products
     for name in asked:
         if name not in bundle.products:
+            if name in bundle.by_marginals:
+                raise _by_marginals(bundle, name)
             known = ", ".join(bundle.products) or "none"
             reason = "has no published counts" if name in bundle.without_counts else "is not there"
             raise RefinementError(
@@ -124,6 +126,8 @@ def _chosen(bundle: PublishedBundle, options: Options) -> list[str]:
                 where=str(bundle.folder),
                 next_step=f"Products with counts: {known}.",
             )
+    if not asked and bundle.by_marginals and options.products is None:
+        raise _by_marginals(bundle, *bundle.by_marginals)
     if not asked:
         raise RefinementError("No product with counts is chosen.", where=str(bundle.folder))
     names = [name for name in bundle.products if name in asked]
@@ -134,6 +138,15 @@ def _chosen(bundle: PublishedBundle, options: Options) -> list[str]:
                 where=str(bundle.folder),
             )
     return names
+
+
+def _by_marginals(bundle: PublishedBundle, *names: str) -> RefinementError:
+    """Why such products are not refined, and what to do with them."""
+    return RefinementError(
+        f"Microdata by marginals ({', '.join(names)}) are not refined.",
+        where=str(bundle.folder),
+        next_step="Ask them with 'statpress query'.",
+    )
 
 
 def _alone(product: PublishedProduct, n_records: int) -> RefinedTable:

@@ -27,7 +27,8 @@ def open_transactions(location: str | Path, *, create: bool) -> Transactions:
             raise LedgerUnavailableError(
                 "There is no ledger here.",
                 where=store.where,
-                next_step="Check the place, or make one with 'statpress ledger register'.",
+                next_step="Check the place, or name it with --home; a second ledger would be a"
+                " second budget. Only for a first dataset: 'statpress ledger register'.",
             )
         if not transactions.read(check_schema):
             if not create:

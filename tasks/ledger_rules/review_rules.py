@@ -105,17 +105,29 @@ def check_decide(state: State, body: Body) -> None:
     """
     check_decider(state, body)
     charge = state.charge_of(body)
-    flaw = {
-        Status.APPROVED: "This run is approved already.",
-        Status.PUBLISHED: "This run was published already.",
-        Status.REJECTED: "This run is rejected already; a rejection is final.",
-    }.get(charge.status, "The ledger knows of no prepared bundle of this run.")
+    flaw, step = {
+        Status.APPROVED: (
+            "This run is approved already.",
+            f"A decision is final. Publish it with 'statpress publish {body['run_id']}'.",
+        ),
+        Status.PUBLISHED: ("This run was published already.", "A decision is final."),
+        Status.REJECTED: (
+            "This run is rejected already.",
+            "A decision is final. Its budget stays spent; its folder may be deleted.",
+        ),
+    }.get(
+        charge.status,
+        (
+            "The ledger knows of no prepared bundle of this run.",
+            "'statpress review' lists what waits for a decision.",
+        ),
+    )
     if charge.status is Status.PREPARED:
         assert charge.preparation is not None
         if body["charge"] == charge.entry.hash and _same_seal(charge.preparation, body):
             return
         flaw = "The decision is about another charge or seal than the prepared bundle's."
-    raise _no_approval(body, flaw, "'statpress review' lists what waits for a decision.")
+    raise _no_approval(body, flaw, step)
 
 
 def check_decider(state: State, body: Body) -> None:

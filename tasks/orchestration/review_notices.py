@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tasks.execution.home import Home
 from tasks.orchestration.notices import notice, show
 from tasks.orchestration.server import key_of
 from tasks.products.markdown import escaped
@@ -17,7 +18,7 @@ WAITING = "statpress.release.waiting"
 
 
 @notice
-def show_waiting(client: SyncPrefectClient, title: str, outcome: Outcome) -> None:
+def show_waiting(client: SyncPrefectClient, title: str, outcome: Outcome, home: Home) -> None:
     """Say that a bundle is prepared and waits: an artifact, and an event for a notice."""
     from prefect.events import emit_event
 
@@ -33,18 +34,21 @@ def show_waiting(client: SyncPrefectClient, title: str, outcome: Outcome) -> Non
             "run_id": outcome.run_id,
             "seal": outcome.seal,
             "folder": str(outcome.bundle.absolute()),
+            "home": str(home.root),
         },
     )
     text = f"""# Waiting for approval: {escaped(title)}
 
 Run {outcome.run_id} is charged epsilon {outcome.epsilon} at delta {outcome.delta}, and published
-nothing yet. Read the bundle in {escaped(str(outcome.bundle.absolute()))}, then decide:
+nothing yet. Read the bundle in {escaped(str(outcome.bundle.absolute()))}, then decide, as the user
+and with the home of this run (`STATPRESS_HOME={escaped(str(home.root))}`):
 
     statpress approve {outcome.run_id} --key FILE
     statpress reject {outcome.run_id} --key FILE --reason "…"
 
-`--by NAME` in place of `--key FILE` where the ledger allows unsigned decisions. Once it is
-approved, `statpress publish {outcome.run_id}` or the deployment *publish* publishes it.
+`statpress approve FOLDER --key FILE` decides about a copy of the bundle; `--by NAME` in place of
+`--key FILE` where the ledger allows unsigned decisions. Once it is approved,
+`statpress publish {outcome.run_id}` or the deployment *publish* publishes it.
 `statpress review` lists all that waits."""
     show(client, outcome.dataset, "review", "markdown", text, f"Seal {outcome.seal}.")
 

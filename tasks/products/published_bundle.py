@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mechanisms.marginals.marginals import Marginals
 from tasks.bundle.manifest import verify_bundle
 from tasks.products.counts.published import PublishedProduct
 from tasks.products.registry import KINDS
@@ -24,6 +25,7 @@ class PublishedBundle:
         n_records: The public number of records.
         products: By name, those whose counts are published.
         without_counts: Names of the others.
+        by_marginals: Names of those of them that are microdata by marginals.
     """
 
     folder: Path
@@ -31,6 +33,7 @@ class PublishedBundle:
     n_records: int
     products: Mapping[str, PublishedProduct]
     without_counts: tuple[str, ...]
+    by_marginals: tuple[str, ...]
 
 
 def open_bundle(folder: Path) -> PublishedBundle:
@@ -60,4 +63,7 @@ def open_bundle(folder: Path) -> PublishedBundle:
                 without.append(name)
             else:
                 products[name] = product
-    return PublishedBundle(folder, manifest, n_records, products, tuple(without))
+        wide = [n for n in without if stated["products"][n].get("mechanism") == Marginals.name]
+    return PublishedBundle(
+        folder, manifest, n_records, products, tuple(without), by_marginals=tuple(wide)
+    )

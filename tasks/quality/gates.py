@@ -11,7 +11,7 @@ counts and limits it: ``tasks.release.refusals``.)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from decimal import ROUND_FLOOR, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 import numpy as np
 
@@ -25,8 +25,8 @@ from tasks.counting.failing_records import Fate
 from tasks.execution.run_context import Gatekeeper
 from tasks.quality.inspector import Between
 
-Locate = Callable[[Sequence[tuple[str, Fate]]], Iterable[str]]
-"""Says of columns where the first record of a fate is, one line each."""
+Locate = Callable[[Sequence[tuple[str, Fate]]], Iterable[tuple[str, Fate, str]]]
+"""Says of columns where the first record of a fate is."""
 
 
 def check_source(
@@ -37,7 +37,7 @@ def check_source(
     The size is the number of records, or that of units where a column names them: then
     every record must name one, and a unit may have more records than are used. No record
     may lie in a structural zero. The curator is told where the first of the values is that
-    stopped the run.
+    stopped the run, above the gate's figures, and what would allow them.
 
     Raises:
         EmptySourceError: The source has no records.
@@ -56,7 +56,8 @@ def check_source(
         declared_size = release.privacy.n_units
         expectations.append(Between("units", declared_size, declared_size))
         expectations.append(Between("without a unit", 0, 0))
-    refused: list[tuple[str, Fate]] = []
+    advice: dict[tuple[str, Fate], str] = {}
+    refused: dict[tuple[str, Fate], str] = {}
     for column in profile.columns:
         most = limits(release.domain[column.name], release.config.checks.get(column.name))
         fates: tuple[tuple[Fate, int, Decimal | None], ...] = (
@@ -69,10 +70,19 @@ def check_source(
             if share is not None:
                 expectations.append(Between(f"{fate} {column.name}", 0, _floor(share * n)))
                 if count > share * n:
-                    refused.append((column.name, fate))
+                    allowed = f"{_floor(share * n):,}" if share else "none"
+                    refused[column.name, fate] = f"{count:,} {fate} of {n:,}, {allowed} allowed"
+                    needed = (Decimal(count) / n).quantize(Decimal("0.001"), ROUND_CEILING)
+                    advice[column.name, fate] = f"{{{fate}_at_most: {needed.normalize():f}}}"
+    if refused:
+        places = {(name, fate): place for name, fate, place in locate(list(refused))}
+        for (name, fate), what in refused.items():
+            where = f"; first in {places[name, fate]}" if (name, fate) in places else ""
+            inspector.log.write(
+                f"{name}: {what}{where}. Correct the source, or allow it:"
+                f" checks: {name}: {advice[name, fate]}"
+            )
     if not inspector.meets("input", figures, expectations):
-        for place in locate(refused) if refused else ():
-            inspector.log.write(f"  {place}")
         raise _private_stop("input", release, inspector)
 
 

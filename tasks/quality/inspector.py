@@ -32,6 +32,18 @@ class Between:
     least: int | None = None
     most: int | None = None
 
+    def holds(self, observed: int) -> bool:
+        """Whether a figure meets it."""
+        above = self.least is None or observed >= self.least
+        return above and (self.most is None or observed <= self.most)
+
+    def __str__(self) -> str:
+        if self.least == self.most:
+            return f"{self.most:,} expected" if self.most else "none allowed"
+        bounds = [f"at least {self.least:,}"] if self.least else []
+        bounds += [f"at most {self.most:,}"] if self.most is not None else []
+        return ", ".join(bounds) or "not limited"
+
     def as_request(self) -> dict[str, Any]:
         """The expectation in Great Expectations' terms."""
         bounds = {"min_value": self.least, "max_value": self.most}
@@ -111,10 +123,14 @@ class Inspector:
         if len(answer["met"]) != len(expectations):
             raise RuntimeError("the quality process left an expectation out")
         self.log.write(f"gate {gate}: {'passed' if answer['success'] else 'FAILED'}")
-        for each in expectations:
-            self.log.write(f"  {each} observed {profile[each.figure]}")
-        for figure in profile.keys() - {each.figure for each in expectations}:
-            self.log.write(f"  {figure}, without a limit: observed {profile[figure]}")
+        for failing in (True, False):  # what stopped the run first
+            for each in expectations:
+                if each.holds(profile[each.figure]) is not failing:
+                    mark = "FAILED " if failing else ""
+                    self.log.write(f"  {mark}{each.figure}: {profile[each.figure]:,}, {each}")
+        limited = {each.figure for each in expectations}
+        for figure in (figure for figure in profile if figure not in limited):
+            self.log.write(f"  {figure}: {profile[figure]:,}, not limited")
         return bool(answer["success"]) and all(answer["met"].values())
 
     def _ask(self, request: Mapping[str, Any]) -> dict[str, Any] | None:

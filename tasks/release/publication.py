@@ -96,7 +96,10 @@ def check_approval(home: Home, run_id: str) -> Approved:
         Status.PUBLISHED: "This run was published without a review.",
     }
     flaw = flaws.get(status, f"The run is {status}: there is no bundle that was prepared.")
-    raise ApprovalError(flaw, where=f"run {run_id!r}")
+    step = "" if status is Status.PREPARED else "'statpress ledger charge-history' lists the runs."
+    if status is Status.REJECTED:
+        step = f"Its budget stays spent; delete the folder {home.root / PREPARED / run_id}."
+    raise ApprovalError(flaw, where=f"run {run_id!r}", next_step=step)
 
 
 @contextmanager

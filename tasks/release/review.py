@@ -126,7 +126,7 @@ def check_unsigned(home: Home, dataset: str) -> None:
 
 @step("check decisions")
 def check_decided(context: RunContext, dataset: str) -> None:
-    """Raise if a release of a dataset waits for its decision.
+    """Raise if a release of a dataset is undecided: prepared, and neither approved nor rejected.
 
     Raises:
         ApprovalError: One does. Nothing was charged.
@@ -136,7 +136,8 @@ def check_decided(context: RunContext, dataset: str) -> None:
         found = undecided(ledger.account(dataset))
     if found:
         raise ApprovalError(
-            f"Run {found[0]} of this dataset waits for a decision; nothing was charged.",
+            f"Run {found[0]} of this dataset waits for a decision, neither approved nor rejected;"
+            " nothing was charged.",
             where=f"dataset {dataset!r}",
             next_step="'statpress review' lists what waits. Approve or reject it and start again,"
             " or give the flow while_undecided: charge.",

@@ -51,8 +51,8 @@ def in_words(
             )
         else:
             then = (
-                "published nothing. Its budget stays spent. If its bundle is there, note it: "
-                "statpress ledger note BUNDLE"
+                "published nothing. Its budget stays spent. Only a run that was stopped while it "
+                "published can have left its bundle: then note it with statpress ledger note BUNDLE"
             )
         yield f"Run {run_id} was charged {loss} at {created} and {then}"
 

@@ -26,6 +26,7 @@ from mechanisms.errors import (
     SourceUnreadableError,
     StatpressError,
 )
+from tasks.source.column_faults import Schema, check_columns
 from tasks.source.csv_files import CsvFiles
 from tasks.source.csv_options import CsvOptions
 from tasks.source.engine import MEMORY_LIMIT, connect
@@ -112,7 +113,7 @@ def open_source(
         source: Which.
         scratch: Private directory, for what the engine spills and for copies in UTF-8.
         memory_limit: The engine's limit, beyond which it spills.
-        wanted: Columns that are declared, to recognise a wrong delimiter by.
+        wanted: Columns that are declared; the one that names the units is wanted as well.
         settings: More of the engine's settings.
 
     Yields:
@@ -122,6 +123,7 @@ def open_source(
         SourceNotFoundError: No file matches the pattern.
         SourceUnreadableError: A file is a directory, closed to the reader,
             corrupt, or a CSV that is not of the declared form.
+        ColumnNotFoundError: A wanted column is missing, double or of several types.
         OutputNotWritableError: The disk has no room for a copy in UTF-8.
     """
     paths = files_of(source)
@@ -136,14 +138,21 @@ def open_source(
         )
     connection = guarded(source, lambda: connect(scratch, memory_limit, **settings))
     copies = scratch / "text"
+    named = wanted if source.unit is None else dict.fromkeys((*wanted, source.unit))
 
     def opened() -> OpenSource:
         if source.format != "csv":
-            return OpenSource(source, _parquet_table(connection, paths), None, scratch)
+            schemas = [_parquet_schema(path) for path in paths]
+            positions = _shared_columns(schemas)
+            check_columns(named, positions, schemas)
+            table = _parquet_table(connection, paths, len(schemas[0]), positions)
+            return OpenSource(source, table, None, scratch)
         copies.mkdir(mode=0o700)
         files = CsvFiles.of(paths, source.csv, copies)
         files.check_delimiter(wanted)
-        table = _named(connection, files.select(), _unique(files.header))
+        positions = _unique(files.header)
+        check_columns(named, positions, [[(name, "text") for name in files.header]])
+        table = _named(connection, files.select(), positions)
         return OpenSource(source, table, files, scratch)
 
     try:
@@ -176,17 +185,18 @@ def _matches(source: Source) -> list[str]:
     return paths
 
 
-def _parquet_table(connection: Any, paths: list[str]) -> ir.Table:
+def _parquet_table(
+    connection: Any, paths: list[str], width: int, positions: dict[str, int]
+) -> ir.Table:
     """The files as a table with exact column names.
 
     The engine folds the case of names, so it is given positions instead.
     """
-    schemas = [_parquet_schema(path) for path in paths]
     options = "hive_partitioning=false, union_by_name=false, can_have_nan=true"
     quoted = ", ".join("'" + glob.escape(path).replace("'", "''") + "'" for path in paths)
-    aliases = ", ".join(f"c{position}" for position in range(len(schemas[0])))
+    aliases = ", ".join(f"c{position}" for position in range(width))
     query = f"SELECT * FROM read_parquet([{quoted}], {options}) AS file({aliases})"  # noqa: S608
-    return _named(connection, query, _shared_columns(schemas))
+    return _named(connection, query, positions)
 
 
 def _named(connection: Any, query: str, positions: dict[str, int]) -> ir.Table:
@@ -196,7 +206,7 @@ def _named(connection: Any, query: str, positions: dict[str, int]) -> ir.Table:
     return view.select(**{name: view[f"c{position}"] for name, position in positions.items()})
 
 
-def _parquet_schema(path: str) -> list[tuple[str, str]]:
+def _parquet_schema(path: str) -> Schema:
     """Names and types of a Parquet file's top-level columns."""
     import pyarrow.parquet as pq
 
@@ -204,7 +214,7 @@ def _parquet_schema(path: str) -> list[tuple[str, str]]:
     return [(column.name, str(column.type)) for column in schema]
 
 
-def _shared_columns(schemas: list[list[tuple[str, str]]]) -> dict[str, int]:
+def _shared_columns(schemas: Sequence[Schema]) -> dict[str, int]:
     """Positions, in the first file, of columns that all files have with one type.
 
     The engine matches the columns of several files by folded name and casts

@@ -165,6 +165,7 @@ def test_a_deployed_release_is_not_charged_while_another_is_undecided(
     with pytest.raises(ApprovalError, match=f"Run {run_id} .* waits for a decision") as refused:
         deployed()
     assert "while_undecided: charge" in refused.value.next_step
+    assert "neither approved nor rejected" in refused.value.what
     assert agency.entries() == before
     hidden.rename(agency.source)
     notified: list[str] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from mechanisms.errors import (
 )
 from mechanisms.postprocessing.consistency import disagreement
 from tasks.bundle.manifest import FACTS, NAME, seal, verify_bundle
-from tasks.derivation.refine import Options, refine
+from tasks.derivation.refine import Options, _chosen, refine
 from tasks.formats.writing import write_cells
 from tasks.products.published_bundle import open_bundle
 from tasks.products.registry import KINDS, kind_of
@@ -277,6 +278,14 @@ def test_a_resealed_bundle_that_does_not_fit_is_refused(
     with pytest.raises(BundleVerificationError, match=message):
         refine(bundle, tmp_path / "refined", Options())
     assert not (tmp_path / "refined").exists()
+
+
+def test_a_bundle_of_microdata_by_marginals_is_to_be_asked(bundle: Path) -> None:
+    only = replace(open_bundle(bundle), products={}, by_marginals=("wide",))
+    with pytest.raises(RefinementError) as caught:
+        _chosen(only, Options(consistent=True))
+    assert caught.value.what == "Microdata by marginals (wide) are not refined."
+    assert caught.value.next_step == "Ask them with 'statpress query'."
 
 
 def test_a_product_without_counts_is_left_out(bundle: Path, tmp_path: Path) -> None:

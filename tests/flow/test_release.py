@@ -18,6 +18,7 @@ from flows.release import press
 from mechanisms.errors import (
     BundleVerificationError,
     InsufficientBudgetError,
+    InternalError,
     ReleaseGateError,
 )
 from mechanisms.tables.bootstrap import Bootstrap
@@ -175,6 +176,21 @@ def test_release_gate_stops_a_file_that_is_not_as_planned(
         agency.run()
     assert agency.bundles() == []
     assert [entry.kind for entry in agency.entries()] == ["register", "charge", "draw"]
+
+
+def test_an_unforeseen_error_after_the_charge_says_that_it_stays_spent(
+    agency, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("tasks.release.steps.generator", broken)
+    with pytest.raises(InternalError) as caught:
+        agency.run()
+    charge = agency.entries()[1].body
+    spent = f"charged epsilon {charge['epsilon']}, delta {charge['delta']}, which stays spent"
+    assert spent in caught.value.what and caught.value.what.endswith("; nothing was published.")
+    assert "ZeroDivision" not in str(caught.value) and agency.bundles() == []
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,13 @@ from cyclopts import CycloptsError
 from prepared import OFFICER, RUN, SECOND, STRANGER, Office, write_keys
 
 from flows.cli import app
-from mechanisms.errors import StatpressError, exit_codes
+from flows.cli.options import home_of
+from flows.report.outcomes import outcome_report
+from flows.report.terminal import Progress, show, show_error
+from mechanisms.errors import ApprovalError, LedgerUnavailableError, StatpressError, exit_codes
 from tasks.ledger_rules.accounts import Status
 from tasks.ledger_rules.signing import public_text
+from tasks.release.steps import Outcome
 
 REFUSED = exit_codes()["ApprovalError"]
 
@@ -80,6 +84,37 @@ def test_review_approve_publish_and_verify(officer: Officer) -> None:
     assert charge["status"] == "published" and charge["decision"]["reason"] == "as agreed"
 
 
+def test_printed_commands_carry_the_home_that_was_given(
+    officer: Officer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = officer.office.home.root
+    outcome = Outcome(
+        run_id=RUN, dataset="census", status=Status.PREPARED, bundle=officer.office.prepared,
+        seal="0" * 64, epsilon="0.5", delta="0", ledger_entry="1" * 64, publishable=True,
+    )  # fmt: skip
+
+    def printed() -> str:
+        show(outcome_report(outcome, None))
+        show_error(ApprovalError("It waits."), as_json=False)
+        Progress(shown=False).notify(f"statpress ledger void {RUN} --reason …")
+        said = officer.capsys.readouterr()
+        return str(said.out + said.err)
+
+    officer.say("review")
+    said = printed()
+    assert f"statpress approve --home {root} {RUN} --key FILE" in said
+    assert f"'statpress review --home {root}'" in said
+    elsewhere = ["review", "--home", str(officer.office.folder / "no such home")]
+    with pytest.raises(LedgerUnavailableError) as none:
+        app(elsewhere, exit_on_error=False)
+    show_error(none.value, as_json=False)
+    told = officer.capsys.readouterr().err
+    assert "a second ledger would be a second budget" in told and "name it with --home;" in told
+    assert f"'statpress ledger register --home '{elsewhere[-1]}''" in told
+    home_of(None)
+    assert "--home" not in printed()
+
+
 def test_reject_and_what_is_refused(officer: Officer) -> None:
     private, stranger = officer.keys["officer"][0], officer.keys["stranger"][0]
     officer.say("approve", RUN, "--key", stranger, expected=REFUSED)
@@ -90,11 +125,30 @@ def test_reject_and_what_is_refused(officer: Officer) -> None:
     officer.say("reject", RUN, "--key", private, expected=2)
     rejected = officer.say("reject", RUN, "--key", private, "--reason", "too fine")
     assert "Rejected" in rejected and "too fine" in rejected
-    officer.say("approve", RUN, "--key", private, expected=REFUSED)
-    officer.say("publish", RUN, "--no-orchestrator", expected=REFUSED)
+    again = officer.say("approve", RUN, "--key", private, expected=REFUSED)
+    assert "A decision is final." in again and "statpress review" not in again
+    late = officer.say("publish", RUN, "--no-orchestrator", expected=REFUSED)
+    assert f"budget stays spent; delete the folder {officer.office.prepared}." in late
+    assert "statpress review" not in late
     facts = officer.facts("ledger", "show", "census")["accounts"][0]
     assert (facts["spent"]["epsilon"], facts["remaining"]["epsilon"]) == ("0.5", "0.5")
     assert "1 rejected" in officer.say("ledger", "show")
+
+
+def test_what_is_not_a_bundle_is_told_from_one_that_was_changed(officer: Officer) -> None:
+    wrong = exit_codes()["BundleVerificationError"]
+    folder, file = officer.office.folder, officer.office.folder / "a file"
+    file.touch()
+    for place, told in (
+        (folder / "nowhere", "There is no such folder."),
+        (file, "This is not a folder."),
+        (folder, "This folder is not a bundle: it has no manifest.json."),
+    ):
+        said = officer.say("verify", place, expected=wrong)
+        assert f"{place}: {told} Check the path" in said and "publisher" not in said
+    (officer.office.prepared / "manifest.json").unlink()
+    said = officer.say("verify", officer.office.prepared, expected=wrong)
+    assert "manifest.json is missing. Do not use" in said
 
 
 def test_approvers_are_set_by_approvers(officer: Officer) -> None:

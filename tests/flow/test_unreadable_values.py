@@ -36,17 +36,23 @@ def test_unreadable_amounts_are_not_published_as_missing(agency: Any) -> None:
     assert same == before and refused.kind == "refuse" and not agency.bundles()
     assert "2,1" not in str(caught.value) and str(UNREADABLE) not in str(caught.value)
     log = log_of(agency)
-    assert "'unreadable pay', least=0, most=0) observed 300" in log
-    assert "'missing pay', least=0, most=400) observed 20" in log
-    assert "outside region, without a limit: observed 1\n" in log
-    assert "unreadable pay: first in record 101, line 102 of " in log
+    assert "pay: 300 unreadable of 400, none allowed; first in record 101, line 102 of " in log
+    assert (
+        "'2,100'. Correct the source, or allow it: checks: pay: {unreadable_at_most: 0.75}" in log
+    )
+    figures = log[log.index("gate input: FAILED") :]
+    assert log.index("pay: 300 unreadable of") < log.index("gate input: FAILED")
+    assert "FAILED unreadable pay: 300, none allowed" in figures.splitlines()[1]
+    assert figures.count("FAILED ") == 1 and "Between" not in log
+    assert "missing pay: 20, at most 400\n" in figures
+    assert "outside region: 1, not limited\n" in figures
 
 
 def test_what_is_allowed_becomes_missing(agency: Any) -> None:
     text_source(agency, "checks: {pay: {unreadable_at_most: 0.75}}\n")
     agency.run()
     assert [path.name for path in agency.bundles()] == ["first"]
-    assert "'unreadable pay', least=0, most=300) observed 300" in log_of(agency)
+    assert "unreadable pay: 300, at most 300\n" in log_of(agency)
 
 
 def test_one_more_than_allowed_is_refused(agency: Any) -> None:

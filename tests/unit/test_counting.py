@@ -299,7 +299,7 @@ def test_no_file(tmp_path: Path, scratch: Path, pattern: str) -> None:
 def test_missing_column_is_named_and_no_other(tmp_path: Path, scratch: Path) -> None:
     source = parquet(tmp_path / "a.parquet", State=["CA"], **{CANARY: [1]})
     error = refusal(ColumnNotFoundError, source, DOMAIN, scratch)
-    assert "'state'" in str(error)
+    assert error.what == "The source has no column 'state' (names are compared exactly)."
 
 
 def test_columns_of_different_types_in_two_files_are_not_mixed(
@@ -307,7 +307,12 @@ def test_columns_of_different_types_in_two_files_are_not_mixed(
 ) -> None:
     parquet(tmp_path / "1.parquet", state=["CA"], age=[1])
     parquet(tmp_path / "2.parquet", state=["CA"], age=[1.7])
-    refusal(ColumnNotFoundError, Source(str(tmp_path / "*.parquet"), "parquet"), DOMAIN, scratch)
+    source = Source(str(tmp_path / "*.parquet"), "parquet")
+    error = refusal(ColumnNotFoundError, source, DOMAIN, scratch)
+    assert error.what == "The column 'age' is not of one type in all files of the source."
+    parquet(tmp_path / "2.parquet", state=["CA"], Age=[1])
+    error = refusal(ColumnNotFoundError, source, DOMAIN, scratch)
+    assert error.what.startswith("Not all files of the source have a column 'age' (")
 
 
 @pytest.mark.parametrize(

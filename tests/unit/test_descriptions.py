@@ -459,6 +459,32 @@ def test_an_interview_asks_again_for_what_cannot_be_read() -> None:
         interview(lambda question: "", told.append)
 
 
+def test_a_width_that_does_not_tile_is_to_fill_in() -> None:
+    age = DescribedColumn(name="a", type="integer", lower=0, upper=500, further={"width": 10})
+    whole = replace(age, name="b", upper=499)
+    text, blanks = draft(Description(form="answers", columns=(age, whole)), Frame())
+    (blank,) = (each for each in blanks if each.key.startswith("domain"))
+    assert blank.key == "domain.a.width" and "give upper 499 or 509" in blank.hint
+    assert "b: {type: integer, lower: 0, upper: 499, width: 10}" in text
+
+
+def test_a_list_leaves_out_identifiers_and_text_and_names_other_types(tmp_path: Path) -> None:
+    listed = "name,type,lower,upper\npid,id,,\nage,integer,0,99\nnote,Text,,\n"
+    found, columns = described(tmp_path, listed, "list.csv")
+    assert list(columns) == ["age"]
+    text, _ = draft(found, Frame())
+    assert "# Left out: pid: it names each record." in text and "# Left out: note:" in text
+    said = refused(tmp_path, listed + "town,string,,\n", "list.csv")
+    assert said.startswith("list.csv:5: The type of the column 'town', 'string', is not one of")
+    records = refused(tmp_path, "name,type\nMüller,baker\nMaier,id\n", "people.csv")
+    assert records.startswith("people.csv:2: The type is not") and "baker" not in records
+
+
+def test_a_list_in_latin_1_is_to_be_saved_as_utf_8(tmp_path: Path) -> None:
+    said = refused(tmp_path, "name;type;label\nage;date;Größe\n".encode("latin-1"), "list.csv")
+    assert said == "list.csv: The file is not UTF-8 text. Save it as UTF-8."
+
+
 def test_listed_numbers_are_numbers_unless_written_as_text() -> None:
     def values(text: str) -> Any:
         cells = dict.fromkeys(

@@ -88,6 +88,20 @@ def test_bad_integer_ranges(arguments: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("lower", "upper", "uppers"), [(0, 500, (499, 509)), (-3, 5, (6,)), (1, 19, (10, 20))]
+)
+def test_the_uppers_that_an_integer_is_told_to_have_tile_it(
+    lower: int, upper: int, uppers: tuple[int, ...]
+) -> None:
+    with pytest.raises(EdgesError) as caught:
+        Integer(name="a", lower=lower, upper=upper, width=10)
+    assert caught.value.what.endswith(f"give upper {' or '.join(map(str, uppers))}.")
+    assert "bins" not in str(caught.value) and "edges" not in str(caught.value)
+    for each in uppers:
+        Integer(name="a", lower=lower, upper=each, width=10)
+
+
+@pytest.mark.parametrize(
     "categories",
     [(), ("a", "a"), ("a", 1), (1, True), (math.nan,), ("a", "other")],
 )

@@ -396,8 +396,11 @@ def test_what_is_not_read_is_named(
 )
 def test_a_header_of_other_names_is_not_guessed_at(content: str, tmp_path: Path) -> None:
     source = source_of(Readable(content, (TOWN,), []), tmp_path)
-    with pytest.raises(ColumnNotFoundError):
+    with pytest.raises(ColumnNotFoundError) as caught:
         count(source, Domain((TOWN,)), scratch=tmp_path)
+    double = "The column 'town' is more than once in the source."
+    none = "The source has no column 'town' (names are compared exactly)."
+    assert caught.value.what == (double if content.startswith("town,town") else none)
 
 
 def test_there_are_forty_files_and_every_fault_has_one() -> None:

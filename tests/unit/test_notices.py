@@ -87,7 +87,13 @@ def rendered(body: str, flow: str, message: str) -> str:
 
 def test_a_bundle_that_waits_is_noticed_with_the_command_that_approves_it() -> None:
     waiting = trigger("release waiting")
-    payload = {"run_id": "ab" * 16, "title": "Wages", "dataset": "pay", "folder": "/home/prepared"}
+    payload = {
+        "run_id": "ab" * 16,
+        "title": "Wages",
+        "dataset": "pay",
+        "folder": "/home/prepared",
+        "home": "/srv/a-home",
+    }
     emitted = ReceivedEvent(
         occurred=NOW,
         event=WAITING,
@@ -103,3 +109,5 @@ def test_a_bundle_that_waits_is_noticed_with_the_command_that_approves_it() -> N
     )
     assert subject == f"statpress: Wages prepared, run {'ab' * 16}"
     assert f"statpress approve {'ab' * 16} --key FILE" in body and "/home/prepared" in body
+    assert "STATPRESS_HOME=/srv/a-home statpress approve" in body
+    assert "statpress approve FOLDER" in body

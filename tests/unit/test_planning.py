@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from mechanisms.accounting.analytic import GaussianLoss
+from mechanisms.base.mechanism import Target
 from mechanisms.domain.columns import Categorical, Integer
 from mechanisms.domain.domain import Domain
 from mechanisms.domain.privacy_unit import Adjacency, Privacy, Unit
@@ -21,6 +22,7 @@ from mechanisms.errors import AmountError, ConfigError, InfeasibleBudgetError
 from mechanisms.planning.budget_split import Budget, gaussian_mu
 from mechanisms.planning.calibration import ProductRequest
 from mechanisms.planning.charges import recompute_charge
+from mechanisms.planning.mechanism_choice import choose
 from mechanisms.planning.plan import Plan, plan_release
 from mechanisms.planning.registry import REGISTRY
 from mechanisms.tables.bootstrap import BootstrapKnobs
@@ -214,6 +216,19 @@ def test_a_budget_that_no_size_mends_promises_nothing() -> None:
     with pytest.raises(InfeasibleBudgetError) as caught:
         plan(["gaussian"], Budget(epsilon=Decimal(1), delta=Decimal(0)))
     assert "would do" not in str(caught.value)
+
+
+def test_a_missing_delta_is_said_first_and_alone() -> None:
+    wide = Domain(tuple(Integer(name=f"wide{i}", lower=0, upper=9) for i in range(25)))
+    with pytest.raises(InfeasibleBudgetError) as caught:
+        choose(
+            MICRODATA,
+            AutoKnobs(),
+            Target(epsilon=1.0, delta=0.0, n_records=10_000, n_cells=10**25, domain=wide),
+        )
+    assert "without a delta above 0, which 'marginals' would need" in caught.value.what
+    assert caught.value.next_step == "Give a delta above 0."
+    assert "wide24" not in str(caught.value) and len(str(caught.value)) < 200
 
 
 def test_a_charge_recomputes_and_a_smaller_one_does_not() -> None:
