@@ -2,7 +2,7 @@
 
 Gaussian losses add their mu squared (Dong, Roth and Su 2022, doi 10.1111/rssb.12454, Corollary
 3.3), lattice losses of one pair their draws, discrete losses of one noise their cells, bounds on
-rho their values.
+rho, and the normal laws that go with them, their values.
 """
 
 from __future__ import annotations
@@ -72,7 +72,11 @@ def merged(counts: dict[PrivacyLoss, int]) -> tuple[PrivacyLoss, ...]:
         known = merged(counted(part.attained for part in bounded))
         worst = max(known, key=lambda part: part.rho.upper)
         rho = sum((part.bound for part in bounded), Fraction(0))
-        parts.append(ConcentratedLoss(rho, worst))
+        normal, cells = Fraction(0), 0
+        if all(part.cells for part in bounded):
+            normal = sum((part.mu_squared for part in bounded), Fraction(0))
+            cells = sum(part.cells for part in bounded)
+        parts.append(ConcentratedLoss(rho, worst, normal, cells))
     parts += [DiscreteLaplaceLoss(a, b, cells) for (a, b), cells in laplace.items()]
     parts += [DiscreteGaussianLoss(a, b, cells) for (a, b), cells in noise.items()]
     free = GaussianLoss(Fraction(0))

@@ -78,7 +78,7 @@ class BootstrapKnobs(EstimandKnobs):
     """
 
     replicates: int | None = None
-    inference: Inference = "percentile"
+    inference: Inference = "percentile"  # type: ignore[assignment]  # it has two of its own
     calibration: Calibration = "strict"
     mu: Fraction | None = None
 
@@ -267,6 +267,7 @@ class BootstrapEstimate:
             lower=scale.value(min(max(lower, low), high)),
             upper=scale.value(min(max(upper, low), high)),
             confidence=self.terms.confidence,
+            inference="approximate",
             standard_error=scale.factor * point.standard_error or None,
             valid=valid,
         )

@@ -31,15 +31,19 @@ from mechanisms.estimates.mechanism import (
     REFERENCE_VARIANCE,
     Estimate,
     ExpectedInterval,
+    Inference,
     RawEstimates,
     SamplingDistribution,
     check_loss_frame,
     check_serves,
     estimand_for,
+    guarantee_described,
+    is_guaranteed,
     normal_error,
 )
 from mechanisms.estimates.terms import Terms
 from mechanisms.inference.moments import JointMoments, NoisyMoments
+from mechanisms.inference.rare_values import inference_words, worst_of_mean, worst_of_share
 from mechanisms.sampling.randomness import Progress, Randomness
 
 _QUARTER = 1 << 40  # of a square in grid steps 2**-42
@@ -53,7 +57,9 @@ class MeanEstimate:
         moments: The noise on both sums, of columns in [0, 1].
         terms: What is stated of the estimate.
         share: Whether every record counts as 0 or 1.
+        guaranteed: Whether the interval covers for every population.
         estimand: To count by; None where the mechanism was rebuilt from its description.
+        n_records: Of what it was calibrated for; likewise.
     """
 
     name: ClassVar[str] = "joint_moments"
@@ -64,7 +70,9 @@ class MeanEstimate:
     moments: JointMoments
     terms: Terms
     share: bool
+    guaranteed: bool = False
     estimand: Estimand | None = dataclasses.field(default=None, compare=False)
+    n_records: int | None = dataclasses.field(default=None, compare=False)
 
     @classmethod
     def calibrate(cls, knobs: EstimandKnobs, target: Target) -> Self:
@@ -74,7 +82,12 @@ class MeanEstimate:
             ConfigError: The statistic is not one of these.
             InfeasibleBudgetError: The budget has no delta.
         """
-        check_serves(knobs, cls.name, lambda statistic: statistic.is_mean)
+        check_serves(
+            knobs,
+            cls.name,
+            lambda statistic: statistic.is_mean,
+            guarantees=lambda statistic: statistic.is_mean,
+        )
         estimand = estimand_for(knobs, target, cls.name)
         if estimand.kept and not estimand.statistic.is_total:
             raise ConfigError(
@@ -87,7 +100,8 @@ class MeanEstimate:
         scales = estimand.statistic.own_units((argument,), target.n_records)
         terms = Terms((estimand.quantity(),), scales, knobs.confidence)
         moments = JointMoments.calibrate(target.largest_mu(), lower=0.0, upper=1.0)
-        return cls(moments, terms, estimand.statistic.is_share, estimand)
+        share = estimand.statistic.is_share
+        return cls(moments, terms, share, knobs.guaranteed, estimand, target.n_records)
 
     def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
         """The privacy loss of both sums; takes no data."""
@@ -111,7 +125,11 @@ class MeanEstimate:
         known = n * _QUARTER if self.share else int(squares)
         found = NoisyMoments(self.moments, n, int(total), known)
         (scale,), confidence = self.terms.scales, self.terms.confidence
-        lower, upper = (scale.value(end) for end in found.interval(confidence))
+        ends = found.interval(confidence, squares_known=self.share)
+        error = normal_error(*ends, confidence)
+        if self.guaranteed:
+            ends = found.guaranteed_interval(confidence, squares_known=self.share)
+        lower, upper = map(scale.value, ends)
         return (
             Estimate(
                 quantity=self.terms.quantities[0],
@@ -119,7 +137,8 @@ class MeanEstimate:
                 lower=lower,
                 upper=upper,
                 confidence=confidence,
-                standard_error=normal_error(lower, upper, confidence),
+                standard_error=scale.factor * error,
+                inference=self.inference,
             ),
         )
 
@@ -130,14 +149,47 @@ class MeanEstimate:
 
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedInterval:
         """The width 2 z sqrt(V/n + s^2) at the reference variance V."""
-        variance = 0.25 if self.share else REFERENCE_VARIANCE
         (scale,) = self.terms.scales
-        width = self.moments.expected_width(self.terms.confidence, n_records, variance)
+        width = self._expected_width(n_records, guaranteed=self.guaranteed)
         return ExpectedInterval(
             quantities=self.terms.quantities,
             width=(scale.factor * width,),
             noise_sd=(scale.factor * self.moments.sigma / n_records,),
         )
+
+    @property
+    def guarantee_cost(self) -> float | None:
+        """Expected width of a guaranteed interval over that of one by approximation."""
+        if self.n_records is None:
+            return None
+        certain, normal = (
+            self._expected_width(self.n_records, guaranteed=each) for each in (True, False)
+        )
+        return certain / normal
+
+    def _expected_width(self, n_records: int, *, guaranteed: bool) -> float:
+        variance = 0.25 if self.share else REFERENCE_VARIANCE
+        if not guaranteed:
+            return self.moments.expected_width(self.terms.confidence, n_records, variance)
+        squares = int(n_records * variance * 4 * _QUARTER)
+        middle = NoisyMoments(self.moments, n_records, 0, squares)
+        lower, upper = middle.guaranteed_interval(self.terms.confidence, squares_known=self.share)
+        return upper - lower
+
+    @property
+    def worst_coverage(self) -> float:
+        """Of the interval, for populations whose rare values decide."""
+        level = self.terms.confidence
+        if self.share:
+            return worst_of_share(self.moments.sigma, level)
+        return worst_of_mean(self.moments.sigma, self.moments.square_weight, level)
+
+    @property
+    def inference(self) -> Inference:
+        """How the interval's coverage is known."""
+        if self.guaranteed:
+            return "guaranteed"
+        return inference_words(self.worst_coverage, self.terms.confidence)
 
     def describe(self) -> dict[str, str | int]:
         """The parameters, enough to rebuild all but what the estimate counts by."""
@@ -146,6 +198,7 @@ class MeanEstimate:
             "scale": str(self.moments.scale),
             "square_scale": str(self.moments.square_scale),
             "is_share": int(self.share),
+            **guarantee_described(self.guaranteed),
             **self.terms.describe(),
         }
 
@@ -154,7 +207,12 @@ class MeanEstimate:
         """Rebuild the mechanism from ``describe``."""
         scales = (Fraction(str(description[name])) for name in ("scale", "square_scale"))
         moments = JointMoments(0.0, 1.0, *scales)
-        return cls(moments, Terms.from_description(description), description["is_share"] == 1)
+        return cls(
+            moments,
+            Terms.from_description(description),
+            description["is_share"] == 1,
+            is_guaranteed(description),
+        )
 
 
 def column_with_zero(estimand: Estimand) -> Argument:

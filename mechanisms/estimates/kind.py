@@ -30,8 +30,13 @@ class EstimateKind(Kind):
 
     def variants(self, knobs: Any, serving: Sequence[type[Mechanism]]) -> Iterator[Variant]:
         said = {each.name: getattr(knobs, each.name) for each in fields(EstimandKnobs)}
+        asked = said.pop("inference")
+        guaranteed = asked == "guaranteed"
         for mechanism in serving:
-            yield mechanism.name, mechanism, mechanism.knobs(**said)
+            if not guaranteed:  # elsewhere 'inference' may mean something else
+                yield mechanism.name, mechanism, mechanism.knobs(**said)
+            elif mechanism.knobs is EstimandKnobs:
+                yield mechanism.name, mechanism, EstimandKnobs(**said, inference=asked)
 
     def draws(self, mechanism: Any, n_cells: int) -> int:
         return 0
@@ -44,6 +49,17 @@ class EstimateKind(Kind):
         yield from error.rows()
         if getattr(mechanism, "expected_cells", None) == 1:
             yield "the interval is", "one cell: only narrower cells would tell more"
+        if getattr(mechanism, "inference", None) == "approximate":
+            worst, level = mechanism.worst_coverage, mechanism.terms.confidence
+            yield (
+                "the interval is",
+                f"approximate: where rare values decide it may cover with {worst:.3f} in place "
+                f"of {level:g}",
+            )
+        cost = getattr(mechanism, "guarantee_cost", None)
+        if cost is not None:
+            words = "guaranteed: it is" if mechanism.guaranteed else "a guaranteed one would be"
+            yield "width for every population", f"{words} {cost:.2f} times that by approximation"
 
     def noise_figure(self, mechanism: Any, error: Any, target: Target) -> NoiseFigure | None:
         """Half the width of the last interval, as a share of what the declared ranges allow."""

@@ -59,6 +59,8 @@ class EstimandKnobs:
         q: For a quantile: the share of records below it.
         group: For a difference: the group whose mean is compared with that of the rest.
         where: Records that count at all, for a count, proportion, mean or sum.
+        inference: An interval by normal approximation, or one that is proven to cover for every
+            population in the declared bounds.
     """
 
     statistic: StatisticName | None = None
@@ -68,6 +70,7 @@ class EstimandKnobs:
     q: Fraction | None = None
     group: Among | None = None
     where: Among | None = None
+    inference: Literal["asymptotic", "guaranteed"] = "asymptotic"
 
     def __post_init__(self) -> None:
         check_level(self.confidence)
@@ -94,6 +97,11 @@ class EstimandKnobs:
     def named(self) -> str:
         """The statistic in words."""
         return f"the {self.statistic}" if self.statistic else f"the function {self.function}"
+
+    @property
+    def guaranteed(self) -> bool:
+        """Whether the interval must cover for every population."""
+        return self.inference == "guaranteed"
 
     @property
     def columns_beside(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +21,15 @@ from mechanisms.estimates.estimand import Estimand
 from mechanisms.estimates.knobs import EstimandKnobs
 from mechanisms.estimates.statistics.named_statistic import NamedStatistic
 from mechanisms.estimates.statistics.registry import STATISTICS, named
+from mechanisms.inference.fieller import INTERVAL
 from mechanisms.inference.intervals import normal_quantile
 from mechanisms.inference.resampling_calibration import DELTA_FLOOR, Goal, gaussian_goal
 
 Number = int | float
+Inference = Literal["guaranteed", "asymptotic", "approximate"]
+"""Whether an interval covers at its level for every population in the declared bounds; nearly so
+for every one, by normal approximation; or not for some whose rare values decide."""
+
 _POINTS, _REACH, _TRIES = 401, 4.0, 5
 
 REFERENCE_VARIANCE = 1 / 12
@@ -58,6 +63,9 @@ class Estimate:
         valid: Whether the interval's approximation can be trusted; if not, it is as wide as
             can be.
         cells: How many cells of the column the interval spans; None if it does not end at cells.
+        shape: What the confidence set is, of mechanisms.inference.fieller.SHAPES.
+        gap: Between which no value is in the set, if it is in two pieces.
+        inference: How its coverage is known.
     """
 
     quantity: str
@@ -68,6 +76,9 @@ class Estimate:
     standard_error: float | None
     valid: bool = True
     cells: int | None = None
+    shape: str = INTERVAL
+    gap: tuple[float, float] | None = None
+    inference: Inference = "asymptotic"
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +130,8 @@ class ExpectedInterval:
     def rows(self) -> Iterator[tuple[str, str]]:
         """A width for each quantity."""
         for quantity, width, sd in zip(self.quantities, self.width, self.noise_sd, strict=True):
-            shown = "without end" if width is None else f"{width:.5g}"
+            unbounded = "without end: the confidence set may be the whole line"
+            shown = unbounded if width is None else f"{width:.5g}"
             noise = "" if sd is None else f" (sd of its noise {sd:.4g})"
             yield f"expected width: {quantity}", shown + noise
 
@@ -174,6 +186,7 @@ def check_serves(
     serves: Callable[[NamedStatistic], bool],
     *,
     functions: bool = False,
+    guarantees: Callable[[NamedStatistic], bool] = lambda statistic: False,
 ) -> None:
     """Refuse a statistic that a mechanism does not serve.
 
@@ -182,10 +195,18 @@ def check_serves(
         mechanism: Its name.
         serves: Whether it serves a statistic with a name.
         functions: Whether it serves user-defined ones.
+        guarantees: Whether it has intervals for one that cover for every population.
 
     Raises:
         ConfigError: With the statistics that it serves.
     """
+    if knobs.guaranteed and not (knobs.statistic and guarantees(named(knobs.statistic))):
+        raise ConfigError(
+            f"The mechanism '{mechanism}' has no guaranteed interval for {knobs.named}. Counts, "
+            "sums, means and proportions of all records, variances and quantiles have one.",
+            where="inference",
+            next_step="Leave 'inference' out, or ask for another statistic.",
+        )
     if not (functions if knobs.statistic is None else serves(named(knobs.statistic))):
         names = [name for name, statistic in STATISTICS.items() if serves(statistic)]
         known = ", ".join(names + ["a user-defined statistic"] * functions)
@@ -261,6 +282,16 @@ def check_loss_frame(n_records: int, unit_records: int, *, stated: int | None = 
 def normal_error(lower: float, upper: float, confidence: float) -> float:
     """The standard error that a normal interval of this width stands for."""
     return (upper - lower) / (2 * normal_quantile(confidence))
+
+
+def guarantee_described(guaranteed: bool) -> dict[str, str]:
+    """That an interval is guaranteed, as part of a description; by default nothing."""
+    return {"inference": "guaranteed"} if guaranteed else {}
+
+
+def is_guaranteed(description: Mapping[str, object]) -> bool:
+    """Read back what ``guarantee_described`` wrote."""
+    return description.get("inference") == "guaranteed"
 
 
 def finite(value: float | None) -> float | None:

@@ -111,7 +111,12 @@ class QuantileOfCells:
             ConfigError: The statistic is not one of these.
             InfeasibleBudgetError: The budget allows none.
         """
-        check_serves(knobs, cls.name, lambda statistic: statistic.is_quantile)
+        check_serves(
+            knobs,
+            cls.name,
+            lambda statistic: statistic.is_quantile,
+            guarantees=lambda statistic: statistic.is_quantile,
+        )
         estimand = estimand_for(knobs, target, cls.name)
         assert target.domain is not None
         column = target.domain[estimand.arguments[0].name]
@@ -185,6 +190,7 @@ class QuantileOfCells:
                 confidence=self.terms.confidence,
                 standard_error=None,
                 cells=int(raw.numbers["cells"][0]),
+                inference="guaranteed",
             ),
         )
 

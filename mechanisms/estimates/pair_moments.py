@@ -31,21 +31,26 @@ from mechanisms.estimates.knobs import EstimandKnobs
 from mechanisms.estimates.mechanism import (
     Estimate,
     ExpectedInterval,
+    Inference,
     RawEstimates,
     SamplingDistribution,
     check_loss_frame,
     check_serves,
     estimand_for,
     finite,
+    guarantee_described,
+    is_guaranteed,
     number,
 )
 from mechanisms.estimates.statistics.moment_formula import MomentFormula
 from mechanisms.estimates.statistics.named_statistic import NamedStatistic
 from mechanisms.estimates.statistics.registry import named
 from mechanisms.estimates.terms import Terms
+from mechanisms.inference.fieller import INTERVAL
 from mechanisms.inference.moment_designs import DESIGNS, FIRST_ONE, FIRST_PAIR, MomentDesign
 from mechanisms.inference.moment_functions import Derived
 from mechanisms.inference.moment_pairs import NoisyPair, PairMoments
+from mechanisms.inference.rare_values import inference_words, worst_of_quotient
 from mechanisms.sampling.randomness import Progress, Randomness
 
 _Doubles = NDArray[np.float64]
@@ -60,7 +65,9 @@ class PairEstimate:
         statistic: Its name.
         origin: For a regression: the predictor 0 is at x = -origin.
         terms: What is stated of the estimates.
+        guaranteed: Whether the interval of a variance covers for every population.
         estimand: To count by; None where the mechanism was rebuilt from its description.
+        n_records: Of what it was calibrated for; likewise.
     """
 
     name: ClassVar[str] = "pair_moments"
@@ -72,7 +79,9 @@ class PairEstimate:
     statistic: str
     origin: float
     terms: Terms
+    guaranteed: bool = False
     estimand: Estimand | None = dataclasses.field(default=None, compare=False)
+    n_records: int | None = dataclasses.field(default=None, compare=False)
 
     @classmethod
     def calibrate(cls, knobs: EstimandKnobs, target: Target) -> Self:
@@ -83,7 +92,12 @@ class PairEstimate:
                 there is one record.
             InfeasibleBudgetError: The budget has no delta.
         """
-        check_serves(knobs, cls.name, lambda statistic: statistic.moments is not None)
+        check_serves(
+            knobs,
+            cls.name,
+            lambda statistic: statistic.moments is not None,
+            guarantees=lambda each: each.moments is not None and each.moments.is_variance,
+        )
         estimand = estimand_for(knobs, target, cls.name)
         statistic, formula = estimand.statistic, _formula(estimand.statistic)
         if formula.of_some and not estimand.kept:
@@ -108,7 +122,9 @@ class PairEstimate:
             knobs.confidence,
         )
         origin = formula.origin(estimand.arguments)
-        return cls(moments, statistic.name, origin, terms, estimand)
+        return cls(
+            moments, statistic.name, origin, terms, knobs.guaranteed, estimand, target.n_records
+        )
 
     def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
         """The privacy loss of all sums; takes no data."""
@@ -133,17 +149,22 @@ class PairEstimate:
         for quantity, scale, wanted in zip(
             self.terms.quantities, self.terms.scales, derived, strict=True
         ):
-            interval = pair.interval(wanted, level)
-            error = scale.factor * pair.standard_error(wanted) if interval.valid else None
+            found_set = pair.interval(wanted, level)
+            bounded = found_set.shape == INTERVAL
+            gap, ends = found_set.gap, (found_set.lower, found_set.upper)
+            if self.guaranteed:
+                ends = pair.variance_limits(level)
             found.append(
                 Estimate(
                     quantity=quantity,
                     value=scale.value(pair.estimate(wanted)),
-                    lower=scale.value(interval.lower),
-                    upper=scale.value(interval.upper),
+                    lower=scale.value(ends[0]),
+                    upper=scale.value(ends[1]),
                     confidence=level,
-                    standard_error=error,
-                    valid=interval.valid,
+                    standard_error=scale.factor * pair.standard_error(wanted) if bounded else None,
+                    shape=found_set.shape,
+                    gap=None if gap is None else (scale.value(gap[0]), scale.value(gap[1])),
+                    inference=self.inference,
                 )
             )
         return tuple(found)
@@ -155,18 +176,47 @@ class PairEstimate:
 
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedInterval:
         """The widths at the expected moments of records spread evenly, independent columns."""
-        records, masses = _reference(named(self.statistic))
-        design = self.moments.design
-        sums = n_records * masses @ design.values(records[:, : design.columns])
-        pair, level = NoisyPair(self.moments, n_records, sums), self.terms.confidence
+        pair, level = self._even(n_records), self.terms.confidence
         widths, noise = [], []
         for scale, wanted in zip(self.terms.scales, self._derived(n_records), strict=True):
             interval = pair.interval(wanted, level)
-            widths.append(finite(scale.factor * (interval.upper - interval.lower)))
+            ends = interval.lower, interval.upper
+            if self.guaranteed:
+                ends = pair.variance_limits(level)
+            widths.append(finite(scale.factor * (ends[1] - ends[0])))
             noise.append(finite(scale.factor * pair.noise_sd(wanted)))
         return ExpectedInterval(
             quantities=self.terms.quantities, width=tuple(widths), noise_sd=tuple(noise)
         )
+
+    @property
+    def guarantee_cost(self) -> float | None:
+        """Expected width of a guaranteed interval over that of one by approximation, if any."""
+        if self.n_records is None or not _formula(named(self.statistic)).is_variance:
+            return None
+        pair, level = self._even(self.n_records), self.terms.confidence
+        (wanted,) = self._derived(self.n_records)
+        normal, (lower, upper) = pair.interval(wanted, level), pair.variance_limits(level)
+        return (upper - lower) / (normal.upper - normal.lower)
+
+    def _even(self, n_records: int) -> NoisyPair:
+        """The expected moments of records spread evenly."""
+        records, masses = _reference(named(self.statistic))
+        design = self.moments.design
+        sums = n_records * masses @ design.values(records[:, : design.columns])
+        return NoisyPair(self.moments, n_records, sums)
+
+    @property
+    def worst_coverage(self) -> float:
+        """Of the sets, for populations whose rare values decide."""
+        return worst_of_quotient(self.moments.noise_in_jumps, self.terms.confidence)
+
+    @property
+    def inference(self) -> Inference:
+        """How the coverage of the sets is known."""
+        if self.guaranteed:
+            return "guaranteed"
+        return inference_words(self.worst_coverage, self.terms.confidence)
 
     def describe(self) -> dict[str, str | int]:
         """The parameters, enough to rebuild all but what the estimates count by."""
@@ -178,6 +228,7 @@ class PairEstimate:
             **({"design": design.name} if design.name else {}),
             "statistic": self.statistic,
             "origin": repr(self.origin),
+            **guarantee_described(self.guaranteed),
             **self.terms.describe(),
         }
 
@@ -189,6 +240,7 @@ class PairEstimate:
             str(description["statistic"]),
             float(str(description["origin"])),
             Terms.from_description(description),
+            is_guaranteed(description),
         )
 
     def _derived(self, n_records: int) -> tuple[Derived, ...]:

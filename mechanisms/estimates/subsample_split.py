@@ -176,6 +176,7 @@ class SplitEstimate:
                 lower=scale.value(lower),
                 upper=scale.value(upper),
                 confidence=level,
+                inference="approximate",
                 standard_error=scale.factor * normal_error(-reach, reach, level),
             ),
         )

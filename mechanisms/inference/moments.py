@@ -17,9 +17,12 @@ f = (2 - b)/b^2 = phi * phi^4. Both ends are infinite, so this is the least valu
 **Interval.** With m and q the released means of u and u^2, the mean t of u in the population and s
 now of the means: m - t is about normal with variance (E u^2 - t^2)/n + s^2, so take all t with (m
 - t)^2 <= z^2 ((q - t^2)/n + s^2). No variance is plugged in, as in Wilson's (1927, doi
-10.1080/01621459.1927.10502953) interval for a proportion. By Popoviciu's inequality the variance
-is at most 1/4: the interval is truncated to z sqrt(1/(4n) + s^2) about m, and to the declared
-bounds.
+10.1080/01621459.1927.10502953) interval for a proportion, whose squares are known. Where q is
+noisy, all t are taken with (m - t)^2 <= z^2 (v/n + s^2), v the larger of q - t^2 and q - m^2, and
+one standard deviation of q's noise more: where rare values decide, q and m go together, and each
+form by itself is too short on one side (mechanisms.inference.rare_values computes by how much). By
+Popoviciu's inequality the variance is at most 1/4: the interval is truncated to z sqrt(1/(4n) +
+s^2) about m, and to the declared bounds.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ from numpy.typing import NDArray
 from mechanisms.accounting.analytic import GaussianLoss
 from mechanisms.domain.columns import Codes
 from mechanisms.errors import ConfigError, RecordsError
+from mechanisms.inference.guaranteed import mean_limits
 from mechanisms.sampling.gaussian_noise import equivalent_variance, noisy, scale_for
 from mechanisms.sampling.randomness import Randomness
 
@@ -97,6 +101,11 @@ class JointMoments:
         """Standard deviation of the noise on the sum of records, in ranges upper - lower."""
         return float(self.scale) / (2 * _HALF)
 
+    @property
+    def square_weight(self) -> float:
+        """The noise on the sum of records over that on the sum of squares, in ranges."""
+        return float(self.scale / self.square_scale) * 2 * _HALF
+
     def expected_width(self, level: float, n_records: int, variance: float) -> float:
         """2 z sqrt(V/n + s^2), the width for records of a presumed variance."""
         s = self.sigma / n_records
@@ -145,8 +154,14 @@ class NoisyMoments:
         scaled = self.total / (2 * _HALF * self.n_records) + 0.5
         return self.mechanism.lower + (self.mechanism.upper - self.mechanism.lower) * scaled
 
-    def interval(self, level: float) -> tuple[float, float]:
-        """The interval for the mean of the population at this confidence level."""
+    def interval(self, level: float, *, squares_known: bool = False) -> tuple[float, float]:
+        """The interval for the mean of the population at this confidence level.
+
+        Args:
+            level: Confidence level in (0, 1).
+            squares_known: Whether ``squares`` are public without noise, as those of 0 and 1.
+        """
+        square_noise = float(self.mechanism.square_scale) / (4 * _HALF**2 * self.n_records)
         n, low, high = self.n_records, self.mechanism.lower, self.mechanism.upper
         found = moment_interval(
             np.float64(self.total / (2 * _HALF * n) + 0.5),
@@ -154,8 +169,32 @@ class NoisyMoments:
             n_records=n,
             sigma=self.mechanism.sigma / n,
             level=level,
+            square_noise=0.0 if squares_known else square_noise,
         )
         return low + (high - low) * float(found.lower), low + (high - low) * float(found.upper)
+
+    def guaranteed_interval(
+        self, level: float, *, squares_known: bool = False
+    ) -> tuple[float, float]:
+        """Limits for the mean that hold for every population (mechanisms.inference.guaranteed).
+
+        Args:
+            level: Probability with which they hold, at least.
+            squares_known: Whether every record is 0 or 1.
+        """
+        n, steps, low, high = self.n_records, 2 * _HALF, self.mechanism.lower, self.mechanism.upper
+        on_grid = 0.0 if squares_known else n / (2 * steps)
+        lower, upper = mean_limits(
+            self.total / steps + n / 2,
+            None if squares_known else self.squares / _HALF**2,
+            n_records=n,
+            noise=float(self.mechanism.scale) / steps,
+            square_noise=float(self.mechanism.square_scale) / _HALF**2,
+            level=level,
+            slack=on_grid + 1 / steps,
+            square_slack=4 * on_grid + 1 / _HALF**2,
+        )
+        return low + (high - low) * lower, low + (high - low) * upper
 
 
 def moment_interval(
@@ -165,6 +204,7 @@ def moment_interval(
     n_records: int,
     sigma: float,
     level: float,
+    square_noise: float = 0.0,
 ) -> Interval:
     """Intervals for means of records in [0, 1].
 
@@ -174,17 +214,21 @@ def moment_interval(
         n_records: Number of records n.
         sigma: Standard deviation of the noise on the mean.
         level: Confidence level in (0, 1).
+        square_noise: Standard deviation of the noise on ``second``; 0 if it is known.
 
     Returns:
         Both ends, each in 0..1.
     """
     z, m = _quantile(level), np.asarray(mean, np.float64) - 0.5
     c, noise = z**2 / n_records, (z * sigma) ** 2
-    q = np.maximum(second, m**2)  # a variance is not negative
+    q = np.maximum(second, m**2) + square_noise  # a variance is not negative
     root = np.sqrt((1 + c) * (c * q + noise) - c * m**2)
+    lower, upper = (m - root) / (1 + c), (m + root) / (1 + c)
+    if square_noise:
+        reach = np.sqrt(c * (q - m**2) + noise)
+        lower, upper = np.minimum(lower, m - reach), np.maximum(upper, m + reach)
     cap = z * math.sqrt(0.25 / n_records + sigma**2)
-    lower = np.maximum((m - root) / (1 + c), m - cap)
-    upper = np.minimum((m + root) / (1 + c), m + cap)
+    lower, upper = np.maximum(lower, m - cap), np.minimum(upper, m + cap)
     return Interval(np.clip(lower + 0.5, 0.0, 1.0), np.clip(upper + 0.5, 0.0, 1.0))
 
 

@@ -22,6 +22,7 @@ from mechanisms.records.target_table import Floats, Group, Integers, TargetTable
 UNMEASURED_WEIGHT, TRIPLE_WEIGHT = 0.296875, 0.5
 NEAR_ENOUGH = 0.01
 """Of the squared error of the targets: records that are nearer would only fit their noise."""
+_FINE = 2**24
 MOST_TRIPLES, MOST_TRIPLE_CELLS = 200, 20_000
 
 
@@ -48,7 +49,7 @@ def synthesise(
     """
     known = known or {}
     m = n_records
-    one_way = [round_to_total(_steady(p * (m / p.sum())), m) for p in model.one_way]
+    one_way = [one_way_counts(p, m) for p in model.one_way]
     pairs = {pair: _steady(table * m) for pair, table in model.pairs.items()}
     largest = max(len(p) for p in one_way)
     dtype = np.dtype(np.uint8 if largest <= 2**8 else np.uint16 if largest <= 2**16 else np.uint32)
@@ -71,7 +72,25 @@ def synthesise(
 
 def _steady(table: Floats) -> Floats:
     """Rounded to 2**-24, so that the last digits of other machines' arithmetic do not matter."""
-    return np.asarray(np.rint(table * 2**24) / 2**24)
+    return np.asarray(np.rint(table * _FINE) / _FINE)
+
+
+def one_way_counts(p: Floats, m: int) -> Integers:
+    """Integers that add up to m and are nearest to a column's parts of it, int64[K].
+
+    The parts are steadied as above, and what that leaves, half of 2**-24 for each cell at most,
+    goes to the largest of them, so that they add up to m exactly whatever the number of cells.
+
+    Args:
+        p: Of each cell, float64[K], at least 0 and not all 0; with any sum.
+        m: How many records.
+    """
+    parts = np.rint(p * (m / p.sum()) * _FINE).astype(np.int64)
+    largest = np.argsort(-parts, kind="stable")[: np.count_nonzero(parts)]
+    each, more = divmod(m * _FINE - int(parts.sum()), len(largest))
+    parts[largest] += each
+    parts[largest[:more]] += 1
+    return round_to_total(parts / _FINE, m)
 
 
 def targets(

@@ -6,6 +6,7 @@ The guarantee is proven in mechanisms.tables.perturbed_histogram.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
@@ -28,7 +29,9 @@ class GaussianTable(Perturbed):
         one_move = DiscreteGaussianLoss(self.scale**2, unit_records, 2)
         if unit_records == 1:
             return one_move
-        return ConcentratedLoss((unit_records / self.scale) ** 2, one_move)
+        return ConcentratedLoss.of_discrete_gaussian(
+            Fraction(2 * unit_records**2), self.scale, 2 * unit_records, one_move
+        )
 
     def _noise(self, rng: Randomness, size: int) -> NDArray[np.int64]:
         return rng.discrete_gaussian(self.scale, size)

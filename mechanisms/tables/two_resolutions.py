@@ -143,7 +143,9 @@ class TwoResolutions:
         one_move = DiscreteGaussianLoss(self.scale**2, unit_records, 4)
         if unit_records == 1:
             return one_move
-        return ConcentratedLoss(2 * (unit_records / self.scale) ** 2, one_move)
+        return ConcentratedLoss.of_discrete_gaussian(
+            Fraction(4 * unit_records**2), self.scale, 4 * unit_records, one_move
+        )
 
     def rows(self, *, n_cells: int) -> int:
         """Every cell is listed."""

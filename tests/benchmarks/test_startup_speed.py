@@ -69,9 +69,9 @@ def ratio(
 @pytest.mark.parametrize(
     ("command", "imports", "most"),
     [
-        (["--help"], "cyclopts, rich", 2.2),
-        (["validate", str(CONFIG)], "pydantic, numpy", 5.5),
-        (["plan", str(CONFIG), "--home", "none"], "numpy, scipy.special, flint, pydantic", 2.5),
+        (["--help"], "cyclopts, rich", 2.4),
+        (["validate", str(CONFIG)], "pydantic, numpy", 6.5),
+        (["plan", str(CONFIG), "--home", "none"], "numpy, scipy.special, flint, pydantic", 2.7),
     ],
     ids=["help", "validate", "plan"],
 )

@@ -23,7 +23,8 @@ from tasks.products.estimate.files import COLUMNS
 from tasks.release.ledger_check import check_bundle, verify_ledger
 
 PRODUCTS = """\
-  ages: {kind: estimate, columns: [age], statistic: mean, confidence: 0.9, share: 0.1}
+  ages: {kind: estimate, columns: [age], statistic: mean, confidence: 0.9, share: 0.1,
+    inference: guaranteed}
   middle: {accept: mostly_noise, kind: estimate, columns: [age], statistic: median, share: 0.1}
   pay: {accept: mostly_noise, kind: estimate, columns: [pay], statistic: mean, share: 0.1}
   line: {accept: mostly_noise,
@@ -39,6 +40,13 @@ METHODS = {
     "line": "pair_moments",
     "spread": "dp_bootstrap",
     "own": "subsample_split",
+}
+INFERENCE = {
+    "joint_moments": "guaranteed",
+    "noisy_quantile": "guaranteed",
+    "pair_moments": "asymptotic",
+    "dp_bootstrap": "approximate",
+    "subsample_split": "approximate",
 }
 
 
@@ -76,6 +84,9 @@ def test_estimates_of_all_methods_in_one_release(estimating: Any) -> None:
         for row in rows:
             assert list(row) == list(COLUMNS)
             assert row["method"] == method
+            assert row["inference"] == INFERENCE[method]
+            unbounded = row["lower"] is None or row["upper"] is None
+            assert (row["shape"] in ("half line", "whole line")) <= unbounded
             low, high = (
                 row[end] if row[end] is not None else sign * math.inf
                 for end, sign in (("lower", -1), ("upper", 1))

@@ -21,6 +21,15 @@ BIN = Path(sys.executable).parent
 PASSWORD = "officer:correct horse"
 """What the server wants of a client, as Prefect writes it."""
 
+_PATIENT_CLIENT = {"PREFECT_API_REQUEST_TIMEOUT": "600"}
+_PATIENT_SERVER = {
+    "PREFECT_SERVER_DATABASE_TIMEOUT": "600",
+    "PREFECT_SERVER_DATABASE_CONNECTION_TIMEOUT": "600",
+    "PREFECT_SERVER_DATABASE_SQLALCHEMY_POOL_TIMEOUT": "600",
+    "PREFECT_SERVER_API_WEBSOCKET_PING_TIMEOUT": "600",
+}
+"""Seconds that a busy machine may take; by default 60 for an answer, and 5 to 30 in the server."""
+
 
 @contextmanager
 def closed_port() -> Iterator[int]:
@@ -67,12 +76,13 @@ def _launch(home: Path, database: str) -> tuple[subprocess.Popen[bytes], dict[st
         "PREFECT_HOME": str(home),
         "PREFECT_API_URL": api,
         **QUIET,
+        **_PATIENT_CLIENT,
         "PREFECT_API_AUTH_STRING": PASSWORD,
         "PREFECT_SERVER_API_AUTH_STRING": PASSWORD,
     }
     command = [str(BIN / "prefect"), "server", "start", "--host", "127.0.0.1", "--port", str(port)]
     unmeasured = {k: v for k, v in environment.items() if not k.startswith("COVERAGE_")}
-    own = {
+    own = _PATIENT_SERVER | {
         "PREFECT_SERVER_DATABASE_CONNECTION_URL": database,
         "PREFECT_SERVER_UI_STATIC_DIRECTORY": str(home / "ui"),
     }
@@ -117,6 +127,7 @@ def as_client(environment: dict[str, str]) -> Iterator[None]:
     settings = {
         prefect.PREFECT_API_URL: environment["PREFECT_API_URL"],
         prefect.PREFECT_API_AUTH_STRING: environment["PREFECT_API_AUTH_STRING"],
+        prefect.PREFECT_API_REQUEST_TIMEOUT: 600,
         prefect.PREFECT_LOCAL_STORAGE_PATH: Path(environment["PREFECT_HOME"]) / "storage",
     }
     with temporary_settings(settings):

@@ -10,6 +10,8 @@ from coded import dependent_codes
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mechanisms.marginals.synthesis import one_way_counts
+from mechanisms.postprocessing.rounding import round_to_total
 from mechanisms.records import swap_kernel
 from mechanisms.records.fitting import fit_margins, fit_pair, fit_triple
 from mechanisms.records.impossible import Box
@@ -38,6 +40,32 @@ def test_integer_tables_have_their_margins(seed: int, rows: int, columns: int, n
     assert np.array_equal(
         integer_table(exact.astype(float), exact.sum(axis=1), exact.sum(axis=0)), exact
     )
+
+
+@given(
+    st.integers(0, 2**32),
+    st.one_of(st.integers(1, 4), st.integers(20, 5000)),
+    st.one_of(st.integers(1, 50), st.integers(1000, 10**8)),
+    st.sampled_from([0.01, 1.0, 100.0]),
+)
+def test_counts_of_a_column_add_up_however_many_cells_it_has(
+    seed: int, cells: int, m: int, evenness: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    p = rng.gamma(evenness, size=cells) * (rng.random(cells) < 0.9)
+    p[0] += 1e-9
+    found = one_way_counts(p, m)
+    assert found.sum() == m and found.min() >= 0
+    assert not found[p == 0].any()
+    assert np.abs(found - p * (m / p.sum())).max() < 1 + 1e-6 + 1e-9 * m
+
+
+def test_counts_that_are_steadied_alone_do_not_add_up() -> None:
+    """The twin: what rounding to 2**-24 leaves is given to nobody."""
+    p, m = np.full(62, 1 / 62), 23_418
+    assert one_way_counts(p, m).sum() == m
+    with pytest.raises(ValueError, match="add up to the total"):
+        round_to_total(np.rint(p * m * 2**24) / 2**24, m)
 
 
 def test_fitted_tables_have_their_margins_and_keep_zeros() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from mechanisms.accounting.lattice import LatticeLoss
 from mechanisms.accounting.odometer import _level, _levelled, read_odometer
 from mechanisms.accounting.renyi import concentrated, renyi_divergence
 from mechanisms.tables.bootstrap import Bootstrap
+from tasks.release.account_reading import read_account
 
 D = Decimal
 ORDERS = tuple(1 + 2.0 ** (k / 4) for k in range(-32, 65))
@@ -148,3 +150,29 @@ def test_the_adaptive_reading_costs_a_bounded_factor(rho: float, anchor: float, 
     levels = abs(math.log(rho / anchor) / math.log(0.9)) + 2
     tail = math.log(3 * levels**2 / (0.9 * float(delta)))
     assert adaptive <= 1.12 * (rho + 2 * math.sqrt(rho * tail))
+
+
+def test_divergences_of_whole_losses_need_no_part_of_the_charged_delta() -> None:
+    divergences = [(a, 0.05 * a) for a in ORDERS]
+    delta = D("1e-6")
+    given = {"epsilon": D(9), "rho": D("0.05"), "divergences": divergences}
+    whole = reading(**given)[1]
+    assert reading(**given, rho_delta=delta)[1] == pytest.approx(whole, rel=0.01)
+    assert whole < 3
+    assert reading(epsilon=D(9), rho=D("0.05"), rho_delta=delta)[1] == 9
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"), [("0", "1e-8"), ("1e-10", "1e-8"), ("1e-6", "1e-5"), ("0.5", "0.1")]
+)
+def test_accounts_are_read_where_their_limit_of_delta_leaves_a_reading(
+    limit: str, expected: str
+) -> None:
+    spent = {"epsilon": D(9), "delta": D(limit), "rho": D("0.05"), "rho_delta": D(limit)}
+    registered = {"policy": "zcdp", "rho": "0.1", "rho_delta": limit}
+    account = SimpleNamespace(
+        registration=SimpleNamespace(body=registered), spent=spent, charges={}
+    )
+    found = read_account(account)  # type: ignore[arg-type]
+    assert found.delta == D(expected)
+    assert (found.adaptive < 3) == (limit != "0.5")

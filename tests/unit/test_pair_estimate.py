@@ -79,7 +79,7 @@ def test_a_mean_leaves_out_records_without_a_value() -> None:
     (values,) = values_of(["rent"], draw(3000, 2))
     assert found.value == pytest.approx(values[codes < 40].mean(), rel=0.01)
     (wide,) = released(PairEstimate, knobs, ["rent"], 60, 2, epsilon=0.01, delta=1e-6)
-    assert (wide.lower, wide.upper, wide.valid) == (10, 30, False)
+    assert (wide.lower, wide.upper, wide.shape) == (10, 30, "whole range")
 
 
 def test_a_mean_of_values_costs_no_memory_by_their_number() -> None:

@@ -15,7 +15,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mechanisms.accounting.analytic import ConcentratedLoss
+from mechanisms.accounting.analytic import ConcentratedLoss, GaussianLoss
 from mechanisms.accounting.composition import compose
 from mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
 from mechanisms.accounting.renyi import delta_of_rho
@@ -232,8 +232,6 @@ def test_delta_of_rho_is_the_best_order_and_valid(rho: Fraction, epsilon: float)
     assert found <= wanted * (1 + mpf(10) ** -12) or found <= 5e-324
     assert found >= wanted * mpf("0.99") or wanted < 1e-300  # the grid of orders is coarse
     # Gaussian noise of this rho is rho-zCDP: its exact delta may not be above.
-    from mechanisms.accounting.analytic import GaussianLoss
-
     root = Fraction(math.isqrt(int(2 * rho * 10**24)), 10**12)
     assert GaussianLoss(root).delta(epsilon).lower <= float(found)
 
@@ -246,8 +244,12 @@ def test_losses_that_are_bounded_in_rho_compose_in_rho() -> None:
     together = compose(parts)
     assert isinstance(together, ConcentratedLoss)
     assert together.bound == sum(4 / scale**2 for scale in scales)
+    assert together.mu_squared == sum(8 / (scale**2 - 4) for scale in scales)
+    assert together.cells == 12
     for epsilon in EPSILONS:
-        assert together.delta(epsilon).upper == delta_of_rho(together.bound, epsilon)
+        normal = GaussianLoss(Fraction(0), together.mu_squared).delta(epsilon).upper
+        by_rho = delta_of_rho(together.bound, epsilon)
+        assert together.delta(epsilon).upper == pytest.approx(min(by_rho, normal), rel=1e-12)
         assert together.delta(epsilon).lower <= exact.delta(epsilon).lower
         assert together.delta(epsilon).upper >= exact.delta(epsilon).upper
     alike = compose(parts[:2])

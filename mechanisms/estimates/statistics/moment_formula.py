@@ -30,6 +30,7 @@ class MomentFormula:
         of_some: Whether x is 1 for a record that counts, y then its value, and both are 0 for the
             others.
         amounts: Whether the columns are amounts: scaled from 0, and refused if they can be below.
+        is_variance: Whether it is the variance of x, for which there are guaranteed limits.
     """
 
     functions: Callable[[int, float], tuple[Derived, ...]]
@@ -37,6 +38,7 @@ class MomentFormula:
     origin: Callable[[Spans], float] = _zero
     of_some: bool = False
     amounts: bool = False
+    is_variance: bool = False
 
 
 def formula(
@@ -55,14 +57,16 @@ def formula(
     )
 
 
-def unbiased(function: Derived, *, design: MomentDesign = PAIR) -> MomentFormula:
+def unbiased(
+    function: Derived, *, design: MomentDesign = PAIR, is_variance: bool = False
+) -> MomentFormula:
     """One function with n - 1 in place of n."""
 
     def functions(n_records: int, origin: float) -> tuple[Derived, ...]:
         more = n_records / (n_records - 1)
-        return (dataclasses.replace(function, value=lambda m: more * function.value(m)),)
+        return (dataclasses.replace(function, numerator=lambda m: more * function.numerator(m)),)
 
-    return MomentFormula(functions=functions, design=design)
+    return MomentFormula(functions=functions, design=design, is_variance=is_variance)
 
 
 MEAN_OF_SOME = formula(dataclasses.replace(RATIO, bounds=(0.0, 1.0)), design=SOME, of_some=True)

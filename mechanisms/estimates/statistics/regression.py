@@ -9,14 +9,11 @@ from __future__ import annotations
 from mechanisms.estimates.statistics.moment_formula import MomentFormula
 from mechanisms.estimates.statistics.named_statistic import NamedStatistic
 from mechanisms.estimates.terms import Scale, Spans
-from mechanisms.inference.moment_functions import SLOPE, Derived, Means
+from mechanisms.inference.moment_functions import SLOPE, Derived, intercept
 
 
 def _intercept_and_slope(n_records: int, origin: float) -> tuple[Derived, ...]:
-    def intercept(m: Means) -> float:
-        return float(m[1] - SLOPE.value(m) * (m[0] + origin))
-
-    return Derived(intercept, SLOPE.denominators), SLOPE
+    return intercept(origin), SLOPE
 
 
 def _origin(spans: Spans) -> float:

@@ -11,6 +11,6 @@ VARIANCE = NamedStatistic(
     name="variance",
     bounded=Variance(),
     even_variance=1 / 80 - 1 / 144,
-    moments=unbiased(moment_functions.VARIANCE, design=moment_designs.ONE),
+    moments=unbiased(moment_functions.VARIANCE, design=moment_designs.ONE, is_variance=True),
     scales=product_scale,
 )

@@ -20,6 +20,7 @@ from mechanisms.estimates.mechanism import (
     SamplingDistribution,
     finite,
 )
+from mechanisms.inference.fieller import INTERVAL
 from mechanisms.planning.plan import Plan, PlannedProduct
 from tasks.formats.registry import read_batches
 from tasks.formats.writing import Progress, write_columns
@@ -59,6 +60,20 @@ COLUMNS = {
         "integer",
         "How many cells of the column the interval spans. 1: it is one cell, which only narrower "
         "cells could tell apart. Null: it does not end at cells.",
+    ),
+    "shape": (
+        "string",
+        "What the confidence set is: an interval, a half line, the whole line, the whole range "
+        "of what is possible, or the complement of an interval, which is all from 'lower' to "
+        "'upper' but for the values between 'gap_lower' and 'gap_upper'.",
+    ),
+    "gap_lower": ("number", "Where the excluded values begin. Null: none are excluded."),
+    "gap_upper": ("number", "Where they end. Null: none are excluded."),
+    "inference": (
+        "string",
+        "How the level is known. guaranteed: it holds for every population in the declared bounds. "
+        "asymptotic: by normal approximation, at most 1.5 points below it for rare values. "
+        "approximate: some populations whose rare values decide are covered less often.",
     ),
 }
 """Columns of the file of estimates: type and description."""
@@ -189,7 +204,10 @@ class EstimateProduct(ProductKind[EstimateMechanism, RawEstimates, DerivedEstima
             "independent ones, and hold both the sampling error and the noise. The confidential "
             "records themselves would give the estimate but for the noise. Where `valid` is "
             "false, too little was released for an approximation, and the interval is as wide as "
-            "it can be. Where `cells` is 1, it is one cell of the declared column, and only "
+            "it can be. An interval is `approximate` where populations with rare values may be "
+            "covered less often, `guaranteed` where it covers every population. `shape` says where "
+            "a confidence set is not an interval: what was released may leave even the whole line. "
+            "Where `cells` is 1, it is one cell of the declared column, and only "
             "narrower cells could tell more."
         ]
 
@@ -205,6 +223,12 @@ class EstimateProduct(ProductKind[EstimateMechanism, RawEstimates, DerivedEstima
             figures = [each[key] for key in ("estimate", "lower", "upper")]
             shown = ["none" if figure is None else f"{figure:.6g}" for figure in figures]
             trust = "" if each["valid"] else ", not valid"
+            if each.get("inference") not in (None, "asymptotic"):
+                trust += f", {each['inference']}"
+            if each.get("shape") not in (None, INTERVAL):
+                trust += f", {each['shape']}"
+            if each.get("gap_lower") is not None:
+                trust += f" from {each['gap_lower']:.6g} to {each['gap_upper']:.6g}"
             if each.get("cells") == 1:
                 trust += ", one cell"
             rows.append([each["quantity"], *shown, f"{each['confidence']:g}{trust}"])
@@ -235,8 +259,10 @@ def _resource(name: str, path: str, form: str) -> dict[str, Any]:
 
 
 def _in_order(row: dict[str, Any]) -> bool:
-    low, high = row["lower"], row["upper"]
-    return low is None or high is None or bool(low <= high)
+    return all(
+        row[low] is None or row[high] is None or bool(row[low] <= row[high])
+        for low, high in (("lower", "upper"), ("gap_lower", "gap_upper"))
+    )
 
 
 def _rows(product: Planned, found: Sequence[Estimate]) -> dict[str, list[Any]]:
@@ -253,6 +279,10 @@ def _rows(product: Planned, found: Sequence[Estimate]) -> dict[str, list[Any]]:
         "noise_sd": list(expected.noise_sd),
         "expected_width": list(expected.width),
         "cells": [each.cells for each in found],
+        "shape": [each.shape for each in found],
+        "gap_lower": [each.gap and each.gap[0] for each in found],
+        "gap_upper": [each.gap and each.gap[1] for each in found],
+        "inference": [each.inference for each in found],
     }
 
 
