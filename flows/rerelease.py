@@ -20,7 +20,6 @@ from flows.report.terminal import table
 from mechanisms.base.parameters import figure, label
 from mechanisms.planning.plan import Plan
 from mechanisms.planning.registry import kinds
-from mechanisms.planning.verdict import verdict
 from tasks.derivation import reprint as reprinting
 from tasks.execution.home import Home
 from tasks.execution.run_context import Listener
@@ -172,7 +171,6 @@ def reprint_report(facts: Mapping[str, Any]) -> str:
 def proposal_report(proposal: Proposal) -> Iterator[Any]:
     """A proposal for a person: what changes, product by product."""
     found = proposal.difference
-    verdicts = {product.name: verdict(product) for product in proposal.plan.products}
     compared = {k: v for kind in kinds().values() for k, v in kind.compared.items()}
     title = f"{proposal.release.config.title}, against the bundle {found['supersedes'][:16]}"
     config = [
@@ -191,8 +189,8 @@ def proposal_report(proposal: Proposal) -> Iterator[Any]:
             words = label(key)
             if words is not None:
                 rows.append([f"  {words}", *(_parameter(each[side]) for side in ("was", "now"))])
-        if name in verdicts:
-            rows.append(["  verdict", "", verdicts[name].words])
+        said = product["verdict"]
+        rows.append(["  verdict", *(_text(said[side]) for side in ("was", "now"))])
         rows += [_row(f"  alone: {words}", product["cost"][k]) for k, words in _COSTS.items()]
         errors = product["expected_error"]
         rows += [

@@ -168,8 +168,10 @@ def run(
         open_context(home_of(home), orchestrated=not no_orchestrator, listener=progress) as context,
     ):
         from configs.planned_order import PlannedOrder
+        from tasks.release.wrong_places import check_places
 
         order = PlannedOrder.of(written)  # a faulty config need not wait for a server
+        check_places(context.home, order.release, seeded=insecure_seed is not None)
         planned = time.perf_counter() - started
         outcome = run_release(context, order, insecure_seed=insecure_seed)
     return outcome_result(json, outcome, context, started, planned if timings else None)

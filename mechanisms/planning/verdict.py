@@ -12,6 +12,7 @@ All figures are public, and verdicts rules of thumb: no guarantee depends on the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -45,6 +46,14 @@ class Verdict:
     figure: str = ""
     value: float | None = None
     threshold: float | None = None
+
+    @classmethod
+    def stated(cls, product: Mapping[str, Any]) -> Verdict | None:
+        """The one that a bundle states of a product; bundles of earlier versions have none."""
+        facts = product.get("verdict")
+        if facts is None:
+            return None
+        return cls(**{name: value for name, value in facts.items() if name != "accepted"})
 
     @property
     def words(self) -> str:

@@ -10,12 +10,24 @@ from pathlib import Path
 from typing import Any
 
 from mechanisms.base.parameters import shown
+from mechanisms.planning.registry import kinds
 from mechanisms.planning.verdict import Verdict
 from tasks.products.kind import Excerpt
 from tasks.products.registry import kind_named
 
 NAME = "report.html"
-_NOT_ERRORS = ("one_way_share", "screen_share", "memory")
+_NOT_ERRORS = ("one_way_share", "screen_share", "memory", "quantities")
+_LABELS = {
+    "cell_sd_empty": "expected sd of an empty cell",
+    "cell_sd_most": "expected sd of a cell, at most",
+    "total_variation": "expected total variation unprojected, at most",
+    "uniform_share": "share of records that are uniform",
+    "one_way_total_variation": "expected total variation, one column",
+    "bound_95": "largest error with 95 %, at most",
+    "least_error": "no release errs less for all data",
+    "noise_sd_middle": "sd of the noise in the middle",
+}
+"""Of the expected errors that two plans are not compared by."""
 _PARAMETERS = (
     "scale", "pseudocount", "records", "blocks", "uniform", "degree", "order", "quantity_1",
     "step_bits",
@@ -85,25 +97,25 @@ def _belongs(path: str, name: str, names: Mapping[str, Any]) -> bool:
 def _expected(error: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Expected errors in words and short numbers; those that are not known are left out."""
     found = []
+    labels = {**_LABELS, **{k: v for kind in kinds().values() for k, v in kind.compared.items()}}
     for name, value in error.items():
         if value is None or name in _NOT_ERRORS:
             continue
+        label = labels.get(name, f"expected {name.replace('_', ' ')}")
         values = value if isinstance(value, list) else [value]
         shown = ", ".join(
             f"{v:.4g}" if isinstance(v, float | int) else str(v) for v in values if v is not None
         )
         if not shown:
             continue
-        found.append((name.replace("_", " "), shown))
+        found.append((label, shown))
     return found
 
 
 def _verdict(product: Mapping[str, Any]) -> str:
-    """The verdict in words; bundles of earlier versions have none."""
-    stated = product.get("verdict")
-    if stated is None:
-        return ""
-    return Verdict(**{k: v for k, v in stated.items() if k != "accepted"}).words
+    """The verdict in words, if the bundle states one."""
+    stated = Verdict.stated(product)
+    return "" if stated is None else stated.words
 
 
 def _plot(path: Path) -> str | None:

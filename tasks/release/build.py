@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import platform
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -193,8 +194,8 @@ def _guarantee(release: Release, plan: Plan) -> dict[str, Any]:
         "curve": _curve(plan.loss, float(plan.epsilon)),
         "attack_advantage": plan.attack_advantage,
         "meaning": f"Someone who knows everything but {privacy.words}, and must decide between "
-        "two candidates for what it is, gains at most 'attack_advantage' over guessing (true "
-        "positive rate minus false positive rate).",
+        f"two candidates for what it is, gains at most {_percent(plan.attack_advantage)} over "
+        "guessing (true positive rate minus false positive rate).",
         "warnings": disclosures(plan),
         "products": {p.request.name: _product_statement(release, p, plan) for p in plan.products},
     }
@@ -217,6 +218,11 @@ def _product_statement(
         "expected_error": dataclasses.asdict(product.expected_error),
         "verdict": verdict_facts(release, product),
     }
+
+
+def _percent(share: float) -> str:
+    """A share in percent, rounded up to two decimals."""
+    return f"{min(1.0, math.ceil(share * 1e4) / 1e4):.2%}"
 
 
 def _curve(loss: PrivacyLoss, epsilon: float) -> list[dict[str, float]]:

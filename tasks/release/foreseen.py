@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 from configs.findings import Findings
 from configs.loading import Release
@@ -31,17 +32,20 @@ def foreseen(release: Release, plan: Plan | None) -> list[StatpressError]:
             except ConfigError as error:
                 error.where = place
                 findings.errors.append(error)
-    found = findings.errors
-    if publish.name is not None:
-        target = release.located(publish.directory) / publish.name
-        if os.path.lexists(target):
-            found.append(
-                BundleExistsError(
-                    "A bundle of this name is already there.",
-                    where=f"{release.document.where(('publish', 'name'))}: {target}",
-                )
-            )
-    return found
+    return [*findings.errors, *taken_name(release)]
+
+
+def taken_name(release: Release) -> Iterator[BundleExistsError]:
+    """An error if the bundle's place is taken."""
+    publish = release.config.publish
+    if publish.name is None:
+        return
+    target = release.located(publish.directory) / publish.name
+    if os.path.lexists(target):
+        yield BundleExistsError(
+            "A bundle of this name is already there.",
+            where=f"{release.document.where(('publish', 'name'))}: {target}",
+        )
 
 
 def plan_or_faults(release: Release) -> tuple[Plan | None, list[StatpressError]]:

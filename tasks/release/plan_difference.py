@@ -17,6 +17,7 @@ from configs.loading import Release
 from configs.yaml_changes import flow_text
 from configs.yaml_text import parse
 from mechanisms.planning.plan import Plan
+from mechanisms.planning.verdict import Verdict, verdict
 from tasks.bundle.manifest import CONFIG, STATEMENT
 from tasks.ledger_rules.amounts import canonical
 
@@ -59,6 +60,7 @@ def difference(folder: Path, seal: str, release: Release, plan: Plan) -> dict[st
         name: {
             **product.describe(privacy),
             "columns": list(product.domain.names),
+            "verdict": asdict(verdict(product)),
             "expected_error": json.loads(json.dumps(asdict(product.expected_error))),
         }
         for name, product in planned.items()
@@ -107,7 +109,19 @@ def _product(
     fate = "changed" if parameters or moved or touched else "unchanged"
     if was is None or now is None:
         fate = "added" if was is None else "removed"
-    return {"fate": fate, "parameters": parameters, "cost": cost, "expected_error": errors}
+    return {
+        "fate": fate,
+        "parameters": parameters,
+        "cost": cost,
+        "expected_error": errors,
+        "verdict": {side: _verdict(each) for side, each in (("was", before), ("now", after))},
+    }
+
+
+def _verdict(side: Mapping[str, Any]) -> str | None:
+    """The verdict that a side states, in words; bundles of earlier versions have none."""
+    stated = Verdict.stated(side)
+    return None if stated is None else stated.words
 
 
 def _touched(name: str, config: Mapping[str, Any]) -> bool:
@@ -154,12 +168,21 @@ def _ratio(was: Any, now: Any) -> float | None:
     return now / was if numbers and was else None
 
 
+def _same(was: Any, now: Any) -> bool:
+    """Whether two values are one, however their numbers are spelt."""
+    if isinstance(was, Decimal) and isinstance(now, Decimal):
+        return was == now
+    if isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
+        return all(map(_same, was, now))
+    return flow_text(was) == flow_text(now)
+
+
 def _differing(was: Any, now: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Change]]:
     """The keys whose values differ, deepest first named; lists are compared whole."""
     if isinstance(was, dict) and isinstance(now, dict):
         for key in [*was, *(key for key in now if key not in was)]:
             yield from _differing(was.get(key), now.get(key), (*path, key))
-    elif flow_text(was) != flow_text(now):
+    elif not _same(was, now):
         yield (
             ".".join(path),
             {

@@ -447,6 +447,7 @@ def test_only_what_this_ledger_published_is_followed(first: Path, agency) -> Non
 
 def test_a_revision_shows_what_changes_and_then_runs(first: Path, agency) -> None:
     agency.replace("epsilon: 1.0", "epsilon: 0.5")
+    agency.replace("delta: 1.0e-6", "delta: 0.0000010")
     agency.replace("bins: 5", "bins: 4")
     agency.replace(
         "mechanism: laplace, columns: [pay, region]", "mechanism: gaussian, columns: [pay]"
@@ -467,6 +468,7 @@ def test_a_revision_shows_what_changes_and_then_runs(first: Path, agency) -> Non
         "mean": "changed",
     }  # fmt: skip
     assert found["config"]["budget.epsilon"] == {"was": "1.0", "now": "0.5"}
+    assert "budget.delta" not in found["config"]  # spelt otherwise, and the same
     assert found["config"]["domain.pay.bins"] == {"was": "5", "now": "4"}
     assert found["config"]["products.ages"]["now"] is None
     assert "domain.region.categories" not in found["config"]  # a file then, a list now
@@ -484,6 +486,11 @@ def test_a_revision_shows_what_changes_and_then_runs(first: Path, agency) -> Non
     people = found["products"]["people"]["expected_error"]["cell_sd_average"]
     assert people["was"] == stated["products"]["people"]["expected_error"]["cell_sd_average"]
     assert people["ratio"] == people["now"] / people["was"] > 1
+    verdict = found["products"]["people"]["verdict"]
+    assert verdict["was"].startswith("mostly noise: ") and verdict["now"] != verdict["was"]
+    page, meaning = (first / "report.html").read_text(), stated["meaning"]
+    assert "expected sd of an empty cell" in page and "expected cell sd" not in page
+    assert "attack_advantage" not in meaning and "% over guessing" in meaning
     cost = found["cost"]["epsilon"]
     assert float(cost["was"]) + float(cost["change"]) == pytest.approx(float(cost["now"]))
     assert cost["change"].startswith("-")

@@ -4,23 +4,49 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from configs.loading import load
+from flows.cli import app
 from flows.cli import release as commands
 from flows.rerelease import proposal_report, propose
 from mechanisms.errors import (
     BundleExistsError,
     ConfigError,
+    LedgerUnavailableError,
     MostlyNoiseError,
     SourceNotFoundError,
     StatpressError,
 )
 from tasks.bundle.manifest import verify_bundle
+from tasks.execution.home import Home
 
 ACCEPT = "accept: mostly_noise"
+
+
+def test_a_wrong_place_is_found_before_a_run_starts(
+    agency: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def started(*_: object, **__: object) -> None:
+        pytest.fail("the run was started")
+
+    def refused(kind: type[StatpressError]) -> None:
+        with pytest.raises(kind):
+            app(["run", str(agency.config)], exit_on_error=False)
+
+    context = SimpleNamespace(home=agency.home)
+    monkeypatch.setattr("flows.runner.run_release", started)
+    monkeypatch.setattr("flows.runner.open_context", lambda *_, **__: nullcontext(context))
+    (agency.releases / "first").mkdir(parents=True)
+    refused(BundleExistsError)
+    agency.source.rename(agency.folder / "elsewhere")
+    refused(SourceNotFoundError)
+    context.home = Home(agency.folder / "none")
+    refused(LedgerUnavailableError)
 
 
 class Listener:
