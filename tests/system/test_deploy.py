@@ -82,8 +82,9 @@ def test_deploy_creates_pools_and_deployments(
     schema = release["parameter_openapi_schema"]
     assert schema["required"] == ["config"]
     assert {name: each["type"] for name, each in schema["properties"].items()} == {
-        "config": "string"
-    }
+        "config": "string", "while_undecided": "string",
+    }  # fmt: skip
+    assert schema["properties"]["while_undecided"]["default"] == "refuse"
     (schedule,) = release["schedules"]
     assert schedule["active"] is True
     assert schedule["schedule"]["cron"] == "0 4 1 * *"
