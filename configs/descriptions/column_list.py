@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, get_args
 
 from configs.descriptions.described import (
+    IDENTIFIER,
     Bound,
     ColumnType,
     DescribedColumn,
@@ -31,9 +32,7 @@ KEYS = (
 )  # fmt: skip
 """Columns that such a file may have."""
 TYPES = get_args(ColumnType)
-LEFT_OUT = MappingProxyType(
-    {"id": "it names each record", "text": "values of type text have no cells"}
-)
+LEFT_OUT = MappingProxyType({"id": IDENTIFIER, "text": "values of type text have no cells"})
 """Types of columns that no release can have, and why."""
 BETWEEN = "|"
 """Stands between categories."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from configs.descriptions.described import (
+    IDENTIFIER,
     Bound,
     DescribedColumn,
     Description,
@@ -109,7 +110,7 @@ def _column(
     titles = _words(column, "titles")
     called = line(column.get("name")) or titles or ""
     if called in keys:
-        return LeftOut(called, "it names each record")
+        return LeftOut(called, IDENTIFIER)
     datatype = column.get("datatype", inherited.get("datatype", "string"))
     rules = mapping(datatype)
     base = str(rules.get("base", "string") if rules else datatype)

@@ -56,6 +56,13 @@ class DescribedColumn:
     further: Mapping[str, Any] = field(default_factory=dict)
 
 
+IDENTIFIER = (
+    "it names each record, or what the records belong to: if several may have one name, protect"
+    " them together by 'unit: {column: …, max_records: …}' below"
+)
+"""Why identifiers are left out, and what they may be instead of a column."""
+
+
 @dataclass(frozen=True)
 class LeftOut:
     """A column that no release can have, and why."""

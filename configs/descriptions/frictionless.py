@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from configs.descriptions.described import (
+    IDENTIFIER,
     Bound,
     Category,
     DescribedColumn,
@@ -112,7 +113,7 @@ def _column(
     called, where = line(field.get("name")) or "", f"{name}: fields.{i}"
     kind, rules = field.get("type", "string"), mapping(field.get("constraints"))
     if called in keys or rules.get("unique") is True:
-        return LeftOut(called, "it names each record")
+        return LeftOut(called, IDENTIFIER)
     common: dict[str, Any] = {
         "name": called,
         "missing": rules.get("required") is not True,

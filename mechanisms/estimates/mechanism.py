@@ -175,7 +175,8 @@ def estimand_for(knobs: EstimandKnobs, target: Target, mechanism: str) -> Estima
     if target.unit_records != 1 or target.domain is None or target.domain.absent:
         raise ConfigError(
             f"The mechanism '{mechanism}' serves only units of one record.",
-            next_step="Give the release a unit of one record, or make a table of this product.",
+            next_step="Write 'unit: record', or a unit with max_records 1; or make a table of this"
+            " product.",
         )
     return Estimand.resolve(knobs, target.domain)
 

@@ -101,7 +101,8 @@ class FunctionRelease:
         if target.unit_records != 1 or target.domain is None or target.domain.absent:
             raise ConfigError(
                 f"The mechanism '{cls.name}' serves only units of one record.",
-                next_step="Give the release a unit of one record, or make a table of this product.",
+                next_step="Write 'unit: record', or a unit with max_records 1; or make a table of"
+                " this product.",
             )
         learner = learner_of(knobs, target.domain, target.n_records)
         found = _best(knobs, learner, target)

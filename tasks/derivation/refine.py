@@ -129,7 +129,13 @@ def _chosen(bundle: PublishedBundle, options: Options) -> list[str]:
     if not asked and bundle.by_marginals and options.products is None:
         raise _by_marginals(bundle, *bundle.by_marginals)
     if not asked:
-        raise RefinementError("No product with counts is chosen.", where=str(bundle.folder))
+        raise RefinementError(
+            "No product with counts is in this bundle."
+            if options.products is None
+            else "No product with counts is chosen.",
+            where=str(bundle.folder),
+            next_step="Read its files in data/, or choose among the products with counts.",
+        )
     names = [name for name in bundle.products if name in asked]
     for name in names:
         if options.integers and "rounded" in bundle.products[name].domain.names:
