@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import importlib.util
+import lzma
 import stat
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from tasks.counting.units import Units
 from tasks.source import stat_files
 from tasks.source.files import Source
 
+DATA = Path(__file__).parent / "data"
 N = 250
 DAY = datetime.date(1955, 3, 1)
 DOMAIN = Domain(
@@ -102,6 +104,24 @@ def test_a_file_is_counted_as_the_same_records_in_parquet(
     assert {each.name: each.n_null for each in nulls.columns} == {
         "SEX": 83, "PAY": 5, "TOWN": 83, "BORN": 7, "SEEN": 0, "KIDS": 0,
     }  # fmt: skip
+
+
+def test_a_file_that_sas_wrote(tmp_path: Path) -> None:
+    """Fisher's irises, from the R package haven (MIT), which nothing here could have written."""
+    place = tmp_path / "iris.sas7bdat"
+    place.write_bytes(lzma.decompress((DATA / "iris.sas7bdat.xz").read_bytes()))
+    domain = Domain(
+        (
+            Categorical(name="Species", categories=("setosa", "versic", "virgin")),
+            Numeric(name="Sepal_Length", edges=(4.0, 5.0, 6.0, 7.0, 8.0)),
+        )
+    )
+    irises = Source(str(place), format_of(place.name), columns=domain.names)
+    found = count(irises, domain, scratch=tmp_path)
+    table = np.zeros(12, np.int64)
+    table[found.cells] = found.counts
+    assert table.reshape(3, 4).sum(axis=1).tolist() == [50, 50, 50]
+    assert table.reshape(3, 4).sum(axis=0).tolist() == [22, 61, 54, 13]
 
 
 @pytest.mark.parametrize("suffix", [".dta", ".sav", ".xpt"])
