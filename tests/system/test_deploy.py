@@ -96,7 +96,13 @@ def test_deploy_creates_pools_and_deployments(
     assert follow["schedules"] == [] and follow["enforce_parameter_schema"] is True
     schema = follow["parameter_openapi_schema"]
     assert schema["required"] == ["bundle"]
-    assert set(schema["properties"]) == {"bundle", "config", "folder", "overrides"}
+    assert set(schema["properties"]) == {
+        "bundle",
+        "config",
+        "folder",
+        "overrides",
+        "while_undecided",
+    }
     form = deployment(server, "release-with-form", "statpress-release-with-form")
     assert form["entrypoint"] == "flows.deployed.release_with_form" and form["schedules"] == []
     publish = deployment(server, "publish", "statpress-publish")
