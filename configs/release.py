@@ -107,7 +107,7 @@ class BudgetConfig(Section):
     rho: Epsilon | None = Field(default=None, description="Zero-concentrated privacy.")
     rho_delta: Delta | None = Field(
         default=None,
-        description="The most but for which rho has to hold, where that makes it smaller; by "
+        description="The largest delta with which rho may fail, where that makes it smaller; by "
         "default delta, and 0 for an account of rho whose delta is 0.",
     )
 

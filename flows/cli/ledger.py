@@ -39,7 +39,7 @@ def register(
     Args:
         dataset: Name of the account, as configs give it.
         n_records: Public number of records, where the unit is the record.
-        policy: 'basic' limits epsilon and delta; 'zcdp' rho, and the delta but for which it holds.
+        policy: 'basic' limits epsilon and delta; 'zcdp' rho, and the delta with which it may fail.
         epsilon: Limit of the sum of all charges, under 'basic'.
         delta: Limit of the sum of all charges.
         rho: Limit of the sum of all charges, under 'zcdp'.

@@ -105,7 +105,7 @@ def _product_rows(product: PlannedProduct[Any]) -> list[list[str]]:
 
 
 def _rho_row(product: PlannedProduct[Any]) -> list[str]:
-    """Rho, with the delta but for which it holds if there is one."""
+    """Rho, with the delta with which it may fail if there is one."""
     if not product.rho_delta:
         return ["  alone: rho", canonical(product.rho)]
     return ["  alone: rho, delta", f"{canonical(product.rho)}, {canonical(product.rho_delta)}"]

@@ -65,7 +65,26 @@ class GaussianLoss(Loss):
 
 
 @dataclass(frozen=True)
-class PureLoss(Loss):
+class _BoundedLoss(Loss):
+    """A loss of at most ``bound``, whose divergence over the order is largest at order 1."""
+
+    bound: Fraction
+
+    def __post_init__(self) -> None:
+        if self.bound < 0:
+            raise ValueError("epsilon must not be negative")
+
+    @property
+    def pure_epsilon(self) -> Bounds:
+        return exactly(self.bound)
+
+    @property
+    def rho(self) -> Bounds:
+        return self.renyi(1)
+
+
+@dataclass(frozen=True)
+class PureLoss(_BoundedLoss):
     """Randomised response, the worst pair of a pure guarantee.
 
     Source: Kairouz, Oh and Viswanath 2015, arXiv 1311.0776.
@@ -78,25 +97,11 @@ class PureLoss(Loss):
         bound: The epsilon of the guarantee.
     """
 
-    bound: Fraction
-
-    def __post_init__(self) -> None:
-        if self.bound < 0:
-            raise ValueError("epsilon must not be negative")
-
     def _ahead(self, epsilon: float, reverse: bool) -> Bounds:
         if Fraction(epsilon) >= self.bound:
             return Bounds(0.0, 0.0)
         rest = self.bound - Fraction(epsilon)
         return enclosed(lambda: -(-ball(rest)).expm1() / (1 + (-ball(self.bound)).exp()), 1.0)
-
-    @property
-    def pure_epsilon(self) -> Bounds:
-        return exactly(self.bound)
-
-    @property
-    def rho(self) -> Bounds:
-        return self.renyi(1)
 
     def renyi(self, order: Order) -> Bounds:
         t, e = exact_order(order) - 1, self.bound
@@ -109,7 +114,7 @@ class PureLoss(Loss):
 
 
 @dataclass(frozen=True)
-class BoundedRangeLoss(Loss):
+class BoundedRangeLoss(_BoundedLoss):
     """Any pair whose privacy loss lies in an interval of a given length, wherever that lies.
 
     So it is for an exponential mechanism: if a unit moves every score by at most Delta, the loss
@@ -142,12 +147,6 @@ class BoundedRangeLoss(Loss):
         bound: The length e of the interval.
     """
 
-    bound: Fraction
-
-    def __post_init__(self) -> None:
-        if self.bound < 0:
-            raise ValueError("epsilon must not be negative")
-
     def _ahead(self, epsilon: float, reverse: bool) -> Bounds:
         if Fraction(epsilon) >= self.bound:
             return Bounds(0.0, 0.0)
@@ -155,14 +154,6 @@ class BoundedRangeLoss(Loss):
         return enclosed(
             lambda: (-(-ball(rest) / 2).expm1()) ** 2 / -(-ball(self.bound)).expm1(), 1.0
         )
-
-    @property
-    def pure_epsilon(self) -> Bounds:
-        return exactly(self.bound)
-
-    @property
-    def rho(self) -> Bounds:
-        return self.renyi(1)
 
     def renyi(self, order: Order) -> Bounds:
         s, e = exact_order(order) - 1, self.bound

@@ -44,7 +44,7 @@ class Budget:
         delta: At least 0; with rho, where the epsilon of the release is stated.
         epsilon: Above 0, or None.
         rho: Above 0, or None; one of the two is given.
-        rho_delta: The most but for which the rho of products has to hold; by default ``delta``.
+        rho_delta: The largest delta with which the rho of products may fail; by default ``delta``.
     """
 
     delta: Decimal

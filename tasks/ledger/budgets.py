@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mechanisms.domain.privacy_unit import Privacy
+from mechanisms.errors import UnregisteredDatasetError
 from tasks.execution.home import Home
 
 if TYPE_CHECKING:
+    from tasks.ledger.ledger import Ledger
     from tasks.ledger_rules.accounts import Account
     from tasks.ledger_rules.amounts import Loss
 
@@ -46,12 +49,23 @@ def register_dataset(
 
 def remaining_budget(home: Home, dataset: str) -> Loss | None:
     """What the ledger still grants a dataset; None without a ledger or an account."""
-    account = account_of(home, dataset)
+    account = _found(home, lambda ledger: ledger.accounts().get(dataset))
     return account.remaining if account else None
 
 
-def account_of(home: Home, dataset: str) -> Account | None:
-    """A dataset's account; None without a ledger or an account."""
+def account_terms(home: Home, dataset: str) -> Account | None:
+    """A dataset's account without its charges, so that the chain is not replayed.
+
+    None without a ledger or an account.
+    """
+    try:
+        return _found(home, lambda ledger: ledger.account_terms(dataset))
+    except UnregisteredDatasetError:
+        return None
+
+
+def _found(home: Home, ask: Callable[[Ledger], Account | None]) -> Account | None:
+    """What the home's ledger answers; None if there is none."""
     if isinstance(home.ledger, Path) and not home.ledger.exists():
         return None  # before the database's library is imported
     from tasks.ledger.ledger import Ledger
@@ -59,4 +73,4 @@ def account_of(home: Home, dataset: str) -> Account | None:
     if not Ledger.exists(home.ledger):
         return None
     with Ledger.open(home.ledger, create=False) as ledger:
-        return ledger.accounts().get(dataset)
+        return ask(ledger)

@@ -8,7 +8,7 @@ from configs.loading import Release
 from mechanisms.errors import LedgerError
 from mechanisms.planning.plan import Plan
 from tasks.execution.home import Home
-from tasks.ledger.budgets import account_of
+from tasks.ledger.budgets import account_terms
 
 
 def plan_for_account(home: Home, release: Release, plan: Plan) -> Plan:
@@ -23,7 +23,7 @@ def plan_for_account(home: Home, release: Release, plan: Plan) -> Plan:
     if not plan.amounts["rho_delta"]:
         return plan
     try:
-        account = account_of(home, release.config.dataset)
+        account = account_terms(home, release.config.dataset)
     except LedgerError:
         return plan  # the check of the budget says what is wrong
     if account is None or account.policy != "zcdp" or account.limit["rho_delta"]:

@@ -129,7 +129,7 @@ def check_decided(context: RunContext, dataset: str) -> None:
     """Raise if a release of a dataset is undecided: prepared, and neither approved nor rejected.
 
     Raises:
-        ApprovalError: One does. Nothing was charged.
+        ApprovalError: One is. Nothing was charged.
     """
     known = context.ledger_positions
     with Ledger.open(context.home.ledger, create=False, known=known) as ledger:

@@ -95,10 +95,7 @@ def beginning(
     waiting = [] if account is None else undecided(account)
     if waiting:
         more = f" and {len(waiting) - 1} more" if len(waiting) > 1 else ""
-        yield (
-            f"Run {waiting[0]}{more} of this dataset waits for a decision: 'statpress review'. "
-            "This release is charged beside it."
-        )
+        yield (f"Run {waiting[0]}{more} of this dataset waits for a decision: 'statpress review'.")
     own = None if charge is None else charge.entry.body["run_id"]
     if account is not None:
         yield from in_words(account, lambda run_id: run_id == own or at_work(run_id))
