@@ -283,7 +283,9 @@ def _requests(
             said = knobs(**values)
             further = _further(kind, product)
             if further is not None:
-                kind.check_further(further, domain.project(product.columns), _nulls(config, product))
+                kind.check_further(
+                    further, domain.project(product.columns), _nulls(config, product)
+                )
             extra = kind.extra_columns(said)
             for column in extra:
                 if column in domain.names or column not in declared:

@@ -26,8 +26,9 @@ at most the total less the other cells' lower limits, and the other way round.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +47,14 @@ _MOST_VALUES = 1024
 _ROUNDS = 14
 
 
-class CellLaw(Protocol):
+class Exceeding(Protocol):
+    """How likely it is that much is released."""
+
+    def exceeding(self, y: Floats, p: Floats, alpha: float, *, other: bool) -> Floats:
+        """P(released >= y) or a little more where the share is p, of all others if ``other``."""
+
+
+class CellLaw(Exceeding, Protocol):
     """How what is released in a cell depends on its count, and on its share of a law."""
 
     n_records: int
@@ -54,9 +62,6 @@ class CellLaw(Protocol):
 
     def counts(self, released: Integers, level: float) -> Limits:
         """Limits float64[K] of the counts, before the total is used."""
-
-    def exceeding(self, y: Floats, p: Floats, alpha: float, *, other: bool) -> Floats:
-        """P(released >= y) or a little more for a cell of the share p, of all others if ``other``."""
 
     def centre(self, y: Floats) -> Floats:
         """The share that is the estimate, between 0 and 1."""
@@ -118,12 +123,14 @@ class DrawnCells:
         pseudocount: The k of this module's text.
         n_records: Number of records n.
         n_cells: Number of cells K.
+        joined: How many cells are counted together, one number or float64[k] of as many limits.
     """
 
     draws: int
     pseudocount: float
     n_records: int
     n_cells: int
+    joined: Any = 1
 
     @property
     def total(self) -> float:
@@ -144,7 +151,10 @@ class DrawnCells:
         return np.clip(np.ceil(found[0] - slack), 0, n), np.clip(np.floor(found[1] + slack), 0, n)
 
     def exceeding(self, y: Floats, p: Floats, alpha: float, *, other: bool) -> Floats:
-        n, k = self.n_records, self.pseudocount * (self.n_cells - 1 if other else 1)
+        n, k = (
+            self.n_records,
+            self.pseudocount * (self.n_cells - self.joined if other else self.joined),
+        )
         sd = np.sqrt(n * p * (1 - p))
         found, left = np.zeros(len(p)), np.ones(len(p))
         for place in np.linspace(-_DEVIATIONS, _DEVIATIONS, 10 * _NODES):
@@ -156,11 +166,45 @@ class DrawnCells:
         return found + left
 
     def centre(self, y: Floats) -> Floats:
-        share = (y / self.draws * self.total - self.pseudocount) / self.n_records
+        share = (y / self.draws * self.total - self.pseudocount * self.joined) / self.n_records
         return np.asarray(np.clip(share, 0, 1))
 
     def whole(self) -> int:
         return self.draws
+
+
+@dataclass(frozen=True, eq=False)
+class NoisySums:
+    """Binomial counts with noise of their own, that is Gaussian on shifted integers.
+
+    The noise is that of a Gaussian walk at one place given its end (mechanisms.inference.
+    cumulated_noise): P(T = u) is in proportion to exp(-u^2/2v), u in a shift of the integers, with
+    the normal law's factor. So P(T >= a) <= P(sqrt(v) G >= a - 1), and a - 1/2 where the density
+    is convex, from a - 1/2 >= sqrt(v) on: each term is at most the integral about it.
+
+    Attributes:
+        n_records: Number of records n.
+        sds: float64[k], the square roots of v.
+    """
+
+    n_records: int
+    sds: Floats
+
+    def exceeding(self, y: Floats, p: Floats, alpha: float, *, other: bool) -> Floats:
+        """P(count + noise >= y) or a little more, float64[k]."""
+        del other  # the noise is symmetric but for the shift, which the bound does not use
+        from scipy.special import ndtr, ndtri
+
+        reach = -float(ndtri(_LEFT_OUT * alpha)) + 1 / _NODES
+        found, left = np.zeros(len(y)), np.ones(len(y))
+        for place in np.arange(-reach, reach, 1 / _NODES):
+            edge = place * self.sds
+            above = ndtr((np.where(edge - 0.5 >= self.sds, 0.5, 1.0) - edge) / self.sds)
+            found += np.maximum(left - above, 0) * binomial_at_least(
+                np.ceil(y - edge), self.n_records, p
+            )
+            left = np.minimum(left, above)
+        return found + left
 
 
 def binomial_at_least(k: Floats, n: int, p: Floats) -> Floats:
@@ -168,7 +212,9 @@ def binomial_at_least(k: Floats, n: int, p: Floats) -> Floats:
     from scipy.special import betainc
 
     inside = np.clip(k, 1, n)
-    return np.asarray(np.where(k <= 0, 1.0, np.where(k > n, 0.0, betainc(inside, n - inside + 1, p))))
+    return np.asarray(
+        np.where(k <= 0, 1.0, np.where(k > n, 0.0, betainc(inside, n - inside + 1, p)))
+    )
 
 
 def count_band(law: CellLaw, released: Integers, level: float) -> Limits:
@@ -189,8 +235,7 @@ def share_limits(law: CellLaw, released: Integers, level: float) -> Limits:
     listed = values[chosen.astype(np.int64)].astype(np.float64)
     below = np.searchsorted(listed, values, side="right") - 1
     above = np.searchsorted(listed, values, side="left")
-    lower = _lower(law, listed, alpha, law.centre(listed), other=False)
-    upper = 1 - _lower(law, law.whole() - listed, alpha, 1 - law.centre(listed), other=True)
+    lower, upper = place_limits(law, listed, law.whole(), law.centre(listed), alpha)
     return lower[below][places], upper[above][places]
 
 
@@ -207,26 +252,47 @@ def with_total(lower: Floats, upper: Floats, total: float) -> Limits:
     return np.minimum(wide, narrow), np.maximum(wide, narrow)
 
 
-def _lower(law: CellLaw, y: Floats, alpha: float, near: Floats, *, other: bool) -> Floats:
+def place_limits(law: Exceeding, y: Floats, whole: float, near: Floats, alpha: float) -> Limits:
+    """Limits of one share at every place, float64[k] each.
+
+    Args:
+        law: Of what is released.
+        y: float64[k], released.
+        whole: What is released, on average, of all records together.
+        near: float64[k], estimates of the shares.
+        alpha: Probability with which one end of one place may fail.
+    """
+    lower = _lower(law, y, alpha, near, other=False)
+    return lower, 1 - _lower(law, whole - y, alpha, 1 - near, other=True)
+
+
+def _lower(law: Exceeding, y: Floats, alpha: float, near: Floats, *, other: bool) -> Floats:
     """Lower limits float64[k]: shares up to which y or more is less likely than alpha.
 
     The search ends a little below them: what it returns is a share that was tried.
     """
-    low, high = np.zeros(len(y)), np.maximum(near, 0.0)
+    low, high = np.zeros(len(y)), np.arcsin(np.sqrt(np.clip(near, 0, 1)))
 
-    def excess(p: Floats) -> Floats:
-        found = np.clip(law.exceeding(y, p, alpha, other=other), 1e-300, 1.0)
-        return np.asarray(np.sqrt(-2 * np.log(found)) - np.sqrt(-2 * np.log(alpha)))
+    def excess(angle: Floats) -> Floats:
+        """Nearly a straight line in the angle whose squared sine is the share."""
+        found = law.exceeding(y, np.sin(angle) ** 2, alpha, other=other)
+        return np.asarray(
+            np.sqrt(-2 * np.log(np.clip(found, 1e-300, 1.0))) - math.sqrt(-2 * math.log(alpha))
+        )
 
-    at_low, at_high = excess(low), excess(high)
+    at_low, at_high = excess(low), np.full(len(y), -math.sqrt(-2 * math.log(alpha)) / 2)
     fits = at_low >= 0  # else not even the share 0 is excluded
-    at_high = np.minimum(at_high, -1e-12)
-    for i in range(_ROUNDS):
+    side = np.zeros(len(y))
+    for _ in range(_ROUNDS):
         weight = at_low / np.maximum(at_low - at_high, 1e-300)
-        weight = np.clip(weight, 0.02, 0.98) if i % 4 != 3 else np.full(len(y), 0.5)
-        middle = low + weight * (high - low)
+        middle = low + np.clip(weight, 1e-3, 1 - 1e-3) * (high - low)
         found = excess(middle)
         excluded = found >= 0
-        low, at_low = np.where(excluded, middle, low), np.where(excluded, found, at_low)
-        high, at_high = np.where(excluded, high, middle), np.where(excluded, at_high, found)
+        again = side == np.where(excluded, 1, -1)  # the other end counts half (Illinois)
+        low = np.where(excluded, middle, low)
+        high = np.where(excluded, high, middle)
+        at_low = np.where(excluded, found, np.where(again, at_low / 2, at_low))
+        at_high = np.where(excluded, np.where(again, at_high / 2, at_high), found)
+        side = np.where(excluded, 1, -1)
+    low = np.sin(low) ** 2 * (1 - 1e-12)
     return np.where(fits, low, 0.0)

@@ -60,9 +60,10 @@ ROUNDING = 1 + 1e-7
 """Factor of a bound that is more than all rounding, and more than the factors left out above."""
 
 _LEAST_GAUSSIAN, _LEAST_BLOCKS = 2.0, 3.0
-_NODES, _STEPS = 200, 40
+_NODES, _STEPS = 120, 32
 _MOST_WALK = 40_000  # cells times width of a walk that is computed step by step
 _MOST_LATTICE = 1 << 22
+_TOUCHING = 1e-9  # of a line, within which a sum counts as on it
 _SEEN = 1e-9  # likelihood of the last sum below which rounding could matter
 
 
@@ -136,13 +137,18 @@ def bridge_tail(variance: float) -> Tail:
     return tail
 
 
+def is_walk(noise: DiscreteNoise) -> bool:
+    """Whether cumulated noise is Gaussian on shifted integers, but for what this module leaves out."""
+    return not noise.laplace and noise.scale >= _LEAST_GAUSSIAN
+
+
 def of_noise(noise: DiscreteNoise, n_cells: int, end: int = 0) -> Strays | None:
     """Of independent noise on every cell, with the sum ``end``; None if no bound can be computed."""
     slanted = np.arange(1, n_cells + 1) * (end / n_cells)
     spread = noise.sd * math.sqrt(n_cells)
     if walked := _walk(noise, n_cells, end):
         return Strays(slanted, walked, spread)
-    if not noise.laplace and noise.scale >= _LEAST_GAUSSIAN:
+    if is_walk(noise):
         return Strays(slanted, bridge_tail(n_cells * noise.scale**2), spread)
     law = _law_of_sum(noise, n_cells)
     if law is None:
@@ -150,10 +156,11 @@ def of_noise(noise: DiscreteNoise, n_cells: int, end: int = 0) -> Strays | None:
     seen = float(law[abs(end)]) if abs(end) < len(law) else 0.0
 
     def tail(x: Floats) -> Floats:
+        if seen <= _SEEN:
+            return np.ones(np.shape(x))
         place = np.ceil(2 * np.asarray(x)).astype(np.int64)
         masses = np.where(place < len(law), law[np.minimum(place, len(law) - 1)], 0.0)
-        bound = 2 * (masses + _SEEN * seen) / max(seen, 1e-300) * ROUNDING
-        return np.asarray(np.minimum(bound if seen > _SEEN else np.inf, 1.0))
+        return np.asarray(np.minimum(2 * (masses / seen + _SEEN) * ROUNDING, 1.0))
 
     centre = np.full(n_cells, end / 2)
     centre[-1] = end
@@ -224,7 +231,7 @@ def _walk(noise: DiscreteNoise, n_cells: int, end: int) -> Tail | None:
             first = 2 * width + most_step + int(middles[i] - middles[i - 1])
             state = full[:, first : first + 2 * width + 1]
             away = np.abs(places + (middles[i] - lines[i]))
-            state = np.where(away[None, :] < bounds, np.maximum(state, 0.0), 0.0)
+            state = np.where(away[None, :] < bounds - _TOUCHING, np.maximum(state, 0.0), 0.0)
         return np.asarray(np.clip(1 - state[:, width] / likelihood + 1e-9, 0.0, 1.0))
 
     return tail

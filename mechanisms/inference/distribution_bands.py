@@ -17,15 +17,22 @@ records, so that for the sum of both distances, A of the noise and B of sampling
 
 which is the level at a smaller x than any division of 1 - level between A and B gives: for two equal
 bounds .93 of what the even division gives at .95. The least x is found from public figures.
+
+**Place by place**, for few cells: at each of the K - 1 places before the last what is released is a
+Binomial(n, F_i) with noise of a known law, or a Binomial of draws, so that F_i has Clopper and Pearson's
+limits with the noise inside (mechanisms.inference.cell_bands), at (1 - level)/2(K - 1) for each end. These
+are narrow near 0 and 1. Which of the two bands is computed is decided by their average width for
+records spread evenly, from public figures only.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
-from mechanisms.inference.cell_bands import MARGIN, Limits
+from mechanisms.inference.cell_bands import MARGIN, Exceeding, Limits, place_limits
 from mechanisms.inference.cumulated_noise import Strays, added, of_sampling
 from mechanisms.inference.noise_tails import Floats
 
@@ -44,6 +51,36 @@ def share_distance(strays: Strays, n_records: int, level: float) -> float:
     spread = math.sqrt(n_records) + strays.spread
     both = added(strays.tail, of_sampling(n_records), most)
     return Strays(strays.centre, both, spread).quantile(alpha)
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """What is released of the cumulative counts at some of the places before the last.
+
+    Attributes:
+        law: Of it.
+        y: float64[k], released.
+        near: float64[k], estimates of the distribution function.
+        whole: What is released, on average, of all records together.
+        number: How many places there are, K - 1.
+    """
+
+    law: Exceeding
+    y: Floats
+    near: Floats
+    whole: float
+    number: int
+
+    def limits(self, level: float) -> Limits:
+        """Limits of the distribution function, float64[k] each."""
+        alpha = (1 - level) / (2 * self.number) * (1 - MARGIN)
+        return place_limits(self.law, self.y, self.whole, np.clip(self.near, 0, 1), alpha)
+
+
+def share_band_by_place(places: Places, level: float) -> Limits:
+    """The same from limits of every place, float64[K] each."""
+    lower, upper = places.limits(level)
+    return _monotone(np.append(lower, 1.0), np.append(upper, 1.0), 1.0)
 
 
 def count_band(estimates: Floats, distance: float, n_records: int) -> Limits:

@@ -6,7 +6,8 @@ summed over the integers up to a scale of 2^12; above, with G standard normal,
 
     P(Z >= k) = sum over j >= k of exp(-j^2/2s^2)/(normalising sum) <= P(s G >= k - 1)  for k >= 1,
 
-as the terms decrease and the normalising sum is at least s sqrt(2 pi) (Poisson summation).
+as the terms decrease and the normalising sum is at least s sqrt(2 pi) (Poisson summation), and at
+least P(s G >= k), but for a factor within 10^-2000 of 1, from which P(Z >= k) follows for k <= 0.
 """
 
 from __future__ import annotations
@@ -45,17 +46,18 @@ class DiscreteNoise:
     def at_least(self, k: NDArray[np.int64]) -> Floats:
         """P(Z >= k), or a little more, float64 of the shape of k."""
         k = np.asarray(k, np.int64)
-        above = self._at_least(np.maximum(k, 1))
-        return np.where(k > 0, above, 1 - self._at_least(np.maximum(1 - k, 1)))
+        above = self._at_least(np.maximum(k, 1), 1)
+        return np.where(k > 0, above, 1 - self._at_least(np.maximum(1 - k, 1), 0))
 
-    def _at_least(self, k: NDArray[np.int64]) -> Floats:
+    def _at_least(self, k: NDArray[np.int64], more: int) -> Floats:
+        """P(Z >= k) for k >= 1; of a large scale a little more if ``more`` is 1, less if 0."""
         if self.laplace:
             ratio = math.exp(-1 / self.scale)
             return np.asarray(np.exp(-k / self.scale) / (1 + ratio))
         if self.scale > _SUMMED:
             from scipy.special import ndtr
 
-            return np.asarray(ndtr(-(k - 1) / self.scale))
+            return np.asarray(ndtr(-(k - more) / self.scale))
         tails = _gaussian_tails(self.scale)
         return np.asarray(np.where(k < len(tails), tails[np.minimum(k, len(tails) - 1)], 0.0))
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -28,8 +28,9 @@ from mechanisms.base.mechanism import Target
 from mechanisms.domain.columns import Categorical, Codes, Column, Ordinal
 from mechanisms.errors import ConfigError
 from mechanisms.inference import cell_bands, distribution_bands
-from mechanisms.inference.cell_bands import CellLaw, DrawnCells, Limits, NoisyCells
-from mechanisms.inference.cumulated_noise import Strays, of_draws, of_noise
+from mechanisms.inference.cell_bands import CellLaw, DrawnCells, Limits, NoisyCells, NoisySums
+from mechanisms.inference.cumulated_noise import Strays, is_walk, of_draws, of_noise
+from mechanisms.inference.distribution_bands import Places
 from mechanisms.inference.noise_tails import DiscreteNoise
 from mechanisms.tables.expected_error import ExpectedCounts
 
@@ -45,6 +46,7 @@ LIMITS = ("count_lower", "count_upper", "share_lower", "share_upper")
 
 _LEAST_LEVEL, _LARGEST_LEVEL = 0.5, 0.9999
 _MOST_CELLS = 10_000_000
+_MOST_PLACES, _TRIED = 1000, 15
 _DIGITS = 9  # of shares, which are rounded outwards
 
 
@@ -86,32 +88,48 @@ class BandLaw:
         strays: By that sum, how far the cumulative counts stray; None if no bound is known.
         estimates: Of a release and its raw counts int64[n_cells] the estimates float64[n_cells] of
             the counts, whose sums stray.
+        places: Of cumulated raw counts float64[k], the numbers of cells int64[k] that they are of,
+            and the sum of all noise: what is known place by place; None if that is nothing.
     """
 
     cells: CellLaw
     end_of: Callable[[Codes], int]
     strays: Callable[[int], Strays | None]
     estimates: Callable[[Any, Codes], Floats]
+    places: Callable[[Floats, Codes, int], Places] | None = None
 
 
 def noisy_law(noise: DiscreteNoise, *, n_records: int, n_cells: int) -> BandLaw:
     """That of independent noise on every cell."""
+
+    def places(summed: Floats, joined: Codes, end: int) -> Places:
+        sds = noise.scale * np.sqrt(joined * (n_cells - joined) / n_cells)
+        y = summed - joined * (end / n_cells)
+        return Places(NoisySums(n_records, sds), y, y / n_records, n_records, n_cells - 1)
+
     return BandLaw(
         cells=NoisyCells(noise, n_records, n_cells),
         end_of=lambda raw: int(raw.sum()) - n_records,
         strays=lambda end: of_noise(noise, n_cells, end),
         estimates=lambda release, raw: raw.astype(np.float64),
+        places=places if is_walk(noise) else None,
     )
 
 
 def drawn_law(draws: int, pseudocount: float, *, n_records: int, n_cells: int) -> BandLaw:
     """That of records drawn from smoothed shares."""
     cells = DrawnCells(draws, pseudocount, n_records, n_cells)
+
+    def places(summed: Floats, joined: Codes, end: int) -> Places:
+        law = replace(cells, joined=joined)
+        return Places(law, summed, law.centre(summed), draws, n_cells - 1)
+
     return BandLaw(
         cells=cells,
         end_of=lambda raw: 0,
         strays=lambda end: of_draws(draws, cells.total, n_cells),
         estimates=lambda release, raw: raw * (cells.total / draws) - pseudocount,
+        places=places,
     )
 
 
@@ -174,8 +192,8 @@ def check_columns(knobs: BandKnobs, columns: tuple[Column, ...], nulls: bool) ->
 class ExpectedBands(ExpectedCounts):
     """What an analyst can expect of a table with bands, from public quantities only.
 
-    Half widths are of a cell that has as many records as the others, and of any cumulative share
-    but near 0 and 1; those of a band that was not asked for are None.
+    Half widths are of a cell that has as many records as the others, and of cumulative shares on
+    average for records spread evenly; those of a band that was not asked for are None.
 
     Attributes:
         confidence: Level of the bands.
@@ -215,7 +233,10 @@ def expected(error: ExpectedCounts, knobs: BandKnobs, mechanism: Any, target: Ta
     found: dict[str, float] = {}
     if "cells" in knobs.bands:
         typical = np.array([round(law.cells.whole() / k)])
-        records, shares = law.cells.counts(typical, knobs.confidence), _one_cell(law, typical, knobs)
+        records, shares = (
+            law.cells.counts(typical, knobs.confidence),
+            _one_cell(law, typical, knobs),
+        )
         found["cell_band_records"] = float(records[1][0] - records[0][0]) / 2
         found["cell_band_share"] = float(shares[1][0] - shares[0][0]) / 2
     if "cumulative" in knobs.bands:
@@ -227,7 +248,7 @@ def expected(error: ExpectedCounts, knobs: BandKnobs, mechanism: Any, target: Ta
                 next_step="Name the mechanism 'gaussian', or ask for 'bands: [cells]'.",
             )
         count = distribution_bands.count_distance(strays, knobs.confidence)
-        share = distribution_bands.share_distance(strays, n, knobs.confidence)
+        share, _ = cumulative_share(law, strays, knobs.confidence)
         found["cumulative_band_records"] = min(count, float(n))
         found["cumulative_band_share"] = min(share / n, 1.0)
     return ExpectedBands(**vars(error), confidence=knobs.confidence, **found)
@@ -266,16 +287,33 @@ def bands_of(
 
 
 def _cumulative(law: BandLaw, release: RawTable, raw: Codes, level: float) -> tuple[Limits, Limits]:
-    n = law.cells.n_records
-    strays = law.strays(law.end_of(raw))
-    assert strays is not None  # of the same noise as planned
+    n, end = law.cells.n_records, law.end_of(raw)
+    strays, typical = law.strays(end), law.strays(0)
+    assert strays is not None and typical is not None  # of the same noise as planned
     estimates = np.cumsum(law.estimates(release, raw)) - strays.centre
     count = distribution_bands.count_distance(strays, level)
+    counts = distribution_bands.count_band(estimates, min(count, n + _far(estimates)), n)
+    _, by_place = cumulative_share(law, typical, level)
+    if by_place and law.places is not None:
+        places = law.places(np.cumsum(raw)[:-1] * 1.0, np.arange(1, len(raw)), end)
+        return counts, distribution_bands.share_band_by_place(places, level)
     share = distribution_bands.share_distance(strays, n, level)
-    return (
-        distribution_bands.count_band(estimates, min(count, 2.0 * n + _far(estimates)), n),
-        distribution_bands.share_band(estimates, min(share, 2.0 * n + _far(estimates)), n),
-    )
+    return counts, distribution_bands.share_band(estimates, min(share, n + _far(estimates)), n)
+
+
+def cumulative_share(law: BandLaw, strays: Strays, level: float) -> tuple[float, bool]:
+    """Average half width of the distribution function's band, and whether it is place by place.
+
+    For records spread evenly, in records; from public figures only.
+    """
+    n, k = law.cells.n_records, law.cells.n_cells
+    share = distribution_bands.share_distance(strays, n, level)
+    if law.places is None or not 2 <= k <= _MOST_PLACES:
+        return share, False
+    joined = np.unique(np.rint(np.linspace(1, k - 1, _TRIED)).astype(np.int64))
+    lower, upper = law.places(law.cells.whole() * joined / k, joined, 0).limits(level)
+    mean = n * float(np.mean(upper - lower)) / 2
+    return (mean, True) if mean < share else (share, False)
 
 
 def _far(estimates: Floats) -> float:

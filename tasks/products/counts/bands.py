@@ -26,8 +26,8 @@ _WORDS = {
     "share_upper": ("number", "Largest share{}."),
 }
 _TITLES = {
-    "cells": "All cells at once, those that are surely most frequent first",
-    "cumulative": "Distribution function, at most the value",
+    "cells": "Band of all cells, those of the largest lower limits first",
+    "cumulative": "Band of the distribution function: this cell and those before it",
 }
 
 
@@ -90,14 +90,16 @@ def band_note(wanted: bool) -> list[str]:
     return [
         "**Bands** are limits that hold for all rows of a file at once, noise included, whatever "
         "the records are. `count_lower` and `count_upper` are about the records that were counted; "
-        "`share_lower` and `share_upper` about the law of which those are independent draws, and "
-        "so wider. Either pair has the stated level by itself. In a cumulative band each row is "
-        "about its cell and all before it."
+        "`share_lower` and `share_upper` about the law of which those are independent draws. "
+        "Either pair has the stated level by itself. In a cumulative band each row is about its "
+        "cell and all before it."
     ]
 
 
 def band_excerpts(folder: Path, name: str, suffixes: Sequence[str]) -> list[Excerpt]:
     """Some rows of each band for the page of its bundle."""
+    import pyarrow as pa
+
     found = []
     for band, title in _TITLES.items():
         stem = stem_of(name, band)
@@ -105,19 +107,17 @@ def band_excerpts(folder: Path, name: str, suffixes: Sequence[str]) -> list[Exce
         path = next((path for path in paths if path.is_file()), None)
         if path is None:
             continue
-        rows = [row for batch in read_batches(path, None) for row in batch.to_pylist()]
+        table = pa.Table.from_batches(list(read_batches(path, None)))
+        lower = table["share_lower"].to_numpy()
+        places = np.linspace(0, len(lower) - 1, min(_ROWS, len(lower))).round().astype(np.int64)
         if band == "cells":
-            rows.sort(key=lambda row: -row["share_lower"])
-            shown = rows[:_ROWS]
-        else:
-            places = np.linspace(0, len(rows) - 1, min(_ROWS, len(rows))).round()
-            shown = [rows[int(place)] for place in places]
-        part = f" ({len(shown)} of {len(rows):,} rows)" if len(shown) < len(rows) else ""
-        headings = [key for key in rows[0] if key not in LIMITS]
+            places = np.argsort(-lower, kind="stable")[:_ROWS]
+        headings = [each for each in table.column_names if each not in LIMITS]
+        part = f" ({len(places)} of {len(lower):,} rows)" if len(places) < len(lower) else ""
         found.append(
             Excerpt(
                 (*headings, "records, from", "to", "share, from", "to"),
-                [_cells(row, headings) for row in shown],
+                [_cells(row, headings) for row in table.take(places).to_pylist()],
                 f"{title}{part}.",
             )
         )
