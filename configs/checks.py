@@ -40,7 +40,7 @@ def check_columns(config: ReleaseConfig, document: Document, findings: Findings)
         stems |= written
         for i, name in enumerate(request.columns):
             with findings.noting():
-                if name in _OF_BANDS and getattr(request, "bands", ()):
+                if name in _OF_BANDS and getattr(request, "bands", False):
                     raise ConfigError(
                         f"'{name}' is the name of a column of every band.",
                         where=document.where((*place, i)),

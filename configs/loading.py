@@ -13,6 +13,7 @@ from typing import Any
 from configs.checks import check_columns
 from configs.domain import CategoriesFile, build_zero
 from configs.findings import Findings
+from configs.further import further_of, may_have_nulls
 from configs.known_totals import with_counts
 from configs.order import Order, Override
 from configs.overrides import Applied, apply
@@ -281,10 +282,10 @@ def _requests(
             if values.get("function") is not None:
                 values["function"] = user_defined(values["function"], kind.user_defined)
             said = knobs(**values)
-            further = _further(kind, product)
+            further = further_of(kind, product)
             if further is not None:
                 kind.check_further(
-                    further, domain.project(product.columns), _nulls(config, product)
+                    further, domain.project(product.columns), may_have_nulls(config, product)
                 )
             extra = kind.extra_columns(said)
             for column in extra:
@@ -299,32 +300,6 @@ def _requests(
                 share=shares[name],
                 further=further,
             )
-
-
-def _further(kind: Kind, product: Any) -> Any:
-    """What the config says of what is published besides a product; None if it says nothing.
-
-    Raises:
-        ConfigError: Nothing can be said of a product of this kind.
-    """
-    names = {f.name for k in KINDS.values() if k.further for f in fields(k.further)}
-    own = {f.name for f in fields(kind.further)} if kind.further else set()
-    said = names & product.model_fields_set
-    knobs = REGISTRY.get(product.mechanism)
-    foreign = said - own - ({f.name for f in fields(knobs.knobs)} if knobs else set())
-    for name in sorted(foreign):
-        able = ", ".join(k.name for k in KINDS.values() if k.further)
-        raise ConfigError(f"'{name}' is a key of products of kind {able}.", where=name)
-    if not said & own or kind.further is None:
-        return None
-    return kind.further(**{name: getattr(product, name) for name in own})
-
-
-def _nulls(config: ReleaseConfig, product: Any) -> bool:
-    """Whether the checks let pass values that count as the lowest of a column of the product."""
-    declared = (config.checks.get(name) for name in product.columns)
-    limits = ((each.missing_at_most, each.unreadable_at_most) for each in declared if each)
-    return any(limit for pair in limits for limit in pair)
 
 
 @contextmanager

@@ -7,21 +7,22 @@ from what was released in a cell and public figures, and hold for every table an
 **Counts, independent noise.** |y_j - h_j| <= q for all cells has the probability (1 - 2 P(Z >= q +
 1))^K, exactly, and q is the least that makes it the level.
 
-**Counts, drawn records.** z_j is Binomial(m, (h_j + k)/N) given h, N = n + kK. Each h_j is limited as
-Clopper and Pearson (1934) do, at (1 - level)/2K for each end; some limit fails with probability at most 1 -
-level (Bonferroni).
+**Counts, drawn records.** z_j is Binomial(m, (h_j + k)/N) given h, N = n + kK. Each h_j is limited
+as Clopper and Pearson (1934) do, at (1 - level)/2K for each end; some limit fails with probability
+at most 1 - level (Bonferroni).
 
-**Shares.** What is released in a cell, y = h + Z or z, is stochastically larger the larger h is, and h
-is Binomial(n, p), larger the larger p is. So for an observed y the p with P(Y >= y; p) <= a are those
-below a limit, which is above the true share with probability at most a: Clopper and Pearson's limit
-with the noise inside, and not a limit of the noise and another one of sampling, each with a part of
-the level. a = (1 - level)/2K for each end: counts of cells are negatively associated (Joag-Dev
-and Proschan 1983, doi 10.1214/aos/1176346079), so that the product of the cells' levels is not a bound,
-and Bonferroni's differs from it by a fortieth of 1 - level. The laws are rounded upwards to nodes,
-and what is beyond the last counts as failing: P(Y >= y; p) is never less than the truth.
+**Shares.** What is released in a cell, y = h + Z or z, is stochastically larger the larger h is,
+and h is Binomial(n, p), larger the larger p is. So for an observed y the p with P(Y >= y; p) <= a
+are those below a limit, which is above the true share with probability at most a: Clopper and
+Pearson's limit with the noise inside, and not a limit of the noise and another one of sampling,
+each with a part of the level. a = (1 - level)/2K for each end: counts of cells are negatively
+associated (Joag-Dev and Proschan 1983, doi 10.1214/aos/1176346079), so that the product of the
+cells' levels is not a bound, and Bonferroni's differs from it by a fortieth of 1 - level. The laws
+are rounded upwards to nodes, and what is beyond the last counts as failing: P(Y >= y; p) is never
+less than the truth.
 
-**The total.** Counts add up to n and shares to 1, so where all limits hold a cell's upper limit is also
-at most the total less the other cells' lower limits, and the other way round.
+**The total.** Counts add up to n and shares to 1, so where all limits hold a cell's upper limit is
+also at most the total less the other cells' lower limits, and the other way round.
 """
 
 from __future__ import annotations
@@ -57,8 +58,13 @@ class Exceeding(Protocol):
 class CellLaw(Exceeding, Protocol):
     """How what is released in a cell depends on its count, and on its share of a law."""
 
-    n_records: int
-    n_cells: int
+    @property
+    def n_records(self) -> int:
+        """Number of records."""
+
+    @property
+    def n_cells(self) -> int:
+        """Number of cells."""
 
     def counts(self, released: Integers, level: float) -> Limits:
         """Limits float64[K] of the counts, before the total is used."""

@@ -4,23 +4,23 @@ Let Z_1 .. Z_K be the noise of K cells and S_i = Z_1 + .. + Z_i. The number of r
 the noisy counts show the last sum S_K = r. Everything here is given r, hence valid on average: a
 bound on P(max over i of |S_i - centre_i| >= x | S_K = r) for a known centre.
 
-**Gaussian noise of scale s >= 2**, centre_i = i r/K. Given r a path has a probability
-proportional to the product of exp(-z_i^2/2s^2), so also to that of exp(-(z_i - r/K)^2/2s^2). Let
-T be the walk with steps z_i - r/K of that law; given T_K = 0 it is S_i - i r/K. Its sum of m steps is u with
-probability f_m(u) = C_m exp(-u^2/2ms^2) up to a factor within 1 +- m 10^-16 (add one step after
-the other: each time a theta sum of variance s^2 m/(m + 1) >= s^2/2 appears, which by Poisson
-summation is a constant within 1 +- 2.1 exp(-pi^2 s^2)). Let a = floor(2x)/2 and stop at the first t
-with T_t = u >= a. As |2a - u| <= u and 2a is an integer, 2a - u is a sum that K - t steps can have,
-and f_(K-t)(-u) <= f_(K-t)(2a - u) but for that factor: reflection (Lévy 1939; here with what the
-walk passes a by). Summed over t and u,
+**Gaussian noise of scale s >= 2**, centre_i = i r/K. Given r a path has a probability proportional
+to the product of exp(-z_i^2/2s^2), so also to that of exp(-(z_i - r/K)^2/2s^2). Let T be the walk
+with steps z_i - r/K of that law; given T_K = 0 it is S_i - i r/K. Its sum of m steps is u with
+probability f_m(u) = C_m exp(-u^2/2ms^2) up to a factor within 1 +- m 10^-16 (add one step after the
+other: each time a theta sum of variance s^2 m/(m + 1) >= s^2/2 appears, which by Poisson summation
+is a constant within 1 +- 2.1 exp(-pi^2 s^2)). Let a = floor(2x)/2 and stop at the first t with T_t
+= u >= a. As |2a - u| <= u and 2a is an integer, 2a - u is a sum that K - t steps can have, and
+f_(K-t)(-u) <= f_(K-t)(2a - u) but for that factor: reflection (Lévy 1939; here with what the walk
+passes a by). Summed over t and u,
 
     P(max T_i >= a, T_K = 0) <= P(T_K = 2a),  so  P(max T_i >= a | T_K = 0) <= exp(-2a^2/(K s^2)),
 
 and twice that for both sides, the law of a Brownian bridge's largest value.
 
 **Any noise that is symmetric with one peak**, centre_i = r/2. The sum of m steps has such a law p_m
-too (a mixture of uniform laws about 0, whose sums have one peak: Wintner 1938), so that p_m(u - r) <=
-p_m(2a - r - u) for u >= a >= max(r, 0), and in the same way
+too (a mixture of uniform laws about 0, whose sums have one peak: Wintner 1938), so that p_m(u - r)
+<= p_m(2a - r - u) for u >= a >= max(r, 0), and in the same way
 
     P(max |S_i - r/2| >= x | S_K = r) <= 2 p_K(ceil(2x))/p_K(r).
 
@@ -29,18 +29,18 @@ computed step by step, which is exact, and a tenth less than the bound for twent
 
 **Two resolutions** (mechanisms.tables.two_resolutions), s >= 3. Let U_B be the sum of the noise of
 the b cells of block B, V_B the noise of its own count. Least squares errs by e_B = U_B - b/(b + 1)
-(U_B - V_B) in a block's total, before the totals are moved to n in proportion to w_B = s^2
-b/(b + 1). Given all U_B - V_B, which are released, and the sum of all U_B, the e_B are Gaussian on
-shifted integers with variances w_B, given their sum: T as above with steps of variances w_B, so that the
-errors C of the cumulated totals have P(max |C| >= x) <= 2 exp(-2a^2/(sum of w_B)). Given all U_B and V_B the
-sums within the blocks, less their share of U_B, are independent, each of P(max >= x) <= 2
-exp(-2a^2/(b s^2)). A cumulative count errs by at most the sum of both maxima, and the second bound
-holds whatever the first part is: so P(max + max >= x) <= E G(x - C'), C' being as large as the first
-bound allows and G the second one for all blocks.
+(U_B - V_B) in a block's total, before the totals are moved to n in proportion to w_B = s^2 b/(b +
+1). Given all U_B - V_B, which are released, and the sum of all U_B, the e_B are Gaussian on shifted
+integers with variances w_B, given their sum: T as above with steps of variances w_B, so that the
+errors C of the cumulated totals have P(max |C| >= x) <= 2 exp(-2a^2/(sum of w_B)). Given all U_B
+and V_B the sums within the blocks, less their share of U_B, are independent, each of P(max >= x) <=
+2 exp(-2a^2/(b s^2)). A cumulative count errs by at most the sum of both maxima, and the second
+bound holds whatever the first part is: so P(max + max >= x) <= E G(x - C'), C' being as large as
+the first bound allows and G the second one for all blocks.
 
 **Drawn records**: of m draws from the smoothed shares the cumulated shares err by x or more with
-probability at most 2 exp(-2 m x^2) (Dvoretzky, Kiefer and Wolfowitz 1956, with the constant of Massart 1990, doi
-10.1214/aop/1176990746).
+probability at most 2 exp(-2 m x^2) (Dvoretzky, Kiefer and Wolfowitz 1956, with the constant of
+Massart 1990, doi 10.1214/aop/1176990746).
 """
 
 from __future__ import annotations
@@ -138,13 +138,13 @@ def bridge_tail(variance: float) -> Tail:
 
 
 def is_walk(noise: DiscreteNoise) -> bool:
-    """Whether cumulated noise is Gaussian on shifted integers, but for what this module leaves out."""
+    """Whether cumulated noise is Gaussian on shifted integers, but for what is left out above."""
     return not noise.laplace and noise.scale >= _LEAST_GAUSSIAN
 
 
 def of_noise(noise: DiscreteNoise, n_cells: int, end: int = 0) -> Strays | None:
-    """Of independent noise on every cell, with the sum ``end``; None if no bound can be computed."""
-    slanted = np.arange(1, n_cells + 1) * (end / n_cells)
+    """Of independent noise on every cell, of the sum ``end``; None if no bound is known."""
+    slanted: Floats = np.arange(1, n_cells + 1, dtype=np.float64) * (end / n_cells)
     spread = noise.sd * math.sqrt(n_cells)
     if walked := _walk(noise, n_cells, end):
         return Strays(slanted, walked, spread)

@@ -1,8 +1,8 @@
 """Simultaneous confidence bands for the distribution function of one ordered column.
 
-Released are estimates of the cumulative counts H_1 .. H_K of n records. Two bands at one level, each
-for all cells at once: of H itself, and of the distribution function F of the law that the records are
-independent draws of.
+Released are estimates of the cumulative counts H_1 .. H_K of n records. Two bands at one level,
+each for all cells at once: of H itself, and of the distribution function F of the law that the
+records are independent draws of.
 
 **Counts.** |H_i - estimate_i| < x for all i, x being the distance that noise reaches with
 probability at most 1 - level (mechanisms.inference.cumulated_noise). Integers, which do not
@@ -10,19 +10,19 @@ decrease, so that the upper limit of a cell holds for all before it and the lowe
 
 **Distribution function.** max |H_i - n F_i| >= d has a probability of at most 2 exp(-2 d^2/n)
 whatever F is (Dvoretzky, Kiefer and Wolfowitz 1956; the constant is that of Massart 1990, doi
-10.1214/aop/1176990746; for cells as for points, of which they are some). The bound of the noise holds given the
-records, so that for the sum of both distances, A of the noise and B of sampling,
+10.1214/aop/1176990746; for cells as for points, of which they are some). The bound of the noise
+holds given the records, so that for the sum of both distances, A of the noise and B of sampling,
 
     P(A + B >= x) <= E min(1, bound of B at x - A'),  A' as large as the bound of A allows,
 
-which is the level at a smaller x than any division of 1 - level between A and B gives: for two equal
-bounds .93 of what the even division gives at .95. The least x is found from public figures.
+which is the level at a smaller x than any division of 1 - level between A and B gives: for two
+equal bounds .93 of what the even division gives at .95. The least x is found from public figures.
 
 **Place by place**, for few cells: at each of the K - 1 places before the last what is released is a
-Binomial(n, F_i) with noise of a known law, or a Binomial of draws, so that F_i has Clopper and Pearson's
-limits with the noise inside (mechanisms.inference.cell_bands), at (1 - level)/2(K - 1) for each end. These
-are narrow near 0 and 1. Which of the two bands is computed is decided by their average width for
-records spread evenly, from public figures only.
+Binomial(n, F_i) with noise of a known law, or a Binomial of draws, so that F_i has Clopper and
+Pearson's limits with the noise inside (mechanisms.inference.cell_bands), at (1 - level)/2(K - 1)
+for each end. These are narrow near 0 and 1. Which of the two bands is computed is decided by their
+average width for records spread evenly, from public figures only.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ from mechanisms.postprocessing.covariance import Covariance, MultinomialErrors
 from mechanisms.postprocessing.debias import DebiasedTable, debias
 from mechanisms.sampling.randomness import Progress
 from mechanisms.sampling.smoothed_records import draw_counts
-from mechanisms.tables.bands import BandLaw, drawn_law
+from mechanisms.tables.band_laws import BandLaw, drawn_law
 from mechanisms.tables.expected_error import ExpectedCounts
 from mechanisms.tables.kind import MICRODATA, TABLE
 

@@ -50,7 +50,7 @@ from mechanisms.inference.noise_tails import DiscreteNoise
 from mechanisms.postprocessing.covariance import Covariance, IndependentErrors
 from mechanisms.postprocessing.debias import DebiasedTable
 from mechanisms.sampling.randomness import Progress, Randomness
-from mechanisms.tables.bands import BandLaw, noisy_law
+from mechanisms.tables.band_laws import BandLaw, noisy_law
 from mechanisms.tables.expected_error import ExpectedCounts
 from mechanisms.tables.kind import MICRODATA, TABLE
 

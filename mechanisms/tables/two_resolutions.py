@@ -55,7 +55,7 @@ from mechanisms.postprocessing.covariance import Covariance, OtherErrors
 from mechanisms.postprocessing.debias import DebiasedTable
 from mechanisms.postprocessing.simplex import project_to_simplex
 from mechanisms.sampling.randomness import Progress, Randomness
-from mechanisms.tables.bands import BandLaw, noisy_law
+from mechanisms.tables.band_laws import BandLaw, noisy_law
 from mechanisms.tables.expected_error import BRIDGE, ExpectedCounts
 from mechanisms.tables.kind import MICRODATA, TABLE
 from mechanisms.tables.mechanism import RawTable

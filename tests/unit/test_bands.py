@@ -19,7 +19,8 @@ from mechanisms.inference import cell_bands, cumulated_noise, distribution_bands
 from mechanisms.inference.cell_bands import DrawnCells, NoisyCells
 from mechanisms.inference.cumulated_noise import Strays, of_blocks, of_noise
 from mechanisms.inference.noise_tails import DiscreteNoise
-from mechanisms.tables.bands import BandKnobs, check_columns, knobs_from, noisy_law
+from mechanisms.tables.band_laws import noisy_law
+from mechanisms.tables.bands import BandKnobs, check_columns, knobs_from
 
 LEVEL = 0.9
 LAWS = [
@@ -155,13 +156,14 @@ def held(
     z, masses = np.arange(-reach, reach + 1), noise.masses(reach)
     low, high = (dict(zip(range(-reach, n + reach + 1), each, strict=True)) for each in shares)
     least, most = (dict(zip(range(-reach, n + reach + 1), each, strict=True)) for each in counts)
+    noise_law = list(zip(z.tolist(), masses.tolist(), strict=True))
     found = [0.0, 0.0]
     for table in tables(n, len(law)):
         weight = stats.multinomial.pmf(table, n, law)
         both = [
             [
-                sum(m for each, m in zip(z, masses, strict=True) if least[h + each] <= h <= most[h + each]),
-                sum(m for each, m in zip(z, masses, strict=True) if low[h + each] <= p <= high[h + each]),
+                sum(m for e, m in noise_law if least[h + e] <= h <= most[h + e]),
+                sum(m for e, m in noise_law if low[h + e] <= p <= high[h + e]),
             ]
             for h, p in zip(table, law, strict=True)
         ]  # fmt: skip
@@ -352,7 +354,7 @@ def test_bands_do_not_decrease_and_end_at_the_whole() -> None:
     assert low.tolist() == [1, 1, 7, 10] and high.tolist() == [0, 0, 10, 10]
 
 
-# --- what may be asked for --------------------------------------------------------------------------
+# --- what may be asked for ------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -362,7 +364,7 @@ def test_bands_do_not_decrease_and_end_at_the_whole() -> None:
         ((Integer(name="x", lower=0, upper=3, missing=True),), False, "missing values"),
         ((Ordinal(name="x", categories=(1, 2), other=True),), False, "'other'"),
         ((Integer(name="x", lower=0, upper=3),), True, "allows nulls"),
-        ((Integer(name="x", lower=0, upper=3), Integer(name="y", lower=0, upper=3)), False, "one column"),
+        (tuple(Integer(name=each, lower=0, upper=3) for each in "xy"), False, "one column"),
     ],
 )  # fmt: skip
 def test_a_cumulative_band_needs_an_order(

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.domain.domain import Domain
-from mechanisms.tables.bands import LIMITS, BandKnobs
+from mechanisms.tables.band_laws import LIMITS
+from mechanisms.tables.bands import BandKnobs
 from tasks.formats.profile import profile_file
 from tasks.formats.registry import read_batches
 from tasks.formats.writing import write_cells
@@ -38,6 +39,8 @@ def stem_of(name: str, band: str) -> str:
 
 def band_forms(name: str, domain: Domain, knobs: BandKnobs | None) -> list[TableForm]:
     """The files of the bands of a product, of each a row for every possible cell, in order."""
+    if knobs is None:
+        return []
     columns = [column_field(column) for column in domain.columns]
     return [
         TableForm(
@@ -52,7 +55,7 @@ def band_forms(name: str, domain: Domain, knobs: BandKnobs | None) -> list[Table
             f"Confidence band: the limits of counts hold for all rows at once with probability "
             f"{knobs.confidence:g} or more, and so do those of shares, whatever the records are.",
         )
-        for band in (knobs.bands if knobs else ())
+        for band in knobs.bands
     ]
 
 

@@ -10,7 +10,8 @@ from typing import Any
 from configs import formats
 from mechanisms.domain.columns import Codes
 from mechanisms.planning.plan import Plan, PlannedProduct
-from mechanisms.tables.bands import LIMITS, bands_of, facts, knobs_from
+from mechanisms.tables.band_laws import LIMITS, bands_of
+from mechanisms.tables.bands import BandKnobs, facts, knobs_from
 from mechanisms.tables.kind import TABLE
 from mechanisms.tables.mechanism import RawTable, TableMechanism
 from tasks.formats.writing import Progress
@@ -61,7 +62,8 @@ class Table(CountsProduct):
         derived = super().postprocess(product, raw, n_records)
         if product.further is None:
             return derived
-        found = bands_of(product.mechanism, raw, product.further, n_records=n_records)
+        asked: BandKnobs = product.further
+        found = bands_of(product.mechanism, raw, asked.bands, asked.confidence, n_records=n_records)
         named = {stem_of(product.name, band): columns for band, columns in found.items()}
         return replace(derived, bands=named)
 
