@@ -20,8 +20,9 @@ def further_of(kind: Kind, product: Any) -> Any:
     names = {f.name for k in KINDS.values() if k.further for f in fields(k.further)}
     own = {f.name for f in fields(kind.further)} if kind.further else set()
     said = names & product.model_fields_set
-    knobs = REGISTRY.get(product.mechanism)
-    foreign = said - own - ({f.name for f in fields(knobs.knobs)} if knobs else set())
+    named = REGISTRY.get(product.mechanism)
+    knobs: Any = kind.left_open if named is None else named.knobs
+    foreign = said - own - {f.name for f in fields(knobs)}
     for name in sorted(foreign):
         able = ", ".join(k.name for k in KINDS.values() if k.further)
         raise ConfigError(f"'{name}' is a key of products of kind {able}.", where=name)
