@@ -10,17 +10,17 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from configs.checks import check_columns
-from configs.domain import CategoriesFile, build_zero
 from configs.findings import Findings
-from configs.known_totals import with_counts
+from configs.models.domain import CategoriesFile, build_zero
+from configs.models.release import KINDS, ReleaseConfig
+from configs.models.source_formats import check_installed
 from configs.order import Order, Override
 from configs.overrides import Applied, apply
 from configs.partial import declared_columns, rest_of
-from configs.release import KINDS, ReleaseConfig
-from configs.shares import divided
-from configs.source_formats import check_installed
-from configs.user_defined import user_defined
+from configs.sections.checks import check_columns
+from configs.sections.known_totals import with_counts
+from configs.sections.shares import divided
+from configs.sections.user_defined import user_defined
 from configs.validation import validate
 from configs.yaml_changes import with_values
 from configs.yaml_text import LONGEST, Document, parse

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any, Literal
 
-from configs.checks import RESERVED_COLUMNS
+from configs.sections.checks import RESERVED_COLUMNS
 from mechanisms.errors import DescriptionError
 
 ColumnType = Literal["categorical", "ordinal", "integer", "numeric", "date"]

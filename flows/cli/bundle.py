@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from configs.formats import Format
+from configs.models.formats import Format
 from flows.cli.options import HomeFolder, Json, home_of
 from flows.cli.result import Result
 

@@ -1,4 +1,4 @@
-"""The format of a file, by its suffix: a module of this package that ``configs.formats`` lists."""
+"""The format of a file, by its suffix: a module here that ``configs.models.formats`` lists."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 
-from configs import formats
+from configs.models import formats
 
 if TYPE_CHECKING:
     import pyarrow as pa

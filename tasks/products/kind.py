@@ -17,7 +17,7 @@ from mechanisms.planning.plan import Plan, PlannedProduct
 from tasks.formats.writing import Progress
 
 if TYPE_CHECKING:
-    from configs.release import PublishConfig
+    from configs.models.release import PublishConfig
     from tasks.products.counts.published import PublishedProduct
 
 M = TypeVar("M", bound=Mechanism)

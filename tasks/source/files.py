@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from configs.source_formats import SourceFormat, is_stat
+from configs.models.source_formats import SourceFormat, is_stat
 from mechanisms.errors import (
     InternalError,
     SourceError,

@@ -21,7 +21,7 @@ import duckdb
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from configs.source_formats import SourceFormat
+from configs.models.source_formats import SourceFormat
 from mechanisms.domain.columns import Categorical, Integer, Numeric
 from mechanisms.domain.domain import Domain
 from tasks.counting.aggregates import count, profile

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from bad_input import CANARY
 
-from configs.checks import RESERVED_COLUMNS
+from configs.sections.checks import RESERVED_COLUMNS
 from flows.report.terminal import plain
 from mechanisms.errors import (
     BundleVerificationError,

@@ -11,8 +11,8 @@ from typing import Any, Literal
 import pytest
 
 import tasks.formats
-from configs import formats
-from configs.release import PublishConfig, ReleaseConfig
+from configs.models import formats
+from configs.models.release import PublishConfig, ReleaseConfig
 from mechanisms.errors import ConfigError
 from tasks.bundle.manifest import verify_bundle
 from tasks.derivation.refine import Options, refine

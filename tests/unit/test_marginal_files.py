@@ -13,8 +13,8 @@ import pytest
 from contract_cases import planned
 from estimating import seeded
 
-from configs.formats import FORMATS
-from configs.release import PublishConfig
+from configs.models.formats import FORMATS
+from configs.models.release import PublishConfig
 from mechanisms.domain.coded_columns import CodesInMemory
 from mechanisms.domain.columns import Integer
 from mechanisms.domain.contingency_table import ContingencyTable

@@ -10,8 +10,8 @@ import pytest
 from contract_cases import SERVED, case, planned
 from estimating import seeded
 
-from configs.formats import FORMATS
-from configs.release import PublishConfig
+from configs.models.formats import FORMATS
+from configs.models.release import PublishConfig
 from mechanisms.domain.coded_columns import CodesInMemory
 from mechanisms.domain.counted import Counted
 from mechanisms.planning.registry import REGISTRY, kinds

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from configs import formats
+from configs.models import formats
 from mechanisms.estimates.kind import ESTIMATE
 from mechanisms.estimates.mechanism import (
     Estimate,
@@ -31,7 +31,7 @@ from tasks.products.plots import check_plots, drawn_to
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from configs.release import PublishConfig
+    from configs.models.release import PublishConfig
 
 Planned = PlannedProduct[EstimateMechanism]
 

@@ -26,7 +26,7 @@ from tasks.products.markdown import escaped
 from tasks.products.plots import check_plots, drawn_to
 
 if TYPE_CHECKING:
-    from configs.release import PublishConfig
+    from configs.models.release import PublishConfig
 
 Planned = PlannedProduct[FunctionRelease]
 EVALUATOR = "evaluate.py"

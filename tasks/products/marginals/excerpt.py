@@ -11,7 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from configs import formats
+from configs.models import formats
 from mechanisms.marginals.measurement import GRID
 from tasks.formats.registry import read_batches
 from tasks.products.kind import Excerpt

@@ -32,7 +32,7 @@ from tasks.products.marginals.tables_file import (
 )
 
 if TYPE_CHECKING:
-    from configs.release import PublishConfig
+    from configs.models.release import PublishConfig
 
 Planned = PlannedProduct[Marginals]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from configs import formats
+from configs.models import formats
 from mechanisms.domain.domain import Domain
 from mechanisms.marginals.measurement import GRID, NoisyTable
 from mechanisms.marginals.released import NoisyMarginals
