@@ -88,7 +88,7 @@ def verify(
 
         rederived = check_reprint(bundle)
     if home is not None:
-        from tasks.release.ledger_check import check_bundle
+        from tasks.audit.ledger_check import check_bundle
 
         check_bundle(home_of(home), bundle, manifest)
 

@@ -16,13 +16,13 @@ from mechanisms.planning.plan import Plan, PlannedProduct
 from mechanisms.planning.verdict import disclosures
 from tasks.bundle.manifest import REVIEWED, seal
 from tasks.ledger_rules.entries import Entry
+from tasks.plans.verdicts import mostly_noise, verdict_facts
 from tasks.products.codebook import codebook, with_words
 from tasks.products.files import Profile, profile_product, resources_of, write_product
 from tasks.products.markdown import code_span, escaped
 from tasks.products.registry import families, kind_of
 from tasks.products.report_page import write_report
 from tasks.release.places import Run
-from tasks.release.verdicts import mostly_noise, verdict_facts
 
 _INSECURE = (
     "**NOT PUBLISHABLE: drawn from a known seed, for tests alone. No guarantee holds: whoever "
