@@ -9,9 +9,9 @@ from typing import Self
 
 from flint import arb
 
+from mechanisms.accounting.draws.renyi import delta_of_rho
 from mechanisms.accounting.enclosures import Bounds, ball, enclosed, exactly
 from mechanisms.accounting.privacy_loss import Loss, Order, PrivacyLoss, exact_order
-from mechanisms.accounting.renyi import delta_of_rho
 
 _KERNEL = 4  # variance of the discrete Gaussian that makes integers of normal noise
 _MOST_CELLS = 10**12

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from flint import arb, ctx
 
 from mechanisms.accounting.convolution import TRUNCATION
+from mechanisms.accounting.draws.renyi import epsilon_at
 from mechanisms.accounting.enclosures import Above, Bounds, last_true, outwards
 from mechanisms.accounting.merging import counted, merged
 from mechanisms.accounting.pld import (
@@ -35,7 +36,6 @@ from mechanisms.accounting.pld import (
     reach,
 )
 from mechanisms.accounting.privacy_loss import Loss, Order, PrivacyLoss
-from mechanisms.accounting.renyi import epsilon_at
 
 _SHARE = 0.006  # of epsilon, what the lower bound's shift may take
 _COARSE = 0.1  # first interval, in standard deviations of an average part

@@ -2,8 +2,8 @@
 
 The curve of a pair p, q is a finite sum of (p_i - e^epsilon q_i)+, its Rényi divergence that
 of p_i (p_i/q_i)^t with t = order - 1, both evaluated as they stand. The draws of
-mechanisms.accounting.lattice make too many outcomes for that when they are many; then the contour
-integral of that module takes over.
+mechanisms.accounting.draws.lattice make too many outcomes for that when they are many; then the
+contour integral of that module takes over.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from fractions import Fraction
 
 from flint import arb, arb_poly, ctx
 
+from mechanisms.accounting.draws.lattice import LatticeLoss
+from mechanisms.accounting.draws.renyi import concentrated, renyi_divergence
+from mechanisms.accounting.draws.truncated_draws import approximately_concentrated
 from mechanisms.accounting.enclosures import (
     BITS,
     Bounds,
@@ -26,10 +29,7 @@ from mechanisms.accounting.enclosures import (
     outwards,
     supremum,
 )
-from mechanisms.accounting.lattice import LatticeLoss
 from mechanisms.accounting.privacy_loss import ApproximateRho, Loss, Order, exact_order
-from mechanisms.accounting.renyi import concentrated, renyi_divergence
-from mechanisms.accounting.truncated_draws import approximately_concentrated
 
 FEW_DRAWS = 1000
 """Up to which the masses of all draws are summed."""
@@ -133,7 +133,7 @@ class DiscreteLoss(Loss):
 
 @dataclass(frozen=True)
 class DrawsLoss(Loss):
-    """The loss of mechanisms.accounting.lattice as one of these values.
+    """The loss of mechanisms.accounting.draws.lattice as one of these values.
 
     A few draws are summed from their exact masses, a polynomial power in balls.
     """

@@ -14,7 +14,7 @@ records, and one draw has the dominating pair
 
 (mechanisms/README.md, Theorem 2.1: the draw is a post-processing of this pair, and for three or
 more cells and c = 1 the pair is attained). The loss of m draws therefore lies on
-a lattice, and ``mechanisms.accounting.lattice`` computes it exactly.
+a lattice, and ``mechanisms.accounting.draws.lattice`` computes it exactly.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
+from mechanisms.accounting.draws.lattice import LatticeLoss
 from mechanisms.accounting.finite_losses import DrawsLoss
-from mechanisms.accounting.lattice import LatticeLoss
 from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.base.kind import Kind
 from mechanisms.base.mechanism import Target, check_frame

@@ -20,8 +20,8 @@ from profile_loss import ProfileLoss
 from mechanisms.accounting import convolution, pld
 from mechanisms.accounting.analytic import GaussianLoss, PureLoss
 from mechanisms.accounting.composition import ComposedLoss, compose, compose_quickly
+from mechanisms.accounting.draws.lattice import LatticeLoss
 from mechanisms.accounting.finite_losses import DiscreteLoss, DrawsLoss
-from mechanisms.accounting.lattice import LatticeLoss
 from mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
 from mechanisms.accounting.privacy_loss import PrivacyLoss
 

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mechanisms.accounting.analytic import BoundedRangeLoss, GaussianLoss, PureLoss
+from mechanisms.accounting.draws.lattice import LatticeLoss
 from mechanisms.accounting.finite_losses import DiscreteLoss, DrawsLoss
-from mechanisms.accounting.lattice import LatticeLoss
 from mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
 from mechanisms.accounting.privacy_loss import Loss
 

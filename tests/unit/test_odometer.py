@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.accounting.lattice import LatticeLoss
+from mechanisms.accounting.draws.lattice import LatticeLoss
+from mechanisms.accounting.draws.renyi import concentrated, renyi_divergence
 from mechanisms.accounting.odometer import _level, _levelled, read_odometer
-from mechanisms.accounting.renyi import concentrated, renyi_divergence
 from mechanisms.tables.bootstrap import Bootstrap
 from tasks.audit.account_reading import read_account
 

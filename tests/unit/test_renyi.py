@@ -14,8 +14,8 @@ from flint import arb, ctx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms.accounting.lattice import LatticeLoss
-from mechanisms.accounting.renyi import (
+from mechanisms.accounting.draws.lattice import LatticeLoss
+from mechanisms.accounting.draws.renyi import (
     _Draw,
     concentrated,
     epsilon_at,

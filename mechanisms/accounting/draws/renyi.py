@@ -1,8 +1,8 @@
 """Rényi divergence and zero-concentrated privacy of a loss on a lattice.
 
 The divergence of order alpha is D = log E_Q (P/Q)^alpha / (alpha - 1) (Mironov 2017, arXiv
-1702.07476). For one draw from the pair of mechanisms.accounting.lattice, with t = alpha - 1, l =
-log(up/down) and g = sqrt(up down), it is
+1702.07476). For one draw from the pair of mechanisms.accounting.draws.lattice, with t = alpha - 1,
+l = log(up/down) and g = sqrt(up down), it is
 
     D = log(1 + h) / t,  h = 4 g sinh(l (1 + t) / 2) sinh(l t / 2) >= 0,
 
@@ -34,8 +34,8 @@ from fractions import Fraction
 
 from flint import arb, ctx
 
+from mechanisms.accounting.draws.lattice import LatticeLoss
 from mechanisms.accounting.enclosures import Bounds, ball, outwards
-from mechanisms.accounting.lattice import LatticeLoss
 
 _BITS = 192
 _MOST_BITS = 8192
