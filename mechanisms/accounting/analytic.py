@@ -9,7 +9,7 @@ from typing import Self
 
 from flint import arb
 
-from mechanisms.accounting.draws.renyi import delta_of_rho
+from mechanisms.accounting.conversions import delta_of_rho
 from mechanisms.accounting.enclosures import Bounds, ball, enclosed, exactly
 from mechanisms.accounting.privacy_loss import Loss, Order, PrivacyLoss, exact_order
 

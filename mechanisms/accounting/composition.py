@@ -23,8 +23,8 @@ from dataclasses import dataclass
 
 from flint import arb, ctx
 
+from mechanisms.accounting.conversions import epsilon_at
 from mechanisms.accounting.convolution import TRUNCATION
-from mechanisms.accounting.draws.renyi import epsilon_at
 from mechanisms.accounting.enclosures import Above, Bounds, last_true, outwards
 from mechanisms.accounting.merging import counted, merged
 from mechanisms.accounting.pld import (

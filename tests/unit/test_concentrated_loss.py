@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mechanisms.accounting.analytic import ConcentratedLoss, GaussianLoss
-from mechanisms.accounting.draws.renyi import epsilon_of_rho, tail_of_rho
+from mechanisms.accounting.conversions import epsilon_of_rho, tail_of_rho
 from mechanisms.accounting.noise_losses import DiscreteGaussianLoss
 from mechanisms.tables.gaussian import GaussianTable
 from mechanisms.tables.two_resolutions import TwoResolutions

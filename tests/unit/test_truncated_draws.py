@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rho_references import truncated_reference
 
+from mechanisms.accounting.conversions import delta_of_rho
 from mechanisms.accounting.draws.lattice import LatticeLoss
-from mechanisms.accounting.draws.renyi import delta_of_rho
 from mechanisms.accounting.draws.truncated_draws import Approximate, approximately_concentrated
 from mechanisms.accounting.finite_losses import DrawsLoss
 

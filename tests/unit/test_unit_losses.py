@@ -17,7 +17,7 @@ import pytest
 
 from mechanisms.accounting.analytic import ConcentratedLoss, GaussianLoss
 from mechanisms.accounting.composition import compose
-from mechanisms.accounting.draws.renyi import delta_of_rho
+from mechanisms.accounting.conversions import delta_of_rho
 from mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
 from mechanisms.base.mechanism import Target
 from mechanisms.domain.columns import Integer
