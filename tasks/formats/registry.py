@@ -66,3 +66,14 @@ def read_batches(path: Path, schema: pa.Schema | None) -> Iterator[pa.RecordBatc
         ValueError: No format has this suffix.
     """
     return format_of(path).read_batches(path, schema)
+
+
+def written_file(folder: Path, stem: str) -> Path | None:
+    """A data file of a bundle in any of the formats it has; None if it has none."""
+    paths = (folder / "data" / f"{stem}.{suffix}" for suffix in formats.FORMATS)
+    return next((path for path in paths if path.is_file()), None)
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """All rows of a small file; values are those that its format can tell."""
+    return [row for batch in read_batches(path, None) for row in batch.to_pylist()]

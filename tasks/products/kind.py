@@ -28,6 +28,14 @@ Field = dict[str, Any]
 """A column as a Frictionless table schema describes it."""
 
 
+def described(columns: Mapping[str, tuple[str, str]]) -> list[Field]:
+    """Columns as fields, given type and description of each."""
+    return [
+        {"name": name, "type": kind, "description": words}
+        for name, (kind, words) in columns.items()
+    ]
+
+
 @dataclass(frozen=True)
 class TableForm:
     """A table of a product, which is written in every format that the config names.
