@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from flint import acb, arb, ctx
 
 from mechanisms.accounting.draws.lattice import LatticeLoss
+from mechanisms.accounting.draws_loss import DrawsLoss
 from mechanisms.accounting.enclosures import Bounds, ball, outwards
-from mechanisms.accounting.finite_losses import DrawsLoss
 
 MOST_POINTS = 1 << 14
 """The longest transform; a wider lattice has no table."""
@@ -42,7 +42,7 @@ class TabulatedLoss(DrawsLoss):
         with ctx.workprec(_BITS):
             return ball(self.lattice.up / self.lattice.down).log(), _sums(self.lattice)
 
-    def _ahead(self, epsilon: float, reverse: bool) -> Bounds:
+    def _ahead(self, epsilon: float) -> Bounds:
         step, table = self._table
         with ctx.workprec(_BITS):
             first = (arb(epsilon) / step).floor().unique_fmpz()

@@ -28,7 +28,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from mechanisms.accounting.draws.lattice import LatticeLoss
-from mechanisms.accounting.finite_losses import DrawsLoss
+from mechanisms.accounting.draws_loss import DrawsLoss
 from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.base.kind import Kind
 from mechanisms.base.mechanism import Target, check_frame

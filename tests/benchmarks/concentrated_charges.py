@@ -26,7 +26,7 @@ from configs.order import Override
 from mechanisms.accounting.analytic import PureLoss
 from mechanisms.accounting.draws.lattice import LatticeLoss
 from mechanisms.accounting.draws.truncated_draws import approximately_concentrated
-from mechanisms.accounting.finite_losses import DrawsLoss
+from mechanisms.accounting.draws_loss import DrawsLoss
 from mechanisms.inference.quantile_choice import quantile_loss
 from mechanisms.tables.exponential_ks import ExponentialKS
 from mechanisms.tables.sample_resample import SampleResample

@@ -15,7 +15,7 @@ from rho_references import truncated_reference
 from mechanisms.accounting.conversions import delta_of_rho
 from mechanisms.accounting.draws.lattice import LatticeLoss
 from mechanisms.accounting.draws.truncated_draws import Approximate, approximately_concentrated
-from mechanisms.accounting.finite_losses import DrawsLoss
+from mechanisms.accounting.draws_loss import DrawsLoss
 
 F = Fraction
 
