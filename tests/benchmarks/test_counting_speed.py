@@ -26,7 +26,8 @@ from mechanisms.domain.columns import Categorical, Integer, Numeric
 from mechanisms.domain.domain import Domain
 from tasks.counting.aggregates import count, profile
 from tasks.counting.scanning import scan
-from tasks.source.files import MEMORY_LIMIT, Source
+from tasks.source.engine import MEMORY_LIMIT
+from tasks.source.files import Source
 
 ROOT = Path(__file__).parents[2]
 RECORDS = "SELECT i, hash(i) h, hash(i * 3 + 1) k FROM range({n}) r(i)"
