@@ -229,3 +229,14 @@ def day(value: object, where: str) -> datetime.date | None:
     except ValueError:
         pass
     raise DescriptionError("This is not a date such as 2000-12-31.", where=where)
+
+
+def between(
+    common: Mapping[str, Any],
+    kind: Literal["numeric", "date"],
+    ends: tuple[object, object],
+    where: str,
+) -> DescribedColumn:
+    """A column of numbers or of dates between bounds as they are written, if there are any."""
+    lower, upper = (number(end, where) if kind == "numeric" else day(end, where) for end in ends)
+    return DescribedColumn(**common, type=kind, lower=lower, upper=upper)
