@@ -208,8 +208,5 @@ def _readme(run: Run, release: Release, plan: Plan) -> str:
 
 
 def _write_json(run: Run, name: str, value: Any) -> None:
-    (run.building / name).write_text(_json_text(value), encoding="utf-8")
-
-
-def _json_text(value: Any) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    (run.building / name).write_text(text + "\n", encoding="utf-8")
