@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from configs import formats
+from configs.models import formats
 from mechanisms.domain.columns import Codes
 from mechanisms.planning.plan import Plan, PlannedProduct
 from mechanisms.tables.band_laws import LIMITS, bands_of

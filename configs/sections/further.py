@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from configs.release import KINDS, ReleaseConfig
+from configs.models.release import KINDS, ReleaseConfig
 from mechanisms.base.kind import Kind
 from mechanisms.errors import ConfigError
 from mechanisms.planning.registry import REGISTRY
