@@ -21,10 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.inference.intervals import normal_quantile
-from mechanisms.inference.replicate_intervals import suggested_replicates
+from mechanisms.inference.replicate_intervals import default_replicates
 from mechanisms.inference.replicates import BootstrapReplicates
 from mechanisms.inference.statistics import Mean, Statistic, Variance
 from mechanisms.inference.subsample_release import SubsampleSplit
+from mechanisms.inference.unknown_variance import least_reach
 from tests.benchmarks.interval_coverage import Law, populations
 
 Doubles = NDArray[np.float64]
@@ -33,7 +34,7 @@ STATISTICS: dict[str, tuple[Statistic, float]] = {
     "variance": (Variance(), 1 / 180),
 }
 """With the variance, times n, of each for records spread evenly."""
-METHODS = ("percentile", "t", "split")
+METHODS = ("percentile", "t", "calibrated", "split")
 SIZES, MUS = (300, 500, 1000, 3000), (Fraction(3, 10), Fraction(1, 2), Fraction(7, 10), Fraction(1))
 
 
@@ -110,17 +111,17 @@ def figures(setting: Setting, datasets: int) -> Found:
 def bootstrap(statistic: str, n: int, mu: Fraction, level: float) -> BootstrapReplicates:
     """The replicates of a product that leaves their number out."""
     made, even = STATISTICS[statistic]
-    count = suggested_replicates(
+    count = default_replicates(
         level, n_records=n, mu=float(mu), sensitivity=float(made.constant) / n, variance=even / n
     )
-    count = max(math.ceil(2 / (1 - level) - 1e-9), min(max(count, 50), 500))
     return BootstrapReplicates.calibrate(made, mu, n_records=n, replicates=count)
 
 
 @functools.lru_cache(maxsize=64)
 def split(statistic: str, n: int, mu: Fraction) -> SubsampleSplit:
     """The design of a product that leaves it out."""
-    return SubsampleSplit.calibrate(STATISTICS[statistic][0], mu, n_records=n)
+    made, even = STATISTICS[statistic]
+    return SubsampleSplit.calibrate(made, mu, n_records=n, presumed=even / n)
 
 
 def _bootstrap(
@@ -132,8 +133,13 @@ def _bootstrap(
         resamples = rng.multinomial(setting.n, row / setting.n, size=made.replicates)
         values = _evaluated(made.statistic, resamples, law, made.noise.sigma, rng)
         found = made.inference(values[:, None])
-        interval = found.t_interval if setting.method == "t" else found.percentile_interval
-        one = interval(setting.level)
+        if setting.method == "calibrated":
+            presumed = STATISTICS[setting.statistic][1] / setting.n
+            rule = least_reach(found.known, presumed, setting.level)
+            one = found.calibrated_interval(setting.level, rule)
+        else:
+            interval = found.t_interval if setting.method == "t" else found.percentile_interval
+            one = interval(setting.level)
         low, high = made.statistic.bounds
         ends.append((max(one.lower, low), min(one.upper, high), one.valid))
     low_ends, high_ends, valid = map(np.array, zip(*ends, strict=True))
@@ -144,12 +150,13 @@ def _split(
     setting: Setting, law: Law, counts: NDArray[np.int64], rng: np.random.Generator
 ) -> tuple[Doubles, Doubles, NDArray[np.bool_]]:
     made = split(setting.statistic, setting.n, setting.mu)
+    rule = least_reach(made.known, STATISTICS[setting.statistic][1] / setting.n, setting.level)
     whole = _evaluated(made.statistic, counts, law, made.full.sigma, rng)
     ends = []
     for row, value in zip(counts, whole, strict=True):
         subsets = rng.multivariate_hypergeometric(row, made.size, size=made.subsamples)
         parts = _evaluated(made.statistic, subsets, law, made.part.sigma, rng)
-        ends.append(made.interval(float(value), parts, setting.level))
+        ends.append(made.interval(float(value), parts, setting.level, rule)[:2])
     low, high = np.array(ends).T
     return low, high, np.ones(len(low), bool)
 
