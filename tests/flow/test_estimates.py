@@ -17,10 +17,10 @@ from configs.loading import load
 from flows.report import plan as plan_report
 from mechanisms.errors import StatpressError
 from mechanisms.planning.charges import recompute_charge
+from tasks.audit.ledger_check import check_bundle, verify_ledger
 from tasks.bundle.manifest import verify_bundle
 from tasks.ledger.ledger import Ledger
 from tasks.products.estimate.files import COLUMNS
-from tasks.release.ledger_check import check_bundle, verify_ledger
 
 PRODUCTS = """\
   ages: {kind: estimate, columns: [age], statistic: mean, confidence: 0.9, share: 0.1,
@@ -30,7 +30,8 @@ PRODUCTS = """\
   line: {accept: mostly_noise,
     kind: estimate, columns: [age, wage], statistic: regression, share: 0.1}
   spread: {kind: estimate, mechanism: dp_bootstrap, columns: [age], statistic: variance, share: 0.2}
-  own: {kind: estimate, function: "own_statistics:second_moment", columns: [wage], share: 0.3}
+  own: {kind: estimate, mechanism: subsample_split, function: "own_statistics:second_moment",
+    columns: [wage], share: 0.3}
   regions: {kind: table, mechanism: gaussian, columns: [region], share: 0.1}
 """
 METHODS = {
@@ -170,7 +171,7 @@ def test_the_shipped_example_can_be_planned() -> None:
         ("statistic: mean", "function: 'own_statistics:flat'", "declared dimension"),
         (
             "statistic: mean",
-            "statistic: mean, mechanism: dp_bootstrap, replicates: 10",
+            "statistic: mean, mechanism: dp_bootstrap, inference: percentile, replicates: 10",
             "at least 20",
         ),
         ("budget: {epsilon: 1.0", "budget: {rho: 0.1", "Nothing else"),

@@ -30,7 +30,7 @@ from estimating import (
 from own_statistics import imported
 from scipy import stats
 
-from configs.user_defined import user_defined
+from configs.sections.user_defined import user_defined
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
 from mechanisms.estimates.kind import ESTIMATE, WIDTH
 from mechanisms.estimates.subsample_split import SplitEstimate, SplitKnobs
