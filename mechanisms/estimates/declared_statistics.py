@@ -26,7 +26,14 @@ from mechanisms.errors import ConfigError
 from mechanisms.estimates.estimand import Estimand, checked
 from mechanisms.estimates.joint_moments import column_with_zero, values_with_zero
 from mechanisms.estimates.terms import Terms
-from mechanisms.inference.statistics import Statistic, Weights, evaluated, largest_move
+from mechanisms.inference.statistics import (
+    Statistic,
+    Weights,
+    evaluated,
+    is_unbiased,
+    largest_bias,
+    largest_move,
+)
 
 _Doubles = NDArray[np.float64]
 _TRIAL_SIZES = (2, 5, 50)
@@ -162,6 +169,15 @@ def tried(own: UserDefined) -> Statistic:
             where="function",
             next_step="Derive its sensitivity c/m for every m, and declare that c.",
         )
+    if is_unbiased(statistic):
+        bias = largest_bias(statistic, np.random.default_rng(_SEED))
+        if not bias <= _ROUNDING - 1:
+            raise ConfigError(
+                f"The statistic '{name}' declares to be unbiased, but on public random records its "
+                "mean over all subsets of a size is not its value on all of them.",
+                where="function",
+                next_step="Leave 'unbiased' out.",
+            )
     return statistic
 
 

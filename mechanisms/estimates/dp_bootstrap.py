@@ -4,6 +4,9 @@ The mechanism is mechanisms.inference.replicates: noisy statistics of bootstrap 
 sampling distribution is recovered by deconvolution (mechanisms.inference.replicate_intervals).
 Variances and covariances are those with n - 1.
 
+**inference: calibrated** is a normal interval around the mean of the replicates, whose constants
+are computed at calibration and stand in the description. **percentile** and **t** are the paper's.
+
 **calibration: strict** is the least noise that is proven to meet the budget. **paper** takes a
 ``mu`` and the noise of Wang, Cheng and Awan (2022, arXiv 2210.06140) for it, which costs more than
 mu; what is checked against the budget and charged is the proven loss all the same, as with any
@@ -17,7 +20,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self, get_args
 
 import numpy as np
 
@@ -25,7 +28,7 @@ from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.base.kind import Kind
 from mechanisms.base.mechanism import Target, check_frame
 from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
+from mechanisms.errors import ConfigError, RecordsError
 from mechanisms.estimates.declared_statistics import (
     DeclaredStatistic,
     check_all_count,
@@ -51,19 +54,18 @@ from mechanisms.estimates.mechanism import (
     resampling_goal,
 )
 from mechanisms.estimates.terms import Scale, Terms
+from mechanisms.inference import unknown_variance
 from mechanisms.inference.replicate_intervals import (
     NoisyReplicates,
     check_replicates,
-    suggested_replicates,
+    default_replicates,
 )
 from mechanisms.inference.replicates import BootstrapReplicates, Calibration
-from mechanisms.inference.resampling_calibration import Goal
+from mechanisms.inference.unknown_variance import Reach, least_reach, mean_width
 from mechanisms.sampling.randomness import Progress, Randomness
 from mechanisms.sampling.statistic_noise import StatisticNoise
 
-Inference = Literal["percentile", "t"]
-FEWEST, MOST = 50, 500
-"""Replicates by default: enough to recover a distribution, and no more than gain by it."""
+Inference = Literal["calibrated", "percentile", "t"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,13 +74,14 @@ class BootstrapKnobs(EstimandKnobs):
 
     Attributes:
         replicates: Their number; by default chosen from public quantities.
-        inference: Percentiles of the recovered distribution, or Student's interval.
+        inference: A normal interval that keeps its level whatever the variance, percentiles of the
+            recovered distribution, or Student's interval.
         calibration: The least noise that meets the budget, or that of the paper.
         mu: For the paper's noise, what the paper says it costs.
     """
 
     replicates: int | None = None
-    inference: Inference = "percentile"  # type: ignore[assignment]  # it has two of its own
+    inference: Inference = "calibrated"  # type: ignore[assignment]  # it has three of its own
     calibration: Calibration = "strict"
     mu: Fraction | None = None
 
@@ -105,6 +108,7 @@ class BootstrapEstimate:
         bootstrap: The replicates and the noise on them.
         inference: How intervals are made of them.
         terms: What is stated of the estimates.
+        rules: Of calibrated intervals, from the replicates' variance to the half-width.
         paper_mu: What the paper says that its noise costs, if it was taken.
         estimand: To count by; None where the mechanism was rebuilt from its description.
         variances: Presumed of the statistic, for expected widths; likewise empty.
@@ -118,6 +122,7 @@ class BootstrapEstimate:
     bootstrap: BootstrapReplicates
     inference: Inference
     terms: Terms
+    rules: tuple[Reach, ...] = ()
     paper_mu: Fraction | None = None
     estimand: Estimand | None = dataclasses.field(default=None, compare=False)
     variances: tuple[float, ...] = dataclasses.field(default=(), compare=False)
@@ -137,7 +142,7 @@ class BootstrapEstimate:
         check_all_count(estimand, cls.name)
         n = target.n_records
         variances = even_variances(estimand, statistic, n)
-        replicates = knobs.replicates or _default_replicates(
+        replicates = knobs.replicates or default_replicates(
             knobs.confidence,
             n_records=n,
             mu=float(knobs.mu or target.largest_mu()),
@@ -153,9 +158,13 @@ class BootstrapEstimate:
             )
         else:
             bootstrap = BootstrapReplicates.as_in_paper(statistic, knobs.mu, **sizes)
-            _check_cost(bootstrap, goal)
+            bootstrap.check_goal(goal)
         terms = terms_of(estimand, n)
-        return cls(bootstrap, knobs.inference, terms, knobs.mu, estimand, variances)
+        rules: tuple[Reach, ...] = ()
+        if knobs.inference == "calibrated":
+            known = bootstrap.inference(np.zeros((replicates, 1))).known
+            rules = tuple(least_reach(known, each, knobs.confidence) for each in variances)
+        return cls(bootstrap, knobs.inference, terms, rules, knobs.mu, estimand, variances)
 
     def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
         """The proven privacy loss of all replicates; takes no data."""
@@ -178,8 +187,8 @@ class BootstrapEstimate:
     def estimates(self, raw: RawEstimates) -> tuple[Estimate, ...]:
         """The estimates with their intervals."""
         return tuple(
-            self._estimate(quantity, scale, found)
-            for quantity, scale, found in self._replicates(raw)
+            self._estimate(i, quantity, scale, found)
+            for i, (quantity, scale, found) in enumerate(self._replicates(raw))
         )
 
     def distributions(self, raw: RawEstimates) -> tuple[SamplingDistribution, ...]:
@@ -193,18 +202,25 @@ class BootstrapEstimate:
         return tuple(found)
 
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedInterval:
-        """The widths from replicates that lie as a normal law's quantiles do."""
+        """The widths for records spread evenly.
+
+        Those of calibrated intervals are means; the others are of replicates that lie as a normal
+        law's quantiles do.
+        """
         from scipy.special import ndtri
 
         replicates, noise = self.bootstrap.replicates, self.bootstrap.noise.sigma
         normal = ndtri((np.arange(replicates) + 0.5) / replicates)
         widths = []
-        for scale, variance in zip(self.terms.scales, self.variances, strict=True):
-            values = normal * math.sqrt(variance + noise**2)
-            sensitivity = float(self.bootstrap.noise.sensitivity)
-            found = NoisyReplicates(values, noise, n_records, sensitivity)
-            low, high = self._interval(found)[:2]
-            widths.append(scale.factor * (high - low))
+        for i, (scale, variance) in enumerate(zip(self.terms.scales, self.variances, strict=True)):
+            found = self.bootstrap.inference(normal[:, None] * math.sqrt(variance + noise**2))
+            if self.inference == "calibrated":
+                level, rule = self.terms.confidence, self.rules[i]
+                width = float(mean_width(rule, found.known, np.array(variance), level))
+            else:
+                low, high = self._interval(i, found)[:2]
+                width = high - low
+            widths.append(scale.factor * width)
         sds = (scale.factor * noise / math.sqrt(replicates) for scale in self.terms.scales)
         return ExpectedInterval(
             quantities=self.terms.quantities, width=tuple(widths), noise_sd=tuple(sds)
@@ -222,6 +238,7 @@ class BootstrapEstimate:
             **({} if self.paper_mu is None else {"paper_mu": str(self.paper_mu)}),
             **described(self.bootstrap.statistic),
             **self.terms.describe(),
+            **unknown_variance.described(self.rules),
         }
 
     @classmethod
@@ -236,10 +253,14 @@ class BootstrapEstimate:
         bootstrap = BootstrapReplicates(
             statistic, n, replicates, noise, "strict" if strict else "paper"
         )
+        named: dict[object, Inference] = {each: each for each in get_args(Inference)}
+        inference = named[description["inference"]]
+        count = statistic.dimension if inference == "calibrated" else 0
         return cls(
             bootstrap,
-            "percentile" if description["inference"] == "percentile" else "t",
+            inference,
             Terms.from_description(description),
+            unknown_variance.from_description(description, count),
             None if strict else number(description, "paper_mu"),
         )
 
@@ -251,15 +272,20 @@ class BootstrapEstimate:
             values = np.array(raw.numbers[f"replicates_{i}"], np.float64)
             yield quantity, scale, self.bootstrap.inference(values[:, None])
 
-    def _interval(self, found: NoisyReplicates) -> tuple[float, float, bool]:
-        interval = (
-            found.percentile_interval if self.inference == "percentile" else found.t_interval
-        )(self.terms.confidence)
+    def _interval(self, i: int, found: NoisyReplicates) -> tuple[float, float, bool]:
+        """Of the i-th number, counted from 0."""
+        level = self.terms.confidence
+        if self.inference == "calibrated":
+            interval = found.calibrated_interval(level, self.rules[i])
+        elif self.inference == "percentile":
+            interval = found.percentile_interval(level)
+        else:
+            interval = found.t_interval(level)
         return interval.lower, interval.upper, interval.valid
 
-    def _estimate(self, quantity: str, scale: Scale, found: NoisyReplicates) -> Estimate:
+    def _estimate(self, i: int, quantity: str, scale: Scale, found: NoisyReplicates) -> Estimate:
         low, high = self.bootstrap.statistic.bounds
-        lower, upper, valid = self._interval(found)
+        lower, upper, valid = self._interval(i, found)
         point = found.estimate
         return Estimate(
             quantity=quantity,
@@ -270,25 +296,4 @@ class BootstrapEstimate:
             inference="approximate",
             standard_error=scale.factor * point.standard_error or None,
             valid=valid,
-        )
-
-
-def _default_replicates(
-    level: float, *, n_records: int, mu: float, sensitivity: float, variance: float
-) -> int:
-    """The paper's rule within limits."""
-    found = suggested_replicates(
-        level, n_records=n_records, mu=mu, sensitivity=sensitivity, variance=variance
-    )
-    least = math.ceil(2 / (1 - level) - 1e-9)
-    return max(least, min(max(found, FEWEST), MOST))
-
-
-def _check_cost(bootstrap: BootstrapReplicates, goal: Goal) -> None:
-    """Refuse the paper's noise where its proven loss passes the budget."""
-    loss = bootstrap.loss()
-    if any(loss.delta(epsilon).upper > delta for epsilon, delta in goal):
-        raise InfeasibleBudgetError(
-            "The paper's noise costs more than this budget.",
-            next_step="Raise the budget, lower mu, or leave 'calibration' and 'mu' out.",
         )

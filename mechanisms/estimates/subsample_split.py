@@ -1,9 +1,13 @@
 """Means, variances, covariances and user-defined statistics by one release and subsamples.
 
 The mechanism is mechanisms.inference.subsample_release: a part of the budget goes to the statistic
-of all records, the rest to that of many small subsamples, which give its variance. It serves any
-statistic of one number with a known sensitivity c/m. Variances and covariances are those with n -
-1.
+of all records, the rest to that of many small subsamples, which give its variance and, if the
+statistic is unbiased, make the estimate itself more precise. It serves any statistic with a known
+sensitivity c/m. Variances and covariances are those with n - 1.
+
+The constants of its intervals are computed at calibration and stand in the description. One without
+them is of an earlier version, whose intervals are made as they were then
+(mechanisms.inference.split_multipliers).
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.base.kind import Kind
 from mechanisms.base.mechanism import Target, check_frame
 from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.errors import ConfigError, RecordsError
+from mechanisms.errors import RecordsError
 from mechanisms.estimates.declared_statistics import (
     DeclaredStatistic,
     check_all_count,
@@ -49,13 +53,13 @@ from mechanisms.estimates.mechanism import (
 )
 from mechanisms.estimates.statistics.named_statistic import NamedStatistic
 from mechanisms.estimates.terms import Terms
+from mechanisms.inference import unknown_variance
 from mechanisms.inference.resampling_calibration import Goal
-from mechanisms.inference.subsample_release import (
-    LEAST_SUBSAMPLE,
-    SplitDesign,
-    SubsampleSplit,
-    default_design,
-)
+from mechanisms.inference.split_multipliers import Multiplier, former_multiplier
+from mechanisms.inference.statistics import Statistic, is_unbiased
+from mechanisms.inference.subsample_designs import LEAST_SUBSAMPLE, SplitDesign, default_design
+from mechanisms.inference.subsample_release import SubsampleSplit
+from mechanisms.inference.unknown_variance import Reach, least_reach, mean_width
 from mechanisms.sampling.randomness import Progress, Randomness
 from mechanisms.sampling.statistic_noise import StatisticNoise
 
@@ -74,13 +78,21 @@ class SplitKnobs(EstimandKnobs):
     subsample_share: Fraction | None = None
     subsamples: int | None = None
 
-    def design(self, mu: Fraction, n_records: int) -> SplitDesign:
-        """The design for this budget.
+    def design(
+        self, mu: Fraction, n_records: int, *, statistic: Statistic, variance: float
+    ) -> SplitDesign:
+        """The design for this budget and presumed variance.
 
         Raises:
             RecordsError: A subsample would have fewer than 30 records.
         """
-        found = default_design(mu, n_records)
+        found = default_design(
+            mu,
+            n_records,
+            sensitivity=float(statistic.constant) / n_records,
+            variance=variance,
+            unbiased=is_unbiased(statistic),
+        )
         found = SplitDesign(
             self.full_share or found.full,
             self.subsample_share or found.share,
@@ -101,9 +113,10 @@ class SplitEstimate:
 
     Attributes:
         split: The noise on the statistic of all records and of subsamples.
-        terms: What is stated of the estimate.
+        terms: What is stated of the estimates.
+        rules: From the spread of subsamples to the half-width of each interval.
         estimand: To count by; None where the mechanism was rebuilt from its description.
-        variance: Presumed of the statistic, for the expected width; likewise.
+        variances: Presumed of the statistic, for expected widths; likewise empty.
     """
 
     name: ClassVar[str] = "subsample_split"
@@ -113,8 +126,9 @@ class SplitEstimate:
 
     split: SubsampleSplit
     terms: Terms
+    rules: tuple[Reach | Multiplier, ...]
     estimand: Estimand | None = dataclasses.field(default=None, compare=False)
-    variance: float = dataclasses.field(default=math.nan, compare=False)
+    variances: tuple[float, ...] = dataclasses.field(default=(), compare=False)
 
     @classmethod
     def calibrate(cls, knobs: SplitKnobs, target: Target) -> Self:
@@ -129,24 +143,26 @@ class SplitEstimate:
         estimand = estimand_for(knobs, target, cls.name)
         statistic = statistic_of(estimand)
         check_all_count(estimand, cls.name)
-        if statistic.dimension != 1:
-            raise ConfigError(
-                f"The mechanism '{cls.name}' takes statistics of one number.",
-                where="function",
-                next_step="Write 'mechanism: dp_bootstrap', or 'auto'.",
-            )
         mu, n = target.largest_mu(), target.n_records
-        design = knobs.design(mu, n)
+        variances = even_variances(estimand, statistic, n)
+        presumed = max(variances)
+        design = knobs.design(mu, n, statistic=statistic, variance=presumed)
 
         def meeting(points: Goal) -> SubsampleSplit:
             return SubsampleSplit.calibrate(
-                statistic, mu, n_records=n, n_cells=target.n_cells, design=design, goal=points
+                statistic,
+                mu,
+                n_records=n,
+                n_cells=target.n_cells,
+                design=design,
+                goal=points,
+                presumed=presumed,
             )
 
         split = proven(target, goal, meeting)
         terms = terms_of(estimand, n)
-        split.half_width(0.0, knobs.confidence)  # an error if no interval keeps the level
-        return cls(split, terms, estimand, *even_variances(estimand, statistic, n))
+        rules = tuple(least_reach(split.known, each, knobs.confidence) for each in variances)
+        return cls(split, terms, rules, estimand, variances)
 
     def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
         """The privacy loss of everything released; takes no data."""
@@ -161,39 +177,32 @@ class SplitEstimate:
         assert self.estimand is not None
         columns = columns_of(self.estimand, table.domain, table.cells)
         value, parts = self.split.release(table.counts, columns, rng)
-        return RawEstimates({"value": (value,), "parts": tuple(parts.tolist())}, table.n_records)
+        names = self._parts()
+        numbers = {"value": tuple(value.tolist())}
+        numbers |= {name: tuple(parts[:, i].tolist()) for i, name in enumerate(names)}
+        return RawEstimates(numbers, table.n_records)
 
     def estimates(self, raw: RawEstimates) -> tuple[Estimate, ...]:
-        """The estimate with its interval."""
-        (value,), parts = raw.numbers["value"], np.array(raw.numbers["parts"], np.float64)
-        (scale,), level = self.terms.scales, self.terms.confidence
-        lower, upper = self.split.interval(value, parts, level)
-        reach = float(self.split.half_width(float(np.var(parts, ddof=1)), level))
-        return (
-            Estimate(
-                quantity=self.terms.quantities[0],
-                value=scale.value(value),
-                lower=scale.value(lower),
-                upper=scale.value(upper),
-                confidence=level,
-                inference="approximate",
-                standard_error=scale.factor * normal_error(-reach, reach, level),
-            ),
-        )
+        """The estimates with their intervals."""
+        return tuple(self._estimate(raw, i) for i in range(len(self.terms.quantities)))
 
     def distributions(self, raw: RawEstimates) -> tuple[SamplingDistribution, ...]:
-        """The normal approximation."""
-        found = SamplingDistribution.normal(*self.estimates(raw))
-        return () if found is None else (found,)
+        """The normal approximations."""
+        found = (SamplingDistribution.normal(each) for each in self.estimates(raw))
+        return tuple(each for each in found if each is not None)
 
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedInterval:
-        """The width for records spread evenly."""
-        (scale,) = self.terms.scales
-        width = self.split.expected_width(self.variance, self.terms.confidence)
+        """The widths for records spread evenly."""
+        known, level, scales = self.split.known, self.terms.confidence, self.terms.scales
+        variances = self.variances or (math.nan,) * len(scales)
+        widths = (
+            scale.factor * float(mean_width(rule, known, np.array(variance), level))
+            for scale, rule, variance in zip(scales, self.rules, variances, strict=True)
+        )
         return ExpectedInterval(
             quantities=self.terms.quantities,
-            width=(scale.factor * width,),
-            noise_sd=(scale.factor * self.split.full.sigma,),
+            width=tuple(widths),
+            noise_sd=tuple(scale.factor * math.sqrt(known.centre_noise) for scale in scales),
         )
 
     def describe(self) -> dict[str, str | int]:
@@ -207,6 +216,7 @@ class SplitEstimate:
             "part_scale": str(self.split.part.scale),
             **described(self.split.statistic),
             **self.terms.describe(),
+            **self._constants(),
         }
 
     @classmethod
@@ -216,15 +226,51 @@ class SplitEstimate:
         n, size, subsamples = (
             int(str(description[key])) for key in ("n_records", "subsample_size", "subsamples")
         )
+        dimension = statistic.dimension
+        earlier = not any(key.startswith(("part_weight", "reach_")) for key in description)
         split = SubsampleSplit(
             statistic,
             n,
             size,
             subsamples,
-            StatisticNoise(statistic.constant / n, 1, number(description, "full_scale")),
-            StatisticNoise(statistic.constant / size, 1, number(description, "part_scale")),
+            StatisticNoise(statistic.constant / n, dimension, number(description, "full_scale")),
+            StatisticNoise(statistic.constant / size, dimension, number(description, "part_scale")),
+            0.0 if earlier else float(str(description["part_weight"])),
         )
-        return cls(split, Terms.from_description(description))
+        terms = Terms.from_description(description)
+        rules: tuple[Reach | Multiplier, ...]
+        if earlier:
+            rules = (former_multiplier(split.known, size / n, terms.confidence),)
+        else:
+            rules = unknown_variance.from_description(description, dimension)
+        return cls(split, terms, rules)
+
+    def _constants(self) -> dict[str, str]:
+        """Those of the centre and of the intervals, unless an earlier version did without."""
+        named = [rule for rule in self.rules if isinstance(rule, Reach)]
+        if len(named) < len(self.rules):
+            return {}
+        weight = repr(self.split.part_weight)
+        return {"part_weight": weight, **unknown_variance.described(named)}
+
+    def _parts(self) -> tuple[str, ...]:
+        """What the subsamples' figures are called, one name a coordinate."""
+        count = len(self.terms.quantities)
+        return ("parts",) if count == 1 else tuple(f"parts_{i}" for i in range(1, count + 1))
+
+    def _estimate(self, raw: RawEstimates, i: int) -> Estimate:
+        parts = np.array(raw.numbers[self._parts()[i]], np.float64)
+        value, scale, level = raw.numbers["value"][i], self.terms.scales[i], self.terms.confidence
+        lower, upper, reach = self.split.interval(value, parts, level, self.rules[i])
+        return Estimate(
+            quantity=self.terms.quantities[i],
+            value=scale.value(self.split.centre(value, parts)),
+            lower=scale.value(lower),
+            upper=scale.value(upper),
+            confidence=level,
+            inference="approximate",
+            standard_error=scale.factor * normal_error(-reach, reach, level),
+        )
 
 
 def _serves(statistic: NamedStatistic) -> bool:

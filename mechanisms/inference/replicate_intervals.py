@@ -3,6 +3,13 @@
 All of it is post-processing of B replicates, each the statistic of a resample plus normal noise of
 a known standard deviation sigma (Wang, Cheng and Awan 2022, arXiv 2210.06140).
 
+**Calibrated intervals.** The noise on each replicate widens their percentiles by far more than the
+mean of the replicates suffers from it: that mean has variance V (1 + 1/B) + sigma^2/B about, V the
+variance of the statistic, where the replicates' own is V (n - 1)/n + sigma^2. A normal interval
+around the mean needs V alone, estimated by what is left of the replicates' variance. The half-width
+follows from it by the rule of mechanisms.inference.unknown_variance, which keeps the level for
+every V from 0 to n D^2/4.
+
 **Cap.** A statistic that one record moves by at most D has a variance of at most n D^2/4 under any
 law of independent records (the bounded-differences form of the inequality of Efron and Stein 1981,
 doi 10.1214/aos/1176345462). Every interval is truncated to what follows from that.
@@ -19,6 +26,10 @@ from numpy.typing import NDArray
 from mechanisms.errors import ConfigError
 from mechanisms.inference.deconvolution import Deconvolved, deconvolve
 from mechanisms.inference.intervals import check_level, normal_quantile
+from mechanisms.inference.unknown_variance import NoisyVariance, WidthRule
+
+FEWEST, MOST = 50, 500
+"""Replicates by default: enough to recover a distribution, and no more than gain by it."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +126,25 @@ class NoisyReplicates:
         reach = float(stdtrit(degrees, (1 + level) / 2)) * found.standard_error
         return self._capped(found.value - reach, found.value + reach, level, valid=True)
 
+    @property
+    def known(self) -> NoisyVariance:
+        """What the half-width of a calibrated interval follows from."""
+        n, replicates = self.n_records, len(self.values)
+        return NoisyVariance(
+            spread_gain=(n - 1) / n,
+            spread_noise=self.sigma**2,
+            freedom=replicates - 1,
+            centre_gain=1 + (n - 1) / n / replicates,
+            centre_noise=self.sigma**2 / replicates,
+            most=n * self.sensitivity**2 / 4,
+        )
+
+    def calibrated_interval(self, level: float, rule: WidthRule) -> BootstrapInterval:
+        """The mean of the replicates, give or take the half-width of a rule."""
+        spread, centre = np.var(self.values, ddof=1, keepdims=True), self.estimate.value
+        reach = float(rule.half_width(self.known, spread, level)[0])
+        return BootstrapInterval(centre - reach, centre + reach, valid=True)
+
     def _capped(
         self, lower: float, upper: float, level: float, *, valid: bool
     ) -> BootstrapInterval:
@@ -124,6 +154,17 @@ class NoisyReplicates:
         cap = normal_quantile(level) * math.sqrt(most + self.sigma**2 / replicates)
         low = min(max(lower, centre - cap), centre + cap)
         return BootstrapInterval(low, max(min(upper, centre + cap), low), valid)
+
+
+def default_replicates(
+    level: float, *, n_records: int, mu: float, sensitivity: float, variance: float
+) -> int:
+    """The paper's rule within limits; its arguments are those of ``suggested_replicates``."""
+    found = suggested_replicates(
+        level, n_records=n_records, mu=mu, sensitivity=sensitivity, variance=variance
+    )
+    least = math.ceil(2 / (1 - level) - 1e-9)
+    return max(least, min(max(found, FEWEST), MOST))
 
 
 def suggested_replicates(

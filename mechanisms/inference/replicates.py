@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.accounting.resampling_losses import BootstrapLoss
 from mechanisms.domain.columns import Codes
-from mechanisms.errors import RecordsError
+from mechanisms.errors import InfeasibleBudgetError, RecordsError
 from mechanisms.inference.replicate_intervals import NoisyReplicates
 from mechanisms.inference.resampling_calibration import (
     Goal,
@@ -104,6 +104,19 @@ class BootstrapReplicates:
     def loss(self) -> PrivacyLoss:
         """The privacy loss of all replicates; takes no data."""
         return composed(BootstrapLoss(self.noise.mu_squared, self.n_records), self.replicates)
+
+    def check_goal(self, goal: Goal) -> None:
+        """Refuse noise, the paper's, of which the proven loss passes a goal.
+
+        Raises:
+            InfeasibleBudgetError: It does.
+        """
+        loss = self.loss()
+        if any(loss.delta(epsilon).upper > delta for epsilon, delta in goal):
+            raise InfeasibleBudgetError(
+                "The paper's noise costs more than this budget.",
+                next_step="Raise the budget, lower mu, or leave 'calibration' and 'mu' out.",
+            )
 
     def release(
         self, counts: Codes, columns: NDArray[np.float64], rng: Randomness

@@ -13,7 +13,9 @@ first. With r the mean of the other m - 1 records, a and b the old and new value
   distance is one of r, r', 1-r, 1-r': c = 1.
 
 A user-defined statistic is any object of this protocol. What it declares is believed, so
-``largest_move`` searches for neighbours that belie it; run it before the first release.
+``largest_move`` searches for neighbours that belie it; run it before the first release. It may
+also declare ``unbiased = True``: its mean over all subsets of a size is its value on all records,
+as for means, and for variances and covariances with m - 1.
 """
 
 from __future__ import annotations
@@ -72,6 +74,7 @@ class Mean:
     dimension: int = 1
     constant: Fraction = Fraction(1)
     bounds: tuple[float, float] = (0.0, 1.0)
+    unbiased: bool = True
 
     def evaluate(self, weights: Weights, columns: _Doubles) -> _Doubles:
         found: _Doubles = _sums(weights, columns[:, 0]) / weights.sum(axis=1, keepdims=True)
@@ -86,6 +89,7 @@ class Covariance:
     dimension: int = 1
     constant: Fraction = Fraction(1)
     bounds: tuple[float, float] = (-1.0, 1.0)
+    unbiased: bool = True
 
     def evaluate(self, weights: Weights, columns: _Doubles) -> _Doubles:
         x, y = columns[:, 0] - 0.5, columns[:, 1] - 0.5
@@ -103,9 +107,15 @@ class Variance:
     dimension: int = 1
     constant: Fraction = Fraction(1)
     bounds: tuple[float, float] = (0.0, 1.0)
+    unbiased: bool = True
 
     def evaluate(self, weights: Weights, columns: _Doubles) -> _Doubles:
         return Covariance().evaluate(weights, np.repeat(columns[:, :1], 2, axis=1))
+
+
+def is_unbiased(statistic: Statistic) -> bool:
+    """Whether it declares that its mean over all subsets of a size is its value on all records."""
+    return getattr(statistic, "unbiased", False) is True
 
 
 def _sums(weights: Weights, *columns: _Doubles) -> _Doubles:
@@ -189,6 +199,24 @@ def largest_move(
         own = (_alone(statistic, records[row > 0]) for row in weights)
         for first, second in itertools.product((one, next(own)), (two, next(own))):
             worst = max(worst, float(np.linalg.norm(first - second)) / limit)
+    return worst
+
+
+def largest_bias(statistic: Statistic, rng: np.random.Generator, tries: int = 20) -> float:
+    """The largest distance found between the statistic and its mean over all subsets of a size.
+
+    Of six random records, over the length by which it may move among them. A statistic that
+    declares to be unbiased has none but rounding.
+    """
+    worst, size = 0.0, 6
+    for _, chosen in itertools.product(range(tries), range(2, size)):
+        records = rng.random((size, statistic.columns))
+        subsets = list(itertools.combinations(range(size), chosen))
+        weights = np.zeros((len(subsets), size), np.int64)
+        weights[np.arange(len(subsets))[:, None], subsets] = 1
+        of_all = evaluated(statistic, np.ones((1, size), np.int64), records)[0]
+        away = np.linalg.norm(evaluated(statistic, weights, records).mean(axis=0) - of_all)
+        worst = max(worst, float(away) * size / float(statistic.constant))
     return worst
 
 

@@ -30,7 +30,8 @@ PRODUCTS = """\
   line: {accept: mostly_noise,
     kind: estimate, columns: [age, wage], statistic: regression, share: 0.1}
   spread: {kind: estimate, mechanism: dp_bootstrap, columns: [age], statistic: variance, share: 0.2}
-  own: {kind: estimate, function: "own_statistics:second_moment", columns: [wage], share: 0.3}
+  own: {kind: estimate, mechanism: subsample_split, function: "own_statistics:second_moment",
+    columns: [wage], share: 0.3}
   regions: {kind: table, mechanism: gaussian, columns: [region], share: 0.1}
 """
 METHODS = {
@@ -170,7 +171,7 @@ def test_the_shipped_example_can_be_planned() -> None:
         ("statistic: mean", "function: 'own_statistics:flat'", "declared dimension"),
         (
             "statistic: mean",
-            "statistic: mean, mechanism: dp_bootstrap, replicates: 10",
+            "statistic: mean, mechanism: dp_bootstrap, inference: percentile, replicates: 10",
             "at least 20",
         ),
         ("budget: {epsilon: 1.0", "budget: {rho: 0.1", "Nothing else"),

@@ -109,7 +109,8 @@ def check_targets(
             assert wanted.allows(loss)
         else:  # no divergence is known: the curve of the Gaussian loss of the same one
             goal = resampling_goal(wanted, kind.name)
-            assert all(loss.delta(e).upper <= delta + 1e-11 for e, delta in goal[::32])
+            # calibrated on another grid: compositions of some hundred parts differ by 2e-11
+            assert all(loss.delta(e).upper <= delta + 3e-11 for e, delta in goal[::32])
         if wanted.renyi is None and wanted.rho is None:
             delta = 0.0 if kind.pure else wanted.delta  # what a release is charged
             assert loss.delta(0.97 * wanted.epsilon).upper > delta

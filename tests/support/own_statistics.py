@@ -38,6 +38,7 @@ class BothMeans(SecondMoment):
     columns: int = 2
     dimension: int = 2
     constant: Fraction = Fraction(17, 12)
+    unbiased: bool = True
 
     def evaluate(self, weights: np.ndarray, columns: np.ndarray) -> np.ndarray:
         return weights @ columns / weights.sum(axis=1, keepdims=True)
@@ -50,6 +51,17 @@ class ThreeMeans(BothMeans):
     columns: int = 3
     dimension: int = 3
     constant: Fraction = Fraction(7, 4)
+
+
+@dataclass(frozen=True)
+class FalselyUnbiased(SecondMoment):
+    """The variance with m: its mean over subsets is smaller than its value on all records."""
+
+    unbiased: bool = True
+
+    def evaluate(self, weights: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        share = weights / weights.sum(axis=1, keepdims=True)
+        return share @ columns[:, :1] ** 2 - (share @ columns[:, :1]) ** 2
 
 
 class Largest(SecondMoment):
@@ -135,7 +147,7 @@ second_moment, both_means, largest, slightly_more = (
     SecondMoment(), BothMeans(), Largest(), SlightlyMore()
 )  # fmt: skip
 cells, occupied, centring, far = Cells(), Occupied(), Centring(), Far()
-three_means = ThreeMeans()
+three_means, falsely_unbiased = ThreeMeans(), FalselyUnbiased()
 flat, failing, never_finite, unbounded, floating = (
     Flat(), Failing(), NeverFinite(), Unbounded(), Floating()
 )  # fmt: skip

@@ -32,10 +32,11 @@ from own_statistics import imported
 from configs.sections.user_defined import user_defined
 from mechanisms.domain.privacy_unit import Privacy
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
-from mechanisms.estimates.dp_bootstrap import FEWEST, BootstrapEstimate, BootstrapKnobs
-from mechanisms.estimates.kind import ESTIMATE
+from mechanisms.estimates.dp_bootstrap import BootstrapEstimate, BootstrapKnobs
+from mechanisms.estimates.kind import ESTIMATE, WIDTH
 from mechanisms.estimates.knobs import Among
 from mechanisms.estimates.mechanism import RawEstimates
+from mechanisms.inference.replicate_intervals import FEWEST
 from mechanisms.planning.budget_split import Budget
 from mechanisms.planning.calibration import ProductRequest
 from mechanisms.planning.mechanism_choice import choose
@@ -58,7 +59,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str], Any]] = {
     "sum": ({"where": MEN}, ["age", "sex"], lambda x, s: x[s == "m"].sum()),
     "count": ({"values": ("east",)}, ["region"], lambda r: np.sum(r == "east")),
     "variance": ({"inference": "t"}, ["age"], lambda x: x.var(ddof=1)),
-    "covariance": ({}, ["age", "pay"], lambda x, y: np.cov(x, y)[0, 1]),
+    "covariance": ({"inference": "percentile"}, ["age", "pay"], lambda x, y: np.cov(x, y)[0, 1]),
     OWN: ({}, ["debt", "pay"], lambda x, y: [np.mean((x - 0) / 199), np.mean(y / 50)]),
 }
 
@@ -104,6 +105,27 @@ def test_the_expected_width_is_that_of_evenly_spread_records() -> None:
     assert np.mean(found) == pytest.approx(width, rel=0.15)
 
 
+def test_calibrated_intervals_are_narrower_and_cover() -> None:
+    """Half the noise forgotten is the twin that the same figures catch."""
+    percentile = knobs_of("mean", inference="percentile")
+    wide = calibrated(BootstrapEstimate, percentile, ["age"], n=500, epsilon=2.0, delta=1e-5)
+    made = calibrated(BootstrapEstimate, knobs_of("mean"), ["age"], n=500, epsilon=2.0, delta=1e-5)
+    widths = [each.expected_error(n_records=500, n_cells=100).width[0] for each in (made, wide)]
+    assert widths[0] < 0.95 * widths[1]
+    rng, sigma, count = np.random.default_rng(4), made.bootstrap.noise.sigma, 50
+    known = made.bootstrap.inference(np.zeros((count, 1))).known
+    for variance in known.most * np.array([0.0, 0.01, 0.1, 0.3, 1.0]):
+        error = rng.standard_normal(20_000) * np.sqrt(known.variance_of_centre(variance))
+        parts = rng.chisquare(count - 1, 20_000) / (count - 1)
+        spread = (known.spread_gain * variance + sigma**2) * parts
+        held = np.abs(error) <= made.rules[0].half_width(known, spread, 0.9)
+        assert held.mean() > least(20_000, 0.894) / 20_000
+    half = dataclasses.replace(made.rules[0], addend=made.rules[0].addend - sigma**2)
+    error = rng.standard_normal(20_000) * np.sqrt(known.variance_of_centre(known.most / 3))
+    spread = (known.spread_gain * known.most / 3 + sigma**2) * parts
+    assert np.mean(np.abs(error) <= half.half_width(known, spread, 0.9)) < 0.8
+
+
 def test_the_paper_s_noise_costs_more_than_it_says() -> None:
     """At the budget of mu the strict noise is larger, and the paper's is refused."""
     wanted = target(["age"], **EPSILON_DELTA)
@@ -138,7 +160,7 @@ def test_the_plan_says_what_the_paper_s_noise_would_need() -> None:
 
 
 def test_a_column_without_spread_still_gives_estimates() -> None:
-    knobs = knobs_of("variance", replicates=400)
+    knobs = knobs_of("variance", replicates=400, inference="percentile")
     made = calibrated(BootstrapEstimate, knobs, ["age"], epsilon=60.0, delta=1e-3)
     codes = {"age": np.full(3000, 30)}
     (found,) = made.estimates(made.release(table_of(["age"], codes), seeded()))
@@ -176,7 +198,7 @@ def test_what_is_refused(said: dict[str, Any], names: list[str], what: str) -> N
 @pytest.mark.parametrize(
     ("said", "what"),
     [
-        ({"replicates": 19}, "19 replicates are too few"),
+        ({"replicates": 19, "inference": "percentile"}, "19 replicates are too few"),
         ({"replicates": 1, "inference": "t"}, "two replicates"),
         ({"calibration": "paper"}, "needs one"),
         ({"mu": F(1)}, "goes with"),
@@ -188,11 +210,11 @@ def test_knobs_that_do_not_go_together(said: dict[str, Any], what: str) -> None:
         knobs_of("mean", **said)
 
 
-def test_auto_takes_it_where_no_other_serves() -> None:
+def test_auto_takes_narrower_intervals_than_replicates_of_all_records_can_have() -> None:
     choice = choose(ESTIMATE, knobs_of(OWN), target(["debt", "pay"], **EPSILON_DELTA))
-    assert choice.mechanism == "dp_bootstrap"
-    reasons = {c.name: c.reason for c in choice.candidates[1:]}
-    assert "one number" in reasons["subsample_split"]
+    widths = {c.name: c.error(WIDTH) for c in choice.candidates if c.mechanism is not None}
+    assert choice.mechanism == "subsample_split"
+    assert widths["subsample_split"] < 0.9 * widths["dp_bootstrap"]
 
 
 def test_replicates_are_the_paper_s_rule_within_limits() -> None:
