@@ -16,8 +16,8 @@ its sampling error apart. C is the power of 2 from 1 on at which this is least, 
 both. No guarantee depends on it: the noise is calibrated to whatever C is.
 
 Measured over n = 1000 to 100,000, epsilon = .1 to 3 and populations that are not the references
-(tests/benchmarks/test_default_cost.py): the share of records assigned wrongly is on average 3 to 6 %
-above that of the best C in hindsight, and at C = 1 twice that for linear log odds.
+(tests/benchmarks/test_default_cost.py): the share of records assigned wrongly is on average 2 to
+6 % above that of the best C in hindsight; at C = 1 it is twice that for linear log odds.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _grid(points: Floats, d: int) -> Floats:
 
 
 def _second_class(d: int, boundary: float) -> Floats:
-    """eta at the places of a reference."""
+    """The second class's probability at the places of a reference."""
     along = (_grid(_middles(_SIDE[d]), d) - boundary).sum(axis=1) / math.sqrt(d)
     found: Floats = 1 / (1 + np.exp(-_STEEPNESS * along))
     return found
