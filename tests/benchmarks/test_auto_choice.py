@@ -11,8 +11,8 @@ shape; at rho the delta concerns only drawn records, which are never the best.
 At budgets of rho no rule that knows only public quantities is within 5 % of the best in 95 of 100:
 what neighbouring cells have in common decides between ``gaussian`` and ``two_resolutions``, which
 is up to a fifth better or a third worse where noise hides much of a table. For each public setting
-the mechanism that is within 5 % for most shapes, chosen with hindsight, serves 301 of 320, ``auto``
-298. The table of regrets is printed.
+the mechanism that is within 5 % for most shapes, chosen with hindsight, serves 299 of 320, ``auto``
+297. The table of regrets is printed.
 """
 
 from __future__ import annotations
