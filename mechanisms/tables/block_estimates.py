@@ -73,7 +73,8 @@ def projected_rows(totals: Floats, estimates: Floats, ends: Codes) -> Floats:
     levels = (np.cumsum(falling, axis=1) - totals[:, None]) / ranks
     kept = np.maximum((falling > levels).sum(axis=1), 1)
     level = levels[np.arange(len(rows)), kept - 1]
-    return np.maximum(estimates - np.repeat(level, widths), 0.0)
+    found: Floats = np.maximum(estimates - np.repeat(level, widths), 0.0)
+    return found
 
 
 @functools.lru_cache(maxsize=256)
