@@ -32,6 +32,7 @@ from mechanisms.bernstein.released_function import FunctionShape, ReleasedFuncti
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
+from mechanisms.functions.default_cost import at_default_cost
 from mechanisms.functions.expected_error import ExpectedFunction
 from mechanisms.functions.kernel_density import KernelDensity
 from mechanisms.functions.kind import FUNCTION
@@ -104,8 +105,8 @@ class FunctionRelease:
                 next_step="Write 'unit: record', or a unit with max_records 1; or make a table of"
                 " this product.",
             )
-        learner = learner_of(knobs, target.domain, target.n_records)
-        found = _best(knobs, learner, target)
+        found = _fitted(knobs, target.domain, target)
+        learner = found.learner
         return cls(
             words=words_of(knobs, learner),
             variables=tuple(
@@ -250,6 +251,16 @@ class FunctionRelease:
             factor=float(said["factor"]),
             shape=FunctionShape.of(tuple(said["shape"].split(", "))),
         )
+
+
+def _fitted(knobs: FunctionKnobs, domain: Domain, target: Target) -> BernsteinMechanism:
+    """The release of what the knobs say, at its default cost where they leave that open."""
+
+    def at(cost: float | None) -> BernsteinMechanism:
+        said = dataclasses.replace(knobs, cost=cost)
+        return _best(knobs, learner_of(said, domain, target.n_records), target)
+
+    return at_default_cost(at) if knobs.cost_is_open else at(knobs.cost)
 
 
 def _best(knobs: FunctionKnobs, learner: Learner, target: Target) -> BernsteinMechanism:

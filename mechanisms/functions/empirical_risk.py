@@ -265,19 +265,8 @@ class EmpiricalRisk:
         """
         if self.width is None:
             return 0.0
-        d, points = len(self.axes), lattice(degree)
-        places = np.linspace(0, 1, _PLACES[d])
-        basis, around = iterated_basis(degree, order, places), self._kernel(points, places)
-        if worst:
-            crosses = _power((basis * around).sum(axis=0), d)
-            squares = _power((basis * (self._kernel(points, points) @ basis)).sum(axis=0), d)
-            largest = float((1 - 2 * crosses + squares).max())
-            return self._radius * math.sqrt(max(largest, 0.0))
-        error = np.zeros((len(places),) * d)
-        for sign, centre in ((1, np.array([0.25])), (-1, np.array([0.75]))):
-            error += sign * _power(self._kernel(centre, places)[0], d)
-            error -= sign * _power(self._kernel(centre, points)[0] @ basis, d)
-        return self._radius / 2 * float(np.abs(error).max())
+        share = _operator_error(self.width, len(self.axes), degree, order, worst)
+        return self._radius * share
 
 
 def _bumps(one: Floats, two: Floats, width: float) -> Floats:
@@ -298,3 +287,19 @@ def _power(factor: Floats, times: int) -> Floats:
     for _ in range(times - 1):
         found = np.multiply.outer(found, factor)
     return found
+
+
+@functools.lru_cache(maxsize=4096)
+def _operator_error(width: float, d: int, degree: int, order: int, worst: bool) -> float:
+    """The ``bias`` of a Gaussian kernel for R = 1."""
+    points, places = lattice(degree), np.linspace(0, 1, _PLACES[d])
+    basis, around = iterated_basis(degree, order, places), _bumps(points, places, width)
+    if worst:
+        crosses = _power((basis * around).sum(axis=0), d)
+        squares = _power((basis * (_bumps(points, points, width) @ basis)).sum(axis=0), d)
+        return math.sqrt(max(float((1 - 2 * crosses + squares).max()), 0.0))
+    error = np.zeros((len(places),) * d)
+    for sign, centre in ((1, np.array([0.25])), (-1, np.array([0.75]))):
+        error += sign * _power(_bumps(centre, places, width)[0], d)
+        error -= sign * _power(_bumps(centre, points, width)[0] @ basis, d)
+    return float(np.abs(error).max()) / 2

@@ -47,7 +47,8 @@ class FunctionKnobs:
         kernel: Of densities, ``regression`` and ``naive_bayes``.
         bandwidth: As a share of the declared range, one for all variables or one for each. A
             ``ridge`` is linear without it, and has a Gaussian kernel with it.
-        cost: C of the regularised risk (C/n) sum of losses + |w|^2 / 2.
+        cost: C of the regularised risk (C/n) sum of losses + |w|^2 / 2; by default 1 for ``ridge``,
+            and for a classifier what mechanisms.functions.default_cost chooses.
         widest_gap: For ``regression``: what a gap between values counts at most, as a share of
             the range; by default the least distance between two.
         degree: k; the lattice has k + 1 points along each variable.
@@ -130,6 +131,11 @@ class FunctionKnobs:
     def named(self) -> str:
         """What is released, in words."""
         return f"the target {self.target}" if self.target else f"the function {self.function}"
+
+    @property
+    def cost_is_open(self) -> bool:
+        """Whether this is a classifier whose cost is chosen by its budget."""
+        return self.cost is None and self.target in _TAKEN_BY["cost"] and self.target != "ridge"
 
     @property
     def columns_beside(self) -> tuple[str, ...]:

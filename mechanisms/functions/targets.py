@@ -96,7 +96,8 @@ def words_of(knobs: FunctionKnobs, learner: Learner) -> str:
     if isinstance(learner, EmpiricalRisk):
         if learner.width is not None:
             said += f", gaussian kernel of bandwidth {learner.width:.6g}"
-        return f"{said}, C = {learner.cost:.6g}"
+        chosen = " by default" if knobs.cost is None else ""
+        return f"{said}, C = {learner.cost:.6g}{chosen}"
     assert isinstance(learner, (KernelDensity, NaiveBayes, PriestleyChao))
     shares = ", ".join(f"{b:.6g}" for b in learner.kernel.bandwidths)
     return f"{said}, {learner.kernel.shape} kernel of bandwidth {shares}"

@@ -227,10 +227,34 @@ def drawn_total_variation(
     return projected_total_variation(deviations, n_records=n_records, n_cells=n_cells)
 
 
+def ordered_references(n_records: int, n_cells: int, rng: np.random.Generator) -> Iterator[Floats]:
+    """The reference shapes as counts of cells in an order, float64[n_cells] each.
+
+    Counts fall from the first cell to the last, so that neighbours are alike; where nine tenths
+    are empty the others are scattered, so that they are not.
+
+    Args:
+        n_records: Number of records n.
+        n_cells: Number of cells.
+        rng: Scatters them; of a known seed.
+    """
+    for flat, occupied in _sizes(n_cells):
+        weights, counts = _shape(flat, occupied, n_records)
+        listed = np.repeat(counts, weights.astype(np.int64))
+        if occupied < n_cells:
+            listed = np.append(listed, np.zeros(n_cells - occupied))
+            listed = listed[rng.permutation(n_cells)]
+        yield listed
+
+
+def _sizes(n_cells: int) -> tuple[tuple[bool, int], ...]:
+    """Of every shape whether it is flat, and how many cells are not empty."""
+    return (True, n_cells), (False, n_cells), (False, max(1, n_cells // 10))
+
+
 def _references(n_records: int, n_cells: int) -> Iterator[tuple[Floats, Floats]]:
     """The reference shapes: numbers of cells float64[k] and their counts float64[k]."""
-    sizes = (True, n_cells), (False, n_cells), (False, max(1, n_cells // 10))
-    for flat, occupied in sizes:
+    for flat, occupied in _sizes(n_cells):
         weights, counts = _shape(flat, occupied, n_records)
         yield np.append(weights, n_cells - occupied), np.append(counts, 0.0)
 

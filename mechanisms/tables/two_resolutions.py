@@ -53,9 +53,15 @@ from mechanisms.inference.cumulated_noise import of_blocks
 from mechanisms.inference.noise_tails import DiscreteNoise
 from mechanisms.postprocessing.covariance import Covariance, OtherErrors
 from mechanisms.postprocessing.debias import DebiasedTable
-from mechanisms.postprocessing.simplex import project_to_simplex
 from mechanisms.sampling.randomness import Progress, Randomness
 from mechanisms.tables.band_laws import BandLaw, noisy_law
+from mechanisms.tables.block_estimates import (
+    MOST_SIMULATED,
+    ends_of,
+    least_squares,
+    projected_by_blocks,
+    simulated_variation,
+)
 from mechanisms.tables.expected_error import BRIDGE, ExpectedCounts
 from mechanisms.tables.kind import MICRODATA, TABLE
 from mechanisms.tables.mechanism import RawTable
@@ -82,7 +88,7 @@ class BlockCounts(NoisyCounts):
 
     def figures(self) -> dict[str, Codes]:
         """The columns that are published as they are; every cell has its block's count."""
-        widths = np.diff(_ends(len(self.blocks), len(self.cells)))
+        widths = np.diff(ends_of(len(self.blocks), len(self.cells)))
         return {"raw": self.counts, "raw_block": np.repeat(self.blocks, widths)}
 
 
@@ -160,7 +166,7 @@ class TwoResolutions:
     ) -> BlockCounts:
         """Add the noise, to the blocks first."""
         cells = table.domain.possible_cells()
-        ends = _ends(self.blocks, len(cells))
+        ends = ends_of(self.blocks, len(cells))
         places = np.searchsorted(cells, table.cells)
         blocks = rng.discrete_gaussian(self.scale, self.blocks)
         np.add.at(blocks, np.searchsorted(ends, places, side="right") - 1, table.counts)
@@ -177,20 +183,12 @@ class TwoResolutions:
             ValueError: The cells of one block have several counts of their block.
         """
         raw = release.figures()
-        ends = _ends(self.blocks, len(raw["raw"]))
+        ends = ends_of(self.blocks, len(raw["raw"]))
         starts, widths = ends[:-1], np.diff(ends)
         blocks, cells = raw["raw_block"][starts], raw["raw"].astype(np.float64)
         if np.any(np.repeat(blocks, widths) != raw["raw_block"]):
             raise ValueError("The cells of one block have several counts of their block.")
-        sums = np.add.reduceat(cells, starts)
-        part = widths / (widths + 1)
-        totals = part * blocks + sums / (widths + 1)
-        totals += part * ((n_records - totals.sum()) / part.sum())
-        estimates = cells + np.repeat((totals - sums) / widths, widths)
-        projected = np.empty_like(estimates)
-        whole = project_to_simplex(totals, n_records).values.tolist()
-        for start, end, total in zip(starts.tolist(), ends[1:].tolist(), whole, strict=True):
-            projected[start:end] = project_to_simplex(estimates[start:end], total).values
+        totals, estimates = least_squares(cells, blocks.astype(np.float64), ends, n_records)
         return DebiasedTable(
             domain=release.domain,
             cells=release.cells,
@@ -198,7 +196,7 @@ class TwoResolutions:
             standard_errors=np.repeat(self._errors(widths), widths),
             undrawn_estimate=0.0,
             undrawn_standard_error=0.0,
-            projected=projected,
+            projected=projected_by_blocks(totals, estimates, ends, n_records),
         )
 
     def covariance(self, *, n_records: int, n_cells: int) -> Covariance:
@@ -211,17 +209,21 @@ class TwoResolutions:
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedCounts:
         """Expected error from public quantities only.
 
-        The total variation of the projected counts is taken as that of cells projected at
-        once, with the error that a cell has on average. The Kolmogorov-Smirnov distance is
-        taken from the peak, although each block has one of its own: simulated distances of
-        estimates are 0.9 times this for 20 cells, 1.14 for 100, 1.4 for 1000.
+        The total variation of the projected counts is simulated on the reference shapes
+        (mechanisms.tables.block_estimates); of more than 2^20 cells it is taken as that of cells
+        projected at once, with the error that a cell has on average. The Kolmogorov-Smirnov
+        distance is taken from the peak, although each block has one of its own: simulated
+        distances of estimates are 0.9 times this for 20 cells, 1.14 for 100, 1.4 for 1000.
         """
-        widths = np.diff(_ends(self.blocks, n_cells))
+        widths = np.diff(ends_of(self.blocks, n_cells))
         errors = self._errors(widths)
         found = ExpectedCounts.of_noise(
             float(errors @ widths) / n_cells, n_records=n_records, n_cells=n_cells
         )
         peak = float(self.scale) ** 2 * _peak(self.blocks, n_cells)
+        if n_cells <= MOST_SIMULATED:
+            variation = simulated_variation(self.scale, self.blocks, n_records, n_cells)
+            found = replace(found, projected_total_variation=variation)
         return replace(
             found,
             cell_sd_most=float(errors.max()),
@@ -231,7 +233,7 @@ class TwoResolutions:
     def band_law(self, *, n_records: int, n_cells: int) -> BandLaw:
         """Noise on cells, whose cumulated least squares stray less; for confidence bands."""
         noise = DiscreteNoise(float(self.scale))
-        blocks = of_blocks(float(self.scale), np.diff(_ends(self.blocks, n_cells)))
+        blocks = of_blocks(float(self.scale), np.diff(ends_of(self.blocks, n_cells)))
         by_cells = noisy_law(noise, n_records=n_records, n_cells=n_cells)
         plain = by_cells.strays(0)
         if blocks is None or (plain and plain.quantile(_LEVEL) <= blocks.quantile(_LEVEL)):
@@ -270,11 +272,6 @@ class TwoResolutions:
         left = part * (1 - part / part.sum())
         errors: Floats = float(self.scale) * np.sqrt(1 - 1 / widths + left / widths**2)
         return errors
-
-
-def _ends(blocks: int, n_cells: int) -> Codes:
-    """Places int64[blocks + 1] of the first cell of every block, and of the end."""
-    return np.arange(blocks + 1) * n_cells // blocks
 
 
 def _peak(blocks: int, n_cells: int) -> float:

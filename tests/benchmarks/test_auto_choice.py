@@ -1,20 +1,23 @@
 """How often ``auto`` is as good as the best mechanism in hindsight.
 
-Settings (n, cells, epsilon or rho, delta, shape of the data) are drawn from a grid; every mechanism
-that serves a table releases it, and the total variation between the projected and the true
-counts is averaged. ``auto`` has chosen without seeing the data. Mechanisms whose release is
-slow on many cells are compared where they are affordable. ``-m benchmark_full`` takes all 200 of
-either budget.
+Settings are public quantities (n, cells, epsilon or rho, delta) and a shape of the data, which
+is not public. Every mechanism that serves a table releases it, and the total variation between the
+projected and the true counts is averaged. ``auto`` has chosen without seeing the data. Left out are
+mechanisms whose estimates are biased, which are never chosen (their error depends on the data), and
+those whose release is slow (``SLOW``) on more than 10 cells, where they are far behind.
+``-m benchmark_full`` takes 200 settings of epsilon, and of rho all 64 public settings with every
+shape; at rho the delta concerns only drawn records, which are never the best.
 
-At budgets of rho ``two_resolutions`` is left out of the comparison unless it was chosen. Where
-noise hides most counts it is 5 to 25 % better if neighbouring cells hold much the same, and much
-worse if not, which no public quantity tells: with it ``auto`` is within 5 % in 175 of 200.
+At budgets of rho no rule that knows only public quantities is within 5 % of the best in 95 of 100:
+what neighbouring cells have in common decides between ``gaussian`` and ``two_resolutions``, which
+is up to a fifth better or a third worse where noise hides much of a table. For each public setting
+the mechanism that is within 5 % for most shapes, chosen with hindsight, serves 299 of 320, ``auto``
+297. The table of regrets is printed.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 from decimal import Decimal
 
 import numpy as np
@@ -33,17 +36,13 @@ from tasks.release.entropy import SeededRandomness
 
 WITHIN, SHARE = 1.05, 0.95
 SLOW = {"exponential_ks", "sample_resample"}
-ORDERLESS = {"bootstrap", "density", "gaussian", "laplace", "smoothed_histogram", *SLOW}
 RHO = {0.1: "0.001", 0.5: "0.02", 2.0: "0.2", 8.0: "2"}
-GRID = list(
-    itertools.product(
-        [300, 3000, 30_000, 300_000],
-        [10, 100, 1000, 10_000],
-        [0.1, 0.5, 2.0, 8.0],
-        [1e-10, 1e-6, 1e-4, 1e-2],
-        ["uniform", "zipf", "bell", "sparse", "uneven"],
-    )
+DELTAS = [1e-10, 1e-6, 1e-4, 1e-2]
+SHAPES = ["uniform", "zipf", "bell", "sparse", "uneven"]
+SIZES = list(
+    itertools.product([300, 3000, 30_000, 300_000], [10, 100, 1000, 10_000], [0.1, 0.5, 2.0, 8.0])
 )
+GRID = [(*size, *more) for size in SIZES for more in itertools.product(DELTAS, SHAPES)]
 
 
 def shares(shape: str, cells: int, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -96,38 +95,70 @@ def target_of(measure: str, n: int, cells: int, epsilon: float, delta: float) ->
     return targets(budget, [Part(Decimal(1), n, cells, 1, (cells,))])[0]
 
 
+def compared(
+    measure: str, setting: tuple[int, int, float, float, str], seed: int, repetitions: int
+) -> tuple[str, dict[str, float]]:
+    """What ``auto`` chose, and the error of every mechanism in hindsight."""
+    n, cells, epsilon, delta, shape = setting
+    rng = np.random.default_rng(seed)
+    counts = rng.multinomial(n, shares(shape, cells, rng))
+    choice = choose(TABLE, AutoKnobs(), target_of(measure, n, cells, epsilon, delta))
+    able = [
+        candidate
+        for candidate in choice.candidates
+        if candidate.mechanism is not None and (candidate.name not in SLOW or cells <= 10)
+    ]
+    times = repetitions * max(1, 80 // cells)  # few cells have errors that vary much
+    assert {"gaussian", "laplace", "two_resolutions"} <= {c.name for c in able}
+    return choice.mechanism, {c.name: hindsight(c, counts, times) for c in able}
+
+
+def close(errors: dict[str, float], name: str) -> bool:
+    """Whether a mechanism is within 5 % of the best."""
+    best = min(errors.values())
+    return name in errors and (errors[name] <= WITHIN * best or best <= 1e-3)
+
+
 @pytest.mark.parametrize(
-    ("measure", "settings", "repetitions"),
+    ("settings", "repetitions"),
     [
-        pytest.param("epsilon", 40, 3, id="quick"),
-        pytest.param("epsilon", 200, 8, id="full", marks=pytest.mark.benchmark_full),
-        pytest.param("rho", 200, 8, id="full of rho", marks=pytest.mark.benchmark_full),
+        pytest.param(25, 3, id="quick"),
+        pytest.param(200, 8, id="full", marks=pytest.mark.benchmark_full),
     ],
 )
-def test_auto_is_nearly_the_best_in_hindsight(
-    measure: str, settings: int, repetitions: int
-) -> None:
+def test_auto_is_nearly_the_best_in_hindsight(settings: int, repetitions: int) -> None:
     picked = np.random.default_rng(2026).permutation(len(GRID))[:settings]
     misses = []
     for place in picked.tolist():
-        n, cells, epsilon, delta, shape = GRID[place]
-        rng = np.random.default_rng(place)
-        counts = rng.multinomial(n, shares(shape, cells, rng))
-        target = target_of(measure, n, cells, epsilon, delta)
-        choice = choose(TABLE, AutoKnobs(), target)
-        able = [
-            candidate
-            for candidate in choice.candidates
-            if candidate.mechanism is not None
-            and (candidate.name not in SLOW or cells <= 10)
-            and (measure == "epsilon" or candidate.name in (choice.mechanism, *ORDERLESS))
-        ]
-        errors = {c.name: hindsight(c, counts, repetitions) for c in able}
-        best = min(errors.values())
-        if errors[choice.mechanism] > WITHIN * best and not math.isclose(best, 0, abs_tol=1e-3):
-            misses.append((GRID[place], choice.mechanism, errors))
+        chosen, errors = compared("epsilon", GRID[place], place, repetitions)
+        if not close(errors, chosen):
+            misses.append((GRID[place], chosen, errors))
     for miss in misses:
         print(*miss)
     print(f"auto within {WITHIN} of the best in {settings - len(misses)} of {settings}")
     assert len(misses) <= (1 - SHARE) * settings
-    assert any(c.name == "gaussian" for c in able)  # there was a choice
+
+
+@pytest.mark.parametrize(
+    ("sizes", "repetitions", "most_behind"),
+    [
+        pytest.param([(300, 1000, 0.5)], 6, 0, id="quick"),
+        pytest.param(SIZES, 8, 6, id="full", marks=pytest.mark.benchmark_full),
+    ],
+)
+def test_at_rho_auto_is_nearly_as_good_as_any_rule(
+    sizes: list[tuple[int, int, float]], repetitions: int, most_behind: int
+) -> None:
+    auto = attainable = 0
+    for size in sizes:
+        found = [
+            compared("rho", (*size, 1e-6, shape), 1000 * size[0] + size[1], repetitions)
+            for shape in SHAPES
+        ]
+        chosen, errors = found[0][0], [each for _, each in found]
+        counted = {name: sum(close(each, name) for each in errors) for name in errors[0]}
+        auto, attainable = auto + counted[chosen], attainable + max(counted.values())
+        regrets = [f"{each[chosen] / min(each.values()):.2f}" for each in errors]
+        print(*size, chosen, *regrets, "; within 5 %:", counted)
+    print(f"auto within {WITHIN} in {auto} of {5 * len(sizes)}, the best rule in {attainable}")
+    assert auto >= attainable - most_behind

@@ -266,7 +266,18 @@ def of_same_noise(found: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]
             assert all(np.less(errors["width"], then["width"]))
             assert all(np.less_equal(errors["noise_sd"], np.multiply(1.01, then["noise_sd"])))
         elif now["mechanism"] == "bernstein":
-            assert errors["noise"] <= then["noise"] * 1.01  # shares are scaled together
+            cost = DEFAULT_COST.search(now["function"])
+            per_cost = errors["noise"] / (float(cost[1]) if cost else 1.0)  # it was 1
+            assert per_cost <= then["noise"] * 1.01  # shares are scaled together
+            now["function"] = DEFAULT_COST.sub(", C = 1", now["function"])
+        elif now["mechanism"] == "two_resolutions":  # simulated now, as it is projected
+            variation = "projected_total_variation"
+            assert 0.7 * then[variation] < errors[variation] < 1.02 * then[variation]
+            errors[variation] = then[variation]
+            if now.get("chosen"):  # its reason has a figure of the choice, and that of the next
+                reason = said["products"][name]["chosen"]
+                assert now["chosen"].split(";")[1] == reason.split(";")[1]
+                now["chosen"] = reason
     return without_noise(found)
 
 
@@ -293,6 +304,7 @@ def as_first(facts: dict[str, Any]) -> dict[str, Any]:
     return facts
 
 
+DEFAULT_COST = re.compile(r", C = (\d+) by default$")
 NUMBER = re.compile(r"-?\d+(\.\d+)?([eE]-?\d+)?|-?\d+/\d+")
 
 

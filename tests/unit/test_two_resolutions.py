@@ -20,6 +20,14 @@ from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
 from mechanisms.planning.mechanism_choice import choose
 from mechanisms.postprocessing.consistency import NoisyTable, make_consistent
 from mechanisms.postprocessing.simplex import project_to_simplex
+from mechanisms.tables import block_estimates, two_resolutions
+from mechanisms.tables.block_estimates import (
+    ends_of,
+    projected_by_blocks,
+    projected_rows,
+    simulated_variation,
+)
+from mechanisms.tables.expected_error import ExpectedCounts
 from mechanisms.tables.kind import TABLE, AutoKnobs
 from mechanisms.tables.two_resolutions import BlockCounts, TwoResolutions, TwoResolutionsKnobs
 from tasks.release.entropy import SeededRandomness
@@ -206,12 +214,46 @@ def test_the_expected_distance_is_near_the_simulated_one(
 @pytest.mark.parametrize("cells", [2, 3, 4, 5, 6, 10, 17, 50, 100, 733])
 def test_the_default_blocks_are_the_best_of_all(cells: int) -> None:
     def error(blocks: int) -> float:
-        made = TwoResolutions(Fraction(1), blocks)
-        return made.expected_error(n_records=9, n_cells=cells).kolmogorov_smirnov
+        return two_resolutions._peak(blocks, cells)
 
     target = Target(epsilon=1.0, delta=1e-6, n_records=9, n_cells=cells)
     chosen = TwoResolutions.calibrate(TwoResolutionsKnobs(), target).blocks
     assert error(chosen) == min(error(blocks) for blocks in range(2, cells + 1))
+
+
+def test_projecting_all_blocks_at_once_is_projecting_one_by_one() -> None:
+    rng = np.random.default_rng(8)
+    for cells, blocks, n in ((50, 7, 200), (6, 6, 9), (31, 2, 1000)):
+        ends = ends_of(blocks, cells)
+        totals, estimates = rng.normal(n / blocks, n / 3, blocks), rng.normal(1, 30, cells)
+        whole = project_to_simplex(totals, float(n)).values
+        found = projected_rows(whole, estimates, ends)
+        np.testing.assert_allclose(
+            found, projected_by_blocks(totals, estimates, ends, n), rtol=0, atol=1e-9 * n
+        )
+
+
+def test_the_expected_variation_is_between_that_of_alike_and_of_scattered_cells() -> None:
+    """Where noise hides most cells: less than that of noise on cells only, if they are alike."""
+    n, cells, scale, found = 3000, 1000, 25.0, {}
+    blocks = two_resolutions._best_blocks(cells)
+    ends, rng = ends_of(blocks, cells), np.random.default_rng(9)
+    zipf = n / np.arange(1, cells + 1)
+    zipf *= n / zipf.sum()
+    tenth = np.append(zipf[:100] * n / zipf[:100].sum(), np.zeros(900))[rng.permutation(cells)]
+    for name, counts in (("even", np.full(cells, n / cells)), ("zipf", zipf), ("tenth", tenth)):
+        noisy = counts + rng.normal(0, scale, cells)
+        of_blocks = np.add.reduceat(counts, ends[:-1]) + rng.normal(0, scale, blocks)
+        totals, estimates = block_estimates.least_squares(noisy, of_blocks, ends, n)
+        whole = projected_by_blocks(totals, estimates, ends, n)
+        found[name] = np.abs(whole - counts).sum() / (2 * n)
+    expected = simulated_variation(Fraction(25), blocks, n, cells)
+    assert expected == pytest.approx(np.mean(list(found.values())), rel=0.05)
+    assert min(found.values()) < expected < max(found.values())
+    made = TwoResolutions(Fraction(25), blocks).expected_error(n_records=n, n_cells=cells)
+    assert made.projected_total_variation == expected
+    at_once = ExpectedCounts.of_noise(scale, n_records=n, n_cells=cells)
+    assert expected < 0.98 * at_once.projected_total_variation  # the twin: all cells at once
 
 
 # --- release -----------------------------------------------------------------------------
