@@ -68,7 +68,7 @@ def test_a_gate_on_the_noisy_denominator_is_caught() -> None:
     """The rule of before: valid where it is above four deviations of its noise."""
     law = with_response(populations()["zipf 1.5"])
     (wanted, design, _), rng = PAIRS["ratio"], np.random.default_rng(1)
-    known = released(law, design, 500, 0.1, 20_000, rng).known
+    known = released(law, design, 500, 0.1, 8000, rng).known
     made = known._quotient(wanted)
     noise = np.linalg.norm(known.noise[POWERS.index((1, 0))])
     passed = made.below > 4 * noise
@@ -76,16 +76,16 @@ def test_a_gate_on_the_noisy_denominator_is_caught() -> None:
     spread = made.top_variance - 2 * ratio * made.covariance + ratio**2 * made.below_variance
     truth = wanted.value(law.means)
     hits = np.abs(ratio - truth) <= normal_quantile(0.95) * np.sqrt(spread) / made.below
-    assert passed.sum() > 500 and hits[passed].mean() < 0.3
+    assert passed.sum() > 200 and hits[passed].mean() < 0.3
     assert known.holds(wanted, truth, 0.95).mean() > 0.94
 
 
 def test_whether_limits_hold_a_mean_is_what_the_limits_say() -> None:
     """Most of these means are beyond them, so that the two have much to agree on."""
     rng, n, noise, level = np.random.default_rng(3), 200, 2.0, 0.9
-    x = rng.random((30, n)) ** 3
-    totals = x.sum(axis=1) + noise * rng.normal(size=30)
-    squares = ((2 * x - 1) ** 2).sum(axis=1) + noise * rng.normal(size=30)
+    x = rng.random((16, n)) ** 3
+    totals = x.sum(axis=1) + noise * rng.normal(size=16)
+    squares = ((2 * x - 1) ** 2).sum(axis=1) + noise * rng.normal(size=16)
     limits = [
         mean_limits(
             float(one), float(two), n_records=n, noise=noise, square_noise=noise, level=level,
@@ -95,7 +95,7 @@ def test_whether_limits_hold_a_mean_is_what_the_limits_say() -> None:
     ]  # fmt: skip
     for mean in (0.2, 0.31, 0.33):
         held = guaranteed_holds(mean, totals, squares, n, (noise, noise), level)
-        assert 0 < held.sum() < 30
+        assert 0 < held.sum() < 16
         assert held.tolist() == [low <= mean <= high for low, high in limits]
 
 
@@ -137,7 +137,7 @@ def test_what_falls_short(inference: str, covered: float, short: bool) -> None:
 
 
 def test_what_is_below_is_looked_at_again() -> None:
-    """A row that is below by chance, and one that says of a proportion too much."""
+    """One row that is below by chance, and one that is published at a level above its own."""
     setting = Setting("proportion", "uniform", 300, 0.7, 500)
     lucky, sure = figures(setting, (0.9,))
     below = [dataclasses.replace(lucky, covered=0.87), dataclasses.replace(sure, level=0.97)]
