@@ -13,7 +13,7 @@ width. Records without a value are left out, and how many they are stays private
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import ROUND_DOWN, Context
 from fractions import Fraction
@@ -42,7 +42,7 @@ from mechanisms.estimates.mechanism import (
     number,
 )
 from mechanisms.estimates.terms import Scale, Terms
-from mechanisms.inference.quantile_choice import NoisyQuantile, quantile_loss
+from mechanisms.inference.quantile_choice import END_SHARE, NoisyQuantile, quantile_loss
 from mechanisms.sampling.randomness import Progress, Randomness
 
 MOST_CELLS = 4_000_000
@@ -50,6 +50,7 @@ MOST_CELLS = 4_000_000
 
 _Doubles = NDArray[np.float64]
 _STEPS, _DIGITS = 40, Context(prec=9, rounding=ROUND_DOWN)
+_FIRST_END_SHARE = Fraction(1, 3)  # of descriptions that do not say
 
 
 class OrderedCells(NamedTuple):
@@ -88,6 +89,7 @@ class QuantileOfCells:
     Attributes:
         epsilon: Of all three choices together.
         terms: What is stated of the estimate.
+        end_share: Of epsilon, for each end of the interval.
         quantile: The choices; None where the mechanism was rebuilt from its description.
         cells: To count by; likewise.
     """
@@ -100,6 +102,7 @@ class QuantileOfCells:
 
     epsilon: Fraction
     terms: Terms
+    end_share: Fraction = END_SHARE
     quantile: NoisyQuantile | None = dataclasses.field(default=None, compare=False)
     cells: OrderedCells | None = dataclasses.field(default=None, compare=False)
 
@@ -140,7 +143,7 @@ class QuantileOfCells:
             values_lacking=column.size > column.n_values,
         )
         terms = Terms((estimand.quantity(),), (Scale(),), knobs.confidence)
-        return cls(epsilon, terms, quantile, cells)
+        return cls(epsilon, terms, quantile=quantile, cells=cells)
 
     @property
     def expected_cells(self) -> int:
@@ -159,7 +162,7 @@ class QuantileOfCells:
         """The privacy loss of the three choices; takes no data."""
         check_frame(n_records=n_records, n_cells=n_cells, unit_records=unit_records)
         check_loss_frame(n_records, unit_records)
-        return quantile_loss(self.epsilon)
+        return quantile_loss(self.epsilon, self.end_share)
 
     def release(
         self, table: ContingencyTable, rng: Randomness, progress: Progress | None = None
@@ -213,13 +216,20 @@ class QuantileOfCells:
         return {
             "mechanism": self.name,
             "epsilon_per_record": str(self.epsilon),
+            **({} if self.end_share == _FIRST_END_SHARE else {"end_share": str(self.end_share)}),
             **self.terms.describe(),
         }
 
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Self:
         """Rebuild the mechanism from ``describe``."""
-        return cls(number(description, "epsilon_per_record"), Terms.from_description(description))
+        share = _FIRST_END_SHARE
+        if "end_share" in description:
+            share = number(description, "end_share")
+        if not 0 < 2 * share < 1:
+            raise ConfigError("The description's end_share is not between 0 and 1/2.")
+        epsilon = number(description, "epsilon_per_record")
+        return cls(epsilon, Terms.from_description(description), share)
 
 
 def largest_epsilon(target: Target) -> Fraction:
@@ -232,16 +242,19 @@ def largest_epsilon(target: Target) -> Fraction:
         InfeasibleBudgetError: The budget allows none.
     """
     if target.rho is None and target.renyi is None:
-        return _rounded(Fraction(dataclasses.replace(target, delta=0.0).pure_epsilon()))
+        pure = Fraction(dataclasses.replace(target, delta=0.0).pure_epsilon())
+        return _rounded(pure, lambda loss: loss.pure_epsilon.upper <= target.epsilon)
     low = Fraction(target.pure_epsilon(BoundedRangeLoss))
     high = 3 * low
     for _ in range(_STEPS):
         middle = Fraction(float(low + high) / 2)
         low, high = (middle, high) if target.allows(quantile_loss(middle)) else (low, middle)
-    return _rounded(low)
+    return _rounded(low, target.allows)
 
 
-def _rounded(epsilon: Fraction) -> Fraction:
-    """Three times nine digits below a third, so that sums of bounds on thirds stay below."""
-    third = _DIGITS.create_decimal_from_float(float(epsilon / 3))
-    return 3 * Fraction(third)
+def _rounded(epsilon: Fraction, allows: Callable[[PrivacyLoss], bool]) -> Fraction:
+    """The largest that is allowed of those below whose twelfths have nine digits."""
+    twelfth = _DIGITS.create_decimal_from_float(float(epsilon / 12))
+    while not allows(quantile_loss(12 * Fraction(twelfth))):
+        twelfth = twelfth.next_minus(_DIGITS)
+    return 12 * Fraction(twelfth)

@@ -1,45 +1,51 @@
 """A quantile with an interval that holds for every n and every law, by the exponential mechanism.
 
 Records lie in ordered cells with public edges e_0 < .. < e_K; C_j is the count below e_j. A cell j
-is chosen with probability exactly proportional to exp(-epsilon u_j / 2), u_j the distance from a
-wanted count r to [C_j, C_{j+1}] (Smith 2011, doi 10.1145/1993636.1993743, on cells). Replace-one
-neighbours: every C moves by at most 1, so every u_j does, and a choice is epsilon-DP (McSherry and
-Talwar 2007); its loss is epsilon (u'_j - u_j)/2 plus a constant, of range epsilon at most. Some u_j
-is 0 if 0 <= r <= n, so u_j >= E has probability at most K exp(-epsilon E / 2).
+is chosen with probability exactly proportional to exp(-u_j), u_j the largest of 0, a (C_j - r) and
+b (r - C_{j+1}): r is a wanted count, a and b are what a record too many below the cell, and one too
+few up to its end, cost (Smith 2011, doi 10.1145/1993636.1993743, on cells, with a = b).
 
-**Interval.** Let x be a q-quantile of the law of independent records: P(X < x) <= q <= P(X <= x).
-The lower end is the lower edge of a cell chosen for r = b - E - 1, b the alpha/4 quantile of
-Binomial(n, q). It is above x only if C_j >= #(records <= x), and C_j <= r + E but with
-probability alpha/4; #(records <= x) <= r + E < b has probability at most alpha/4. Likewise
-the upper end, the upper edge for r = b' + E + 1. A wanted count below 0 or above n is not
-asked for: the end is that of the declared range. So the coverage is at least 1 - alpha. Two
-thirds of epsilon are for the ends, one third for a point estimate, the middle of a cell.
+**Loss.** Of replace-one neighbours one has C'_j - C_j in {0, 1} for all j: the records below e_j
+grow or fall in number at all edges alike. So every u'_j - u_j lies in [-b, a], and the loss, which
+is u'_j - u_j plus a constant, has a range of at most epsilon = a + b (Dong, Durfee and Rogers 2020,
+arXiv 1909.13830). How a + b is split is free.
+
+**Interval.** The lower end is the lower edge of a cell chosen for a count r, far enough below the
+quantile's, and the upper end likewise. Sampling and choice share one failure probability, (1 -
+level)/2 an end, and r is the largest that keeps it: mechanisms.inference.quantile_margins has the
+proof. As a guards against what is not allowed, and b only against what is needlessly wide, a is
+larger. The split is the one with the least expected span for records spread evenly, where the count
+at the end chosen is on average r - (1/b - 1/a). A wanted count below 0 or above n is not asked for:
+the end is that of the declared range, which never fails, and the other end may fail with 1 - level.
+The upper end is the lower end seen from above: of the cells in reverse, and share 1 - q.
+
+**Budget.** END_SHARE of epsilon is for each end, the rest for a point estimate: the middle of a
+cell chosen between the two ends (which are public by then) for the quantile's own count, a = b.
 
 Records beyond the edges are taken into the end cells: the quantile is that of clamped records.
 
-**Records without a value** are left out: C, r, b and b' are of the m records that have one, and m
-is private. (1) A record that comes to have a value raises C_j by 0 or 1, and m by 1. Each wanted
-count then rises by 0 or 1 as well, so C_j - r changes by at most 1, as where one value replaces
-another, and u_j with it. (2) Whether an end is asked for must not depend on m: it always is, but
-the first cell counts as reaching down without end, and the last up, so that some u_j is 0 whatever
-r. A lower end in the first cell is the range's own and never above x; in another cell the proof
-above holds; likewise the upper end. (3) Given m, the values are independent, of the law given
-that there is one, so the coverage holds for every m. For (1) b is replaced by the largest of b(i) -
-max(i - m, 0) and b' by the least of b'(i) + max(m - i, 0), over a public grid of sizes i. As a
-function of m each term rises by 0 or 1 a step, hence so does their maximum or minimum, whatever the
-figures b(i), also as rounded. One more trial raises a binomial quantile by 0 or 1, so that no term
-is above b(m), or below b'(m); at m = n one is equal to it.
+**Records without a value** are left out: C and all wanted counts are of the m records that have
+one, and m is private. (1) A record that comes to have a value raises C_j by 0 or 1, and m by 1.
+Each wanted count then rises by 0 or 1 as well, so that C_j - r changes by 0 or 1 at all edges, or
+by 0 or -1 at all, as where one value replaces another, and the range of the loss is a + b. (2)
+Whether an end is asked for must not depend on m: it always is, but the first cell counts as
+reaching down without end, and the last up, so that some u_j is 0 whatever r. A lower end in the
+first cell is the range's own and never above x; in another cell the proof holds; likewise the upper
+end. (3) Given m, the values are independent, of the law given that there is one, so the coverage
+holds for every m. For (1) the lower r is the largest of R(i) - max(i - m, 0) over a public grid of
+sizes i, R(i) the wanted count for i records, and the upper likewise. As a function of m each term
+rises by 0 or 1 a step, hence so does their maximum, whatever the figures R(i), also as rounded. As
+R(i + 1) is R(i) or R(i) + 1, no term is above R(m); at m = n one is equal to it.
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from flint import arb
@@ -50,10 +56,12 @@ from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.domain.columns import Codes
 from mechanisms.errors import ConfigError
 from mechanisms.inference.intervals import check_level
-from mechanisms.sampling.real_weights import choose_real, decay, rate_of
+from mechanisms.inference.quantile_margins import EndRule
+from mechanisms.sampling.real_weights import choose_real, decay
 
-_GRID_STEP = 0.05  # of the square root of a size: what it costs is at most a tenth of that
-_MOST_SIZES = 100_000
+END_SHARE = Fraction(5, 12)
+"""Of epsilon, for each end; the rest is for the value."""
+_GUARDS = [Fraction(part, 10) for part in range(5, 10)]  # of an end's epsilon, for its guarded side
 
 
 @dataclass(frozen=True)
@@ -98,40 +106,42 @@ class NoisyQuantile:
         """The privacy loss of the three choices; takes no data."""
         return quantile_loss(self.epsilon)
 
-    @property
-    def error(self) -> int:
-        """The E that a choice passes with probability at most (1 - level)/4, in records."""
-        odds = 4 * (len(self.edges) - 1) / (1 - self.level)
-        return math.ceil(2 * math.log(odds) / float(self.epsilon / 3) * (1 + 1e-12))
+    @functools.cached_property
+    def ends(self) -> EndChoices:
+        """How both ends are chosen."""
+        return min((self._ends(guard) for guard in _GUARDS), key=lambda each: each.span)
+
+    def _ends(self, guard: Fraction) -> EndChoices:
+        steep, gentle = (END_SHARE * self.epsilon * part for part in (guard, 1 - guard))
+        n, q, others = self.n_records, float(self.share), max(1, len(self.edges) - 2)
+        failure = (1 - self.level) / 2
+        low, high = (EndRule(each, float(steep), others, failure) for each in (q, 1 - q))
+        lower, upper = low.wanted(n), n - high.wanted(n)
+        if not self.values_lacking and (lower < 0) != (upper > n):
+            low, high = (each._replace(failure=2 * failure) for each in (low, high))
+            lower = low.wanted(n) if lower >= 0 else lower
+            upper = n - high.wanted(n) if upper <= n else upper
+        drift = float(1 / gentle - 1 / steep)
+        span = min(upper + drift, n) - max(lower - drift, 0)
+        return EndChoices(low, high, steep, gentle, lower, upper, span)
 
     @property
     def wanted(self) -> tuple[int, int, int]:
         """Counts asked for: of the value, the lower and the upper end."""
-        n = self.n_records
-        low, high = (int(quantiles[0]) for quantiles in self._binomial(np.array([n])))
-        return round(n * self.share), low - self.error - 1, high + self.error + 1
+        return round(self.n_records * self.share), self.ends.lower, self.ends.upper
 
     def wanted_of(self, present: int) -> tuple[int, int, int]:
         """The same where so many records have a value: a private number."""
-        sizes, low, high = self._grid
-        lowest = int(np.max(low - np.maximum(sizes - present, 0)))
-        highest = int(np.min(high + np.maximum(present - sizes, 0)))
-        return round(present * self.share), lowest - self.error - 1, highest + self.error + 1
-
-    def _binomial(self, sizes: Codes) -> tuple[Codes, Codes]:
-        """The (1 - level)/4 quantile of as many trials, and that above which there is as much."""
-        tail = (1 - self.level) / 4
-        low, high = (_binomial_quantiles(p, sizes, float(self.share)) for p in (tail, 1 - tail))
-        return low, high
+        found = []
+        for sizes, counts in self._grids:
+            found.append(int(np.max(counts - np.maximum(sizes - present, 0))))
+        return round(present * self.share), found[0], present - found[1]
 
     @functools.cached_property
-    def _grid(self) -> tuple[Codes, Codes, Codes]:
-        """Sizes up to n, a fraction of their square root apart, with their quantiles."""
-        step = max(_GRID_STEP, 2 * math.sqrt(self.n_records) / _MOST_SIZES)
-        points = np.arange(0, 2 * math.sqrt(self.n_records) / step)
-        sizes = np.unique(np.append(np.floor((points * step / 2) ** 2), self.n_records))
-        whole = sizes[sizes <= self.n_records].astype(np.int64)
-        return whole, *self._binomial(whole)
+    def _grids(self) -> tuple[tuple[Codes, Codes], tuple[Codes, Codes]]:
+        """Sizes up to n with the wanted counts of a lower end, for either end."""
+        low = self.ends.low.on_grid(self.n_records)
+        return low, low if self.share == Fraction(1, 2) else self.ends.high.on_grid(self.n_records)
 
     def release(self, cells: Codes, counts: Codes, rng: np.random.Generator) -> QuantileEstimate:
         """Make the three choices.
@@ -151,106 +161,138 @@ class NoisyQuantile:
 
         Where values may lack, the counts are of the records that have one, and may be none.
         """
-        if self.values_lacking:
-            centre, low, high = self.wanted_of(int(counts.sum()))
-            return (
-                self._choose(cells, counts, centre, rng),
-                self._choose(cells, counts, low, rng, end=True),
-                self._choose(cells, counts, high, rng, end=True),
-            )
-        centre, low, high = self.wanted
-        at = self._choose(cells, counts, centre, rng)
-        first, last = 0, len(self.edges) - 2
-        if low >= 0:
-            first = self._choose(cells, counts, low, rng)
-        if high <= self.n_records:
-            last = self._choose(cells, counts, high, rng)
-        return at, first, last
+        lacking, last = self.values_lacking, len(self.edges) - 2
+        runs = _runs(cells, counts, len(self.edges) - 1)
+        steep, gentle = self.ends.steep, self.ends.gentle
+        centre, low, high = self.wanted_of(int(counts.sum())) if lacking else self.wanted
+        ends = [0, last]
+        for_ends = _without_end(runs) if lacking else runs
+        if lacking or low >= 0:
+            ends[0] = choose_cell(for_ends, low, rng, above=steep, below=gentle)
+        if lacking or high <= self.n_records:
+            ends[1] = choose_cell(for_ends, high, rng, above=gentle, below=steep)
+        rate = (1 - 2 * END_SHARE) * self.epsilon / 2
+        between = _between(runs, min(ends), max(ends))
+        return choose_cell(between, centre, rng, above=rate, below=rate), ends[0], ends[1]
 
     @property
     def expected_share(self) -> float:
         """Share of the records that the interval is expected to span, at most 1."""
-        _, low, high = self.wanted
-        n = self.n_records
-        return (min(high, n) - max(low, 0)) / n
-
-    def _choose(
-        self,
-        cells: Codes,
-        counts: Codes,
-        wanted: int,
-        rng: np.random.Generator,
-        *,
-        end: bool = False,
-    ) -> int:
-        """A cell; runs of empty cells, which share their score, are drawn together.
-
-        For an ``end`` the first cell reaches down without end, and the last up.
-        """
-        n_cells = len(self.edges) - 1
-        runs = _runs(cells, counts, n_cells)
-        if end:
-            runs = _outer_cells_apart(runs, n_cells)
-        gaps = [
-            max(
-                0 if end and first == 0 else before - wanted,
-                0 if end and first == n_cells - 1 else wanted - after,
-                0,
-            )
-            for first, _, before, after in runs
-        ]
-        rate = rate_of(self.epsilon / 3, 1)
-        least = min(gaps)
-
-        def weights() -> Sequence[arb]:
-            return [run[1] * decay(rate, gap - least) for run, gap in zip(runs, gaps, strict=True)]
-
-        first, size, _, _ = runs[choose_real(weights, rng)]
-        return first + int(rng.integers(size))
+        return self.ends.span / self.n_records
 
 
-def quantile_loss(epsilon: Fraction) -> PrivacyLoss:
-    """The privacy loss of three choices that share an epsilon."""
-    return compose([BoundedRangeLoss(epsilon / 3)] * 3)
+class EndChoices(NamedTuple):
+    """How both ends are chosen; public.
+
+    Attributes:
+        low: What the wanted count of the lower end depends on.
+        high: That of the upper end, seen from above.
+        steep: What a record beyond the wanted count costs on the side of the quantile.
+        gentle: What it costs on the other side.
+        lower: The wanted count of the lower end, where every record has a value.
+        upper: Of the upper end.
+        span: Records that the interval is expected to span, if they are spread evenly.
+    """
+
+    low: EndRule
+    high: EndRule
+    steep: Fraction
+    gentle: Fraction
+    lower: int
+    upper: int
+    span: float
 
 
-def _binomial_quantiles(p: float, sizes: Codes, share: float) -> Codes:
-    """int64[m]: the least k with P(Binomial(n, share) <= k) >= p, for each n and a p in (0, 1)."""
-    from scipy.special import bdtrik, betainc
+class Run(NamedTuple):
+    """Neighbouring cells with one score: an occupied cell, or a gap.
 
-    def reached(k: Codes) -> Any:
-        return (k >= sizes) | (betainc(np.maximum(sizes - k, 1), k + 1, 1 - share) >= p)
+    Attributes:
+        first: The first of the cells.
+        size: How many there are.
+        before: Records before them.
+        after: Records up to their end.
+    """
 
-    # Near; the incomplete beta function decides.
-    found: Codes = np.nan_to_num(bdtrik(p, sizes, share), nan=0.0).astype(np.int64)
-    while (below := ~reached(found)).any():
-        found = found + below
-    while (above := (found > 0) & reached(np.maximum(found - 1, 0))).any():
-        found = found - above
-    return found
-
-
-def _outer_cells_apart(
-    runs: list[tuple[int, int, int, int]], n_cells: int
-) -> list[tuple[int, int, int, int]]:
-    """The runs, with the first cell and the last in runs of their own."""
-    found = []
-    for first, size, before, after in runs:
-        cuts = {first, first + size} | ({1, n_cells - 1} & set(range(first, first + size)))
-        for start, stop in itertools.pairwise(sorted(cuts)):
-            found.append((start, stop - start, before, after))
-    return found
+    first: int
+    size: int
+    before: float
+    after: float
 
 
-def _runs(cells: Codes, counts: Codes, n_cells: int) -> list[tuple[int, int, int, int]]:
-    """First cell, number of cells, counts before and after: of each occupied cell and each gap."""
-    runs: list[tuple[int, int, int, int]] = []
+def choose_cell(
+    runs: Sequence[Run],
+    wanted: int,
+    rng: np.random.Generator,
+    *,
+    above: Fraction,
+    below: Fraction,
+) -> int:
+    """A cell with probability exactly proportional to exp(-u).
+
+    Args:
+        runs: Of all cells that may be chosen; infinite counts are never exceeded.
+        wanted: The count r.
+        rng: Source of bits.
+        above: What each record before the cell costs beyond r.
+        below: What each record costs that is missing to r at the cell's end.
+    """
+    costs = [
+        above * int(run.before - wanted)
+        if run.before > wanted
+        else below * int(wanted - run.after)
+        if run.after < wanted
+        else Fraction(0)
+        for run in runs
+    ]
+    least = min(costs)
+
+    def weights() -> Sequence[arb]:
+        return [run.size * decay(cost - least, 1) for run, cost in zip(runs, costs, strict=True)]
+
+    chosen = runs[choose_real(weights, rng)]
+    return chosen.first + int(rng.integers(chosen.size))
+
+
+def quantile_loss(epsilon: Fraction, end_share: Fraction = END_SHARE) -> PrivacyLoss:
+    """The privacy loss of the three choices.
+
+    Args:
+        epsilon: Of all three together.
+        end_share: Of epsilon, for each end; a third in descriptions that do not say so.
+    """
+    ends = BoundedRangeLoss(end_share * epsilon)
+    return compose([ends, ends, BoundedRangeLoss((1 - 2 * end_share) * epsilon)])
+
+
+def _runs(cells: Codes, counts: Codes, n_cells: int) -> list[Run]:
+    """Each occupied cell and each gap."""
+    runs: list[Run] = []
     at = total = 0
     for cell, count in zip(cells.tolist(), counts.tolist(), strict=True):
         if cell > at:
-            runs.append((at, cell - at, total, total))
-        runs.append((cell, 1, total, total + count))
+            runs.append(Run(at, cell - at, total, total))
+        runs.append(Run(cell, 1, total, total + count))
         at, total = cell + 1, total + count
     if at < n_cells:
-        runs.append((at, n_cells - at, total, total))
+        runs.append(Run(at, n_cells - at, total, total))
     return runs
+
+
+def _between(runs: Sequence[Run], first: int, last: int) -> list[Run]:
+    """The runs cut to the cells from a first to a last."""
+    found = []
+    for run in runs:
+        start, stop = max(run.first, first), min(run.first + run.size, last + 1)
+        if start < stop:
+            found.append(run._replace(first=start, size=stop - start))
+    return found
+
+
+def _without_end(runs: Sequence[Run]) -> list[Run]:
+    """The runs; the first cell reaches down without end, and the last one up."""
+    last = runs[-1].first + runs[-1].size - 1
+    inner = _between(runs, 1, last - 1)
+    first = [run._replace(before=-math.inf) for run in _between(runs, 0, 0)]
+    if not last:
+        return [run._replace(after=math.inf) for run in first]
+    return [*first, *inner, *(run._replace(after=math.inf) for run in _between(runs, last, last))]

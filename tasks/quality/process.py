@@ -3,7 +3,9 @@
 It lives apart from the run because importing the library takes several seconds
 and a quarter of a gigabyte: the import overlaps with the rest of the run, and the
 memory is not the counting's. It sees small tables of aggregates, never rows, and
-answers with booleans alone. Its analytics are off.
+answers with booleans alone. Its analytics are off. What the library imports for drawing and for
+tests of distributions, and no expectation of ours needs, is loaded when something is asked of it:
+a third of the import.
 
 It ends when its run ends, also when that is killed and in the middle of an import: a thread
 reads standard input and ends the process at its end. On Linux the kernel does it at once if the
@@ -13,19 +15,24 @@ run's main thread started the process; the signal follows the thread, so no othe
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import json
 import os
 import queue
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
 from typing import Any, TextIO
 
 from tasks.execution.private_zone import silence_core_dumps
 
 WITH_PARENT = "--with-parent"
 """Argument of a process whose parent's main thread started it."""
+
+LOADED_LATE = ("altair", "scipy.stats")
+"""Modules that Great Expectations imports and checks of figures do without."""
 
 _PARENT_DEATH_SIGNAL = 1  # prctl's PR_SET_PDEATHSIG
 
@@ -39,9 +46,25 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever the library prints is no answer
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
+    sys.meta_path.insert(0, _Late())
     import great_expectations as gx
 
     serve(gx, requests, answers)
+
+
+class _Late:
+    """Finds modules whose code runs when one of their names is first asked for."""
+
+    @staticmethod
+    def find_spec(
+        name: str, path: Sequence[str] | None, target: object = None
+    ) -> ModuleSpec | None:
+        if name not in LOADED_LATE:
+            return None
+        found = PathFinder.find_spec(name, path)
+        if found is not None and found.loader is not None:
+            found.loader = importlib.util.LazyLoader(found.loader)
+        return found
 
 
 def _watched(stream: TextIO) -> Iterator[str]:

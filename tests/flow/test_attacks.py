@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import stat
+import sys
 import traceback
 from pathlib import Path
 
@@ -141,6 +142,13 @@ def test_quality_process_is_started_again_once_it_died(tmp_path: Path) -> None:
         inspector._process.wait()
         assert inspector.meets("gate", {"x": 1}, [Between("x", 1, 1)])
         assert not inspector.meets("gate", {"x": 1}, [Between("x", 2)])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells what a process has loaded")
+def test_the_quality_process_does_not_load_what_it_does_not_use(inspector) -> None:
+    assert inspector.meets("gate", {"x": 1}, [Between("x", 1, 1)])
+    loaded = Path(f"/proc/{inspector._process.pid}/maps").read_text()
+    assert "/pandas/_libs/" in loaded and "/scipy/stats/" not in loaded
 
 
 def test_one_charge_is_one_draw(agency) -> None:

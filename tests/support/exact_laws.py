@@ -122,30 +122,35 @@ def _ks_distance(h: Table, z: Table) -> Fraction:
 
 @law_of.register
 def _(mechanism: QuantileOfCells, counts: Table) -> Law:
-    """Three independent choices among the cells, at a third of epsilon each."""
+    """Both ends, 5/12 of epsilon each, then the value between them by a sixth."""
     assert mechanism.quantile is not None and mechanism.cells is not None
-    ends = [0, *itertools.accumulate(counts)]
+    sums = [0, *itertools.accumulate(counts)]
     last = len(counts) - 1
     centre, low, high = mechanism.quantile.wanted
+    epsilon, ends = float(mechanism.epsilon), mechanism.quantile.ends
+    guarded = float(ends.steep) / (epsilon * 5 / 12)
 
-    def choice(wanted: int) -> dict[int, float]:
-        gaps = [max(a - wanted, wanted - b, 0) for a, b in itertools.pairwise(ends)]
-        weights = [math.exp(-float(mechanism.epsilon) / 6 * gap) for gap in gaps]
-        return {at: weight / math.fsum(weights) for at, weight in enumerate(weights)}
+    def choice(wanted: int, above: float, below: float, among: range) -> dict[int, float]:
+        costs = (
+            max(above * (sums[at] - wanted), below * (wanted - sums[at + 1]), 0) for at in among
+        )
+        weights = [math.exp(-cost) for cost in costs]
+        return {at: each / math.fsum(weights) for at, each in zip(among, weights, strict=True)}
 
-    lower = choice(low) if low >= 0 else {0: 1.0}
-    upper = choice(high) if high <= sum(counts) else {last: 1.0}
-    cells = mechanism.cells
-    return EstimateLaw(
-        {
-            (float(cells.middle[a]), float(cells.first[b]), float(cells.last[c]), abs(c - b) + 1): p
-            * q
-            * r
-            for (a, p), (b, q), (c, r) in itertools.product(
-                choice(centre).items(), lower.items(), upper.items()
-            )
-        }
-    )
+    steep, gentle = (epsilon * 5 / 12 * part for part in (guarded, 1 - guarded))
+    every = range(last + 1)
+    lower = choice(low, steep, gentle, every) if low >= 0 else {0: 1.0}
+    upper = choice(high, gentle, steep, every) if high <= sum(counts) else {last: 1.0}
+    masses: dict[Outcome, float] = {}
+    for (b, p), (c, q) in itertools.product(lower.items(), upper.items()):
+        between = range(min(b, c), max(b, c) + 1)
+        for a, r in choice(centre, epsilon / 12, epsilon / 12, between).items():
+            cells = mechanism.cells
+            key = (
+                float(cells.middle[a]), float(cells.first[b]), float(cells.last[c]), abs(c - b) + 1
+            )  # fmt: skip
+            masses[key] = masses.get(key, 0.0) + p * q * r
+    return EstimateLaw(masses)
 
 
 _FINE = "its noise lies on a grid so fine that outputs cannot be listed; its loss is that of {}"
