@@ -366,14 +366,15 @@ def ends_chosen(
     """The cells of both ends for tables int64[r, k], with the law of ``NoisyQuantile.chosen``."""
     after = np.cumsum(counts, axis=1)
     before, (_, low, high) = after - counts, made.wanted
+    steep, gentle = float(made.ends.steep), float(made.ends.gentle)
     rows, last = len(counts), counts.shape[1] - 1
 
-    def chosen(wanted: int) -> NDArray[np.int64]:
-        gaps = np.maximum(np.maximum(before - wanted, wanted - after), 0)
-        odds = np.cumsum(np.exp(-float(made.epsilon) / 6 * gaps), axis=1)
+    def chosen(wanted: int, above: float, below: float) -> NDArray[np.int64]:
+        costs = np.maximum(above * (before - wanted), below * (wanted - after))
+        odds = np.cumsum(np.exp(-np.maximum(costs, 0)), axis=1)
         drawn = rng.random((rows, 1)) * odds[:, -1:]
         return np.minimum((odds <= drawn).sum(axis=1), last)
 
-    one = chosen(low) if low >= 0 else np.zeros(rows, np.int64)
-    two = chosen(high) if high <= made.n_records else np.full(rows, last)
+    one = chosen(low, steep, gentle) if low >= 0 else np.zeros(rows, np.int64)
+    two = chosen(high, gentle, steep) if high <= made.n_records else np.full(rows, last)
     return one, two
