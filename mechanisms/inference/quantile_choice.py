@@ -20,7 +20,9 @@ the end is that of the declared range, which never fails, and the other end may 
 The upper end is the lower end seen from above: of the cells in reverse, and share 1 - q.
 
 **Budget.** END_SHARE of epsilon is for each end, the rest for a point estimate: the middle of a
-cell chosen between the two ends (which are public by then) for the quantile's own count, a = b.
+cell chosen between the two ends (which are public by then) for the quantile's own count, with a = b
+and base weights 1, 4 and 16 in thirds towards the place where the quantile is if records are spread
+evenly between the ends. Base weights that do not depend on the data leave the range of a loss.
 
 Records beyond the edges are taken into the end cells: the quantile is that of clamped records.
 
@@ -41,6 +43,7 @@ R(i + 1) is R(i) or R(i) + 1, no term is above R(m); at m = n one is equal to it
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -61,6 +64,7 @@ from mechanisms.sampling.real_weights import choose_real, decay
 
 END_SHARE = Fraction(5, 12)
 """Of epsilon, for each end; the rest is for the value."""
+_ZONES, _ZONE_WEIGHT = 3, 4  # of the base weights of the value
 _GUARDS = [Fraction(part, 10) for part in range(5, 10)]  # of an end's epsilon, for its guarded side
 
 
@@ -172,8 +176,22 @@ class NoisyQuantile:
         if lacking or high <= self.n_records:
             ends[1] = choose_cell(for_ends, high, rng, above=gentle, below=steep)
         rate = (1 - 2 * END_SHARE) * self.epsilon / 2
-        between = _between(runs, min(ends), max(ends))
+        between = self._candidates(runs, min(ends), max(ends))
         return choose_cell(between, centre, rng, above=rate, below=rate), ends[0], ends[1]
+
+    def _candidates(self, runs: Sequence[Run], first: int, last: int) -> list[Run]:
+        """The cells from a first to a last, with their base weights for the value."""
+        lowest, highest = max(self.ends.lower, 0), min(self.ends.upper, self.n_records)
+        middle = (self.share * self.n_records - lowest) / max(highest - lowest, 1)
+        middle, count = min(max(middle, Fraction(0)), Fraction(1)), last + 1 - first
+        left = [first + int(count * middle * zone / _ZONES) for zone in range(_ZONES)]
+        right = [last + 1 - int(count * (1 - middle) * zone / _ZONES) for zone in range(_ZONES)]
+        cuts, found = sorted({*left, *right}), []
+        for start, stop in itertools.pairwise(cuts):
+            zone = sum(a <= start and stop <= b for a, b in zip(left, right, strict=True))
+            weight = _ZONE_WEIGHT ** (zone - 1)
+            found += [run._replace(weight=weight) for run in _between(runs, start, stop - 1)]
+        return found
 
     @property
     def expected_share(self) -> float:
@@ -211,12 +229,14 @@ class Run(NamedTuple):
         size: How many there are.
         before: Records before them.
         after: Records up to their end.
+        weight: Base weight of each of the cells.
     """
 
     first: int
     size: int
     before: float
     after: float
+    weight: int = 1
 
 
 def choose_cell(
@@ -227,7 +247,7 @@ def choose_cell(
     above: Fraction,
     below: Fraction,
 ) -> int:
-    """A cell with probability exactly proportional to exp(-u).
+    """A cell with probability exactly proportional to its base weight times exp(-u).
 
     Args:
         runs: Of all cells that may be chosen; infinite counts are never exceeded.
@@ -247,7 +267,10 @@ def choose_cell(
     least = min(costs)
 
     def weights() -> Sequence[arb]:
-        return [run.size * decay(cost - least, 1) for run, cost in zip(runs, costs, strict=True)]
+        return [
+            run.size * run.weight * decay(cost - least, 1)
+            for run, cost in zip(runs, costs, strict=True)
+        ]
 
     chosen = runs[choose_real(weights, rng)]
     return chosen.first + int(rng.integers(chosen.size))

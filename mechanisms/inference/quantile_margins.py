@@ -1,15 +1,15 @@
 """Which counts the ends of a quantile's interval aim at: one failure probability for all errors.
 
-A lower end is the lower edge of a cell chosen among K, with probability proportional to
+A lower end is the lower edge of a cell chosen among K with probability proportional to
 exp(-a (C_j - r)) where the count C_j below the cell exceeds the wanted count r, and to 1 at most
 elsewhere; 1 if r lies between the counts at the cell's ends (mechanisms.inference.quantile_choice).
 Let x be a q-quantile of the law of m independent records, and S = #(records <= x), which is
 Binomial(m, q) at the least, in stochastic order.
 
 **Failure.** The end is above x only if the chosen cell is. Such cells have C_j >= S, and there are
-at most K' = K - 1 of them, since the cell of x is not one. If S = s >= r, some other cell has weight
-1: that of x if the count below it is at most r, and else one before it. So their probability, given
-the data, is at most
+at most K' = K - 1 of them, since the cell of x is not one. If S = s >= r, some other cell has
+weight 1: that of x if the count below it is at most r, and else one before it. So their
+probability, given the data, is at most
 
     h(s - r),   h(d) = K' e^(-a d)/(1 + K' e^(-a d)) for d >= 0, and h(d) = 1 for d < 0,
 

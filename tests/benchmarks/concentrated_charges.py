@@ -27,7 +27,7 @@ from mechanisms.accounting.analytic import PureLoss
 from mechanisms.accounting.finite_losses import DrawsLoss
 from mechanisms.accounting.lattice import LatticeLoss
 from mechanisms.accounting.truncated_draws import approximately_concentrated
-from mechanisms.inference.quantile_choice import quantile_loss
+from mechanisms.inference.quantile_choice import END_SHARE, quantile_loss
 from mechanisms.tables.exponential_ks import ExponentialKS
 from mechanisms.tables.sample_resample import SampleResample
 
@@ -105,7 +105,9 @@ def of_exponentials(epsilon: str) -> Iterator[Charge]:
         loss = mechanism.loss(n_records=sizes[0], n_cells=sizes[1])
         other = enumerated_rho(functools.partial(release_law, mechanism), *sizes)
         yield Charge(f"{mechanism.name}, epsilon {epsilon}", before, loss.rho.upper, 0, other, 0)
-    other = enumerated_rho(functools.partial(choice_laws, (3, 1, 5), exact), 6, 4)
+    end, rest = (float(exact * share) for share in (END_SHARE, (1 - 2 * END_SHARE) / 2))
+    rates = (rest, rest), (0.7 * end, 0.3 * end), (0.3 * end, 0.7 * end)
+    other = enumerated_rho(functools.partial(choice_laws, (3, 1, 5), rates), 6, 4)
     third = 3 * PureLoss(exact / 3).rho.upper
     rho = quantile_loss(exact).rho.upper
     yield Charge(f"noisy_quantile, epsilon {epsilon}", third, rho, 0, other, 0)

@@ -11,6 +11,7 @@ import functools
 import itertools
 import math
 from collections import Counter
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
@@ -37,6 +38,7 @@ from mechanisms.estimates.noisy_quantile import QuantileOfCells
 from mechanisms.estimates.pair_moments import PairEstimate
 from mechanisms.estimates.subsample_split import SplitEstimate
 from mechanisms.functions.bernstein import FunctionRelease
+from mechanisms.inference.quantile_choice import NoisyQuantile
 from mechanisms.marginals.marginals import Marginals
 from mechanisms.tables.bootstrap import Bootstrap
 from mechanisms.tables.density import Density
@@ -130,11 +132,14 @@ def _(mechanism: QuantileOfCells, counts: Table) -> Law:
     epsilon, ends = float(mechanism.epsilon), mechanism.quantile.ends
     guarded = float(ends.steep) / (epsilon * 5 / 12)
 
-    def choice(wanted: int, above: float, below: float, among: range) -> dict[int, float]:
+    def choice(
+        wanted: int, above: float, below: float, among: range, base: Iterable[int] = ()
+    ) -> dict[int, float]:
         costs = (
             max(above * (sums[at] - wanted), below * (wanted - sums[at + 1]), 0) for at in among
         )
-        weights = [math.exp(-cost) for cost in costs]
+        each = itertools.zip_longest(costs, base, fillvalue=1)
+        weights = [weight * math.exp(-cost) for cost, weight in each]
         return {at: each / math.fsum(weights) for at, each in zip(among, weights, strict=True)}
 
     steep, gentle = (epsilon * 5 / 12 * part for part in (guarded, 1 - guarded))
@@ -144,13 +149,28 @@ def _(mechanism: QuantileOfCells, counts: Table) -> Law:
     masses: dict[Outcome, float] = {}
     for (b, p), (c, q) in itertools.product(lower.items(), upper.items()):
         between = range(min(b, c), max(b, c) + 1)
-        for a, r in choice(centre, epsilon / 12, epsilon / 12, between).items():
+        base = _base_weights(mechanism.quantile, len(between))
+        for a, r in choice(centre, epsilon / 12, epsilon / 12, between, base).items():
             cells = mechanism.cells
             key = (
                 float(cells.middle[a]), float(cells.first[b]), float(cells.last[c]), abs(c - b) + 1
             )  # fmt: skip
             masses[key] = masses.get(key, 0.0) + p * q * r
     return EstimateLaw(masses)
+
+
+def _base_weights(quantile: NoisyQuantile, count: int) -> list[int]:
+    """Of as many cells between the ends: 1, 4, 16 towards where the quantile is expected."""
+    n, (_, low, high) = quantile.n_records, quantile.wanted
+    first, last = max(low, 0), min(high, n)
+    middle = (quantile.share * n - first) / (last - first)
+    found = [1] * count
+    for third in (Fraction(1, 3), Fraction(2, 3)):
+        for at in range(count):
+            inside = math.floor(count * middle * third) <= at
+            inside &= at < count - math.floor(count * (1 - middle) * third)
+            found[at] *= 4 if inside else 1
+    return found
 
 
 _FINE = "its noise lies on a grid so fine that outputs cannot be listed; its loss is that of {}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 from typing import Any
 
 import mpmath
@@ -86,11 +85,13 @@ def release_law(mechanism: Any, table: Any) -> Sequence[Floats]:
     return (np.array([masses[outcome] for outcome in sorted(masses)]),)
 
 
-def choice_laws(wanted: Sequence[int], epsilon: Fraction, table: Any) -> Sequence[Floats]:
-    """The laws of choices of a cell near wanted counts, each of an equal part of epsilon."""
+def choice_laws(
+    wanted: Sequence[int], rates: Sequence[tuple[float, float]], table: Any
+) -> Sequence[Floats]:
+    """The laws of choices of a cell near wanted counts, by what a record above and below costs."""
     ends, found = [0, *itertools.accumulate(table)], []
-    for count in wanted:
-        gaps = np.array([max(a - count, count - b, 0) for a, b in itertools.pairwise(ends)])
-        weights = np.exp(-float(epsilon) / len(wanted) / 2 * gaps)
-        found.append(weights / weights.sum())
+    for count, (above, below) in zip(wanted, rates, strict=True):
+        pairs = itertools.pairwise(ends)
+        costs = np.array([max(above * (a - count), below * (count - b), 0) for a, b in pairs])
+        found.append(np.exp(-costs) / np.exp(-costs).sum())
     return tuple(found)
