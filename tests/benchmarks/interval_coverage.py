@@ -28,10 +28,12 @@ import numpy as np
 
 from mechanisms.inference.rare_values import MOST_SHORTFALL
 from tests.benchmarks.interval_populations import populations
-from tests.benchmarks.interval_simulation import HEADING, STATISTICS, Found, Setting, figures
+from tests.benchmarks.interval_rows import HEADING, Found, Setting
+from tests.benchmarks.interval_simulation import STATISTICS, figures
 
 SIZES, MUS, LEVELS = (300, 1000, 5000, 50_000), (0.1, 0.3, 0.7, 3.0), (0.9, 0.95, 0.99)
 REPLICATES, QUICK, TIMES_MORE = 5000, 300, 10
+MARK = "<!-- What follows is written by the command. -->"
 _CHANCE = 3.0  # standard deviations that a coverage may be below by chance
 _LOOKED_AT = {"asymptotic": 0.0, "guaranteed": 2.0}  # the same, for another simulation
 
@@ -59,6 +61,11 @@ def is_below(found: Found, deviations: float) -> bool:
     return found.covered < least - deviations * chance
 
 
+def is_doubtful(found: Found) -> bool:
+    """Whether another simulation has to tell chance from a fault."""
+    return is_below(found, _LOOKED_AT.get(found.inference, 0.0))
+
+
 def shortfalls(found: Iterable[Found]) -> list[Found]:
     """What covers less than it is published to, and not by chance."""
     return [each for each in found if is_below(each, _CHANCE)]
@@ -73,9 +80,18 @@ def again(found: Found) -> Found:
 
 def looked_at_again(found: Iterable[Found]) -> Iterator[tuple[Found, Found]]:
     """What is below and is not approximate, with another simulation of it."""
-    for each in found:
-        if is_below(each, _LOOKED_AT.get(each.inference, 0.0)):
-            yield each, again(each)
+    return ((each, again(each)) for each in found if is_doubtful(each))
+
+
+def summary(found: list[Found], looked: list[Found]) -> str:
+    """How many rows there are, were simulated again, and fall short."""
+    furthest = min((each.covered - required(each) for each in looked), default=0.0)
+    return (
+        f"{len(found):,} rows, of which {sum(each.inference == 'approximate' for each in found):,} "
+        f"approximate; {len(looked)} were below what is required and simulated again, of which "
+        f"the furthest below is then {100 * max(-furthest, 0):.2f} points below; "
+        f"{len(shortfalls(looked))} fall short."
+    )
 
 
 def condensed(found: Iterable[Found]) -> Iterator[str]:
@@ -131,7 +147,11 @@ def main() -> None:
     parser.add_argument("--level", type=float, nargs="*", default=LEVELS)
     parser.add_argument("--statistic", nargs="*", default=STATISTICS, choices=STATISTICS)
     parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--page", type=Path, help="write the condensed tables to this file as well")
+    parser.add_argument(
+        "--page",
+        type=Path,
+        help=f"a file in which what follows '{MARK}' is replaced by the condensed tables",
+    )
     chosen = parser.parse_args()
     settings = [
         each
@@ -147,17 +167,17 @@ def main() -> None:
             everything += rows
             for each in rows:
                 print(each.row(), flush=True)
-        below = [each for each in everything if is_below(each, _LOOKED_AT.get(each.inference, 0.0))]
+        below = [each for each in everything if is_doubtful(each)]
         print(f"\n{len(below)} of {len(everything)} looked at again:\n{HEADING}")
-        short = 0
+        looked = []
         for each, more in zip(below, pool.map(again, below), strict=True):
             print(each.row(), f"again {more.covered:.4f}", flush=True)
-            short += len(shortfalls([more]))
-    print(f"\n{short} below what they are published to cover")
-    lines = list(condensed(everything))
-    print(*lines, sep="\n")
+            looked.append(more)
+    lines = [summary(everything, looked), *condensed(everything)]
+    print("", *lines, sep="\n")
     if chosen.page:
-        chosen.page.write_text("\n".join(lines) + "\n")
+        before, _, _ = chosen.page.read_text().partition(MARK)
+        chosen.page.write_text("\n".join([before + MARK, "", *lines, ""]))
 
 
 def _listed(setting: Setting, levels: tuple[float, ...]) -> list[Found]:

@@ -13,19 +13,16 @@ noise.
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from mechanisms.base.mechanism import Target
 from mechanisms.estimates.noisy_quantile import largest_epsilon
-from mechanisms.inference import guaranteed, guaranteed_variance, moment_designs
-from mechanisms.inference.guaranteed import FOR_SQUARES, mean_limit, mean_limits
+from mechanisms.inference import guaranteed_variance, moment_designs
+from mechanisms.inference.guaranteed import mean_limits
 from mechanisms.inference.guaranteed_variance import FOR_MEAN
 from mechanisms.inference.intervals import normal_quantile
 from mechanisms.inference.moment_designs import POWERS, MomentDesign
@@ -47,16 +44,16 @@ from mechanisms.inference.rare_values import (
     worst_of_quotient,
     worst_of_share,
 )
+from tests.benchmarks.interval_guarantees import guaranteed_holds
 from tests.benchmarks.interval_populations import (
-    Doubles,
     Law,
     above_half,
     by_group,
     in_group,
-    populations,
     with_response,
     zero_elsewhere,
 )
+from tests.benchmarks.interval_rows import Found, Setting
 
 _SMALL = 0.05
 """Share of the records that count under a ``where``."""
@@ -87,67 +84,6 @@ PAIRS: dict[str, tuple[Derived, MomentDesign, Callable[[Law], Law]]] = {
 
 QUANTILES = {"median": Fraction(1, 2), "quantile .9": Fraction(9, 10)}
 STATISTICS = (*MEANS, *QUANTILES, *PAIRS)
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What is simulated: a statistic of a population, from n records at mu, so many times."""
-
-    statistic: str
-    population: str
-    n: int
-    mu: float
-    replicates: int
-    seed: int = 0
-
-    @property
-    def law(self) -> Law:
-        """Of one column."""
-        return populations()[self.population]
-
-    @property
-    def rng(self) -> np.random.Generator:
-        """Every setting has its own."""
-        words = f"{self.statistic} {self.population} {self.n} {self.mu}".encode()
-        return np.random.default_rng([self.seed, zlib.crc32(words)])
-
-
-@dataclass(frozen=True)
-class Found:
-    """What a simulation found at one level.
-
-    Attributes:
-        setting: What was simulated.
-        level: Confidence level.
-        inference: How the coverage is published to be known.
-        covered: Share of the replicates whose interval holds the truth.
-        bounded: Share of those whose set is an interval within what is possible.
-        width: Median.
-        oracle: The same of the oracle.
-    """
-
-    setting: Setting
-    level: float
-    inference: str
-    covered: float
-    bounded: float
-    width: float
-    oracle: float
-
-    def row(self) -> str:
-        """As printed."""
-        made = self.setting
-        return (
-            f"{made.statistic:18}{made.population:17}{made.n:7}{made.mu:5.1f}{self.level:6.2f}  "
-            f"{self.inference:12}{self.covered:8.4f}{self.bounded:9.3f}{self.width:11.4g}"
-            f"{self.oracle:11.4g}{self.width / self.oracle:8.2f}"
-        )
-
-
-HEADING = (
-    "statistic         population             n   mu level  inference    covered  bounded"
-    "      width     oracle   ratio"
-)
 
 
 def figures(setting: Setting, levels: tuple[float, ...]) -> Iterator[Found]:
@@ -241,70 +177,6 @@ def mean_figures(setting: Setting, levels: tuple[float, ...]) -> Iterator[Found]
         )  # fmt: skip
         width = ends[1] - ends[0]
         yield Found(setting, level, "guaranteed", float(covered), 1.0, float(width), oracle)
-
-
-def guaranteed_holds(
-    truth: float,
-    totals: Doubles,
-    squares: Doubles | None,
-    n: int,
-    noises: tuple[float, float],
-    level: float,
-) -> NDArray[np.bool_]:
-    """Whether guaranteed limits of a mean hold it, by the bounds at the mean itself.
-
-    What excludes it is a sum beyond some figure, which goes with the limit on the squares, and
-    that with the squares; both are interpolated between a few.
-    """
-    alpha = (1 - level) * (1 - guaranteed.MARGIN)
-    most = np.zeros(len(totals))
-    if squares is not None:
-        at = np.linspace(squares.min(), squares.max(), 8)
-        limits = [1 - mean_limit(n - each, None, n, noises[1], alpha * FOR_SQUARES) for each in at]
-        most = np.interp(squares, at, limits)
-        alpha *= 1 - FOR_SQUARES
-    held = np.ones(len(totals), bool)
-    for side, mean in ((totals, truth), (n - totals, 1 - truth)):
-        at = np.linspace(most.min(), most.max(), 1 if squares is None else 6)
-        ends = [
-            _least_excluded(mean, None if squares is None else each, n, noises[0], alpha / 2)
-            for each in at
-        ]
-        held &= side < np.interp(most, at, ends)
-    return held
-
-
-def _least_excluded(mean: float, most: float | None, n: int, noise: float, alpha: float) -> float:
-    """The least sum that excludes a mean: where the bound on its probability is alpha."""
-    any_sd = math.sqrt(n * mean * (1 - mean) + noise**2)
-    sd, variance = any_sd, mean * (1 - mean)
-    if most is not None:
-        known = most / 4 - (mean - 0.5) ** 2
-        if known < 0:
-            return n * mean  # no such mean goes with the squares
-        variance = max(min(variance, known), guaranteed._LEAST_VARIANCE)
-        sd = math.sqrt(n * variance + noise**2)
-
-    def over(t: float) -> float:
-        """Of the bound, as a normal quantile less that of alpha; about linear in t."""
-        if most is None:
-            bound = guaranteed._exact(t, n, mean, noise)
-        else:
-            bound = guaranteed._any_law(t, n, mean, noise)
-            if variance < mean * (1 - mean):
-                bound = min(
-                    bound,
-                    guaranteed._known_variance(t - n * mean, n, variance, 1 - mean, noise),
-                )
-        return math.sqrt(-2 * math.log(min(max(bound, 1e-300), 1.0))) - math.sqrt(
-            -2 * math.log(alpha)
-        )
-
-    reach = normal_quantile(1 - 2 * alpha)
-    low, high = n * mean, n * mean + 2 * reach * sd + 1
-    while over(high) <= 0:
-        low, high = high, high + reach * sd + 1
-    return float(brentq(over, low, high, xtol=1e-4 * sd, rtol=1e-12)) if over(low) < 0 else low
 
 
 def guaranteed_variances(setting: Setting, levels: tuple[float, ...]) -> Iterator[Found]:

@@ -30,16 +30,10 @@ from tests.benchmarks.interval_coverage import (
     looked_at_again,
     shortfalls,
 )
+from tests.benchmarks.interval_guarantees import guaranteed_holds
 from tests.benchmarks.interval_populations import populations, with_response
-from tests.benchmarks.interval_simulation import (
-    PAIRS,
-    Found,
-    Setting,
-    ends_chosen,
-    figures,
-    guaranteed_holds,
-    released,
-)
+from tests.benchmarks.interval_rows import Found, Setting
+from tests.benchmarks.interval_simulation import PAIRS, ends_chosen, figures, released
 
 HARD = [
     ("ratio", "zipf 2.5", 300, 0.1),
