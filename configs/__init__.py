@@ -1,1 +1,5 @@
-"""The release config: models, loading with places, JSON Schema, shipped examples."""
+"""The release config: loading with places, what is asked of a run, shipped examples.
+
+The models of its sections are in ``models``, what they come to in ``sections``, and the drafting
+from descriptions in ``descriptions``. Nothing here opens a data file or computes.
+"""

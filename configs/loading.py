@@ -3,43 +3,35 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from configs.checks import check_columns
-from configs.domain import CategoriesFile, build_zero
-from configs.findings import Findings
-from configs.known_totals import with_counts
+from configs.file_text import read_text
+from configs.findings import Findings, placed
+from configs.models.domain import CategoriesFile
+from configs.models.release import ReleaseConfig
+from configs.models.source_formats import check_installed
 from configs.order import Order, Override
 from configs.overrides import Applied, apply
-from configs.partial import declared_columns, rest_of
-from configs.release import KINDS, ReleaseConfig
-from configs.shares import divided
-from configs.source_formats import check_installed
-from configs.user_defined import user_defined
+from configs.partial import rest_of
+from configs.sections.checks import check_columns
+from configs.sections.declared_domain import columns_in_order, domain_of
+from configs.sections.requests import requests_of
+from configs.sections.shares import divided
 from configs.validation import validate
 from configs.yaml_changes import with_values
-from configs.yaml_text import LONGEST, Document, parse
+from configs.yaml_text import Document, parse
 from configs.yaml_text import Path as Keys
-from mechanisms.domain.columns import Categorical, Column, Ordinal
+from mechanisms.domain.columns import Categorical, Ordinal
 from mechanisms.domain.domain import Domain
 from mechanisms.domain.privacy_unit import Privacy
-from mechanisms.errors import (
-    ConfigError,
-    ConfigNotFoundError,
-    InfeasibleBudgetError,
-    StatpressError,
-    together,
-)
+from mechanisms.errors import together
 from mechanisms.planning.budget_split import Budget
 from mechanisms.planning.calibration import ProductRequest
-from mechanisms.planning.mechanism_choice import AUTO
 from mechanisms.planning.plan import Plan, plan_release
-from mechanisms.planning.registry import REGISTRY, serving
 
 
 @dataclass(frozen=True)
@@ -89,7 +81,7 @@ class Release:
     def _planned(self, requests: Sequence[ProductRequest], rho_delta: Decimal | None) -> Plan:
         budget = self.config.budget
         most = budget.rho_delta if rho_delta is None else rho_delta
-        with _placed(self.document, ("products",)):
+        with placed(self.document, ("products",)):
             return plan_release(
                 requests,
                 domain=self.domain,
@@ -126,23 +118,23 @@ def load_order(order: Order) -> Release:
         DependencyError: The source needs an extra that is not installed.
     """
     path = order.path.absolute()
-    document = parse(_read(path, str(path)), path.name)
+    document = parse(read_text(path, str(path)), path.name)
     document, overrides = apply(document, order.overrides)
     findings = Findings()
     config = _as_far_as_valid(document, findings)
-    columns = _columns(config, document, path.parent, findings)
+    columns = columns_in_order(config, document, path.parent, findings)
     check_columns(config, document, findings)
     shares = dict.fromkeys(config.products, Decimal(1))
     if config.products.keys() == document.value["products"].keys():
-        with findings.noting(), _placed(document, ("products",)):
+        with findings.noting(), placed(document, ("products",)):
             shares = divided({name: product.share for name, product in config.products.items()})
-    with findings.noting(), _placed(document, ("privacy",)):
+    with findings.noting(), placed(document, ("privacy",)):
         privacy = config.privacy.build()
     if not columns:
         findings.settle()
     with findings.noting():
-        domain = _domain(config, columns, document, findings)
-        requests = tuple(_requests(config, domain, shares, document, path.parent, findings))
+        domain = domain_of(config, columns, document, findings)
+        requests = tuple(requests_of(config, domain, shares, document, path.parent, findings))
     findings.settle()
     check_installed(config.source.form, document.where(("source", "path")))
     return Release(
@@ -169,68 +161,6 @@ def _as_far_as_valid(document: Document, findings: Findings) -> ReleaseConfig:
     return rest
 
 
-def _read(path: Path, where: str) -> str:
-    try:
-        with path.open("rb") as file:
-            content = file.read(LONGEST + 1)  # what is longer is not held
-        if len(content) <= LONGEST:
-            text = content.decode("utf-8-sig")
-            return text.replace("\r\n", "\n").replace("\r", "\n")
-        problem = f"The file is longer than {LONGEST // 10**6} MB. No config is; is this the data?"
-    except UnicodeDecodeError:
-        problem = "The file is not UTF-8 text."
-    except ValueError:
-        problem = "This is not a path."
-    except FileNotFoundError:
-        problem = "There is no such file."
-    except OSError as error:
-        problem = f"The file cannot be read ({error.strerror})."
-    raise ConfigNotFoundError(problem, where=where)
-
-
-def _columns(
-    config: ReleaseConfig, document: Document, folder: Path, findings: Findings
-) -> dict[str, Column]:
-    """The columns that are in order, by name."""
-    columns = {}
-    for name, column in config.domain.items():
-
-        def read_lines(relative: str, name: str = name) -> list[str]:
-            where = document.where(("domain", name, "categories"))
-            path = (folder / relative).resolve()
-            if path.suffix != ".txt" or folder.resolve() not in path.parents:
-                # Its lines are published, so it must not be a data file by mistake.
-                raise ConfigError(
-                    f"'{relative}' is not a .txt file in or below the config's folder.",
-                    where=where,
-                    next_step="Keep the categories in a .txt file in the config's folder.",
-                )
-            text = _read(path, f"{where}: {relative}")
-            return [line for line in text.splitlines() if line.strip()]
-
-        with findings.noting(), _placed(document, ("domain", name)):
-            columns[name] = column.build(name, read_lines)
-            config.source.check_column(columns[name])
-    return columns
-
-
-def _domain(
-    config: ReleaseConfig, columns: dict[str, Column], document: Document, findings: Findings
-) -> Domain:
-    """The domain of the columns that are in order."""
-    with _placed(document, ("domain",)):
-        domain = Domain(tuple(columns.values()))
-    zeros = []
-    for i, declared in enumerate(config.structural_zeros):
-        if not columns.keys() >= declared.keys() & config.domain.keys():
-            continue  # of a column that is not in order, which is said already
-        with findings.noting(), _placed(document, ("structural_zeros", i)):
-            zeros.append(build_zero(declared, columns))
-    with _placed(document, ("structural_zeros",)):
-        # A unit of one record lacks none, and needs no cell for what it lacks.
-        return Domain(domain.columns, tuple(zeros), absent=config.privacy.pads)
-
-
 def _whole_text(
     document: Document,
     config: ReleaseConfig,
@@ -251,60 +181,3 @@ def _whole_text(
                 inline = {"columns": list(total.columns), "counts": list(total.counts)}
                 lines["products", request.name, "known", key] = inline
     return with_values(document, lines, where=document.name).text
-
-
-def _requests(
-    config: ReleaseConfig,
-    domain: Domain,
-    shares: Mapping[str, Decimal],
-    document: Document,
-    folder: Path,
-    findings: Findings,
-) -> Iterator[ProductRequest]:
-    declared = declared_columns(document)
-    for name, product in config.products.items():
-        if not {*domain.names} >= {*product.columns}:
-            continue  # which is said already
-        mechanism, kind = product.mechanism, KINDS[product.kind]
-        able = serving(kind)
-        if mechanism == AUTO and [each.knobs for each in able] == [kind.left_open]:
-            mechanism = able[0].name  # the only one, of which everything can be said
-        known = REGISTRY.get(mechanism)
-        knobs = kind.left_open if known is None else known.knobs
-        with findings.noting(), _placed(document, ("products", name)):
-            values = {f.name: getattr(product, f.name) for f in fields(knobs)}
-            if values.get("known"):
-                own = domain.project(product.columns)
-                values["known"] = with_counts(
-                    values["known"], own, folder, config.source.path, _read
-                )
-            if values.get("function") is not None:
-                values["function"] = user_defined(values["function"], kind.user_defined)
-            said = knobs(**values)
-            extra = kind.extra_columns(said)
-            for column in extra:
-                if column in domain.names or column not in declared:
-                    domain[column]  # or an error
-            yield ProductRequest(
-                name=name,
-                kind=kind,
-                mechanism=mechanism,
-                knobs=said,
-                columns=tuple(dict.fromkeys((*product.columns, *extra))),
-                share=shares[name],
-            )
-
-
-@contextmanager
-def _placed(document: Document, keys: Keys) -> Iterator[None]:
-    """Give errors of the core the place in the file where they arose."""
-    try:
-        yield
-        return
-    except (ConfigError, InfeasibleBudgetError) as error:
-        found: StatpressError = error
-    inner = found.where
-    if document.name not in inner:
-        known = (*keys, inner) if inner and (*keys, inner) in document.places else keys
-        found.where = document.where(known)
-    raise found

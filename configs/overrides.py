@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from configs.models.release import ReleaseConfig
 from configs.order import Override
-from configs.release import ReleaseConfig
 from configs.yaml_changes import flow_text, with_values
 from configs.yaml_text import Document, Path
 from mechanisms.errors import ConfigError, UnknownKeyError

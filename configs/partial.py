@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from configs.release import ReleaseConfig
+from configs.models.release import ReleaseConfig
 from configs.yaml_text import Document
 from mechanisms.errors import ConfigError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from configs.release import ReleaseConfig
+from configs.models.release import ReleaseConfig
 
 
 def schema_text() -> str:

@@ -7,9 +7,16 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from configs.domain import COLUMNS, CategoriesFile, RangeConfig
+from configs.models.domain import COLUMNS, CategoriesFile, RangeConfig
+from configs.models.release import (
+    KINDS,
+    OPEN_FORMS,
+    PRODUCTS,
+    CheckConfig,
+    ReleaseConfig,
+    UnitColumn,
+)
 from configs.overrides import nearest
-from configs.release import KINDS, OPEN_FORMS, PRODUCTS, CheckConfig, ReleaseConfig, UnitColumn
 from configs.yaml_text import Document
 from configs.yaml_text import Path as Keys
 from mechanisms import errors

@@ -8,8 +8,8 @@ from prefect.runtime import flow_run
 
 from flows.runner import plain_context, run_inside
 from flows.sealed_flow import sealed_flow
+from tasks.audit.ledger_check import confirm_ledger
 from tasks.execution.home import Home
-from tasks.release.ledger_check import confirm_ledger
 
 
 @sealed_flow("statpress-verify-ledger")

@@ -25,10 +25,10 @@ from tasks.execution.home import Home
 from tasks.execution.run_context import Listener
 from tasks.ledger.budgets import remaining_budget
 from tasks.ledger_rules.amounts import Loss, canonical
-from tasks.release.account_plan import plan_for_account
-from tasks.release.plan_difference import difference
+from tasks.plans.account_plan import plan_for_account
+from tasks.plans.plan_difference import difference
+from tasks.plans.verdicts import check_verdicts, warnings
 from tasks.release.succession import check_followed, check_source, predecessor, renewal, revision
-from tasks.release.verdicts import check_verdicts, warnings
 
 _SHOWN = 60
 _COSTS = {

@@ -12,13 +12,11 @@ from typing import Any
 
 from configs.descriptions.described import (
     IDENTIFIER,
-    Bound,
     DescribedColumn,
     Description,
     LeftOut,
-    day,
+    between,
     line,
-    number,
     sorted_out,
     values_of,
     whole,
@@ -143,16 +141,11 @@ def _column(
         largest = under - 1 if under is not None else largest
         least = _LEAST.get(base) if least is None else least
         return DescribedColumn(**common, type="integer", lower=least, upper=largest)
+    ends = above if lower is None else lower, below if upper is None else upper
     if base in _NUMBERS:
-        ends = [number(above if lower is None else lower, where)]
-        ends.append(number(below if upper is None else upper, where))
-        return DescribedColumn(**common, type="numeric", lower=ends[0], upper=ends[1])
+        return between(common, "numeric", ends, where)
     if base in _DATES:
-        days: list[Bound | None] = [
-            day(above if lower is None else lower, where),
-            day(below if upper is None else upper, where),
-        ]
-        return DescribedColumn(**common, type="date", lower=days[0], upper=days[1])
+        return between(common, "date", ends, where)
     return LeftOut(called, f"values of type {line(base, 40)} have no cells")
 
 

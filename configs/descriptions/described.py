@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any, Literal
 
-from configs.checks import RESERVED_COLUMNS
+from configs.sections.checks import RESERVED_COLUMNS
 from mechanisms.errors import DescriptionError
 
 ColumnType = Literal["categorical", "ordinal", "integer", "numeric", "date"]
@@ -229,3 +229,14 @@ def day(value: object, where: str) -> datetime.date | None:
     except ValueError:
         pass
     raise DescriptionError("This is not a date such as 2000-12-31.", where=where)
+
+
+def between(
+    common: Mapping[str, Any],
+    kind: Literal["numeric", "date"],
+    ends: tuple[object, object],
+    where: str,
+) -> DescribedColumn:
+    """A column of numbers or of dates between bounds as they are written, if there are any."""
+    lower, upper = (number(end, where) if kind == "numeric" else day(end, where) for end in ends)
+    return DescribedColumn(**common, type=kind, lower=lower, upper=upper)

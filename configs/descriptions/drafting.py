@@ -11,8 +11,8 @@ from typing import Any, get_args
 
 from configs.descriptions.described import DescribedColumn, Description
 from configs.descriptions.yaml_style import WIDTH, comment, flow, listed, scalar
-from configs.source import Delimiter, Encoding
-from configs.source_formats import format_of
+from configs.models.source import Delimiter, Encoding
+from configs.models.source_formats import format_of
 from mechanisms.domain.columns import tiled_uppers
 
 MARK = "FILL IN"

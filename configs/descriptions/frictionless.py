@@ -12,12 +12,11 @@ from typing import Any
 
 from configs.descriptions.described import (
     IDENTIFIER,
-    Bound,
     Category,
     DescribedColumn,
     Description,
     LeftOut,
-    day,
+    between,
     line,
     number,
     sorted_out,
@@ -141,16 +140,11 @@ def _column(
         if below is not None:
             largest = _whole(below, where, up=True) - 1
         return DescribedColumn(**common, type="integer", lower=least, upper=largest)
+    ends = above if lower is None else lower, below if upper is None else upper
     if kind == "number":
-        ends = [number(above if lower is None else lower, where)]
-        ends.append(number(below if upper is None else upper, where))
-        return DescribedColumn(**common, type="numeric", lower=ends[0], upper=ends[1])
+        return between(common, "numeric", ends, where)
     if kind in _DATES:
-        days: list[Bound | None] = [
-            day(above if lower is None else lower, where),
-            day(below if upper is None else upper, where),
-        ]
-        return DescribedColumn(**common, type="date", lower=days[0], upper=days[1])
+        return between(common, "date", ends, where)
     return LeftOut(called, f"values of type {line(str(kind), 40)} have no cells")
 
 

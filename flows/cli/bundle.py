@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from configs.formats import Format
+from configs.models.formats import Format
 from flows.cli.options import HomeFolder, Json, home_of
 from flows.cli.result import Result
 
@@ -88,7 +88,7 @@ def verify(
 
         rederived = check_reprint(bundle)
     if home is not None:
-        from tasks.release.ledger_check import check_bundle
+        from tasks.audit.ledger_check import check_bundle
 
         check_bundle(home_of(home), bundle, manifest)
 

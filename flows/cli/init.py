@@ -88,7 +88,7 @@ def init(
 
 def _described(frame: Frame, found: Description, path: Path, output: Path) -> Frame:
     """The frame with what the description says of it, where no option says otherwise."""
-    from configs.source_formats import SOURCE_SUFFIXES
+    from configs.models.source_formats import SOURCE_SUFFIXES
 
     known = found.path is not None and Path(found.path).suffix.lower() in SOURCE_SUFFIXES
     return replace(

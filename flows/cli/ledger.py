@@ -173,8 +173,8 @@ def show_ledger(
         delta: Of the (epsilon, delta) reading; by default the registered one, or 1e-8.
     """
     from flows.report import outcomes as reports
+    from tasks.audit.account_reading import read_account
     from tasks.ledger.ledger import Ledger
-    from tasks.release.account_reading import read_account
 
     at = _delta(delta)
     with Ledger.open(home_of(home).ledger, create=False) as ledger:

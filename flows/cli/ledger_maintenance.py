@@ -24,8 +24,8 @@ def verify(
         head: A hash kept elsewhere; a chain that holds it was not cut or rewritten up to there.
         public_key: PEM file of a trusted key; every checkpoint must be signed by one.
     """
+    from tasks.audit.ledger_check import DATABASE_NOT_CHECKED, verify_ledger
     from tasks.ledger_rules.signing import read_public_key
-    from tasks.release.ledger_check import DATABASE_NOT_CHECKED, verify_ledger
 
     trusted = [read_public_key(path) for path in public_key or []]
     found = verify_ledger(home_of(home), head=head, trusted=trusted)

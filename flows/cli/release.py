@@ -83,8 +83,8 @@ def validate(config: Path, *, set_: Overrides = None, json: Json = False) -> Res
     """
     from configs.loading import load_order
     from mechanisms.errors import together
-    from tasks.release.foreseen import plan_or_faults
-    from tasks.release.verdicts import warnings
+    from tasks.plans.foreseen import plan_or_faults
+    from tasks.plans.verdicts import warnings
 
     release = load_order(order_of(config, set_))
     planned, faults = plan_or_faults(release)
@@ -122,8 +122,8 @@ def plan(
     from configs.planned_order import PlannedOrder
     from flows.report import plan as reports
     from tasks.ledger.budgets import remaining_budget
-    from tasks.release.account_plan import plan_for_account
-    from tasks.release.foreseen import foreseen
+    from tasks.plans.account_plan import plan_for_account
+    from tasks.plans.foreseen import foreseen
 
     order, place = PlannedOrder.of(order_of(config, set_)), home_of(home)
     remaining = remaining_budget(place, order.release.config.dataset)
@@ -168,7 +168,7 @@ def run(
         open_context(home_of(home), orchestrated=not no_orchestrator, listener=progress) as context,
     ):
         from configs.planned_order import PlannedOrder
-        from tasks.release.wrong_places import check_places
+        from tasks.plans.wrong_places import check_places
 
         order = PlannedOrder.of(written)  # a faulty config need not wait for a server
         check_places(context.home, order.release, seeded=insecure_seed is not None)

@@ -15,7 +15,7 @@ from mechanisms.planning.mechanism_choice import Candidate, compare
 from mechanisms.planning.plan import Plan, PlannedProduct
 from mechanisms.planning.verdict import verdict
 from tasks.ledger_rules.amounts import Loss, canonical
-from tasks.release.verdicts import verdict_facts, warnings
+from tasks.plans.verdicts import verdict_facts, warnings
 
 
 def plan_facts(release: Release, plan: Plan, remaining: Loss | None) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from typing import Self
 
 from flint import arb
 
+from mechanisms.accounting.conversions import delta_of_rho
 from mechanisms.accounting.enclosures import Bounds, ball, enclosed, exactly
 from mechanisms.accounting.privacy_loss import Loss, Order, PrivacyLoss, exact_order
-from mechanisms.accounting.renyi import delta_of_rho
 
 _KERNEL = 4  # variance of the discrete Gaussian that makes integers of normal noise
 _MOST_CELLS = 10**12
@@ -40,7 +40,7 @@ class GaussianLoss(Loss):
     def mu_squared(self) -> Fraction:
         return self.mu**2 + self.extra
 
-    def _ahead(self, epsilon: float, reverse: bool) -> Bounds:
+    def _ahead(self, epsilon: float) -> Bounds:
         square = self.mu_squared
         if not square:
             return Bounds(0.0, 0.0)
@@ -97,7 +97,7 @@ class PureLoss(_BoundedLoss):
         bound: The epsilon of the guarantee.
     """
 
-    def _ahead(self, epsilon: float, reverse: bool) -> Bounds:
+    def _ahead(self, epsilon: float) -> Bounds:
         if Fraction(epsilon) >= self.bound:
             return Bounds(0.0, 0.0)
         rest = self.bound - Fraction(epsilon)
@@ -147,7 +147,7 @@ class BoundedRangeLoss(_BoundedLoss):
         bound: The length e of the interval.
     """
 
-    def _ahead(self, epsilon: float, reverse: bool) -> Bounds:
+    def _ahead(self, epsilon: float) -> Bounds:
         if Fraction(epsilon) >= self.bound:
             return Bounds(0.0, 0.0)
         rest = self.bound - Fraction(epsilon)
@@ -231,7 +231,7 @@ class ConcentratedLoss(Loss):
             return cls(bound, attained)
         return cls(bound, attained, squares / (scale**2 - _KERNEL), cells)
 
-    def _ahead(self, epsilon: float, reverse: bool) -> Bounds:
+    def _ahead(self, epsilon: float) -> Bounds:
         high = delta_of_rho(self.bound, epsilon)
         if self.cells:
 

@@ -7,11 +7,6 @@ is left goes through the privacy loss distributions of mechanisms.accounting.pld
 Its upper bound holds for every h; its lower bound is short by a shift of epsilon that grows with h
 sqrt(n) for n parts, never with h n. Here h is chosen from n, the spread of the parts and the query
 so that the shift stays below 1 % of epsilon, as long as the number of grid points allows.
-
-**Orders of asymmetric pairs.** For one pair of neighbours, part 1 may show (P, Q) where part 2
-shows (Q, P). The upper bound therefore composes the worse order of every part at every epsilon
-(a maximum of convex curves is a curve). Where all pairs are known to have the same order, as
-parts of one mechanism have, ``same_order`` composes (P, Q) and (Q, P) apart, which is tighter.
 """
 
 from __future__ import annotations
@@ -23,6 +18,7 @@ from dataclasses import dataclass
 
 from flint import arb, ctx
 
+from mechanisms.accounting.conversions import epsilon_at
 from mechanisms.accounting.convolution import TRUNCATION
 from mechanisms.accounting.enclosures import Above, Bounds, last_true, outwards
 from mechanisms.accounting.merging import counted, merged
@@ -35,7 +31,6 @@ from mechanisms.accounting.pld import (
     reach,
 )
 from mechanisms.accounting.privacy_loss import Loss, Order, PrivacyLoss
-from mechanisms.accounting.renyi import epsilon_at
 
 _SHARE = 0.006  # of epsilon, what the lower bound's shift may take
 _COARSE = 0.1  # first interval, in standard deviations of an average part
@@ -43,14 +38,9 @@ _POINTS = 60_000  # evaluations of a curve for one composition
 _ORDERS = (1.01, 1.1, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128, 512)
 
 
-def compose(losses: Iterable[PrivacyLoss], *, same_order: bool = False) -> PrivacyLoss:
-    """The loss of several mechanisms on the same data.
-
-    Args:
-        losses: The parts; a part may occur any number of times.
-        same_order: Every pair has its P on the same side of any two neighbours.
-    """
-    composed = ComposedLoss(tuple(losses), same_order)
+def compose(losses: Iterable[PrivacyLoss]) -> PrivacyLoss:
+    """The loss of several mechanisms on the same data; a part may occur any number of times."""
+    composed = ComposedLoss(tuple(losses))
     return composed.parts[0] if len(composed.parts) == 1 else composed
 
 
@@ -66,32 +56,22 @@ class ComposedLoss(Loss):
 
     Attributes:
         parts: The losses; nested compositions are opened and equal kinds merged.
-        same_order: Every pair has its P on the same side of any two neighbours.
     """
 
     parts: tuple[PrivacyLoss, ...]
-    same_order: bool = False
 
     def __post_init__(self) -> None:
         flat: list[PrivacyLoss] = []
         for part in self.parts:
-            if isinstance(part, ComposedLoss) and self._opens(part):
+            if isinstance(part, ComposedLoss):
                 flat.extend(part.parts)
             else:
                 flat.append(part)
         object.__setattr__(self, "parts", merged(counted(flat)))
 
-    def _opens(self, part: ComposedLoss) -> bool:
-        """Whether a part's own parts may take its place."""
-        return part.same_order == self.same_order or all(p.symmetric for p in part.parts)
-
     @functools.cached_property
     def _counts(self) -> Counts:
         return tuple(counted(self.parts).items())
-
-    @property
-    def symmetric(self) -> bool:
-        return not self.same_order or all(part.symmetric for part, _ in self._counts)
 
     @property
     def pure_epsilon(self) -> Bounds:
@@ -112,11 +92,7 @@ class ComposedLoss(Loss):
         return _sum((part.renyi_of_curve(order), times) for part, times in self._counts)
 
     def renyi(self, order: Order) -> Bounds:
-        found = [(part.renyi(order), times) for part, times in self._counts]
-        total = _sum(found)
-        if not self.same_order or self.symmetric:
-            return total
-        return Bounds(max(one.lower for one, _ in found), total.upper)
+        return _sum((part.renyi(order), times) for part, times in self._counts)
 
     def epsilon(self, delta: float) -> Bounds:
         if not 0 <= delta < 1:
@@ -144,28 +120,21 @@ class ComposedLoss(Loss):
     def _divergences(self) -> list[tuple[float, float]]:
         return [(order, self.renyi(order).upper) for order in _ORDERS]
 
-    def _ahead(self, epsilon: float, reverse: bool) -> Bounds:
+    def _ahead(self, epsilon: float) -> Bounds:
         if epsilon >= self.pure_epsilon.upper or not self._spread:
             return Bounds(0.0, 0.0)
-        rough = self._at(epsilon, reverse, self._coarse()).upper
-        alone = max(part.ordered(epsilon, reverse=reverse).lower for part, _ in self._counts)
-        found = self._at(epsilon, reverse, self._interval(epsilon, max(rough, TRUNCATION)))
+        rough = self._at(epsilon, self._coarse()).upper
+        alone = max(part.delta(epsilon).lower for part, _ in self._counts)
+        found = self._at(epsilon, self._interval(epsilon, max(rough, TRUNCATION)))
         high = min(found.upper, rough)
         return Bounds(min(max(found.lower, alone), high), high)
 
-    def _at(self, epsilon: float, reverse: bool, h: float) -> Bounds:
-        """One order's curve at epsilon >= 0 from the grid of interval h."""
-        one_way = reverse if self.same_order and not self.symmetric else None
-        high = self._capped(epsilon, account(self._counts, one_way, h).upper(epsilon))
-        sharp = self._sharp
-        if not sharp:
+    def _at(self, epsilon: float, h: float) -> Bounds:
+        """The curve at epsilon >= 0 from the grid of interval h."""
+        high = self._capped(epsilon, account(self._counts, h).upper(epsilon))
+        if not self._sharp:
             return Bounds(0.0, high)
-        if one_way is not None or all(part.symmetric for part, _ in sharp):
-            orders: tuple[bool | None, ...] = (one_way,)
-        else:
-            orders = (False, True)
-        low = max(account(sharp, order, h).lower(epsilon) for order in orders)
-        return Bounds(min(low, high), high)
+        return Bounds(min(account(self._sharp, h).lower(epsilon), high), high)
 
     def _capped(self, epsilon: float, high: float) -> float:
         """The upper bound, or that of a single part plus the advantages of all others.
@@ -226,10 +195,6 @@ class _OnGrid(Loss):
     whole: ComposedLoss
     h: float
 
-    @property
-    def symmetric(self) -> bool:
-        return self.whole.symmetric
-
     def epsilon(self, delta: float) -> Bounds:
         """By the grid, or by Rényi divergences where delta is below what it shows."""
         found = super().epsilon(delta)
@@ -238,10 +203,10 @@ class _OnGrid(Loss):
         high = min(found.upper, max(0.0, epsilon_at(self.whole._divergences(), delta)))
         return Bounds(min(found.lower, high), high)
 
-    def _ahead(self, epsilon: float, reverse: bool) -> Bounds:
+    def _ahead(self, epsilon: float) -> Bounds:
         if epsilon >= self.pure_epsilon.upper or not self.whole._spread:
             return Bounds(0.0, 0.0)
-        return self.whole._at(epsilon, reverse, self.h)
+        return self.whole._at(epsilon, self.h)
 
     @functools.cached_property
     def pure_epsilon(self) -> Bounds:

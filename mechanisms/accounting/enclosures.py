@@ -85,11 +85,6 @@ def enclosed(value: Callable[[], arb], most: float = math.inf) -> Bounds:
         bits *= 2
 
 
-def larger(one: Bounds, two: Bounds) -> Bounds:
-    """Enclosure of the larger of two enclosed values."""
-    return Bounds(max(one.lower, two.lower), max(one.upper, two.upper))
-
-
 def last_true(above: Callable[[float], bool], most: float) -> tuple[float, float]:
     """Where a condition becomes false: the last point seen true and the first seen false.
 

@@ -1,9 +1,9 @@
 """The curve of many draws from a table of their masses, for many epsilons at once.
 
-``mechanisms.accounting.lattice`` finds one value of the curve with small relative error, by an
-integral of its own. Composition asks for thousands of values of the same curve, where an absolute
-error far below any delta will do. The sum S of m steps has its masses by a discrete Fourier
-transform of length M in ball arithmetic,
+``mechanisms.accounting.draws.lattice`` finds one value of the curve with small relative error, by
+an integral of its own. Composition asks for thousands of values of the same curve, where an
+absolute error far below any delta will do. The sum S of m steps has its masses by a discrete
+Fourier transform of length M in ball arithmetic,
 
     c_j = 1/M sum over k of phi(z_k)^m z_k^-j = sum over r of Pr[S = j + r M],
 
@@ -21,9 +21,9 @@ from dataclasses import dataclass
 
 from flint import acb, arb, ctx
 
+from mechanisms.accounting.draws.lattice import LatticeLoss
+from mechanisms.accounting.draws_loss import DrawsLoss
 from mechanisms.accounting.enclosures import Bounds, ball, outwards
-from mechanisms.accounting.finite_losses import DrawsLoss
-from mechanisms.accounting.lattice import LatticeLoss
 
 MOST_POINTS = 1 << 14
 """The longest transform; a wider lattice has no table."""
@@ -42,7 +42,7 @@ class TabulatedLoss(DrawsLoss):
         with ctx.workprec(_BITS):
             return ball(self.lattice.up / self.lattice.down).log(), _sums(self.lattice)
 
-    def _ahead(self, epsilon: float, reverse: bool) -> Bounds:
+    def _ahead(self, epsilon: float) -> Bounds:
         step, table = self._table
         with ctx.workprec(_BITS):
             first = (arb(epsilon) / step).floor().unique_fmpz()

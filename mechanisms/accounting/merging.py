@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 from mechanisms.accounting.analytic import ConcentratedLoss, GaussianLoss
-from mechanisms.accounting.finite_losses import DrawsLoss
-from mechanisms.accounting.lattice import LatticeLoss
+from mechanisms.accounting.draws.lattice import LatticeLoss
+from mechanisms.accounting.draws_loss import DrawsLoss
 from mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
 from mechanisms.accounting.privacy_loss import PrivacyLoss
 

@@ -56,7 +56,7 @@ class DiscreteLaplaceLoss(Loss):
         if not (self.scale > 0 and self.shift >= 1 and self.cells >= 1):
             raise ValueError("scale, shift and cells must be positive")
 
-    def _ahead(self, epsilon: float, reverse: bool) -> Bounds:
+    def _ahead(self, epsilon: float) -> Bounds:
         most = self.cells * self.shift
         count = math.ceil((most - Fraction(epsilon) * self.scale) / 2)
         if count <= 0:
@@ -119,7 +119,7 @@ class DiscreteGaussianLoss(Loss):
         if not (self.sigma_squared > 0 and self.shift >= 1 and self.cells >= 1):
             raise ValueError("sigma_squared, shift and cells must be positive")
 
-    def _ahead(self, epsilon: float, reverse: bool) -> Bounds:
+    def _ahead(self, epsilon: float) -> Bounds:
         k, s, square = self.cells, self.shift, self.sigma_squared
         first = math.floor((2 * square * Fraction(epsilon) - k * s * s) / (2 * s)) + 1
         return enclosed(

@@ -33,8 +33,8 @@ import numpy as np
 
 from mechanisms.accounting import convolution, lattice_table
 from mechanisms.accounting.convolution import TRUNCATION, UNIT, Floats
+from mechanisms.accounting.draws_loss import FEW_DRAWS, DrawsLoss
 from mechanisms.accounting.enclosures import Bounds
-from mechanisms.accounting.finite_losses import FEW_DRAWS, DiscreteLoss, DrawsLoss
 from mechanisms.accounting.noise_losses import DiscreteGaussianLoss
 from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.accounting.resampling_losses import ResampledGaussianLoss
@@ -103,12 +103,12 @@ class Account:
 
 
 @functools.lru_cache(maxsize=32)
-def account(parts: Counts, one_way: bool | None, h: float) -> Account:
+def account(parts: Counts, h: float) -> Account:
     """The composition of all parts: equal ones by self-composition, then the smallest first."""
     above = below = error = 0.0
     heap: list[tuple[int, int, _Grid]] = []
     for part, times in parts:
-        grid = _grid(part, None if part.symmetric else one_way, h)
+        grid = _grid(part, h)
         above += times * grid.above
         below += times * grid.below
         if times > 1:
@@ -152,7 +152,7 @@ def tail_account(parts: Counts, h: float) -> Account:
     """
     whole = _Grid(0, np.ones(1), 0.0, 0.0, 0.0)
     for part, times in parts:
-        power = _grid(part, None, h)
+        power = _grid(part, h)
         while times:
             whole = _product(whole, power) if times % 2 else whole
             times //= 2
@@ -175,21 +175,17 @@ def _product(one: _Grid, two: _Grid) -> _Grid:
 
 
 @functools.lru_cache(maxsize=512)
-def _grid(part: PrivacyLoss, one_way: bool | None, h: float) -> _Grid:
-    """Connect the dots of one order's curve, or of the worse order's where one_way is None.
+def _grid(part: PrivacyLoss, h: float) -> _Grid:
+    """Connect the dots of the curve.
 
-    Masses at positive losses come from the curve, those at negative losses from the other
-    order's, being e^loss times its masses, so that both keep their relative accuracy.
+    Masses at positive losses come from the curve, those at negative losses from its mirror
+    image, being e^loss times its masses, so that both keep their relative accuracy.
     """
     count = math.ceil(reach(part) / h) + 1
-    lower, upper = _values(_curve(part, one_way), h, count)
-    if one_way is None or part.symmetric:
-        other_lower, other_upper = lower, upper
-    else:
-        other_lower, other_upper = _values(_curve(part, not one_way), h, count)
-    ahead, behind = _dots(upper, h), _dots(other_upper, h)
+    lower, upper = _values(_tabulated(part).delta, h, count)
+    ahead = _dots(upper, h)
     grid = h * np.arange(1, count + 1)
-    behind = (behind * np.exp(-grid))[::-1]
+    behind = (ahead * np.exp(-grid))[::-1]
     centre = max(0.0, 1 - math.fsum(ahead) - math.fsum(behind) - float(upper[-1]))
     masses = np.concatenate([behind, [centre], ahead])
     infinite = float(upper[-1])
@@ -201,8 +197,8 @@ def _grid(part: PrivacyLoss, one_way: bool | None, h: float) -> _Grid:
     after_q = np.append(np.cumsum(weights[:0:-1])[::-1], wide(0))
     curve = infinite + after_p - np.exp(points) * after_q
     mirror = np.exp(points[:count])
-    most = np.concatenate([1 - mirror + mirror * other_upper[:0:-1], upper.astype(wide)])
-    least = np.concatenate([1 - mirror + mirror * other_lower[:0:-1], lower.astype(wide)])
+    most = np.concatenate([1 - mirror + mirror * upper[:0:-1], upper.astype(wide)])
+    least = np.concatenate([1 - mirror + mirror * lower[:0:-1], lower.astype(wide)])
     whole = infinite + after_p[0] + masses[0]
     noise = 8 * (count + 8) * float(np.finfo(wide).eps)
     above = max(0.0, float(np.max(most - curve)), float(1 - whole)) + noise
@@ -231,13 +227,6 @@ def _tabulated(part: PrivacyLoss) -> PrivacyLoss:
     if isinstance(part, DrawsLoss) and lattice_table.fits(part.lattice):
         return lattice_table.TabulatedLoss(part.lattice)
     return part
-
-
-def _curve(part: PrivacyLoss, one_way: bool | None) -> Callable[[float], Bounds]:
-    part = _tabulated(part)
-    if one_way is None or part.symmetric:
-        return part.delta
-    return lambda epsilon: part.ordered(epsilon, reverse=one_way)
 
 
 @functools.lru_cache(maxsize=512)
@@ -273,7 +262,7 @@ def evaluation_cost(part: PrivacyLoss) -> int:
         return 30
     if isinstance(part, ResampledGaussianLoss):
         return 25
-    return {DiscreteGaussianLoss: 12, DiscreteLoss: 4}.get(type(part), 1)
+    return 12 if type(part) is DiscreteGaussianLoss else 1
 
 
 @functools.lru_cache(maxsize=512)

@@ -1,16 +1,17 @@
 """Privacy losses as values: what a mechanism costs, in every currency the project uses.
 
-A loss is a dominating pair (P, Q) of distributions (mechanisms/README.md, section 1). Neighbours
-are symmetric, so each loss stands for both orders of its pair, and its curve is
+A loss is a dominating pair (P, Q) of distributions (mechanisms/README.md, section 1) with the curve
 
-    delta(epsilon) = max(H(P || Q), H(Q || P)),  H(P || Q) = sum of (P - e^epsilon Q)+.
+    delta(epsilon) = H(P || Q) = sum of (P - e^epsilon Q)+.
 
-One order at a negative epsilon follows from the other: H_{-e}(P || Q) = 1 - exp(-e) +
-exp(-e) H_e(Q || P). Every result is a proven enclosure (mechanisms.accounting.enclosures).
+Neighbours are symmetric, and so is every pair here: (Q, P) has the same curve. (Of a pair that is
+not, the larger of both curves is that of a symmetric pair which dominates both orders.) So the
+curve at a negative epsilon is 1 - exp(-e) + exp(-e) delta(e). Every result is a proven enclosure
+(mechanisms.accounting.enclosures).
 
 Here is what all losses share. ``analytic`` has those with a formula for the curve,
-``noise_losses`` integer noise, ``finite_losses`` pairs on a finite set, ``composition``
-several losses together.
+``noise_losses`` integer noise, ``draws_loss`` draws on a lattice, ``composition`` several losses
+together.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ from mechanisms.accounting.enclosures import (
     BITS,
     Above,
     Bounds,
-    larger,
     last_true,
     outwards,
 )
@@ -53,10 +53,6 @@ class PrivacyLoss(Protocol):
     def __hash__(self) -> int: ...
 
     @property
-    def symmetric(self) -> bool:
-        """Whether both orders of the pair have the same curve."""
-
-    @property
     def pure_epsilon(self) -> Bounds:
         """Epsilon at delta = 0, infinite if there is none."""
 
@@ -71,17 +67,14 @@ class PrivacyLoss(Protocol):
     def attack_advantage(self) -> Bounds:
         """Largest gap between true and false positives of any test: total variation."""
 
-    def ordered(self, epsilon: float, *, reverse: bool = False) -> Bounds:
-        """The curve of (P, Q), or of (Q, P), at any finite epsilon."""
-
     def delta(self, epsilon: float) -> Bounds:
-        """The curve of the worse order at any finite epsilon."""
+        """The curve at any finite epsilon."""
 
     def epsilon(self, delta: float) -> Bounds:
         """Smallest epsilon >= 0 at a delta in [0, 1)."""
 
     def renyi(self, order: Order) -> Bounds:
-        """Rényi divergence of the worse order, at an order from 1."""
+        """Rényi divergence, at an order from 1."""
 
     def renyi_of_curve(self, order: Order) -> Bounds:
         """That of the pair whose curve this is, where less is proven of the loss itself."""
@@ -93,13 +86,9 @@ class PrivacyLoss(Protocol):
 class Loss(abc.ABC):
     """Epsilon, trade-off and advantage of a loss, from its curves at epsilon >= 0."""
 
-    @property
-    def symmetric(self) -> bool:
-        return True
-
     @abc.abstractmethod
-    def _ahead(self, epsilon: float, reverse: bool) -> Bounds:
-        """One order's curve at epsilon >= 0."""
+    def _ahead(self, epsilon: float) -> Bounds:
+        """The curve at epsilon >= 0."""
 
     @property
     @abc.abstractmethod
@@ -122,22 +111,18 @@ class Loss(abc.ABC):
     def attack_advantage(self) -> Bounds:
         return self.delta(0.0)
 
-    def ordered(self, epsilon: float, *, reverse: bool = False) -> Bounds:
+    def delta(self, epsilon: float) -> Bounds:
         if not math.isfinite(epsilon):
             raise ValueError("epsilon must be finite")
         if epsilon >= 0:
-            return self._ahead(epsilon, reverse)
-        low, high = self._ahead(-epsilon, not reverse)
+            return self._ahead(epsilon)
+        low, high = self._ahead(-epsilon)
         with ctx.workprec(BITS):
             factor, rest = arb(epsilon).exp(), -arb(epsilon).expm1()
             return Bounds(
                 outwards(rest + factor * low, 1.0).lower,
                 outwards(rest + factor * high, 1.0).upper,
             )
-
-    def delta(self, epsilon: float) -> Bounds:
-        found = self.ordered(epsilon)
-        return found if self.symmetric else larger(found, self.ordered(epsilon, reverse=True))
 
     def epsilon(self, delta: float) -> Bounds:
         if not 0 <= delta < 1:
@@ -153,9 +138,7 @@ class Loss(abc.ABC):
     def trade_off(self, alpha: float) -> Bounds:
         if not 0 <= alpha <= 1:
             raise ValueError("alpha must be in [0, 1]")
-        orders = (False,) if self.symmetric else (False, True)
-        found = [conjugate(lambda e, r=r: self.ordered(e, reverse=r), alpha) for r in orders]  # type: ignore[misc]
-        return Bounds(min(f.lower for f in found), min(f.upper for f in found))
+        return conjugate(self.delta, alpha)
 
 
 def exact_order(order: Order) -> Fraction:

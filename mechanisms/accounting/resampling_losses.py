@@ -69,7 +69,7 @@ class ResampledGaussianLoss(Loss):
     def hits(self, bits: int) -> Hits:
         """The law of a record's copies, the rest of it below 2**-bits."""
 
-    def _ahead(self, epsilon: float, reverse: bool) -> Bounds:
+    def _ahead(self, epsilon: float) -> Bounds:
         if not self.mu_squared:
             return Bounds(0.0, 0.0)
 

@@ -190,9 +190,11 @@ class Mechanism(Protocol):
         """The private step; what it gives back is public.
 
         Args:
-            table: A ``ContingencyTable``, or ``CodedColumns`` as ``needs_of`` says; private.
-            rng: Of all random bits.
-            progress: Called with the number of records drawn.
+            table: A ``ContingencyTable``, or ``CodedColumns`` as ``needs_of`` says; private. Its
+                size must be the public n.
+            rng: Of all random bits; charge the ledger before building it.
+            progress: Called with the number of records drawn, or of cells with noise, since the
+                last call.
         """
         ...
 

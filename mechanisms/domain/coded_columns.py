@@ -10,21 +10,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol, Self
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
-from mechanisms.domain.group_counts import GroupCounts, smallest_unsigned
 from mechanisms.errors import DomainTooLargeError
 
 MOST_TABLE_CELLS = 10**7
 """Most cells of one table of a group of columns: 80 MB of counts."""
 MOST_CELLS = 5 * 10**7
 """Most cells of all tables that are asked for at once: 400 MB of counts."""
-_CHUNK = 1 << 17
 
 
 class CodedColumns(Protocol):
@@ -59,17 +56,12 @@ class CodedColumns(Protocol):
 def check_groups(
     domain: Domain,
     groups: Sequence[tuple[int, ...]],
-    *,
-    most_table_cells: int = MOST_TABLE_CELLS,
-    most_cells: int = MOST_CELLS,
 ) -> None:
     """Refuse tables that would not fit into memory, from public sizes only.
 
     Args:
         domain: The declared columns.
         groups: As for ``CodedColumns.tables``.
-        most_table_cells: Most cells of one table.
-        most_cells: Most cells of all of them.
 
     Raises:
         DomainTooLargeError: There are more.
@@ -80,68 +72,22 @@ def check_groups(
         if not group or len(set(group)) < len(group) or not set(group) <= set(range(len(sizes))):
             raise ValueError("a group is one or more distinct positions of columns")
         cells = math.prod(sizes[column] for column in group)
-        if cells > most_table_cells:
+        if cells > MOST_TABLE_CELLS:
             named = ", ".join(f"{domain.names[column]} {sizes[column]:,}" for column in group)
             raise DomainTooLargeError(
                 f"The table of {len(group)} columns ({named}) has {cells:,} cells, more than "
-                f"the {most_table_cells:,} that may be measured together.",
+                f"the {MOST_TABLE_CELLS:,} that may be measured together.",
                 where=domain.names[max(group, key=lambda column: sizes[column])],
                 next_step="Use fewer cells in the largest of these columns, or do not measure "
                 "them together.",
             )
         total += cells
-    if total > most_cells:
+    if total > MOST_CELLS:
         raise DomainTooLargeError(
             f"The {len(groups):,} tables to measure have {total:,} cells, more than the "
-            f"{most_cells:,} that are held at once.",
+            f"{MOST_CELLS:,} that are held at once.",
             next_step="Use fewer cells in the largest columns, or measure fewer tables.",
         )
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class CodesInMemory:
-    """The in-memory form, for tests and small tables; its ``repr`` shows nothing.
-
-    Attributes:
-        columns: For each column of the domain the codes of the present records, all of one
-            length, in the smallest unsigned dtype.
-    """
-
-    domain: Domain
-    n_records: int
-    columns: tuple[NDArray[Any], ...]
-
-    def __repr__(self) -> str:
-        return f"CodesInMemory({', '.join(self.domain.names)})"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("codes of records are never pickled: they may be private")
-
-    @classmethod
-    def of(cls, table: ContingencyTable) -> Self:
-        """The records of a joint table, one by one."""
-        present, domain = table.without_absent(), table.domain
-        columns = tuple(
-            np.repeat(
-                domain.codes(present.cells, column.name).astype(smallest_unsigned(column.size)),
-                present.counts,
-            )
-            for column in domain.columns
-        )
-        return cls(domain, table.n_records, columns)
-
-    def tables(self, groups: Sequence[tuple[int, ...]]) -> list[NDArray[np.int64]]:
-        """Counts of present records by the codes of each group of columns."""
-        check_groups(self.domain, groups)
-        counting = GroupCounts([column.size for column in self.domain.columns], groups)
-        for start in range(0, len(self.columns[0]), _CHUNK):
-            counting.add(
-                {
-                    column: self.columns[column][start : start + _CHUNK]
-                    for column in counting.columns
-                }
-            )
-        return counting.tables()
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -44,23 +44,21 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
-from flint import arb
 
 from mechanisms.accounting.analytic import BoundedRangeLoss
 from mechanisms.accounting.composition import compose
 from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.domain.columns import Codes
 from mechanisms.errors import ConfigError
+from mechanisms.inference.cell_choice import Run, between, choose_cell, runs_of, without_end
 from mechanisms.inference.intervals import check_level
 from mechanisms.inference.quantile_margins import EndRule
-from mechanisms.sampling.real_weights import choose_real, decay
 
 END_SHARE = Fraction(5, 12)
 """Of epsilon, for each end; the rest is for the value."""
@@ -166,18 +164,18 @@ class NoisyQuantile:
         Where values may lack, the counts are of the records that have one, and may be none.
         """
         lacking, last = self.values_lacking, len(self.edges) - 2
-        runs = _runs(cells, counts, len(self.edges) - 1)
+        runs = runs_of(cells, counts, len(self.edges) - 1)
         steep, gentle = self.ends.steep, self.ends.gentle
         centre, low, high = self.wanted_of(int(counts.sum())) if lacking else self.wanted
         ends = [0, last]
-        for_ends = _without_end(runs) if lacking else runs
+        for_ends = without_end(runs) if lacking else runs
         if lacking or low >= 0:
             ends[0] = choose_cell(for_ends, low, rng, above=steep, below=gentle)
         if lacking or high <= self.n_records:
             ends[1] = choose_cell(for_ends, high, rng, above=gentle, below=steep)
         rate = (1 - 2 * END_SHARE) * self.epsilon / 2
-        between = self._candidates(runs, min(ends), max(ends))
-        return choose_cell(between, centre, rng, above=rate, below=rate), ends[0], ends[1]
+        candidates = self._candidates(runs, min(ends), max(ends))
+        return choose_cell(candidates, centre, rng, above=rate, below=rate), ends[0], ends[1]
 
     def _candidates(self, runs: Sequence[Run], first: int, last: int) -> list[Run]:
         """The cells from a first to a last, with their base weights for the value."""
@@ -190,7 +188,7 @@ class NoisyQuantile:
         for start, stop in itertools.pairwise(cuts):
             zone = sum(a <= start and stop <= b for a, b in zip(left, right, strict=True))
             weight = _ZONE_WEIGHT ** (zone - 1)
-            found += [run._replace(weight=weight) for run in _between(runs, start, stop - 1)]
+            found += [run._replace(weight=weight) for run in between(runs, start, stop - 1)]
         return found
 
     @property
@@ -221,61 +219,6 @@ class EndChoices(NamedTuple):
     span: float
 
 
-class Run(NamedTuple):
-    """Neighbouring cells with one score: an occupied cell, or a gap.
-
-    Attributes:
-        first: The first of the cells.
-        size: How many there are.
-        before: Records before them.
-        after: Records up to their end.
-        weight: Base weight of each of the cells.
-    """
-
-    first: int
-    size: int
-    before: float
-    after: float
-    weight: int = 1
-
-
-def choose_cell(
-    runs: Sequence[Run],
-    wanted: int,
-    rng: np.random.Generator,
-    *,
-    above: Fraction,
-    below: Fraction,
-) -> int:
-    """A cell with probability exactly proportional to its base weight times exp(-u).
-
-    Args:
-        runs: Of all cells that may be chosen; infinite counts are never exceeded.
-        wanted: The count r.
-        rng: Source of bits.
-        above: What each record before the cell costs beyond r.
-        below: What each record costs that is missing to r at the cell's end.
-    """
-    costs = [
-        above * int(run.before - wanted)
-        if run.before > wanted
-        else below * int(wanted - run.after)
-        if run.after < wanted
-        else Fraction(0)
-        for run in runs
-    ]
-    least = min(costs)
-
-    def weights() -> Sequence[arb]:
-        return [
-            run.size * run.weight * decay(cost - least, 1)
-            for run, cost in zip(runs, costs, strict=True)
-        ]
-
-    chosen = runs[choose_real(weights, rng)]
-    return chosen.first + int(rng.integers(chosen.size))
-
-
 def quantile_loss(epsilon: Fraction, end_share: Fraction = END_SHARE) -> PrivacyLoss:
     """The privacy loss of the three choices.
 
@@ -285,37 +228,3 @@ def quantile_loss(epsilon: Fraction, end_share: Fraction = END_SHARE) -> Privacy
     """
     ends = BoundedRangeLoss(end_share * epsilon)
     return compose([ends, ends, BoundedRangeLoss((1 - 2 * end_share) * epsilon)])
-
-
-def _runs(cells: Codes, counts: Codes, n_cells: int) -> list[Run]:
-    """Each occupied cell and each gap."""
-    runs: list[Run] = []
-    at = total = 0
-    for cell, count in zip(cells.tolist(), counts.tolist(), strict=True):
-        if cell > at:
-            runs.append(Run(at, cell - at, total, total))
-        runs.append(Run(cell, 1, total, total + count))
-        at, total = cell + 1, total + count
-    if at < n_cells:
-        runs.append(Run(at, n_cells - at, total, total))
-    return runs
-
-
-def _between(runs: Sequence[Run], first: int, last: int) -> list[Run]:
-    """The runs cut to the cells from a first to a last."""
-    found = []
-    for run in runs:
-        start, stop = max(run.first, first), min(run.first + run.size, last + 1)
-        if start < stop:
-            found.append(run._replace(first=start, size=stop - start))
-    return found
-
-
-def _without_end(runs: Sequence[Run]) -> list[Run]:
-    """The runs; the first cell reaches down without end, and the last one up."""
-    last = runs[-1].first + runs[-1].size - 1
-    inner = _between(runs, 1, last - 1)
-    first = [run._replace(before=-math.inf) for run in _between(runs, 0, 0)]
-    if not last:
-        return [run._replace(after=math.inf) for run in first]
-    return [*first, *inner, *(run._replace(after=math.inf) for run in _between(runs, last, last))]

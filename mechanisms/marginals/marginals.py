@@ -178,13 +178,7 @@ class Marginals:
     def release(
         self, coded: CodedColumns, rng: Randomness, progress: Progress | None = None
     ) -> NoisyMarginals:
-        """The private steps; what they give back is public.
-
-        Args:
-            coded: The private records.
-            rng: Source of noise; charge the ledger before building it.
-            progress: Called with the number of cells of each measured table.
-        """
+        """The private steps; what they give back is public."""
         return release_marginals(
             coded,
             Workload(self.groups),
@@ -220,7 +214,6 @@ class Marginals:
         return sum(self.sizes) + sum(grouped)
 
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedMarginals:
-        """Expected error from public quantities only."""
         return expected_marginals(
             self.sizes,
             self.groups,
@@ -248,7 +241,6 @@ class Marginals:
 
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Self:
-        """Rebuild the mechanism from ``describe``."""
         text = {key: str(value) for key, value in description.items()}
         sizes = tuple(map(int, text["sizes"].split()))
         groups = []

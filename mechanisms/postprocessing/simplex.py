@@ -44,14 +44,11 @@ class SimplexProjection:
         threshold: t in values = max(input - t, 0), rounded. Where the sum is 0 any
             t from the largest input upwards would do, and this is the largest.
         absent_value: What every cell that is not listed gets, usually 0.
-        n_positive: Number of cells above 0 before rounding, unlisted ones included;
-            a Python integer.
     """
 
     values: NDArray[np.float64]
     threshold: float
     absent_value: float
-    n_positive: int
 
 
 def project_to_simplex(
@@ -82,7 +79,7 @@ def project_to_simplex(
     if total == 0:
         largest = [float(listed.max())] if len(listed) else []
         largest += [absent] if unlisted else []
-        return SimplexProjection(np.zeros(len(listed)), max(largest, default=0.0), 0.0, 0)
+        return SimplexProjection(np.zeros(len(listed)), max(largest, default=0.0), 0.0)
 
     first, excess, ordered = _active(listed, total, unlisted, absent)
     n_listed = len(ordered) - first
@@ -112,7 +109,7 @@ def project_to_simplex(
             f"project_to_simplex: the result misses the total {total!r} by {gap!r}. "
             "Report this with the values that were projected."
         )
-    return SimplexProjection(result, reference - lift, absent_value, active)
+    return SimplexProjection(result, reference - lift, absent_value)
 
 
 def _active(

@@ -59,8 +59,6 @@ def sample_ks(
     records: int,
     epsilon: Fraction | float,
     rng: np.random.Generator,
-    *,
-    unit_records: int = 1,
 ) -> Codes:
     """One release of the exponential mechanism of the KS distance.
 
@@ -68,9 +66,8 @@ def sample_ks(
         counts: int64[s], private counts of the ordered cells, at least one record.
         records: Records to release, k >= 1.
         epsilon: Positive and finite; a float is taken as its exact value. The release
-            is epsilon-DP under replace-one of one unit.
+            is epsilon-DP under replace-one of one record.
         rng: Source of bits; cryptographic in production.
-        unit_records: Records of one unit, c.
 
     Returns:
         int64[s], counts that add up to ``records``.
@@ -78,9 +75,9 @@ def sample_ks(
     Raises:
         ValueError: An argument is out of range.
     """
-    rate = rate_of(epsilon, unit_records)
-    if records < 1 or not 1 <= unit_records <= int(counts.sum()) or np.any(counts < 0):
-        raise ValueError("needs counts >= 0, records >= 1 and 1 <= unit_records <= n")
+    rate = rate_of(epsilon, 1)
+    if records < 1 or np.any(counts < 0) or not counts.any():
+        raise ValueError("needs counts >= 0, one of them above 0, and records >= 1")
     cumulative = [int(height) for height in np.cumsum(counts)]
     radius = Radii(cumulative, records, rate).draw(rng)
     return Band(cumulative, records, radius).draw(rng)

@@ -14,7 +14,7 @@ records, and one draw has the dominating pair
 
 (mechanisms/README.md, Theorem 2.1: the draw is a post-processing of this pair, and for three or
 more cells and c = 1 the pair is attained). The loss of m draws therefore lies on
-a lattice, and ``mechanisms.accounting.lattice`` computes it exactly.
+a lattice, and ``mechanisms.accounting.draws.lattice`` computes it exactly.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from mechanisms.accounting.finite_losses import DrawsLoss
-from mechanisms.accounting.lattice import LatticeLoss
+from mechanisms.accounting.draws.lattice import LatticeLoss
+from mechanisms.accounting.draws_loss import DrawsLoss
 from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.base.kind import Kind
 from mechanisms.base.mechanism import Target, check_frame
@@ -122,7 +122,6 @@ class Bootstrap:
         return LatticeLoss(up=(unit_records + k) / total, down=k / total, draws=self.records)
 
     def rows(self, *, n_cells: int) -> int:
-        """Most cells that the release can list."""
         return min(self.records, n_cells)
 
     def release(
@@ -131,13 +130,7 @@ class Bootstrap:
         rng: np.random.Generator,
         progress: Progress | None = None,
     ) -> ContingencyTable:
-        """Draw the records, held as counts per drawn cell.
-
-        Args:
-            table: The private table; its size must be the public n.
-            rng: Source of bits; charge the ledger before building it.
-            progress: Called with the number of records of each finished chunk.
-        """
+        """Draw the records, held as counts per drawn cell."""
         return draw_counts(table, self.pseudocount, self.records, rng, progress)
 
     def postprocess(self, release: Any, *, n_records: int) -> DebiasedTable:
@@ -149,13 +142,11 @@ class Bootstrap:
         return MultinomialErrors(self.pseudocount, self.records)
 
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedCounts:
-        """Expected error from public quantities only."""
         return ExpectedCounts.of_bootstrap(
             self.pseudocount, self.records, n_records=n_records, n_cells=n_cells
         )
 
     def describe(self) -> dict[str, str | int]:
-        """The parameters, enough to rebuild the mechanism."""
         return {
             "mechanism": self.name,
             "pseudocount": str(self.pseudocount),
@@ -164,7 +155,6 @@ class Bootstrap:
 
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Self:
-        """Rebuild the mechanism from ``describe``."""
         return cls(str(description["pseudocount"]), int(str(description["records"])))
 
     @classmethod

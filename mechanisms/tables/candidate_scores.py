@@ -108,8 +108,6 @@ def choose_candidate(
     scores: Scores,
     epsilon: Fraction | float,
     rng: np.random.Generator,
-    *,
-    unit_records: int = 1,
 ) -> int:
     """Index of the candidate to release.
 
@@ -117,9 +115,8 @@ def choose_candidate(
         scores: Of all candidates, at least one.
         epsilon: Positive and finite; a float is taken as its exact value.
         rng: Source of bits; cryptographic in production.
-        unit_records: Records of one unit, c, which multiplies Delta.
     """
-    rate, least = rate_of(epsilon, unit_records), min(scores.numerators)
+    rate, least = rate_of(epsilon, 1), min(scores.numerators)
     smallest = Scores([least], scores.denominator, scores.root)
 
     def weights() -> list[arb]:

@@ -129,19 +129,12 @@ class Density:
         return PureLoss(Fraction(bounds.upper))
 
     def rows(self, *, n_cells: int) -> int:
-        """Most cells that the release can list."""
         return min(self.records, n_cells)
 
     def release(
         self, table: ContingencyTable, rng: Randomness, progress: Progress | None = None
     ) -> ContingencyTable:
-        """Draw the records, held as counts per drawn cell.
-
-        Args:
-            table: The private table; its size must be the public n.
-            rng: Source of bits; charge the ledger before building it.
-            progress: Called with the number of records of each finished chunk.
-        """
+        """Draw the records, held as counts per drawn cell."""
         counts = dense_counts(table)
         kernel, drawn = self.kernel(len(counts)), np.zeros_like(counts)
         for start in range(0, self.records, _CHUNK):
@@ -174,7 +167,6 @@ class Density:
         )
 
     def describe(self) -> dict[str, str | int]:
-        """The parameters, enough to rebuild the mechanism."""
         described: dict[str, str | int] = {
             "mechanism": self.name,
             "estimator": self.estimator,
@@ -189,7 +181,6 @@ class Density:
 
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Self:
-        """Rebuild the mechanism from ``describe``."""
         bins, bandwidth = description.get("bins"), description.get("bandwidth")
         return cls(
             records=int(str(description["records"])),

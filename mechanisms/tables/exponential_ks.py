@@ -74,13 +74,7 @@ class ExponentialKS(ExponentialRecords):
     def release(
         self, table: ContingencyTable, rng: Randomness, progress: Progress | None = None
     ) -> ContingencyTable:
-        """Draw the records, held as counts per drawn cell.
-
-        Args:
-            table: The private table; its size must be the public n.
-            rng: Source of bits; charge the ledger before building it.
-            progress: Called with the number of records at the end.
-        """
+        """Draw the records, held as counts per drawn cell."""
         drawn = sample_ks(dense_counts(table), self.records, self.epsilon, rng)
         if progress is not None:
             progress(self.records)
@@ -96,7 +90,6 @@ class ExponentialKS(ExponentialRecords):
 
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Self:
-        """Rebuild the mechanism from ``describe``."""
         return cls(
             epsilon_per_record=Decimal(str(description["epsilon_per_record"])),
             records=int(str(description["records"])),

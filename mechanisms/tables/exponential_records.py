@@ -84,7 +84,6 @@ class ExponentialRecords:
         return BoundedRangeLoss(self.epsilon * unit_records)
 
     def rows(self, *, n_cells: int) -> int:
-        """Most cells that the release can list."""
         return min(self.records, n_cells)
 
     def postprocess(self, release: ContingencyTable, *, n_records: int) -> DebiasedTable:
@@ -111,7 +110,6 @@ class ExponentialRecords:
         return ExpectedCounts.of_records(self.records, n_records=n_records, n_cells=n_cells)
 
     def describe(self) -> dict[str, str | int]:
-        """The parameters, enough to rebuild the mechanism."""
         described: dict[str, str | int] = {"mechanism": self.name}
         for field in fields(self):
             value = getattr(self, field.name)

@@ -141,13 +141,7 @@ class Perturbed:
     def release(
         self, table: ContingencyTable, rng: Randomness, progress: Progress | None = None
     ) -> NoisyCounts:
-        """Add the noise.
-
-        Args:
-            table: The private table.
-            rng: Source of noise; charge the ledger before building it.
-            progress: Called with the number of cells of each finished chunk.
-        """
+        """Add the noise."""
         cells = table.domain.possible_cells()
         noisy = noise_of_cells(lambda size: self._noise(rng, size), len(cells), progress)
         noisy[np.searchsorted(cells, table.cells)] += table.counts
@@ -169,18 +163,15 @@ class Perturbed:
         return IndependentErrors()
 
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedCounts:
-        """Expected error from public quantities alone."""
         return ExpectedCounts.of_noise(
             self.sd, n_records=n_records, n_cells=n_cells, laplace=self.is_laplace
         )
 
     def describe(self) -> dict[str, str | int]:
-        """The parameters, enough to rebuild the mechanism."""
         return {"mechanism": self.name, "scale": str(self.scale)}
 
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Self:
-        """Rebuild the mechanism from ``describe``."""
         return cls(Fraction(str(description["scale"])))
 
     @classmethod

@@ -108,13 +108,7 @@ class SampleResample(ExponentialRecords):
     def release(
         self, table: ContingencyTable, rng: Randomness, progress: Progress | None = None
     ) -> ContingencyTable:
-        """Draw the candidates and choose one, held as counts per drawn cell.
-
-        Args:
-            table: The private table; its size must be the public n.
-            rng: Source of bits; charge the ledger before building it.
-            progress: Called with the number of records at the end.
-        """
+        """Draw the candidates and choose one, held as counts per drawn cell."""
         counts = dense_counts(table)
         spread = None if self.concentration is None else float(self.concentration)
         public = draw_candidates(
@@ -158,7 +152,6 @@ class SampleResample(ExponentialRecords):
 
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Self:
-        """Rebuild the mechanism from ``describe``."""
         optional = {
             name: Fraction(str(description[name]))
             for name in ("smoothness", "concentration")

@@ -154,13 +154,7 @@ class TwoResolutions:
     def release(
         self, table: ContingencyTable, rng: Randomness, progress: Progress | None = None
     ) -> BlockCounts:
-        """Add the noise, to the blocks first.
-
-        Args:
-            table: The private table.
-            rng: Source of noise; charge the ledger before building it.
-            progress: Called with the number of cells of each finished chunk.
-        """
+        """Add the noise, to the blocks first."""
         cells = table.domain.possible_cells()
         ends = _ends(self.blocks, len(cells))
         places = np.searchsorted(cells, table.cells)
@@ -231,12 +225,10 @@ class TwoResolutions:
         )
 
     def describe(self) -> dict[str, str | int]:
-        """The parameters, enough to rebuild the mechanism."""
         return {"mechanism": self.name, "scale": str(self.scale), "blocks": self.blocks}
 
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Self:
-        """Rebuild the mechanism from ``describe``."""
         return cls(Fraction(str(description["scale"])), int(str(description["blocks"])))
 
     @classmethod

@@ -18,7 +18,6 @@ from mechanisms.domain.domain import Domain
 from mechanisms.errors import EmptySourceError
 from tasks.counting import discretise
 from tasks.counting.units import Units, counts_of_units, with_units
-from tasks.source.engine import MEMORY_LIMIT
 from tasks.source.files import OpenSource, Source, open_source
 
 if TYPE_CHECKING:
@@ -72,7 +71,6 @@ def count(
     domain: Domain,
     *,
     scratch: Path,
-    memory_limit: str = MEMORY_LIMIT,
     units: Units | None = None,
     key: str = "",
 ) -> ContingencyTable:
@@ -85,7 +83,6 @@ def count(
         source: The private source.
         domain: The declared domain; with an absent cell if units hold several records.
         scratch: Private directory for what the engine spills.
-        memory_limit: The engine's limit, beyond which it spills.
         units: The privacy unit, if it is not the record.
         key: For the choice of the records that are kept; random, secret, used once.
 
@@ -118,9 +115,7 @@ def count(
             records = np.append(records, padding)
         return ContingencyTable(domain, found, records)
 
-    with open_source(
-        source, scratch=scratch, memory_limit=memory_limit, wanted=domain.names
-    ) as opened:
+    with open_source(source, scratch=scratch, wanted=domain.names) as opened:
         return opened.read(lambda: run(*typed(opened, units)))
 
 
@@ -129,7 +124,6 @@ def profile(
     domain: Domain,
     *,
     scratch: Path,
-    memory_limit: str = MEMORY_LIMIT,
     units: Units | None = None,
 ) -> SourceProfile:
     """Count nulls, values outside the declaration, unreadable ones and units, in one query.
@@ -171,9 +165,7 @@ def profile(
             n_unnamed=row.get("unnamed") or 0,
         )
 
-    with open_source(
-        source, scratch=scratch, memory_limit=memory_limit, wanted=domain.names
-    ) as opened:
+    with open_source(source, scratch=scratch, wanted=domain.names) as opened:
         return opened.read(lambda: run(*typed(opened, units)))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from configs.loading import Release
-from configs.release import UnitColumn
+from configs.models.release import UnitColumn
 from tasks.counting.units import Units
 from tasks.source.csv_options import CsvOptions
 from tasks.source.files import Source

@@ -25,7 +25,6 @@ from tasks.counting import discretise
 from tasks.counting.aggregates import ColumnProfile, SourceProfile
 from tasks.counting.digits import N_FATES, NULL, OUTSIDE, UNREADABLE, Coded, Place, coded_column
 from tasks.counting.spilled_columns import SpilledColumns, spill_packed
-from tasks.source.engine import MEMORY_LIMIT
 from tasks.source.files import OpenSource, Source, open_source
 
 if TYPE_CHECKING:
@@ -111,7 +110,6 @@ def scan(
     joint: Sequence[Domain],
     *,
     scratch: Path,
-    memory_limit: str = MEMORY_LIMIT,
 ) -> Scan:
     """Read a source of one record a unit once, for its profile and its tables.
 
@@ -120,7 +118,6 @@ def scan(
         domain: All declared columns.
         joint: Domains of some of them, to count tables of.
         scratch: Private directory for what the engine spills.
-        memory_limit: The engine's limit, beyond which it spills.
 
     Raises:
         SourceError: Not found or unreadable; a column missing or of a wrong type.
@@ -133,9 +130,7 @@ def scan(
     parts: list[tuple[tuple[str, ...], Domain | None]] = [(each.names, each) for each in joint]
     parts += [(tuple(left[at : at + _AT_ONCE]), None) for at in range(0, len(left), _AT_ONCE)]
     groups = [_Group.of(index, domain, *part) for index, part in enumerate(parts)]
-    with open_source(
-        source, scratch=scratch, memory_limit=memory_limit, wanted=domain.names
-    ) as opened:
+    with open_source(source, scratch=scratch, wanted=domain.names) as opened:
         return opened.read(lambda: _counted(opened, domain, groups))
 
 
@@ -146,7 +141,6 @@ def scan_wide(
     *,
     n_records: int,
     folder: Path,
-    memory_limit: str = MEMORY_LIMIT,
 ) -> Scan:
     """Read a source of one record a unit once, for its profile and the codes of its records.
 
@@ -156,7 +150,6 @@ def scan_wide(
         coded: Those whose codes are written.
         n_records: Public number of records.
         folder: Private; the files, and what the engine spills, go below it.
-        memory_limit: The engine's limit, beyond which it spills.
 
     Raises:
         SourceError: Not found or unreadable; a column missing or of a wrong type.
@@ -186,9 +179,7 @@ def scan_wide(
                 codes[name] = (marked // N_FATES).astype(dtypes[name])
         return [codes[name] for name in coded.names]
 
-    with open_source(
-        source, scratch=folder, memory_limit=memory_limit, wanted=domain.names
-    ) as opened:
+    with open_source(source, scratch=folder, wanted=domain.names) as opened:
         records = opened.read(lambda: packed(opened))
         written = spill_packed(opened, coded, records, unpack, n_records=n_records, folder=folder)
     return Scan(_profile(domain, written.n_present, fates, n_impossible), coded=written)

@@ -30,7 +30,6 @@ from mechanisms.errors import EmptySourceError
 from tasks.counting import discretise
 from tasks.counting.aggregates import check_absent, typed
 from tasks.counting.units import Units, kept_records
-from tasks.source.engine import MEMORY_LIMIT
 from tasks.source.files import OpenSource, Source, open_source
 from tasks.source.private_files import new_file, writable, write_all
 
@@ -96,7 +95,6 @@ def spill(
     *,
     n_records: int,
     folder: Path,
-    memory_limit: str = MEMORY_LIMIT,
     units: Units | None = None,
     key: str = "",
 ) -> SpilledColumns:
@@ -110,7 +108,6 @@ def spill(
         domain: The declared columns; with an absent cell if units hold several records.
         n_records: Public number of records, the absent ones included.
         folder: Private; the files, and what the engine spills, go below it.
-        memory_limit: The engine's limit, beyond which it spills.
         units: The privacy unit, if it is not the record.
         key: For the choice of the records that are kept; random, secret, used once.
 
@@ -141,9 +138,7 @@ def spill(
         return SpilledColumns(domain, place, present, absent)
 
     try:
-        with open_source(
-            source, scratch=folder, memory_limit=memory_limit, wanted=domain.names
-        ) as opened:
+        with open_source(source, scratch=folder, wanted=domain.names) as opened:
             return opened.read(lambda: run(*typed(opened, units)))
     except BaseException:
         shutil.rmtree(place, ignore_errors=True)

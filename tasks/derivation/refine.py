@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from configs.formats import Format
+from configs.models.formats import Format
 from mechanisms.errors import RefinementError
 from mechanisms.postprocessing.consistency import NoisyTable, disagreement
 from mechanisms.postprocessing.nonnegative import project_consistently

@@ -21,10 +21,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from configs import formats
+from configs.models import formats
+from configs.models.release import PublishConfig
 from configs.order import Override
 from configs.overrides import Applied, apply
-from configs.release import PublishConfig
 from configs.validation import validate
 from configs.yaml_text import Document, parse
 from mechanisms.errors import BundleExistsError, BundleVerificationError, RereleaseError

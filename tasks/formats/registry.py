@@ -1,4 +1,4 @@
-"""The format of a file, by its suffix: a module of this package that ``configs.formats`` lists."""
+"""The format of a file, by its suffix: a module here that ``configs.models.formats`` lists."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 
-from configs import formats
+from configs.models import formats
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,3 +66,14 @@ def read_batches(path: Path, schema: pa.Schema | None) -> Iterator[pa.RecordBatc
         ValueError: No format has this suffix.
     """
     return format_of(path).read_batches(path, schema)
+
+
+def written_file(folder: Path, stem: str) -> Path | None:
+    """A data file of a bundle in any of the formats it has; None if it has none."""
+    paths = (folder / "data" / f"{stem}.{suffix}" for suffix in formats.FORMATS)
+    return next((path for path in paths if path.is_file()), None)
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """All rows of a small file; values are those that its format can tell."""
+    return [row for batch in read_batches(path, None) for row in batch.to_pylist()]

@@ -16,7 +16,7 @@ from tasks.ledger_rules.amounts import canonical, exact
 from tasks.ledger_rules.entries import Body, Entry
 from tasks.ledger_rules.policies import measures_of
 from tasks.ledger_rules.refusal_rules import reopening_statement
-from tasks.ledger_rules.signing import public_text, sign, sign_statement
+from tasks.ledger_rules.signing import checkpoint_statement, signature_fields
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -216,8 +216,7 @@ def reopen(
     def compose(state: State) -> Body:
         if key is None:
             return {}
-        statement = reopening_statement(state.account_of(dataset), given)
-        return {"public_key": public_text(key), "signature": sign_statement(key, statement)}
+        return signature_fields(key, reopening_statement(state.account_of(dataset), given))
 
     return ledger.append("reopen", given, compose)
 
@@ -230,8 +229,7 @@ def checkpoint(ledger: Appender, key: Ed25519PrivateKey) -> Entry:
     """
 
     def compose(state: State) -> Body:
-        signature = sign(key, state.next_sequence, state.head)
-        return {"public_key": public_text(key), "signature": signature}
+        return signature_fields(key, checkpoint_statement(state.next_sequence, state.head))
 
     return ledger.append("checkpoint", {}, compose)
 

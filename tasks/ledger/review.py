@@ -9,7 +9,7 @@ from tasks.ledger.acts import Appender, now
 from tasks.ledger_rules.accounts import Charge, State
 from tasks.ledger_rules.entries import Body, Entry
 from tasks.ledger_rules.review_rules import approvers_statement, decision_statement
-from tasks.ledger_rules.signing import public_text, sign_statement
+from tasks.ledger_rules.signing import signature_fields
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -50,8 +50,7 @@ def set_approvers(
     def compose(state: State) -> Body:
         if key is None:
             return {}
-        statement = approvers_statement(state.account_of(dataset), given)
-        return {"public_key": public_text(key), "signature": sign_statement(key, statement)}
+        return signature_fields(key, approvers_statement(state.account_of(dataset), given))
 
     return ledger.append("set-approvers", given, compose)
 
@@ -110,9 +109,5 @@ def decide(
         "reason": reason,
         "created": now(),
     }
-    if key is None:
-        body["by"] = by
-    else:
-        body["public_key"] = public_text(key)
-        body["signature"] = sign_statement(key, decision_statement(body))
+    body |= {"by": by} if key is None else signature_fields(key, decision_statement(body))
     return ledger.append("decide", body)

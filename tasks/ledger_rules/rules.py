@@ -21,7 +21,7 @@ from tasks.ledger_rules.amounts import Loss
 from tasks.ledger_rules.entries import Body, Entry
 from tasks.ledger_rules.fields import BY_KEY, OF_RUN, check_fields
 from tasks.ledger_rules.run_rules import same_body, same_charge
-from tasks.ledger_rules.signing import signed
+from tasks.ledger_rules.signing import checkpoint_statement, statement_signed
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,8 @@ def check_checkpoint(state: State, body: Body) -> None:
     Raises:
         LedgerError: It is not.
     """
-    if not signed(body["public_key"], body["signature"], state.next_sequence, state.head):
+    statement = checkpoint_statement(state.next_sequence, state.head)
+    if not statement_signed(body["public_key"], body["signature"], statement):
         raise LedgerError(
             "The signature is not this key's over the head of the ledger.", where="checkpoint"
         )

@@ -16,19 +16,9 @@ if TYPE_CHECKING:
 _LARGEST = 100_000
 
 
-def message(sequence: int, head: str) -> bytes:
+def checkpoint_statement(sequence: int, head: str) -> list[object]:
     """What a checkpoint signs: its own place, and the hash of the entry before it."""
-    return canonical_json(["statpress ledger checkpoint", sequence, head]).encode("ascii")
-
-
-def sign(key: Ed25519PrivateKey, sequence: int, head: str) -> str:
-    """The signature of a checkpoint at this place, in hexadecimal."""
-    return key.sign(message(sequence, head)).hex()
-
-
-def signed(public_key: str, signature: str, sequence: int, head: str) -> bool:
-    """Whether the signature is this key's over this place of the chain."""
-    return _verified(public_key, signature, message(sequence, head))
+    return ["statpress ledger checkpoint", sequence, head]
 
 
 def sign_statement(key: Ed25519PrivateKey, statement: list[object]) -> str:
@@ -36,19 +26,19 @@ def sign_statement(key: Ed25519PrivateKey, statement: list[object]) -> str:
     return key.sign(canonical_json(statement).encode("ascii")).hex()
 
 
+def signature_fields(key: Ed25519PrivateKey, statement: list[object]) -> dict[str, str]:
+    """The fields of a body that say who signed a statement, and how."""
+    return {"public_key": public_text(key), "signature": sign_statement(key, statement)}
+
+
 def statement_signed(public_key: str, signature: str, statement: list[object]) -> bool:
     """Whether the signature is this key's over the statement."""
-    return _verified(public_key, signature, canonical_json(statement).encode("ascii"))
-
-
-def _verified(public_key: str, signature: str, text: bytes) -> bool:
-    """Whether the signature is this key's over these bytes."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     try:
         key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key))
-        key.verify(bytes.fromhex(signature), text)
+        key.verify(bytes.fromhex(signature), canonical_json(statement).encode("ascii"))
     except (InvalidSignature, ValueError):
         return False
     return True

@@ -25,9 +25,9 @@ from tasks.ledger_rules.accounts import Account
 from tasks.ledger_rules.amounts import canonical
 from tasks.orchestration.notices import notice, show
 from tasks.orchestration.server import key_of, watched_run
+from tasks.plans.verdicts import warnings
 from tasks.products.markdown import escaped
 from tasks.release.steps import Outcome
-from tasks.release.verdicts import warnings
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

@@ -11,7 +11,7 @@ from mechanisms.domain.domain import Domain
 from tasks.products.kind import Field
 
 if TYPE_CHECKING:
-    from configs.domain import ColumnConfig
+    from configs.models.domain import ColumnConfig
 
 
 def codebook(declared: Mapping[str, ColumnConfig], domain: Domain) -> dict[str, Field]:

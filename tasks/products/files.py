@@ -10,7 +10,7 @@ from tasks.formats.writing import Progress
 from tasks.products.registry import kind_of
 
 if TYPE_CHECKING:
-    from configs.release import PublishConfig
+    from configs.models.release import PublishConfig
 
 Profile = tuple[dict[str, dict[str, int]], dict[str, int]]
 """By file its profile, see ``ProductKind.profile_table``, and the rows it should have."""

@@ -17,7 +17,7 @@ from mechanisms.planning.plan import Plan, PlannedProduct
 from tasks.formats.writing import Progress
 
 if TYPE_CHECKING:
-    from configs.release import PublishConfig
+    from configs.models.release import PublishConfig
     from tasks.products.counts.published import PublishedProduct
 
 M = TypeVar("M", bound=Mechanism)
@@ -26,6 +26,14 @@ Derived = TypeVar("Derived")
 
 Field = dict[str, Any]
 """A column as a Frictionless table schema describes it."""
+
+
+def described(columns: Mapping[str, tuple[str, str]]) -> list[Field]:
+    """Columns as fields, given type and description of each."""
+    return [
+        {"name": name, "type": kind, "description": words}
+        for name, (kind, words) in columns.items()
+    ]
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 import numpy as np
 
-from configs.checks import limits
 from configs.loading import Release
+from configs.sections.checks import limits
 from mechanisms.domain.coded_columns import CodedColumns
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.errors import EmptySourceError, QualityGateError, ReleaseGateError

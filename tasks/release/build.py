@@ -1,36 +1,31 @@
-"""Building a bundle: data, debiased tables, privacy statement, codebook, config."""
+"""Building a bundle: data, debiased tables, codebook, config, its README and seal."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import platform
 from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
 from configs.loading import Release
-from mechanisms.accounting.privacy_loss import PrivacyLoss
-from mechanisms.planning.plan import Plan, PlannedProduct
+from mechanisms.planning.plan import Plan
 from mechanisms.planning.verdict import disclosures
 from tasks.bundle.manifest import REVIEWED, seal
 from tasks.ledger_rules.entries import Entry
+from tasks.plans.verdicts import mostly_noise
 from tasks.products.codebook import codebook, with_words
 from tasks.products.files import Profile, profile_product, resources_of, write_product
 from tasks.products.markdown import code_span, escaped
 from tasks.products.registry import families, kind_of
 from tasks.products.report_page import write_report
 from tasks.release.places import Run
-from tasks.release.verdicts import mostly_noise, verdict_facts
+from tasks.release.statement import charged_statement, statement
 
 _INSECURE = (
     "**NOT PUBLISHABLE: drawn from a known seed, for tests alone. No guarantee holds: whoever "
     "knows the seed can take the noise away. What follows would hold of secret randomness.**\n\n"
-)
-_IMPOSSIBLE = (
-    "One of them is that no record lies in a structural zero which the config declares: the "
-    "guarantee is between sources of which this is true. "
 )
 _FORMULAS = (
     "In text columns of CSV files, a value that a spreadsheet would take for a formula (it begins "
@@ -83,7 +78,7 @@ def write_bundle(
     for product in plan.products:
         derived = products.derived[product.name]
         write_product(run.building, product, derived, publish, run.advance)
-    _write_json(run, "privacy.json", privacy_statement(run, release, plan, charge, products.raw))
+    _write_json(run, "privacy.json", charged_statement(run, release, plan, charge, products.raw))
     _write_json(run, "datapackage.json", _datapackage(release, plan))
     (run.building / "config.yaml").write_text(release.text, encoding="utf-8")
     (run.building / "README.md").write_text(_readme(run, release, plan), encoding="utf-8")
@@ -99,7 +94,7 @@ def rehearse(run: Run, release: Release, plan: Plan) -> None:
     Raises:
         ConfigError: Something that is declared cannot be written.
     """
-    _write_json(run, "privacy.json", _statement(run, release, plan))
+    _write_json(run, "privacy.json", statement(run, release, plan))
     _write_json(run, "datapackage.json", _datapackage(release, plan))
     _readme(run, release, plan)
     write_report(run.building).unlink()
@@ -146,98 +141,6 @@ def seal_bundle(run: Run, release: Release, charge: Entry) -> str:
 def versions() -> dict[str, str]:
     """Of Python and of the packages that a bundle depends on."""
     return {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
-
-
-def privacy_statement(
-    run: Run, release: Release, plan: Plan, charge: Entry, drawn: Mapping[str, Any]
-) -> dict[str, Any]:
-    """What the release reveals at most, with everything needed to recompute it."""
-    stated = _statement(run, release, plan)
-    products = {
-        product.request.name: stated["products"][product.request.name]
-        | kind_of(product).stated(product, drawn[product.request.name])
-        for product in plan.products
-    }
-    charged = {"ledger_entry": {"sequence": charge.sequence, "hash": charge.hash}}
-    return charged | stated | {"products": products}
-
-
-def _statement(run: Run, release: Release, plan: Plan) -> dict[str, Any]:
-    """The same as far as it is known before the charge."""
-    return {
-        "publishable": run.insecure_seed is None,
-        "outside_the_guarantee": "Quality checks on the source may stop a run before it is "
-        "charged; that a release exists shows that they passed. "
-        f"{_IMPOSSIBLE if release.domain.zeros else ''}How long the steps of a run take depends "
-        "on the source, and is seen by whoever watches the orchestrator.",
-        **_guarantee(release, plan),
-    }
-
-
-def _guarantee(release: Release, plan: Plan) -> dict[str, Any]:
-    """What is known of a release's loss before it is charged."""
-    privacy = plan.privacy
-    return {
-        "adjacency": privacy.adjacency,
-        "unit": privacy.unit,
-        "unit_in_words": privacy.words,
-        "n_units": privacy.n_units,
-        "unit_records": privacy.unit_records,
-        "n_records": privacy.n_records,
-        "epsilon": f"{plan.epsilon:f}",
-        "delta": str(plan.delta),
-        "rho": f"{plan.amounts['rho']:f}",
-        **({"rho_delta": str(least)} if (least := plan.amounts["rho_delta"]) else {}),
-        "composition": "the privacy losses of the products, composed; rho and its delta add up",
-        "epsilon_lower": plan.epsilon_bounds.lower,
-        "epsilon_upper": plan.epsilon_bounds.upper,
-        "curve": _curve(plan.loss, float(plan.epsilon)),
-        "attack_advantage": plan.attack_advantage,
-        "meaning": f"Someone who knows everything but {privacy.words}, and must decide between "
-        f"two candidates for what it is, gains at most {_percent(plan.attack_advantage)} over "
-        "guessing (true positive rate minus false positive rate).",
-        "warnings": disclosures(plan),
-        "products": {p.request.name: _product_statement(release, p, plan) for p in plan.products},
-    }
-
-
-def _product_statement(
-    release: Release, product: PlannedProduct[Any], plan: Plan
-) -> dict[str, Any]:
-    choice = product.choice
-    chosen = {} if choice is None else {"chosen": choice.reason()}
-    return {
-        **product.describe(plan.privacy),
-        "columns": list(product.domain.names),
-        "epsilon_lower": product.epsilon_bounds.lower,
-        "epsilon_upper": product.epsilon_bounds.upper,
-        "attack_advantage": product.attack_advantage,
-        "curve": _curve(product.loss, float(product.epsilon)),
-        **chosen,
-        "kind": product.kind.name,
-        "expected_error": dataclasses.asdict(product.expected_error),
-        "verdict": verdict_facts(release, product),
-    }
-
-
-def _percent(share: float) -> str:
-    """A share in percent, rounded up to two decimals."""
-    return f"{min(1.0, math.ceil(share * 1e4) / 1e4):.2%}"
-
-
-def _curve(loss: PrivacyLoss, epsilon: float) -> list[dict[str, float]]:
-    """Delta at some epsilons up to twice the one charged."""
-    curve = []
-    for factor in (0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 2):
-        bounds = loss.delta(epsilon * factor)
-        curve.append(
-            {
-                "epsilon": epsilon * factor,
-                "delta_lower": bounds.lower,
-                "delta_upper": bounds.upper,
-            }
-        )
-    return curve
 
 
 def _datapackage(release: Release, plan: Plan) -> dict[str, Any]:
@@ -305,8 +208,5 @@ def _readme(run: Run, release: Release, plan: Plan) -> str:
 
 
 def _write_json(run: Run, name: str, value: Any) -> None:
-    (run.building / name).write_text(_json_text(value), encoding="utf-8")
-
-
-def _json_text(value: Any) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    (run.building / name).write_text(text + "\n", encoding="utf-8")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from mechanisms.errors import BundleVerificationError
+from tasks.audit.ledger_check import charge_of_bundle, check_described
 from tasks.bundle.manifest import verify_bundle
 from tasks.execution.home import Home
 from tasks.ledger.ledger import Ledger
 from tasks.ledger_rules.entries import Entry
-from tasks.release.ledger_check import charge_of_bundle, check_described
 from tasks.release.places import PREPARED
 
 

@@ -13,6 +13,7 @@ from configs.planned_order import PlannedOrder
 from mechanisms.domain.counted import Counted
 from mechanisms.errors import ApprovalError, StatpressError
 from mechanisms.planning.plan import Plan
+from tasks.audit.ledger_check import charge_fields, check_covered
 from tasks.counting import aggregates, scanning
 from tasks.counting.declared_source import source_of, units_of
 from tasks.counting.failing_records import first_of
@@ -26,16 +27,15 @@ from tasks.ledger.ledger import Ledger
 from tasks.ledger_rules.accounts import Status
 from tasks.ledger_rules.chain import check_run
 from tasks.ledger_rules.entries import Entry
+from tasks.plans.account_plan import plan_for_account
+from tasks.plans.verdicts import check_verdicts
 from tasks.products.registry import kind_of
 from tasks.quality import gates as quality
 from tasks.release import build as bundle
-from tasks.release.account_plan import plan_for_account
 from tasks.release.build import Released
 from tasks.release.entropy import generator, key_of_choice
-from tasks.release.ledger_check import charge_fields, check_covered
 from tasks.release.places import Run, keep_folder, publish_folder, writing
 from tasks.release.unfinished_runs import beginning
-from tasks.release.verdicts import check_verdicts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,10 +13,10 @@ from configs.loading import Release, load_order
 from configs.order import Order, Override
 from configs.yaml_text import parse
 from mechanisms.errors import RereleaseError, SourceNotFoundError, UnregisteredDatasetError
+from tasks.audit.ledger_check import check_bundle
 from tasks.bundle.manifest import CONFIG, verify_bundle
 from tasks.execution.home import Home
 from tasks.ledger.budgets import remaining_budget
-from tasks.release.ledger_check import check_bundle
 
 _VINTAGE = {("privacy", "n_records"), ("privacy", "n_units")}
 _RENEWED = ("title", "dataset", "source", "publish")

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 MEMORY_LIMIT = "300MB"
+"""Beyond which the engine spills."""
 
 
-def connect(scratch: Path, memory_limit: str = MEMORY_LIMIT, **settings: Any) -> Any:
+def connect(scratch: Path, **settings: Any) -> Any:
     """An engine of its own, which installs nothing.
 
     Args:
         scratch: Private directory for what the engine spills.
-        memory_limit: Beyond which it does.
         settings: More of the engine's settings.
     """
     import ibis
@@ -22,7 +22,7 @@ def connect(scratch: Path, memory_limit: str = MEMORY_LIMIT, **settings: Any) ->
     connection = ibis.duckdb.connect(
         ":memory:",
         temp_directory=str(scratch),
-        memory_limit=memory_limit,
+        memory_limit=MEMORY_LIMIT,
         autoinstall_known_extensions=False,
         autoload_known_extensions=False,
         **chosen,

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from configs.source_formats import SourceFormat, is_stat
+from configs.models.source_formats import SourceFormat, is_stat
 from mechanisms.errors import (
     InternalError,
     SourceError,
@@ -29,7 +29,7 @@ from mechanisms.errors import (
 from tasks.source.column_faults import Schema, check_columns
 from tasks.source.csv_files import CsvFiles
 from tasks.source.csv_options import CsvOptions
-from tasks.source.engine import MEMORY_LIMIT, connect
+from tasks.source.engine import connect
 from tasks.source.faults import CsvFaultError, cannot_be_read
 from tasks.source.stat_files import copied
 
@@ -99,7 +99,6 @@ def open_source(
     source: Source,
     *,
     scratch: Path,
-    memory_limit: str = MEMORY_LIMIT,
     wanted: Sequence[str] = (),
     **settings: Any,
 ) -> Iterator[OpenSource]:
@@ -112,7 +111,6 @@ def open_source(
     Args:
         source: Which.
         scratch: Private directory, for what the engine spills and for copies in UTF-8.
-        memory_limit: The engine's limit, beyond which it spills.
         wanted: Columns that are declared; the one that names the units is wanted as well.
         settings: More of the engine's settings.
 
@@ -136,7 +134,7 @@ def open_source(
             pattern=source.pattern,
             unit=source.unit,
         )
-    connection = guarded(source, lambda: connect(scratch, memory_limit, **settings))
+    connection = guarded(source, lambda: connect(scratch, **settings))
     copies = scratch / "text"
     named = wanted if source.unit is None else dict.fromkeys((*wanted, source.unit))
 

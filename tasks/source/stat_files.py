@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from configs.source_formats import StatFormat
+from configs.models.source_formats import StatFormat
 from mechanisms.errors import SourceUnreadableError
 from tasks.source.private_files import new_file, writable
 

@@ -24,9 +24,9 @@ from typing import NamedTuple
 from configs.loading import load
 from configs.order import Override
 from mechanisms.accounting.analytic import PureLoss
-from mechanisms.accounting.finite_losses import DrawsLoss
-from mechanisms.accounting.lattice import LatticeLoss
-from mechanisms.accounting.truncated_draws import approximately_concentrated
+from mechanisms.accounting.draws.lattice import LatticeLoss
+from mechanisms.accounting.draws.truncated_draws import approximately_concentrated
+from mechanisms.accounting.draws_loss import DrawsLoss
 from mechanisms.inference.quantile_choice import END_SHARE, quantile_loss
 from mechanisms.tables.exponential_ks import ExponentialKS
 from mechanisms.tables.sample_resample import SampleResample

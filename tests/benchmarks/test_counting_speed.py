@@ -21,12 +21,13 @@ import duckdb
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from configs.source_formats import SourceFormat
+from configs.models.source_formats import SourceFormat
 from mechanisms.domain.columns import Categorical, Integer, Numeric
 from mechanisms.domain.domain import Domain
 from tasks.counting.aggregates import count, profile
 from tasks.counting.scanning import scan
-from tasks.source.files import MEMORY_LIMIT, Source
+from tasks.source.engine import MEMORY_LIMIT
+from tasks.source.files import Source
 
 ROOT = Path(__file__).parents[2]
 RECORDS = "SELECT i, hash(i) h, hash(i * 3 + 1) k FROM range({n}) r(i)"

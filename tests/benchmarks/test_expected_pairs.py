@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from coded import CodesInMemory
 from numpy.typing import NDArray
 from requirements import needed
 
 from mechanisms.base.mechanism import Target, needs_of
-from mechanisms.domain.coded_columns import CodesInMemory
 from mechanisms.domain.columns import Integer
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain

@@ -1,19 +1,9 @@
-"""What synthetic microdata of several columns must show; seconds against a baseline."""
+"""What synthetic microdata of several columns must show."""
 
 from __future__ import annotations
 
-import time
-
-import numpy as np
 import pytest
-from coded import dependent_codes, domain_of, in_memory
 
-from mechanisms.base.mechanism import Target
-from mechanisms.marginals.knobs import MarginalsKnobs
-from mechanisms.marginals.marginals import Marginals
-from mechanisms.marginals.model import model_of
-from mechanisms.marginals.synthesis import synthesise
-from tasks.release.entropy import SeededRandomness
 from tests.benchmarks import wide_microdata
 
 # Mean total variation of pairs and of triples that may not be passed.
@@ -61,23 +51,3 @@ def test_forty_columns_and_a_million_records() -> None:
     print(wide_microdata.line(found))
     assert found.pairs < found.independent_pairs / 4
     assert found.megabytes <= 1500
-
-
-def test_the_cost_of_records_is_linear_in_their_number() -> None:
-    """Against a table of an eighth of the records, in the same run."""
-    sizes = (6, 5, 4, 7, 3, 5)
-    taken = []
-    for n in (20_000, 160_000):
-        domain = domain_of(sizes)
-        target = Target(epsilon=1.0, delta=1e-6, n_records=n, n_cells=2, domain=domain)
-        made = Marginals.calibrate(MarginalsKnobs(), target)
-        coded = in_memory(domain, dependent_codes(n, sizes, 1))
-        release = made.release(coded, SeededRandomness(np.random.PCG64(1)))
-        model = model_of(release)
-        times = []
-        for _ in range(2):
-            begun = time.process_time()
-            synthesise(model, n, release.public_generator(), sweeps=3, floor=0.0)
-            times.append(time.process_time() - begun)
-        taken.append(min(times))
-    assert taken[1] < 16 * taken[0]

@@ -88,10 +88,10 @@ def products(single: Shares, groups: Shares) -> Shares:
 def measure(name: str, epsilon: float, seeds: int, *, system_noise: bool = False) -> Figures:
     """Release and compare, some times over."""
     sys.path.insert(0, SUPPORT)
+    from coded import CodesInMemory
     from wide_tables import ManyColumns, coded, columns_of, latent
 
     from mechanisms.base.mechanism import Target
-    from mechanisms.domain.coded_columns import CodesInMemory
     from mechanisms.domain.columns import Ordinal
     from mechanisms.domain.domain import Domain
     from mechanisms.marginals.knobs import MarginalsKnobs

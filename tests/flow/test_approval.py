@@ -29,6 +29,7 @@ from mechanisms.errors import (
     LedgerIntegrityError,
     OutputNotWritableError,
 )
+from tasks.audit.ledger_check import check_bundle, verify_ledger
 from tasks.bundle.approval import NAME, approved_by
 from tasks.bundle.manifest import FACTS, REVIEWED, seal, verify_bundle
 from tasks.execution.home import Home
@@ -41,7 +42,6 @@ from tasks.ledger_rules.signing import public_text
 from tasks.ledger_store import guards as ledger_guards
 from tasks.orchestration.final_state import AWAITING
 from tasks.release import publication
-from tasks.release.ledger_check import check_bundle, verify_ledger
 from tasks.release.noting import note_bundle
 from tasks.release.review import (
     check_unsigned,

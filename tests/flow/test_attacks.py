@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from bad_input import CANARY
 
-from configs.checks import RESERVED_COLUMNS
+from configs.sections.checks import RESERVED_COLUMNS
 from flows.report.terminal import plain
 from mechanisms.errors import (
     BundleVerificationError,
@@ -27,12 +27,12 @@ from mechanisms.errors import (
     OutputNotWritableError,
     StatpressError,
 )
+from tasks.audit.ledger_check import check_bundle
 from tasks.bundle.manifest import NAME, seal, verify_bundle
 from tasks.execution.private_zone import CuratorLog, guarded
 from tasks.ledger.ledger import Ledger
 from tasks.products.counts import product as counts
 from tasks.quality.inspector import Between, Inspector
-from tasks.release.ledger_check import check_bundle
 
 
 def raised(function, log: CuratorLog) -> tuple[BaseException, str]:

@@ -17,10 +17,10 @@ from configs.loading import load
 from flows.report import plan as plan_report
 from mechanisms.errors import StatpressError
 from mechanisms.planning.charges import recompute_charge
+from tasks.audit.ledger_check import check_bundle, verify_ledger
 from tasks.bundle.manifest import verify_bundle
 from tasks.ledger.ledger import Ledger
 from tasks.products.estimate.files import COLUMNS
-from tasks.release.ledger_check import check_bundle, verify_ledger
 
 PRODUCTS = """\
   ages: {kind: estimate, columns: [age], statistic: mean, confidence: 0.9, share: 0.1,

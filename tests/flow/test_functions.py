@@ -18,11 +18,11 @@ from configs.loading import load
 from flows.report import plan as plan_report
 from mechanisms.errors import BundleVerificationError, StatpressError
 from mechanisms.planning.registry import REGISTRY
+from tasks.audit.ledger_check import check_bundle, verify_ledger
 from tasks.bundle.manifest import verify_bundle
 from tasks.products.function import evaluate
 from tasks.products.function.files import columns_of
 from tasks.products.published_bundle import open_bundle
-from tasks.release.ledger_check import check_bundle, verify_ledger
 
 PRODUCTS = """\
   age_density: {kind: function, target: kde, columns: [age], bandwidth: 0.1, normalise: true,

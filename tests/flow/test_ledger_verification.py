@@ -15,10 +15,10 @@ import pytest
 from flows.ledger_verification import verify
 from mechanisms.domain.privacy_unit import Adjacency, Privacy, Unit
 from mechanisms.errors import LedgerError, LedgerIntegrityError, StatpressError
+from tasks.audit.ledger_check import confirm_ledger, verify_ledger
 from tasks.execution.private_zone import CuratorLog
 from tasks.ledger.budgets import register_dataset
 from tasks.ledger.ledger import Ledger
-from tasks.release.ledger_check import confirm_ledger, verify_ledger
 
 PRIVACY = Privacy(adjacency=Adjacency.REPLACE_ONE, unit=Unit.RECORD, n_records=10)
 ALWAYS = "The ledger could not be verified."

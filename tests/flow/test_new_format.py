@@ -11,15 +11,15 @@ from typing import Any, Literal
 import pytest
 
 import tasks.formats
-from configs import formats
-from configs.release import PublishConfig, ReleaseConfig
+from configs.models import formats
+from configs.models.release import PublishConfig, ReleaseConfig
 from mechanisms.errors import ConfigError
+from tasks.audit.ledger_check import check_bundle
 from tasks.bundle.manifest import verify_bundle
 from tasks.derivation.refine import Options, refine
 from tasks.derivation.reprint import check_reprint, reprint
 from tasks.formats.registry import format_named, read_batches
 from tasks.products.published_bundle import open_bundle
-from tasks.release.ledger_check import check_bundle
 
 MODULE = '''
 """JSON Lines: the schema is not in the file, so dates and types come from the caller."""

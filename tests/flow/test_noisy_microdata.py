@@ -18,12 +18,12 @@ from configs.order import from_options
 from mechanisms.errors import BundleVerificationError
 from mechanisms.planning.plan import Plan
 from mechanisms.postprocessing.simplex import project_to_simplex
+from tasks.audit.ledger_check import check_bundle
 from tasks.bundle.manifest import FACTS, NAME, seal, verify_bundle
 from tasks.derivation.refine import Options, refine
 from tasks.derivation.reprint import check_reprint, reprint
 from tasks.formats.reading import read_records
 from tasks.products.published_bundle import open_bundle
-from tasks.release.ledger_check import check_bundle
 
 PRODUCTS = """\
 products:

@@ -22,8 +22,8 @@ from mechanisms.errors import (
     StatpressError,
 )
 from mechanisms.planning.plan import Plan
+from tasks.audit.ledger_check import verify_ledger
 from tasks.ledger.ledger import Ledger
-from tasks.release.ledger_check import verify_ledger
 
 OPEN = """\
 products:

@@ -19,9 +19,9 @@ from mechanisms.errors import (
     RefusalLimitError,
     SourceNotFoundError,
 )
+from tasks.audit.ledger_check import verify_ledger
 from tasks.counting import scanning
 from tasks.ledger.ledger import Ledger
-from tasks.release.ledger_check import verify_ledger
 
 FIGURE = "401"  # records of the source, where 400 are declared
 

@@ -22,11 +22,11 @@ from mechanisms.errors import (
     ReleaseGateError,
 )
 from mechanisms.tables.bootstrap import Bootstrap
+from tasks.audit.ledger_check import check_bundle, verify_ledger
 from tasks.bundle.manifest import NAME, verify_bundle
 from tasks.formats import writing
 from tasks.ledger.ledger import Ledger
 from tasks.release import steps as pipeline
-from tasks.release.ledger_check import check_bundle, verify_ledger
 
 
 def test_bundle_holds_what_was_planned(agency) -> None:

@@ -25,11 +25,11 @@ from flows.cli import app
 from flows.rerelease import proposal_report, propose
 from flows.runner import run_release
 from mechanisms import errors
+from tasks.audit.ledger_check import check_bundle, verify_ledger
 from tasks.bundle.manifest import FACTS, NAME, seal, verify_bundle
 from tasks.derivation.reprint import check_reprint, reprint
 from tasks.execution.private_zone import CuratorLog, new_run_id
 from tasks.ledger.ledger import Ledger
-from tasks.release.ledger_check import check_bundle, verify_ledger
 from tasks.release.noting import note_bundle
 
 PRODUCTS = """\

@@ -10,10 +10,10 @@ import pytest
 
 from configs.loading import load
 from mechanisms.errors import BundleVerificationError, LedgerError, StatpressError
+from tasks.audit.ledger_check import check_bundle, recomputed, verify_ledger
 from tasks.bundle.manifest import verify_bundle
 from tasks.ledger.ledger import Ledger
 from tasks.ledger_rules.amounts import Loss
-from tasks.release.ledger_check import check_bundle, recomputed, verify_ledger
 from tasks.release.noting import note_bundle
 
 

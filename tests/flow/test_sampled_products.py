@@ -22,9 +22,9 @@ from mechanisms.errors import (
 )
 from mechanisms.planning.charges import recompute_charge
 from mechanisms.planning.registry import REGISTRY
+from tasks.audit.ledger_check import verify_ledger
 from tasks.bundle.manifest import verify_bundle
 from tasks.derivation.refine import Options, refine
-from tasks.release.ledger_check import verify_ledger
 
 PRODUCTS = """\
 products:

@@ -23,11 +23,11 @@ from mechanisms.domain.columns import Integer
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
 from mechanisms.errors import StatpressError
+from tasks.audit.account_reading import read_account
 from tasks.counting import scanning
 from tasks.execution.private_zone import CuratorLog, guarded
 from tasks.execution.side_channels import BETWEEN_STEPS, IN_A_STEP, closed
 from tasks.ledger.ledger import Ledger
-from tasks.release.account_reading import read_account
 
 ROOT = Path(__file__).parents[2]
 PRIVATE_TYPES = {"ContingencyTable", "Run", "Scan", "SourceProfile"}

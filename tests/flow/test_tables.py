@@ -15,8 +15,8 @@ import pytest
 from configs.loading import load
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
 from mechanisms.planning.registry import REGISTRY
+from tasks.audit.ledger_check import verify_ledger
 from tasks.bundle.manifest import verify_bundle
-from tasks.release.ledger_check import verify_ledger
 
 TABLES = """\
 products:

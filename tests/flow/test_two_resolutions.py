@@ -14,11 +14,11 @@ from rederiving import rederived
 from configs.loading import load
 from mechanisms.errors import ConfigError, RefinementError
 from mechanisms.tables.two_resolutions import TwoResolutions
+from tasks.audit.ledger_check import verify_ledger
 from tasks.bundle.manifest import FACTS, NAME, seal, verify_bundle
 from tasks.derivation.refine import Options, refine
 from tasks.formats.writing import write_cells
 from tasks.products.published_bundle import open_bundle
-from tasks.release.ledger_check import verify_ledger
 
 PRODUCTS = """\
 products:

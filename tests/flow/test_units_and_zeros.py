@@ -26,8 +26,8 @@ from mechanisms.errors import (
     StatpressError,
 )
 from mechanisms.planning.registry import REGISTRY
+from tasks.audit.ledger_check import verify_ledger
 from tasks.bundle.manifest import verify_bundle
-from tasks.release.ledger_check import verify_ledger
 
 PRODUCTS = """\
 products:

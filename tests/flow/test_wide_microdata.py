@@ -27,12 +27,12 @@ from mechanisms import errors
 from mechanisms.accounting.analytic import GaussianLoss
 from mechanisms.planning.plan import Plan
 from mechanisms.planning.registry import REGISTRY
+from tasks.audit.ledger_check import check_bundle, verify_ledger
 from tasks.bundle.manifest import verify_bundle
 from tasks.derivation.query import Question, ask, conditions_of
 from tasks.derivation.refine import Options, refine
 from tasks.derivation.reprint import check_reprint, reprint
 from tasks.products.published_bundle import open_bundle
-from tasks.release.ledger_check import check_bundle, verify_ledger
 
 COLUMNS = """\
   work: {type: categorical, categories: [works, "unempl, laid off", school], missing: true}

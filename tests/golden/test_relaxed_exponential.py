@@ -19,7 +19,7 @@ divided by, which has two consequences that the paper leaves out.
   the appendix has c = 1). If others have probability at most delta, the release is
   (m D_gamma, delta)-DP, where Theorem 5 states m = epsilon/(2 D_gamma), hence 2 m D_gamma.
 
-Both are bounds that the exact accountant (mechanisms.accounting.lattice) undercuts; none is
+Both are bounds that the exact accountant (mechanisms.accounting.draws.lattice) undercuts; none is
 charged.
 
 Checked here as an identity, and what it bounds by enumeration.

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any, NoReturn, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from mechanisms.domain.coded_columns import CodesInMemory
+from mechanisms.domain.coded_columns import check_groups
 from mechanisms.domain.columns import Integer
+from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
+from mechanisms.domain.group_counts import GroupCounts, smallest_unsigned
 from mechanisms.domain.structural_zeros import ZeroPattern
 from tasks.release.entropy import SeededRandomness
+
+_CHUNK = 1 << 17
 
 
 def domain_of(
@@ -20,6 +27,52 @@ def domain_of(
     """Columns c0, c1, ... of these sizes."""
     columns = tuple(Integer(name=f"c{i}", lower=0, upper=k - 1) for i, k in enumerate(sizes))
     return Domain(columns, zeros, absent)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class CodesInMemory:
+    """Coded columns in memory; their ``repr`` shows nothing.
+
+    Attributes:
+        columns: For each column of the domain the codes of the present records, all of one
+            length, in the smallest unsigned dtype.
+    """
+
+    domain: Domain
+    n_records: int
+    columns: tuple[NDArray[Any], ...]
+
+    def __repr__(self) -> str:
+        return f"CodesInMemory({', '.join(self.domain.names)})"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("codes of records are never pickled: they may be private")
+
+    @classmethod
+    def of(cls, table: ContingencyTable) -> Self:
+        """The records of a joint table, one by one."""
+        present, domain = table.without_absent(), table.domain
+        columns = tuple(
+            np.repeat(
+                domain.codes(present.cells, column.name).astype(smallest_unsigned(column.size)),
+                present.counts,
+            )
+            for column in domain.columns
+        )
+        return cls(domain, table.n_records, columns)
+
+    def tables(self, groups: Sequence[tuple[int, ...]]) -> list[NDArray[np.int64]]:
+        """Counts of present records by the codes of each group of columns."""
+        check_groups(self.domain, groups)
+        counting = GroupCounts([column.size for column in self.domain.columns], groups)
+        for start in range(0, len(self.columns[0]), _CHUNK):
+            counting.add(
+                {
+                    column: self.columns[column][start : start + _CHUNK]
+                    for column in counting.columns
+                }
+            )
+        return counting.tables()
 
 
 def in_memory(domain: Domain, codes: np.ndarray, n_records: int | None = None) -> CodesInMemory:

@@ -13,10 +13,10 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
+from coded import CodesInMemory
 from estimating import COLUMNS, columns_of, draw, needed_knobs
 
 from mechanisms.base.mechanism import Mechanism, Target, needs_of
-from mechanisms.domain.coded_columns import CodesInMemory
 from mechanisms.domain.columns import Column, Integer
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain

@@ -28,7 +28,7 @@ class ProfileLoss(Loss):
     most_epsilon: float = math.inf
     most_rho: float = math.inf
 
-    def _ahead(self, epsilon: float, reverse: bool) -> Bounds:
+    def _ahead(self, epsilon: float) -> Bounds:
         high = 0.0 if epsilon >= self.most_epsilon else min(max(self.upper(epsilon), 0.0), 1.0)
         return Bounds(min(self.lower(epsilon), high) if self.lower else 0.0, high)
 

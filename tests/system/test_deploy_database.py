@@ -10,10 +10,10 @@ import pytest
 from postgres import Server, program, run
 
 from mechanisms.domain.privacy_unit import Adjacency, Privacy, Unit
+from tasks.audit.ledger_check import verify_ledger
 from tasks.execution.home import Home
 from tasks.ledger.budgets import register_dataset
 from tasks.ledger.ledger import Ledger
-from tasks.release.ledger_check import verify_ledger
 
 pytestmark = pytest.mark.system
 SCRIPT = Path(__file__).parents[2] / "deploy" / "postgres" / "ledger.sql"

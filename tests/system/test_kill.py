@@ -27,9 +27,9 @@ import tasks.release.steps
 from configs.loading import load_order
 from configs.order import Order
 from configs.planned_order import PlannedOrder
+from tasks.audit.ledger_check import verify_ledger
 from tasks.bundle.manifest import verify_bundle
 from tasks.ledger.ledger import Ledger
-from tasks.release.ledger_check import verify_ledger
 
 pytestmark = pytest.mark.system
 

@@ -22,10 +22,10 @@ from prefect_server import ask
 from victims import Victim, all_ended, press, short_of_disk, warm
 
 from mechanisms.errors import exit_codes
+from tasks.audit.ledger_check import check_bundle, verify_ledger
 from tasks.bundle.manifest import verify_bundle
 from tasks.execution.private_zone import new_run_id
 from tasks.ledger.ledger import Ledger
-from tasks.release.ledger_check import check_bundle, verify_ledger
 from tasks.release.noting import note_bundle
 
 pytestmark = pytest.mark.system

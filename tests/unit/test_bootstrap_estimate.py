@@ -29,7 +29,7 @@ from estimating import (
 )
 from own_statistics import imported
 
-from configs.user_defined import user_defined
+from configs.sections.user_defined import user_defined
 from mechanisms.domain.privacy_unit import Privacy
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
 from mechanisms.estimates.dp_bootstrap import FEWEST, BootstrapEstimate, BootstrapKnobs

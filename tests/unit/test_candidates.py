@@ -202,7 +202,7 @@ def test_choice_inverts_the_cumulative_law(name: str, c: int) -> None:
     for i, (low, high) in enumerate(itertools.pairwise((0.0, *bounds))):
         for share in (low + 1e-9, (low + high) / 2, high - 1e-9):
             rng = Bytes(share)
-            assert choose_candidate(scores, 2.5, rng, unit_records=c) == i  # type: ignore[arg-type]
+            assert choose_candidate(scores, 2.5 / c, rng) == i  # type: ignore[arg-type]
 
 
 def largest_loss(score: Score, public: Array, n: int, epsilon: float, c: int = 1) -> float:

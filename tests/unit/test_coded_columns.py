@@ -19,9 +19,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from bad_input import CANARY
+from coded import CodesInMemory
 
-from mechanisms.domain import group_counts
-from mechanisms.domain.coded_columns import CodesInMemory, SelectedColumns, check_groups
+from mechanisms.domain import coded_columns, group_counts
+from mechanisms.domain.coded_columns import SelectedColumns, check_groups
 from mechanisms.domain.columns import Categorical, Integer
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.counted import Counted
@@ -115,14 +116,15 @@ def test_pairs_are_counted_many_at_a_time() -> None:
     assert max(math.prod(8 for _ in columns) for columns in shared) <= group_counts._SHARED
 
 
-def test_memory_is_declared_ahead(source: Source, tmp_path: Path) -> None:
+def test_memory_is_declared_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wide = domain_of(40_000, 30_000, 10)
     check_groups(wide, [(0,), (1, 2), (0, 2)])
     with pytest.raises(DomainTooLargeError, match="c0 40,000, c1 30,000") as caught:
         check_groups(wide, [(2,), (0, 1)])
     assert "1,200,000,000 cells" in str(caught.value) and caught.value.where == "c0"
+    monkeypatch.setattr(coded_columns, "MOST_CELLS", 699_999)
     with pytest.raises(DomainTooLargeError, match="The 2 tables to measure have 700,000 cells"):
-        check_groups(wide, [(0, 2), (1, 2)], most_cells=699_999)
+        check_groups(wide, [(0, 2), (1, 2)])
     for group in ((), (0, 0), (3,), (-1,)):
         with pytest.raises(ValueError, match="distinct positions"):
             check_groups(wide, [group])

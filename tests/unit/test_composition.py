@@ -20,15 +20,13 @@ from profile_loss import ProfileLoss
 from mechanisms.accounting import convolution, pld
 from mechanisms.accounting.analytic import GaussianLoss, PureLoss
 from mechanisms.accounting.composition import ComposedLoss, compose, compose_quickly
-from mechanisms.accounting.finite_losses import DiscreteLoss, DrawsLoss
-from mechanisms.accounting.lattice import LatticeLoss
+from mechanisms.accounting.draws.lattice import LatticeLoss
+from mechanisms.accounting.draws_loss import DrawsLoss
 from mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
 from mechanisms.accounting.privacy_loss import PrivacyLoss
 
 F = Fraction
 DELTAS = (1e-2, 1e-6, 1e-9)
-ONE = DiscreteLoss((F(1, 10), F(9, 10)), (F(3, 10), F(7, 10)))
-TWO = DiscreteLoss((F(1, 2), F(1, 2)), (F(1, 5), F(4, 5)))
 
 Atoms = list[tuple[float, float]]  # loss and probability under P
 
@@ -104,8 +102,6 @@ def atoms(loss: PrivacyLoss) -> Atoms:
         weight = [1.0, *((1 - r) * r**j for j in range(1, s)), r**s]
         one = [(float((s - 2 * j) / loss.scale), w / (1 + r)) for j, w in enumerate(weight)]
         return convolved([one] * loss.cells)
-    if isinstance(loss, DiscreteLoss):
-        return [(math.log(a / b), float(a)) for a, b in zip(loss.p, loss.q, strict=True) if a and b]
     raise TypeError
 
 
@@ -219,60 +215,12 @@ def test_rho_and_divergences_add() -> None:
     assert composed.rho.upper >= sum(p.rho.lower for p in parts)
 
 
-def mixed_orders(epsilon: float) -> dict[tuple[bool, bool], float]:
-    """The curve of ONE and TWO in each combination of their orders."""
-
-    def one_way(loss: DiscreteLoss, reverse: bool) -> Atoms:
-        return atoms(DiscreteLoss(loss.q, loss.p) if reverse else loss)
-
-    return {
-        orders: curve(convolved([one_way(ONE, orders[0]), one_way(TWO, orders[1])]), epsilon)
-        for orders in itertools.product((False, True), repeat=2)
-    }
-
-
-def test_asymmetric_pairs_in_every_combination_of_orders() -> None:
-    apart, same = compose([ONE, TWO]), compose([ONE, TWO], same_order=True)
-    for epsilon in (0.0, 0.3, 0.8, 1.2):
-        found = mixed_orders(epsilon)
-        assert max(found.values()) <= apart.delta(epsilon).upper + 1e-14
-        for reverse in (False, True):
-            low, high = same.ordered(epsilon, reverse=reverse)
-            assert low <= found[reverse, reverse] + 1e-14
-            assert found[reverse, reverse] <= high + 1e-14
-        together = max(found[False, False], found[True, True])
-        assert same.delta(epsilon).lower <= together + 1e-14
-        assert together <= same.delta(epsilon).upper + 1e-14
-
-
-def test_a_composition_of_one_order_only_is_caught() -> None:
-    broken = compose([ONE, TWO], same_order=True)
-    missed = [
-        max(mixed_orders(e).values()) - broken.ordered(e, reverse=r).upper
-        for e in (0.3, 0.8)
-        for r in (False, True)
-    ]
-    assert max(missed) > 1e-2
-
-
-def test_same_order_meets_the_one_percent_rule() -> None:
-    part = DiscreteLoss((F(1, 100), F(99, 100)), (F(1, 90), F(89, 90)))
-    composed = compose([part] * 200, same_order=True)
-    found = convolved([atoms(part)] * 200)
-    back = convolved([atoms(DiscreteLoss(part.q, part.p))] * 200)
-    for delta in (1e-2, 1e-6):
-        exact = max(exact_epsilon(found, delta), exact_epsilon(back, delta))
-        low, high = composed.epsilon(delta)
-        assert low <= exact <= high * (1 + 1e-9)
-        assert high <= 1.01 * exact
-
-
 @pytest.mark.usefixtures("fresh")
 def test_optimistic_rounding_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = pld._grid.__wrapped__
 
-    def broken(part: PrivacyLoss, one_way: bool | None, h: float) -> Any:
-        grid = honest(part, one_way, h)
+    def broken(part: PrivacyLoss, h: float) -> Any:
+        grid = honest(part, h)
         return pld._Grid(grid.first - 1, grid.masses, 0.0, 0.0, 0.0)
 
     parts = [PureLoss(F(1, 10))] * 50
@@ -290,8 +238,8 @@ def test_rounding_up_by_whole_intervals_breaks_the_one_percent_rule(
     """An excess of n intervals, which connecting the dots avoids."""
     honest = pld._grid.__wrapped__
 
-    def broken(part: PrivacyLoss, one_way: bool | None, h: float) -> Any:
-        grid = honest(part, one_way, h)
+    def broken(part: PrivacyLoss, h: float) -> Any:
+        grid = honest(part, h)
         return pld._Grid(grid.first + 1, grid.masses, grid.infinite, 0.0, 0.0)
 
     parts = [PureLoss(F(1, 10))] * 50
@@ -383,7 +331,7 @@ def test_next_to_no_mass_left_is_composed_all_the_same(fresh: None) -> None:
     for sigma_squared, step in ((F(1, 100_000), 64.0), (F(1, 8150), 16.0)):
         part = DiscreteGaussianLoss(sigma_squared, 1, 1)
         for counts in (((part, 2),), ((part, 3), (DiscreteLaplaceLoss(F(3), 1, 2), 2))):
-            found = pld.account(counts, None, step)
+            found = pld.account(counts, step)
             assert found.lower(1.0) <= 1.0 == found.upper(1.0)
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from mechanisms.accounting.analytic import ConcentratedLoss, GaussianLoss
+from mechanisms.accounting.conversions import epsilon_of_rho, tail_of_rho
 from mechanisms.accounting.noise_losses import DiscreteGaussianLoss
-from mechanisms.accounting.renyi import epsilon_of_rho, tail_of_rho
 from mechanisms.tables.gaussian import GaussianTable
 from mechanisms.tables.two_resolutions import TwoResolutions
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from configs.checks import Limits, limits
 from configs.loading import load
-from configs.release import CheckConfig
+from configs.models.release import CheckConfig
 from configs.schema import schema_text
+from configs.sections.checks import Limits, limits
 from configs.yaml_text import parse
 from mechanisms import errors
 from mechanisms.domain.columns import Categorical, Numeric

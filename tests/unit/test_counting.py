@@ -31,7 +31,7 @@ from mechanisms.errors import (
 )
 from tasks.counting.aggregates import SourceProfile, count, profile
 from tasks.counting.units import Units
-from tasks.source import files
+from tasks.source import engine, files
 from tasks.source.files import Source, open_source
 
 CANARY = "Zyx-canary-7719"
@@ -238,9 +238,9 @@ def test_engine_spills_to_scratch_installs_nothing_and_uses_utc(
     tmp_path: Path, scratch: Path
 ) -> None:
     source = parquet(tmp_path / "a.parquet", state=["CA"], age=[1])
-    with open_source(source, scratch=scratch, memory_limit="100MB") as opened:
-        engine = opened.table.get_backend().con
-        settings = dict(engine.execute("SELECT name, value FROM duckdb_settings()").fetchall())
+    with open_source(source, scratch=scratch) as opened:
+        connection = opened.table.get_backend().con
+        settings = dict(connection.execute("SELECT name, value FROM duckdb_settings()").fetchall())
     assert settings["temp_directory"] == str(scratch)
     assert settings["autoinstall_known_extensions"] == "false"
     assert settings["autoload_known_extensions"] == "false"
@@ -452,8 +452,9 @@ def test_permission_denied(scratch: Path) -> None:
             os.seteuid(before)
 
 
-def test_no_memory(tmp_path: Path, scratch: Path) -> None:
+def test_no_memory(tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "MEMORY_LIMIT", "1KB")
     source = parquet(tmp_path / "a.parquet", state=["CA"] * 200_000, age=list(range(200_000)))
     with pytest.raises(SourceError, match="memory") as caught:
-        count(source, DOMAIN, scratch=scratch, memory_limit="1KB")
+        count(source, DOMAIN, scratch=scratch)
     assert caught.value.__context__ is None

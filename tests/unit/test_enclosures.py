@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from mechanisms.accounting.analytic import ConcentratedLoss, GaussianLoss, PureLoss
 from mechanisms.accounting.composition import compose
+from mechanisms.accounting.draws.lattice import LatticeLoss
+from mechanisms.accounting.draws_loss import DrawsLoss
 from mechanisms.accounting.enclosures import Above, Bounds, double_above, double_below, last_true
-from mechanisms.accounting.finite_losses import DrawsLoss
-from mechanisms.accounting.lattice import LatticeLoss
 from mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
 from mechanisms.accounting.privacy_loss import PrivacyLoss
 

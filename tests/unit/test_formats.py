@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from configs.formats import FORMATS
-from configs.release import PublishConfig
+from configs.models.formats import FORMATS
+from configs.models.release import PublishConfig
 from mechanisms.domain.columns import Categorical, Date, Integer
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain

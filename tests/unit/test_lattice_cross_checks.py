@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mechanisms.accounting.lattice import LatticeLoss
+from mechanisms.accounting.draws.lattice import LatticeLoss
 from mechanisms.base.mechanism import Target
 from mechanisms.errors import InfeasibleBudgetError, RecordsError
 from mechanisms.tables.bootstrap import Bootstrap, BootstrapKnobs

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mechanisms.accounting import lattice_table
+from mechanisms.accounting.draws.lattice import LatticeLoss
+from mechanisms.accounting.draws_loss import DrawsLoss
 from mechanisms.accounting.enclosures import Bounds
-from mechanisms.accounting.finite_losses import DrawsLoss
-from mechanisms.accounting.lattice import LatticeLoss
 from mechanisms.accounting.lattice_table import TabulatedLoss, fits
 from mechanisms.tables.bootstrap import Bootstrap
 

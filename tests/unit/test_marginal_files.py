@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from coded import CodesInMemory
 from contract_cases import planned
 from estimating import seeded
 
-from configs.formats import FORMATS
-from configs.release import PublishConfig
-from mechanisms.domain.coded_columns import CodesInMemory
+from configs.models.formats import FORMATS
+from configs.models.release import PublishConfig
 from mechanisms.domain.columns import Integer
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain

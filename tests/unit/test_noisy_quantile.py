@@ -17,7 +17,8 @@ from scipy import stats
 from mechanisms.accounting.analytic import BoundedRangeLoss
 from mechanisms.errors import ConfigError
 from mechanisms.inference import quantile_choice
-from mechanisms.inference.quantile_choice import NoisyQuantile, choose_cell
+from mechanisms.inference.cell_choice import choose_cell, runs_of
+from mechanisms.inference.quantile_choice import NoisyQuantile
 from mechanisms.inference.quantile_margins import EndRule
 
 F = Fraction
@@ -71,7 +72,7 @@ def test_a_choice_has_the_divergences_of_a_bounded_range(wanted: int, guard: flo
 def test_choices_follow_their_law() -> None:
     table, rng = (3, 0, 0, 4, 1, 0, 1), generator()
     cells = np.flatnonzero(table)
-    runs = quantile_choice._runs(cells, np.array(table)[cells], 7)
+    runs = runs_of(cells, np.array(table)[cells], 7)
     drawn = [choose_cell(runs, 4, rng, above=F(4, 5), below=F(1, 5)) for _ in range(6000)]
     seen = np.bincount(drawn, minlength=7)
     assert stats.chisquare(seen, 6000 * law(table, 4, 0.8, 0.2)).pvalue > LEVEL

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.accounting.lattice import LatticeLoss
+from mechanisms.accounting.draws.lattice import LatticeLoss
+from mechanisms.accounting.draws.renyi import concentrated, renyi_divergence
 from mechanisms.accounting.odometer import _level, _levelled, read_odometer
-from mechanisms.accounting.renyi import concentrated, renyi_divergence
 from mechanisms.tables.bootstrap import Bootstrap
-from tasks.release.account_reading import read_account
+from tasks.audit.account_reading import read_account
 
 D = Decimal
 ORDERS = tuple(1 + 2.0 ** (k / 4) for k in range(-32, 65))

@@ -15,9 +15,9 @@ import pytest
 from cyclopts import CycloptsError, MissingArgumentError, ValidationError
 from ruamel.yaml import YAML
 
-from configs.domain import COLUMNS
 from configs.loading import load
-from configs.release import ReleaseConfig
+from configs.models.domain import COLUMNS
+from configs.models.release import ReleaseConfig
 from flows.cli import app
 from flows.reference import PAGE, commands, exit_code_rows, page
 from mechanisms.errors import ConfigError

@@ -23,7 +23,7 @@ from estimating import (
     values_of,
 )
 
-from configs.user_defined import user_defined
+from configs.sections.user_defined import user_defined
 from mechanisms.base.mechanism import Target
 from mechanisms.domain.columns import Categorical, Integer
 from mechanisms.domain.domain import Domain

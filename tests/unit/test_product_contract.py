@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from coded import CodesInMemory
 from contract_cases import SERVED, case, planned
 from estimating import seeded
 
-from configs.formats import FORMATS
-from configs.release import PublishConfig
-from mechanisms.domain.coded_columns import CodesInMemory
+from configs.models.formats import FORMATS
+from configs.models.release import PublishConfig
 from mechanisms.domain.counted import Counted
 from mechanisms.planning.registry import REGISTRY, kinds
 from tasks.products.files import profile_product, resources_of, write_product

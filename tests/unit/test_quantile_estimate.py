@@ -23,6 +23,7 @@ from estimating import (
     values_of,
 )
 
+from mechanisms.accounting.analytic import BoundedRangeLoss
 from mechanisms.base.mechanism import Target
 from mechanisms.domain.columns import Column, Integer, Numeric, Ordinal
 from mechanisms.domain.contingency_table import ContingencyTable
@@ -109,6 +110,22 @@ def test_the_loss_meets_the_target() -> None:
 
 def test_a_description_is_enough() -> None:
     check_round_trip(QuantileOfCells, TOP, ["debt"])
+
+
+def test_a_description_of_three_thirds_is_charged_as_such() -> None:
+    """As version 0.1 wrote them, without the share of an end."""
+    made = calibrated(QuantileOfCells, MEDIAN, ["age"], **PURE)
+    now = made.describe()
+    assert now["end_share"] == "5/12"
+    first = {key: value for key, value in now.items() if key != "end_share"}
+    old = QuantileOfCells.from_description(first)
+    assert old.describe() == first
+    frame = {"n_records": 100, "n_cells": 10}
+    thirds = 3 * BoundedRangeLoss(made.epsilon / 3).rho.upper
+    assert old.loss(**frame).rho.upper == pytest.approx(thirds)
+    assert made.loss(**frame).rho.upper > 1.1 * thirds
+    with pytest.raises(ConfigError, match="end_share"):
+        QuantileOfCells.from_description(now | {"end_share": "1/2"})
 
 
 def test_coverage_of_the_proven_interval() -> None:

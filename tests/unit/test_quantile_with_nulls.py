@@ -20,7 +20,8 @@ from mechanisms.domain.domain import Domain
 from mechanisms.estimates.knobs import EstimandKnobs
 from mechanisms.estimates.noisy_quantile import QuantileOfCells
 from mechanisms.inference import quantile_choice
-from mechanisms.inference.quantile_choice import NoisyQuantile, choose_cell
+from mechanisms.inference.cell_choice import choose_cell, runs_of, without_end
+from mechanisms.inference.quantile_choice import NoisyQuantile
 from tasks.release.entropy import SeededRandomness
 
 F = Fraction
@@ -129,8 +130,8 @@ def test_choices_follow_their_law() -> None:
     rng = np.random.Generator(AESCounter(key=3))
     for table, wanted in (((3, 0, 0, 4, 1, 0, 0), -2), ((0, 0, 2, 0, 5, 0, 0), 9), ((0,) * 7, 1)):
         cells = np.flatnonzero(table)
-        runs = quantile_choice._runs(cells, np.array(table)[cells], 7)
-        ends = quantile_choice._without_end(runs)
+        runs = runs_of(cells, np.array(table)[cells], 7)
+        ends = without_end(runs)
         drawn = [choose_cell(ends, wanted, rng, above=HALF, below=HALF) for _ in range(3000)]
         seen = np.bincount(drawn, minlength=7)
         assert stats.chisquare(seen, 3000 * law(table, wanted, 0.5, 0.5)).pvalue > LEVEL

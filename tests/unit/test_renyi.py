@@ -14,15 +14,9 @@ from flint import arb, ctx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms.accounting.lattice import LatticeLoss
-from mechanisms.accounting.renyi import (
-    _Draw,
-    concentrated,
-    epsilon_at,
-    epsilon_of_rho,
-    renyi_divergence,
-    tail_of_rho,
-)
+from mechanisms.accounting.conversions import epsilon_at, epsilon_of_rho, tail_of_rho
+from mechanisms.accounting.draws.lattice import LatticeLoss
+from mechanisms.accounting.draws.renyi import _Draw, concentrated, renyi_divergence
 from mechanisms.tables.bootstrap import Bootstrap
 
 TINY = mpmath.mpf(10) ** -40

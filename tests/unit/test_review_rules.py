@@ -21,7 +21,7 @@ from tasks.ledger_rules.accounts import State, Status
 from tasks.ledger_rules.chain import apply, next_entry, repeated, replay, resume
 from tasks.ledger_rules.entries import Entry, entry_hash
 from tasks.ledger_rules.review_rules import approvers_statement, check_decision, decision_statement
-from tasks.ledger_rules.signing import public_text, sign, sign_statement
+from tasks.ledger_rules.signing import checkpoint_statement, public_text, sign_statement
 
 NOW = "2026-01-01T00:00:00+00:00"
 FIRST, SECOND, THIEF = (Ed25519PrivateKey.from_private_bytes(c * 32) for c in (b"1", b"2", b"3"))
@@ -196,7 +196,7 @@ def test_a_decision_is_by_an_approver_in_force(prepared: Journal) -> None:
     # A checkpoint's signature, or one over a change of approvers, is none over a decision.
     account = prepared.state.accounts["census"]
     for other in (
-        sign(FIRST, 1, "b" * 64),
+        sign_statement(FIRST, checkpoint_statement(1, "b" * 64)),
         sign_statement(FIRST, approvers_statement(account, prepared.approvers(FIRST))),
     ):
         body = prepared.decision() | {"signature": other}

@@ -21,14 +21,14 @@ from mechanisms.errors import LedgerError, LedgerIntegrityError, SigningKeyError
 from tasks.ledger_rules.accounts import State
 from tasks.ledger_rules.amounts import Loss
 from tasks.ledger_rules.chain import apply, next_entry, replay
-from tasks.ledger_rules.entries import ZERO_HASH, Entry
+from tasks.ledger_rules.entries import ZERO_HASH, Entry, canonical_json
 from tasks.ledger_rules.signing import (
-    message,
+    checkpoint_statement,
     public_text,
     read_private_key,
     read_public_key,
-    sign,
-    signed,
+    sign_statement,
+    statement_signed,
 )
 from tasks.ledger_rules.verification import Verification, inspect
 
@@ -48,7 +48,7 @@ def registration(dataset: str) -> dict[str, Any]:
 
 def checkpoint(state: State, by: Ed25519PrivateKey) -> dict[str, Any]:
     """The body of a checkpoint at this place."""
-    signature = sign(by, state.next_sequence, state.head)
+    signature = sign_statement(by, checkpoint_statement(state.next_sequence, state.head))
     return {"created": NOW, "public_key": public_text(by), "signature": signature}
 
 
@@ -68,23 +68,28 @@ def signed_chain(*signers: int) -> list[Entry]:
 
 
 def test_what_is_signed_is_the_place_and_the_hash_before() -> None:
-    assert message(7, ZERO_HASH) == b'["statpress ledger checkpoint",7,"' + b"0" * 64 + b'"]'
-    text = sign(key(1), 7, ZERO_HASH)
-    key(1).public_key().verify(bytes.fromhex(text), message(7, ZERO_HASH))
-    assert signed(public_text(key(1)), text, 7, ZERO_HASH)
+    message = canonical_json(checkpoint_statement(7, ZERO_HASH)).encode("ascii")
+    assert message == b'["statpress ledger checkpoint",7,"' + b"0" * 64 + b'"]'
+    text = sign_statement(key(1), checkpoint_statement(7, ZERO_HASH))
+    key(1).public_key().verify(bytes.fromhex(text), message)
+    assert statement_signed(public_text(key(1)), text, checkpoint_statement(7, ZERO_HASH))
 
 
 def test_a_signature_is_for_one_key_place_and_head() -> None:
-    public, text = public_text(key(1)), sign(key(1), 7, ZERO_HASH)
+    public, text = public_text(key(1)), sign_statement(key(1), checkpoint_statement(7, ZERO_HASH))
     for other in (
-        signed(public_text(key(2)), text, 7, ZERO_HASH),
-        signed(public, text, 8, ZERO_HASH),
-        signed(public, text, 7, "1" + ZERO_HASH[1:]),
-        signed(public, text[:-1] + ("0" if text[-1] != "0" else "1"), 7, ZERO_HASH),
-        signed(public, "0" * 128, 7, ZERO_HASH),
-        signed(public, text[:-2], 7, ZERO_HASH),
-        signed(public, "zz" * 64, 7, ZERO_HASH),
-        signed("f" * 64, text, 7, ZERO_HASH),
+        statement_signed(public_text(key(2)), text, checkpoint_statement(7, ZERO_HASH)),
+        statement_signed(public, text, checkpoint_statement(8, ZERO_HASH)),
+        statement_signed(public, text, checkpoint_statement(7, "1" + ZERO_HASH[1:])),
+        statement_signed(
+            public,
+            text[:-1] + ("0" if text[-1] != "0" else "1"),
+            checkpoint_statement(7, ZERO_HASH),
+        ),
+        statement_signed(public, "0" * 128, checkpoint_statement(7, ZERO_HASH)),
+        statement_signed(public, text[:-2], checkpoint_statement(7, ZERO_HASH)),
+        statement_signed(public, "zz" * 64, checkpoint_statement(7, ZERO_HASH)),
+        statement_signed("f" * 64, text, checkpoint_statement(7, ZERO_HASH)),
     ):
         assert other is False
 
@@ -92,9 +97,9 @@ def test_a_signature_is_for_one_key_place_and_head() -> None:
 def test_the_other_form_of_a_signature_is_none() -> None:
     """S and S plus the group's order would verify alike if nobody looked."""
     order = 2**252 + 27742317777372353535851937790883648493
-    raw = bytes.fromhex(sign(key(1), 1, ZERO_HASH))
+    raw = bytes.fromhex(sign_statement(key(1), checkpoint_statement(1, ZERO_HASH)))
     twin = raw[:32] + (int.from_bytes(raw[32:], "little") + order).to_bytes(32, "little")
-    assert not signed(public_text(key(1)), twin.hex(), 1, ZERO_HASH)
+    assert not statement_signed(public_text(key(1)), twin.hex(), checkpoint_statement(1, ZERO_HASH))
 
 
 def test_a_checkpoint_signs_its_own_place_alone() -> None:

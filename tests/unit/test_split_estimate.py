@@ -24,7 +24,7 @@ from estimating import (
 )
 from own_statistics import imported
 
-from configs.user_defined import user_defined
+from configs.sections.user_defined import user_defined
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
 from mechanisms.estimates.kind import ESTIMATE, WIDTH
 from mechanisms.estimates.subsample_split import SplitEstimate, SplitKnobs

@@ -16,7 +16,7 @@ import pytest
 from requirements import needed
 
 from configs.loading import load
-from configs.source_formats import STAT_SUFFIXES, format_of
+from configs.models.source_formats import STAT_SUFFIXES, format_of
 from mechanisms.domain.columns import Categorical, Date, Integer, Numeric
 from mechanisms.domain.domain import Domain
 from mechanisms.errors import (

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rho_references import truncated_reference
 
-from mechanisms.accounting.finite_losses import DrawsLoss
-from mechanisms.accounting.lattice import LatticeLoss
-from mechanisms.accounting.renyi import delta_of_rho
-from mechanisms.accounting.truncated_draws import Approximate, approximately_concentrated
+from mechanisms.accounting.conversions import delta_of_rho
+from mechanisms.accounting.draws.lattice import LatticeLoss
+from mechanisms.accounting.draws.truncated_draws import Approximate, approximately_concentrated
+from mechanisms.accounting.draws_loss import DrawsLoss
 
 F = Fraction
 

@@ -17,8 +17,8 @@ import pytest
 
 from mechanisms.accounting.analytic import ConcentratedLoss, GaussianLoss
 from mechanisms.accounting.composition import compose
+from mechanisms.accounting.conversions import delta_of_rho
 from mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
-from mechanisms.accounting.renyi import delta_of_rho
 from mechanisms.base.mechanism import Target
 from mechanisms.domain.columns import Integer
 from mechanisms.domain.domain import Domain

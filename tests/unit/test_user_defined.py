@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from configs.user_defined import user_defined
+from configs.sections.user_defined import user_defined
 from mechanisms.errors import ConfigError
 
 

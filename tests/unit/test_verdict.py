@@ -12,7 +12,7 @@ from configs.loading import Release, load
 from flows.report.plan import plan_facts
 from mechanisms.errors import MostlyNoiseError
 from mechanisms.planning.verdict import Verdict, disclosures, release_verdict, verdict
-from tasks.release.verdicts import check_verdicts, warnings
+from tasks.plans.verdicts import check_verdicts, warnings
 
 SHIPPED = Path(__file__).parents[2] / "configs"
 DOMAIN = "\n".join(f"  c{i}: {{type: integer, lower: 0, upper: 9}}" for i in range(12))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from mechanisms.domain.domain import Domain
 from mechanisms.postprocessing.simplex import project_to_simplex
 from mechanisms.tables.mechanism import RawTable, TableMechanism
-from tasks.products.kind import Field
+from tasks.products.kind import Field, described
 
 FIGURES = {
     "raw": ("integer", "Count as the mechanism gave it, drawn or noisy; may be negative."),
@@ -49,11 +49,8 @@ def figures_of(mechanism: TableMechanism) -> dict[str, tuple[str, str]]:
 
 def figure_fields(mechanism: TableMechanism, names: tuple[str, ...]) -> list[Field]:
     """Some of these columns, as a table schema describes them."""
-    described = figures_of(mechanism)
-    return [
-        {"name": name, "type": described[name][0], "description": described[name][1]}
-        for name in names
-    ]
+    known = figures_of(mechanism)
+    return described({name: known[name] for name in names})
 
 
 def raw_digest(drawn: RawTable) -> str:

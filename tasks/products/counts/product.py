@@ -33,7 +33,7 @@ from tasks.products.counts.published import PublishedProduct, published_product
 from tasks.products.kind import ProductKind, TableForm
 
 if TYPE_CHECKING:
-    from configs.release import PublishConfig
+    from configs.models.release import PublishConfig
 
 Counted = PlannedProduct[TableMechanism] | PublishedProduct
 """A product of counts, planned or read back from a bundle."""

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from configs import formats
 from mechanisms.estimates.kind import ESTIMATE
 from mechanisms.estimates.mechanism import (
     Estimate,
@@ -22,16 +18,15 @@ from mechanisms.estimates.mechanism import (
 )
 from mechanisms.inference.fieller import INTERVAL
 from mechanisms.planning.plan import Plan, PlannedProduct
-from tasks.formats.registry import read_batches
+from tasks.formats.registry import read_rows, written_file
 from tasks.formats.writing import Progress, write_columns
-from tasks.products.kind import Excerpt, Field, ProductKind, TableForm
+from tasks.products.estimate.plots import draw_estimates
+from tasks.products.kind import Excerpt, ProductKind, TableForm, described
 from tasks.products.markdown import escaped
 from tasks.products.plots import check_plots, drawn_to
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from configs.release import PublishConfig
+    from configs.models.release import PublishConfig
 
 Planned = PlannedProduct[EstimateMechanism]
 
@@ -110,8 +105,8 @@ class EstimateProduct(ProductKind[EstimateMechanism, RawEstimates, DerivedEstima
 
     def forms(self, product: Planned) -> list[TableForm]:
         return [
-            TableForm(product.name, _fields(COLUMNS)),
-            TableForm(f"{product.name}_distribution", _fields(DISTRIBUTION)),
+            TableForm(product.name, described(COLUMNS)),
+            TableForm(f"{product.name}_distribution", described(DISTRIBUTION)),
         ]
 
     def write_table(
@@ -136,7 +131,7 @@ class EstimateProduct(ProductKind[EstimateMechanism, RawEstimates, DerivedEstima
         self, form: TableForm, product: Planned, derived: DerivedEstimates, path: Path
     ) -> dict[str, int]:
         """Rows, names, and intervals or masses that cannot be, as written."""
-        table = list(_read(path))
+        table = read_rows(path)
         names = [field["name"] for field in form.fields]
         profile = {
             "rows": len(table),
@@ -173,7 +168,7 @@ class EstimateProduct(ProductKind[EstimateMechanism, RawEstimates, DerivedEstima
         if _plotted(product, publish):
             title = f"{name}: estimates by {product.mechanism.name}"
             found = derived.estimates, derived.distributions
-            drawn_to(folder, name, lambda figure: _plot(figure, title, *found))
+            drawn_to(folder, name, lambda figure: draw_estimates(figure, title, *found))
 
     def other_resources(self, product: Planned, publish: PublishConfig) -> list[dict[str, Any]]:
         name = product.name
@@ -213,13 +208,11 @@ class EstimateProduct(ProductKind[EstimateMechanism, RawEstimates, DerivedEstima
 
     def excerpt(self, folder: Path, name: str) -> Excerpt | None:
         """Quantity, estimate, lower and upper end, and confidence, a row each."""
-        stem = folder / "data" / name
-        written = (stem.with_name(f"{name}.{suffix}") for suffix in formats.FORMATS)
-        path = next((path for path in written if path.is_file()), None)
+        path = written_file(folder, name)
         if path is None:  # a rehearsal, before anything is drawn
             return None
         rows = []
-        for each in _read(path):
+        for each in read_rows(path):
             figures = [each[key] for key in ("estimate", "lower", "upper")]
             shown = ["none" if figure is None else f"{figure:.6g}" for figure in figures]
             trust = "" if each["valid"] else ", not valid"
@@ -245,13 +238,6 @@ def raw_facts(drawn: RawEstimates) -> dict[str, Any]:
 
 def _plotted(product: Planned, publish: PublishConfig) -> bool:
     return publish.plots and product.kind.plotted(product.mechanism)
-
-
-def _fields(columns: Mapping[str, tuple[str, str]]) -> list[Field]:
-    return [
-        {"name": name, "type": kind, "description": words}
-        for name, (kind, words) in columns.items()
-    ]
 
 
 def _resource(name: str, path: str, form: str) -> dict[str, Any]:
@@ -292,36 +278,3 @@ def _distribution_rows(found: Sequence[SamplingDistribution]) -> dict[str, list[
         "point": [float(point) for each in found for point in each.points],
         "mass": [float(mass) for each in found for mass in each.masses],
     }
-
-
-def _read(path: Path) -> Any:
-    for batch in read_batches(path, None):
-        yield from batch.to_pylist()
-
-
-def _plot(
-    figure: Figure,
-    title: str,
-    found: Sequence[Estimate],
-    distributions: Sequence[SamplingDistribution],
-) -> None:
-    """A panel an estimate: its sampling distribution, with the interval shaded."""
-    figure.suptitle(title)
-    panels = figure.subplots(len(found), 1, squeeze=False)[:, 0]
-    known = {each.quantity: each for each in distributions}
-    for panel, estimate in zip(panels, found, strict=True):
-        low, high = estimate.lower, estimate.upper
-        if math.isfinite(low) and math.isfinite(high):
-            panel.axvspan(low, high, alpha=0.2, label=f"{estimate.confidence:.0%} interval")
-        if math.isfinite(estimate.value):
-            panel.axvline(estimate.value, color="black", label="estimate")
-        if estimate.quantity in known:
-            each = known[estimate.quantity]
-            steps = np.gradient(each.points)
-            panel.plot(each.points, each.masses / steps, label="sampling distribution")
-        panel.set_xlabel(
-            estimate.quantity if estimate.valid else f"{estimate.quantity} (not valid)"
-        )
-        panel.set_yticks([])
-        if panel.get_legend_handles_labels()[0]:
-            panel.legend(fontsize="small")

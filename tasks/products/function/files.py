@@ -17,16 +17,16 @@ from mechanisms.errors import ConfigError
 from mechanisms.functions.bernstein import FunctionRelease
 from mechanisms.functions.kind import FUNCTION
 from mechanisms.planning.plan import Plan, PlannedProduct
-from tasks.formats.registry import read_batches
+from tasks.formats.registry import read_rows
 from tasks.formats.writing import Progress, write_columns
 from tasks.products.function import evaluate
 from tasks.products.function.plots import draw_function
-from tasks.products.kind import ProductKind, TableForm
+from tasks.products.kind import ProductKind, TableForm, described
 from tasks.products.markdown import escaped
 from tasks.products.plots import check_plots, drawn_to
 
 if TYPE_CHECKING:
-    from configs.release import PublishConfig
+    from configs.models.release import PublishConfig
 
 Planned = PlannedProduct[FunctionRelease]
 EVALUATOR = "evaluate.py"
@@ -65,11 +65,7 @@ class FunctionProduct(ProductKind[FunctionRelease, NoisyLattice, DerivedFunction
         return DerivedFunction(raw, product.mechanism.function(raw))
 
     def forms(self, product: Planned) -> list[TableForm]:
-        fields = [
-            {"name": column, "type": kind, "description": words}
-            for column, (kind, words) in columns_of(product.mechanism).items()
-        ]
-        return [TableForm(product.name, fields)]
+        return [TableForm(product.name, described(columns_of(product.mechanism)))]
 
     def write_table(
         self,
@@ -89,7 +85,7 @@ class FunctionProduct(ProductKind[FunctionRelease, NoisyLattice, DerivedFunction
     ) -> dict[str, int]:
         """Rows, names, and whether table and evaluator agree, as written."""
         published = evaluate.load(path.with_name(f"{product.name}.json"))
-        table = [row for batch in read_batches(path, None) for row in batch.to_pylist()]
+        table = read_rows(path)
         names = [field["name"] for field in form.fields]
         return {
             "rows": len(table),

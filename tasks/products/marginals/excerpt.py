@@ -11,9 +11,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from configs import formats
 from mechanisms.marginals.measurement import GRID
-from tasks.formats.registry import read_batches
+from tasks.formats.registry import read_batches, read_rows, written_file
 from tasks.products.kind import Excerpt
 
 _SHOWN = 40
@@ -27,11 +26,11 @@ def excerpt_of(folder: Path, name: str) -> Excerpt | None:
     Returns:
         None where nothing is drawn yet.
     """
-    tables, pairs = (_written(folder, f"{name}_{part}") for part in ("tables", "pairs"))
+    tables, pairs = (written_file(folder, f"{name}_{part}") for part in ("tables", "pairs"))
     if tables is None or pairs is None:
         return None
     columns = _columns(tables)
-    if not (found := _rows(pairs)):
+    if not (found := read_rows(pairs)):
         return columns
     stated = json.loads((folder / "privacy.json").read_text(encoding="utf-8"))["products"][name]
     return Excerpt(
@@ -89,13 +88,3 @@ def _pairs(rows: list[dict[str, Any]], stated: dict[str, Any]) -> Excerpt:
         shown[-1] += [f"{score / records:.3f}" if score is not None else ""] * scored
     shown.append([f"all {len(rows)} pairs", "", total, *[""] * (len(headings) - 3)])
     return Excerpt(headings, shown, title=title)
-
-
-def _written(folder: Path, stem: str) -> Path | None:
-    """A file of any format."""
-    written = (folder / "data" / f"{stem}.{suffix}" for suffix in formats.FORMATS)
-    return next((path for path in written if path.is_file()), None)
-
-
-def _rows(path: Path) -> list[dict[str, Any]]:
-    return [row for batch in read_batches(path, None) for row in batch.to_pylist()]

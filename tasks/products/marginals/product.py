@@ -22,7 +22,7 @@ from tasks.formats.registry import read_batches
 from tasks.formats.writing import Progress, write_batches, write_codes
 from tasks.products.counts.fields import column_field, range_field
 from tasks.products.counts.figures import not_in_it, unlisted_in_words, zeros_by_codes
-from tasks.products.kind import Excerpt, Field, ProductKind, TableForm
+from tasks.products.kind import Excerpt, ProductKind, TableForm, described
 from tasks.products.marginals.excerpt import excerpt_of
 from tasks.products.marginals.tables_file import (
     drawn_tables,
@@ -32,7 +32,7 @@ from tasks.products.marginals.tables_file import (
 )
 
 if TYPE_CHECKING:
-    from configs.release import PublishConfig
+    from configs.models.release import PublishConfig
 
 Planned = PlannedProduct[Marginals]
 
@@ -91,7 +91,7 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         return [
             TableForm(product.name, columns, words),
             TableForm(f"{product.name}_tables", fields(most), words),
-            TableForm(f"{product.name}_pairs", _fields(_PAIRS)),
+            TableForm(f"{product.name}_pairs", described(_PAIRS)),
         ]
 
     def write_table(
@@ -222,13 +222,6 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
     def excerpt(self, folder: Path, name: str) -> Excerpt | None:
         """The columns and the pairs, as they were measured."""
         return excerpt_of(folder, name)
-
-
-def _fields(columns: Mapping[str, tuple[str, str]]) -> list[Field]:
-    return [
-        {"name": name, "type": kind, "description": words}
-        for name, (kind, words) in columns.items()
-    ]
 
 
 def _write_pairs(domain: Domain, derived: DerivedMicrodata, path: Path) -> None:

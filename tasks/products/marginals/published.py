@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from configs import formats
+from configs.models import formats
 from mechanisms.domain.domain import Domain
 from mechanisms.marginals.measurement import GRID, NoisyTable
 from mechanisms.marginals.released import NoisyMarginals
+from tasks.formats.registry import written_file
 from tasks.products.counts.fields import column_from
 from tasks.products.counts.published import zero_from
 from tasks.products.marginals.tables_file import read_tables
@@ -50,7 +51,10 @@ def published_marginals(
             return tuple(domain.names.index(each) for each in names)
 
         groups = [group_of(each["columns"]) for each in stated["tables"]]
-        values = read_tables(_file(folder, name), groups, sizes)
+        path = written_file(folder, f"{name}_tables")
+        if path is None:
+            raise ValueError(f"there is no file data/{name}_tables")
+        values = read_tables(path, groups, sizes)
         tables = [
             NoisyTable(group, Fraction(each["scale"]), noisy)
             for group, each, noisy in zip(groups, stated["tables"], values, strict=True)
@@ -68,13 +72,3 @@ def published_marginals(
             tuple(table for table in tables if len(table.group) > 1),
             known,
         )
-
-
-def _file(folder: Path, name: str) -> Path:
-    """The file of the noisy tables, in any format."""
-    stem = folder / "data" / f"{name}_tables"
-    written = (stem.with_name(f"{stem.name}.{suffix}") for suffix in formats.FORMATS)
-    found = next((path for path in written if path.is_file()), None)
-    if found is None:
-        raise ValueError(f"there is no file data/{name}_tables")
-    return found

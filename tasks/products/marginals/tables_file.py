@@ -24,7 +24,7 @@ from mechanisms.marginals.released import NoisyMarginals
 from mechanisms.marginals.residuals import Residuals
 from tasks.formats.registry import read_batches
 from tasks.formats.writing import write_batches
-from tasks.products.kind import Field
+from tasks.products.kind import Field, described
 
 _ROWS = 1 << 16
 _FIGURES = {
@@ -51,11 +51,7 @@ def fields(width: int) -> list[Field]:
             (f"value_{place}", f"The cell's value of column_{place}; null stands for missing."),
         )
     ]
-    figures = [
-        {"name": name, "type": kind, "description": words}
-        for name, (kind, words) in _FIGURES.items()
-    ]
-    return of_cell + figures
+    return of_cell + described(_FIGURES)
 
 
 def drawn_tables(release: NoisyMarginals) -> tuple[NoisyTable, ...]:

@@ -17,9 +17,9 @@ import toys
 import victims
 import victims_ready  # noqa: F401  (what each fork would have to import)
 
+from tasks.audit.ledger_check import verify_ledger
 from tasks.counting import spilled_columns
 from tasks.execution.home import Home
-from tasks.release.ledger_check import verify_ledger
 
 CONFIG, HOME = map(Path, sys.argv[1:3])
 

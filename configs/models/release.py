@@ -18,11 +18,11 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from configs.amounts import Count, Delta, Epsilon, Share
-from configs.domain import ColumnConfig, Section, ZeroConfig
-from configs.formats import FORMATS, Format
-from configs.source import SourceConfig
-from configs.text import Line, Name
+from configs.models.amounts import Count, Delta, Epsilon, Share
+from configs.models.domain import ColumnConfig, Section, ZeroConfig
+from configs.models.formats import FORMATS, Format
+from configs.models.source import SourceConfig
+from configs.models.text import Line, Name
 from mechanisms.base.mechanism import Mechanism
 from mechanisms.base.user_defined import UserDefined
 from mechanisms.domain.privacy_unit import Adjacency, Privacy, Unit

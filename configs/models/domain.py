@@ -21,8 +21,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from configs.amounts import FiniteNumber
-from configs.text import Line
+from configs.models.amounts import FiniteNumber
+from configs.models.text import Line
 from mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric, Ordinal, Period
 from mechanisms.domain.structural_zeros import ZeroPattern, codes_of_range, codes_of_values
 from mechanisms.errors import ConfigError, EdgesError

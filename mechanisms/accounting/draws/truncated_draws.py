@@ -1,9 +1,9 @@
 """Approximate zero-concentrated privacy of draws, by how many fall on the two moved cells.
 
 One draw has the dominating pair (up, down, rest), (down, up, rest) of
-mechanisms.accounting.lattice. The number T of draws that do not fall on "rest" is Binomial(m, up +
-down) under both orders of the pair, and given T the loss is that of T randomised responses of
-l = log(up/down), all else being the same under both.
+mechanisms.accounting.draws.lattice. The number T of draws that do not fall on "rest" is
+Binomial(m, up + down) under both orders of the pair, and given T the loss is that of T randomised
+responses of l = log(up/down), all else being the same under both.
 
 **Theorem.** For every t the m draws are delta-approximately rho-zero-concentrated (Bun and Steinke
 2016, arXiv 1605.02065, Definition 8.1) with delta = Pr[T > t] and
@@ -38,8 +38,8 @@ from typing import NamedTuple
 
 from flint import arb, ctx
 
+from mechanisms.accounting.draws.lattice import LatticeLoss
 from mechanisms.accounting.enclosures import Bounds, ball, outwards, supremum
-from mechanisms.accounting.lattice import LatticeLoss
 
 _BITS = 192
 _TERMS = 160  # of a sum, before the rest is bounded

@@ -9,9 +9,9 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, StrictStr, model_validator
 from pydantic_core import PydanticCustomError
 
-from configs.domain import Section
-from configs.source_formats import SourceFormat, format_of
-from configs.text import Line
+from configs.models.domain import Section
+from configs.models.source_formats import SourceFormat, format_of
+from configs.models.text import Line
 from mechanisms.domain.columns import Categorical, Column, Date
 from mechanisms.errors import ConfigError
 

@@ -10,9 +10,9 @@ from decimal import Decimal
 from mechanisms.accounting.odometer import Reading, read_odometer
 from mechanisms.errors import StatpressError
 from mechanisms.planning.charges import described_loss
+from tasks.audit.ledger_check import parameters
 from tasks.ledger_rules.accounts import Account, Status
 from tasks.ledger_rules.amounts import exact
-from tasks.release.ledger_check import parameters
 
 READING_DELTA = Decimal("1e-8")
 _DELTAS, _MOST_DELTA = 10, Decimal("0.1")

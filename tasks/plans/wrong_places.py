@@ -6,7 +6,7 @@ from configs.loading import Release
 from tasks.counting.declared_source import source_of
 from tasks.execution.home import Home
 from tasks.ledger.ledger import Ledger
-from tasks.release.foreseen import taken_name
+from tasks.plans.foreseen import taken_name
 from tasks.source.files import files_of
 
 

@@ -11,9 +11,10 @@ import csv
 import glob
 import io
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
+from configs.file_text import read_text
 from mechanisms.domain.column import Column
 from mechanisms.domain.domain import Domain
 from mechanisms.domain.labels import labels
@@ -24,15 +25,12 @@ COUNT = "count"
 """Name of the column of totals."""
 _NEXT = "Write a CSV file with a header: the columns' names, then 'count'; a row for each cell."
 
-Read = Callable[[Path, str], str]
-
 
 def with_counts(
     known: Mapping[str, KnownTotal],
     domain: Domain,
     folder: Path,
     source: str,
-    read: Read,
 ) -> dict[str, KnownTotal]:
     """The totals of a product with the counts of their files, by cells.
 
@@ -41,7 +39,6 @@ def with_counts(
         domain: The product's columns.
         folder: Of the config.
         source: Path of the private source, as the config has it.
-        read: Reads a text file, given its path and what to call it in errors.
 
     Raises:
         ConfigError: A file is missing, not of that form, or the source.
@@ -56,7 +53,7 @@ def with_counts(
         if counts is None:
             assert total.file is not None
             path = _checked_path(total.file, folder, source)
-            text = read(path, total.file)
+            text = read_text(path, total.file)
             counts = _counts(text, [domain[column] for column in columns], total.file)
         found[name] = KnownTotal(columns=columns, counts=counts)
     return found

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from configs.findings import Findings
+from configs.models.release import CheckConfig, ReleaseConfig
 from configs.partial import declared_columns
-from configs.release import CheckConfig, ReleaseConfig
 from configs.yaml_text import Document
 from configs.yaml_text import Path as Keys
 from mechanisms.domain.columns import Column
