@@ -85,12 +85,19 @@ def looked_at_again(found: Iterable[Found]) -> Iterator[tuple[Found, Found]]:
 
 def summary(found: list[Found], looked: list[Found]) -> str:
     """How many rows there are, were simulated again, and fall short."""
-    furthest = min((each.covered - required(each) for each in looked), default=0.0)
+    kinds = {kind: sum(each.inference == kind for each in found) for kind in _LOOKED_AT}
+    doubtful = {kind: sum(each.inference == kind for each in looked) for kind in _LOOKED_AT}
+    furthest = 100 * max((required(each) - each.covered for each in looked), default=0.0)
+    least: dict[float, float] = {}
+    for each in found:
+        if each.inference == "asymptotic":
+            least[each.level] = min(each.covered, least.get(each.level, 1.0))
     return (
-        f"{len(found):,} rows, of which {sum(each.inference == 'approximate' for each in found):,} "
-        f"approximate; {len(looked)} were below what is required and simulated again, of which "
-        f"the furthest below is then {100 * max(-furthest, 0):.2f} points below; "
-        f"{len(shortfalls(looked))} fall short."
+        f"{len(found):,} rows. Of {kinds['asymptotic']:,} asymptotic ones {doubtful['asymptotic']} "
+        f"were simulated again, of {kinds['guaranteed']:,} guaranteed ones "
+        f"{doubtful['guaranteed']}; the furthest was then {furthest:.2f} points below what is "
+        f"required, and {len(shortfalls(looked))} fall short. The least coverage of an asymptotic "
+        f"one is {', '.join(f'{_share(c)} at {level:g}' for level, c in sorted(least.items()))}."
     )
 
 
@@ -141,7 +148,7 @@ def _ratio(ratio: float) -> str:
 
 
 def main() -> None:
-    """Print the tables, and what falls short."""
+    """Print the tables, and end with 1 if something falls short."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help=f"{QUICK} replicates")
     parser.add_argument("--level", type=float, nargs="*", default=LEVELS)
@@ -178,6 +185,8 @@ def main() -> None:
     if chosen.page:
         before, _, _ = chosen.page.read_text().partition(MARK)
         chosen.page.write_text("\n".join([before + MARK, "", *lines, ""]))
+    if shortfalls(looked):
+        raise SystemExit(1)
 
 
 def _listed(setting: Setting, levels: tuple[float, ...]) -> list[Found]:
