@@ -192,6 +192,10 @@ def _product_model(title: str, mechanism: Any, knobs: type, served: tuple[str, .
         "mechanism": mechanism,
         **{knob.name: (hints[knob.name], knob.default) for knob in fields(knobs)},
     }
+    for further in (KINDS[name].further for name in served):
+        if further is not None:
+            own = get_type_hints(further)
+            keys |= {each.name: (own[each.name], each.default) for each in fields(further)}
     return create_model(f"{title}Product", __base__=ProductConfig, **keys)
 
 

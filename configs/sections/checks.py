@@ -14,8 +14,13 @@ from configs.yaml_text import Path as Keys
 from mechanisms.domain.columns import Column
 from mechanisms.errors import ConfigError, DuplicateColumnError
 
-_PARTS = ("", "_debiased", "_estimates", "_table", "_raw", "_distribution")  # of the names of files
+_PARTS = (
+    "", "_debiased", "_estimates", "_table", "_raw", "_distribution", "_cells_band",
+    "_cumulative_band",
+)  # fmt: skip
+"""Of the names of files."""
 RESERVED_COLUMNS = ("estimate", "projected", "raw", "raw_block", "standard_error")
+_OF_BANDS = ("count_lower", "count_upper", "share_lower", "share_upper")
 
 
 def check_columns(config: ReleaseConfig, document: Document, findings: Findings) -> None:
@@ -35,6 +40,12 @@ def check_columns(config: ReleaseConfig, document: Document, findings: Findings)
         stems |= written
         for i, name in enumerate(request.columns):
             with findings.noting():
+                if name in _OF_BANDS and getattr(request, "bands", False):
+                    raise ConfigError(
+                        f"'{name}' is the name of a column of every band.",
+                        where=document.where((*place, i)),
+                        next_step="Rename the column in the source, or leave out 'bands'.",
+                    )
                 _check_column(name, request.columns[:i], declared, document.where((*place, i)))
     for name in config.checks:
         if name not in declared:

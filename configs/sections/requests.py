@@ -10,6 +10,7 @@ from pathlib import Path
 from configs.findings import Findings, placed
 from configs.models.release import KINDS, ReleaseConfig
 from configs.partial import declared_columns
+from configs.sections.further import further_of, may_have_nulls
 from configs.sections.known_totals import with_counts
 from configs.sections.user_defined import user_defined
 from configs.yaml_text import Document
@@ -55,6 +56,10 @@ def requests_of(
             if values.get("function") is not None:
                 values["function"] = user_defined(values["function"], kind.user_defined)
             said = knobs(**values)
+            further = further_of(kind, product)
+            if further is not None:
+                own = domain.project(product.columns)
+                kind.check_further(further, own, may_have_nulls(config, product))
             extra = kind.extra_columns(said)
             for column in extra:
                 if column in domain.names or column not in declared:
@@ -66,4 +71,5 @@ def requests_of(
                 knobs=said,
                 columns=tuple(dict.fromkeys((*product.columns, *extra))),
                 share=shares[name],
+                further=further,
             )

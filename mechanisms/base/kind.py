@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from mechanisms.base.mechanism import Mechanism, Target
+    from mechanisms.domain.domain import Domain
 
 Variant = tuple[str, "type[Mechanism]", Any]
 """A mechanism that could serve a product: its label, its class, its knobs."""
@@ -59,6 +60,8 @@ class Kind(ABC):
         criteria: The errors by which its mechanisms are compared, each with its label.
         compared: Fields of its expected errors by which two plans are compared, likewise.
         user_defined: What an object is that a config names under ``function``; may be empty.
+        further: What a config may say of what is published besides, whatever the mechanism: a
+            frozen dataclass whose fields all have defaults; None if it may say nothing.
     """
 
     name: str
@@ -67,6 +70,7 @@ class Kind(ABC):
     criteria: Mapping[str, str]
     compared: Mapping[str, str]
     user_defined: str = ""
+    further: type | None = None
 
     def __repr__(self) -> str:
         return self.name
@@ -104,6 +108,30 @@ class Kind(ABC):
     def expected_error(self, mechanism: Mechanism, target: Target) -> ExpectedError:
         """The expected error by which a mechanism at fixed parameters is compared."""
         return mechanism.expected_error(n_records=target.n_records, n_cells=target.n_cells)
+
+    def check_further(self, further: Any, domain: Domain, nulls: bool) -> None:
+        """Refuse what cannot be published besides.
+
+        Args:
+            further: What the config says, a value of ``further``.
+            domain: The product's columns.
+            nulls: Whether a column without a cell for them may have nulls.
+
+        Raises:
+            ConfigError: The columns do not suit it.
+        """
+        del further, domain, nulls
+
+    def with_further(
+        self, error: ExpectedError, further: Any, mechanism: Any, target: Target
+    ) -> ExpectedError:
+        """The expected error, with what can be expected of what is published besides.
+
+        Raises:
+            ConfigError: The mechanism cannot serve it.
+        """
+        del further, mechanism, target
+        return error
 
     def plotted(self, mechanism: Any) -> bool:
         """Whether a bundle has a plot of what a mechanism gives, unless a config wants none."""

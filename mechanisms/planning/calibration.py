@@ -34,7 +34,11 @@ _FAR = 2.0**20  # times the budget, up to which one that would do is looked for
 
 @dataclass(frozen=True, kw_only=True)
 class ProductRequest:
-    """A product as declared: name, kind, columns, mechanism with its knobs, share."""
+    """A product as declared: name, kind, columns, mechanism with its knobs, share.
+
+    Attributes:
+        further: What is published besides, a value of ``Kind.further``; None if that says nothing.
+    """
 
     name: str
     kind: Kind
@@ -42,6 +46,7 @@ class ProductRequest:
     knobs: Any
     columns: tuple[str, ...]
     share: Decimal
+    further: Any = None
 
 
 def meet_budget(

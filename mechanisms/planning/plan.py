@@ -84,8 +84,18 @@ class PlannedProduct(Generic[M]):
         """
         target = self.target
         if self.choice is not None:
-            return self.kind.expected_error(self.mechanism, target)
-        return self.mechanism.expected_error(n_records=target.n_records, n_cells=target.n_cells)
+            error = self.kind.expected_error(self.mechanism, target)
+        else:
+            n_records, n_cells = target.n_records, target.n_cells
+            error = self.mechanism.expected_error(n_records=n_records, n_cells=n_cells)
+        if self.further is None:
+            return error
+        return self.kind.with_further(error, self.further, self.mechanism, target)
+
+    @property
+    def further(self) -> Any:
+        """What is published besides, None if nothing is asked for."""
+        return self.request.further
 
     @property
     def draws(self) -> int:
@@ -220,6 +230,7 @@ def plan_release(
     )
     if len(products) == 1:
         products = (replace(products[0], pure_target=pure_asked[0]),)
+    _check_further(products)
     used = [name for name in domain.names if any(name in own.names for own in domains)]
     needed = [(product.mechanism, product.request.columns) for product in products]
     whole = compose_quickly(losses)
@@ -234,6 +245,17 @@ def plan_release(
         joint=joint_domains(domain, needed),
         coded=coded_domain(domain, needed),
     )
+
+
+def _check_further(products: Sequence[PlannedProduct[Any]]) -> None:
+    """Refuse what the planned mechanisms cannot publish besides."""
+    for product in products:
+        if product.further is not None:
+            try:
+                _ = product.expected_error
+            except ConfigError as error:
+                error.where = product.name
+                raise
 
 
 def _pure_targets(budget: Budget, parts: Sequence[Part]) -> Sequence[Target | None]:

@@ -38,6 +38,7 @@ from mechanisms.postprocessing.covariance import Covariance, MultinomialErrors
 from mechanisms.postprocessing.debias import DebiasedTable, debias
 from mechanisms.sampling.randomness import Progress
 from mechanisms.sampling.smoothed_records import draw_counts
+from mechanisms.tables.band_laws import BandLaw, drawn_law
 from mechanisms.tables.expected_error import ExpectedCounts
 from mechanisms.tables.kind import MICRODATA, TABLE
 
@@ -145,6 +146,11 @@ class Bootstrap:
         return ExpectedCounts.of_bootstrap(
             self.pseudocount, self.records, n_records=n_records, n_cells=n_cells
         )
+
+    def band_law(self, *, n_records: int, n_cells: int) -> BandLaw:
+        """Draws from smoothed shares, for confidence bands."""
+        pseudocount = float(self.pseudocount)
+        return drawn_law(self.records, pseudocount, n_records=n_records, n_cells=n_cells)
 
     def describe(self) -> dict[str, str | int]:
         return {

@@ -9,8 +9,11 @@ from typing import Any, Literal
 
 from mechanisms.base.kind import MOST_NOISE, ExpectedError, Kind, NoiseFigure, Variant
 from mechanisms.base.mechanism import Mechanism, Target
+from mechanisms.domain.domain import Domain
 from mechanisms.errors import ConfigError
 from mechanisms.expectations.pairs_of_columns import pair_total_variation
+from mechanisms.tables import bands
+from mechanisms.tables.bands import BandKnobs
 from mechanisms.tables.expected_error import ExpectedCounts, ExpectedRecords
 
 PAIRS: Literal["pair_total_variation"] = "pair_total_variation"
@@ -162,5 +165,23 @@ class MicrodataKind(CountsKind):
         return NoiseFigure(self.compared[PAIRS], min(pairs, 1.0))
 
 
+class TableKind(CountsKind):
+    """Counts of cells, with confidence bands if they are asked for."""
+
+    further = BandKnobs
+
+    def check_further(self, further: BandKnobs, domain: Domain, nulls: bool) -> None:
+        bands.check_columns(further, domain.columns, nulls)
+        if further.bands and domain.absent:
+            raise ConfigError(
+                "Bands are for units of one record: several of a unit are no independent draws.",
+                where="bands",
+                next_step="Leave out 'bands', or declare a unit of one record.",
+            )
+
+    def with_further(self, error: Any, further: BandKnobs, mechanism: Any, target: Target) -> Any:
+        return bands.expected(error, further, mechanism, target) if further.bands else error
+
+
 MICRODATA = MicrodataKind("microdata")
-TABLE = CountsKind("table")
+TABLE = TableKind("table")

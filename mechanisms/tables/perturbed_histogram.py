@@ -46,9 +46,11 @@ from mechanisms.base.mechanism import Target, check_frame
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
 from mechanisms.errors import InfeasibleBudgetError, RecordsError
+from mechanisms.inference.noise_tails import DiscreteNoise
 from mechanisms.postprocessing.covariance import Covariance, IndependentErrors
 from mechanisms.postprocessing.debias import DebiasedTable
 from mechanisms.sampling.randomness import Progress, Randomness
+from mechanisms.tables.band_laws import BandLaw, noisy_law
 from mechanisms.tables.expected_error import ExpectedCounts
 from mechanisms.tables.kind import MICRODATA, TABLE
 
@@ -166,6 +168,11 @@ class Perturbed:
         return ExpectedCounts.of_noise(
             self.sd, n_records=n_records, n_cells=n_cells, laplace=self.is_laplace
         )
+
+    def band_law(self, *, n_records: int, n_cells: int) -> BandLaw:
+        """Independent noise on every cell, for confidence bands."""
+        noise = DiscreteNoise(float(self.scale), laplace=self.is_laplace)
+        return noisy_law(noise, n_records=n_records, n_cells=n_cells)
 
     def describe(self) -> dict[str, str | int]:
         return {"mechanism": self.name, "scale": str(self.scale)}

@@ -49,10 +49,13 @@ from mechanisms.base.mechanism import Target, check_frame
 from mechanisms.domain.columns import Codes
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.errors import ConfigError, RecordsError
+from mechanisms.inference.cumulated_noise import of_blocks
+from mechanisms.inference.noise_tails import DiscreteNoise
 from mechanisms.postprocessing.covariance import Covariance, OtherErrors
 from mechanisms.postprocessing.debias import DebiasedTable
 from mechanisms.postprocessing.simplex import project_to_simplex
 from mechanisms.sampling.randomness import Progress, Randomness
+from mechanisms.tables.band_laws import BandLaw, noisy_law
 from mechanisms.tables.expected_error import BRIDGE, ExpectedCounts
 from mechanisms.tables.kind import MICRODATA, TABLE
 from mechanisms.tables.mechanism import RawTable
@@ -64,6 +67,7 @@ from mechanisms.tables.perturbed_histogram import (
 )
 
 Floats = NDArray[np.float64]
+_LEVEL = 0.05  # at which a bound of cumulated noise is compared with another
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -223,6 +227,21 @@ class TwoResolutions:
             cell_sd_most=float(errors.max()),
             kolmogorov_smirnov=2 * BRIDGE * math.sqrt(peak) / n_records,
         )
+
+    def band_law(self, *, n_records: int, n_cells: int) -> BandLaw:
+        """Noise on cells, whose cumulated least squares stray less; for confidence bands."""
+        noise = DiscreteNoise(float(self.scale))
+        blocks = of_blocks(float(self.scale), np.diff(_ends(self.blocks, n_cells)))
+        by_cells = noisy_law(noise, n_records=n_records, n_cells=n_cells)
+        plain = by_cells.strays(0)
+        if blocks is None or (plain and plain.quantile(_LEVEL) <= blocks.quantile(_LEVEL)):
+            return by_cells
+
+        def estimates(release: RawTable, raw: Codes) -> Floats:
+            found: Floats = self.postprocess(release, n_records=n_records).estimates
+            return found
+
+        return replace(by_cells, strays=lambda end: blocks, estimates=estimates)
 
     def describe(self) -> dict[str, str | int]:
         return {"mechanism": self.name, "scale": str(self.scale), "blocks": self.blocks}

@@ -26,6 +26,11 @@ _LABELS = {
     "bound_95": "largest error with 95 %, at most",
     "least_error": "no release errs less for all data",
     "noise_sd_middle": "sd of the noise in the middle",
+    "confidence": "level of the bands",
+    "cell_band_records": "band of all cells, half width in records",
+    "cell_band_share": "band of all cells, half width in shares of the law",
+    "cumulative_band_records": "band of the cumulative counts, half width in records",
+    "cumulative_band_share": "band of the distribution function, half width",
 }
 """Of the expected errors that two plans are not compared by."""
 _PARAMETERS = (

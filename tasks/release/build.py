@@ -31,7 +31,7 @@ _FORMULAS = (
     "In text columns of CSV files, a value that a spreadsheet would take for a formula (it begins "
     "with `=`, `+`, `-`, `@`, a tab or a carriage return) has an apostrophe in front."
 )
-_PACKAGES = ("statpress", "numpy", "opendp", "pyarrow", "python-flint", "randomgen")
+_PACKAGES = ("statpress", "numpy", "opendp", "pyarrow", "python-flint", "randomgen", "scipy")
 
 
 @dataclasses.dataclass(frozen=True)

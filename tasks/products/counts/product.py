@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,11 +54,13 @@ class DerivedCounts:
         raw: As released.
         figures: Columns array[K] of the listed cells, by name.
         records: int64, how many records microdata have in each cell of ``raw``.
+        bands: By stem of a file the columns array[n_possible] of a confidence band.
     """
 
     raw: RawTable
     figures: Mapping[str, NDArray[Any]]
     records: Codes | None = None
+    bands: Mapping[str, Mapping[str, NDArray[Any]]] = field(default_factory=dict)
 
     @property
     def listed(self) -> int:

@@ -71,6 +71,7 @@ class PublishedProduct:
         path: The file with records or raw counts.
         fields: The columns as the bundle's data package describes them.
         absent: Raw columns of the absent cell, which no file lists; None without one.
+        further: What is published besides; None if that is nothing.
     """
 
     name: str
@@ -80,6 +81,7 @@ class PublishedProduct:
     path: Path
     fields: tuple[Mapping[str, Any], ...]
     absent: Mapping[str, int] | None
+    further: Any = None
 
     def counts(self) -> PublishedCounts:
         """The counts that were released, out of the published file.

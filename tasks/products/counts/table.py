@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from configs.models import formats
 from mechanisms.domain.columns import Codes
 from mechanisms.planning.plan import Plan, PlannedProduct
+from mechanisms.tables.band_laws import LIMITS, bands_of
+from mechanisms.tables.bands import BandKnobs, facts, knobs_from
 from mechanisms.tables.kind import TABLE
-from mechanisms.tables.mechanism import TableMechanism
+from mechanisms.tables.mechanism import RawTable, TableMechanism
+from tasks.formats.writing import Progress
+from tasks.products.counts.bands import (
+    band_advice,
+    band_excerpts,
+    band_forms,
+    band_note,
+    profile_band,
+    stem_of,
+    write_band,
+)
 from tasks.products.counts.figures import ESTIMATES
-from tasks.products.counts.product import CountsProduct
+from tasks.products.counts.product import Counted, CountsProduct, DerivedCounts
 from tasks.products.counts.published import PublishedProduct, read_raw
+from tasks.products.kind import Excerpt, TableForm
 
 
 class Table(CountsProduct):
@@ -40,4 +55,71 @@ class Table(CountsProduct):
             f"- `{product.name}`: a table of {self.cells_in_words(product.domain)} by the "
             f"mechanism `{product.mechanism.name}`; {self.typical_error(product, plan)} Use "
             "`estimate` with its standard error, or `projected` as a table of counts."
+            f"{band_advice(product.name, product.further)}"
         )
+
+    def postprocess(self, product: Counted, raw: RawTable, n_records: int) -> DerivedCounts:
+        derived = super().postprocess(product, raw, n_records)
+        if product.further is None:
+            return derived
+        asked: BandKnobs = product.further
+        found = bands_of(product.mechanism, raw, asked.bands, asked.confidence, n_records=n_records)
+        named = {stem_of(product.name, band): columns for band, columns in found.items()}
+        return replace(derived, bands=named)
+
+    def forms(self, product: Counted) -> list[TableForm]:
+        bands = band_forms(product.name, product.domain, product.further)
+        return [*super().forms(product), *bands]
+
+    def write_table(
+        self, form: TableForm, product: Counted, derived: DerivedCounts, path: Path,
+        advance: Progress,
+    ) -> None:  # fmt: skip
+        if form.stem in derived.bands:
+            write_band(product.domain, derived.bands[form.stem], path)
+        else:
+            super().write_table(form, product, derived, path, advance)
+
+    def rows(
+        self, form: TableForm, product: PlannedProduct[TableMechanism], derived: DerivedCounts
+    ) -> int:
+        if form.stem in derived.bands:
+            return product.domain.n_possible
+        return super().rows(form, product, derived)
+
+    def profile_table(
+        self,
+        form: TableForm,
+        product: PlannedProduct[TableMechanism],
+        derived: DerivedCounts,
+        path: Path,
+    ) -> dict[str, int]:
+        if form.stem in derived.bands:
+            return profile_band(path, product.domain, product.target.n_records)
+        return super().profile_table(form, product, derived, path)
+
+    def size(self, product: PlannedProduct[TableMechanism]) -> int:
+        bands = len(product.further.bands) if product.further else 0
+        columns = len(product.domain.columns) + len(LIMITS)
+        return super().size(product) + bands * product.domain.n_possible * columns
+
+    def stated(self, product: PlannedProduct[TableMechanism], raw: RawTable) -> dict[str, Any]:
+        """The same as of any counts, and which bands there are."""
+        bands = facts(product.further) if product.further else {}
+        return {**super().stated(product, raw), **bands}
+
+    def published(
+        self, folder: Path, name: str, stated: Mapping[str, Any], resources: Mapping[str, Any]
+    ) -> PublishedProduct | None:
+        found = super().published(folder, name, stated, resources)
+        return found and replace(found, further=knobs_from(stated))
+
+    def notes(self, products: Sequence[PlannedProduct[TableMechanism]]) -> list[str]:
+        """What no file holds, and what bands are."""
+        wanted = any(product.further and product.further.bands for product in products)
+        return super().notes(products) + band_note(wanted)
+
+    def excerpt(self, folder: Path, name: str) -> Excerpt | None:
+        """Some rows of the bands, if there are any."""
+        found = band_excerpts(folder, name, formats.FORMATS)
+        return replace(found[0], following=found[1:]) if found else None
