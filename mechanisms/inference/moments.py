@@ -18,11 +18,12 @@ f = (2 - b)/b^2 = phi * phi^4. Both ends are infinite, so this is the least valu
 now of the means: m - t is about normal with variance (E u^2 - t^2)/n + s^2, so take all t with (m
 - t)^2 <= z^2 ((q - t^2)/n + s^2). No variance is plugged in, as in Wilson's (1927, doi
 10.1080/01621459.1927.10502953) interval for a proportion, whose squares are known. Where q is
-noisy, all t are taken with (m - t)^2 <= z^2 (v/n + s^2), v the larger of q - t^2 and q - m^2, and
-one standard deviation of q's noise more: where rare values decide, q and m go together, and each
-form by itself is too short on one side (mechanisms.inference.rare_values computes by how much). By
-Popoviciu's inequality the variance is at most 1/4: the interval is truncated to z sqrt(1/(4n) +
-s^2) about m, and to the declared bounds.
+noisy, all t are taken with (m - t)^2 <= z^2 (v/n + s^2), v the larger of q - t^2 and of what is
+halfway between it and q - m^2, and one standard deviation of q's noise more. Where rare values
+decide, q and m go together: with q - t^2 by itself the interval is too short on one side, and with
+q - m^2 on the other. Halfway brings the least coverage up as far as all of the way, for half of the
+width that it adds (tests/unit/test_rare_values.py). By Popoviciu's inequality the variance is at
+most 1/4: the interval is truncated to z sqrt(1/(4n) + s^2) about m, and to the declared bounds.
 """
 
 from __future__ import annotations
@@ -45,6 +46,9 @@ from mechanisms.sampling.randomness import Randomness
 
 WEIGHT = Fraction(333, 100)
 """The w of the proof; its square is 11.0889."""
+
+ABOUT_MEAN = 0.5
+"""How far from q - t^2 towards q - m^2 the variance goes, if that is larger."""
 
 _HALF = 1 << 20  # grid steps in a half of the declared range
 _MOST_WEIGHT_SQUARED = Fraction(1109, 100)  # below phi**5
@@ -224,9 +228,11 @@ def moment_interval(
     q = np.maximum(second, m**2) + square_noise  # a variance is not negative
     root = np.sqrt((1 + c) * (c * q + noise) - c * m**2)
     lower, upper = (m - root) / (1 + c), (m + root) / (1 + c)
-    if square_noise:
-        reach = np.sqrt(c * (q - m**2) + noise)
-        lower, upper = np.minimum(lower, m - reach), np.maximum(upper, m + reach)
+    if square_noise:  # (m - t)^2 <= (c q - b m^2 - (c - b) t^2) + noise
+        b = ABOUT_MEAN * c
+        d = 1 + c - b
+        root = np.sqrt(d * (c * q + noise) - (d * (1 + b) - 1) * m**2)
+        lower, upper = np.minimum(lower, (m - root) / d), np.maximum(upper, (m + root) / d)
     cap = z * math.sqrt(0.25 / n_records + sigma**2)
     lower, upper = np.maximum(lower, m - cap), np.minimum(upper, m + cap)
     return Interval(np.clip(lower + 0.5, 0.0, 1.0), np.clip(upper + 0.5, 0.0, 1.0))

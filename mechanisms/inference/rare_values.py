@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.inference.intervals import normal_quantile
+from mechanisms.inference.moments import ABOUT_MEAN
 
 MOST_SHORTFALL = 0.015
 """By which the coverage of an interval may be below its level for rare values."""
@@ -49,7 +50,8 @@ def worst_of_mean(noise: float, square_weight: float, level: float) -> float:
     """Least coverage of ``moments.moment_interval`` for rare values.
 
     The common value a may be anywhere, and the jump is from there to a bound, 1/2: the variance by
-    Wilson's form depends on it, and that about the noisy mean as well.
+    Wilson's form depends on it, and that about the noisy mean as well. The interval goes halfway
+    from the one to the other where that is larger.
 
     Args:
         noise: Standard deviation of the noise on the sum, in declared ranges.
@@ -66,7 +68,7 @@ def worst_of_mean(noise: float, square_weight: float, level: float) -> float:
             counts, masses, first, first_masses = _grid(float(rate))
             by_form = (jump * (counts * (0.5 + a) - 2 * a * rate))[:, None]
             about_mean = (counts * jump**2)[:, None] - 2 * a * noise * first
-            larger = np.maximum(by_form, about_mean)
+            larger = by_form + ABOUT_MEAN * np.maximum(about_mean - by_form, 0)
             off = ((counts - rate) * jump)[:, None] + noise * first
             covered = 0.0
             for other, mass in _other():

@@ -73,11 +73,26 @@ def worst_coverage_and_width(
     return gap, wide
 
 
+WIDTHS = {
+    "uniform": (1.008, 1.005, 1.003),
+    "beta": (1.037, 1.022, 1.013),
+    "exponential": (1.044, 1.026, 1.015),
+    "lognormal": (1.051, 1.030, 1.017),
+    "bernoulli": (1.051, 1.030, 1.017),
+}
+"""The largest width over the oracle's, at n = 1000, 3000 and 10 000, some .002 above what it is.
+
+Above 1 is the price of covering rare values too (tests/unit/test_rare_values.py), which shrinks as
+1/sqrt n: Wilson's form with nothing added is below 1.01 everywhere, and where there are rare values
+its coverage is up to 1.7 points short at mu = .7, and 3 points at mu = 1.
+"""
+
+
 @pytest.mark.parametrize("name", POPULATIONS)
 def test_coverage_and_width(name: str) -> None:
     gap, wide = worst_coverage_and_width(name, 1000, 4000)
     assert gap < 0.02  # four standard deviations at 4000 replicates
-    assert wide < (1.01 if name == "uniform" else 1.1)  # the price of covering rare values too
+    assert wide < WIDTHS[name][0]
 
 
 def test_an_interval_that_forgets_half_the_noise_is_caught() -> None:
@@ -90,7 +105,7 @@ def test_an_interval_that_forgets_half_the_noise_is_caught() -> None:
 def test_coverage_and_width_in_full(name: str, n: int) -> None:
     gap, wide = worst_coverage_and_width(name, n, 10_000)
     assert gap < 0.015
-    assert wide < (1.01 if name == "uniform" else 1.1)
+    assert wide < WIDTHS[name][(1000, 3000, 10_000).index(n)]
 
 
 def test_paper_table_2_widths() -> None:

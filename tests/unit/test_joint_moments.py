@@ -130,6 +130,19 @@ def test_interval_solves_its_inequality_and_is_capped() -> None:
     assert (float(low), float(high)) == pytest.approx((0.5 - cap, 0.5 + cap))
 
 
+@pytest.mark.parametrize("m", [-0.2, 0.0, 0.15])
+def test_with_noisy_squares_the_variance_goes_halfway_to_that_about_the_mean(m: float) -> None:
+    n, sigma, noise, z = 500, 0.004, 0.002, 1.6448536269514722
+    low, high = moment_interval(
+        np.float64(0.5 + m), np.float64(0.09), n_records=n, sigma=sigma, level=0.9,
+        square_noise=noise,
+    )  # fmt: skip
+    for end in (low, high):
+        t = float(end) - 0.5
+        variance = max(0.09 - t * t, 0.09 - (t * t + m * m) / 2) + noise
+        assert (m - t) ** 2 == pytest.approx(z**2 * (variance / n + sigma**2))
+
+
 def test_noise_that_passes_the_bounds_leaves_an_interval_within_them() -> None:
     mean, second = np.array([-0.4, 1.2, 0.5, 0.02]), np.array([-0.3, 0.2, -0.5, 0.23])
     low, high = moment_interval(mean, second, n_records=50, sigma=0.2, level=0.99)

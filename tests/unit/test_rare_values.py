@@ -1,0 +1,44 @@
+"""How the least coverage of a mean depends on the form of its variance."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from mechanisms.inference import rare_values
+from mechanisms.inference.moments import JointMoments
+
+WEIGHT = 3.33
+
+
+def shortfall(monkeypatch: pytest.MonkeyPatch, way: float, noise: float, level: float) -> float:
+    """Level less least coverage, where the variance goes this far to that about the noisy mean."""
+    monkeypatch.setattr(rare_values, "ABOUT_MEAN", way)
+    return level - rare_values.worst_of_mean.__wrapped__(noise, WEIGHT, level)
+
+
+@pytest.mark.parametrize("level", [0.9, 0.99])
+def test_halfway_to_the_variance_about_the_mean_is_enough(
+    monkeypatch: pytest.MonkeyPatch, level: float
+) -> None:
+    """At mu = 1; Wilson's form by itself falls short, and all of the way gains nothing."""
+    wilson, halfway, all_of_it = (
+        shortfall(monkeypatch, way, 1.0, level) for way in (0.0, 0.5, 1.0)
+    )
+    assert halfway < 0.004 < 0.0075 < wilson
+    assert 0 <= halfway - all_of_it < 0.0005
+
+
+def test_up_to_what_budget_a_mean_is_asymptotic() -> None:
+    """With the noise of a product at this mu: at each level, up to mu = 1.5."""
+    made = JointMoments.calibrate(Fraction(3, 2), lower=0.0, upper=1.0)
+    for level in (0.9, 0.95, 0.99):
+        least = rare_values.worst_of_mean(made.sigma, made.square_weight, level)
+        assert rare_values.inference_words(least, level) == "asymptotic"
+        assert (
+            rare_values.inference_words(
+                rare_values.worst_of_mean(made.sigma / 2, made.square_weight, level), level
+            )
+            == "approximate"
+        )
