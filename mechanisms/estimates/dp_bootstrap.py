@@ -1,8 +1,9 @@
 """Estimates by the DP bootstrap, of built-in statistics and user-defined ones.
 
-The mechanism is mechanisms.inference.replicates: noisy statistics of bootstrap resamples, whose
-sampling distribution is recovered by deconvolution (mechanisms.inference.replicate_intervals).
-Variances and covariances are those with n - 1.
+The mechanism is mechanisms.inference.resampling.replicates: noisy statistics of bootstrap
+resamples, whose sampling distribution is recovered by deconvolution
+(mechanisms.inference.resampling.replicate_intervals). Variances and covariances are those with
+n - 1.
 
 **inference: calibrated** is a normal interval around the mean of the replicates, whose constants
 are computed at calibration and stand in the description. **percentile** and **t** are the paper's.
@@ -54,14 +55,14 @@ from mechanisms.estimates.mechanism import (
     resampling_goal,
 )
 from mechanisms.estimates.terms import Scale, Terms
-from mechanisms.inference import unknown_variance
-from mechanisms.inference.replicate_intervals import (
+from mechanisms.inference.resampling import unknown_variance
+from mechanisms.inference.resampling.replicate_intervals import (
     NoisyReplicates,
     check_replicates,
     default_replicates,
 )
-from mechanisms.inference.replicates import BootstrapReplicates, Calibration
-from mechanisms.inference.unknown_variance import Reach, least_reach, mean_width
+from mechanisms.inference.resampling.replicates import BootstrapReplicates, Calibration
+from mechanisms.inference.resampling.unknown_variance import Reach, least_reach, mean_width
 from mechanisms.sampling.randomness import Progress, Randomness
 from mechanisms.sampling.statistic_noise import StatisticNoise
 

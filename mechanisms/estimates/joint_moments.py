@@ -1,9 +1,9 @@
 """Means, proportions, sums and counts by the joint release of two moments.
 
-The mechanism is mechanisms.inference.moments: the sum and the sum of squares about the middle of
-the declared range, jointly mu-GDP, and the interval of Wilson's form. A sum or a count is n
-times a mean, n being public. Of a proportion the squares are known, 1/4 each, so their noisy sum is
-not used.
+The mechanism is mechanisms.inference.moments.one_column: the sum and the sum of squares about the
+middle of the declared range, jointly mu-GDP, and the interval of Wilson's form. A sum or a count is
+n times a mean, n being public. Of a proportion the squares are known, 1/4 each, so their noisy sum
+is not used.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from mechanisms.estimates.mechanism import (
     normal_error,
 )
 from mechanisms.estimates.terms import Terms
-from mechanisms.inference.moments import JointMoments, NoisyMoments
-from mechanisms.inference.rare_values import inference_words, worst_of_mean, worst_of_share
+from mechanisms.inference.moments.one_column import JointMoments, NoisyMoments
+from mechanisms.inference.moments.rare_values import inference_words, worst_of_mean, worst_of_share
 from mechanisms.sampling.randomness import Progress, Randomness
 
 _QUARTER = 1 << 40  # of a square in grid steps 2**-42

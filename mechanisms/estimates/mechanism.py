@@ -23,7 +23,7 @@ from mechanisms.estimates.statistics.named_statistic import NamedStatistic
 from mechanisms.estimates.statistics.registry import STATISTICS, named
 from mechanisms.inference.fieller import INTERVAL
 from mechanisms.inference.intervals import normal_quantile
-from mechanisms.inference.resampling_calibration import DELTA_FLOOR, Goal, gaussian_goal
+from mechanisms.inference.resampling.resampling_calibration import DELTA_FLOOR, Goal, gaussian_goal
 
 Number = int | float
 Inference = Literal["guaranteed", "asymptotic", "approximate"]

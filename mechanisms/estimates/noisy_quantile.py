@@ -1,13 +1,13 @@
 """Medians and quantiles by the exponential mechanism, with an interval that holds for every law.
 
-The mechanism is mechanisms.inference.quantile_choice on the column's own cells in the order of
-their values; it needs no delta. What is published of a cell are numbers that a record in it can
-have: both edges of a bin and their middle, the first and the last whole number of a cell of whole
-numbers, and of categories that are numbers the number itself. **The upper end may be the last whole
-number** of a cell, not the first of the next: if that is below the quantile x, then x is in a later
-cell, and the records counted up to the cell's end are all below x, which is what the proof of the
-interval needs. Numbers within a cell are not told apart: for a bin the quantile is known up to its
-width. Records without a value are left out, and how many they are stays private.
+The mechanism is mechanisms.inference.quantiles.quantile_choice on the column's own cells in the
+order of their values; it needs no delta. What is published of a cell are numbers that a record in
+it can have: both edges of a bin and their middle, the first and the last whole number of a cell of
+whole numbers, and of categories that are numbers the number itself. **The upper end may be the last
+whole number** of a cell, not the first of the next: if that is below the quantile x, then x is in a
+later cell, and the records counted up to the cell's end are all below x, which is what the proof of
+the interval needs. Numbers within a cell are not told apart: for a bin the quantile is known up to
+its width. Records without a value are left out, and how many they are stays private.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from mechanisms.estimates.mechanism import (
     number,
 )
 from mechanisms.estimates.terms import Scale, Terms
-from mechanisms.inference.quantile_choice import END_SHARE, NoisyQuantile, quantile_loss
+from mechanisms.inference.quantiles.quantile_choice import END_SHARE, NoisyQuantile, quantile_loss
 from mechanisms.sampling.randomness import Progress, Randomness
 
 MOST_CELLS = 4_000_000

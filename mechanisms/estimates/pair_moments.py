@@ -1,10 +1,10 @@
 """Variance, covariance, correlation, ratio, regression, difference: from joint moments.
 
-The mechanism is mechanisms.inference.moment_pairs; each statistic is a function of the means of two
-columns in [0, 1] and of their squares and product (its MomentFormula), which also says which
-moments are released for it. Variances and covariances are those with n - 1. A mean or a proportion
-of only some of the records is a ratio too: of the sum of their values to their number, of which the
-interval is kept within the declared bounds.
+The mechanism is mechanisms.inference.moments.moment_pairs; each statistic is a function of the
+means of two columns in [0, 1] and of their squares and product (its MomentFormula), which also says
+which moments are released for it. Variances and covariances are those with n - 1. A mean or a
+proportion of only some of the records is a ratio too: of the sum of their values to their number,
+of which the interval is kept within the declared bounds.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ from mechanisms.estimates.statistics.named_statistic import NamedStatistic
 from mechanisms.estimates.statistics.registry import named
 from mechanisms.estimates.terms import Terms
 from mechanisms.inference.fieller import INTERVAL
-from mechanisms.inference.moment_designs import DESIGNS, FIRST_ONE, FIRST_PAIR, MomentDesign
-from mechanisms.inference.moment_functions import Derived
-from mechanisms.inference.moment_pairs import NoisyPair, PairMoments
-from mechanisms.inference.rare_values import inference_words, worst_of_quotient
+from mechanisms.inference.moments.moment_designs import DESIGNS, FIRST_ONE, FIRST_PAIR, MomentDesign
+from mechanisms.inference.moments.moment_functions import Derived
+from mechanisms.inference.moments.moment_pairs import NoisyPair, PairMoments
+from mechanisms.inference.moments.rare_values import inference_words, worst_of_quotient
 from mechanisms.sampling.randomness import Progress, Randomness
 
 _Doubles = NDArray[np.float64]

@@ -1,13 +1,13 @@
 """Means, variances, covariances and user-defined statistics by one release and subsamples.
 
-The mechanism is mechanisms.inference.subsample_release: a part of the budget goes to the statistic
-of all records, the rest to that of many small subsamples, which give its variance and, if the
-statistic is unbiased, make the estimate itself more precise. It serves any statistic with a known
-sensitivity c/m. Variances and covariances are those with n - 1.
+The mechanism is mechanisms.inference.resampling.subsample_release: a part of the budget goes to the
+statistic of all records, the rest to that of many small subsamples, which give its variance and, if
+the statistic is unbiased, make the estimate itself more precise. It serves any statistic with a
+known sensitivity c/m. Variances and covariances are those with n - 1.
 
 The constants of its intervals are computed at calibration and stand in the description. One without
 them is of an earlier version, whose intervals are made as they were then
-(mechanisms.inference.split_multipliers).
+(mechanisms.inference.resampling.split_multipliers).
 """
 
 from __future__ import annotations
@@ -53,13 +53,17 @@ from mechanisms.estimates.mechanism import (
 )
 from mechanisms.estimates.statistics.named_statistic import NamedStatistic
 from mechanisms.estimates.terms import Terms
-from mechanisms.inference import unknown_variance
-from mechanisms.inference.resampling_calibration import Goal
-from mechanisms.inference.split_multipliers import Multiplier, former_multiplier
+from mechanisms.inference.resampling import unknown_variance
+from mechanisms.inference.resampling.resampling_calibration import Goal
+from mechanisms.inference.resampling.split_multipliers import Multiplier, former_multiplier
+from mechanisms.inference.resampling.subsample_designs import (
+    LEAST_SUBSAMPLE,
+    SplitDesign,
+    default_design,
+)
+from mechanisms.inference.resampling.subsample_release import SubsampleSplit
+from mechanisms.inference.resampling.unknown_variance import Reach, least_reach, mean_width
 from mechanisms.inference.statistics import Statistic, is_unbiased
-from mechanisms.inference.subsample_designs import LEAST_SUBSAMPLE, SplitDesign, default_design
-from mechanisms.inference.subsample_release import SubsampleSplit
-from mechanisms.inference.unknown_variance import Reach, least_reach, mean_width
 from mechanisms.sampling.randomness import Progress, Randomness
 from mechanisms.sampling.statistic_noise import StatisticNoise
 

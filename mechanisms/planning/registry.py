@@ -17,13 +17,13 @@ from mechanisms.estimates.pair_moments import PairEstimate
 from mechanisms.estimates.subsample_split import SplitEstimate
 from mechanisms.functions.bernstein import FunctionRelease
 from mechanisms.marginals.marginals import Marginals
-from mechanisms.tables.bootstrap import Bootstrap
-from mechanisms.tables.density import Density
-from mechanisms.tables.exponential_ks import ExponentialKS
+from mechanisms.tables.drawn.bootstrap import Bootstrap
+from mechanisms.tables.drawn.density import Density
+from mechanisms.tables.drawn.exponential_ks import ExponentialKS
+from mechanisms.tables.drawn.sample_resample import SampleResample
+from mechanisms.tables.drawn.smoothed_histogram import SmoothedHistogram
 from mechanisms.tables.gaussian import GaussianTable
 from mechanisms.tables.laplace import LaplaceTable
-from mechanisms.tables.sample_resample import SampleResample
-from mechanisms.tables.smoothed_histogram import SmoothedHistogram
 from mechanisms.tables.two_resolutions import TwoResolutions
 
 _MECHANISMS: tuple[type[Mechanism], ...] = (

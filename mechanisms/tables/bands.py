@@ -7,8 +7,8 @@ is about two things, with limits for either:
 * the *counts* of the records that were counted, where only the noise is uncertain;
 * the *shares* of the law that these records are independent draws of, where sampling is too.
 
-It is computed from what was released and from public figures (mechanisms.inference.cell_bands and
-distribution_bands have the proofs), so it costs no budget. A mechanism whose law is known has a
+It is computed from what was released and from public figures (mechanisms.inference.bands.cell_bands
+and distribution_bands have the proofs), so it costs no budget. A mechanism whose law is known has a
 method ``band_law``; the others cannot serve a table with bands.
 
 Sampling bounds are for records that are drawn one by one: units have one record.
@@ -26,7 +26,7 @@ import numpy as np
 from mechanisms.base.mechanism import Target
 from mechanisms.domain.columns import Categorical, Column, Ordinal
 from mechanisms.errors import ConfigError
-from mechanisms.inference import cell_bands, distribution_bands
+from mechanisms.inference.bands import cell_bands, distribution_bands
 from mechanisms.tables.band_laws import cumulative_share, law_of
 from mechanisms.tables.expected_error import ExpectedCounts
 

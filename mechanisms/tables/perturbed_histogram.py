@@ -46,7 +46,7 @@ from mechanisms.base.mechanism import Target, check_frame
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
 from mechanisms.errors import InfeasibleBudgetError, RecordsError
-from mechanisms.inference.noise_tails import DiscreteNoise
+from mechanisms.inference.bands.noise_tails import DiscreteNoise
 from mechanisms.postprocessing.covariance import Covariance, IndependentErrors
 from mechanisms.postprocessing.debias import DebiasedTable
 from mechanisms.sampling.randomness import Progress, Randomness

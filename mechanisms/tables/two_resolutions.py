@@ -49,8 +49,8 @@ from mechanisms.base.mechanism import Target, check_frame
 from mechanisms.domain.columns import Codes
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.errors import ConfigError, RecordsError
-from mechanisms.inference.cumulated_noise import of_blocks
-from mechanisms.inference.noise_tails import DiscreteNoise
+from mechanisms.inference.bands.cumulated_noise import of_blocks
+from mechanisms.inference.bands.noise_tails import DiscreteNoise
 from mechanisms.postprocessing.covariance import Covariance, OtherErrors
 from mechanisms.postprocessing.debias import DebiasedTable
 from mechanisms.sampling.randomness import Progress, Randomness

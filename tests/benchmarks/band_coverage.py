@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.inference import cell_bands, distribution_bands
-from mechanisms.inference.distribution_bands import Places
-from mechanisms.inference.noise_tails import DiscreteNoise
+from mechanisms.inference.bands import cell_bands, distribution_bands
+from mechanisms.inference.bands.distribution_bands import Places
+from mechanisms.inference.bands.noise_tails import DiscreteNoise
 from mechanisms.tables.band_laws import BandLaw, cumulative_share, noisy_law
 
 Floats = NDArray[np.float64]

@@ -3,9 +3,9 @@
 ``python -m tests.benchmarks.black_box_bound`` prints it over a grid of designs, for the settings of
 tests.benchmarks.black_box_widths; in some minutes, ``--quick`` for two designs.
 
-In the model of mechanisms.inference.unknown_variance let h be *any* function of S^2 with h at most
-the cap, and let the centre +- h(S^2) cover with chance at least L for every V in [0, M]. Weak
-duality: for weights w_j >= 0 on some variances V_j,
+In the model of mechanisms.inference.resampling.unknown_variance let h be *any* function of S^2 with
+h at most the cap, and let the centre +- h(S^2) cover with chance at least L for every V in [0, M].
+Weak duality: for weights w_j >= 0 on some variances V_j,
 
     E_0 h  >=  sum over j of w_j L  +  sum over s of min over h of
                (q(s) h - sum over j of w_j p_j(s) C_j(h)),
@@ -31,10 +31,10 @@ from numpy.typing import NDArray
 
 from mechanisms.errors import InfeasibleBudgetError
 from mechanisms.inference.intervals import normal_quantile
-from mechanisms.inference.replicates import BootstrapReplicates
-from mechanisms.inference.subsample_designs import SplitDesign
-from mechanisms.inference.subsample_release import SubsampleSplit
-from mechanisms.inference.unknown_variance import (
+from mechanisms.inference.resampling.replicates import BootstrapReplicates
+from mechanisms.inference.resampling.subsample_designs import SplitDesign
+from mechanisms.inference.resampling.subsample_release import SubsampleSplit
+from mechanisms.inference.resampling.unknown_variance import (
     AROUND,
     TOLERANCE,
     NoisyVariance,

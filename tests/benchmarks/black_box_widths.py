@@ -21,11 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.inference.intervals import normal_quantile
-from mechanisms.inference.replicate_intervals import default_replicates
-from mechanisms.inference.replicates import BootstrapReplicates
+from mechanisms.inference.resampling.replicate_intervals import default_replicates
+from mechanisms.inference.resampling.replicates import BootstrapReplicates
+from mechanisms.inference.resampling.subsample_release import SubsampleSplit
+from mechanisms.inference.resampling.unknown_variance import least_reach
 from mechanisms.inference.statistics import Mean, Statistic, Variance
-from mechanisms.inference.subsample_release import SubsampleSplit
-from mechanisms.inference.unknown_variance import least_reach
 from tests.benchmarks.interval_coverage import Law, populations
 
 Doubles = NDArray[np.float64]

@@ -27,9 +27,9 @@ from mechanisms.accounting.analytic import PureLoss
 from mechanisms.accounting.draws.lattice import LatticeLoss
 from mechanisms.accounting.draws.truncated_draws import approximately_concentrated
 from mechanisms.accounting.draws_loss import DrawsLoss
-from mechanisms.inference.quantile_choice import END_SHARE, quantile_loss
-from mechanisms.tables.exponential_ks import ExponentialKS
-from mechanisms.tables.sample_resample import SampleResample
+from mechanisms.inference.quantiles.quantile_choice import END_SHARE, quantile_loss
+from mechanisms.tables.drawn.exponential_ks import ExponentialKS
+from mechanisms.tables.drawn.sample_resample import SampleResample
 
 SUPPORT = str(Path(__file__).parents[1] / "support")
 SHIPPED = Path(__file__).parents[2] / "configs" / "census2000.yaml"

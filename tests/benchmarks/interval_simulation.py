@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 
 from mechanisms.base.mechanism import Target
 from mechanisms.estimates.noisy_quantile import largest_epsilon
-from mechanisms.inference import guaranteed_variance, moment_designs
+from mechanisms.inference import guaranteed_variance
 from mechanisms.inference.guaranteed import mean_limits
 from mechanisms.inference.guaranteed_variance import FOR_MEAN
 from mechanisms.inference.intervals import normal_quantile
-from mechanisms.inference.moment_designs import POWERS, MomentDesign
-from mechanisms.inference.moment_functions import (
+from mechanisms.inference.moments import moment_designs
+from mechanisms.inference.moments.moment_designs import POWERS, MomentDesign
+from mechanisms.inference.moments.moment_functions import (
     CORRELATION,
     GROUP_DIFFERENCE,
     RATIO,
@@ -35,15 +36,15 @@ from mechanisms.inference.moment_functions import (
     Derived,
     intercept,
 )
-from mechanisms.inference.moment_pairs import NoisyPair, PairMoments
-from mechanisms.inference.moments import JointMoments, moment_interval
-from mechanisms.inference.quantile_choice import NoisyQuantile
-from mechanisms.inference.rare_values import (
+from mechanisms.inference.moments.moment_pairs import NoisyPair, PairMoments
+from mechanisms.inference.moments.one_column import JointMoments, moment_interval
+from mechanisms.inference.moments.rare_values import (
     inference_words,
     worst_of_mean,
     worst_of_quotient,
     worst_of_share,
 )
+from mechanisms.inference.quantiles.quantile_choice import NoisyQuantile
 from tests.benchmarks.interval_guarantees import guaranteed_holds
 from tests.benchmarks.interval_populations import (
     Law,

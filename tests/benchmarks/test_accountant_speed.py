@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from mechanisms.base.mechanism import Target
-from mechanisms.tables.bootstrap import Bootstrap, BootstrapKnobs
+from mechanisms.tables.drawn.bootstrap import Bootstrap, BootstrapKnobs
 
 
 def query(records: int) -> float:

@@ -12,15 +12,15 @@ from scipy import stats
 
 from mechanisms.inference.guaranteed import mean_limits
 from mechanisms.inference.intervals import normal_quantile
-from mechanisms.inference.moment_designs import POWERS
-from mechanisms.inference.moments import moment_interval
-from mechanisms.inference.quantile_choice import NoisyQuantile
-from mechanisms.inference.rare_values import (
+from mechanisms.inference.moments.moment_designs import POWERS
+from mechanisms.inference.moments.one_column import moment_interval
+from mechanisms.inference.moments.rare_values import (
     inference_words,
     worst_of_mean,
     worst_of_quotient,
     worst_of_share,
 )
+from mechanisms.inference.quantiles.quantile_choice import NoisyQuantile
 from tasks.release.entropy import SeededRandomness
 from tests.benchmarks.interval_coverage import (
     LEVELS,

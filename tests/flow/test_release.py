@@ -21,7 +21,7 @@ from mechanisms.errors import (
     InternalError,
     ReleaseGateError,
 )
-from mechanisms.tables.bootstrap import Bootstrap
+from mechanisms.tables.drawn.bootstrap import Bootstrap
 from tasks.audit.ledger_check import check_bundle, verify_ledger
 from tasks.bundle.manifest import NAME, verify_bundle
 from tasks.formats import writing

@@ -11,7 +11,7 @@ from scipy import optimize, stats
 
 from mechanisms.accounting.pld import tail_account
 from mechanisms.accounting.resampling_losses import BootstrapLoss
-from mechanisms.inference.resampling_calibration import (
+from mechanisms.inference.resampling.resampling_calibration import (
     gaussian_goal,
     largest_mu_squared,
     paper_mu_squared,

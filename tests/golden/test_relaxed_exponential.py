@@ -34,7 +34,7 @@ import pytest
 from flint import arb, ctx
 
 from mechanisms.accounting.enclosures import Bounds, ball, enclosed
-from mechanisms.tables.bootstrap import Bootstrap
+from mechanisms.tables.drawn.bootstrap import Bootstrap
 
 Table = tuple[int, ...]
 CASES = [(3, 3, Fraction(1)), (4, 2, Fraction(1, 3)), (2, 4, Fraction(7, 2))]
@@ -102,7 +102,7 @@ def typical_sensitivity(
     """Enclosure of D_gamma, the theorem's bound on the same over typical sequences.
 
     It holds for a unit whose records move between two cells, as its c records do in the
-    worst pair (mechanisms.tables.bootstrap).
+    worst pair (mechanisms.tables.drawn.bootstrap).
 
     Args:
         pseudocount: k > 0.

@@ -16,7 +16,7 @@ from mechanisms.domain.columns import Integer
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
 from mechanisms.sampling.smoothed_records import below, draw_counts
-from mechanisms.tables.bootstrap import Bootstrap
+from mechanisms.tables.drawn.bootstrap import Bootstrap
 
 LEVEL = 1e-6
 DRAWS = 1_000_000

@@ -27,7 +27,7 @@ from mechanisms.sampling.density_sampler import (
     sample_density,
 )
 from mechanisms.sampling.ks_sampler import Band, sample_ks
-from mechanisms.tables.candidate_scores import (
+from mechanisms.tables.drawn.candidate_scores import (
     Scores,
     choose_candidate,
     cramer_von_mises_scores,
@@ -36,11 +36,11 @@ from mechanisms.tables.candidate_scores import (
     ks_scores,
     series_features,
 )
-from mechanisms.tables.density import Density
-from mechanisms.tables.exponential_ks import ExponentialKS
-from mechanisms.tables.exponential_records import dense_counts, sparse_table
-from mechanisms.tables.sample_resample import SampleResample
-from mechanisms.tables.smoothed_histogram import SmoothedHistogram
+from mechanisms.tables.drawn.density import Density
+from mechanisms.tables.drawn.exponential_ks import ExponentialKS
+from mechanisms.tables.drawn.exponential_records import dense_counts, sparse_table
+from mechanisms.tables.drawn.sample_resample import SampleResample
+from mechanisms.tables.drawn.smoothed_histogram import SmoothedHistogram
 from tasks.release.entropy import SystemRandomness
 
 LEVEL = 1e-6

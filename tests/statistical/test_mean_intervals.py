@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mechanisms.inference.moments import JointMoments, moment_interval
+from mechanisms.inference.moments.one_column import JointMoments, moment_interval
 from tasks.release.entropy import SeededRandomness, SystemRandomness
 
 LEVEL = 1e-6

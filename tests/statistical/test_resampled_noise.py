@@ -16,7 +16,7 @@ from mechanisms.accounting.resampling_losses import (
     ResampledGaussianLoss,
     SubsampleLoss,
 )
-from mechanisms.inference.replicates import BootstrapReplicates
+from mechanisms.inference.resampling.replicates import BootstrapReplicates
 from mechanisms.inference.statistics import Mean
 from mechanisms.sampling.resample_sampler import subset_counts
 from mechanisms.sampling.statistic_noise import StatisticNoise

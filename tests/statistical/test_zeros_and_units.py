@@ -21,7 +21,7 @@ from mechanisms.postprocessing.debias import debias
 from mechanisms.postprocessing.simplex import project_to_simplex
 from mechanisms.sampling import smoothed_records as sampling
 from mechanisms.sampling.smoothed_records import draw_counts
-from mechanisms.tables.bootstrap import Bootstrap
+from mechanisms.tables.drawn.bootstrap import Bootstrap
 from mechanisms.tables.laplace import LaplaceTable
 from tasks.release.entropy import SeededRandomness
 

@@ -29,8 +29,8 @@ from mechanisms.planning.budget_split import Budget
 from mechanisms.planning.calibration import ProductRequest
 from mechanisms.planning.plan import Plan, plan_release
 from mechanisms.planning.registry import REGISTRY, kinds
+from mechanisms.tables.drawn.sample_resample import SampleResampleKnobs
 from mechanisms.tables.kind import CountsKind
-from mechanisms.tables.sample_resample import SampleResampleKnobs
 
 KNOBS: dict[str, Any] = {"bernstein": FunctionKnobs(target="kde")}
 """Knobs of mechanisms that have no defaults for all of them."""

@@ -38,14 +38,14 @@ from mechanisms.estimates.noisy_quantile import QuantileOfCells
 from mechanisms.estimates.pair_moments import PairEstimate
 from mechanisms.estimates.subsample_split import SplitEstimate
 from mechanisms.functions.bernstein import FunctionRelease
-from mechanisms.inference.quantile_choice import NoisyQuantile
+from mechanisms.inference.quantiles.quantile_choice import NoisyQuantile
 from mechanisms.marginals.marginals import Marginals
-from mechanisms.tables.bootstrap import Bootstrap
-from mechanisms.tables.density import Density
-from mechanisms.tables.exponential_ks import ExponentialKS
+from mechanisms.tables.drawn.bootstrap import Bootstrap
+from mechanisms.tables.drawn.density import Density
+from mechanisms.tables.drawn.exponential_ks import ExponentialKS
+from mechanisms.tables.drawn.sample_resample import SampleResample
 from mechanisms.tables.gaussian import GaussianTable
 from mechanisms.tables.laplace import LaplaceTable
-from mechanisms.tables.sample_resample import SampleResample
 from mechanisms.tables.two_resolutions import TwoResolutions
 
 

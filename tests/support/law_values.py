@@ -17,7 +17,7 @@ from scipy import stats
 
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
-from mechanisms.tables.exponential_records import dense_counts
+from mechanisms.tables.drawn.exponential_records import dense_counts
 
 Table = tuple[int, ...]
 Outcome = tuple[Any, ...]

@@ -15,10 +15,10 @@ from scipy import stats
 
 from mechanisms.domain.columns import Categorical, Column, Integer, Ordinal
 from mechanisms.errors import ConfigError
-from mechanisms.inference import cell_bands, cumulated_noise, distribution_bands
-from mechanisms.inference.cell_bands import DrawnCells, NoisyCells
-from mechanisms.inference.cumulated_noise import Strays, of_blocks, of_noise
-from mechanisms.inference.noise_tails import DiscreteNoise
+from mechanisms.inference.bands import cell_bands, cumulated_noise, distribution_bands
+from mechanisms.inference.bands.cell_bands import DrawnCells, NoisyCells
+from mechanisms.inference.bands.cumulated_noise import Strays, of_blocks, of_noise
+from mechanisms.inference.bands.noise_tails import DiscreteNoise
 from mechanisms.tables.band_laws import noisy_law
 from mechanisms.tables.bands import BandKnobs, check_columns, knobs_from
 

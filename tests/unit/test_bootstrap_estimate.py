@@ -36,7 +36,7 @@ from mechanisms.estimates.dp_bootstrap import BootstrapEstimate, BootstrapKnobs
 from mechanisms.estimates.kind import ESTIMATE, WIDTH
 from mechanisms.estimates.knobs import Among
 from mechanisms.estimates.mechanism import RawEstimates
-from mechanisms.inference.replicate_intervals import FEWEST
+from mechanisms.inference.resampling.replicate_intervals import FEWEST
 from mechanisms.planning.budget_split import Budget
 from mechanisms.planning.calibration import ProductRequest
 from mechanisms.planning.mechanism_choice import choose

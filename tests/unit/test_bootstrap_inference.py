@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from mechanisms.errors import ConfigError
-from mechanisms.inference.replicate_intervals import (
+from mechanisms.inference.resampling.replicate_intervals import (
     NoisyReplicates,
     check_replicates,
     suggested_replicates,

@@ -15,14 +15,14 @@ from mechanisms.accounting.analytic import GaussianLoss
 from mechanisms.accounting.pld import tail_account
 from mechanisms.accounting.resampling_losses import BootstrapLoss, SubsampleLoss
 from mechanisms.errors import RecordsError
-from mechanisms.inference import replicates as bootstrap_replicates
 from mechanisms.inference import statistics as bounded_statistics
-from mechanisms.inference.replicates import BootstrapReplicates
-from mechanisms.inference.resampling_calibration import gaussian_goal, paper_mu_squared
+from mechanisms.inference.resampling import replicates as bootstrap_replicates
+from mechanisms.inference.resampling.replicates import BootstrapReplicates
+from mechanisms.inference.resampling.resampling_calibration import gaussian_goal, paper_mu_squared
+from mechanisms.inference.resampling.subsample_designs import SplitDesign, default_design
+from mechanisms.inference.resampling.subsample_release import SubsampleSplit
+from mechanisms.inference.resampling.unknown_variance import least_reach, mean_width
 from mechanisms.inference.statistics import Covariance, Mean, Variance
-from mechanisms.inference.subsample_designs import SplitDesign, default_design
-from mechanisms.inference.subsample_release import SubsampleSplit
-from mechanisms.inference.unknown_variance import least_reach, mean_width
 from mechanisms.sampling.statistic_noise import StatisticNoise
 from tasks.release.entropy import SeededRandomness
 

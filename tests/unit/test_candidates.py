@@ -10,8 +10,8 @@ import pytest
 from flint import ctx
 from numpy.typing import NDArray
 
-from mechanisms.tables import candidate_scores as candidates
-from mechanisms.tables.candidate_scores import (
+from mechanisms.tables.drawn import candidate_scores as candidates
+from mechanisms.tables.drawn.candidate_scores import (
     Scores,
     choose_candidate,
     cramer_von_mises_scores,

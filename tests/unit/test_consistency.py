@@ -21,7 +21,7 @@ from mechanisms.postprocessing.consistency import (
     disagreement,
     make_consistent,
 )
-from mechanisms.tables.bootstrap import Bootstrap
+from mechanisms.tables.drawn.bootstrap import Bootstrap
 
 Floats = NDArray[np.float64]
 Adjust = Callable[..., list[ConsistentTable]]

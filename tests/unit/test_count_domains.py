@@ -18,7 +18,7 @@ from mechanisms.planning.calibration import ProductRequest
 from mechanisms.planning.count_domains import coded_domain, joint_domains
 from mechanisms.planning.plan import Plan, plan_release
 from mechanisms.planning.registry import REGISTRY
-from mechanisms.tables.bootstrap import Bootstrap, BootstrapKnobs
+from mechanisms.tables.drawn.bootstrap import Bootstrap, BootstrapKnobs
 from mechanisms.tables.kind import MICRODATA, AutoKnobs
 
 WIDE = Domain(tuple(Integer(name=f"c{i}", lower=0, upper=999) for i in range(30)), absent=True)

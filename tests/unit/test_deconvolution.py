@@ -9,7 +9,12 @@ import pytest
 from scipy import integrate, interpolate, optimize, stats
 
 from mechanisms.errors import ConfigError
-from mechanisms.inference.deconvolution import Deconvolved, deconvolve, objective, spline_basis
+from mechanisms.inference.resampling.deconvolution import (
+    Deconvolved,
+    deconvolve,
+    objective,
+    spline_basis,
+)
 
 NORMAL = 0.5 + 0.01 * stats.norm.ppf((np.arange(200) + 0.5) / 200)
 SKEWED = 3 + stats.gamma.ppf((np.arange(150) + 0.5) / 150, 2.5)

@@ -17,10 +17,10 @@ from mechanisms.domain.columns import Integer
 from mechanisms.domain.domain import Domain
 from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError, StatpressError
 from mechanisms.sampling.density_sampler import balanced_draws
-from mechanisms.tables.bootstrap import Bootstrap
-from mechanisms.tables.density import Density, DensityKnobs
-from mechanisms.tables.exponential_records import sparse_table
-from mechanisms.tables.smoothed_histogram import SmoothedHistogram, SmoothedHistogramKnobs
+from mechanisms.tables.drawn.bootstrap import Bootstrap
+from mechanisms.tables.drawn.density import Density, DensityKnobs
+from mechanisms.tables.drawn.exponential_records import sparse_table
+from mechanisms.tables.drawn.smoothed_histogram import SmoothedHistogram, SmoothedHistogramKnobs
 from tasks.release.entropy import SeededRandomness
 
 Table = tuple[int, ...]

@@ -26,11 +26,15 @@ from mechanisms.errors import (
     StatpressError,
 )
 from mechanisms.sampling import ks_sampler
-from mechanisms.tables import candidate_scores as candidates
-from mechanisms.tables import sample_resample
-from mechanisms.tables.exponential_ks import ExponentialKS, ExponentialKSKnobs
-from mechanisms.tables.exponential_records import ExponentialRecords, dense_counts, sparse_table
-from mechanisms.tables.sample_resample import SampleResample, SampleResampleKnobs
+from mechanisms.tables.drawn import candidate_scores as candidates
+from mechanisms.tables.drawn import sample_resample
+from mechanisms.tables.drawn.exponential_ks import ExponentialKS, ExponentialKSKnobs
+from mechanisms.tables.drawn.exponential_records import (
+    ExponentialRecords,
+    dense_counts,
+    sparse_table,
+)
+from mechanisms.tables.drawn.sample_resample import SampleResample, SampleResampleKnobs
 from tasks.release.entropy import SeededRandomness
 
 Table = tuple[int, ...]

@@ -14,7 +14,7 @@ from scipy import stats
 from mechanisms.inference import guaranteed, guaranteed_variance
 from mechanisms.inference.guaranteed import excluded, mean_limits
 from mechanisms.inference.guaranteed_variance import variance_limits
-from mechanisms.inference.moments import JointMoments, NoisyMoments
+from mechanisms.inference.moments.one_column import JointMoments, NoisyMoments
 
 
 @pytest.mark.parametrize("scale", [4, 30])

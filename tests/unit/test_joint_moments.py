@@ -12,7 +12,12 @@ from scipy import optimize
 from mechanisms.accounting.analytic import GaussianLoss
 from mechanisms.accounting.noise_losses import DiscreteGaussianLoss
 from mechanisms.errors import ConfigError, RecordsError
-from mechanisms.inference.moments import WEIGHT, JointMoments, NoisyMoments, moment_interval
+from mechanisms.inference.moments.one_column import (
+    WEIGHT,
+    JointMoments,
+    NoisyMoments,
+    moment_interval,
+)
 from mechanisms.sampling.gaussian_noise import KERNEL, equivalent_variance, scale_for
 from tasks.release.entropy import SeededRandomness
 

@@ -15,7 +15,7 @@ from scipy import stats
 from mechanisms.accounting.draws.lattice import LatticeLoss
 from mechanisms.base.mechanism import Target
 from mechanisms.errors import InfeasibleBudgetError, RecordsError
-from mechanisms.tables.bootstrap import Bootstrap, BootstrapKnobs
+from mechanisms.tables.drawn.bootstrap import Bootstrap, BootstrapKnobs
 
 EPSILONS = (0.0, 0.1, 0.3, 0.4, 0.9, 1.7)
 

@@ -14,7 +14,7 @@ from mechanisms.accounting.draws.lattice import LatticeLoss
 from mechanisms.accounting.draws_loss import DrawsLoss
 from mechanisms.accounting.enclosures import Bounds
 from mechanisms.accounting.lattice_table import TabulatedLoss, fits
-from mechanisms.tables.bootstrap import Bootstrap
+from mechanisms.tables.drawn.bootstrap import Bootstrap
 
 SETTINGS = [
     (Fraction(1, 2), 3, 3, 3),

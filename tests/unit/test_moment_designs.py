@@ -10,7 +10,7 @@ import pytest
 from flint import arb, arb_poly, fmpq_poly
 from squared_distances import is_proven
 
-from mechanisms.inference.moment_designs import (
+from mechanisms.inference.moments.moment_designs import (
     DESIGNS,
     FIRST_ONE,
     FIRST_PAIR,
@@ -22,7 +22,7 @@ from mechanisms.inference.moment_designs import (
     SOME,
     MomentDesign,
 )
-from mechanisms.inference.moment_functions import (
+from mechanisms.inference.moments.moment_functions import (
     CORRELATION,
     COVARIANCE,
     GROUP_DIFFERENCE,
@@ -30,8 +30,8 @@ from mechanisms.inference.moment_functions import (
     VARIANCE,
     Derived,
 )
-from mechanisms.inference.moment_functions import RATIO as RATIO_OF_SUMS
-from mechanisms.inference.moment_pairs import NoisyPair, PairMoments
+from mechanisms.inference.moments.moment_functions import RATIO as RATIO_OF_SUMS
+from mechanisms.inference.moments.moment_pairs import NoisyPair, PairMoments
 
 F = Fraction
 SLACK = F(1, 2**12)

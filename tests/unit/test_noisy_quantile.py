@@ -16,10 +16,10 @@ from scipy import stats
 
 from mechanisms.accounting.analytic import BoundedRangeLoss
 from mechanisms.errors import ConfigError
-from mechanisms.inference import quantile_choice
-from mechanisms.inference.cell_choice import choose_cell, runs_of
-from mechanisms.inference.quantile_choice import NoisyQuantile
-from mechanisms.inference.quantile_margins import EndRule
+from mechanisms.inference.quantiles import quantile_choice
+from mechanisms.inference.quantiles.cell_choice import choose_cell, runs_of
+from mechanisms.inference.quantiles.quantile_choice import NoisyQuantile
+from mechanisms.inference.quantiles.quantile_margins import EndRule
 
 F = Fraction
 LEVEL = 1e-6

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mechanisms.accounting.draws.lattice import LatticeLoss
 from mechanisms.accounting.draws.renyi import concentrated, renyi_divergence
 from mechanisms.accounting.odometer import _level, _levelled, read_odometer
-from mechanisms.tables.bootstrap import Bootstrap
+from mechanisms.tables.drawn.bootstrap import Bootstrap
 from tasks.audit.account_reading import read_account
 
 D = Decimal

@@ -31,7 +31,7 @@ from mechanisms.errors import ConfigError, InfeasibleBudgetError
 from mechanisms.estimates.estimand import Estimand
 from mechanisms.estimates.knobs import Among, EstimandKnobs
 from mechanisms.estimates.pair_moments import PairEstimate
-from mechanisms.inference.moment_designs import FIRST_ONE, FIRST_PAIR
+from mechanisms.inference.moments.moment_designs import FIRST_ONE, FIRST_PAIR
 
 
 def line(y: np.ndarray, x: np.ndarray) -> list[float]:

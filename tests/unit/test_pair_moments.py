@@ -11,8 +11,8 @@ import pytest
 from scipy import stats
 
 from mechanisms.inference.fieller import GAP, INTERVAL, WHOLE_LINE, WHOLE_RANGE
-from mechanisms.inference.moment_designs import ONE
-from mechanisms.inference.moment_functions import (
+from mechanisms.inference.moments.moment_designs import ONE
+from mechanisms.inference.moments.moment_functions import (
     CORRELATION,
     COVARIANCE,
     GROUP_DIFFERENCE,
@@ -22,7 +22,7 @@ from mechanisms.inference.moment_functions import (
     Derived,
     intercept,
 )
-from mechanisms.inference.moment_pairs import PairMoments
+from mechanisms.inference.moments.moment_pairs import PairMoments
 from tasks.release.entropy import SeededRandomness
 
 F = Fraction

@@ -25,7 +25,7 @@ from mechanisms.planning.charges import recompute_charge
 from mechanisms.planning.mechanism_choice import choose
 from mechanisms.planning.plan import Plan, plan_release
 from mechanisms.planning.registry import REGISTRY
-from mechanisms.tables.bootstrap import BootstrapKnobs
+from mechanisms.tables.drawn.bootstrap import BootstrapKnobs
 from mechanisms.tables.kind import MICRODATA, TABLE, AutoKnobs
 from mechanisms.tables.perturbed_histogram import PerturbedKnobs
 

@@ -19,9 +19,9 @@ from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
 from mechanisms.estimates.knobs import EstimandKnobs
 from mechanisms.estimates.noisy_quantile import QuantileOfCells
-from mechanisms.inference import quantile_choice
-from mechanisms.inference.cell_choice import choose_cell, runs_of, without_end
-from mechanisms.inference.quantile_choice import NoisyQuantile
+from mechanisms.inference.quantiles import quantile_choice
+from mechanisms.inference.quantiles.cell_choice import choose_cell, runs_of, without_end
+from mechanisms.inference.quantiles.quantile_choice import NoisyQuantile
 from tasks.release.entropy import SeededRandomness
 
 F = Fraction

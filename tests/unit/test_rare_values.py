@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import pytest
 
-from mechanisms.inference import rare_values
-from mechanisms.inference.moments import JointMoments
+from mechanisms.inference.moments import rare_values
+from mechanisms.inference.moments.one_column import JointMoments
 
 WEIGHT = 3.33
 

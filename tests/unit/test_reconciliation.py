@@ -18,7 +18,7 @@ from mechanisms.domain.structural_zeros import ZeroPattern
 from mechanisms.postprocessing.consistency import NoisyTable, disagreement, make_consistent
 from mechanisms.postprocessing.debias import DebiasedTable
 from mechanisms.postprocessing.reconciliation import ReleasedTable, reconcile
-from mechanisms.tables.bootstrap import Bootstrap
+from mechanisms.tables.drawn.bootstrap import Bootstrap
 from mechanisms.tables.gaussian import GaussianTable
 from tasks.release.entropy import SeededRandomness
 

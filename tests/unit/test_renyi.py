@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from mechanisms.accounting.conversions import epsilon_at, epsilon_of_rho, tail_of_rho
 from mechanisms.accounting.draws.lattice import LatticeLoss
 from mechanisms.accounting.draws.renyi import _Draw, concentrated, renyi_divergence
-from mechanisms.tables.bootstrap import Bootstrap
+from mechanisms.tables.drawn.bootstrap import Bootstrap
 
 TINY = mpmath.mpf(10) ** -40
 PROPERTY = settings(max_examples=80, deadline=None)

@@ -21,7 +21,7 @@ from mechanisms.accounting.resampling_losses import (
     SubsampleLoss,
 )
 from mechanisms.errors import InfeasibleBudgetError, RecordsError
-from mechanisms.inference.resampling_calibration import (
+from mechanisms.inference.resampling.resampling_calibration import (
     composed,
     gaussian_goal,
     largest_mu_squared,

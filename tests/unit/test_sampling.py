@@ -13,7 +13,7 @@ from mechanisms.domain.contingency_table import ContingencyTable, sum_by_cell
 from mechanisms.domain.domain import Domain
 from mechanisms.errors import RecordsError
 from mechanisms.sampling import smoothed_records as sampling
-from mechanisms.tables.bootstrap import Bootstrap
+from mechanisms.tables.drawn.bootstrap import Bootstrap
 
 
 def table_of(counts: dict[int, int], n_cells: int) -> ContingencyTable:

@@ -34,10 +34,10 @@ from configs.sections.user_defined import user_defined
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
 from mechanisms.estimates.kind import ESTIMATE, WIDTH
 from mechanisms.estimates.subsample_split import SplitEstimate, SplitKnobs
-from mechanisms.inference.split_multipliers import Multiplier
+from mechanisms.inference.resampling.split_multipliers import Multiplier
+from mechanisms.inference.resampling.subsample_designs import SplitDesign
+from mechanisms.inference.resampling.subsample_release import SubsampleSplit
 from mechanisms.inference.statistics import Mean
-from mechanisms.inference.subsample_designs import SplitDesign
-from mechanisms.inference.subsample_release import SubsampleSplit
 from mechanisms.planning.mechanism_choice import choose
 
 

@@ -24,7 +24,7 @@ from mechanisms.domain.columns import Integer
 from mechanisms.domain.domain import Domain
 from mechanisms.domain.structural_zeros import ZeroPattern
 from mechanisms.errors import RecordsError
-from mechanisms.tables.bootstrap import Bootstrap
+from mechanisms.tables.drawn.bootstrap import Bootstrap
 from mechanisms.tables.gaussian import GaussianTable
 from mechanisms.tables.laplace import LaplaceTable
 from mechanisms.tables.perturbed_histogram import PerturbedKnobs

@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 from mechanisms.inference.intervals import normal_quantile
-from mechanisms.inference.split_multipliers import former_multiplier
-from mechanisms.inference.unknown_variance import (
+from mechanisms.inference.resampling.split_multipliers import former_multiplier
+from mechanisms.inference.resampling.unknown_variance import (
     AROUND,
     NoisyVariance,
     Reach,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mechanisms.estimates.statistics.moment_formula import formula
 from mechanisms.estimates.statistics.named_statistic import NamedStatistic
-from mechanisms.inference import moment_functions
+from mechanisms.inference.moments import moment_functions
 
 CORRELATION = NamedStatistic(
     name="correlation",

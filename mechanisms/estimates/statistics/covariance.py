@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mechanisms.estimates.statistics.moment_formula import unbiased
 from mechanisms.estimates.statistics.named_statistic import NamedStatistic, product_scale
-from mechanisms.inference import moment_functions
+from mechanisms.inference.moments import moment_functions
 from mechanisms.inference.statistics import Covariance
 
 COVARIANCE = NamedStatistic(

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mechanisms.estimates.terms import Spans
-from mechanisms.inference.moment_designs import PAIR, SOME, MomentDesign
-from mechanisms.inference.moment_functions import RATIO, Derived
+from mechanisms.inference.moments.moment_designs import PAIR, SOME, MomentDesign
+from mechanisms.inference.moments.moment_functions import RATIO, Derived
 
 
 def _zero(spans: Spans) -> float:

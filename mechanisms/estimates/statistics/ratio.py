@@ -5,7 +5,7 @@ from __future__ import annotations
 from mechanisms.estimates.statistics.moment_formula import formula
 from mechanisms.estimates.statistics.named_statistic import NamedStatistic
 from mechanisms.estimates.terms import Scale
-from mechanisms.inference import moment_designs, moment_functions
+from mechanisms.inference.moments import moment_designs, moment_functions
 
 RATIO = NamedStatistic(
     name="ratio",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from mechanisms.estimates.statistics.moment_formula import MomentFormula
 from mechanisms.estimates.statistics.named_statistic import NamedStatistic
 from mechanisms.estimates.terms import Scale, Spans
-from mechanisms.inference.moment_functions import SLOPE, Derived, intercept
+from mechanisms.inference.moments.moment_functions import SLOPE, Derived, intercept
 
 
 def _intercept_and_slope(n_records: int, origin: float) -> tuple[Derived, ...]:

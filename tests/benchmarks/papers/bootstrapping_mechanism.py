@@ -10,7 +10,7 @@ exponential mechanism, whose exact sampler takes a third of a second.
 
 The paper does not say which gamma its figure has, and with it which pseudocount and
 records. Here they are those of Corollary 3 at the gamma that is best for it
-(``mechanisms.tables.bootstrap_paper``). It debiases and does not project; both are drawn.
+(``mechanisms.tables.drawn.bootstrap_paper``). It debiases and does not project; both are drawn.
 
 All curves see the same data, and a curve's noise has the same seed at every epsilon.
 OpenDP alone takes its bits from the operating system, so its curve differs a little
@@ -34,7 +34,7 @@ from mechanisms.base.mechanism import Mechanism, Target
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.sampling.ks_sampler import sample_ks
 from mechanisms.sampling.randomness import Randomness
-from mechanisms.tables.bootstrap import Bootstrap, BootstrapKnobs
+from mechanisms.tables.drawn.bootstrap import Bootstrap, BootstrapKnobs
 from mechanisms.tables.gaussian import GaussianTable
 from mechanisms.tables.laplace import LaplaceTable
 from mechanisms.tables.two_resolutions import TwoResolutions

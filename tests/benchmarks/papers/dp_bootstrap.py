@@ -36,15 +36,15 @@ from rich.progress import track
 
 from mechanisms.accounting.resampling_losses import BootstrapLoss
 from mechanisms.inference.intervals import normal_quantile
-from mechanisms.inference.moments import moment_interval
-from mechanisms.inference.replicate_intervals import NoisyReplicates
-from mechanisms.inference.resampling_calibration import (
+from mechanisms.inference.moments.one_column import moment_interval
+from mechanisms.inference.resampling.replicate_intervals import NoisyReplicates
+from mechanisms.inference.resampling.resampling_calibration import (
     gaussian_goal,
     largest_mu_squared,
     paper_mu_squared,
 )
+from mechanisms.inference.resampling.subsample_release import SubsampleSplit
 from mechanisms.inference.statistics import Covariance, Mean, Statistic
-from mechanisms.inference.subsample_release import SubsampleSplit
 from tests.benchmarks.papers.noisy_variance import (
     NoisyMoment,
     covariance_interval,

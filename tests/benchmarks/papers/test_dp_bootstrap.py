@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from mechanisms.accounting.resampling_losses import BootstrapLoss
-from mechanisms.inference.deconvolution import deconvolve
-from mechanisms.inference.resampling_calibration import gaussian_goal, largest_mu_squared
+from mechanisms.inference.resampling.deconvolution import deconvolve
+from mechanisms.inference.resampling.resampling_calibration import gaussian_goal, largest_mu_squared
 from mechanisms.inference.statistics import Covariance, Mean
 from tests.benchmarks.papers import dp_bootstrap
 

@@ -15,9 +15,9 @@ mechanism's own base measure. The released series has m_k = 2 terms by section 5
 its error cannot fall to that of the estimate, as figure 2 says it does, because two terms
 miss 0.298 of the density; so it is drawn with m_n terms as well.
 
-Ours: the same mechanism at the smallest Delta (``mechanisms.tables.candidate_scores``), also with
-candidates of clustered records; and releases of n^(1/2) bins whose series is taken
-afterwards, of which the discrete Laplace table is projected first.
+Ours: the same mechanism at the smallest Delta (``mechanisms.tables.drawn.candidate_scores``), also
+with candidates of clustered records; and releases of n^(1/2) bins whose series is taken afterwards,
+of which the discrete Laplace table is projected first.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from mechanisms.base.mechanism import Target
 from mechanisms.sampling.ks_sampler import sample_ks
 from mechanisms.sampling.randomness import Randomness
-from mechanisms.tables.candidate_scores import (
+from mechanisms.tables.drawn.candidate_scores import (
     choose_candidate,
     draw_candidates,
     feature_scores,

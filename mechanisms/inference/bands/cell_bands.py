@@ -34,7 +34,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.inference.noise_tails import DiscreteNoise, Floats
+from mechanisms.inference.bands.noise_tails import DiscreteNoise, Floats
 
 Integers = NDArray[np.int64]
 Limits = tuple[Floats, Floats]

@@ -171,7 +171,7 @@ class Bootstrap:
             InfeasibleBudgetError: No parameters, or not the given ones, meet it.
         """
         if knobs.calibration == "paper":
-            from mechanisms.tables.bootstrap_paper import paper_parameters
+            from mechanisms.tables.drawn.bootstrap_paper import paper_parameters
 
             pseudocount, records = paper_parameters(
                 target.epsilon, target.delta, knobs.pseudocount, **target.frame

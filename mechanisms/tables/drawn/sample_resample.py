@@ -1,8 +1,8 @@
 """Sample and resample: one of N public candidate datasets, chosen by its distance to the data.
 
 Source: Wasserman and Zhou (2010, doi 10.1198/jasa.2009.tm08651), section 6, with the distances of
-section 5; scores, sensitivities and the exact choice are mechanisms.tables.candidate_scores. The
-candidates are k records each, from a proposal that sees no data (uniform, or Dirichlet
+section 5; scores, sensitivities and the exact choice are mechanisms.tables.drawn.candidate_scores.
+The candidates are k records each, from a proposal that sees no data (uniform, or Dirichlet
 probabilities with a given ``concentration``); they may be published, and their number costs
 nothing.
 
@@ -12,9 +12,9 @@ carries a mean); ``series``, the L2 distance of orthogonal cosine series with n^
 + 1)) and k^(1/(2 gamma + 1)) terms, sqrt n (Theorem 18, which asks for gamma above 1).
 Columns are axes of a grid, in the declared order of their cells; ``series`` takes one.
 
-**Error.** Besides the bias of mechanisms.tables.exponential_records, N candidates reach no nearer
-than the best of them: of k uniform records, to a Kolmogorov-Smirnov distance of about pi/sqrt(8 k
-log N) of data that are near uniform themselves.
+**Error.** Besides the bias of mechanisms.tables.drawn.exponential_records, N candidates reach no
+nearer than the best of them: of k uniform records, to a Kolmogorov-Smirnov distance of about
+pi/sqrt(8 k log N) of data that are near uniform themselves.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from mechanisms.domain.columns import Codes
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.errors import ConfigError, RecordsError
 from mechanisms.sampling.randomness import Progress, Randomness
-from mechanisms.tables.candidate_scores import (
+from mechanisms.tables.drawn.candidate_scores import (
     Scores,
     choose_candidate,
     cramer_von_mises_scores,
@@ -45,14 +45,14 @@ from mechanisms.tables.candidate_scores import (
     series_features,
     series_terms,
 )
-from mechanisms.tables.expected_error import BRIDGE, ExpectedCounts
-from mechanisms.tables.exponential_records import (
+from mechanisms.tables.drawn.exponential_records import (
     ExponentialRecords,
     check_records,
     dense_counts,
     grid_shape,
     sparse_table,
 )
+from mechanisms.tables.expected_error import BRIDGE, ExpectedCounts
 
 Distance = Literal["ks", "cramer_von_mises", "mean", "series"]
 _MOST_COUNTS = 4_000_000  # over all cells of all candidates

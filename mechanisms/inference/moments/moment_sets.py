@@ -16,7 +16,7 @@ it to first order. Fieller's set for W/V gives an interval for s, at a tenth of 
 leaves to 1; the set is all that lies between the ends of the sets for the s in it, at the rest.
 
 No law of the records is assumed, and n is taken as large: where a few records with rare values
-decide, coverage falls short by what mechanisms.inference.rare_values computes.
+decide, coverage falls short by what mechanisms.inference.moments.rare_values computes.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from numpy.typing import NDArray
 
 from mechanisms.inference.fieller import Quotient, Sets
 from mechanisms.inference.intervals import normal_quantile
-from mechanisms.inference.moment_designs import POWERS
-from mechanisms.inference.moment_functions import Derived, Means, Polynomial
+from mechanisms.inference.moments.moment_designs import POWERS
+from mechanisms.inference.moments.moment_functions import Derived, Means, Polynomial
 
 _Doubles = NDArray[np.float64]
 FIRST = ((1, 0), (0, 1), (2, 0), (1, 1), (0, 2))

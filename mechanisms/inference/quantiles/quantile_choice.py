@@ -12,12 +12,12 @@ arXiv 1909.13830). How a + b is split is free.
 
 **Interval.** The lower end is the lower edge of a cell chosen for a count r, far enough below the
 quantile's, and the upper end likewise. Sampling and choice share one failure probability, (1 -
-level)/2 an end, and r is the largest that keeps it: mechanisms.inference.quantile_margins has the
-proof. As a guards against what is not allowed, and b only against what is needlessly wide, a is
-larger. The split is the one with the least expected span for records spread evenly, where the count
-at the end chosen is on average r - (1/b - 1/a). A wanted count below 0 or above n is not asked for:
-the end is that of the declared range, which never fails, and the other end may fail with 1 - level.
-The upper end is the lower end seen from above: of the cells in reverse, and share 1 - q.
+level)/2 an end, and r is the largest that keeps it: mechanisms.inference.quantiles.quantile_margins
+has the proof. As a guards against what is not allowed, and b only against what is needlessly wide,
+a is larger. The split is the one with the least expected span for records spread evenly, where the
+count at the end chosen is on average r - (1/b - 1/a). A wanted count below 0 or above n is not
+asked for: the end is that of the declared range, which never fails, and the other end may fail with
+1 - level. The upper end is the lower end seen from above: of the cells in reverse, and share 1 - q.
 
 **Budget.** END_SHARE of epsilon is for each end, the rest for a point estimate: the middle of a
 cell chosen between the two ends (which are public by then) for the quantile's own count, with a = b
@@ -56,9 +56,15 @@ from mechanisms.accounting.composition import compose
 from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.domain.columns import Codes
 from mechanisms.errors import ConfigError
-from mechanisms.inference.cell_choice import Run, between, choose_cell, runs_of, without_end
 from mechanisms.inference.intervals import check_level
-from mechanisms.inference.quantile_margins import EndRule
+from mechanisms.inference.quantiles.cell_choice import (
+    Run,
+    between,
+    choose_cell,
+    runs_of,
+    without_end,
+)
+from mechanisms.inference.quantiles.quantile_margins import EndRule
 
 END_SHARE = Fraction(5, 12)
 """Of epsilon, for each end; the rest is for the value."""

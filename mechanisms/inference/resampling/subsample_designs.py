@@ -6,11 +6,11 @@ their number B. ``default_design`` takes the one of a grid for which
     b V + s^2 + (1/2) sqrt(2/B) (V + t^2/a) + 2 V/m
 
 is least: the variance of the centre; half of the standard error of the estimated variance, for
-which intervals have to allow (mechanisms.inference.unknown_variance); and by how much small
-subsamples overstate the variance of what is not linear (that of a variance by 2.6 V/m, if records
-are evenly spread). V is the presumed variance of
-the statistic. The noise t of a subsample is 1 + 2/sqrt(B) times that of the limit of many
-subsamples (Dong, Roth and Su 2022, doi 10.1111/rssb.12454, Corollary 4.1), in which they spend
+which intervals have to allow (mechanisms.inference.resampling.unknown_variance); and by how much
+small subsamples overstate the variance of what is not linear (that of a variance by 2.6 V/m, if
+records are evenly spread). V is the presumed variance of the statistic. The noise t of a subsample
+is 1 + 2/sqrt(B) times that of the limit of many subsamples (Dong, Roth and Su 2022, doi
+10.1111/rssb.12454, Corollary 4.1), in which they spend
 
     mu^2 = 2 p^2 B (e^(m^2) Phi(3m/2) + 3 Phi(-m/2) - 2),
 

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.inference.intervals import normal_quantile
-from mechanisms.inference.moments import ABOUT_MEAN
+from mechanisms.inference.moments.one_column import ABOUT_MEAN
 
 MOST_SHORTFALL = 0.015
 """By which the coverage of an interval may be below its level for rare values."""

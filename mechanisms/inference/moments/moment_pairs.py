@@ -2,11 +2,11 @@
 
 For records (x, y) in [0, 1]^2 let u = x - 1/2, v = y - 1/2. Released are the sums over all n
 records of functions of u and v with independent Gaussian noise of one scale. Which functions, and
-how far a replaced record can move them, is a design (mechanisms.inference.moment_designs). The
-means of all monomials of u and v that a statistic needs follow from them linearly. Replace-one
+how far a replaced record can move them, is a design (mechanisms.inference.moments.moment_designs).
+The means of all monomials of u and v that a statistic needs follow from them linearly. Replace-one
 neighbours.
 
-**Intervals** are those of mechanisms.inference.moment_sets.
+**Intervals** are those of mechanisms.inference.moments.moment_sets.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from mechanisms.accounting.analytic import GaussianLoss
 from mechanisms.domain.columns import Codes
 from mechanisms.inference.fieller import ConfidenceSet
 from mechanisms.inference.guaranteed_variance import variance_limits
-from mechanisms.inference.moment_designs import PAIR, POWERS, MomentDesign
-from mechanisms.inference.moment_functions import Derived
-from mechanisms.inference.moment_sets import MomentSets
+from mechanisms.inference.moments.moment_designs import PAIR, POWERS, MomentDesign
+from mechanisms.inference.moments.moment_functions import Derived
+from mechanisms.inference.moments.moment_sets import MomentSets
 from mechanisms.sampling.randomness import Randomness
 from mechanisms.sampling.statistic_noise import StatisticNoise
 

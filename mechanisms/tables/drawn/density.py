@@ -45,10 +45,10 @@ from mechanisms.sampling.density_sampler import (
     sample_density,
 )
 from mechanisms.sampling.randomness import Progress, Randomness
+from mechanisms.tables.drawn.exponential_records import check_records, dense_counts, sparse_table
+from mechanisms.tables.drawn.smoothed_histogram import check_uniform, needed_epsilon
 from mechanisms.tables.expected_error import ExpectedCounts
-from mechanisms.tables.exponential_records import check_records, dense_counts, sparse_table
 from mechanisms.tables.kind import MICRODATA, TABLE
-from mechanisms.tables.smoothed_histogram import check_uniform, needed_epsilon
 
 Estimator = Literal["histogram", "kde"]
 MOST_CELLS = {"histogram": 1_000_000, "kde": 2_000}

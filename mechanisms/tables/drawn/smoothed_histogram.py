@@ -25,8 +25,8 @@ from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.base.mechanism import Target
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
 from mechanisms.sampling.density_sampler import balanced_draws
-from mechanisms.tables.bootstrap import Bootstrap, BootstrapKnobs
-from mechanisms.tables.exponential_records import check_records
+from mechanisms.tables.drawn.bootstrap import Bootstrap, BootstrapKnobs
+from mechanisms.tables.drawn.exponential_records import check_records
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -52,7 +52,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.inference.noise_tails import DiscreteNoise, Floats
+from mechanisms.inference.bands.noise_tails import DiscreteNoise, Floats
 
 Tail = Callable[[Floats], Floats]
 

@@ -5,10 +5,10 @@ deviation s. The rest goes to B random subsamples of m = p n records drawn witho
 replacement, each statistic with noise of standard deviation t, amplified by the sampling
 (mechanisms.accounting.resampling_losses.SubsampleLoss). Replace-one neighbours.
 
-The subsamples' statistics have variance S^2 = (1 - p)/p V + t^2 about, V the variance of g. So V
-is estimated by p/(1 - p) (S^2 - t^2), and the half-width of the interval follows from S^2 by the
-rule of mechanisms.inference.unknown_variance, which keeps the level for every V from 0 to
-n D^2/4, D = c/n.
+The subsamples' statistics have variance S^2 = (1 - p)/p V + t^2 about, V the variance of g. So V is
+estimated by p/(1 - p) (S^2 - t^2), and the half-width of the interval follows from S^2 by the rule
+of mechanisms.inference.resampling.unknown_variance, which keeps the level for every V from 0 to n
+D^2/4, D = c/n.
 
 **The centre.** If the statistic is unbiased (mechanisms.inference.statistics.is_unbiased), the mean
 of the subsamples estimates g as well, with variance ((1 - p)/p V + t^2)/B. The centre is then
@@ -31,15 +31,15 @@ from mechanisms.accounting.analytic import GaussianLoss
 from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.accounting.resampling_losses import SubsampleLoss
 from mechanisms.domain.columns import Codes
-from mechanisms.inference.resampling_calibration import (
+from mechanisms.inference.resampling.resampling_calibration import (
     Goal,
     composed,
     gaussian_goal,
     largest_mu_squared,
 )
+from mechanisms.inference.resampling.subsample_designs import SplitDesign, default_design
+from mechanisms.inference.resampling.unknown_variance import NoisyVariance, WidthRule
 from mechanisms.inference.statistics import Statistic, evaluated, is_unbiased
-from mechanisms.inference.subsample_designs import SplitDesign, default_design
-from mechanisms.inference.unknown_variance import NoisyVariance, WidthRule
 from mechanisms.sampling.randomness import Randomness
 from mechanisms.sampling.resample_sampler import subset_counts
 from mechanisms.sampling.statistic_noise import StatisticNoise

@@ -21,8 +21,8 @@ from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.accounting.resampling_losses import BootstrapLoss
 from mechanisms.domain.columns import Codes
 from mechanisms.errors import InfeasibleBudgetError, RecordsError
-from mechanisms.inference.replicate_intervals import NoisyReplicates
-from mechanisms.inference.resampling_calibration import (
+from mechanisms.inference.resampling.replicate_intervals import NoisyReplicates
+from mechanisms.inference.resampling.resampling_calibration import (
     Goal,
     composed,
     gaussian_goal,

@@ -33,13 +33,13 @@ from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.errors import ConfigError, RecordsError
 from mechanisms.sampling.ks_sampler import sample_ks
 from mechanisms.sampling.randomness import Progress, Randomness
-from mechanisms.tables.expected_error import BRIDGE, ExpectedCounts
-from mechanisms.tables.exponential_records import (
+from mechanisms.tables.drawn.exponential_records import (
     ExponentialRecords,
     check_records,
     dense_counts,
     sparse_table,
 )
+from mechanisms.tables.expected_error import BRIDGE, ExpectedCounts
 
 MOST_CELLS = 100_000
 _MOST_STEPS, _MOST_GIVEN_STEPS = 10**5, 10**6

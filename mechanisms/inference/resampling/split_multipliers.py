@@ -3,7 +3,7 @@
 The interval was g + noise +- k sqrt(max(V, 0) + s^2 + a), truncated by the cap. Bundles of that
 time name no constants; these are theirs, computed as they were: the shortest pair of which the
 coverage is no more than 5 % of 1 - level below the level for every V from 0 to n D^2/4. New
-releases have those of mechanisms.inference.unknown_variance, and name them.
+releases have those of mechanisms.inference.resampling.unknown_variance, and name them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mechanisms.errors import RecordsError
 from mechanisms.inference.intervals import normal_quantile
-from mechanisms.inference.unknown_variance import NoisyVariance, chi_square
+from mechanisms.inference.resampling.unknown_variance import NoisyVariance, chi_square
 
 _NODES, _VARIANCES = 400, 120
 _TOLERANCE = 0.05  # of 1 - level

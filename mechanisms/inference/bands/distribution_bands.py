@@ -5,7 +5,7 @@ each for all cells at once: of H itself, and of the distribution function F of t
 records are independent draws of.
 
 **Counts.** |H_i - estimate_i| < x for all i, x being the distance that noise reaches with
-probability at most 1 - level (mechanisms.inference.cumulated_noise). Integers, which do not
+probability at most 1 - level (mechanisms.inference.bands.cumulated_noise). Integers, which do not
 decrease, so that the upper limit of a cell holds for all before it and the lower for all after.
 
 **Distribution function.** max |H_i - n F_i| >= d has a probability of at most 2 exp(-2 d^2/n)
@@ -20,9 +20,9 @@ equal bounds .93 of what the even division gives at .95. The least x is found fr
 
 **Place by place**, for few cells: at each of the K - 1 places before the last what is released is a
 Binomial(n, F_i) with noise of a known law, or a Binomial of draws, so that F_i has Clopper and
-Pearson's limits with the noise inside (mechanisms.inference.cell_bands), at (1 - level)/2(K - 1)
-for each end. These are narrow near 0 and 1. Which of the two bands is computed is decided by their
-average width for records spread evenly, from public figures only.
+Pearson's limits with the noise inside (mechanisms.inference.bands.cell_bands), at
+(1 - level)/2(K - 1) for each end. These are narrow near 0 and 1. Which of the two bands is computed
+is decided by their average width for records spread evenly, from public figures only.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mechanisms.inference.cell_bands import MARGIN, Exceeding, Limits, place_limits
-from mechanisms.inference.cumulated_noise import Strays, added, of_sampling
-from mechanisms.inference.noise_tails import Floats
+from mechanisms.inference.bands.cell_bands import MARGIN, Exceeding, Limits, place_limits
+from mechanisms.inference.bands.cumulated_noise import Strays, added, of_sampling
+from mechanisms.inference.bands.noise_tails import Floats
 
 
 def count_distance(strays: Strays, level: float) -> float:

@@ -7,8 +7,8 @@ a known standard deviation sigma (Wang, Cheng and Awan 2022, arXiv 2210.06140).
 mean of the replicates suffers from it: that mean has variance V (1 + 1/B) + sigma^2/B about, V the
 variance of the statistic, where the replicates' own is V (n - 1)/n + sigma^2. A normal interval
 around the mean needs V alone, estimated by what is left of the replicates' variance. The half-width
-follows from it by the rule of mechanisms.inference.unknown_variance, which keeps the level for
-every V from 0 to n D^2/4.
+follows from it by the rule of mechanisms.inference.resampling.unknown_variance, which keeps the
+level for every V from 0 to n D^2/4.
 
 **Cap.** A statistic that one record moves by at most D has a variance of at most n D^2/4 under any
 law of independent records (the bounded-differences form of the inequality of Efron and Stein 1981,
@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.errors import ConfigError
-from mechanisms.inference.deconvolution import Deconvolved, deconvolve
 from mechanisms.inference.intervals import check_level, normal_quantile
-from mechanisms.inference.unknown_variance import NoisyVariance, WidthRule
+from mechanisms.inference.resampling.deconvolution import Deconvolved, deconvolve
+from mechanisms.inference.resampling.unknown_variance import NoisyVariance, WidthRule
 
 FEWEST, MOST = 50, 500
 """Replicates by default: enough to recover a distribution, and no more than gain by it."""

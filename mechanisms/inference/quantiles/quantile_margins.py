@@ -1,8 +1,8 @@
 """Which counts the ends of a quantile's interval aim at: one failure probability for all errors.
 
-A lower end is the lower edge of a cell chosen among K with probability proportional to
-exp(-a (C_j - r)) where the count C_j below the cell exceeds the wanted count r, and to 1 at most
-elsewhere; 1 if r lies between the counts at the cell's ends (mechanisms.inference.quantile_choice).
+A lower end is the lower edge of a cell chosen among K with probability proportional to exp(-a (C_j
+- r)) where the count C_j below the cell exceeds the wanted count r, and to 1 at most elsewhere; 1
+if r lies between the counts at the cell's ends (mechanisms.inference.quantiles.quantile_choice).
 Let x be a q-quantile of the law of m independent records, and S = #(records <= x), which is
 Binomial(m, q) at the least, in stochastic order.
 
