@@ -26,7 +26,7 @@ from mechanisms.inference.resampling.replicates import BootstrapReplicates
 from mechanisms.inference.resampling.subsample_release import SubsampleSplit
 from mechanisms.inference.resampling.unknown_variance import least_reach
 from mechanisms.inference.statistics import Mean, Statistic, Variance
-from tests.benchmarks.interval_coverage import Law, populations
+from tests.benchmarks.interval_populations import Law, populations
 
 Doubles = NDArray[np.float64]
 STATISTICS: dict[str, tuple[Statistic, float]] = {
