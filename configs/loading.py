@@ -31,7 +31,8 @@ from mechanisms.domain.privacy_unit import Privacy
 from mechanisms.errors import together
 from mechanisms.planning.budget_split import Budget
 from mechanisms.planning.calibration import ProductRequest
-from mechanisms.planning.plan import Plan, plan_release
+from mechanisms.planning.plan import Plan
+from mechanisms.planning.planner import plan_release
 
 
 @dataclass(frozen=True)

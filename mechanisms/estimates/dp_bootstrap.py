@@ -43,10 +43,7 @@ from mechanisms.estimates.estimand import Estimand
 from mechanisms.estimates.kind import ESTIMATE
 from mechanisms.estimates.knobs import EstimandKnobs
 from mechanisms.estimates.mechanism import (
-    Estimate,
     ExpectedInterval,
-    RawEstimates,
-    SamplingDistribution,
     check_loss_frame,
     check_serves,
     estimand_for,
@@ -54,6 +51,7 @@ from mechanisms.estimates.mechanism import (
     proven,
     resampling_goal,
 )
+from mechanisms.estimates.released import Estimate, RawEstimates, SamplingDistribution
 from mechanisms.estimates.terms import Scale, Terms
 from mechanisms.inference.resampling import unknown_variance
 from mechanisms.inference.resampling.replicate_intervals import (

@@ -29,16 +29,18 @@ from mechanisms.estimates.kind import ESTIMATE
 from mechanisms.estimates.knobs import EstimandKnobs
 from mechanisms.estimates.mechanism import (
     REFERENCE_VARIANCE,
-    Estimate,
     ExpectedInterval,
-    Inference,
-    RawEstimates,
-    SamplingDistribution,
     check_loss_frame,
     check_serves,
     estimand_for,
     guarantee_described,
     is_guaranteed,
+)
+from mechanisms.estimates.released import (
+    Estimate,
+    Inference,
+    RawEstimates,
+    SamplingDistribution,
     normal_error,
 )
 from mechanisms.estimates.terms import Terms

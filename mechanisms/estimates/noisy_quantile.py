@@ -32,15 +32,13 @@ from mechanisms.errors import ConfigError
 from mechanisms.estimates.kind import ESTIMATE
 from mechanisms.estimates.knobs import EstimandKnobs
 from mechanisms.estimates.mechanism import (
-    Estimate,
     ExpectedInterval,
-    RawEstimates,
-    SamplingDistribution,
     check_loss_frame,
     check_serves,
     estimand_for,
     number,
 )
+from mechanisms.estimates.released import Estimate, RawEstimates, SamplingDistribution
 from mechanisms.estimates.terms import Scale, Terms
 from mechanisms.inference.quantiles.quantile_choice import END_SHARE, NoisyQuantile, quantile_loss
 from mechanisms.sampling.randomness import Progress, Randomness

@@ -29,11 +29,7 @@ from mechanisms.estimates.estimand import Estimand
 from mechanisms.estimates.kind import ESTIMATE
 from mechanisms.estimates.knobs import EstimandKnobs
 from mechanisms.estimates.mechanism import (
-    Estimate,
     ExpectedInterval,
-    Inference,
-    RawEstimates,
-    SamplingDistribution,
     check_loss_frame,
     check_serves,
     estimand_for,
@@ -42,6 +38,7 @@ from mechanisms.estimates.mechanism import (
     is_guaranteed,
     number,
 )
+from mechanisms.estimates.released import Estimate, Inference, RawEstimates, SamplingDistribution
 from mechanisms.estimates.statistics.moment_formula import MomentFormula
 from mechanisms.estimates.statistics.named_statistic import NamedStatistic
 from mechanisms.estimates.statistics.registry import named

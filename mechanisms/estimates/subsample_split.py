@@ -39,18 +39,15 @@ from mechanisms.estimates.estimand import Estimand
 from mechanisms.estimates.kind import ESTIMATE
 from mechanisms.estimates.knobs import EstimandKnobs
 from mechanisms.estimates.mechanism import (
-    Estimate,
     ExpectedInterval,
-    RawEstimates,
-    SamplingDistribution,
     check_loss_frame,
     check_serves,
     estimand_for,
-    normal_error,
     number,
     proven,
     resampling_goal,
 )
+from mechanisms.estimates.released import Estimate, RawEstimates, SamplingDistribution, normal_error
 from mechanisms.estimates.statistics.named_statistic import NamedStatistic
 from mechanisms.estimates.terms import Terms
 from mechanisms.inference.resampling import unknown_variance

@@ -41,24 +41,21 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechanisms.bernstein.learner import LatticeSensitivity, check_binary, check_records
-from mechanisms.bernstein.polynomials import MOST_DIMENSIONS, iterated_basis, lattice
+from mechanisms.bernstein.polynomials import MOST_DIMENSIONS, lattice
 from mechanisms.bernstein.unit_cube import Axis, WeightedPoints
 from mechanisms.domain.columns import Column
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.errors import ConfigError
+from mechanisms.functions.kernel_norms import Floats, bumps, line_norms, operator_error
 from mechanisms.functions.kernels import lattice_sum
 from mechanisms.functions.risk_solver import RiskLoss, Rows, minimiser
-
-Floats = NDArray[np.float64]
 
 MOST_ROWS = 6000
 """Of cells and labels, or of records if they are fewer."""
 
 _UNIT, _UP = 2.0**-52, 1 + 1e-9
-_PLACES = {1: 401, 2: 65, 3: 25, 4: 13}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,7 +195,7 @@ class EmpiricalRisk:
     def _lattice_norms(self, degree: int) -> tuple[float, float]:
         """Sum of K between the lattice points, and the largest eigenvalue."""
         if self.width is not None:
-            total, largest = _line_norms(self.width, degree)
+            total, largest = line_norms(self.width, degree)
             return total ** len(self.axes), largest ** len(self.axes)
         moments = self._linear_moments(degree)
         return float(moments[0] @ moments[0]), float(np.linalg.eigvalsh(moments)[-1])
@@ -218,7 +215,7 @@ class EmpiricalRisk:
     def _kernel(self, one: Floats, two: Floats) -> Floats:
         """One variable's factor of the Gaussian kernel: float64[len(one), len(two)]."""
         assert self.width is not None
-        return _bumps(one, two, self.width)
+        return bumps(one, two, self.width)
 
     def values(self, table: ContingencyTable, degree: int) -> Floats:
         """F on the lattice, float64[(k + 1,) * d]."""
@@ -265,41 +262,5 @@ class EmpiricalRisk:
         """
         if self.width is None:
             return 0.0
-        share = _operator_error(self.width, len(self.axes), degree, order, worst)
+        share = operator_error(self.width, len(self.axes), degree, order, worst)
         return self._radius * share
-
-
-def _bumps(one: Floats, two: Floats, width: float) -> Floats:
-    t = (one[:, None] - two) / width
-    return np.asarray(np.exp(-t * t / 2))
-
-
-@functools.lru_cache(maxsize=1024)
-def _line_norms(width: float, degree: int) -> tuple[float, float]:
-    """Sum of one variable's kernel between lattice points, and the largest eigenvalue."""
-    gram = _bumps(lattice(degree), lattice(degree), width)
-    return float(gram.sum()), float(np.linalg.eigvalsh(gram)[-1])
-
-
-def _power(factor: Floats, times: int) -> Floats:
-    """A product of one factor for each variable: float64[m] to float64[(m,) * times]."""
-    found = factor
-    for _ in range(times - 1):
-        found = np.multiply.outer(found, factor)
-    return found
-
-
-@functools.lru_cache(maxsize=4096)
-def _operator_error(width: float, d: int, degree: int, order: int, worst: bool) -> float:
-    """The ``bias`` of a Gaussian kernel for R = 1."""
-    points, places = lattice(degree), np.linspace(0, 1, _PLACES[d])
-    basis, around = iterated_basis(degree, order, places), _bumps(points, places, width)
-    if worst:
-        crosses = _power((basis * around).sum(axis=0), d)
-        squares = _power((basis * (_bumps(points, points, width) @ basis)).sum(axis=0), d)
-        return math.sqrt(max(float((1 - 2 * crosses + squares).max()), 0.0))
-    error = np.zeros((len(places),) * d)
-    for sign, centre in ((1, np.array([0.25])), (-1, np.array([0.75]))):
-        error += sign * _power(_bumps(centre, places, width)[0], d)
-        error -= sign * _power(_bumps(centre, points, width)[0] @ basis, d)
-    return float(np.abs(error).max()) / 2

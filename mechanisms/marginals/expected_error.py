@@ -17,7 +17,7 @@ import numpy as np
 
 from mechanisms.marginals.allocation import SHRUNK, Shares, by_cells, column_weights, remaining
 from mechanisms.records.target_table import Group
-from mechanisms.tables.expected_error import projected_total_variation
+from mechanisms.tables.expected_variation import projected_total_variation
 
 REFERENCE = 0.07
 _TRIPLE_BYTES = 16 * 120 * 20_000

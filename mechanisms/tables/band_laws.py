@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from mechanisms.domain.columns import Codes
 from mechanisms.errors import ConfigError
 from mechanisms.inference.bands import cell_bands, distribution_bands
-from mechanisms.inference.bands.cell_bands import CellLaw, DrawnCells, Limits, NoisyCells, NoisySums
+from mechanisms.inference.bands.cell_bands import CellLaw, DrawnCells, NoisyCells, NoisySums
 from mechanisms.inference.bands.cumulated_noise import Strays, is_walk, of_draws, of_noise
 from mechanisms.inference.bands.distribution_bands import Places
 from mechanisms.inference.bands.noise_tails import DiscreteNoise
+from mechanisms.inference.bands.place_limits import Limits
 
 if TYPE_CHECKING:
     from mechanisms.tables.mechanism import RawTable

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from mechanisms.domain.columns import Codes
 from mechanisms.postprocessing.simplex import project_to_simplex
 from mechanisms.sampling.simulated_noise import SimulatedRandomness
-from mechanisms.tables.expected_error import ordered_references
+from mechanisms.tables.expected_variation import ordered_references
 
 Floats = NDArray[np.float64]
 

@@ -16,7 +16,8 @@ from mechanisms.domain.domain import Domain
 from mechanisms.domain.privacy_unit import Adjacency, Privacy, Unit
 from mechanisms.planning.budget_split import Budget
 from mechanisms.planning.calibration import ProductRequest
-from mechanisms.planning.plan import Plan, plan_release
+from mechanisms.planning.plan import Plan
+from mechanisms.planning.planner import plan_release
 from mechanisms.planning.registry import REGISTRY
 from mechanisms.tables.kind import TABLE, AutoKnobs
 

@@ -27,7 +27,8 @@ from mechanisms.estimates.statistics.registry import STATISTICS
 from mechanisms.functions.knobs import FunctionKnobs
 from mechanisms.planning.budget_split import Budget
 from mechanisms.planning.calibration import ProductRequest
-from mechanisms.planning.plan import Plan, plan_release
+from mechanisms.planning.plan import Plan
+from mechanisms.planning.planner import plan_release
 from mechanisms.planning.registry import REGISTRY, kinds
 from mechanisms.tables.drawn.sample_resample import SampleResampleKnobs
 from mechanisms.tables.kind import CountsKind

@@ -15,7 +15,8 @@ from mechanisms.domain.columns import Categorical, Column, Integer, Numeric
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
 from mechanisms.estimates.knobs import Among, EstimandKnobs
-from mechanisms.estimates.mechanism import Estimate, resampling_goal
+from mechanisms.estimates.mechanism import resampling_goal
+from mechanisms.estimates.released import Estimate
 from mechanisms.estimates.statistics.named_statistic import NamedStatistic
 from tasks.release.entropy import SeededRandomness
 

@@ -35,12 +35,12 @@ from mechanisms.errors import ConfigError, InfeasibleBudgetError
 from mechanisms.estimates.dp_bootstrap import BootstrapEstimate, BootstrapKnobs
 from mechanisms.estimates.kind import ESTIMATE, WIDTH
 from mechanisms.estimates.knobs import Among
-from mechanisms.estimates.mechanism import RawEstimates
+from mechanisms.estimates.released import RawEstimates
 from mechanisms.inference.resampling.replicate_intervals import FEWEST
 from mechanisms.planning.budget_split import Budget
 from mechanisms.planning.calibration import ProductRequest
 from mechanisms.planning.mechanism_choice import choose
-from mechanisms.planning.plan import plan_release
+from mechanisms.planning.planner import plan_release
 
 F = Fraction
 OWN = "own_statistics:both_means"

@@ -11,7 +11,7 @@ from mechanisms.estimates.kind import ESTIMATE
 from mechanisms.estimates.knobs import EstimandKnobs
 from mechanisms.planning.mechanism_choice import choose, compare
 from mechanisms.postprocessing.simplex import project_to_simplex
-from mechanisms.tables.expected_error import projected_total_variation
+from mechanisms.tables.expected_variation import projected_total_variation
 from mechanisms.tables.kind import TABLE, AutoKnobs, CountsKind
 
 

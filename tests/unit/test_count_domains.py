@@ -16,7 +16,8 @@ from mechanisms.planning import charges
 from mechanisms.planning.budget_split import Budget
 from mechanisms.planning.calibration import ProductRequest
 from mechanisms.planning.count_domains import coded_domain, joint_domains
-from mechanisms.planning.plan import Plan, plan_release
+from mechanisms.planning.plan import Plan
+from mechanisms.planning.planner import plan_release
 from mechanisms.planning.registry import REGISTRY
 from mechanisms.tables.drawn.bootstrap import Bootstrap, BootstrapKnobs
 from mechanisms.tables.kind import MICRODATA, AutoKnobs

@@ -25,7 +25,8 @@ from mechanisms.planning.registry import REGISTRY
 from mechanisms.postprocessing.rounding import round_systematically
 from mechanisms.postprocessing.simplex import project_to_simplex
 from mechanisms.tables.drawn.bootstrap import Bootstrap
-from mechanisms.tables.expected_error import ExpectedRecords, drawn_total_variation
+from mechanisms.tables.expected_error import ExpectedRecords
+from mechanisms.tables.expected_variation import drawn_total_variation
 from mechanisms.tables.kind import MICRODATA, TABLE, AutoKnobs, AutoRecordsKnobs
 
 NOISY = ("gaussian", "laplace", "two_resolutions")

@@ -23,7 +23,8 @@ from mechanisms.planning.budget_split import Budget, gaussian_mu
 from mechanisms.planning.calibration import ProductRequest
 from mechanisms.planning.charges import recompute_charge
 from mechanisms.planning.mechanism_choice import choose
-from mechanisms.planning.plan import Plan, plan_release
+from mechanisms.planning.plan import Plan
+from mechanisms.planning.planner import plan_release
 from mechanisms.planning.registry import REGISTRY
 from mechanisms.tables.drawn.bootstrap import BootstrapKnobs
 from mechanisms.tables.kind import MICRODATA, TABLE, AutoKnobs

@@ -27,7 +27,6 @@ also at most the total less the other cells' lower limits, and the other way rou
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -35,24 +34,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.inference.bands.noise_tails import DiscreteNoise, Floats
+from mechanisms.inference.bands.place_limits import (
+    LEFT_OUT,
+    Exceeding,
+    Limits,
+    binomial_at_least,
+    place_limits,
+)
 
 Integers = NDArray[np.int64]
-Limits = tuple[Floats, Floats]
 
 MARGIN = 1e-6
 """Share of every probability that is kept for rounding."""
 
 _NODES, _DEVIATIONS = 16, 6.5  # nodes to a deviation of the noise; of drawn records
-_LEFT_OUT = 1e-3  # of a limit's probability, for what is beyond the last node
 _MOST_VALUES = 1024
-_ROUNDS = 14
-
-
-class Exceeding(Protocol):
-    """How likely it is that much is released."""
-
-    def exceeding(self, y: Floats, p: Floats, alpha: float, *, other: bool) -> Floats:
-        """P(released >= y) or a little more where the share is p, of all others if ``other``."""
 
 
 class CellLaw(Exceeding, Protocol):
@@ -102,7 +98,7 @@ class NoisyCells:
 
     def exceeding(self, y: Floats, p: Floats, alpha: float, *, other: bool) -> Floats:
         del other  # the noise is symmetric
-        reach = self.noise.quantile(_LEFT_OUT * alpha)
+        reach = self.noise.quantile(LEFT_OUT * alpha)
         width = max(1, int(self.noise.sd / _NODES))
         edges = width * np.arange(-(reach // width) - 1, reach // width + 2)
         above = np.append(self.noise.at_least(edges + 1), 0.0)
@@ -111,7 +107,7 @@ class NoisyCells:
         found = np.zeros(len(p))
         for edge, mass in zip(edges.tolist(), masses.tolist(), strict=True):
             found += mass * binomial_at_least(y - edge, self.n_records, p)
-        return found + _LEFT_OUT * alpha
+        return found + LEFT_OUT * alpha
 
     def centre(self, y: Floats) -> Floats:
         return np.asarray(np.clip(y / self.n_records, 0, 1))
@@ -201,7 +197,7 @@ class NoisySums:
         del other  # the noise is symmetric but for the shift, which the bound does not use
         from scipy.special import ndtr, ndtri
 
-        reach = -float(ndtri(_LEFT_OUT * alpha)) + 1 / _NODES
+        reach = -float(ndtri(LEFT_OUT * alpha)) + 1 / _NODES
         found, left = np.zeros(len(y)), np.ones(len(y))
         for place in np.arange(-reach, reach, 1 / _NODES):
             edge = place * self.sds
@@ -211,16 +207,6 @@ class NoisySums:
             )
             left = np.minimum(left, above)
         return found + left
-
-
-def binomial_at_least(k: Floats, n: int, p: Floats) -> Floats:
-    """P(Binomial(n, p) >= k) for integers k of any size, float64 of their common shape."""
-    from scipy.special import betainc
-
-    inside = np.clip(k, 1, n)
-    return np.asarray(
-        np.where(k <= 0, 1.0, np.where(k > n, 0.0, betainc(inside, n - inside + 1, p)))
-    )
 
 
 def count_band(law: CellLaw, released: Integers, level: float) -> Limits:
@@ -256,49 +242,3 @@ def with_total(lower: Floats, upper: Floats, total: float) -> Limits:
         most_left, least_left = np.floor(most_left), np.ceil(least_left)
     narrow, wide = np.minimum(upper, most_left), np.maximum(lower, least_left)
     return np.minimum(wide, narrow), np.maximum(wide, narrow)
-
-
-def place_limits(law: Exceeding, y: Floats, whole: float, near: Floats, alpha: float) -> Limits:
-    """Limits of one share at every place, float64[k] each.
-
-    Args:
-        law: Of what is released.
-        y: float64[k], released.
-        whole: What is released, on average, of all records together.
-        near: float64[k], estimates of the shares.
-        alpha: Probability with which one end of one place may fail.
-    """
-    lower = _lower(law, y, alpha, near, other=False)
-    return lower, 1 - _lower(law, whole - y, alpha, 1 - near, other=True)
-
-
-def _lower(law: Exceeding, y: Floats, alpha: float, near: Floats, *, other: bool) -> Floats:
-    """Lower limits float64[k]: shares up to which y or more is less likely than alpha.
-
-    The search ends a little below them: what it returns is a share that was tried.
-    """
-    low, high = np.zeros(len(y)), np.arcsin(np.sqrt(np.clip(near, 0, 1)))
-
-    def excess(angle: Floats) -> Floats:
-        """Nearly a straight line in the angle whose squared sine is the share."""
-        found = law.exceeding(y, np.sin(angle) ** 2, alpha, other=other)
-        return np.asarray(
-            np.sqrt(-2 * np.log(np.clip(found, 1e-300, 1.0))) - math.sqrt(-2 * math.log(alpha))
-        )
-
-    at_low, at_high = excess(low), np.full(len(y), -math.sqrt(-2 * math.log(alpha)) / 2)
-    fits = at_low >= 0  # else not even the share 0 is excluded
-    side = np.zeros(len(y))
-    for _ in range(_ROUNDS):
-        weight = at_low / np.maximum(at_low - at_high, 1e-300)
-        middle = low + np.clip(weight, 1e-3, 1 - 1e-3) * (high - low)
-        found = excess(middle)
-        excluded = found >= 0
-        again = side == np.where(excluded, 1, -1)  # the other end counts half (Illinois)
-        low = np.where(excluded, middle, low)
-        high = np.where(excluded, high, middle)
-        at_low = np.where(excluded, found, np.where(again, at_low / 2, at_low))
-        at_high = np.where(excluded, np.where(again, at_high / 2, at_high), found)
-        side = np.where(excluded, 1, -1)
-    low = np.sin(low) ** 2 * (1 - 1e-12)
-    return np.where(fits, low, 0.0)

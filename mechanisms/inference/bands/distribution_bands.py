@@ -32,9 +32,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mechanisms.inference.bands.cell_bands import MARGIN, Exceeding, Limits, place_limits
+from mechanisms.inference.bands.cell_bands import MARGIN
 from mechanisms.inference.bands.cumulated_noise import Strays, added, of_sampling
 from mechanisms.inference.bands.noise_tails import Floats
+from mechanisms.inference.bands.place_limits import Exceeding, Limits, place_limits
 
 
 def count_distance(strays: Strays, level: float) -> float:

@@ -1,3 +1,4 @@
-"""Statistics of resamples and subsamples with noise: their intervals, designs and calibration for
-a variance that is not known. Nothing here knows which statistic it is but by its sensitivity.
+"""Noisy statistics of resamples and subsamples: intervals, designs, calibration.
+
+Nothing here knows of a statistic more than its sensitivity and whether it is unbiased.
 """

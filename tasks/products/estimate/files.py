@@ -9,13 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mechanisms.estimates.kind import ESTIMATE
-from mechanisms.estimates.mechanism import (
-    Estimate,
-    EstimateMechanism,
-    RawEstimates,
-    SamplingDistribution,
-    finite,
-)
+from mechanisms.estimates.mechanism import EstimateMechanism, finite
+from mechanisms.estimates.released import Estimate, RawEstimates, SamplingDistribution
 from mechanisms.inference.fieller import INTERVAL
 from mechanisms.planning.plan import Plan, PlannedProduct
 from tasks.formats.registry import read_rows, written_file

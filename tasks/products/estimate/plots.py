@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mechanisms.estimates.mechanism import Estimate, SamplingDistribution
+from mechanisms.estimates.released import Estimate, SamplingDistribution
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
