@@ -79,13 +79,13 @@ def test_the_expected_error_is_that_of_simulated_projections(laplace: bool, shap
     gaps = [np.abs(project_to_simplex(counts + z, n).values - counts).sum() for z in noise]
     simulated = float(np.mean(gaps)) / (2 * n)
 
-    from mechanisms.tables import expected_error
+    from mechanisms.tables import expected_variation
 
-    weights, levels = expected_error._shape(
+    weights, levels = expected_variation._shape(
         shape == "uniform", cells // 10 if shape == "tenth" else cells, n
     )
     weights, levels = np.append(weights, cells - weights.sum()), np.append(levels, 0.0)
-    expected = expected_error._variation(weights, levels, np.full_like(levels, sd), n, laplace)
+    expected = expected_variation._variation(weights, levels, np.full_like(levels, sd), n, laplace)
     assert expected == pytest.approx(simulated, rel=0.02)
 
 
