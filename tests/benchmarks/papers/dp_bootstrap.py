@@ -44,6 +44,7 @@ from mechanisms.inference.resampling.resampling_calibration import (
     paper_mu_squared,
 )
 from mechanisms.inference.resampling.subsample_release import SubsampleSplit
+from mechanisms.inference.resampling.unknown_variance import Reach, least_reach
 from mechanisms.inference.statistics import Covariance, Mean, Statistic
 from tests.benchmarks.papers.noisy_variance import (
     NoisyMoment,
@@ -139,6 +140,15 @@ class Setting:
             for mu in self.mus
         }
 
+    @functools.cached_property
+    def rules(self) -> dict[tuple[float, float], Reach]:
+        """Its half-widths by mu and level, narrowest at a third of the largest variance."""
+        return {
+            (mu, level): least_reach(split.known, split.known.most / 3, level)
+            for mu, split in self.splits.items()
+            for level in self.levels
+        }
+
     def intervals(
         self, counts: np.ndarray, columns: np.ndarray, rng: np.random.Generator
     ) -> Iterator[tuple[str, float, float, Ends]]:
@@ -164,7 +174,8 @@ class Setting:
             whole = float(self.statistic.evaluate(counts[None, :], columns)[0, 0])
             whole += split.full.sigma * float(rng.standard_normal())
             for level in self.levels:
-                yield "ours: subsample split", mu, level, split.interval(whole, parts, level)
+                found = split.interval(whole, parts, level, self.rules[mu, level])
+                yield "ours: subsample split", mu, level, found[:2]
 
     def mean(
         self, mu: float, counts: np.ndarray, columns: np.ndarray, rng: np.random.Generator
