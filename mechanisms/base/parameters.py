@@ -42,7 +42,7 @@ HIDDEN = frozenset(
         "quantity", "shift", "factor", "origin", "is_share", "n_columns", "statistic",
         "n_records", "square_scale", "full_scale", "part_scale", "paper_mu", "sensitivity",
         "step_bits", "variable", "lower", "upper", "sizes", "one_way_share", "screen_share",
-        "most_unit_records", "design",
+        "most_unit_records", "design", "end_share", "part_weight", "reach_factor", "reach_addend",
     }
 )  # fmt: skip
 """What only programs need, or the expected errors say already; also with a number behind."""

@@ -232,7 +232,7 @@ def test_one_cell_costs_nothing_and_is_released() -> None:
 
 
 def test_many_draws_come_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mechanisms.tables import density
+    from mechanisms.tables.drawn import density
 
     monkeypatch.setattr(density, "_CHUNK", 100)
     told: list[int] = []
