@@ -33,6 +33,10 @@ def further_of(kind: Kind, product: Any) -> Any:
 
 def may_have_nulls(config: ReleaseConfig, product: Any) -> bool:
     """Whether the checks let pass values that count as the lowest of a column of the product."""
-    declared = (config.checks.get(name) for name in product.columns)
-    limits = ((each.missing_at_most, each.unreadable_at_most) for each in declared if each)
-    return any(limit for pair in limits for limit in pair)
+    return any(
+        check.missing_at_most
+        or check.unreadable_at_most
+        or (check.outside_at_most and config.domain[name].type in ("categorical", "ordinal"))
+        for name in product.columns
+        if (check := config.checks.get(name))
+    )

@@ -79,7 +79,8 @@ def _warnings(release: Release, plan: Plan, remaining: Loss | None) -> list[str]
     if remaining is None:
         found.append(
             f"The dataset {release.config.dataset!r} is not registered in this ledger, so that a "
-            "run would stop. 'statpress ledger register' gives it an account."
+            f"run would stop. 'statpress ledger register {release.config.dataset}' gives it an "
+            "account, of the size that its options say."
         )
     return found
 

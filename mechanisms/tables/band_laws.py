@@ -98,8 +98,8 @@ def law_of(mechanism: Any, *, n_records: int, n_cells: int) -> BandLaw:
         raise ConfigError(
             f"The mechanism '{mechanism.name}' has no confidence bands: how far its counts are off "
             "depends on the data.",
-            next_step="Name 'laplace', 'gaussian', 'two_resolutions' or 'bootstrap', or leave out "
-            "'bands'.",
+            next_step="Name one that adds noise to every cell or draws from all of them, such as "
+            "'gaussian' or 'bootstrap', or leave out 'bands'.",
         )
     law: BandLaw = mechanism.band_law(n_records=n_records, n_cells=n_cells)
     return law

@@ -93,7 +93,14 @@ def check_columns(knobs: BandKnobs, columns: tuple[Column, ...], nulls: bool) ->
     elif column.missing:
         problem = "its cell for missing values has no place in the order"
     elif nulls:
-        problem = "'checks' allows nulls or unreadable values, which would count as the lowest"
+        problem = (
+            "'checks' allows values that are null, unreadable or not declared, which would count "
+            "as the lowest"
+        )
+        step = (
+            "Ask for 'bands: [cells]', or take the allowance out of 'checks' and correct or leave "
+            "out those records in the source."
+        )
     if problem:
         raise ConfigError(
             f"There is no cumulative band of the column '{column.name}': {problem}.",

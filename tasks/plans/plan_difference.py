@@ -20,6 +20,7 @@ from mechanisms.planning.plan import Plan
 from mechanisms.planning.verdict import Verdict, verdict
 from tasks.bundle.manifest import CONFIG, STATEMENT
 from tasks.ledger_rules.amounts import canonical
+from tasks.products.registry import kind_of
 
 COSTS = ("epsilon", "delta", "rho", "rho_delta")
 _FRAME = ("adjacency", "unit_in_words", "n_units", "unit_records", "n_records")
@@ -59,6 +60,7 @@ def difference(folder: Path, seal: str, release: Release, plan: Plan) -> dict[st
     now = {
         name: {
             **product.describe(privacy),
+            **kind_of(product).declared(product),
             "columns": list(product.domain.names),
             "verdict": asdict(verdict(product)),
             "expected_error": json.loads(json.dumps(asdict(product.expected_error))),

@@ -170,6 +170,11 @@ class ProductKind(ABC, Generic[M, Raw, Derived]):
         del product, publish
         return []
 
+    def declared(self, product: PlannedProduct[M]) -> dict[str, Any]:
+        """What the config asks of the product and ``privacy.json`` says besides its loss."""
+        del product
+        return {}
+
     def stated(self, product: PlannedProduct[M], raw: Raw) -> dict[str, Any]:
         """What ``privacy.json`` says of the product besides its loss."""
         del product, raw

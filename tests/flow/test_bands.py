@@ -14,12 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from configs.loading import load
+from configs.order import from_options
 from flows.report.plan import plan_facts
 from mechanisms.errors import BundleVerificationError, ConfigError
 from mechanisms.tables.band_laws import LIMITS, law_of
 from tasks.bundle.manifest import verify_bundle
 from tasks.derivation.refine import Options, refine
 from tasks.derivation.reprint import check_reprint, reprint
+from tasks.plans.plan_difference import difference
 from tasks.products.counts.bands import profile_band
 from tasks.products.published_bundle import open_bundle
 
@@ -100,6 +102,16 @@ def test_readers_are_told_of_them(released: Any) -> None:
     assert widths.max() <= 2 * expected["cumulative_band_records"] + 2
 
 
+def test_the_same_config_again_changes_nothing_and_another_level_the_level(released: Any) -> None:
+    seal = json.loads((released.bundle / "manifest.json").read_text())["seal"]
+    again = load(released.bundle / "config.yaml")
+    found = difference(released.bundle, seal, again, again.plan())["products"]
+    assert {each["fate"] for each in found.values()} == {"unchanged"}
+    other = load(released.bundle / "config.yaml", from_options(["products.places.confidence=.8"]))
+    places = difference(released.bundle, seal, other, other.plan())["products"]["places"]
+    assert places["parameters"] == {"confidence": {"was": 0.9, "now": 0.8}}
+
+
 def test_they_follow_from_the_bundle(released: Any, tmp_path: Path) -> None:
     published = open_bundle(released.bundle)
     assert published.products["drawn"].further.bands == ("cells", "cumulative")
@@ -159,6 +171,27 @@ def test_what_cannot_be_made_is_refused_where_it_stands(
     assert "products.p" in refused.value.where
 
 
+@pytest.mark.parametrize(
+    ("allowed", "refused"), [("outside_at_most", True), ("missing_at_most", True), ("", False)]
+)
+def test_what_would_count_as_the_lowest_has_no_cumulative_band(
+    released: Any, tmp_path: Path, allowed: str, refused: bool
+) -> None:
+    start, end = released.text.index("products:"), released.text.index("publish:")
+    product = "products:\n  p: {kind: table, mechanism: gaussian, columns: [size],"
+    text = released.text[:start] + f"{product} bands: [cumulative]}}\n" + released.text[end:]
+    text = text.replace("domain:\n", "domain:\n  size: {type: ordinal, categories: [s, m, l]}\n", 1)
+    if allowed:
+        text += f"checks: {{size: {{{allowed}: 0.1}}}}\n"
+    config = tmp_path / "release.yaml"
+    config.write_text(text)
+    if not refused:
+        load(config).plan()
+        return
+    with pytest.raises(ConfigError, match="count as the lowest"):
+        load(config).plan()
+
+
 def test_units_of_several_records_and_names_of_limits_are_refused(
     released: Any, tmp_path: Path
 ) -> None:
@@ -175,7 +208,7 @@ def test_units_of_several_records_and_names_of_limits_are_refused(
     config.write_text(
         released.text.replace("publish:", "checks: {born: {missing_at_most: 0.1}}\npublish:")
     )
-    with pytest.raises(ConfigError, match="allows nulls"):
+    with pytest.raises(ConfigError, match="allows values"):
         load(config)
 
 

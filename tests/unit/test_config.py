@@ -17,7 +17,8 @@ from mechanisms import errors
 from mechanisms.domain.columns import Categorical, Numeric
 from mechanisms.errors import ConfigError
 from mechanisms.planning.charges import recompute_charge
-from mechanisms.planning.registry import kinds
+from mechanisms.planning.registry import kinds, serving
+from mechanisms.tables.kind import MICRODATA
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "configs" / "census2000.yaml"
@@ -258,8 +259,7 @@ def test_a_description_cannot_hide_a_loss_behind_a_negative_one() -> None:
             "mechanism: bootstrap",
             "mechanism: bernstein",
             "The mechanism 'bernstein' serves function, and not 'microdata', which bootstrap, "
-            "laplace, gaussian, two_resolutions, marginals, smoothed_histogram, density, "
-            "exponential_ks, sample_resample would serve",
+            f"laplace, {', '.join(each.name for each in serving(MICRODATA)[2:])} would serve",
         ),
         (
             "kind: microdata",

@@ -13,6 +13,7 @@ from mechanisms.inference.intervals import normal_quantile
 from mechanisms.inference.resampling.split_multipliers import former_multiplier
 from mechanisms.inference.resampling.unknown_variance import (
     AROUND,
+    TOLERANCE,
     NoisyVariance,
     Reach,
     coverage,
@@ -52,6 +53,20 @@ def test_the_level_is_kept_at_every_variance(known: NoisyVariance, level: float)
     assert twin < allowed or known is SPLIT
     lower = dataclasses.replace(rule, addend=rule.addend - 0.3 * known.most)
     assert min(simulated(lower, known, share, level) for share in (0.01, 0.1, 0.2, 0.4)) < allowed
+
+
+@pytest.mark.parametrize("subsamples", [2, 3])
+@pytest.mark.parametrize("part", [0.1, 0.02])
+def test_the_level_is_kept_with_few_and_noisy_subsamples(subsamples: int, part: float) -> None:
+    """Where no addend is enough for a large factor."""
+    n, mu = 1000, 0.1
+    full = 1 / (n * mu * math.sqrt(1 - part))
+    noise = subsamples * (2 / (n * mu)) ** 2 / part
+    known = NoisyVariance(1.0, noise, subsamples - 1, 1.0, full**2, 1 / (4 * n))
+    rule = least_reach(known, known.most / 3, 0.95)
+    variances = known.most * np.array([0.0, 0.01, 0.1, 0.3, 0.7, 1.0])
+    assert np.min(coverage(rule, known, variances, 0.95)) >= 0.95 - TOLERANCE * 0.05
+    assert min(simulated(rule, known, each, 0.95) for each in (0.1, 0.5, 1.0)) > 0.945 * RUNS
 
 
 def test_without_an_addend_it_is_the_cap_or_the_noise() -> None:

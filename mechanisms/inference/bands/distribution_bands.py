@@ -96,7 +96,12 @@ def share_band(estimates: Floats, distance: float, n_records: int) -> Limits:
 
 
 def _monotone(lower: Floats, upper: Floats, last: float) -> Limits:
-    """Limits between 0 and the last value, which do not decrease; the last cell has that value."""
+    """Limits between 0 and the last value, which do not decrease; the last cell has that value.
+
+    Where noise makes the estimates fall by more than twice the distance, no law is within both
+    limits, which would cross; they are given the other way round, which only widens the band.
+    """
     lower, upper = np.clip(lower, 0, last), np.clip(upper, 0, last)
     lower[-1] = upper[-1] = last
-    return np.maximum.accumulate(lower), np.minimum.accumulate(upper[::-1])[::-1]
+    rising, falling = np.maximum.accumulate(lower), np.minimum.accumulate(upper[::-1])[::-1]
+    return np.minimum(rising, falling), np.maximum(rising, falling)

@@ -143,7 +143,11 @@ def mean_width(
 
 @functools.lru_cache(maxsize=256)
 def least_reach(known: NoisyVariance, presumed: float, level: float) -> Reach:
-    """The constants of the narrowest intervals around a presumed variance that keep the level."""
+    """The constants of the narrowest intervals around a presumed variance that keep the level.
+
+    With the factor 1 and the largest addend an interval is the cap, whatever was drawn. With a
+    larger factor it need not be, so that no rule is taken that was not seen to keep the level.
+    """
     least = level - TOLERANCE * (1 - level)
     every = np.concatenate([[0.0], known.most * np.geomspace(1e-6, 1.0, _VARIANCES - 1)])
     typical = np.minimum(presumed * np.array(AROUND), known.most)
@@ -155,6 +159,8 @@ def least_reach(known: NoisyVariance, presumed: float, level: float) -> Reach:
     best: list[tuple[float, Reach]] = []
     for factor in _FACTORS:
         low, high = -known.most, 4 * known.most + 2 * known.spread_noise / known.spread_gain
+        if not covers(Reach(factor, high)):
+            continue
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
             low, high = (low, middle) if covers(Reach(factor, middle)) else (middle, high)

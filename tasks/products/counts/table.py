@@ -103,10 +103,13 @@ class Table(CountsProduct):
         columns = len(product.domain.columns) + len(LIMITS)
         return super().size(product) + bands * product.domain.n_possible * columns
 
+    def declared(self, product: PlannedProduct[TableMechanism]) -> dict[str, Any]:
+        """Which bands there are."""
+        return facts(product.further) if product.further else {}
+
     def stated(self, product: PlannedProduct[TableMechanism], raw: RawTable) -> dict[str, Any]:
         """The same as of any counts, and which bands there are."""
-        bands = facts(product.further) if product.further else {}
-        return {**super().stated(product, raw), **bands}
+        return {**super().stated(product, raw), **self.declared(product)}
 
     def published(
         self, folder: Path, name: str, stated: Mapping[str, Any], resources: Mapping[str, Any]

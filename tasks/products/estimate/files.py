@@ -195,8 +195,10 @@ class EstimateProduct(ProductKind[EstimateMechanism, RawEstimates, DerivedEstima
             "records themselves would give the estimate but for the noise. Where `valid` is "
             "false, too little was released for an approximation, and the interval is as wide as "
             "it can be. An interval is `approximate` where populations with rare values may be "
-            "covered less often, `guaranteed` where it covers every population. `shape` says where "
-            "a confidence set is not an interval: what was released may leave even the whole line. "
+            "covered less often, `guaranteed` where it covers every population within the bounds "
+            "that the config declares for the column: values beyond them count as the nearest "
+            "bound, in the estimate too. `shape` says where a confidence set is not an interval: "
+            "what was released may leave even the whole line. "
             "Where `cells` is 1, it is one cell of the declared column, and only "
             "narrower cells could tell more."
         ]
