@@ -7,7 +7,6 @@ import os
 import random
 import subprocess
 import sys
-import tempfile
 import traceback
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from privileges import held_to_modes
 
 from mechanisms.domain.columns import Categorical, Date, Integer, Numeric
 from mechanisms.domain.domain import Domain
@@ -438,18 +438,11 @@ def test_what_others_raise_is_not_repeated(
     refusal(kind, source, DOMAIN, scratch)
 
 
-def test_permission_denied(scratch: Path) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o755)
-        source = parquet(Path(folder) / "a.parquet", state=["CA"], age=[1])
-        Path(source.pattern).chmod(0)
-        before = os.geteuid()
-        try:
-            if before == 0:  # root reads everything, so be nobody
-                os.seteuid(65534)
-            refusal(SourceUnreadableError, source, DOMAIN, scratch)
-        finally:
-            os.seteuid(before)
+def test_permission_denied(tmp_path: Path, scratch: Path) -> None:
+    source = parquet(tmp_path / "a.parquet", state=["CA"], age=[1])
+    Path(source.pattern).chmod(0)
+    with held_to_modes():
+        refusal(SourceUnreadableError, source, DOMAIN, scratch)
 
 
 def test_no_memory(tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import sqlite3
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from census_ledger import TERMS
+from privileges import held_to_modes
 from sqlalchemy import Engine, event
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
@@ -233,21 +231,11 @@ def test_a_full_disk_is_reported_and_spends_nothing(path: Path) -> None:
 
 
 @pytest.fixture
-def unprivileged() -> Iterator[Path]:
+def unprivileged(tmp_path: Path) -> Iterator[Path]:
     """A folder of a user whom permissions bind."""
-    folder = Path(tempfile.mkdtemp(dir="/tmp"))
-    folder.chmod(0o755)
-    user = os.geteuid()
-    if user == 0:
-        os.chown(folder, 65534, 65534)
-        os.seteuid(65534)
-    try:
-        yield folder
-    finally:
-        if user == 0:
-            os.seteuid(0)
-        folder.chmod(0o755)
-        shutil.rmtree(folder)
+    with held_to_modes():
+        yield tmp_path
+    tmp_path.chmod(0o755)
 
 
 def test_a_read_only_file_is_reported(unprivileged: Path) -> None:
