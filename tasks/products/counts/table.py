@@ -105,7 +105,7 @@ class Table(CountsProduct):
 
     def declared(self, product: PlannedProduct[TableMechanism]) -> dict[str, Any]:
         """Which bands there are."""
-        return facts(product.further) if product.further else {}
+        return dict(facts(product.further)) if product.further else {}
 
     def stated(self, product: PlannedProduct[TableMechanism], raw: RawTable) -> dict[str, Any]:
         """The same as of any counts, and which bands there are."""
