@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from census_ledger import TERMS
+from requirements import needed
 
 from mechanisms.errors import LedgerError, LedgerUnavailableError, StatpressError
 from tasks.execution.home import Home
@@ -59,6 +60,8 @@ def test_places_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     ],
 )
 def test_an_unclear_address_is_refused_unseen(address: str, tmp_path: Path) -> None:
+    if address.startswith("postgresql"):
+        needed("psycopg")
     with pytest.raises(LedgerUnavailableError) as caught:
         Ledger.open(address)
     error = caught.value

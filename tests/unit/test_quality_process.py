@@ -9,8 +9,10 @@ import sys
 import time
 from pathlib import Path
 
-import psutil
 import pytest
+from requirements import needed
+
+psutil = needed("psutil")
 
 RUN = """
 import sys, threading, time

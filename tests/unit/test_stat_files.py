@@ -108,6 +108,7 @@ def test_a_file_is_counted_as_the_same_records_in_parquet(
 
 def test_a_file_that_sas_wrote(tmp_path: Path) -> None:
     """Fisher's irises, from the R package haven (MIT), which nothing here could have written."""
+    needed("pyreadstat")
     place = tmp_path / "iris.sas7bdat"
     place.write_bytes(lzma.decompress((DATA / "iris.sas7bdat.xz").read_bytes()))
     domain = Domain(
@@ -236,6 +237,7 @@ publish: {directory: releases, formats: [csv]}
 def test_a_missing_extra_is_found_without_the_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    needed("pyreadstat")
     path = tmp_path / "release.yaml"
     path.write_text(CONFIG)
     assert load(path).config.source.form == "spss"
