@@ -13,12 +13,13 @@ from configs.file_text import read_text
 from configs.findings import Findings, placed
 from configs.models.domain import CategoriesFile
 from configs.models.release import ReleaseConfig
-from configs.models.source_formats import check_installed
+from configs.models.targets import PublishTargets, Target
 from configs.order import Order, Override
 from configs.overrides import Applied, apply
 from configs.partial import rest_of
 from configs.sections.checks import check_columns
 from configs.sections.declared_domain import columns_in_order, domain_of
+from configs.sections.exports import check_exports, check_exports_installed
 from configs.sections.requests import requests_of
 from configs.sections.shares import divided
 from configs.validation import validate
@@ -61,36 +62,45 @@ class Release:
     overrides: tuple[Applied, ...] = ()
     supersedes: str | None = None
 
-    def plan(self, *, rho_delta: Decimal | None = None) -> Plan:
+    def plan(self, *, rho_delta: Decimal | None = None, times: Decimal = Decimal(1)) -> Plan:
         """Fix every parameter; needs no data.
 
         Args:
             rho_delta: In place of the config's.
+            times: Above 0: plan for so many times the budget's epsilon or rho, to compare with.
 
         Raises:
             InfeasibleBudgetError: The knobs of a product do not fit its budget.
         """
         findings = Findings()
         with findings.noting():
-            return self._planned(self.requests, rho_delta)
+            return self._planned(self.requests, rho_delta, times)
         first = findings.errors[0]
         for request in self.requests if len(self.requests) > 1 else ():
             with findings.noting():  # what fails with the whole budget fails with a part
-                self._planned((replace(request, share=Decimal(1)),), rho_delta)
+                self._planned((replace(request, share=Decimal(1)),), rho_delta, times)
         raise together([first, *(each for each in findings.errors if each.where != first.where)])
 
-    def _planned(self, requests: Sequence[ProductRequest], rho_delta: Decimal | None) -> Plan:
-        budget = self.config.budget
-        most = budget.rho_delta if rho_delta is None else rho_delta
+    def _planned(
+        self, requests: Sequence[ProductRequest], rho_delta: Decimal | None, times: Decimal
+    ) -> Plan:
         with placed(self.document, ("products",)):
             return plan_release(
                 requests,
                 domain=self.domain,
                 privacy=self.privacy,
-                budget=Budget(
-                    epsilon=budget.epsilon, delta=budget.delta, rho=budget.rho, rho_delta=most
-                ),
+                budget=self.budget(rho_delta=rho_delta, times=times),
             )
+
+    def budget(self, *, rho_delta: Decimal | None = None, times: Decimal = Decimal(1)) -> Budget:
+        """The budget of the config, or some multiple of it."""
+        said = self.config.budget
+        return Budget(
+            epsilon=None if said.epsilon is None else said.epsilon * times,
+            delta=said.delta,
+            rho=None if said.rho is None else said.rho * times,
+            rho_delta=said.rho_delta if rho_delta is None else rho_delta,
+        )
 
     @property
     def sha256(self) -> str:
@@ -125,6 +135,7 @@ def load_order(order: Order) -> Release:
     config = _as_far_as_valid(document, findings)
     columns = columns_in_order(config, document, path.parent, findings)
     check_columns(config, document, findings)
+    check_exports(config, columns, document, findings)
     shares = dict.fromkeys(config.products, Decimal(1))
     if config.products.keys() == document.value["products"].keys():
         with findings.noting(), placed(document, ("products",)):
@@ -137,7 +148,9 @@ def load_order(order: Order) -> Release:
         domain = domain_of(config, columns, document, findings)
         requests = tuple(requests_of(config, domain, shares, document, path.parent, findings))
     findings.settle()
-    check_installed(config.source.form, document.where(("source", "path")))
+    place = ("source", "path") if ("source", "path") in document.places else ("source",)
+    config.source.check_installed(document.where(place))
+    check_exports_installed(config, document)
     return Release(
         config=config,
         folder=(order.folder or path.parent).absolute(),
@@ -149,6 +162,22 @@ def load_order(order: Order) -> Release:
         overrides=overrides,
         supersedes=order.supersedes,
     )
+
+
+def load_targets(path: Path) -> Sequence[Target]:
+    """The targets that a config names, whatever else it says; none where it names none.
+
+    Args:
+        path: Of the config, such as that of a bundle.
+
+    Raises:
+        ConfigError: A target is not in order.
+    """
+    document = parse(read_text(path, str(path)), path.name)
+    said = document.value.get("publish") if isinstance(document.value, dict) else None
+    if not isinstance(said, dict) or "targets" not in said:
+        return ()
+    return validate(document, PublishTargets, ("publish",)).targets
 
 
 def _as_far_as_valid(document: Document, findings: Findings) -> ReleaseConfig:

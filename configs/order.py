@@ -115,7 +115,9 @@ def _override(key: str, text: str, place: str, separator: str) -> Override:
     if opening:
         value = parse(text, place).value
     block = isinstance(value, dict | list) and opening not in ("{", "[")
-    if not opening or block:
+    if not opening:
+        raise YamlError("There is no value.", where=place, next_step="Write null for no value.")
+    if block:
         raise YamlError(
             "The value is neither a scalar nor a flow list or mapping.",
             where=place,

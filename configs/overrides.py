@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from configs.models.domain import Section
 from configs.models.release import ReleaseConfig
 from configs.order import Override
 from configs.yaml_changes import flow_text, with_values
@@ -19,6 +20,14 @@ from mechanisms.errors import ConfigError, UnknownKeyError
 
 NAMED = ("domain", "products", "checks")
 """Sections whose keys are names that only the file gives."""
+
+_OPTIONAL = frozenset(
+    name
+    for name, field in ReleaseConfig.model_fields.items()
+    if isinstance(field.annotation, type) and issubclass(field.annotation, Section)
+    if not field.is_required()
+)
+"""Sections that a config may leave out."""
 
 
 @dataclass(frozen=True)
@@ -59,15 +68,16 @@ def apply(
     applied: list[Applied] = []
     current = document
     for override in overrides:
-        path = _path(current.value, override)
+        placed = replace(override, place=f"{override.place} (for {document.name})")
+        path, value = _place(current.value, placed)
         before = [each for each in applied if each.path == path]
         if override.by_environment and before:
             raise ConfigError(
                 f"'{before[0].override.place}' sets the same key.",
-                where=override.place,
+                where=placed.place,
                 next_step="Keep one of the two variables.",
             )
-        current = with_values(current, {path: override.value}, where=override.place)
+        current = with_values(current, {path: value}, where=placed.place)
         applied = [each for each in applied if each.path != path]
         applied.append(Applied(path, override))
     origins = {each.path: each.override.place for each in applied}
@@ -82,6 +92,19 @@ def nearest(key: object, known: Iterable[str]) -> str:
     return f" Is '{found[0]}' meant?" if found else ""
 
 
+def _place(value: Any, override: Override) -> tuple[Path, Any]:
+    """The keys that an override leads to, and what to put there.
+
+    A section that may be left out, and is, comes with its first key.
+    """
+    keys = override.key.split(override.separator)
+    section = keys[0].lower() if override.by_environment else keys[0]
+    if len(keys) == 2 and section in _OPTIONAL and isinstance(value, dict) and section not in value:
+        key = keys[1].lower() if override.by_environment else keys[1]
+        return (section,), {key: override.value}
+    return _path(value, override), override.value
+
+
 def _path(value: Any, override: Override) -> Path:
     """The keys that an override leads to; the last may be new."""
     rest = override.key.split(override.separator)
@@ -89,7 +112,11 @@ def _path(value: Any, override: Override) -> Path:
     while rest:
         if not isinstance(value, (dict, list)):
             raise UnknownKeyError(
-                f"'{_dotted(path)}' is a single value and has no keys.", where=override.place
+                f"'{_dotted(path)}' is {'blank' if value is None else 'a single value'} in the "
+                "file and has no keys.",
+                where=override.place,
+                next_step=f"Set '{_dotted(path)}' to a mapping, such as {{{rest[0]}: ...}}, or "
+                "change the file.",
             )
         taken, key = _step(value, rest, override)
         if key is None:
@@ -133,6 +160,12 @@ def _check_new(
     known: Iterable[str] = () if isinstance(value, list) else value
     if not path:
         known = ReleaseConfig.model_fields
+    if not path and key in known and len(rest) > 1:
+        raise UnknownKeyError(
+            f"The file has no section '{key}'.",
+            where=override.place,
+            next_step="Add the section to the file: an override changes values of what is there.",
+        )
     fixed = isinstance(value, list) or (len(path) == 1 and path[0] in NAMED)
     if len(rest) > 1 or fixed or (not path and key not in known):
         raise UnknownKeyError(

@@ -13,11 +13,13 @@ from mechanisms.errors import ConfigError
 _NAMED = ("domain", "products", "checks")
 _STAND_INS: dict[str, Any] = {
     "title": "-",
+    "about": {},
     "dataset": "-",
     "source": {"path": "-"},
     "privacy": {"adjacency": "replace_one", "unit": "record", "n_records": 1},
     "budget": {"epsilon": 1, "delta": 0},
     "publish": {"directory": "-"},
+    "resources": {},
 }
 """For sections at fault. Nothing comes of them: a config with a fault is never returned."""
 

@@ -7,29 +7,26 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from configs.models import server_sources
+from configs.models.about import AboutConfig, OtherLicence
 from configs.models.domain import COLUMNS, CategoriesFile, RangeConfig
-from configs.models.release import (
-    KINDS,
-    OPEN_FORMS,
-    PRODUCTS,
-    CheckConfig,
-    ReleaseConfig,
-    UnitColumn,
-)
+from configs.models.products import PRODUCTS, open_forms
+from configs.models.release import CheckConfig, ReleaseConfig, UnitColumn
+from configs.models.targets import TARGETS, tag_of
 from configs.overrides import nearest
 from configs.yaml_text import Document
 from configs.yaml_text import Path as Keys
 from mechanisms import errors
 from mechanisms.errors import ConfigError, UnknownKeyError, together
 from mechanisms.planning.mechanism_choice import AUTO
-from mechanisms.planning.registry import REGISTRY, serving
+from mechanisms.planning.registry import KINDS, REGISTRY, serving
 
 Model = TypeVar("Model", bound=BaseModel)
-_BY_TAG: dict[str | int, type[BaseModel]] = {
+_TAGS: dict[Any, type[BaseModel]] = {
     "by column": UnitColumn, "as range": RangeConfig, "CategoriesFile": CategoriesFile,
+    "by name": OtherLicence, **COLUMNS, **{tag_of(key): model for key, model in TARGETS.items()},
+    **{server_sources.tag_of(key): model for key, model in server_sources.ENGINES.items()},
 }  # fmt: skip
-_BY_TAG.update(COLUMNS)
-_BY_TAG.update(PRODUCTS)
 
 
 def validate(document: Document, model: type[Model], at: Keys = ()) -> Model:
@@ -80,8 +77,17 @@ def _known_keys(loc: Keys) -> Iterable[str]:
     elif len(loc) == 2:
         model = ReleaseConfig.model_fields[str(loc[0])].annotation
     elif len(loc) > 2:
-        model = next((_BY_TAG[key] for key in reversed(loc[2:-1]) if key in _BY_TAG), None)
+        model = _tagged(loc[1:-1])
+        if model is None and loc[0] == "about":
+            model = get_args(AboutConfig.model_fields[str(loc[1])].annotation)[0]
     return getattr(model, "model_fields", ())
+
+
+def _tagged(keys: Keys) -> Any:
+    """The model of the innermost section whose tag is among the validator's keys."""
+    members: tuple[Mapping[Any, type[BaseModel]], ...] = (_TAGS, PRODUCTS)
+    found = (models[key] for key in reversed(keys) for models in members if key in models)
+    return next(found, None)
 
 
 def _as_error(detail: Any, keys: Keys, document: Document) -> ConfigError:
@@ -95,6 +101,8 @@ def _as_error(detail: Any, keys: Keys, document: Document) -> ConfigError:
         return ConfigError(f"'{keys[-1]}' is missing.", where=where)
     if detail["input"] is None and keys:
         return ConfigError(f"'{keys[-1]}' is blank: fill it in.", where=where)
+    if kind in ("dict_type", "model_type", "model_attributes_type"):
+        return ConfigError("The value must be a mapping of keys.", where=where)
     if kind == "union_tag_not_found" and keys[0] == "products":
         allowed = {name for model in PRODUCTS.values() for name in model.model_fields}
         for key in detail["input"]:
@@ -145,8 +153,12 @@ def _no_kind(product: Mapping[str, Any], document: Document, keys: Keys) -> Conf
 def _kinds(chosen: str) -> tuple[str, ...]:
     """The kinds of product that one form of product can be of."""
     found: tuple[str, ...] = get_args(PRODUCTS[chosen].model_fields["kind"].annotation)
-    others = (kind for kind, form in OPEN_FORMS.items() if form != chosen)
-    return (*found, *others) if chosen == AUTO else found
+    if chosen != AUTO:
+        return found
+    return (
+        *found,
+        *(kind for form, (*_, served) in open_forms().items() if form != AUTO for kind in served),
+    )
 
 
 def _existing(loc: Keys, document: Document, *, whole: bool) -> Keys:

@@ -55,12 +55,13 @@ class Document:
     def where(self, path: Path) -> str:
         """``file:line:column: a.b.c`` for the nearest value on the path that exists.
 
-        Of a value that is not the file's the place is what set it.
+        Of a value that is not the file's the place is what set it, and for which file.
         """
         for length in range(len(path), 0, -1):
             if path[:length] in self.origins:
-                origin = self.origins[path[:length]]
-                return origin if length == len(path) else f"{origin}: {'.'.join(map(str, path))}"
+                origin, dotted = self.origins[path[:length]], ".".join(map(str, path))
+                place = f"{origin} (for {self.name})"
+                return place if origin.endswith(f" {dotted}") else f"{place}: {dotted}"
         known = path
         while known and known not in self.places:
             known = known[:-1]

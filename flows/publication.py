@@ -1,10 +1,12 @@
-"""The publishing flow: one approved bundle in, the same bundle published."""
+"""The publishing flow: one approved bundle in, the same bundle published and uploaded."""
 
 from __future__ import annotations
 
+from flows.uploading import upload_release
 from tasks.execution.run_context import RunContext
 from tasks.orchestration.monitoring import show_release
 from tasks.orchestration.review_notices import show_approval
+from tasks.release.outcome import Outcome
 from tasks.release.publication import (
     check_approval,
     copy_bundle,
@@ -13,7 +15,7 @@ from tasks.release.publication import (
     note_publication,
     open_publication,
 )
-from tasks.release.steps import Outcome
+from tasks.targets.upload import targets_in
 
 
 def publish(context: RunContext, run_id: str) -> Outcome:
@@ -25,7 +27,7 @@ def publish(context: RunContext, run_id: str) -> Outcome:
 
     Raises:
         StatpressError: One of its kinds; ``ApprovalError`` unless the bundle is approved
-            and to the last byte the one that was.
+            and to the last byte the one that was, ``UploadError`` where a target fails.
     """
     home = context.home
     approved = check_approval(home, run_id)
@@ -39,4 +41,4 @@ def publish(context: RunContext, run_id: str) -> Outcome:
     outcome = note_publication(home, approved, place)
     show_release(context, outcome)
     show_approval(context, outcome)
-    return outcome
+    return upload_release(context, outcome, targets_in(outcome.bundle))

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from typing import TYPE_CHECKING
+
 from configs.order import Order
 from configs.planned_order import PlannedOrder
+from flows.uploading import check_uploads, upload_release
+from tasks.execution.resources import limited_threads
 from tasks.execution.run_context import RunContext
+from tasks.orchestration.drawing_workers import open_workers
 from tasks.orchestration.exclusion import one_at_a_time
 from tasks.orchestration.monitoring import DrawingProgress, show_budget, show_plan, show_release
 from tasks.orchestration.review_notices import show_waiting
+from tasks.release.curator_report import report_to_curator
+from tasks.release.outcome import Outcome
 from tasks.release.places import open_run
 from tasks.release.refusals import noting_refusals
 from tasks.release.review import check_decided
 from tasks.release.spent import saying_charged
 from tasks.release.steps import (
-    Outcome,
     charge_ledger,
     check_budget,
     check_counts,
@@ -22,6 +29,7 @@ from tasks.release.steps import (
     count_once,
     draw_records,
     fix_plan,
+    hand_over_counts,
     postprocess,
     prepare_bundle,
     publish_bundle,
@@ -30,6 +38,9 @@ from tasks.release.steps import (
     write_products,
 )
 
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 
 def press(
     context: RunContext,
@@ -37,6 +48,7 @@ def press(
     *,
     beside_undecided: bool = True,
     insecure_seed: int | None = None,
+    signer: Ed25519PrivateKey | None = None,
 ) -> Outcome:
     """Press one release.
 
@@ -46,15 +58,19 @@ def press(
         beside_undecided: Whether it may be charged while another release of the dataset waits
             for its approval.
         insecure_seed: For tests only; marks the bundle as not publishable.
+        signer: Signs the bundle; by default the key that the config names, if it names one.
 
     Raises:
-        StatpressError: One of its kinds; before "charge ledger" nothing was charged.
+        StatpressError: One of its kinds; before "charge ledger" nothing was charged. An
+            ``UploadError`` comes after the release, which stands.
     """
     release = read_config(order)
     plan = fix_plan(context, order, release)
     show_plan(context, release, plan)
     reviewed = check_budget(context, release, plan, insecure_seed is not None)
+    check_uploads(release.config.publish.targets, reviewed=reviewed)
     with (
+        limited_threads(release.config.resources.threads),
         one_at_a_time(context, release.config.dataset),
         open_run(
             context,
@@ -63,33 +79,42 @@ def press(
             reviewed=reviewed,
             insecure_seed=insecure_seed,
             advance=DrawingProgress.of(context, release, plan),
+            signer=signer,
         ) as run,
+        closing(run.snapshot),
+        open_workers(run, plan) as workers,
         noting_refusals(run, release),
     ):
         if not beside_undecided:
             check_decided(context, release.config.dataset)
-        rehearse(run, release, plan)
+        rehearse(run, release, plan, workers)
 
         # Private zone: what the source holds, and whether it passed its checks.
         found = check_input(run, release, plan)
         counted = count_once(run, release, plan, found)
         check_counts(run, release, counted)
+        if workers is not None:
+            hand_over_counts(run, counted)
 
-        charge = charge_ledger(run, release, plan)
+        charge, spent = charge_ledger(run, release, plan)
         show_budget(context, context.home, release.config.dataset)
 
         # Public zone: everything from the draw on.
         with saying_charged(charge):
-            drawn = draw_records(run, plan, counted, charge)
+            drawn = draw_records(run, plan, counted, charge, workers)
             products = postprocess(run, plan, drawn)
-            write_products(run, release, plan, charge, products)
+            write_products(run, release, plan, charge, spent, products)
             check_products(run, release, plan, products)
         if reviewed:
             outcome = prepare_bundle(run, release, charge)
         else:
             outcome = publish_bundle(run, release, charge)
+        told_to_end = release.config.curator.report and report_to_curator(
+            run, release, plan, found.profile, counted, products, outcome.bundle
+        )
     if reviewed:
         show_waiting(context, release.config.title, outcome, context.home)
-    else:
-        show_release(context, outcome)
-    return outcome
+        return outcome
+    show_release(context, outcome)
+    targets = release.config.publish.targets
+    return upload_release(context, outcome, targets, told_to_end=told_to_end)

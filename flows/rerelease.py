@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from configs.loading import Release
 from configs.order import Override
@@ -29,6 +29,9 @@ from tasks.plans.account_plan import plan_for_account
 from tasks.plans.plan_difference import difference
 from tasks.plans.verdicts import check_verdicts, warnings
 from tasks.release.succession import check_followed, check_source, predecessor, renewal, revision
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 _SHOWN = 60
 _COSTS = {
@@ -132,18 +135,24 @@ def propose(
     )
 
 
-def reprint(bundle: Path, overrides: Sequence[Override], listener: Listener) -> dict[str, Any]:
+def reprint(
+    bundle: Path,
+    overrides: Sequence[Override],
+    listener: Listener,
+    signer: Ed25519PrivateKey | None = None,
+) -> dict[str, Any]:
     """Derive a bundle anew; returns what was done.
 
     Args:
         bundle: The bundle's folder.
         overrides: What differs from its config.
         listener: Who is told of the progress.
+        signer: Signs the new bundle; the signature of the old one is not of this.
 
     Raises:
         StatpressError: It cannot be done as asked.
     """
-    done = reprinting.reprint(bundle, overrides, listener.announce)
+    done = reprinting.reprint(bundle, overrides, listener.announce, signer)
     return {
         "bundle": str(done.bundle),
         "seal": done.seal,

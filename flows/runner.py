@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from configs.order import Order
@@ -14,12 +15,15 @@ from tasks.execution.private_zone import CuratorLog, guarded, new_run_id, silenc
 from tasks.execution.run_context import Listener, RunContext, Silent
 from tasks.execution.side_channels import AROUND_A_FLOW
 from tasks.execution.steps import steps_of
+from tasks.execution.workers import Parallel
 from tasks.orchestration.server import QUIET_DEFAULTS
 from tasks.quality.inspector import Inspector
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
     from configs.planned_order import PlannedOrder
-    from tasks.release.steps import Outcome
+    from tasks.release.outcome import Outcome, Uploaded
 
 T = TypeVar("T")
 
@@ -31,6 +35,7 @@ def open_context(
     run_id: str | None = None,
     orchestrated: bool = True,
     listener: Listener | None = None,
+    parallel: Parallel | None = None,
 ) -> Iterator[RunContext]:
     """Make the context of a run that reads a source; its quality process starts at once.
 
@@ -39,8 +44,10 @@ def open_context(
         run_id: The run's identifier, which the ledger charges once; by default a new one.
         orchestrated: Whether Prefect executes the steps.
         listener: Who is told of the progress.
+        parallel: In which processes products are drawn; by default as the environment says.
     """
     context = plain_context(home, run_id=run_id, orchestrated=orchestrated, listener=listener)
+    context.parallel = Parallel.of(os.environ) if parallel is None else parallel
     with Inspector(context.log) as inspector:
         context.inspector = inspector
         yield context
@@ -69,7 +76,11 @@ def plain_context(
 
 
 def run_release(
-    context: RunContext, order: Order | PlannedOrder, *, insecure_seed: int | None = None
+    context: RunContext,
+    order: Order | PlannedOrder,
+    *,
+    insecure_seed: int | None = None,
+    signer: Ed25519PrivateKey | None = None,
 ) -> Outcome:
     """Run the release flow once.
 
@@ -77,6 +88,7 @@ def run_release(
         context: The run, with its quality process.
         order: The release config with what differs from it; planned, if that is done.
         insecure_seed: For tests only.
+        signer: Signs the bundle, in place of the key that the config names.
 
     Raises:
         StatpressError: With a message fit for the public zone, whatever happened.
@@ -85,7 +97,11 @@ def run_release(
 
     if insecure_seed is not None and insecure_seed < 0:
         raise ConfigError("The seed must not be negative.", where="--insecure-seed")
-    return _run(context, "release", lambda: press(context, order, insecure_seed=insecure_seed))
+    return _run(
+        context,
+        "release",
+        lambda: press(context, order, insecure_seed=insecure_seed, signer=signer),
+    )
 
 
 def run_publication(context: RunContext, run_id: str) -> Outcome:
@@ -101,6 +117,22 @@ def run_publication(context: RunContext, run_id: str) -> Outcome:
     from flows.publication import publish
 
     return _run(context, "publish", lambda: publish(context, run_id))
+
+
+def run_upload(context: RunContext, bundle: Path, config: Path | None) -> tuple[Uploaded, ...]:
+    """Run the uploading flow once, always without Prefect: it may be repeated at will.
+
+    Args:
+        context: The run that uploads.
+        bundle: The folder of a published bundle.
+        config: Names the targets in place of the bundle's own.
+
+    Raises:
+        StatpressError: With a message fit for the public zone, whatever happened.
+    """
+    from flows.uploading import upload_again
+
+    return run_inside(context, lambda: upload_again(context, bundle, config))
 
 
 def run_inside(context: RunContext, body: Callable[[], T]) -> T:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -23,10 +24,11 @@ from flows.runner import run_release
 from tasks.execution.home import Home
 from tasks.execution.private_zone import CuratorLog, new_run_id
 from tasks.execution.run_context import RunContext
+from tasks.execution.workers import Parallel
 from tasks.ledger.ledger import Ledger
 from tasks.ledger_rules.entries import Entry
 from tasks.quality.inspector import Inspector
-from tasks.release.steps import Outcome
+from tasks.release.outcome import Outcome
 
 if TYPE_CHECKING:
     from postgres import Server
@@ -36,15 +38,21 @@ if TYPE_CHECKING:
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# What collecting tests makes is never garbage: not one of its objects need be looked at, then or
+# later (``pytest_runtestloop``).
+gc.disable()
+
 # Nothing is timed in a property test. HYPOTHESIS_PROFILE=long takes ten times as many examples.
 settings.register_profile("statpress", deadline=None, max_examples=50)
 settings.register_profile("long", deadline=None, max_examples=500)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "statpress"))
 
 ON_THE_SERVER = frozenset(
-    f"tests/system/test_{name}.py"
+    f"tests/{name}.py"
     for name in (
-        "canary", "deploy", "monitoring", "review_form", "robustness", "schedule", "server",
+        "benchmarks/test_orchestration_overhead", "system/test_canary", "system/test_deploy",
+        "system/test_monitoring", "system/test_review_form", "system/test_robustness",
+        "system/test_schedule", "system/test_server",
     )
 )  # fmt: skip
 """Files whose tests share the session's Prefect server, which takes long to start: one worker's."""
@@ -64,7 +72,7 @@ products:
   people: {accept: mostly_noise,
     kind: microdata, mechanism: bootstrap, columns: [region, age, pay], share: 0.5}
   births: {accept: mostly_noise, kind: microdata, mechanism: bootstrap, columns: [born], share: 0.5}
-publish: {directory: releases, formats: [parquet, csv], name: first}
+publish: {directory: releases, plots: false, formats: [parquet, csv], name: first}
 """
 
 
@@ -141,18 +149,25 @@ class Agency:
             return list(ledger.entries())
 
     def run(
-        self, order: PlannedOrder | None = None, *, orchestrated: bool = False, **arguments: Any
+        self,
+        order: PlannedOrder | None = None,
+        *,
+        orchestrated: bool = False,
+        parallel: Parallel | None = None,
+        **arguments: Any,
     ) -> Outcome:
         self.inspector.log = CuratorLog(self.home.folder("curator"), new_run_id())
-        return run_release(self.context(orchestrated), order or Order(self.config), **arguments)
+        context = self.context(orchestrated, parallel)
+        return run_release(context, order or Order(self.config), **arguments)
 
-    def context(self, orchestrated: bool = False) -> RunContext:
+    def context(self, orchestrated: bool = False, parallel: Parallel | None = None) -> RunContext:
         """The context of the run that the quality process is for."""
         return RunContext(
             home=self.home,
             log=self.inspector.log,
             inspector=self.inspector,
             orchestrated=orchestrated,
+            parallel=parallel or Parallel(),
         )
 
     def run_again(self) -> Outcome:
@@ -196,10 +211,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return OneServer(config, log)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
+    """Collect garbage from here on, of what tests make."""
+    gc.freeze()
+    gc.enable()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """See that the list of files on the server is whole."""
     using = {i.nodeid.split("::")[0] for i in items if "server" in getattr(i, "fixturenames", ())}
-    missing = {file for file in using - ON_THE_SERVER if "benchmarks" not in file}
+    missing = {file for file in using - ON_THE_SERVER if not file.endswith("_ledger_speed.py")}
     assert not missing, f"not in ON_THE_SERVER: {missing}"
 
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any, get_args
 
 from configs.descriptions.described import (
     IDENTIFIER,
-    Bound,
+    MOST_FAULTS,
     ColumnType,
     DescribedColumn,
     Description,
     LeftOut,
+    all_of,
     day,
     line,
     number,
@@ -23,6 +25,7 @@ from configs.descriptions.described import (
     whole,
     words_of,
 )
+from configs.findings import Findings
 from mechanisms.errors import DescriptionError
 
 NEEDED = ("name", "type")
@@ -66,33 +69,46 @@ def from_column_list(text: str, name: str) -> Description:
     delimiter = delimiter_of(text.partition("\n")[0])
     assert delimiter is not None
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    found: list[DescribedColumn | LeftOut] = []
+    findings = Findings()
     rows: list[tuple[dict[str, str], str]] = []
-    problem = None
+    unfit = 0
     try:
         header = [each.strip().lower() for each in next(reader)]
         for row in reader:
             where = f"{name}:{reader.line_num}"
             if len(row) > len(header) or len(set(header)) < len(header):
-                raise DescriptionError("The row and the header do not fit.", where=where)
+                unfit += 1
+                if unfit <= MOST_FAULTS + 1:
+                    fault = DescriptionError("The row and the header do not fit.", where=where)
+                    findings.errors.append(fault)
+                continue
             cells = dict.fromkeys(KEYS, "") | dict(zip(header, map(str.strip, row), strict=False))
             if any(cells.values()):
                 rows.append((cells, where))
     except csv.Error:
-        problem = DescriptionError(
-            "A row is not CSV: check its quotes.", where=f"{name}:{reader.line_num}"
+        findings.errors.append(
+            DescriptionError(
+                "A row is not CSV: check its quotes.", where=f"{name}:{reader.line_num}"
+            )
         )
-    if problem is not None:
-        raise problem
     readable = sum(cells["type"].lower() in (*TYPES, *LEFT_OUT) for cells, _ in rows)
-    for cells, where in rows:
-        reason = LEFT_OUT.get(cells["type"].lower())
-        if reason is None:
-            found.append(column_of(cells, where, quoting=2 * readable > len(rows)))
-        else:
-            found.append(LeftOut(cells["name"], reason))
-    columns, left_out = sorted_out(found, name)
+    described = 2 * readable > len(rows) + unfit
+    if not described and findings.errors:
+        raise findings.errors[0]  # it may be a data file
+    reads = [partial(_row, cells, where, quoting=described) for cells, where in rows]
+    if not described:
+        for read in reads:  # up to the first fault, likewise
+            read()
+    columns, left_out = sorted_out(reads, name, findings)
     return Description(form="a list of columns", columns=columns, left_out=left_out)
+
+
+def _row(cells: Mapping[str, str], where: str, *, quoting: bool) -> DescribedColumn | LeftOut:
+    """The column of a row, or why there is none."""
+    reason = LEFT_OUT.get(cells["type"].lower())
+    if reason is None:
+        return column_of(cells, where, quoting=quoting)
+    return LeftOut(cells["name"], reason)
 
 
 def column_of(cells: Mapping[str, str], where: str, *, quoting: bool = False) -> DescribedColumn:
@@ -118,13 +134,19 @@ def column_of(cells: Mapping[str, str], where: str, *, quoting: bool = False) ->
             next_step="Correct it, or write id or text, which are left out; and if this file "
             "holds records, it is not a description.",
         )
-    common: dict[str, Any] = {
-        "name": cells["name"],
-        "type": kind,
-        "missing": _flag(cells["missing"], where),
-        "further": _further(cells, where),
-        **words_of(cells["label"], cells["description"], cells["unit"]),
-    }
+    missing, further, values = all_of(
+        partial(_flag, cells, "missing", where),
+        partial(_further, cells, where),
+        partial(_values, cells, kind, where),
+    )
+    words: dict[str, Any] = dict(words_of(cells["label"], cells["description"], cells["unit"]))
+    return DescribedColumn(
+        name=cells["name"], type=kind, missing=missing, further=further, **values, **words
+    )
+
+
+def _values(cells: Mapping[str, str], kind: ColumnType, where: str) -> dict[str, Any]:
+    """What a column of this type may hold, as arguments of ``DescribedColumn``."""
     if kind in ("categorical", "ordinal"):
         texts = [each.strip() for each in cells["categories"].split(BETWEEN)]
         labels = [each.strip() for each in cells["value_labels"].split(BETWEEN)]
@@ -133,44 +155,49 @@ def column_of(cells: Mapping[str, str], where: str, *, quoting: bool = False) ->
             raise DescriptionError(
                 f"There are {len(labels)} value_labels for {len(texts)} categories.", where=where
             )
-        return DescribedColumn(
-            **common,
-            categories=values_of(texts) if given else None,
-            value_labels=tuple(labels) if given and cells["value_labels"] else None,
+        return {
+            "categories": values_of(texts) if given else None,
+            "value_labels": tuple(labels) if given and cells["value_labels"] else None,
+        }
+    low, high = (
+        (cells[key], f"{where}: {key}")
+        for key in (
+            "lower" if cells["lower"] or not cells["first"] else "first",
+            "upper" if cells["upper"] or not cells["last"] else "last",
         )
-    low, high = cells["lower"] or cells["first"], cells["upper"] or cells["last"]
-    ends: tuple[Bound | None, Bound | None]
+    )
     if kind == "integer":
-        ends = whole(low, where, up=True), whole(high, where, up=False)
-    elif kind == "numeric":
-        ends = number(low, where), number(high, where)
+        ends = all_of(partial(whole, *low, up=True), partial(whole, *high, up=False))
     else:
-        ends = day(low, where), day(high, where)
-    return DescribedColumn(**common, lower=ends[0], upper=ends[1])
+        read = number if kind == "numeric" else day
+        ends = all_of(partial(read, *low), partial(read, *high))
+    return {"lower": ends[0], "upper": ends[1]}
 
 
 def _further(cells: Mapping[str, str], where: str) -> dict[str, Any]:
     """Keys that a config takes as they are."""
-    found: dict[str, Any] = {}
-    for key in ("width", "bins"):
-        count = whole(cells[key], where, up=True)
-        if count is not None:
-            found[key] = count
-    if cells["by"]:
-        if cells["by"] not in ("year", "month", "day"):
-            raise DescriptionError("'by' is not year, month or day.", where=where)
-        found["by"] = cells["by"]
-    if _flag(cells["other"], where):
-        found["other"] = True
-    return found
+    width, bins, by, other = all_of(
+        partial(whole, cells["width"], f"{where}: width", up=True),
+        partial(whole, cells["bins"], f"{where}: bins", up=True),
+        partial(_period, cells["by"], where),
+        partial(_flag, cells, "other", where),
+    )
+    found = {"width": width, "bins": bins, "by": by, "other": other or None}
+    return {key: value for key, value in found.items() if value is not None}
 
 
-def _flag(text: str, where: str) -> bool:
-    if text.lower() in _YES:
+def _period(text: str, where: str) -> str | None:
+    if text in ("", "year", "month", "day"):
+        return text or None
+    raise DescriptionError("'by' is not year, month or day.", where=where)
+
+
+def _flag(cells: Mapping[str, str], key: str, where: str) -> bool:
+    if cells[key].lower() in _YES:
         return True
-    if text.lower() in _NO:
+    if cells[key].lower() in _NO:
         return False
-    raise DescriptionError("'missing' and 'other' are yes or no.", where=where)
+    raise DescriptionError(f"'{key}' is yes or no.", where=where)
 
 
 def _fields(header: str, delimiter: str) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from configs.descriptions.described import (
@@ -15,6 +16,7 @@ from configs.descriptions.described import (
     DescribedColumn,
     Description,
     LeftOut,
+    all_of,
     between,
     line,
     sorted_out,
@@ -23,6 +25,7 @@ from configs.descriptions.described import (
     words_of,
 )
 from configs.descriptions.json_text import items, mapping
+from configs.descriptions.publication import about_of
 from mechanisms.errors import DescriptionError
 
 _INTEGERS = frozenset(
@@ -41,6 +44,11 @@ _LEAST = {
     "nonNegativeInteger": 0, "positiveInteger": 1, "unsignedLong": 0, "unsignedInt": 0,
     "unsignedShort": 0, "unsignedByte": 0,
 }  # fmt: skip
+_OF_A_PARTY = {
+    "name": ("schema:name", "foaf:name", "vcard:fn", "rdfs:label"),
+    "email": ("schema:email", "vcard:hasEmail", "foaf:mbox"),
+    "url": ("schema:url", "foaf:homepage", "vcard:hasURL", "@id"),
+}
 _LIST = re.compile(r"\^?\(?((?:[\w ,'-]+\|)+[\w ,'-]+)\)?\$?")
 """A regular expression that only lists words."""
 
@@ -81,12 +89,12 @@ def from_csvw(value: Mapping[str, Any], name: str, table: str | None) -> Descrip
         raise DescriptionError("The table has no tableSchema with columns.", where=name)
     keys = {str(each) for each in items(schema.get("primaryKey"))}
     inherited = {**value, **chosen, **schema}
-    found = [
-        _column(mapping(each), keys, inherited, f"{name}: columns.{i}")
+    reads = [
+        partial(_column, mapping(each), keys, inherited, f"{name}: columns.{i}")
         for i, each in enumerate(columns)
         if mapping(each).get("virtual") is not True
     ]
-    described, left_out = sorted_out(found, name)
+    described, left_out = sorted_out(reads, name)
     codes = tuple(str(each) for each in items(inherited.get("null")) if each)
     url, dialect = chosen.get("url"), mapping(inherited.get("dialect"))
     return Description(
@@ -98,7 +106,49 @@ def from_csvw(value: Mapping[str, Any], name: str, table: str | None) -> Descrip
         missing_codes=codes,
         delimiter=line(dialect.get("delimiter")),
         encoding=line(dialect.get("encoding")),
+        about=_about({**value, **chosen}),
     )
+
+
+def _about(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Who publishes, and what it is about, in Dublin Core, DCAT or schema.org."""
+    publisher, contact = _first(said, "publisher"), _first(said, "contactPoint")
+    start, _, end = (_words(said, "dc:temporal") or "").partition("/")
+    keywords = [*items(said.get("dcat:keyword")), *items(said.get("dc:subject"))]
+    return about_of(
+        description=_words(said, "dc:description") or _words(said, "schema:description"),
+        publisher=_party(publisher),
+        contact=_party(contact),
+        licence={"url": _party(_first(said, "license")).get("url")},
+        keywords=[_words({"": each}, "") for each in keywords],
+        temporal={"start": start, "end": end},
+        spatial=_party(_first(said, "spatial")),
+    )
+
+
+def _first(said: Mapping[str, Any], name: str) -> Any:
+    """A property under the prefix of the vocabulary that has it."""
+    found = (said.get(f"{prefix}:{name}") for prefix in ("dc", "dcterms", "dcat", "schema"))
+    return next((next(iter(items(each)), None) for each in found if each), None)
+
+
+def _party(value: Any) -> dict[str, str | None]:
+    """Name and addresses of a node, or of one that is only its name or its address."""
+    if not isinstance(value, dict):
+        text = line(value)
+        return {"url" if text and "://" in text else "name": text}
+    node: dict[str, str | None] = {}
+    for key, names in _OF_A_PARTY.items():
+        node[key] = next(filter(None, (_address(value.get(name)) for name in names)), None)
+    if node["email"]:
+        node["email"] = node["email"].removeprefix("mailto:")
+    return node
+
+
+def _address(value: Any) -> str | None:
+    """Text, or what a node is called by."""
+    found = next(iter(items(value)), None)
+    return line(found.get("@id") or found.get("@value") if isinstance(found, dict) else found)
 
 
 def _column(
@@ -135,8 +185,12 @@ def _column(
     upper = rules.get("maximum", rules.get("maxInclusive"))
     above, below = rules.get("minExclusive"), rules.get("maxExclusive")
     if base in _INTEGERS:
-        least, largest = whole(lower, where, up=True), whole(upper, where, up=False)
-        over, under = whole(above, where, up=False), whole(below, where, up=True)
+        least, largest, over, under = all_of(
+            partial(whole, lower, where, up=True),
+            partial(whole, upper, where, up=False),
+            partial(whole, above, where, up=False),
+            partial(whole, below, where, up=True),
+        )
         least = over + 1 if over is not None else least
         largest = under - 1 if under is not None else largest
         least = _LEAST.get(base) if least is None else least

@@ -9,6 +9,7 @@ entities and without anything from outside the file.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError
 
@@ -16,6 +17,8 @@ from configs.descriptions.described import (
     DescribedColumn,
     Description,
     LeftOut,
+    all_of,
+    between,
     line,
     number,
     sorted_out,
@@ -23,6 +26,7 @@ from configs.descriptions.described import (
     whole,
     words_of,
 )
+from configs.descriptions.publication import about_of
 from mechanisms.errors import DescriptionError
 
 _SUMMARY = ("sumStat", "catStat")
@@ -55,7 +59,7 @@ def from_ddi(text: bytes, name: str, table: str | None) -> Description:
     chosen = _chosen(files, variables, name, table)
     columns, left_out = sorted_out(
         [
-            _column(each, name)
+            partial(_column, each, name)
             for each in variables
             if chosen is None or chosen in each.get("files", chosen).split()
         ],
@@ -74,7 +78,37 @@ def from_ddi(text: bytes, name: str, table: str | None) -> Description:
         path=None if file is None else _text(file, "fileTxt", "fileName"),
         n_records=None if file is None else _count(file),
         notes=tuple(notes),
+        about=_about(book),
     )
+
+
+def _about(book: Element) -> dict[str, Any]:
+    """Who distributes the study, and what it is about."""
+    study = next(_children(book, "stdyDscr"), book)
+    sender, contact = _found(study, "distrbtr"), _found(study, "contact")
+    periods = [each for each in _all(study, "timePrd") if each.get("date")]
+    ends = {each.get("event", "single"): (each.get("date") or "")[:10] for each in periods}
+    single = ends.get("single")
+    return about_of(
+        description=_text(study, "stdyInfo", "abstract"),
+        publisher={"name": _inside(sender), "url": sender.get("URI")},
+        contact={
+            "name": _inside(contact), "email": contact.get("email"), "url": contact.get("URI")
+        },
+        keywords=map(_inside, _all(study, "keyword")),
+        temporal={"start": ends.get("start", single), "end": ends.get("end", single)},
+        spatial={"name": _inside(_found(study, "geogCover")) or _inside(_found(study, "nation"))},
+    )  # fmt: skip
+
+
+def _found(element: Element, tag: str) -> Element:
+    """The first element of a tag; an empty one if there is none."""
+    return next(_all(element, tag), Element(tag))
+
+
+def _inside(element: Element) -> str | None:
+    """The text of an element."""
+    return line("".join(element.itertext())) or None
 
 
 def _root(text: bytes, name: str) -> Element:
@@ -154,20 +188,20 @@ def _column(variable: Element, name: str) -> DescribedColumn | LeftOut:
     least, above = _ends(ranges, "min")
     largest, below = _ends(ranges, "max")
     if variable.get("dcml") == "0" or any(each.get("UNITS") == "INT" for each in ranges):
-        lower, upper = whole(least, where, up=True), whole(largest, where, up=False)
-        over, under = whole(above, where, up=False), whole(below, where, up=True)
+        lower, upper, over, under = all_of(
+            partial(whole, least, where, up=True),
+            partial(whole, largest, where, up=False),
+            partial(whole, above, where, up=False),
+            partial(whole, below, where, up=True),
+        )
         return DescribedColumn(
             **common,
             type="integer",
             lower=over + 1 if lower is None and over is not None else lower,
             upper=under - 1 if upper is None and under is not None else upper,
         )
-    return DescribedColumn(
-        **common,
-        type="numeric",
-        lower=number(least if least is not None else above, where),
-        upper=number(largest if largest is not None else below, where),
-    )
+    ends = least if least is not None else above, largest if largest is not None else below
+    return between(common, "numeric", ends, where)
 
 
 def _ends(ranges: list[Element], end: str) -> tuple[str | None, str | None]:
@@ -223,4 +257,4 @@ def _text(element: Element, *path: str) -> str | None:
     found: Element | None = element
     for tag in path:
         found = None if found is None else next(_children(found, tag), None)
-    return None if found is None else line("".join(found.itertext())) or None
+    return None if found is None else _inside(found)

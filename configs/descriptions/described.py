@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any, Literal
 
+from configs.findings import Findings
 from configs.sections.checks import RESERVED_COLUMNS
 from mechanisms.errors import DescriptionError
 
 ColumnType = Literal["categorical", "ordinal", "integer", "numeric", "date"]
 Category = str | int | bool | Decimal
 Bound = int | Decimal | datetime.date
+ASKED = "answers"
+"""The form of a description that somebody gave at a terminal."""
+MOST_FAULTS = 50
+"""That are named of a table."""
 _LONGEST_LINE = 1000
 _LONGEST_UNIT = 100
 _WHOLE = re.compile(r"[+-]?(0|[1-9][0-9]{0,17})")
@@ -86,6 +92,7 @@ class Description:
         delimiter: Between the fields of the table, if it is a CSV.
         encoding: Of its text.
         notes: What else to tell whoever reviews the config.
+        about: The section ``about`` of a config, as far as it is described.
     """
 
     form: str
@@ -98,39 +105,67 @@ class Description:
     delimiter: str | None = None
     encoding: str | None = None
     notes: tuple[str, ...] = ()
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+
+def all_of(*reads: Callable[[], Any]) -> list[Any]:
+    """What all of them read.
+
+    Raises:
+        DescriptionError: Of the first that cannot, with those of the others.
+    """
+    findings, found = Findings(), []
+    for read in reads:
+        with findings.noting():
+            found.append(read())
+    findings.settle()
+    return found
 
 
 def sorted_out(
-    found: Sequence[DescribedColumn | LeftOut], where: str
+    reads: Iterable[Callable[[], DescribedColumn | LeftOut]],
+    where: str,
+    findings: Findings | None = None,
 ) -> tuple[tuple[DescribedColumn, ...], tuple[LeftOut, ...]]:
     """The columns that a config can declare, and the others.
 
+    Args:
+        reads: Each reads one of the columns.
+        where: The file, for messages.
+        findings: What is wrong with the table already.
+
     Raises:
-        DescriptionError: A name occurs twice, or there is no column to declare.
+        DescriptionError: A column cannot be read or its name occurs twice, with all other such
+            faults; or there is no column to declare.
     """
+    findings = findings or Findings()
     columns: list[DescribedColumn] = []
     others: list[LeftOut] = []
     names: set[str] = set()
-    for each in found:
-        if not each.name or each.name in names or not each.name.isprintable():
-            raise DescriptionError(
-                "A column has no printable name."
-                if not each.name or not each.name.isprintable()
-                else f"The column '{each.name}' is described twice.",
-                where=where,
-                next_step="Give every column a name of its own in the description.",
+    for read in reads:
+        if len(findings.errors) > MOST_FAULTS:
+            break
+        with findings.noting():
+            each = read()
+            _check_name(each.name, names, where)
+            names.add(each.name)
+            if isinstance(each, LeftOut):
+                others.append(each)
+            elif each.name in RESERVED_COLUMNS:
+                others.append(
+                    LeftOut(each.name, "a column of every table of counts; rename it in the source")
+                )
+            elif _cells(each, f"{where}: {each.name}") == 1:
+                others.append(LeftOut(each.name, "it has a single value"))
+            else:
+                columns.append(each)
+    if len(findings.errors) > MOST_FAULTS:
+        findings.errors[MOST_FAULTS:] = [
+            DescriptionError(
+                "There are more faults.", where=where, next_step="Correct these first."
             )
-        names.add(each.name)
-        if isinstance(each, LeftOut):
-            others.append(each)
-        elif each.name in RESERVED_COLUMNS:
-            others.append(
-                LeftOut(each.name, "a column of every table of counts; rename it in the source")
-            )
-        elif _cells(each) == 1:
-            others.append(LeftOut(each.name, "it has a single value"))
-        else:
-            columns.append(each)
+        ]
+    findings.settle()
     if not columns:
         raise DescriptionError(
             "The description has no column that a release can have.", where=where
@@ -138,7 +173,20 @@ def sorted_out(
     return tuple(columns), tuple(others)
 
 
-def _cells(column: DescribedColumn) -> int | None:
+def _check_name(name: str, known: set[str], where: str) -> None:
+    """Refuse a name that cannot be printed, or that another column has."""
+    printable = bool(name) and name.isprintable()
+    if not printable or name in known:
+        raise DescriptionError(
+            f"The column '{name}' is described twice."
+            if printable
+            else "A column has no printable name.",
+            where=where,
+            next_step="Give every column a name of its own in the description.",
+        )
+
+
+def _cells(column: DescribedColumn, where: str) -> int | None:
     """How many values there are, missing among them; None if that is not given or does not matter.
 
     Raises:
@@ -147,12 +195,12 @@ def _cells(column: DescribedColumn) -> int | None:
     least, largest = column.lower, column.upper
     if column.categories is not None:
         if len(set(map(str, column.categories))) < len(column.categories):
-            raise DescriptionError("A category is listed twice.", where=column.name)
+            raise DescriptionError("A category is listed twice.", where=where)
         return len(column.categories) + column.missing
     if least is None or largest is None:
         return None
     if least > largest:  # type: ignore[operator]
-        raise DescriptionError("The least value is above the largest.", where=column.name)
+        raise DescriptionError("The least value is above the largest.", where=where)
     if least < largest:  # type: ignore[operator]
         return None
     return 1 if column.type == "numeric" else 1 + column.missing
@@ -238,5 +286,6 @@ def between(
     where: str,
 ) -> DescribedColumn:
     """A column of numbers or of dates between bounds as they are written, if there are any."""
-    lower, upper = (number(end, where) if kind == "numeric" else day(end, where) for end in ends)
+    read = number if kind == "numeric" else day
+    lower, upper = all_of(*(functools.partial(read, end, where) for end in ends))
     return DescribedColumn(**common, type=kind, lower=lower, upper=upper)

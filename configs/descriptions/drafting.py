@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any, get_args
 
 from configs.descriptions.described import DescribedColumn, Description
+from configs.descriptions.publication import about_lines
 from configs.descriptions.yaml_style import WIDTH, comment, flow, listed, scalar
 from configs.models.source import Delimiter, Encoding
 from configs.models.source_formats import format_of
@@ -81,6 +82,8 @@ def draft(description: Description, frame: Frame) -> tuple[str, tuple[Blank, ...
         ("dataset", frame.dataset, "the account in the ledger"),
     ):
         lines.append(f"{key}: {scalar(value)}" if value else _blank(blanks, key, hint))
+        if key == "title":
+            lines += about_lines(description)
     if frame.source is None:
         path = _blank(blanks, "source.path", "the data, from this folder; never opened by 'init'")
         lines += ["source:", f"  {path}"]

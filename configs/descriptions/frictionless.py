@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from configs.descriptions.described import (
@@ -16,6 +17,7 @@ from configs.descriptions.described import (
     DescribedColumn,
     Description,
     LeftOut,
+    all_of,
     between,
     line,
     number,
@@ -24,6 +26,7 @@ from configs.descriptions.described import (
     words_of,
 )
 from configs.descriptions.json_text import items, mapping, parse_json
+from configs.descriptions.publication import about_of
 from mechanisms.errors import DescriptionError
 
 ReadOther = Callable[[str], str]
@@ -75,8 +78,8 @@ def from_frictionless(
         str(mapping(each).get("value", each))
         for each in items(mapping(schema).get("missingValues"))
     )
-    found = [_column(mapping(each), keys, name, i) for i, each in enumerate(fields)]
-    columns, left_out = sorted_out(found, name)
+    reads = [partial(_column, mapping(each), keys, name, i) for i, each in enumerate(fields)]
+    columns, left_out = sorted_out(reads, name)
     path = next(iter(items(resource.get("path"))), None)
     return Description(
         form="a Frictionless data package" if "resources" in value else "a Frictionless schema",
@@ -87,7 +90,39 @@ def from_frictionless(
         missing_codes=tuple(code for code in codes if code != ""),
         delimiter=line(mapping(resource.get("dialect")).get("delimiter")),
         encoding=line(resource.get("encoding")),
+        about=_about({**value, **{k: v for k, v in resource.items() if v}}),
     )
+
+
+def _about(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Who publishes, and what it is about; of a resource, else of its package."""
+    named = [mapping(each) for each in items(said.get("contributors"))]
+    parties = {
+        role: next((each for each in named if role in _roles(each)), {})
+        for role in ("publisher", "contact")
+    }
+    publisher, contact = parties["publisher"], parties["contact"]
+    licence = mapping(next(iter(items(said.get("licenses"))), None))
+    temporal, spatial = mapping(said.get("temporal")), mapping(said.get("spatial"))
+    return about_of(
+        description=said.get("description"),
+        publisher={"name": publisher.get("title"), "url": publisher.get("path")},
+        contact={
+            "name": contact.get("title"), "email": contact.get("email"), "url": contact.get("path")
+        },
+        licence={
+            "id": licence.get("name"), "name": licence.get("title"), "url": licence.get("path")
+        },
+        keywords=items(said.get("keywords")),
+        temporal={key: temporal.get(key) for key in ("start", "end")},
+        spatial={"name": spatial.get("title"), "url": spatial.get("path")},
+    )  # fmt: skip
+
+
+def _roles(contributor: Mapping[str, Any]) -> list[str]:
+    """``role`` of version 1, or ``roles`` of version 2."""
+    named = [contributor.get("role"), *items(contributor.get("roles"))]
+    return [str(each).lower() for each in named if each]
 
 
 def _chosen(resources: list[Mapping[str, Any]], name: str, table: str | None) -> Mapping[str, Any]:
@@ -134,11 +169,14 @@ def _column(
     lower, upper = rules.get("minimum"), rules.get("maximum")
     above, below = rules.get("exclusiveMinimum"), rules.get("exclusiveMaximum")
     if kind in ("integer", "year"):
-        least, largest = whole(lower, where, up=True), whole(upper, where, up=False)
-        if above is not None:
-            least = _whole(above, where, up=False) + 1
-        if below is not None:
-            largest = _whole(below, where, up=True) - 1
+        least, largest, over, under = all_of(
+            partial(whole, lower, where, up=True),
+            partial(whole, upper, where, up=False),
+            partial(whole, above, where, up=False),
+            partial(whole, below, where, up=True),
+        )
+        least = over + 1 if over is not None else least
+        largest = under - 1 if under is not None else largest
         return DescribedColumn(**common, type="integer", lower=least, upper=largest)
     ends = above if lower is None else lower, below if upper is None else upper
     if kind == "number":
@@ -146,12 +184,6 @@ def _column(
     if kind in _DATES:
         return between(common, "date", ends, where)
     return LeftOut(called, f"values of type {line(str(kind), 40)} have no cells")
-
-
-def _whole(value: object, where: str, *, up: bool) -> int:
-    found = whole(value, where, up=up)
-    assert found is not None
-    return found
 
 
 def _booleans(field: Mapping[str, Any]) -> tuple[Category, ...]:

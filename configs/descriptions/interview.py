@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 from configs.descriptions.column_list import BETWEEN, KEYS, TYPES, column_of
-from configs.descriptions.described import DescribedColumn, Description, line, sorted_out
+from configs.descriptions.described import ASKED, DescribedColumn, Description, line, sorted_out
+from configs.descriptions.publication import about_of
 from mechanisms.errors import DescriptionError
 
 Ask = Callable[[str], str]
@@ -38,6 +42,11 @@ _QUESTIONS = MappingProxyType(
         ),
     }
 )
+_PUBLICATION = (
+    ("Publisher of the release, such as an office", "publisher", "name"),
+    ("E-mail address for questions about it", "contact", "email"),
+    ("Licence, by its identifier in the SPDX list such as CC-BY-4.0", "licence", "id"),
+)
 _LAST = (("missing", "may it be missing (yes or no)"), ("label", "label"), ("unit", "unit"))
 
 
@@ -59,8 +68,24 @@ def interview(ask: Ask, tell: Tell) -> Description:
             tell("There is a column of this name already.")
             continue
         columns.append(_column(name, ask, tell))
-    found, left_out = sorted_out(columns, "answers")
-    return Description(form="answers", columns=found, left_out=left_out)
+    found, left_out = sorted_out([partial(replace, column) for column in columns], "answers")
+    return Description(form=ASKED, columns=found, left_out=left_out)
+
+
+def publication(ask: Ask, tell: Tell) -> dict[str, Any]:
+    """Ask who publishes and on what terms: the section ``about`` of a config.
+
+    Any answer may be blank; one that a config would refuse is asked for again.
+    """
+    found: dict[str, Any] = {}
+    for question, key, part in _PUBLICATION:
+        while answer := line(ask(question)):
+            about = about_of(**{key: {part: answer}})
+            if about:
+                found |= about
+                break
+            tell("  That is not one.")
+    return found
 
 
 def _column(name: str, ask: Ask, tell: Tell) -> DescribedColumn:
@@ -78,7 +103,7 @@ def _asked(cells: dict[str, str], key: str, question: str, ask: Ask, tell: Tell)
         cells[key] = ask(f"  {question}").strip()
         try:
             column = column_of(cells, cells["name"])
-            sorted_out([column], cells["name"])
+            sorted_out([partial(replace, column)], cells["name"])
             return column
         except DescriptionError as error:
             problem = error.what

@@ -2,40 +2,30 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import fields
 from decimal import Decimal
-from typing import Annotated, Any, Literal, Self, Union, get_type_hints
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    BeforeValidator,
     Discriminator,
     Field,
     StrictStr,
     Tag,
-    create_model,
+    ValidationInfo,
+    field_validator,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
 
-from configs.models.amounts import Count, Delta, Epsilon, Share
+from configs.models.about import AboutConfig
+from configs.models.amounts import Count, Delta, Epsilon
 from configs.models.domain import ColumnConfig, Section, ZeroConfig
-from configs.models.formats import FORMATS, Format
-from configs.models.source import SourceConfig
-from configs.models.text import Line, Name
-from mechanisms.base.mechanism import Mechanism
-from mechanisms.base.user_defined import UserDefined
+from configs.models.formats import DEFAULT, Format
+from configs.models.products import AnyProduct
+from configs.models.resources import ResourcesConfig
+from configs.models.server_sources import AnySourceConfig
+from configs.models.targets import Targets
+from configs.models.text import KeyPath, Line, Name
 from mechanisms.domain.privacy_unit import Adjacency, Privacy, Unit
-from mechanisms.planning.mechanism_choice import AUTO
-from mechanisms.planning.registry import REGISTRY, kinds
-
-
-def _short(value: Any) -> Any:
-    """Refuse text such as 1e99999999, whose exact value would fill the memory."""
-    if isinstance(value, str) and (len(value) > 100 or re.search("[0-9.][eE]", value)):
-        raise PydanticCustomError("RecordsError", "must be written out in at most 100 characters")
-    return value
-
 
 Fraction01 = Annotated[Decimal, Field(ge=0, le=1)]
 
@@ -51,6 +41,13 @@ class UnitColumn(Section):
 
 def _unit_form(value: Any) -> str:
     return "by column" if isinstance(value, (dict, UnitColumn)) else "by record"
+
+
+def _size_of(unit: Unit | UnitColumn) -> tuple[str, str]:
+    """Name of the size that goes with a unit, and the unit in words."""
+    if isinstance(unit, UnitColumn):
+        return "n_units", "a unit column"
+    return "n_records", "'unit: record'"
 
 
 class PrivacyConfig(Section):
@@ -71,13 +68,31 @@ class PrivacyConfig(Section):
         description="Number of units in the source, public under replace_one; for a unit column.",
     )
 
+    @field_validator("n_records", "n_units")
+    @classmethod
+    def _of_the_unit(cls, size: int | None, info: ValidationInfo) -> int | None:
+        """Refuse the size that goes with the other kind of unit, at its own place."""
+        if size is None or "unit" not in info.data:
+            return size
+        name, form = _size_of(info.data["unit"])
+        if name != info.field_name:
+            raise PydanticCustomError(
+                "ConfigError",
+                "leave out {given}: with {form} the size is {name}",
+                {"given": info.field_name, "form": form, "name": name},
+            )
+        return size
+
     @model_validator(mode="after")
     def _one_size(self) -> Self:
-        by_column = isinstance(self.unit, UnitColumn)
-        if (self.n_records is None) != by_column or (self.n_units is None) == by_column:
-            wanted = "n_units and not n_records" if by_column else "n_records and not n_units"
-            form = "a unit column" if by_column else "'unit: record'"
-            raise PydanticCustomError("ConfigError", f"give {wanted} with {form}")
+        name, form = _size_of(self.unit)
+        if getattr(self, name) is None:
+            raise PydanticCustomError(
+                "ConfigError",
+                "'{name}' is missing, the public number of {what} in the source: it goes with "
+                "{form}",
+                {"name": name, "what": name.removeprefix("n_"), "form": form},
+            )
         return self
 
     @property
@@ -141,111 +156,61 @@ class CheckConfig(Section):
     )
 
 
-class ProductConfig(Section):
-    """Fields that every product has."""
-
-    columns: Annotated[list[StrictStr], Field(min_length=1)]  # of an estimate or function: its own
-    share: Share | None = Field(
-        default=None,
-        description="Share of the release's budget. Products without one divide equally what "
-        "the others leave.",
-    )
-    accept: Literal["mostly_noise"] | None = Field(
-        default=None,
-        description="Release the product although the plan says that it is mostly noise.",
-    )
-
-
 class PublishConfig(Section):
     """Where the bundle goes."""
 
     directory: Line = Field(description="Relative to the folder of the config.")
     formats: Annotated[list[Format], Field(min_length=1)] = Field(
-        default_factory=lambda: list(FORMATS), description="By default all of them."
+        default_factory=lambda: list(DEFAULT),
+        description="By default parquet and csv; dta (Stata) and sav (SPSS) need the extra 'stat'.",
     )
     plots: bool = Field(
-        default=True, description="Draw estimates and functions; needs the extra 'plots'."
+        default=True, description="Whether the report has charts, or their figures as tables."
+    )
+    sdmx: bool = Field(
+        default=False,
+        description="Write tables as SDMX-CSV 2.0 too, with their structure; needs the extra "
+        "'sdmx'.",
     )
     name: Name | None = Field(
         default=None, description="Name of the bundle; by default dataset, time and run."
+    )
+    targets: Targets = Field(
+        default_factory=list,
+        description="Where the bundle is uploaded to once it is published in the directory.",
     )
     review: Literal["required"] | None = Field(
         default=None,
         description="Charge nothing unless the ledger names who approves releases of the "
         "dataset; where it does, every release waits for them, with or without this line.",
     )
+    sign: KeyPath | None = Field(
+        default=None,
+        description="File of the private Ed25519 key that signs the bundle, relative to the folder "
+        "of the config; without a passphrase, and for its owner only.",
+    )
 
 
-def _written(hint: Any) -> Any:
-    """The type of a knob in the file, where a user-defined object is named."""
-    return str | None if hint == UserDefined | None else hint
+class CuratorConfig(Section):
+    """What a run leaves in the home for the curator only, and never in the bundle."""
 
-
-def _product_model(title: str, mechanism: Any, knobs: type, served: tuple[str, ...]) -> Any:
-    """A product model: the kinds it is for, the key ``mechanism``, and knobs as keys."""
-    hints = {
-        name: Annotated[_written(hint), BeforeValidator(_short)]
-        for name, hint in get_type_hints(knobs).items()
-    }
-    keys: dict[str, Any] = {
-        "kind": (Literal[served], ...),
-        "mechanism": mechanism,
-        **{knob.name: (hints[knob.name], knob.default) for knob in fields(knobs)},
-    }
-    for further in (KINDS[name].further for name in served):
-        if further is not None:
-            own = get_type_hints(further)
-            keys |= {each.name: (own[each.name], each.default) for each in fields(further)}
-    return create_model(f"{title}Product", __base__=ProductConfig, **keys)
-
-
-def _named_model(mechanism: type[Mechanism]) -> Any:
-    """The model of products by a mechanism that the config names."""
-    title = mechanism.name.title().replace("_", "")
-    served = tuple(kind.name for kind in mechanism.kinds)
-    return _product_model(title, (Literal[mechanism.name], ...), mechanism.knobs, served)
-
-
-def _open_models() -> dict[str, Any]:
-    """The models of products whose mechanism is left open, by form."""
-    groups: dict[tuple[type, bool], list[str]] = {}
-    for kind in KINDS.values():
-        groups.setdefault((kind.left_open, kind.may_omit), []).append(kind.name)
-    models = {}
-    for (knobs, may_omit), served in groups.items():
-        form = f"{AUTO} {served[0]}" if may_omit or AUTO in models else AUTO
-        mechanism = (Literal[AUTO], AUTO if may_omit else ...)
-        title = form.title().replace(" ", "")
-        models[form] = _product_model(title, mechanism, knobs, tuple(served))
-        OPEN_FORMS.update(dict.fromkeys(served, form))
-    return models
-
-
-def _form(value: Any) -> str | None:
-    """Which model a product is of: its mechanism, or its kind where that is left open."""
-    said = value if isinstance(value, dict) else vars(value)
-    kind = KINDS.get(said["kind"]) if isinstance(said.get("kind"), str) else None
-    named: str | None = said.get("mechanism", AUTO if kind and kind.may_omit else None)
-    return OPEN_FORMS[kind.name] if named == AUTO and kind else named
-
-
-KINDS = kinds()
-"""All kinds of product by name."""
-
-OPEN_FORMS: dict[str, str] = {}
-"""By kind of product the form of a config that leaves its mechanism open."""
-
-PRODUCTS = _open_models() | {name: _named_model(each) for name, each in REGISTRY.items()}
-_UNION: Any = Union[tuple(Annotated[m, Tag(tag)] for tag, m in PRODUCTS.items())]  # noqa: UP007
-AnyProduct: Any = Annotated[_UNION, Discriminator(_form)]
+    report: bool = Field(
+        default=False,
+        description="Once the release is out, write a report of its exact errors into the home's "
+        "private folder. Beside the release it reveals exact counts.",
+    )
 
 
 class ReleaseConfig(Section):
     """One release, as it stands in the file."""
 
     title: Line
+    about: AboutConfig = Field(
+        default_factory=AboutConfig,
+        description="Who publishes, on what terms, and what the release is about.",
+    )
     dataset: Annotated[Line, Field(max_length=200)]
-    source: SourceConfig
+    source: AnySourceConfig
     privacy: PrivacyConfig
     budget: BudgetConfig
     domain: Annotated[dict[StrictStr, ColumnConfig], Field(min_length=1)]
@@ -257,3 +222,11 @@ class ReleaseConfig(Section):
     products: Annotated[dict[Name, AnyProduct], Field(min_length=1)]
     checks: dict[StrictStr, CheckConfig] = Field(default_factory=dict)
     publish: PublishConfig
+    curator: CuratorConfig = Field(
+        default_factory=CuratorConfig,
+        description="What a run leaves in the home for the curator only.",
+    )
+    resources: ResourcesConfig = Field(
+        default_factory=ResourcesConfig,
+        description="What a run may take of its machine.",
+    )

@@ -6,11 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, StrictStr, model_validator
+from pydantic import AfterValidator, Field, StrictInt, StrictStr, model_validator
 from pydantic_core import PydanticCustomError
 
 from configs.models.domain import Section
-from configs.models.source_formats import SourceFormat, format_of
+from configs.models.source_formats import SourceFormat, check_installed, format_of
+from configs.models.targets import Endpoint, Region
 from configs.models.text import Line
 from mechanisms.domain.columns import Categorical, Column, Date
 from mechanisms.errors import ConfigError
@@ -23,6 +24,8 @@ Encoding = Literal[
     "iso-8859-15", "koi8-r", "mac-roman", "cp437", "cp850", "shift_jis", "euc-jp", "euc-kr",
     "gb18030", "big5",
 ]  # fmt: skip
+_REMOTE = r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/[^?#@]{1,900}"
+_OF = {"endpoint": "s3://", "region": "s3://", "version": "a Delta or Iceberg table"}
 _DIRECTIVES = frozenset("YymdbBjHIMSfp%")
 _PARTS: Mapping[str, tuple[str, ...]] = {
     "year": ("Yy",),
@@ -54,9 +57,20 @@ def _states(form: str, period: str) -> bool:
 class SourceConfig(Section):
     """Where the confidential records lie, and how a CSV is written."""
 
+    engine: Literal["duckdb"] = Field(default="duckdb", description="What counts the records.")
     path: Line = Field(description="File or glob, relative to the folder of the config.")
     format: SourceFormat | None = Field(
         default=None, description="By default what the suffix says."
+    )
+    endpoint: Endpoint | None = Field(
+        default=None, description="Address of the store of s3://; by default that of AWS."
+    )
+    region: Region | None = Field(
+        default=None, description="Of that store; by default what environment or profile say."
+    )
+    version: Annotated[StrictInt, Field(ge=0)] | None = Field(
+        default=None,
+        description="Of a Delta table, or the snapshot of an Iceberg one; by default the newest.",
     )
     delimiter: Delimiter = Field(default=",", description="Between the fields of a CSV.")
     encoding: Encoding = Field(default="utf-8", description="Of the text of a CSV.")
@@ -74,14 +88,56 @@ class SourceConfig(Section):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
+        remote, table = self.path.startswith("s3://"), self.form in ("delta", "iceberg")
+        allowed = {"engine", "path", "format"}
+        allowed |= ({"endpoint", "region"} if remote else set()) | ({"version"} if table else set())
+        if "://" in self.path and not re.fullmatch(_REMOTE, self.path):
+            raise PydanticCustomError(
+                "ConfigError",
+                "path must be a file, or s3://bucket/key without user, password or query",
+            )
+        if remote and not table and self.form != "parquet":
+            raise PydanticCustomError("ConfigError", "files in a store must be of Parquet")
+        for name in sorted(self.model_fields_set & {"endpoint", "region", "version"} - allowed):
+            raise PydanticCustomError("ConfigError", f"'{name}' is for {_OF[name]} only")
         if self.form != "csv":
-            for name in sorted(self.model_fields_set - {"path", "format"}):
+            for name in sorted(self.model_fields_set - allowed):
                 raise PydanticCustomError(
                     "ConfigError", f"'{name}' is for a CSV only; say 'format: csv' if it is one"
                 )
         if self.thousands == self.decimal:
             raise PydanticCustomError("ConfigError", "decimal and thousands must differ")
         return self
+
+    @property
+    def reader(self) -> str:
+        """The module that opens it."""
+        arrow = self.path.startswith("s3://") or self.form in ("delta", "iceberg")
+        return "arrow" if arrow else self.engine
+
+    @property
+    def kind(self) -> str:
+        """What it is, in words."""
+        place = " in an object store" if self.path.startswith("s3://") else ""
+        return f"files ({self.form}){place}"
+
+    @property
+    def place(self) -> str:
+        """Its public name."""
+        return self.path
+
+    @property
+    def files(self) -> str | None:
+        """The path or glob of its files on this machine."""
+        return self.path if self.reader == self.engine else None
+
+    def check_installed(self, where: str) -> None:
+        """See that its files can be read here.
+
+        Raises:
+            DependencyError: The extra for them is not installed.
+        """
+        check_installed(self.form, where)
 
     @property
     def form(self) -> SourceFormat:

@@ -10,7 +10,12 @@ from typing import Literal, TypeGuard
 from mechanisms.errors import DependencyError
 
 StatFormat = Literal["stata", "spss", "sas"]
-SourceFormat = Literal["parquet", "csv"] | StatFormat
+LakeFormat = Literal["delta", "iceberg"]
+SourceFormat = Literal["parquet", "csv"] | StatFormat | LakeFormat
+_PACKAGES: dict[str, tuple[str, str, str]] = {
+    "delta": ("deltalake", "Delta tables", "lake"),
+    "iceberg": ("pyiceberg", "Iceberg tables", "lake"),
+}
 STAT_SUFFIXES: MappingProxyType[str, StatFormat] = MappingProxyType(
     {
         ".dta": "stata",
@@ -44,9 +49,11 @@ def check_installed(form: SourceFormat, where: str) -> None:
     Raises:
         DependencyError: The extra for them is not installed.
     """
-    if is_stat(form) and importlib.util.find_spec("pyreadstat") is None:
+    stat = ("pyreadstat", "Files of Stata, SPSS and SAS", "stat")
+    package, what, extra = _PACKAGES.get(form, stat)
+    if (is_stat(form) or form in _PACKAGES) and importlib.util.find_spec(package) is None:
         raise DependencyError(
-            "Files of Stata, SPSS and SAS need the extra 'stat', which is not installed.",
+            f"{what} need the extra '{extra}', which is not installed.",
             where=where,
-            next_step="Install it with: pip install 'statpress[stat]'",
+            next_step=f"Install it with: pip install 'statpress[{extra}]'",
         )

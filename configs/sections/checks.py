@@ -20,7 +20,7 @@ _PARTS = (
 )  # fmt: skip
 """Of the names of files."""
 RESERVED_COLUMNS = ("estimate", "projected", "raw", "raw_block", "standard_error")
-_OF_BANDS = ("count_lower", "count_upper", "share_lower", "share_upper")
+OF_BANDS = ("count_lower", "count_upper", "share_lower", "share_upper")
 
 
 def check_columns(config: ReleaseConfig, document: Document, findings: Findings) -> None:
@@ -40,7 +40,7 @@ def check_columns(config: ReleaseConfig, document: Document, findings: Findings)
         stems |= written
         for i, name in enumerate(request.columns):
             with findings.noting():
-                if name in _OF_BANDS and getattr(request, "bands", False):
+                if name in OF_BANDS and getattr(request, "bands", False):
                     raise ConfigError(
                         f"'{name}' is the name of a column of every band.",
                         where=document.where((*place, i)),

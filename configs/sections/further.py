@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from configs.models.release import KINDS, ReleaseConfig
+from configs.models.products import ProductConfig
+from configs.models.release import ReleaseConfig
 from mechanisms.base.kind import Kind
 from mechanisms.errors import ConfigError
-from mechanisms.planning.registry import REGISTRY
+from mechanisms.planning.registry import KINDS, REGISTRY
 
 
 def further_of(kind: Kind, product: Any) -> Any:
@@ -17,13 +18,12 @@ def further_of(kind: Kind, product: Any) -> Any:
     Raises:
         ConfigError: Nothing can be said of a product of this kind.
     """
-    names = {f.name for k in KINDS.values() if k.further for f in fields(k.further)}
     own = {f.name for f in fields(kind.further)} if kind.further else set()
-    said = names & product.model_fields_set
+    said = product.model_fields_set - ProductConfig.model_fields.keys() - {"kind", "mechanism"}
     named = REGISTRY.get(product.mechanism)
     knobs: Any = kind.left_open if named is None else named.knobs
     foreign = said - own - {f.name for f in fields(knobs)}
-    for name in sorted(foreign):
+    for name in sorted(foreign):  # of another kind that the same model serves
         able = ", ".join(k.name for k in KINDS.values() if k.further)
         raise ConfigError(f"'{name}' is a key of products of kind {able}.", where=name)
     if not said & own or kind.further is None:

@@ -30,7 +30,7 @@ def with_counts(
     known: Mapping[str, KnownTotal],
     domain: Domain,
     folder: Path,
-    source: str,
+    source: str | None,
 ) -> dict[str, KnownTotal]:
     """The totals of a product with the counts of their files, by cells.
 
@@ -38,7 +38,7 @@ def with_counts(
         known: As the config has them.
         domain: The product's columns.
         folder: Of the config.
-        source: Path of the private source, as the config has it.
+        source: Path of the private source, as the config has it; None if it is not a file.
 
     Raises:
         ConfigError: A file is missing, not of that form, or the source.
@@ -59,7 +59,7 @@ def with_counts(
     return found
 
 
-def _checked_path(relative: str, folder: Path, source: str) -> Path:
+def _checked_path(relative: str, folder: Path, source: str | None) -> Path:
     path = None if "\0" in relative else (folder / relative).resolve()
     if path is None or path.suffix != ".csv" or folder.resolve() not in path.parents:
         raise ConfigError(
@@ -67,7 +67,8 @@ def _checked_path(relative: str, folder: Path, source: str) -> Path:
             where="known",
             next_step="Keep public totals in a .csv file in the config's folder.",
         )
-    if any(_same(path, each) for each in (folder / source, *_globbed(folder, source))):
+    files = () if source is None else (folder / source, *_globbed(folder, source))
+    if any(_same(path, each) for each in files):
         raise ConfigError(
             f"'{relative}' is the private source, whose records would be published as totals.",
             where="known",

@@ -8,7 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from configs.findings import Findings, placed
-from configs.models.release import KINDS, ReleaseConfig
+from configs.models.release import ReleaseConfig
 from configs.partial import declared_columns
 from configs.sections.further import further_of, may_have_nulls
 from configs.sections.known_totals import with_counts
@@ -17,7 +17,7 @@ from configs.yaml_text import Document
 from mechanisms.domain.domain import Domain
 from mechanisms.planning.calibration import ProductRequest
 from mechanisms.planning.mechanism_choice import AUTO
-from mechanisms.planning.registry import REGISTRY, serving
+from mechanisms.planning.registry import KINDS, REGISTRY, serving
 
 
 def requests_of(
@@ -43,16 +43,15 @@ def requests_of(
         if not {*domain.names} >= {*product.columns}:
             continue  # which is said already
         mechanism, kind = product.mechanism, KINDS[product.kind]
-        able = serving(kind)
-        if mechanism == AUTO and [each.knobs for each in able] == [kind.left_open]:
-            mechanism = able[0].name  # the only one, of which everything can be said
+        if mechanism == AUTO and [each.knobs for each in serving(kind)] == [kind.left_open]:
+            mechanism = serving(kind)[0].name  # the only one, of which everything can be said
         known = REGISTRY.get(mechanism)
         knobs = kind.left_open if known is None else known.knobs
         with findings.noting(), placed(document, ("products", name)):
             values = {f.name: getattr(product, f.name) for f in fields(knobs)}
             if values.get("known"):
                 own = domain.project(product.columns)
-                values["known"] = with_counts(values["known"], own, folder, config.source.path)
+                values["known"] = with_counts(values["known"], own, folder, config.source.files)
             if values.get("function") is not None:
                 values["function"] = user_defined(values["function"], kind.user_defined)
             said = knobs(**values)

@@ -1,7 +1,8 @@
-"""Command line: parses, calls, prints. Heavy packages are imported where they are used."""
+"""Command line: parses, calls, prints. A command is imported when it is called."""
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import signal
@@ -10,11 +11,10 @@ from typing import Any
 
 from cyclopts import App, CycloptsError
 
-from flows.cli import bundle, deployment, release, review
-from flows.cli.init import init
-from flows.cli.rerelease import rerelease
-from flows.cli.result import print_result
-from mechanisms.errors import StatpressError
+from flows.cli.commands import COMMANDS
+
+_YOUNG = 100_000
+"""Objects made between two looks for garbage: imports make thousands, and none is garbage."""
 
 
 def _version() -> str:
@@ -24,6 +24,14 @@ def _version() -> str:
     return version("statpress")
 
 
+def _print(result: Any) -> None:
+    """Print what a command returned."""
+    if result is not None:  # else cyclopts has printed the help or the version
+        from flows.cli.result import print_result
+
+        print_result(result)
+
+
 app = App(
     name="statpress",
     help="The press of a statistical agency: one reviewed YAML file in, a differentially "
@@ -31,21 +39,15 @@ app = App(
     help_format="plaintext",
     version=_version,
     version_flags=["--version"],
-    result_action=print_result,
+    result_action=_print,
 )
-for command in (
-    *(release.demo, init, release.validate, release.plan, release.run, rerelease),
-    *(review.review, review.approve, review.reject, review.publish),
-    *(bundle.verify, bundle.refine, bundle.query, deployment.deploy),
-):
-    app.command(command)
-app.command(
-    "flows.cli.ledger:ledger_app", name="ledger", help="The account of every unit of privacy loss."
-)
+for name, (function, text) in COMMANDS.items():
+    app.command(f"flows.cli.{function}", name=name, help=text)
 
 
 def main() -> None:
     """Entry point of the console script."""
+    gc.set_threshold(_YOUNG)
     as_json = "--json" in sys.argv
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -57,17 +59,21 @@ def main() -> None:
         app(sys.argv[1:], exit_on_error=False)
     except CycloptsError:
         sys.exit(2)  # cyclopts has printed what is wrong
-    except StatpressError as error:
-        from flows.report.terminal import show_error
-
-        show_error(error, as_json=as_json)
-        sys.exit(error.exit_code)
     except BrokenPipeError:  # whoever read the output has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
     except KeyboardInterrupt:
         print("Interrupted. What was charged stays spent.", file=sys.stderr)
         sys.exit(130)
+    except Exception as error:
+        from mechanisms.errors import StatpressError
+
+        if not isinstance(error, StatpressError):
+            raise
+        from flows.report.terminal import show_error
+
+        show_error(error, as_json=as_json)
+        sys.exit(error.exit_code)
 
 
 def _interrupt(number: int, frame: object) -> None:

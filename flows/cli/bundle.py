@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from configs.models.formats import Format
 from flows.cli.options import HomeFolder, Json, home_of
 from flows.cli.result import Result
+from mechanisms.errors import BundleVerificationError
 
 Consistent = Annotated[
     bool,
@@ -60,50 +61,66 @@ Conditions = Annotated[
 
 
 def verify(
-    bundle: Path,
+    bundle: str,
     *,
-    public_key: list[Path] | None = None,
+    key: Annotated[list[Path] | None, Parameter(negative="")] = None,
+    public_key: Annotated[list[Path] | None, Parameter(negative="")] = None,
     home: HomeFolder = None,
     json: Json = False,
 ) -> Result:
-    """Check every file of a bundle against its manifest, and its approval, without the ledger.
+    """Check every file of a bundle against its manifest, its signature and its approval.
 
-    A reprint must also follow from what was drawn for its original. With --home,
-    the ledger must know the bundle or its original, the charge and the approval.
+    No ledger is needed. Of a folder, a reprint must also follow from what was drawn for its
+    original, and with --home the ledger must know the bundle or its original, the charge and the
+    approval.
 
     Args:
-        bundle: The bundle's folder.
+        bundle: The bundle's folder, a zip file of it, or the address below which its files lie
+            (https://host/path/).
+        key: PEM file of a public key that the publisher is known by; one of them must have signed
+            it. Without any, a valid signature is reported with the fingerprint of its key.
         public_key: PEM file of a trusted officer's key; one of them must have approved it.
     """
     from flows.report import outcomes as reports
+    from flows.report.verification import signature_report, whole_report
     from tasks.bundle.approval import approved_by
-    from tasks.bundle.manifest import verify_bundle
+    from tasks.bundle.finding import place_of
+    from tasks.bundle.manifest import verify_place
+    from tasks.bundle.places import Folder
+    from tasks.bundle.signature import signed_by
     from tasks.ledger_rules.signing import read_public_key
 
-    manifest = verify_bundle(bundle)
-    approval = approved_by(bundle, manifest, [read_public_key(path) for path in public_key or []])
+    place = place_of(bundle)
+    publishers = [read_public_key(path) for path in key or []]
+    officers = [read_public_key(path) for path in public_key or []]
+    if home is not None and not isinstance(place, Folder):
+        raise BundleVerificationError(
+            "A ledger is asked only about a bundle that is a folder.",
+            where=place.where,
+            next_step="Unpack or download it, or leave out --home.",
+        )
+    manifest = verify_place(place)
+    signed = signed_by(place.where, manifest, publishers)
+    approval = approved_by(place, manifest, officers)
     rederived = None
-    if manifest.get("reprint_of"):
+    if manifest.get("reprint_of") and isinstance(place, Folder):
         from tasks.derivation.reprint import check_reprint
 
-        rederived = check_reprint(bundle)
+        rederived = check_reprint(Path(bundle))
     if home is not None:
         from tasks.audit.ledger_check import check_bundle
 
-        check_bundle(home_of(home), bundle, manifest)
+        check_bundle(home_of(home), Path(bundle), manifest)
 
     def facts() -> dict[str, Any]:
         decision = {"approval": reports.decision_facts(approval)} if approval else {}
         checks = {"against_ledger": home is not None, "rederived": rederived}
-        return {"verified": True, **checks, **decision, **manifest}
+        seen = {"signature": signed, "others_looked_for": place.lists}
+        return {"verified": True, **checks, **seen, **decision, **manifest}
 
     def report() -> Iterator[str]:
-        mark = "" if manifest["publishable"] else " It is NOT PUBLISHABLE (known seed)."
-        if rederived is not None:
-            mark = f" A reprint of what was drawn for {manifest['reprint_of']['seal']}.{mark}"
-            if not rederived:
-                mark += " Its estimates, by other versions, were not derived again."
-        yield f"{bundle}: {len(manifest['files'])} files, all as the manifest says.{mark}"
+        yield whole_report(place.where, manifest, lists=place.lists, rederived=rederived)
+        yield signature_report(signed)
         if home is not None:
             yield "The ledger has the charge for it."
         if approval:

@@ -45,7 +45,7 @@ def init(
     """
     from configs.descriptions.described import number
     from configs.descriptions.drafting import Frame, draft
-    from configs.descriptions.interview import interview
+    from configs.descriptions.interview import interview, publication
     from configs.descriptions.reading import read_description
 
     frame = Frame(
@@ -59,7 +59,8 @@ def init(
     if description is None:
         _check_free(output)
         frame = _asked(frame, output)
-        found = interview(_ask, _tell)
+        about = publication(_ask, _tell)
+        found = replace(interview(_ask, _tell), about=about)
     else:
         found = read_description(description, table)
         frame = _described(frame, found, description, output)
@@ -153,7 +154,7 @@ def _tell(text: str) -> None:
 
 def _relative(path: str | None, folder: Path, output: Path) -> str | None:
     """A path of a folder, as it is to be written in the config."""
-    if path is None or os.path.isabs(path):
+    if path is None or os.path.isabs(path) or "://" in path:
         return path
     return os.path.relpath(folder / path, output.parent)
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
 
 from flows.cli.options import HomeFolder, Json, home_of, private_key
 from flows.cli.result import Result
@@ -12,7 +15,7 @@ from flows.cli.result import Result
 def verify(
     *,
     head: str | None = None,
-    public_key: list[Path] | None = None,
+    public_key: Annotated[list[Path] | None, Parameter(negative="")] = None,
     home: HomeFolder = None,
     json: Json = False,
 ) -> Result:
@@ -96,7 +99,7 @@ def checkpoint(*, key: Path, home: HomeFolder = None, json: Json = False) -> Res
     """Sign the head of the chain; the signature becomes an entry.
 
     Args:
-        key: PEM file of a private Ed25519 key, for its owner alone.
+        key: PEM file of a private Ed25519 key, for its owner only.
     """
     from tasks.ledger.ledger import Ledger
 

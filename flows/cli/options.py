@@ -33,6 +33,30 @@ Timings = Annotated[
 Yes = Annotated[
     bool, Parameter(name=["--yes", "-y"], negative="", help="Do not ask before charging.")
 ]
+Sign = Annotated[
+    Path | None,
+    Parameter(
+        name="--sign",
+        help="Sign the bundle with the private Ed25519 key of this PEM file, in place of one that "
+        "the config names.",
+    ),
+]
+WorkerCount = Annotated[
+    str | None,
+    Parameter(
+        name="--workers",
+        help="Draw the products in so many processes, or 'auto': as the plan is long; by default "
+        "STATPRESS_WORKERS, or 1.",
+    ),
+]
+Dask = Annotated[
+    str | None,
+    Parameter(
+        name="--dask",
+        help="Draw them on the workers of the Dask scheduler at this address, such as "
+        "tcp://host:8786; by default STATPRESS_DASK.",
+    ),
+]
 Overrides = Annotated[
     list[str] | None,
     Parameter(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,20 +11,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from flows.cli.options import (
+    Dask,
     HomeFolder,
     Json,
     NoOrchestrator,
     Overrides,
+    Sign,
     Timings,
+    WorkerCount,
     Yes,
     home_of,
     order_of,
+    private_key,
 )
 from flows.cli.result import Result
 
 if TYPE_CHECKING:
     from tasks.execution.run_context import RunContext
-    from tasks.release.steps import Outcome
+    from tasks.release.outcome import Outcome
 
 Seed = Annotated[
     int | None,
@@ -109,6 +114,7 @@ def plan(
     config: Path,
     *,
     compare: bool = False,
+    html: Annotated[Path | None, Parameter(name="--html")] = None,
     set_: Overrides = None,
     home: HomeFolder = None,
     json: Json = False,
@@ -118,6 +124,7 @@ def plan(
     Args:
         config: The release config.
         compare: Show what every mechanism would do for each product.
+        html: Write a page for deciding before paying, with the errors at other budgets.
     """
     from configs.planned_order import PlannedOrder
     from flows.report import plan as reports
@@ -125,20 +132,36 @@ def plan(
     from tasks.plans.account_plan import plan_for_account
     from tasks.plans.foreseen import foreseen
 
+    if html is not None:
+        from tasks.report.plan_file import check_page
+
+        check_page(html)
     order, place = PlannedOrder.of(order_of(config, set_)), home_of(home)
     remaining = remaining_budget(place, order.release.config.dataset)
     planned = plan_for_account(place, order.release, order.plan)
     stopping = foreseen(order.release, planned)
+    written: dict[str, Any] = {}
+    if html is not None:
+        from flows.report.terminal import Progress
+        from tasks.report.plan_file import write_plan_page
+
+        with Progress(shown=not json) as progress:
+            write_plan_page(
+                html, place, order.release, planned, remaining, stopping, progress.announce
+            )
+        written = {"page": str(html)}
 
     def facts() -> dict[str, Any]:
         compared = {"comparison": reports.comparison_facts(planned)} if compare else {}
         stops = {"would_stop": [str(each) for each in stopping]}
-        return reports.plan_facts(order.release, planned, remaining) | stops | compared
+        return reports.plan_facts(order.release, planned, remaining) | stops | compared | written
 
     def report() -> Iterator[Any]:
         yield from reports.plan_report(order.release, planned, remaining)
         yield from (f"A run would stop: {each}" for each in stopping)
         yield from reports.comparison_report(planned) if compare else ()
+        if html is not None:
+            yield f"Wrote {html}."
 
     return Result(json=json, facts=facts, report=report)
 
@@ -151,6 +174,9 @@ def run(
     no_orchestrator: NoOrchestrator = False,
     timings: Timings = False,
     insecure_seed: Seed = None,
+    sign: Sign = None,
+    workers: WorkerCount = None,
+    dask: Dask = None,
     json: Json = False,
 ) -> Result:
     """Press a release: count, charge, draw, check, publish.
@@ -161,19 +187,29 @@ def run(
     started = time.perf_counter()
     from flows.report.terminal import Progress
     from flows.runner import open_context, run_release
+    from tasks.execution.workers import Parallel
 
     written = order_of(config, set_)
+    signer = private_key(sign) if sign else None
+    parallel = Parallel.of(os.environ, workers, dask)
     with (
         Progress(shown=not json) as progress,
-        open_context(home_of(home), orchestrated=not no_orchestrator, listener=progress) as context,
+        open_context(
+            home_of(home),
+            orchestrated=not no_orchestrator,
+            listener=progress,
+            parallel=parallel,
+        ) as context,
     ):
         from configs.planned_order import PlannedOrder
         from tasks.plans.wrong_places import check_places
 
         order = PlannedOrder.of(written)  # a faulty config need not wait for a server
-        check_places(context.home, order.release, seeded=insecure_seed is not None)
+        check_places(
+            context.home, order.release, seeded=insecure_seed is not None, signed=sign is not None
+        )
         planned = time.perf_counter() - started
-        outcome = run_release(context, order, insecure_seed=insecure_seed)
+        outcome = run_release(context, order, insecure_seed=insecure_seed, signer=signer)
     return outcome_result(json, outcome, context, started, planned if timings else None)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Annotated
@@ -10,14 +11,18 @@ from cyclopts import Group, Parameter
 from cyclopts.validators import LimitedChoice
 
 from flows.cli.options import (
+    Dask,
     HomeFolder,
     Json,
     NoOrchestrator,
     Overrides,
+    Sign,
     Timings,
+    WorkerCount,
     Yes,
     home_of,
     overrides_of,
+    private_key,
 )
 from flows.cli.release import outcome_result
 from flows.cli.result import Result
@@ -38,6 +43,9 @@ def rerelease(
     yes: Yes = False,
     home: HomeFolder = None,
     no_orchestrator: NoOrchestrator = False,
+    sign: Sign = None,
+    workers: WorkerCount = None,
+    dask: Dask = None,
     timings: Timings = False,
     json: Json = False,
 ) -> Result:
@@ -57,11 +65,14 @@ def rerelease(
     from configs.order import from_options
     from flows import rerelease as flow
     from flows.report.terminal import Progress, confirm, show
+    from tasks.execution.workers import Parallel
 
+    parallel = Parallel.of(os.environ, workers, dask)
     options = [*(set_ or ()), *([] if name is None else [f"publish.name={name}"])]
+    signer = private_key(sign) if sign else None
     if reprint:
         with Progress(shown=not json) as progress:
-            facts = flow.reprint(bundle, from_options(options), progress)
+            facts = flow.reprint(bundle, from_options(options), progress, signer)
         return Result(json=json, facts=lambda: facts, report=lambda: flow.reprint_report(facts))
     place = home_of(home)
     proposal = flow.propose(bundle, revise, overrides_of(options), folder, place)
@@ -81,9 +92,14 @@ def rerelease(
 
     with (
         Progress(shown=not json) as progress,
-        open_context(place, orchestrated=not no_orchestrator, listener=progress) as context,
+        open_context(
+            place,
+            orchestrated=not no_orchestrator,
+            listener=progress,
+            parallel=parallel,
+        ) as context,
     ):
-        outcome = run_release(context, proposal.planned)
+        outcome = run_release(context, proposal.planned, signer=signer)
     return outcome_result(
         json,
         outcome,

@@ -22,12 +22,10 @@ class Result:
     report: Callable[[], str | Iterable[Any]]
 
 
-def print_result(result: Result | None) -> None:
+def print_result(result: Result) -> None:
     """Print what a command returned, in the form that was asked for."""
     from flows.report.terminal import show, show_json
 
-    if result is None:  # cyclopts has printed the help or the version
-        return
     if result.json:
         show_json(result.facts())
         return

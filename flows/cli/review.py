@@ -18,7 +18,7 @@ Target = Annotated[
 ]
 Key = Annotated[
     Path | None,
-    Parameter(name="--key", help="PEM file of your private Ed25519 key, for its owner alone."),
+    Parameter(name="--key", help="PEM file of your private Ed25519 key, for its owner only."),
 ]
 By = Annotated[
     str | None,
@@ -92,12 +92,41 @@ def publish(
     )
 
 
+def upload(
+    bundle: Annotated[Path, Parameter(help="The folder of a published bundle.")],
+    *,
+    config: Annotated[
+        Path | None,
+        Parameter(name="--config", help="Take the targets of this config, not of the bundle's."),
+    ] = None,
+    home: HomeFolder = None,
+    json: Json = False,
+) -> Result:
+    """Upload a published bundle to the targets of its config; may be repeated, charges nothing."""
+    from flows.report import uploads as reports
+    from flows.report.terminal import Progress
+    from flows.runner import plain_context, run_upload
+
+    with Progress(shown=not json) as progress:
+        context = plain_context(home_of(home), orchestrated=False, listener=progress)
+        uploads = run_upload(context, bundle, config)
+    return Result(
+        json=json,
+        facts=lambda: reports.upload_facts(uploads),
+        report=lambda: reports.upload_lines(uploads),
+    )
+
+
 def approvers(
     dataset: Annotated[str, Parameter(help="Name of the account.")],
     *,
     public_key: Annotated[
         list[Path] | None,
-        Parameter(name="--public-key", help="PEM file of one who approves; give it for each."),
+        Parameter(
+            name="--public-key",
+            negative="",
+            help="PEM file of one who approves; give it for each.",
+        ),
     ] = None,
     unsigned: Annotated[
         bool,

@@ -10,7 +10,7 @@ from pathlib import Path
 _HOME: ContextVar[Path | None] = ContextVar("statpress_home_option", default=None)
 
 _COMMAND = re.compile(
-    r"\bstatpress (?:ledger [a-z-]+|review|approve|reject|publish|plan|run|rerelease"
+    r"\bstatpress (?:ledger [a-z-]+|review|approve|reject|publish|upload|plan|run|rerelease"
     r"|verify)\b(?![^'`\n]*--home)"
 )
 """A command that has the option ``--home`` and is named without it."""

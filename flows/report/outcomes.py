@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.report.terminal import share_bar, table
+from flows.report.uploads import upload_facts, upload_lines
 from tasks.ledger_rules.accounts import Account, Charge, Status
 from tasks.ledger_rules.amounts import Loss, canonical
 from tasks.release.unfinished_runs import in_words, refusals_in_words
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 
     from mechanisms.accounting.odometer import Reading
     from tasks.ledger_rules.entries import Entry
+    from tasks.release.outcome import Outcome
     from tasks.release.review import Waiting
-    from tasks.release.steps import Outcome
 
 _WORDS = {"rho_delta": "delta"}
 
@@ -41,6 +42,8 @@ def outcome_facts(
         "publishable": outcome.publishable,
         "remaining": loss_facts(remaining),
     }
+    if outcome.uploads:
+        facts |= upload_facts(outcome.uploads)
     if timings is not None:
         facts["timings"] = {title: round(spent, 3) for title, spent in timings.items()}
     return facts
@@ -59,7 +62,7 @@ def outcome_report(outcome: Outcome, remaining: Loss | None) -> str:
         lines.append("  NOT PUBLISHABLE: drawn from a known seed")
     if prepared:
         lines.append(f"  It waits for its approval: statpress approve {outcome.run_id} --key FILE")
-    return "\n".join(lines)
+    return "\n".join([*lines, *upload_lines(outcome.uploads)])
 
 
 def refinement_report(output: Path, facts: dict[str, Any]) -> Iterator[Any]:

@@ -15,7 +15,10 @@ from mechanisms.planning.mechanism_choice import Candidate, compare
 from mechanisms.planning.plan import Plan, PlannedProduct
 from mechanisms.planning.verdict import verdict
 from tasks.ledger_rules.amounts import Loss, canonical
+from tasks.plans.memory import forecast_facts, forecasts, in_words, peak
 from tasks.plans.verdicts import verdict_facts, warnings
+from tasks.products.registry import kind_of
+from tasks.report.privacy_figures import EXPLANATIONS, at_most
 
 
 def plan_facts(release: Release, plan: Plan, remaining: Loss | None) -> dict[str, Any]:
@@ -43,10 +46,12 @@ def plan_facts(release: Release, plan: Plan, remaining: Loss | None) -> dict[str
         "epsilon_lower": plan.epsilon_bounds.lower,
         "epsilon_upper": plan.epsilon_bounds.upper,
         "epsilon_added": canonical(plan.added),
+        "explanations": EXPLANATIONS,
         "attack_advantage": plan.attack_advantage,
         "products": products,
         "warnings": _warnings(release, plan, remaining),
         "remaining": loss_facts(remaining),
+        "memory": forecast_facts(release, plan),
     }
 
 
@@ -64,13 +69,33 @@ def plan_report(release: Release, plan: Plan, remaining: Loss | None) -> Iterato
         )
     zcdp = ", ".join(canonical(plan.amounts[name]) for name in ("rho", "rho_delta"))
     rows.append(["release under zcdp: rho, delta", zcdp])
-    rows.append(["an attack gains, at most", f"{plan.attack_advantage:.2%}"])
+    rows.append(["an attack gains, at most", at_most(plan.attack_advantage)])
     rows.append(["remaining budget", remaining_text(remaining)])
     if remaining is not None:
         fits = remaining.covers(Loss(plan.amounts))
         rows.append(["it covers this release", "yes" if fits else "NO"])
-    yield table("Plan, from public quantities alone", ["", ""], rows)
+    yield table("Plan, from public quantities only", ["", ""], rows)
+    yield _memory(release, plan)
+    yield from _epsilons()
     yield from (f"warning: {text}" for text in _warnings(release, plan, remaining))
+
+
+def _memory(release: Release, plan: Plan) -> str:
+    """The most that a run may need of memory, and where."""
+    most, declared = peak(forecasts(release, plan)), release.config.resources.memory
+    of = f" for '{most.product}'" if most.product else ""
+    limit = f"; declared: {declared}" if declared else ""
+    return (
+        f"memory. At most {in_words(most.bytes)}, in the step '{most.step}'{of} "
+        f"({most.figure}){limit}."
+    )
+
+
+def _epsilons() -> Iterator[str]:
+    """What each epsilon in the table is."""
+    yield f"alone: epsilon. {EXPLANATIONS['products.epsilon']}"
+    yield f"release: epsilon. {EXPLANATIONS['epsilon']}"
+    yield f"epsilon, proven. {EXPLANATIONS['epsilon_lower, epsilon_upper']}"
 
 
 def _warnings(release: Release, plan: Plan, remaining: Loss | None) -> list[str]:
@@ -86,7 +111,7 @@ def _warnings(release: Release, plan: Plan, remaining: Loss | None) -> list[str]
 
 
 def _product_rows(product: PlannedProduct[Any]) -> list[list[str]]:
-    described = product.mechanism.describe()
+    described = kind_of(product).parameters(product)
     rows = [
         [product.request.name, f"{product.kind.name} by {described['mechanism']}"],
         ["  share", f"{float(product.request.share):.6g}"],

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Self
 
-from flint import arb
+from flint import arb, fmpq
 
 from mechanisms.accounting.conversions import delta_of_rho
 from mechanisms.accounting.enclosures import Bounds, ball, enclosed, exactly
@@ -36,19 +37,23 @@ class GaussianLoss(Loss):
         if self.mu < 0 or self.extra < 0:
             raise ValueError("mu and extra must not be negative")
 
-    @property
+    @functools.cached_property
     def mu_squared(self) -> Fraction:
         return self.mu**2 + self.extra
 
+    @functools.cached_property
+    def _square(self) -> fmpq:
+        return fmpq(self.mu_squared.numerator, self.mu_squared.denominator)
+
     def _ahead(self, epsilon: float) -> Bounds:
-        square = self.mu_squared
-        if not square:
+        if not self.mu_squared:
             return Bounds(0.0, 0.0)
 
         def value() -> arb:
-            mu = ball(square).sqrt()
+            mu = arb(self._square).sqrt()
             e = arb(epsilon)
-            return _below(mu / 2 - e / mu) - e.exp() * _below(-mu / 2 - e / mu)
+            half, shift = mu / 2, e / mu
+            return _below(half - shift) - e.exp() * _below(-half - shift)
 
         return enclosed(value, 1.0)
 

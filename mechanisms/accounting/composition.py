@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from flint import arb, ctx
 
@@ -115,7 +116,14 @@ class ComposedLoss(Loss):
 
     def trade_off(self, alpha: float) -> Bounds:
         """The base's search, all on one grid."""
-        return _OnGrid(self, self._interval(0.0, 1e-4)).trade_off(alpha)
+        return self._for_tests().trade_off(alpha)
+
+    def missed_at_least(self, alphas: Sequence[Fraction], scale: float) -> tuple[float, ...]:
+        return self._for_tests().missed_at_least(alphas, scale)
+
+    def _for_tests(self) -> _OnGrid:
+        """The grid for questions about tests, whose errors are not small."""
+        return _OnGrid(self, self._interval(0.0, 1e-4))
 
     def _divergences(self) -> list[tuple[float, float]]:
         return [(order, self.renyi(order).upper) for order in _ORDERS]

@@ -23,6 +23,7 @@ BITS = 128
 
 _MOST_BITS = 4096
 _ACCURATE_BITS = 60
+_TINY = arb(2) ** -1100  # below it a value need not be accurate
 _INVERSE = 2.0**-42  # relative width at which a search for epsilon stops
 _FARTHEST = 2.0**20  # no finite epsilon beyond this is looked for
 _MOST_GUESSES = 40  # per search, after which halving goes on
@@ -56,9 +57,12 @@ def double_above(amount: Decimal | Fraction) -> float:
 
 def outwards(value: arb, most: float = math.inf) -> Bounds:
     """Doubles around a ball, within 0..most; underflow keeps an upper bound above 0."""
-    low, high = value.lower(), value.upper()
-    below = math.nextafter(float(low), -math.inf) if low != 0 else 0.0
-    above = math.nextafter(float(high), math.inf) if high != 0 else 0.0
+    low, top = float(value.lower()), value.upper()
+    high = float(top)
+    if low > 0 and high < most:
+        return Bounds(math.nextafter(low, -math.inf), math.nextafter(high, math.inf))
+    below = math.nextafter(low, -math.inf)
+    above = math.nextafter(high, math.inf) if high or top != 0 else 0.0
     return Bounds(min(max(below, 0.0), most), min(max(above, 0.0), most))
 
 
@@ -78,7 +82,7 @@ def enclosed(value: Callable[[], arb], most: float = math.inf) -> Bounds:
     while True:
         with ctx.workprec(bits):
             found = value()
-            tiny = found.abs_upper() < arb(2) ** -1100
+            tiny = found.abs_upper() < _TINY
             sharp = tiny or found.rel_accuracy_bits() >= _ACCURATE_BITS
             if (sharp and found.is_finite()) or bits >= _MOST_BITS:
                 return outwards(found, most)
@@ -131,10 +135,11 @@ class Above:
     with a look at every point, but for what the bounds themselves are in error.
     """
 
-    def __init__(
-        self, curve: Callable[[float], Bounds], level: float, values: dict[float, Bounds], side: int
-    ) -> None:
-        self.curve, self.level, self.values, self.side = curve, level, values, side
+    def __init__(self, curve: Callable[[float], Bounds], level: float, side: int) -> None:
+        self.curve, self.level, self.side = curve, level, side
+        self.sharing: tuple[Above, ...] = (self,)
+        self.values: dict[float, float] = {}
+        self.last, self.first = -math.inf, math.inf  # seen above the level, and not to be
 
     @classmethod
     def both(cls, curve: Callable[[float], Bounds], level: float) -> tuple[Above, Above]:
@@ -144,14 +149,15 @@ class Above:
             curve: Falls with its argument, or stays.
             level: Above 0.
         """
-        values: dict[float, Bounds] = {}
-        return cls(curve, level, values, 0), cls(curve, level, values, 1)
+        pair = cls(curve, level, 0), cls(curve, level, 1)
+        for each in pair:
+            each.sharing = pair
+        return pair
 
     def __call__(self, point: float) -> bool:
-        last, first = self._between(0.0, math.inf)
-        if last is not None and point <= last:
+        if point <= self.last:
             return True
-        if first is not None and point >= first:
+        if point >= self.first:
             return False
         return self._look(point) > self.level
 
@@ -164,7 +170,8 @@ class Above:
         weights, moved = [1.0, 1.0], -1
         self._look(high)
         for _ in range(_MOST_GUESSES):
-            last, first = self._between(low, high)
+            last = self.last if low <= self.last <= high else None
+            first = self.first if low <= self.first <= high else None
             a, b = (low if last is None else last), (high if first is None else first)
             if b - a <= width * b / 4 or b <= 1e-300:
                 return
@@ -184,19 +191,21 @@ class Above:
 
     def _look(self, point: float) -> float:
         if point not in self.values:
-            self.values[point] = self.curve(point)
-        return self.values[point][self.side]
+            bounds = self.curve(point)
+            for each in self.sharing:
+                each._note(point, bounds[each.side])
+        return self.values[point]
+
+    def _note(self, point: float, bound: float) -> None:
+        self.values[point] = bound
+        if bound > self.level:
+            self.last = max(self.last, point)
+        else:
+            self.first = min(self.first, point)
 
     def _height(self, point: float) -> float:
         """Of the curve over the level, as a logarithm, cut off where it has all but ended."""
         return math.log(max(self._look(point), self.level / 2**10)) - math.log(self.level)
-
-    def _between(self, low: float, high: float) -> tuple[float | None, float | None]:
-        """The last point seen above the level and the first one seen not to be, in a range."""
-        seen = [x for x in self.values if low <= x <= high]
-        above = [x for x in seen if self.values[x][self.side] > self.level]
-        below = [x for x in seen if self.values[x][self.side] <= self.level]
-        return max(above, default=None), min(below, default=None)
 
 
 def supremum(cgf: Callable[[arb], arb], mean: arb, largest: arb) -> arb:

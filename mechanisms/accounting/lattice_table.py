@@ -16,6 +16,7 @@ first j whose loss passes epsilon, the pair being symmetric.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -30,6 +31,7 @@ MOST_POINTS = 1 << 14
 
 _BITS = 192
 _TAIL = 2.0**-120
+_STRIDE = 16  # between looks at how much is left
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,28 @@ class TabulatedLoss(DrawsLoss):
                 return self.lattice.delta(epsilon)
             place = min(int(first) + 1, len(table) - 1)
             above, below = table[place]
-            low, high = outwards(above - arb(epsilon).exp() * below, 1.0)
-            return Bounds(low, min(high, outwards(above, 1.0).upper))
+            value = above - arb(epsilon).exp() * below
+            low, high = outwards(value, 1.0)
+            if not value.upper() <= above.upper():
+                high = min(high, outwards(above, 1.0).upper)
+            return Bounds(low, high)
+
+    def epsilon(self, delta: float) -> Bounds:
+        """As the lattice proves it, looked for where the table has it."""
+        return self.lattice.epsilon(delta, self._near(delta))
+
+    def _near(self, delta: float) -> float | None:
+        """About the epsilon at a delta: up to step j the curve is A_j - e^epsilon B_j."""
+        step, table = self._table
+        with ctx.workprec(_BITS):
+            low, high = 0, len(table) - 1
+            while high - low > 1:
+                j = (low + high) // 2
+                above, below = table[j]
+                low, high = (j, high) if above - (step * j).exp() * below > delta else (low, j)
+            above, below = table[high]
+            found = ((above - delta) / below).log()
+            return float(found) if found.is_finite() and found > 0 else None
 
 
 def fits(loss: LatticeLoss) -> bool:
@@ -89,19 +111,39 @@ def _sums(loss: LatticeLoss) -> list[tuple[arb, arb]]:
     width = _window(loss)
     points = 1 << (2 * width + 1).bit_length()
     with ctx.workprec(_BITS + 2 * max(loss.draws, 2).bit_length()):
-        up, down = ball(loss.up), ball(loss.down)
-        rest = ball(1 - loss.up - loss.down)
-        half = []
-        for k in range(points // 2 + 1):
-            z = acb.exp_pi_i(acb(arb(2 * k) / points))
-            half.append((rest + up * z + down / z) ** loss.draws)
+        half = _spectrum(loss, points)
         powers = half + [value.conjugate() for value in half[-2:0:-1]]
         masses = [value.real / points for value in acb.dft(powers)]
         moved = _outside(loss, width + 1)
         error = (-moved).union(moved)
-        above, below = arb(0), arb(0)
-        table = [(above + error, below + error)]
-        for j in range(width, -1, -1):
-            above, below = above + masses[j], below + masses[-j]
-            table.append((above + error, below + error))
-    return table[::-1]
+        ends = (masses[width::-1], [masses[-j] for j in range(width, -1, -1)])
+        above, below = (itertools.accumulate(end, initial=error) for end in ends)
+        return [*zip(above, below, strict=True)][::-1]
+
+
+def _spectrum(loss: LatticeLoss, points: int) -> list[acb]:
+    """phi(z_k)^m for k = 0..points/2, at the precision of the moment.
+
+    |phi(e^iu)|^2 = 1 - 2 v x + b x^2 with x = 1 - cos u is convex, so of a run of k it is largest
+    at an end. Where it is too small to be seen at both ends of what is left, a ball around 0
+    stands for each.
+    """
+    up, down = ball(loss.up), ball(loss.down)
+    rest = ball(1 - loss.up - loss.down)
+    v, b = up + down - (up - down) ** 2, 4 * up * down
+    last, unseen = points // 2, arb(2) ** -(int(ctx.prec) + 16)
+
+    def height(k: int) -> arb:
+        x = 1 - (arb.pi() * 2 * k / points).cos()
+        return (1 - 2 * v * x + b * x**2).abs_upper() ** (arb(loss.draws) / 2)
+
+    far, found = height(last), []
+    for k in range(last + 1):
+        if k % _STRIDE == 0 and far < unseen and (near := height(k)) < unseen:
+            most = near.max(far).upper()
+            around = (-most).union(most)
+            found += [acb(around, around)] * (last + 1 - k)
+            break
+        z = acb.exp_pi_i(acb(arb(2 * k) / points))
+        found.append((rest + up * z + down / z) ** loss.draws)
+    return found

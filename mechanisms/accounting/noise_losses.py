@@ -4,17 +4,7 @@ The dominating pair is the noise of all cells that a unit moves against the same
 cell shifted by as much as the unit moves it. The noise is symmetric and its cells are
 independent: both orders of the pair have the same curve, and the losses of the cells add up.
 
-The laws of Gaussian noise are sums of exp(-z^2 / (2 variance)) over integers z, enclosed in balls.
-
-**Sum of noise.** Let W be the sum of k independent discrete Gaussians of one variance v.
-Completing the square in the convolution shows Pr[W = w] = c(w mod k) exp(-w^2 / (2 k v))
-exactly, the c from theta functions.
-
-**All integers.** Little noise is summed term by term, much of it by Poisson summation; what
-is left out is at most a geometric series.
-
-**One side.** Summed term by term for little noise and by Euler and Maclaurin for much, whose
-remainder is bounded by Cramér's inequality |He_n(x)| <= 1.0865 sqrt(n!) exp(x^2/4).
+The laws of Gaussian noise are those of ``mechanisms.accounting.integer_noise``.
 """
 
 from __future__ import annotations
@@ -35,6 +25,7 @@ from mechanisms.accounting.enclosures import (
     outwards,
     supremum,
 )
+from mechanisms.accounting.integer_noise import SumOfNoise, theta
 from mechanisms.accounting.privacy_loss import Loss, Order, exact_order
 
 
@@ -104,8 +95,7 @@ class DiscreteGaussianLoss(Loss):
 
     The loss (k s^2 + 2 s W) / (2 sigma^2) of k cells is linear in the sum W of their noise
     (Canonne, Kamath and Steinke 2020, arXiv 2004.00010, Theorem 7), so with T(w) = Pr[W >= w] and
-    w the first integer whose loss exceeds epsilon, delta = T(w) - e^epsilon T(w + k s). T is a sum
-    of one-sided theta functions.
+    w the first integer whose loss exceeds epsilon, delta = T(w) - e^epsilon T(w + k s).
 
     Rho is k s^2 / (2 sigma^2): their Theorem 4 bounds the divergence of order a by a rho, and
     order 1 attains it.
@@ -121,24 +111,16 @@ class DiscreteGaussianLoss(Loss):
 
     def _ahead(self, epsilon: float) -> Bounds:
         k, s, square = self.cells, self.shift, self.sigma_squared
-        first = math.floor((2 * square * Fraction(epsilon) - k * s * s) / (2 * s)) + 1
-        return enclosed(
-            lambda: self._tail(first) - arb(epsilon).exp() * self._tail(first + k * s), 1.0
-        )
+        above, below = epsilon.as_integer_ratio()
+        # the floor of (2 square epsilon - k s^2) / (2 s), in whole numbers
+        unit = square.denominator * below
+        first = (2 * square.numerator * above - k * s * s * unit) // (2 * s * unit) + 1
 
-    def _tail(self, first: int) -> arb:
-        """Pr[W >= first]."""
-        k, bits = self.cells, int(ctx.prec)
-        variance = k * self.sigma_squared
-        weights, total = _residue_weights(self.sigma_squared, k, bits), arb(0)
-        for start in range(first, first + k):
-            if start >= 0:
-                part = _one_sided(start, k, variance)
-            else:
-                whole = _theta(Fraction(start, k), variance / k**2)
-                part = whole - _one_sided(k - start, k, variance)
-            total += weights[start % k] * part
-        return total
+        def value() -> arb:
+            noise = _sum_of_noise(square, k, int(ctx.prec))
+            return noise.above(first) - arb(epsilon).exp() * noise.above(first + k * s)
+
+        return enclosed(value, 1.0)
 
     @property
     def pure_epsilon(self) -> Bounds:
@@ -156,7 +138,7 @@ class DiscreteGaussianLoss(Loss):
         moved = (a - 1) * self.shift
 
         def value() -> arb:
-            ratio = _theta(moved, square) / _theta(Fraction(0), square)
+            ratio = theta(moved, square) / theta(Fraction(0), square)
             return ball(line) + self.cells * ratio.log() / ball(a - 1)
 
         return enclosed(value)
@@ -178,80 +160,8 @@ def _laplace_sums(loss: DiscreteLaplaceLoss, bits: int) -> tuple[list[arb], list
         return p, q
 
 
-@functools.lru_cache(maxsize=64)
-def _residue_weights(square: Fraction, cells: int, bits: int) -> tuple[arb, ...]:
-    """The c of Pr[W = w] = c(w mod cells) exp(-w^2 / (2 cells square))."""
+@functools.lru_cache(maxsize=256)
+def _sum_of_noise(square: Fraction, cells: int, bits: int) -> SumOfNoise:
+    """The sum of the noise of all cells, for many points of one curve."""
     with ctx.workprec(bits):
-        one = 1 / _theta(Fraction(0), square)
-        found: tuple[arb, ...] = (one,)
-        for k in range(2, cells + 1):
-            j = k - 1  # cells before; the exponent left over is (z - w/k)^2 k / (2 j square)
-            left = j * square / k / j**2
-            found = tuple(
-                one
-                * sum(
-                    (
-                        found[(r - a) % j] * _theta(Fraction(r - k * a, k * j), left)
-                        for a in range(j)
-                    ),
-                    arb(0),
-                )
-                for r in range(k)
-            )
-        return found
-
-
-def _theta(centre: Fraction, variance: Fraction) -> arb:
-    """Sum over all integers z of exp(-(z - centre)^2 / (2 variance))."""
-    x, v, small = ball(centre - round(centre)), ball(variance), arb(2) ** -int(ctx.prec)
-    total, k = arb(0), 0
-    if variance >= Fraction(1, 6):  # Poisson summation
-        decay = 2 * arb.pi() ** 2 * v
-        while True:
-            size = (-decay * k * k).exp()
-            if size < small:
-                rest = 2 * size / (1 - (-decay).exp())
-                return (total + rest.union(-rest)) * (2 * arb.pi() * v).sqrt()
-            total += size * (1 if k == 0 else 2 * (2 * arb.pi() * k * x).cos())
-            k += 1
-    total = (-(x**2) / (2 * v)).exp()
-    while True:
-        k += 1
-        size = (-((k - arb(1) / 2) ** 2) / (2 * v)).exp()  # at least either term of this k
-        if size < small * total:
-            rest = 2 * size / (1 - (-k / v).exp())
-            return total + rest.union(arb(0))
-        total += (-((k - x) ** 2) / (2 * v)).exp() + (-((k + x) ** 2) / (2 * v)).exp()
-
-
-def _one_sided(first: int, step: int, variance: Fraction) -> arb:
-    """Sum over j >= 0 of exp(-(first + j step)^2 / (2 variance)), first >= 0."""
-    v, bits = ball(variance), int(ctx.prec)
-    if variance < 256 * step**2:
-        term = (-(arb(first) ** 2) / (2 * v)).exp()
-        ratio = (-(arb(2 * first + step) * step) / (2 * v)).exp()
-        shrink, total, small = (-(arb(step) ** 2) / v).exp(), arb(0), arb(2) ** -bits
-        while not term < small * total:
-            total += term
-            term *= ratio
-            ratio *= shrink
-        return total + (term / (1 - ratio)).union(arb(0))
-    root = v.sqrt()
-    x, eta = first / root, step / root
-    pairs = bits // 6 + 8
-    total = (arb.pi() / 2).sqrt() / eta * (x / arb(2).sqrt()).erfc()
-    before, hermite, power, factorial = arb(1), x, eta, arb(2)  # He_0, He_1, eta^1, 2!
-    corrections = arb(1) / 2
-    for i in range(1, pairs + 1):
-        corrections += arb.bernoulli(2 * i) / factorial * power * hermite
-        before, hermite = hermite, x * hermite - (2 * i - 1) * before
-        if i == pairs:
-            break
-        before, hermite = hermite, x * hermite - 2 * i * before
-        power *= eta**2
-        factorial *= (2 * i + 1) * (2 * i + 2)
-    rest = (
-        2 * arb(2 * pairs).zeta() / (2 * arb.pi()) ** (2 * pairs) * power
-        * arb("1.0865") * factorial.sqrt() * arb.pi().sqrt() * (x / 2).erfc()
-    )  # fmt: skip
-    return total + corrections * (-(x**2) / 2).exp() + rest.union(-rest)
+        return SumOfNoise(square, cells)

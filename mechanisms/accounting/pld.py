@@ -182,7 +182,7 @@ def _grid(part: PrivacyLoss, h: float) -> _Grid:
     image, being e^loss times its masses, so that both keep their relative accuracy.
     """
     count = math.ceil(reach(part) / h) + 1
-    lower, upper = _values(_tabulated(part).delta, h, count)
+    lower, upper = _values(tabulated(part).delta, h, count)
     ahead = _dots(upper, h)
     grid = h * np.arange(1, count + 1)
     behind = (ahead * np.exp(-grid))[::-1]
@@ -222,7 +222,7 @@ def _dots(upper: Floats, h: float) -> Floats:
 
 
 @functools.lru_cache(maxsize=512)
-def _tabulated(part: PrivacyLoss) -> PrivacyLoss:
+def tabulated(part: PrivacyLoss) -> PrivacyLoss:
     """The same loss in the form whose curve is cheapest to evaluate often."""
     if isinstance(part, DrawsLoss) and lattice_table.fits(part.lattice):
         return lattice_table.TabulatedLoss(part.lattice)
@@ -232,7 +232,7 @@ def _tabulated(part: PrivacyLoss) -> PrivacyLoss:
 @functools.lru_cache(maxsize=512)
 def reach(part: PrivacyLoss) -> float:
     """An epsilon beyond which the curve is as good as flat."""
-    most, part = min(part.pure_epsilon.upper, _FAR), _tabulated(part)
+    most, part = min(part.pure_epsilon.upper, _FAR), tabulated(part)
     floor = part.delta(_FAR).upper * (1 + 1e-6) + _TAIL
     low, high = 0.0, min(most, max(equivalent_mu(part), 1e-9))
     while high < most and part.delta(high).upper > floor:
@@ -257,7 +257,7 @@ def equivalent_mu(part: PrivacyLoss) -> float:
 
 def evaluation_cost(part: PrivacyLoss) -> int:
     """What one evaluation of a curve costs, roughly, in those of the cheapest."""
-    part = _tabulated(part)
+    part = tabulated(part)
     if type(part) is DrawsLoss and part.lattice.draws > FEW_DRAWS:
         return 30
     if isinstance(part, ResampledGaussianLoss):

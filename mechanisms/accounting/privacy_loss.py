@@ -17,7 +17,9 @@ together.
 from __future__ import annotations
 
 import abc
+import functools
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple, Protocol
 
@@ -30,7 +32,7 @@ from mechanisms.accounting.enclosures import (
     last_true,
     outwards,
 )
-from mechanisms.accounting.trade_off import conjugate
+from mechanisms.accounting.trade_off import conjugate, missed_at_least
 
 Order = Fraction | int | float
 
@@ -81,6 +83,14 @@ class PrivacyLoss(Protocol):
 
     def trade_off(self, alpha: float) -> Bounds:
         """Smallest type II error of any test with type I error alpha."""
+
+    def missed_at_least(self, alphas: Sequence[Fraction], scale: float) -> tuple[float, ...]:
+        """Lower bounds on that error, quicker: by some looks at the curve, at multiples of scale.
+
+        Args:
+            alphas: Type I errors.
+            scale: An epsilon of the order of the loss.
+        """
 
 
 class Loss(abc.ABC):
@@ -139,6 +149,10 @@ class Loss(abc.ABC):
         if not 0 <= alpha <= 1:
             raise ValueError("alpha must be in [0, 1]")
         return conjugate(self.delta, alpha)
+
+    def missed_at_least(self, alphas: Sequence[Fraction], scale: float) -> tuple[float, ...]:
+        curve = functools.cache(self.delta)
+        return tuple(missed_at_least(curve, alpha, scale) for alpha in alphas)
 
 
 def exact_order(order: Order) -> Fraction:

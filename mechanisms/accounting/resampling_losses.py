@@ -45,11 +45,21 @@ from mechanisms.errors import RecordsError
 
 
 class Hits(NamedTuple):
-    """How often a record is drawn: probabilities of 1, 2, .. times, of more, of any."""
+    """How often a record is drawn.
+
+    Attributes:
+        times: Probabilities of 1, 2, .. times.
+        beyond: Upper bounds on those of more than 1, 2, .. times.
+        any: Probability of any number of times but none.
+    """
 
     times: tuple[arb, ...]
-    more: arb
+    beyond: tuple[arb, ...]
     any: arb
+
+
+_LEFT_OUT = arb(2) ** -66
+"""Of the curve so far, what all further terms may come to where a sum ends."""
 
 
 class ResampledGaussianLoss(Loss):
@@ -78,11 +88,13 @@ class ResampledGaussianLoss(Loss):
             factor = 1 + arb(epsilon).expm1() / law.any  # e^epsilon of the statistic itself
             mu, root = ball(self.mu_squared).sqrt(), arb(2).sqrt()
             shift, half = factor.log() / mu / root, mu / 2 / root
-            total = law.more.union(arb(0))
-            for i, chance in enumerate(law.times, 1):
-                left, right = shift / i - half * i, shift / i + half * i
-                total += chance * (left.erfc() - factor * right.erfc()) / 2
-            return total
+            twice, apart, rest = arb(0), arb(0), arb(0)
+            for i, (chance, rest) in enumerate(zip(law.times, law.beyond, strict=True), 1):
+                middle, apart = shift / i, apart + half
+                twice += chance * ((middle - apart).erfc() - factor * (middle + apart).erfc())
+                if rest < twice * _LEFT_OUT:
+                    break
+            return twice / 2 + rest.union(arb(0))  # no curve passes 1
 
         return enclosed(value, 1.0)
 
@@ -143,22 +155,26 @@ class SubsampleLoss(ResampledGaussianLoss):
         return dataclasses.replace(self, mu_squared=mu_squared)
 
     def hits(self, bits: int) -> Hits:
-        return Hits((ball(self.share),), arb(0), ball(self.share))
+        return Hits((ball(self.share),), (arb(0),), ball(self.share))
 
 
 @functools.lru_cache(maxsize=32)
 def _binomial_hits(n: int, bits: int) -> Hits:
     """Binomial(n, 1/n), as far as 2**-bits; the terms after the i-th fall by 1/2 and more."""
     if n == 1:
-        return Hits((arb(1),), arb(0), arb(1))
+        return Hits((arb(1),), (arb(0),), arb(1))
     with ctx.workprec(bits + 32):
         none = (n * (1 - 1 / arb(n)).log()).exp()
         small, last = arb(2) ** -bits, none * n / (n - 1)
-        times = [last]
+        times, more = [last], arb(0)
         while len(times) < n:
             i = len(times)
             last = last * (n - i) / ((i + 1) * (n - 1))
             if 2 * last < small:
-                return Hits(tuple(times), 2 * last, 1 - none)
+                more = 2 * last
+                break
             times.append(last)
-        return Hits(tuple(times), arb(0), 1 - none)
+        beyond = [more.upper()]
+        for chance in times[:0:-1]:
+            beyond.append((beyond[-1] + chance).upper())
+        return Hits(tuple(times), tuple(reversed(beyond)), 1 - none)

@@ -5,16 +5,141 @@ Proposition 2.12), f(alpha) is the supremum over x = e^epsilon > 0 of 1 - H(x) -
 in x. Any point gives a lower bound. Any three points give an upper bound: beside two of them, and
 between two of them, the function lies below the line through those two, or through the nearer and
 the third.
+
+``missed_at_least`` is the lower bound alone, by few looks at the curve, for a statement of what an
+attack attains.
+
+**Theorem.** Let delta(e) bound Pr[M(D) in S] - exp(e) Pr[M(D') in S] for every set S and all
+neighbours, in either order, at a real number e. Of every test of D' against D, randomised or not,
+with a rate of false positives of at most alpha, the rate of false negatives is at least
+1 - delta(e) - exp(e) alpha.
+
+*Proof.* A test is a function t of the output to [0, 1], the chance of deciding for D. As
+t = integral over u in [0, 1] of the indicator of {t > u}, the bound on sets is one on tests:
+E t(M(D)) <= exp(e) E t(M(D')) + delta(e) <= exp(e) alpha + delta(e), and 1 - E t(M(D)) is the rate
+of false negatives. QED
+
+So each e gives a bound that holds, the largest of any few does, and where the search stops decides
+only how near to the truth it is. What is looked up is the upper end of the curve's enclosure, alpha
+is an exact fraction, and the result is rounded down.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
 
 from flint import arb, ctx
 
-from mechanisms.accounting.enclosures import BITS, Bounds, outwards
+from mechanisms.accounting.enclosures import BITS, Bounds, ball, outwards
+
+_FIRST_LOOKS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25)
+"""Where the curve is looked up first, in multiples of the scale."""
+_FURTHER_LOOKS = (-1.0, -0.5)
+"""Where else, if none of the first is better than 0: of a loss that nearly discloses."""
+_LOOKS = 8
+"""How often it is looked up between two of those; the error falls with the square of their gap."""
+_GOLDEN = (math.sqrt(5) - 1) / 2
+
+
+def missed_at_least(curve: Callable[[float], Bounds], alpha: Fraction, scale: float) -> float:
+    """Proven lower bound on the rate of false negatives of every test.
+
+    Args:
+        curve: The privacy curve of a loss at any epsilon, as an enclosure.
+        alpha: The rate of false positives that the test may have, in [0, 1].
+        scale: An epsilon of the order of the loss; it decides how near the bound is to the truth,
+            and never whether it holds.
+
+    Returns:
+        The bound, rounded down.
+
+    Raises:
+        ValueError: alpha is not in [0, 1].
+    """
+    if not 0 <= alpha <= 1:
+        raise ValueError("alpha must be in [0, 1]")
+
+    def at(epsilon: float) -> float:
+        with ctx.workprec(BITS):
+            value = 1 - arb(curve(epsilon).upper) - arb(epsilon).exp() * ball(alpha)
+            return outwards(value, 1.0).lower
+
+    seen = {scale * factor: at(scale * factor) for factor in _FIRST_LOOKS}
+    if max(seen, key=seen.__getitem__) == 0:
+        seen |= {scale * factor: at(scale * factor) for factor in _FURTHER_LOOKS}
+    looks = sorted(seen)
+    best = looks.index(max(seen, key=seen.__getitem__))
+    left, right = looks[max(best - 1, 0)], looks[min(best + 1, len(looks) - 1)]
+    one, two = right - _GOLDEN * (right - left), left + _GOLDEN * (right - left)
+    seen |= {one: at(one), two: at(two)}
+    for _ in range(_LOOKS - 2):
+        if seen[one] >= seen[two]:
+            right, two = two, one
+            new = one = right - _GOLDEN * (right - left)
+        else:
+            left, one = one, two
+            new = two = left + _GOLDEN * (right - left)
+        seen[new] = at(new)
+    return max(seen.values())
+
+
+def missed_by_points(
+    points: Sequence[tuple[float, float]], alphas: Sequence[Fraction]
+) -> list[float]:
+    """The same by a few points of a curve, at many rates of false positives.
+
+    Besides the theorem's bound this takes that of the complement of a test with the neighbours
+    changed over: 1 - alpha <= exp(e) beta + delta(e), so beta >= exp(-e) (1 - delta(e) - alpha).
+
+    Args:
+        points: Epsilons of at least 0, each with a delta that is proven to hold there for all
+            neighbours in either order.
+        alphas: Rates of false positives, in [0, 1].
+
+    Returns:
+        For each a proven lower bound on the rate of false negatives, rounded down.
+    """
+    with ctx.workprec(BITS):
+        held = [(arb(epsilon).exp(), arb(delta)) for epsilon, delta in points]
+        return [
+            max(
+                outwards(each, 1.0).lower
+                for growth, delta in held
+                for each in (
+                    1 - delta - growth * ball(alpha),
+                    (1 - delta - ball(alpha)) / growth,
+                )
+            )
+            for alpha in alphas
+        ]
+
+
+def limit_advantage(limit: Mapping[str, str]) -> Decimal:
+    """What an attack gains at most from all that an account's limit allows, rounded up.
+
+    (epsilon, delta)-DP bounds the gap between the rates of true and of false positives by
+    (e^epsilon - 1 + 2 delta)/(e^epsilon + 1) (Kairouz, Oh and Viswanath 2015, arXiv 1311.0776,
+    section 2). Zero-concentrated privacy bounds the divergence of order 1 by rho, and so the gap by
+    sqrt(rho/2) (Pinsker's inequality), and what it holds but for by that delta more.
+
+    Args:
+        limit: Exact decimals: ``epsilon`` and ``delta``, or ``rho`` and ``rho_delta``.
+    """
+    up = Context(prec=30, rounding=ROUND_CEILING)
+    if "rho" in limit:
+        root = up.sqrt(up.divide(Decimal(limit["rho"]), Decimal(2)))
+        return min(up.add(up.next_plus(root), Decimal(limit["rho_delta"])), Decimal(1))
+    epsilon, delta = Decimal(limit["epsilon"]), Decimal(limit["delta"])
+    if epsilon > 100:
+        return Decimal(1)
+    # 1 - 2 (1 - delta)/(e^epsilon + 1), which rises with e^epsilon.
+    power = up.next_plus(up.exp(epsilon))
+    down = Context(prec=30, rounding=ROUND_FLOOR)
+    least = down.divide(down.multiply(2, down.subtract(1, delta)), up.add(power, 1))
+    return min(up.subtract(1, least), Decimal(1))
 
 
 def conjugate(curve: Callable[[float], Bounds], alpha: float) -> Bounds:

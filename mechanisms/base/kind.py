@@ -133,11 +133,6 @@ class Kind(ABC):
         del further, mechanism, target
         return error
 
-    def plotted(self, mechanism: Any) -> bool:
-        """Whether a bundle has a plot of what a mechanism gives, unless a config wants none."""
-        del mechanism
-        return False
-
     def noise_figure(self, mechanism: Any, error: Any, target: Target) -> NoiseFigure | None:
         """The error from noise of what an analyst will read; None where it is not known.
 

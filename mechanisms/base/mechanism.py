@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
 from mechanisms.accounting.analytic import GaussianLoss, PureLoss
 from mechanisms.accounting.privacy_loss import PrivacyLoss
+from mechanisms.base.citation import Citation
 from mechanisms.base.kind import ExpectedError, Kind
 from mechanisms.domain.domain import Domain
 from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
-from mechanisms.sampling.randomness import Progress, Randomness
+
+if TYPE_CHECKING:
+    from mechanisms.sampling.randomness import Progress, Randomness
 
 _FIRST, _LAST, _DIGITS = -9, 6, 12  # powers of ten and digits of a pure epsilon
+_ASKED = 1 << 14  # answers of losses that are kept
 _SMALLEST_MU, _LARGEST_MU = 2.0**-30, 2.0**6
 
 
@@ -61,11 +66,13 @@ class Target:
     def allows(self, loss: PrivacyLoss) -> bool:
         """Whether a loss is proven to be within the budget."""
         if self.rho is not None:
-            return loss.approximate_rho(self.rho_delta).rho.upper <= self.rho
+            return _rho_but_for(loss, self.rho_delta) <= self.rho
         if self.renyi is not None:
             order, most = self.renyi
-            return loss.renyi_of_curve(order).upper <= most
-        return loss.delta(self.epsilon).upper <= self.delta
+            return _divergence(loss, order) <= most
+        if not self.delta and self.epsilon < loss.pure_epsilon.lower:
+            return False  # and so would its delta say, which is above 0
+        return _delta(loss, self.epsilon) <= self.delta
 
     def pure_epsilon(self, loss: Callable[[Fraction], PrivacyLoss] = PureLoss) -> Decimal:
         """Largest epsilon per record that a pure guarantee may have, to twelve digits below.
@@ -79,19 +86,7 @@ class Target:
         Raises:
             InfeasibleBudgetError: The budget does not allow 1e-9.
         """
-
-        def fits(epsilon: Decimal) -> bool:
-            return self.allows(loss(Fraction(epsilon) * self.unit_records))
-
-        powers = [p for p in range(_FIRST, _LAST + 1) if fits(Decimal(1).scaleb(p))]
-        if not powers:
-            raise InfeasibleBudgetError("The budget does not allow an epsilon of 1e-9 a record.")
-        place = powers[-1] - _DIGITS + 1
-        low, high = 10 ** (_DIGITS - 1), 10**_DIGITS
-        while powers[-1] < _LAST and high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if fits(Decimal(middle).scaleb(place)) else (low, middle)
-        return Decimal(low).scaleb(place).normalize()
+        return _largest_pure_epsilon(self._budget, loss)
 
     def largest_mu(self) -> Fraction:
         """The largest mu for which mu-GDP is proven to be within the budget, to one in 10^9.
@@ -99,19 +94,12 @@ class Target:
         Raises:
             InfeasibleBudgetError: The budget allows none; without delta no Gaussian noise does.
         """
+        return _largest_mu(self._budget)
 
-        def fits(mu: float) -> bool:
-            return self.allows(GaussianLoss(Fraction(mu)))
-
-        low, high = _SMALLEST_MU, _LARGEST_MU
-        if not fits(low):
-            raise InfeasibleBudgetError(
-                "The budget does not allow Gaussian noise, which needs a delta above 0 (or a rho)."
-            )
-        while high / low > 1 + 1e-9:
-            middle = math.sqrt(low * high)
-            low, high = (middle, high) if fits(middle) else (low, middle)
-        return Fraction(low)
+    @property
+    def _budget(self) -> Target:
+        """The same for any table: all that ``allows`` goes by, and the unit."""
+        return replace(self, n_records=1, n_cells=1, shape=(), domain=None)
 
     def grid(self, mechanism: str, *, columns: int | None = None, instead: str) -> tuple[int, ...]:
         """Number of codes of each column, whose combinations must all be cells.
@@ -133,6 +121,60 @@ class Target:
         if problem:
             raise ConfigError(f"The mechanism '{mechanism}' {problem}.", next_step=instead)
         return shape
+
+
+@functools.lru_cache(maxsize=256)
+def _largest_pure_epsilon(budget: Target, loss: Callable[[Fraction], PrivacyLoss]) -> Decimal:
+    """The largest pure epsilon, found once for all products of one budget."""
+
+    def fits(epsilon: Decimal) -> bool:
+        return budget.allows(loss(Fraction(epsilon) * budget.unit_records))
+
+    powers = [p for p in range(_FIRST, _LAST + 1) if fits(Decimal(1).scaleb(p))]
+    if not powers:
+        raise InfeasibleBudgetError("The budget does not allow an epsilon of 1e-9 a record.")
+    place = powers[-1] - _DIGITS + 1
+    low, high = 10 ** (_DIGITS - 1), 10**_DIGITS
+    while powers[-1] < _LAST and high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(Decimal(middle).scaleb(place)) else (low, middle)
+    return Decimal(low).scaleb(place).normalize()
+
+
+@functools.lru_cache(maxsize=256)
+def _largest_mu(budget: Target) -> Fraction:
+    """The largest mu, likewise."""
+
+    def fits(mu: float) -> bool:
+        return budget.allows(GaussianLoss(Fraction(mu)))
+
+    low, high = _SMALLEST_MU, _LARGEST_MU
+    if not fits(low):
+        raise InfeasibleBudgetError(
+            "The budget does not allow Gaussian noise, which needs a delta above 0 (or a rho)."
+        )
+    while high / low > 1 + 1e-9:
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return Fraction(low)
+
+
+@functools.lru_cache(maxsize=_ASKED)
+def _rho_but_for(loss: PrivacyLoss, delta: float) -> float:
+    """What a loss is asked for, again for every product of a plan of many: a proven rho."""
+    return loss.approximate_rho(delta).rho.upper
+
+
+@functools.lru_cache(maxsize=_ASKED)
+def _divergence(loss: PrivacyLoss, order: int) -> float:
+    """The same: a Rényi divergence of its curve."""
+    return loss.renyi_of_curve(order).upper
+
+
+@functools.lru_cache(maxsize=_ASKED)
+def _delta(loss: PrivacyLoss, epsilon: float) -> float:
+    """The same: a delta."""
+    return loss.delta(epsilon).upper
 
 
 def check_frame(*, n_records: int, n_cells: int, unit_records: int = 1) -> None:
@@ -160,7 +202,8 @@ def needs_of(mechanism: Mechanism | type[Mechanism]) -> Needs:
 class Mechanism(Protocol):
     """A mechanism at fixed parameters.
 
-    ``name`` is its key in the registry and in a config; ``kinds`` are the
+    ``name`` is its key in the registry and in a config; ``citations`` are where its guarantee
+    is proven, for the privacy statement of a bundle; ``kinds`` are the
     products it can serve; ``pure`` says that it needs no delta and is charged
     none; ``knobs`` is a frozen dataclass of what a config may set, its field
     names the keys of the YAML. A class that has ``needs = "columns"`` is given coded columns
@@ -168,6 +211,7 @@ class Mechanism(Protocol):
     """
 
     name: ClassVar[str]
+    citations: ClassVar[tuple[Citation, ...]]
     kinds: ClassVar[tuple[Kind, ...]]
     knobs: ClassVar[type]
     pure: ClassVar[bool]

@@ -14,6 +14,7 @@ expression, and a property test holds the two equal. Every value of a column's t
 from __future__ import annotations
 
 import datetime
+import functools
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -193,10 +194,24 @@ class Numeric(Column):
     def _check(self) -> None:
         if len(self.edges) < 2:
             raise EdgesError("A numeric column needs at least two edges.", where=self.name)
-        if not all(math.isfinite(edge) for edge in self.edges):
+        if not np.isfinite(self.edge_array).all():
             raise EdgesError("An edge is not a finite number.", where=self.name)
-        if any(a >= b for a, b in zip(self.edges, self.edges[1:], strict=False)):
+        if np.any(self.edge_array[1:] <= self.edge_array[:-1]):
             raise EdgesError("Edges overlap or are not in increasing order.", where=self.name)
+
+    @functools.cached_property
+    def edge_array(self) -> NDArray[np.float64]:
+        """The edges, float64[n_values + 1], which cannot be written to."""
+        edges = np.array(self.edges, dtype=np.float64)
+        edges.setflags(write=False)
+        return edges
+
+    @functools.cached_property
+    def _hash_of_edges(self) -> int:
+        return hash(self.edges)
+
+    def __hash__(self) -> int:  # of a million edges found once: it takes longer than a look-up
+        return hash((self.name, self.missing, self._hash_of_edges))
 
     @property
     def n_values(self) -> int:
@@ -206,26 +221,24 @@ class Numeric(Column):
         return bisect_right(self.edges, value, 1, len(self.edges) - 1) - 1
 
     def _decode(self, codes: Codes) -> NDArray[Any]:
-        edges = np.asarray(self.edges)
-        return np.asarray(edges[codes] / 2 + edges[codes + 1] / 2)
+        return np.asarray(self.edge_array[codes] / 2 + self.edge_array[codes + 1] / 2)
 
     @property
     def ends(self) -> tuple[float, float]:
         return self.edges[0], self.edges[-1]
 
     def _spread(self, codes: Codes, fractions: NDArray[np.float64]) -> NDArray[Any]:
-        edges = np.asarray(self.edges)
-        low, high = edges[codes], edges[codes + 1]
+        low, high = self.edge_array[codes], self.edge_array[1:][codes]
+        last = np.nextafter(high, low)  # of each bin, the greatest value
         values = low * (1 - fractions) + high * fractions
-        return np.asarray(np.clip(values, low, np.nextafter(high, low)))
+        return np.asarray(np.clip(values, low, last))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Date(Column):
     """Calendar dates first..last by year, month or day, clamped at both ends.
 
-    Released as ISO 8601 text of that precision (``2000``, ``2000-03``,
-    ``2000-03-14``).
+    Released as ISO 8601 text of that precision (``2000``, ``2000-03``, ``2000-03-14``).
     """
 
     kind: ClassVar[str] = "date"
@@ -273,7 +286,11 @@ class Date(Column):
         first = np.maximum(period.astype("datetime64[D]"), np.datetime64(self.first))
         end = np.minimum((period + 1).astype("datetime64[D]"), np.datetime64(self.last) + 1)
         days = np.floor(fractions * (end - first).astype(np.int64)).astype("timedelta64[D]")
-        return np.asarray((first + days).astype(np.str_))
+        drawn, start_day = first + days, np.datetime64(self.first)
+        if (self.last - self.first).days > len(codes):
+            return np.asarray(drawn.astype(np.str_))
+        written = np.arange(start_day, np.datetime64(self.last) + 1).astype(np.str_)
+        return np.asarray(written[(drawn - start_day).astype(np.int64)])  # each day's text once
 
 
 def _type_group(value: object) -> str:

@@ -15,6 +15,9 @@ import numpy as np
 from mechanisms.domain.columns import Codes
 from mechanisms.domain.domain import Domain
 
+_SPARSEST = 16
+"""Cells of a domain for each that is listed, up to which adding to all of them beats sorting."""
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ContingencyTable:
@@ -80,6 +83,11 @@ class ContingencyTable:
     @classmethod
     def from_cells(cls, domain: Domain, cells: Codes, counts: Codes) -> ContingencyTable:
         """Table of cells in any order and with repeats, whose counts are added."""
+        if len(cells) * _SPARSEST >= domain.n_cells and _are_counts(cells, counts, domain.n_cells):
+            sums = np.zeros(domain.n_cells, np.int64)
+            np.add.at(sums, cells, counts)
+            found = np.flatnonzero(sums)
+            return cls(domain, found, sums[found])
         return cls(domain, *sum_by_cell(cells, counts))
 
     def marginal(self, names: Iterable[str]) -> ContingencyTable:
@@ -99,6 +107,11 @@ class ContingencyTable:
         if not self.domain.is_absent(self.cells[-1:]).any():
             return self
         return ContingencyTable(self.domain, self.cells[:-1], self.counts[:-1])
+
+
+def _are_counts(cells: Codes, counts: Codes, n_cells: int) -> bool:
+    """Whether cells int64[k] exist and their counts int64[k] are positive."""
+    return bool(len(cells) and cells.min() >= 0 and cells.max() < n_cells and counts.min() >= 1)
 
 
 def sum_by_cell(cells: Codes, counts: Codes) -> tuple[Codes, Codes]:

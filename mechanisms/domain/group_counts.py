@@ -8,12 +8,15 @@ not 780. Sums of integers are exact, so a table is the same however it was count
 from __future__ import annotations
 
 import collections
+import functools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from mechanisms.parallel.kernels import compiled_kernel
 
 Counts = NDArray[np.int64]
 _SHARED = 1 << 13
@@ -55,10 +58,17 @@ class GroupCounts:
         """
         for columns, counts in self._counted.items():
             cells = self._cells_of(codes, columns)
-            if len(counts) <= 2 * len(cells):
-                counts += np.bincount(cells, minlength=len(counts))
-            else:
-                np.add.at(counts, cells, 1)
+            _counter(cells.dtype.name)(cells, counts)
+
+    @property
+    def n_counted(self) -> int:
+        """Cells of the tables that are counted, eight bytes each."""
+        return sum(map(len, self._counted.values()))
+
+    def merge(self, other: GroupCounts) -> None:
+        """Take over what another has counted of other records, by the same groups."""
+        for columns, counts in self._counted.items():
+            counts += other._counted[columns]
 
     def tables(self) -> list[Counts]:
         """int64 of the shape of each group."""
@@ -88,6 +98,23 @@ class GroupCounts:
             cells *= kind.type(self._sizes[column])
             cells += codes[column]
         return cells
+
+
+def _count(cells, counts):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
+    for cell in cells:
+        counts[cell] += 1
+
+
+@functools.cache
+def _counter(dtype: str) -> Callable[[NDArray[Any], Counts], None]:
+    """Adds cells unsigned[k] to counts int64[cells]; lets other threads work meanwhile."""
+    import numba
+    from numba import types as nt
+
+    cells = numba.from_dtype(np.dtype(dtype))[::1]
+    signature = nt.void(cells, nt.int64[::1])
+    found: Callable[[NDArray[Any], Counts], None] = compiled_kernel(_count, signature)
+    return found
 
 
 def _shared(

@@ -60,7 +60,7 @@ class Privacy:
         if max_records < 1 or n_units < 1:
             raise RecordsError("max_records and n_units must be at least 1.", where="unit")
         if max_records * n_units >= _TOO_MANY:
-            raise RecordsError("max_records times n_units must be below 2**62.", where="unit")
+            raise RecordsError("max_records times n_units must be below 2**62.", where="n_units")
         return cls(
             adjacency=adjacency,
             unit=f"column {column}",

@@ -174,7 +174,7 @@ def _edge(column: Numeric, end: End) -> int | None:
     number = _number(end)
     if number is None:
         return None
-    edges = np.asarray(column.edges)
+    edges = column.edge_array
     index = int(np.argmin(np.abs(edges - float(number))))
     nearby = edges[max(index - 1, 0) : index + 2].tolist()
     width = min(Fraction(b) - Fraction(a) for a, b in itertools.pairwise(nearby))

@@ -86,3 +86,10 @@ class DescriptionError(ConfigError):
         "Give a datapackage.json, a Table Schema, CSVW metadata, a DDI Codebook, or a CSV with the "
         "columns name and type."
     )
+
+
+class MemoryLimitError(ConfigError):
+    """A plan that may need more memory than the config declares."""
+
+    exit_code = 69
+    next_step = "Raise resources.memory. Nothing was charged."

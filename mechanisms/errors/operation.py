@@ -30,3 +30,10 @@ class ConfirmationError(StatpressError):
 
     exit_code = 62
     next_step = "Answer yes, or give --yes in a script."
+
+
+class WorkerError(StatpressError):
+    """A process that draws products ended, or cannot do its part."""
+
+    exit_code = 68
+    next_step = "Run again with other workers, or without: --workers 1."

@@ -72,3 +72,24 @@ class NotMeasuredError(QueryError):
 
     exit_code = 59
     next_step = "Ask about columns that were measured together; data/PRODUCT_pairs lists them."
+
+
+class SignatureError(BundleError):
+    """A bundle is not signed by any of the keys that were given."""
+
+    exit_code = 65
+    next_step = "Ask its publisher, by another way than the bundle came, which key is theirs."
+
+
+class BundleFetchError(BundleError):
+    """A bundle on a web server cannot be fetched, so nothing is known of it."""
+
+    exit_code = 66
+    next_step = "Try again, or download the bundle and verify the folder."
+
+
+class UploadError(BundleError):
+    """A target did not take a published bundle; the release stands, and its budget is spent."""
+
+    exit_code = 67
+    next_step = "Put the target in order, then run 'statpress upload BUNDLE'."

@@ -51,3 +51,24 @@ class QualityGateError(SourceError):
 
     exit_code = 46
     next_step = "Read the curator log of this run."
+
+
+class SourceUnavailableError(SourceError):
+    """The server of the source cannot be reached, or its connection broke."""
+
+    exit_code = 47
+    next_step = "Nothing was charged: see that the server runs and can be reached, then run again."
+
+
+class SourceAccessError(SourceError):
+    """There are no credentials for the source, or they lack a right."""
+
+    exit_code = 48
+    next_step = "Check source.credentials, and what the role may do."
+
+
+class SourceChangedError(SourceError):
+    """The source was changed while it was read."""
+
+    exit_code = 49
+    next_step = "Nothing was charged: run again when nobody writes to it."

@@ -1,17 +1,13 @@
 """Estimates by the DP bootstrap, of built-in statistics and user-defined ones.
 
 The mechanism is mechanisms.inference.resampling.replicates: noisy statistics of bootstrap
-resamples, whose sampling distribution is recovered by deconvolution
-(mechanisms.inference.resampling.replicate_intervals). Variances and covariances are those with
-n - 1.
+resamples, whose sampling distribution is recovered by deconvolution. Variances have n - 1.
 
 **inference: calibrated** is a normal interval around the mean of the replicates, whose constants
-are computed at calibration and stand in the description. **percentile** and **t** are the paper's.
+are in the description. **percentile** and **t** are those of the paper.
 
 **calibration: strict** is the least noise that is proven to meet the budget. **paper** takes a
-``mu`` and the noise of Wang, Cheng and Awan (2022, arXiv 2210.06140) for it, which costs more than
-mu; what is checked against the budget and charged is the proven loss all the same, as with any
-noise.
+mu and the noise of Wang, Cheng and Awan (2022, arXiv 2210.06140); the proven loss is charged.
 """
 
 from __future__ import annotations
@@ -26,6 +22,7 @@ from typing import ClassVar, Literal, Self, get_args
 import numpy as np
 
 from mechanisms.accounting.privacy_loss import PrivacyLoss
+from mechanisms.base.citation import BALLE_BARTHE_GABOARDI, PROOF, WANG_CHENG_AWAN, Citation
 from mechanisms.base.kind import Kind
 from mechanisms.base.mechanism import Target, check_frame
 from mechanisms.domain.contingency_table import ContingencyTable
@@ -114,6 +111,11 @@ class BootstrapEstimate:
     """
 
     name: ClassVar[str] = "dp_bootstrap"
+    citations: ClassVar[tuple[Citation, ...]] = (
+        WANG_CHENG_AWAN.at("Theorem 3.4"),
+        BALLE_BARTHE_GABOARDI.at("Theorem 10"),
+        PROOF.at("Theorem 5.3"),
+    )
     kinds: ClassVar[tuple[Kind, ...]] = (ESTIMATE,)
     knobs: ClassVar[type] = BootstrapKnobs
     pure: ClassVar[bool] = False

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.accounting.privacy_loss import PrivacyLoss
+from mechanisms.base.citation import BALLE_WANG, DONG_ROTH_SU, PROOF, Citation
 from mechanisms.base.kind import Kind
 from mechanisms.base.mechanism import Target, check_frame
 from mechanisms.domain.columns import Codes
@@ -65,6 +66,11 @@ class MeanEstimate:
     """
 
     name: ClassVar[str] = "joint_moments"
+    citations: ClassVar[tuple[Citation, ...]] = (
+        BALLE_WANG.at("Theorem 8"),
+        DONG_ROTH_SU,
+        PROOF.at("Lemma 5.1, Theorem 5.2"),
+    )
     kinds: ClassVar[tuple[Kind, ...]] = (ESTIMATE,)
     knobs: ClassVar[type] = EstimandKnobs
     pure: ClassVar[bool] = False

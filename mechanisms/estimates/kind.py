@@ -41,10 +41,6 @@ class EstimateKind(Kind):
     def draws(self, mechanism: Any, n_cells: int) -> int:
         return 0
 
-    def plotted(self, mechanism: Any) -> bool:
-        """Where there is a sampling distribution; an interval by itself is not plotted."""
-        return bool(getattr(mechanism, "has_distributions", True))
-
     def error_rows(self, mechanism: Any, error: Any) -> Iterator[tuple[str, str]]:
         yield from error.rows()
         if getattr(mechanism, "expected_cells", None) == 1:

@@ -19,6 +19,7 @@ from mechanisms.estimates.knobs import EstimandKnobs
 from mechanisms.estimates.released import Estimate, RawEstimates, SamplingDistribution
 from mechanisms.estimates.statistics.named_statistic import NamedStatistic
 from mechanisms.estimates.statistics.registry import STATISTICS, named
+from mechanisms.estimates.terms import Terms
 from mechanisms.inference.resampling.resampling_calibration import DELTA_FLOOR, Goal, gaussian_goal
 
 _TRIES = 5
@@ -52,13 +53,22 @@ class ExpectedInterval:
         """A width for each quantity."""
         for quantity, width, sd in zip(self.quantities, self.width, self.noise_sd, strict=True):
             unbounded = "without end: the confidence set may be the whole line"
-            shown = unbounded if width is None else f"{width:.5g}"
-            noise = "" if sd is None else f" (sd of its noise {sd:.4g})"
+            shown = unbounded if width is None else _digits(width, 5)
+            noise = "" if sd is None else f" (sd of its noise {_digits(sd, 4)})"
             yield f"expected width: {quantity}", shown + noise
 
     def summary(self) -> str:
         """All that is known."""
         return in_words(self.rows())
+
+
+def _digits(value: float, digits: int) -> str:
+    """A few significant digits, without an exponent for what a person counts.
+
+    >>> _digits(15437.2, 4), _digits(0.0338066, 5), _digits(1.5e-12, 4)
+    ('15437', '0.033807', '1.5e-12')
+    """
+    return f"{value:.0f}" if 10**digits <= abs(value) < 1e15 else f"{value:.{digits}g}"
 
 
 class HasLoss(Protocol):
@@ -73,6 +83,11 @@ Resampled = TypeVar("Resampled", bound=HasLoss)
 
 class EstimateMechanism(Mechanism, Protocol):
     """A mechanism for estimates at fixed parameters."""
+
+    @property
+    def terms(self) -> Terms:
+        """What is stated of its estimates: quantities, scales, level."""
+        ...
 
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedInterval:
         """Expected widths from public quantities only."""

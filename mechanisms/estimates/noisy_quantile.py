@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from mechanisms.accounting.analytic import BoundedRangeLoss
 from mechanisms.accounting.privacy_loss import PrivacyLoss
+from mechanisms.base.citation import CESAR_ROGERS, MCSHERRY_TALWAR, PROOF, SMITH, Citation
 from mechanisms.base.kind import Kind
 from mechanisms.base.mechanism import Target, check_frame
 from mechanisms.domain.columns import Codes, Column, Integer, Numeric
@@ -72,7 +73,7 @@ class OrderedCells(NamedTuple):
         codes = np.arange(column.n_values)
         middle = column.decode(codes).astype(np.float64)
         if isinstance(column, Numeric):
-            edges = np.array(column.edges)
+            edges = column.edge_array
             return cls(codes, edges[:-1], edges[1:], middle)
         half = (column.width - 1) / 2 if isinstance(column, Integer) else 0.0
         order = np.argsort(middle)
@@ -93,10 +94,15 @@ class QuantileOfCells:
     """
 
     name: ClassVar[str] = "noisy_quantile"
+    citations: ClassVar[tuple[Citation, ...]] = (
+        SMITH,
+        MCSHERRY_TALWAR,
+        CESAR_ROGERS,
+        PROOF.at("Theorem 4.2"),
+    )
     kinds: ClassVar[tuple[Kind, ...]] = (ESTIMATE,)
     knobs: ClassVar[type] = EstimandKnobs
     pure: ClassVar[bool] = True
-    has_distributions: ClassVar[bool] = False
 
     epsilon: Fraction
     terms: Terms

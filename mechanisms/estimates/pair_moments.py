@@ -2,9 +2,8 @@
 
 The mechanism is mechanisms.inference.moments.moment_pairs; each statistic is a function of the
 means of two columns in [0, 1] and of their squares and product (its MomentFormula), which also says
-which moments are released for it. Variances and covariances are those with n - 1. A mean or a
-proportion of only some of the records is a ratio too: of the sum of their values to their number,
-of which the interval is kept within the declared bounds.
+which moments are released. Variances and covariances are those with n - 1. A mean of only some of
+the records is a ratio too: of the sum of their values to their number, kept within the bounds.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.accounting.privacy_loss import PrivacyLoss
+from mechanisms.base.citation import BALLE_WANG, DONG_ROTH_SU, PROOF, Citation
 from mechanisms.base.kind import Kind
 from mechanisms.base.mechanism import Target, check_frame
 from mechanisms.domain.columns import Codes
@@ -68,6 +68,11 @@ class PairEstimate:
     """
 
     name: ClassVar[str] = "pair_moments"
+    citations: ClassVar[tuple[Citation, ...]] = (
+        BALLE_WANG.at("Theorem 8"),
+        DONG_ROTH_SU,
+        PROOF.at("section 5, Lemma 5.1"),
+    )
     kinds: ClassVar[tuple[Kind, ...]] = (ESTIMATE,)
     knobs: ClassVar[type] = EstimandKnobs
     pure: ClassVar[bool] = False
@@ -134,7 +139,7 @@ class PairEstimate:
     ) -> RawEstimates:
         """Add the noise to the sums."""
         assert self.estimand is not None
-        columns = _columns(self.estimand, table.domain, table.cells)
+        columns = moment_columns(self.estimand, table.domain, table.cells)
         found = self.moments.release(table.counts, columns, rng)
         return RawEstimates({"sums": tuple(found.sums.tolist())}, found.n_records)
 
@@ -268,7 +273,7 @@ def _check_amounts(estimand: Estimand) -> None:
             )
 
 
-def _columns(estimand: Estimand, domain: Domain, cells: Codes) -> _Doubles:
+def moment_columns(estimand: Estimand, domain: Domain, cells: Codes) -> _Doubles:
     """The columns x and y, float64[k, 2] in [0, 1]; one column for a variance."""
     arguments, formula = estimand.arguments, _formula(estimand.statistic)
     if formula.amounts:

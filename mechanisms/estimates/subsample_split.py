@@ -22,6 +22,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from mechanisms.accounting.privacy_loss import PrivacyLoss
+from mechanisms.base.citation import BALLE_BARTHE_GABOARDI, BALLE_WANG, PROOF, Citation
 from mechanisms.base.kind import Kind
 from mechanisms.base.mechanism import Target, check_frame
 from mechanisms.domain.contingency_table import ContingencyTable
@@ -121,6 +122,11 @@ class SplitEstimate:
     """
 
     name: ClassVar[str] = "subsample_split"
+    citations: ClassVar[tuple[Citation, ...]] = (
+        BALLE_BARTHE_GABOARDI.at("Theorem 10"),
+        BALLE_WANG.at("Theorem 8"),
+        PROOF.at("Theorem 5.3"),
+    )
     kinds: ClassVar[tuple[Kind, ...]] = (ESTIMATE,)
     knobs: ClassVar[type] = SplitKnobs
     pure: ClassVar[bool] = False

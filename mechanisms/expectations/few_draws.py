@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.expectations.falling_root import falling_root
+
 Floats = NDArray[np.float64]
-_ROUNDS = 60
 
 
 def variation_of_few_draws(
@@ -36,9 +37,7 @@ def variation_of_few_draws(
         return step * float(weights @ _poisson_excess((a + pseudocount) / step, means))
 
     low, high = -pseudocount - n_records, float(counts.max()) + 40 * step * (1 + means.max() ** 0.5)
-    for _ in range(_ROUNDS):
-        t = (low + high) / 2
-        low, high = (t, high) if excess(t) > n_records else (low, t)
+    t = falling_root(excess, n_records, low, high)
     return min(excess(t + counts) / n_records, 1.0)
 
 

@@ -27,7 +27,7 @@ import functools
 import itertools
 import math
 from collections import Counter
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,8 +39,9 @@ from mechanisms.domain.domain import Domain
 from mechanisms.postprocessing.debias import DebiasedTable
 from mechanisms.postprocessing.rounding import round_systematically
 from mechanisms.postprocessing.simplex import project_to_simplex
-from mechanisms.sampling.randomness import Randomness
-from mechanisms.sampling.simulated_noise import SimulatedRandomness
+
+if TYPE_CHECKING:
+    from mechanisms.sampling.randomness import Randomness
 
 MOST_SIMULATED = 1 << 20
 """Cells of a table up to which its release is simulated."""
@@ -152,6 +153,8 @@ def _shares(size: int) -> tuple[Floats, Floats]:
 
 @functools.lru_cache(maxsize=64)
 def _simulated(mechanism: Any, domain: Domain, n_records: int) -> float:
+    from mechanisms.sampling.simulated_noise import SimulatedRandomness
+
     counts, table = _reference(domain, n_records)
     rng = SimulatedRandomness()
     repetitions = min(max(_CELLS_IN_ALL // len(counts), 1), _REPETITIONS)
@@ -179,6 +182,8 @@ def _falling(size: int) -> Floats:
 @functools.lru_cache(maxsize=2)
 def _reference(domain: Domain, n_records: int) -> tuple[Codes, ContingencyTable]:
     """Counts int64[n_possible] of the reference population, no record being absent."""
+    from mechanisms.sampling.simulated_noise import SimulatedRandomness
+
     shares = np.ones(1)
     for column in domain.columns:
         shares = np.outer(shares, _falling(column.size)).ravel()

@@ -21,6 +21,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from mechanisms.accounting.privacy_loss import PrivacyLoss
+from mechanisms.base.citation import ALDA_RUBINSTEIN, CANONNE_KAMATH_STEINKE, PROOF, Citation
 from mechanisms.base.kind import Kind
 from mechanisms.base.mechanism import Target, check_frame
 from mechanisms.bernstein.accuracy import Noise, least_error, least_gaussian_error
@@ -72,6 +73,11 @@ class FunctionRelease:
     """
 
     name: ClassVar[str] = "bernstein"
+    citations: ClassVar[tuple[Citation, ...]] = (
+        ALDA_RUBINSTEIN.at("Algorithm 1"),
+        CANONNE_KAMATH_STEINKE.at("Theorem 4"),
+        PROOF.at("Theorem 6.1"),
+    )
     kinds: ClassVar[tuple[Kind, ...]] = (FUNCTION,)
     knobs: ClassVar[type] = FunctionKnobs
     pure: ClassVar[bool] = False

@@ -36,15 +36,12 @@ class FunctionKind(Kind):
     def draws(self, mechanism: Any, n_cells: int) -> int:
         return 0
 
-    def plotted(self, mechanism: Any) -> bool:
-        del mechanism
-        return True
-
     def noise_figure(self, mechanism: Any, error: Any, target: Target) -> NoiseFigure | None:
         """What noise adds to the largest error, as a share of what the function can be."""
         del target
         share = min(error.noise / mechanism.magnitude, 1.0)
-        return NoiseFigure("expected error from noise, as a share of the largest value", share)
+        words = "expected error from noise, as a share of the largest value that it can have"
+        return NoiseFigure(words, share)
 
     def label(self, mechanism: Any) -> str:
         return _label(mechanism.name, mechanism.noise)

@@ -222,5 +222,7 @@ def largest_bias(statistic: Statistic, rng: np.random.Generator, tries: int = 20
 
 def _alone(statistic: Statistic, records: _Doubles) -> _Doubles:
     """The statistic float64[dimension] of records float64[m, columns], equal ones in one cell."""
-    cells, counts = np.unique(records, axis=0, return_counts=True)
-    return np.asarray(evaluated(statistic, counts[None, :].astype(np.int64), cells)[0])
+    cells = records[np.lexsort(records.T[::-1])]
+    first = np.flatnonzero(np.append(True, np.any(cells[1:] != cells[:-1], axis=1)))
+    counts = np.diff(np.append(first, len(cells)))
+    return np.asarray(evaluated(statistic, counts[None, :].astype(np.int64), cells[first])[0])

@@ -20,8 +20,10 @@ from mechanisms.records.target_table import Group
 from mechanisms.tables.expected_variation import projected_total_variation
 
 REFERENCE = 0.07
-_TRIPLE_BYTES = 16 * 120 * 20_000
-_BASE = 150 * 2**20
+_TRIPLES, _TRIPLE_CELLS = 200, 20_000  # at most, see mechanisms.marginals.synthesis
+_FITTED = 8 * 16  # bytes a cell: the table, its differences, and their copies by block
+_MOVING = 24  # bytes a record: orders in which records meet, and a column being drawn
+_BASE = 280 * 2**20  # libraries and their kernels, compiled in this process at worst
 _COVARIANCES = 4  # of each column: the covariance, its vectors, the start, a similarity
 _POSTERIOR = 8 * 16 * 4  # bytes a cell of the pair at hand: a few arrays over a grid of strengths
 _FIXED_SECONDS, _SECONDS_A_RECORD = 1.0, 1e-4
@@ -167,13 +169,23 @@ def _duration(seconds: float) -> str:
 def memory_needed(
     sizes: Sequence[int], groups: Sequence[tuple[Group, float]], n_records: int
 ) -> int:
-    """About the bytes that fitting and the records need together."""
+    """Bytes that fitting and the records need together at most, libraries included."""
     cells = (sum(sizes) ** 2 - sum(size**2 for size in sizes)) // 2
     cells += sum(math.prod(sizes[c] for c in group) for group, _ in groups)
-    width = 1 if max(sizes) <= 2**8 else 2 if max(sizes) <= 2**16 else 4
-    records = n_records * (2 * len(sizes) * width + 40)
-    triples = _TRIPLE_BYTES if len(sizes) > 2 else 0
     pairs = len(groups) > 0
     squares = pairs * _COVARIANCES * 8 * sum(size**2 for size in sizes)
     largest = math.prod(sorted(sizes)[-2:]) if pairs else 0
-    return _BASE + records + 64 * cells + triples + squares + _POSTERIOR * largest
+    fitted = (cells + _triple_cells(sizes)) * _FITTED
+    fixed = _BASE + 64 * cells + squares + _POSTERIOR * largest
+    return fixed + fitted + records_kept(sizes, n_records) + _MOVING * n_records
+
+
+def records_kept(sizes: Sequence[int], n_records: int) -> int:
+    """Bytes of the records' codes."""
+    return n_records * len(sizes) * (1 if max(sizes) <= 2**8 else 2 if max(sizes) <= 2**16 else 4)
+
+
+def _triple_cells(sizes: Sequence[int]) -> int:
+    """Most cells of the tables of triples that records are fitted to."""
+    largest = math.prod(sorted(sizes)[-3:]) if len(sizes) > 2 else 0
+    return min(_TRIPLES, math.comb(len(sizes), 3)) * min(_TRIPLE_CELLS, largest)

@@ -24,11 +24,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, Self
 
-import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.accounting.analytic import GaussianLoss
 from mechanisms.accounting.privacy_loss import PrivacyLoss
+from mechanisms.base.citation import DONG_ROTH_SU, PROOF, SMITH_THAKURTA, Citation
 from mechanisms.base.kind import Kind
 from mechanisms.base.mechanism import Needs, Target, check_frame
 from mechanisms.domain.coded_columns import CodedColumns
@@ -93,6 +93,11 @@ class Marginals:
     """
 
     name: ClassVar[str] = "marginals"
+    citations: ClassVar[tuple[Citation, ...]] = (
+        SMITH_THAKURTA.at("Theorem 1"),
+        DONG_ROTH_SU,
+        PROOF.at("Theorem 11.1, Lemma 11.2"),
+    )
     kinds: ClassVar[tuple[Kind, ...]] = (MICRODATA,)
     knobs: ClassVar[type] = MarginalsKnobs
     pure: ClassVar[bool] = False
@@ -205,7 +210,7 @@ class Marginals:
             boxes=boxes_of(release.domain),
             known=release.known,
         )
-        columns = tuple(np.ascontiguousarray(codes[:, j]) for j in range(codes.shape[1]))
+        columns = tuple(codes[:, j] for j in range(codes.shape[1]))  # no copies of all records
         return Microdata(release.domain, columns, model.residuals, relations(model))
 
     def rows(self, *, n_cells: int) -> int:

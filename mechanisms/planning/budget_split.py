@@ -182,4 +182,10 @@ def _gaussian(mu_squared: float, delta: Decimal, part: Part) -> tuple[float, flo
     own = double_below(part_of(delta, part.share))
     if not own:
         return mu_squared / 2, 0.0
-    return GaussianLoss(Fraction(mu_squared**0.5)).epsilon(own).upper, own
+    return _epsilon(mu_squared, own), own
+
+
+@functools.lru_cache(maxsize=256)
+def _epsilon(mu_squared: float, delta: float) -> float:
+    """Epsilon of the Gaussian loss, found once for all products of one share."""
+    return GaussianLoss(Fraction(mu_squared**0.5)).epsilon(delta).upper

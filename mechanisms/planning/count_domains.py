@@ -27,18 +27,35 @@ def coded_domain(domain: Domain, products: Sequence[Needed]) -> Domain | None:
     return _of(domain, names) if names else None
 
 
-def joint_domains(domain: Domain, products: Sequence[Needed]) -> tuple[Domain, ...]:
+SMALL_TABLE = 1 << 20
+"""Cells of a joint table that products always share."""
+
+
+def joint_domains(domain: Domain, products: Sequence[Needed], n_records: int) -> tuple[Domain, ...]:
     """The domains of the joint tables to count, each of as many products as fit.
 
-    That is one if the columns of all products have a joint table. Otherwise products join, in
-    their order, the first table that still has room for their columns.
+    Products join, in their order, the first table that has room for their columns, as long as it
+    is small or can have no more occupied cells than two tables apart: of many columns nearly every
+    record has a cell of its own.
+
+    Args:
+        domain: All columns.
+        products: Those that need a joint table, and others.
+        n_records: Public number of records.
     """
+
+    def together(names: set[str], own: Iterable[str]) -> bool:
+        cells = _of(domain, names.union(own)).n_cells
+        apart = (_of(domain, each).n_cells for each in (names, own))
+        most = max(SMALL_TABLE, sum(min(each, n_records) for each in apart))
+        return cells <= MAX_CELLS and min(cells, n_records) <= most
+
     found: list[set[str]] = []
     for mechanism, own in products:
         if needs_of(mechanism) != "joint":
             continue
         for names in found:
-            if _of(domain, names.union(own)).n_cells <= MAX_CELLS:
+            if together(names, own):
                 names.update(own)
                 break
         else:

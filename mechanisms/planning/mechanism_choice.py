@@ -167,20 +167,24 @@ def _without_delta(
     pure: Sequence[Target | None],
     found: list[Choice | None],
 ) -> list[Choice | None]:
-    """The choices if no product may need delta, where all can do so and none is worse for it."""
-    try:
-        second = [_choose(*pair, None) for pair in zip(requests, pure, strict=True)]
-    except InfeasibleBudgetError:
+    """The choices if no product may need delta, where all can do so and none is worse for it.
+
+    The first product that cannot, or is, ends the search: mostly that is the first of all.
+    """
+    named = (each.mechanism for each in requests if each.mechanism != AUTO)
+    if not all(REGISTRY[name].pure for name in named):
         return found
-    named = [
-        request.mechanism if choice is None else choice.mechanism
-        for request, choice in zip(requests, second, strict=True)
-    ]
-    better = all(
-        two is None or one is None or two.least <= one.least
-        for one, two in zip(found, second, strict=True)
-    )
-    return second if better and all(REGISTRY[name].pure for name in named) else found
+    second: list[Choice | None] = []
+    for request, target, one in zip(requests, pure, found, strict=True):
+        try:
+            two = _choose(request, target, None)
+        except InfeasibleBudgetError:
+            return found
+        worse = one is not None and two is not None and two.least > one.least
+        if worse or (two is not None and not REGISTRY[two.mechanism].pure):
+            return found
+        second.append(two)
+    return second
 
 
 def _candidate(

@@ -8,13 +8,15 @@ zero-concentrated privacy comes along, for accounts kept in that measure.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 from mechanisms.accounting.composition import compose_quickly
-from mechanisms.accounting.enclosures import double_below
+from mechanisms.accounting.enclosures import Bounds, double_below
+from mechanisms.accounting.pld import tabulated
 from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.base.mechanism import Mechanism, Target
 from mechanisms.domain.domain import Domain
@@ -94,7 +96,7 @@ def plan_release(
         delta=delta,
         rho=exact_sum(product.rho for product in products),
         loss=whole,
-        joint=joint_domains(domain, needed),
+        joint=joint_domains(domain, needed, privacy.n_records),
         coded=coded_domain(domain, needed),
     )
 
@@ -128,9 +130,8 @@ def _product(
     delta: Decimal,
 ) -> PlannedProduct[Any]:
     delta = part_of(delta, request.share)
-    bounds = loss.epsilon(double_below(delta))
     most = budget.rho_delta_of(request.share)
-    rho, rho_delta = concentrated(loss, charged(bounds.upper), delta, most)
+    bounds, rho, rho_delta = _alone(loss, delta, most)
     if budget.rho is not None:
         held = part_of(budget.rho, request.share)
         if loss.approximate_rho(double_below(most)).rho.upper <= double_below(held):
@@ -148,6 +149,15 @@ def _product(
         epsilon_bounds=bounds,
         loss=loss,
     )
+
+
+@functools.lru_cache(maxsize=1024)
+def _alone(
+    loss: PrivacyLoss, delta: Decimal, rho_delta: Decimal
+) -> tuple[Bounds, Decimal, Decimal]:
+    """Epsilon and rho of a loss by itself, found once for all products of one loss and share."""
+    bounds = tabulated(loss).epsilon(double_below(delta))
+    return bounds, *concentrated(loss, charged(bounds.upper), delta, rho_delta)
 
 
 def _charge(

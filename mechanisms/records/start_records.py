@@ -7,12 +7,14 @@ has the margins of both exactly and is otherwise within about one of the fitted 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.parallel.kernels import compiled_kernel
 from mechanisms.records.target_table import Floats, Group
 
 Integers = NDArray[np.int64]
@@ -117,7 +119,9 @@ def start_records(
     children = {child for _, child in edges}
     for column, counts in enumerate(one_way):
         if column not in children:
-            codes[:, column] = rng.permutation(np.repeat(np.arange(len(counts)), counts))
+            codes[:, column] = rng.permutation(
+                np.repeat(np.arange(len(counts), dtype=dtype), counts)
+            )
     for parent, child in edges:
         pair = (min(parent, child), max(parent, child))
         if pair in exact:
@@ -125,9 +129,36 @@ def start_records(
         else:
             wanted = pairs[pair] if parent < child else pairs[pair].T
             table = integer_table(wanted, one_way[parent], one_way[child])
-        # Records in an order by parent, random within; children by the rows of the table.
-        shuffled = rng.permutation(m)
-        order = shuffled[np.argsort(codes[shuffled, parent], kind="stable")]
-        values = np.tile(np.arange(table.shape[1]), table.shape[0])
-        codes[order, child] = np.repeat(values, table.ravel())
+        # The values of each parent code in random order, which its records take in turn.
+        values = np.repeat(np.tile(np.arange(table.shape[1], dtype=dtype), len(table)), table.flat)
+        places = np.cumsum(table.sum(axis=1)) - table.sum(axis=1)
+        for part in np.split(values, places[1:]):
+            rng.shuffle(part)
+        _compiled(dtype.name)(codes, parent, child, values, places)
     return codes
+
+
+def _take_children(  # type: ignore[no-untyped-def] # noqa: ANN202
+    codes,  # noqa: ANN001  unsigned[m, d]: the column of the child is written
+    parent,  # noqa: ANN001  int
+    child,  # noqa: ANN001  int
+    values,  # noqa: ANN001  unsigned[m]: of the children, by parent code
+    places,  # noqa: ANN001  int64[parents]: where those of each parent begin; changed
+):
+    for i in range(len(codes)):
+        row = codes[i, parent]
+        codes[i, child] = values[places[row]]
+        places[row] += 1
+
+
+@functools.cache
+def _compiled(dtype: str) -> Callable[..., None]:
+    """The kernel for records of an unsigned dtype."""
+    import numba
+    from numba import types as nt
+
+    records = numba.from_dtype(np.dtype(dtype))[:, ::1]
+    children = numba.from_dtype(np.dtype(dtype))[::1]
+    signature = nt.void(records, nt.int64, nt.int64, children, nt.int64[::1])
+    found: Callable[..., None] = compiled_kernel(_take_children, signature)
+    return found

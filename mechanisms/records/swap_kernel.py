@@ -6,18 +6,18 @@ stay, so a move changes at most four cells of each table, and the change of the 
 distance from the targets is known from them. All arithmetic is on 64-bit integers: the result is
 the same on every machine.
 
-Compilation takes about a second, once: the machine code is cached beside this file or in the
-user's cache folder, and if neither can be written it is compiled anew in each process.
+Compilation takes about a second, once (mechanisms.parallel.kernels).
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from mechanisms.parallel.kernels import compiled_kernel
 
 Integers = NDArray[np.int64]
 UNIT = 64
@@ -94,7 +94,7 @@ def _sweep(  # type: ignore[no-untyped-def] # noqa: ANN202
                 + gaps[np.uintp(other + p)]
                 - gaps[np.uintp(other + q)]
             )
-            change += weights[t] * (slope + 2 * UNIT) * (a != b)
+            change += weights[t] * (slope + 2 * UNIT) * (a != b and p != q)
         for t in range(n_pairs, n_tables):
             one = offsets[t]
             other = one
@@ -177,9 +177,5 @@ def compiled(dtype: str) -> Callable[..., tuple[int, int]]:
         *(vector, vector, nt.boolean[:, ::1]),
         nt.int64,
     )
-    try:
-        made: Any = numba.njit(signature, cache=True)(_sweep)
-    except (OSError, RuntimeError):  # no place for the cache, or it cannot be written
-        made = numba.njit(signature)(_sweep)
-    found: Callable[..., tuple[int, int]] = made
+    found: Callable[..., tuple[int, int]] = compiled_kernel(_sweep, signature)
     return found

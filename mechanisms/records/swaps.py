@@ -4,6 +4,14 @@ A swap of one column's values between two records changes no one-way table. It i
 the weighted squared distance from all targets falls, round by round, until a round gains little.
 Where pairs are known exactly, a swap of one of their columns takes place only between records that
 agree in the other, and all columns that are tied to each other may move together.
+
+Long files are swapped in blocks, each in a thread of its own if there are several. A block sees its
+share of every difference, G / B of G, and swaps only among its records, so that no block waits for
+another. Since |sum g|^2 <= B sum |g|^2 (Cauchy and Schwarz), what lowers each block's distance
+lowers that of the whole. There are as many blocks however many threads there are. The last rounds,
+where differences are of a few records, see the whole.
+
+Long files are screened (``column_kernel``) until a round gains little.
 """
 
 from __future__ import annotations
@@ -16,14 +24,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.parallel.threads import in_threads
+from mechanisms.records.column_kernel import compiled_column
 from mechanisms.records.impossible import Box
+from mechanisms.records.record_counts import tables_of
 from mechanisms.records.swap_kernel import UNIT, compiled
-from mechanisms.records.target_table import Group, Integers, TargetTable
+from mechanisms.records.target_table import Floats, Group, Integers, TargetTable
 
-_CHUNK = 1 << 20
 LEAST_VISITS, PARTS = 1 << 15, 8
 """In long files a column gives way to the next after a part of the records: its first swaps gain
 most, and what the others then move gives it new ones."""
+BLOCKS, LEAST_BLOCK, MOST_BLOCK_CELLS = 4, 1 << 17, 1 << 22
+"""Records and cells of a file that is swapped in blocks: each holds a copy of all differences."""
+COARSE = 4 * BLOCKS
+"""Differences, in records, below which a share of them is too coarse a view."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,10 +52,11 @@ class _Layout:
     def of(cls, targets: Sequence[TargetTable], codes: NDArray[Any]) -> _Layout:
         offsets = np.cumsum([0] + [target.table.size for target in targets])
         gaps = np.empty(offsets[-1], dtype=np.int64)
+        counted = tables_of(codes, {target.group: target.table.shape for target in targets})
         for target, start in zip(targets, offsets.tolist(), strict=False):
-            wanted = np.rint(target.table.ravel() * UNIT).astype(np.int64)
-            found = counts_of(codes, target.group, target.table.shape)
-            gaps[start : start + target.table.size] = found * UNIT - wanted
+            wanted = np.rint(target.table * UNIT).astype(np.int64)
+            gap = counted[target.group] * UNIT - wanted
+            gaps[start : start + target.table.size] = gap.ravel()
         return cls(targets, offsets[:-1].astype(np.int64), gaps)
 
     def move(self, columns: Group) -> tuple[Any, ...]:
@@ -68,6 +83,16 @@ class _Layout:
             np.array(weights, dtype=np.int64),
         )
 
+    def move_of_column(self, column: Group) -> tuple[Any, ...]:
+        """The same for the kernel of single columns."""
+        _, strides, columns, rests, n_pairs, offsets, weights = self.move(column)
+        short = max(0, 2 - columns.shape[1])
+        columns, rests = (np.pad(each, ((0, 0), (0, short))) for each in (columns, rests))
+        n_small = int(np.count_nonzero((rests[:, 2:] == 0).all(axis=1)))
+        unsigned = (strides[:, 0], columns, rests)
+        made = (np.ascontiguousarray(each, dtype=np.uint64) for each in unsigned)
+        return *made, n_pairs, n_small, offsets.astype(np.uint64), weights
+
 
 def _padded(lists: Sequence[Sequence[tuple[int, int]]]) -> tuple[Integers, Integers]:
     """Columns and strides int64[t, longest], padded with stride 0."""
@@ -75,20 +100,6 @@ def _padded(lists: Sequence[Sequence[tuple[int, int]]]) -> tuple[Integers, Integ
     padded = [[*each, *[(0, 0)] * (width - len(each))] for each in lists]
     found = np.array(padded, dtype=np.int64).reshape(len(lists), width, 2)
     return np.ascontiguousarray(found[..., 0]), np.ascontiguousarray(found[..., 1])
-
-
-def counts_of(codes: NDArray[Any], group: Group, shape: tuple[int, ...]) -> Integers:
-    """int64 of the given shape, flat: the records unsigned[n, d] by their codes of a group."""
-    size = math.prod(shape)
-    found = np.zeros(size, dtype=np.int64)
-    for start in range(0, len(codes), _CHUNK):
-        part = codes[start : start + _CHUNK]
-        cells = np.zeros(len(part), dtype=np.int64)
-        for column, length in zip(group, shape, strict=True):
-            cells *= length
-            cells += part[:, column]
-        found += np.bincount(cells, minlength=size)
-    return found
 
 
 def swap_towards(
@@ -121,33 +132,83 @@ def swap_towards(
     n = len(codes)
     if n < 2 or not targets:
         return 0
-    kernel = compiled(codes.dtype.name)
     layout = _Layout.of(targets, codes)
-    moves = moves_of(codes.shape[1], tied)
-    arguments = [layout.move(moved) for moved, _ in moves]
-    patterns = _patterns(boxes)
-    plain = np.arange(n, dtype=np.int32)
+    sweep = _Sweep.of(layout, moves_of(codes.shape[1], tied), boxes)
     weights = np.repeat(
         np.array([round(t.weight * 64) for t in targets], dtype=np.float64),
         [t.table.size for t in targets],
     )
     visits = min(n, max(LEAST_VISITS, n // PARTS))
+    # Records that agree in a tied column may be too rare in a block.
+    screened = n >= BLOCKS * LEAST_BLOCK
+    divided = screened and len(weights) <= MOST_BLOCK_CELLS and not tied
+    coarse = (COARSE * UNIT) ** 2 * weights.sum()
     rounds = -(-sweeps * n // visits)
+    before = _distance(weights, layout.gaps)
     for made in range(rounds):
-        before = float((weights * layout.gaps.astype(np.float64) ** 2).sum())
         if before <= floor * 64 * UNIT**2:
             return made
-        gained, first = 0, int(rng.integers(n)) if visits < n else 0
-        for (moved, fixed), tables in zip(moves, arguments, strict=True):
+        in_blocks = divided and before > coarse
+        if in_blocks:
+            _swap_blocks(sweep, codes, layout.gaps, visits, rng)
+        else:
+            sweep(codes, layout.gaps, visits, rng, screened=screened)
+        after = _distance(weights, layout.gaps)
+        little, before = before - after <= least_gain * before * (visits / n), after
+        if little and not in_blocks and not screened:
+            return made + 1
+        screened = screened and (in_blocks or not little)
+        divided = divided and not little  # what no block sees is left to the whole
+    return rounds
+
+
+@dataclass(frozen=True, eq=False)
+class _Sweep:
+    """The part of a round that visits some of the records once for each move."""
+
+    moves: Sequence[tuple[Group, Group, tuple[Any, ...]]]
+    boxes: Sequence[Box] = ()
+
+    @classmethod
+    def of(
+        cls, layout: _Layout, moves: Sequence[tuple[Group, Group]], boxes: Sequence[Box] = ()
+    ) -> _Sweep:
+        empty = cls((), boxes)
+        made = []
+        for moved, fixed in moves:
+            of_column = empty.is_of_column(moved, fixed)
+            tables = layout.move_of_column(moved) if of_column else layout.move(moved)
+            made.append((moved, fixed, tables))
+        return cls(made, boxes)
+
+    def is_of_column(self, moved: Group, fixed: Group) -> bool:
+        """Whether any two records may swap, so that the quicker kernel serves."""
+        return len(moved) == 1 and not fixed and not self.boxes
+
+    def __call__(
+        self,
+        codes: NDArray[Any],
+        gaps: Integers,
+        visits: int,
+        rng: np.random.Generator,
+        *,
+        screened: bool = False,
+    ) -> None:
+        """Swap; codes and gaps are changed in place. Only moves of single columns are screened."""
+        n, dtype = len(codes), codes.dtype.name
+        first = int(rng.integers(n)) if visits < n else 0
+        for moved, fixed, tables in self.moves:
             if not len(tables[-1]):
                 continue
-            order, shift = plain, int(rng.integers(1, n))
+            shift = int(rng.integers(1, n))
+            if self.is_of_column(moved, fixed):
+                compiled_column(dtype)(codes, first, visits, shift, *moved, *tables, gaps, screened)
+                continue
+            order = np.arange(n, dtype=np.int32)
             if fixed:
-                order, shift = (
-                    _by_columns(codes, fixed, rng),
-                    int(rng.integers(1, 2 + min(n - 2, 40))),
-                )
-            gain, _ = kernel(
+                order = _by_columns(codes, fixed, rng)
+                shift = int(rng.integers(1, 2 + min(n - 2, 40)))
+            compiled(dtype)(
                 codes,
                 order,
                 first,
@@ -156,14 +217,37 @@ def swap_towards(
                 np.array(moved, dtype=np.int64),
                 np.array(fixed, dtype=np.int64),
                 *tables,
-                layout.gaps,
-                *patterns,
+                gaps,
+                *_patterns(self.boxes),
                 0,
             )
-            gained += gain
-        if 2 * UNIT * gained <= least_gain * before * (visits / n):
-            return made + 1
-    return rounds
+
+
+def _swap_blocks(
+    sweep: _Sweep, codes: NDArray[Any], gaps: Integers, visits: int, rng: np.random.Generator
+) -> None:
+    """A round in blocks of records, each with its share of all differences."""
+    seeds = rng.integers(2**63, size=(BLOCKS, 2))
+    ends = np.linspace(0, len(codes), BLOCKS + 1).astype(int).tolist()
+    share = gaps // BLOCKS
+
+    def swapped(block: int) -> Integers:
+        own = share.copy()
+        part = codes[ends[block] : ends[block + 1]]
+        sweep(part, own, visits // BLOCKS, np.random.default_rng(seeds[block]), screened=True)
+        own -= share
+        return own
+
+    for moved in in_threads(swapped, range(BLOCKS)):
+        gaps += moved
+
+
+def _distance(weights: Floats, gaps: Integers) -> float:
+    """The weighted squared distance, 64 * UNIT**2 times over."""
+    found = gaps.astype(np.float64)
+    found *= found
+    found *= weights
+    return float(found.sum())
 
 
 def moves_of(n_columns: int, tied: Sequence[Group]) -> list[tuple[Group, Group]]:
@@ -188,7 +272,8 @@ def moves_of(n_columns: int, tied: Sequence[Group]) -> list[tuple[Group, Group]]
 
 def _by_columns(codes: NDArray[Any], columns: Group, rng: np.random.Generator) -> NDArray[np.int32]:
     """int32[n]: records sorted by some columns, in random order where they agree."""
-    order = rng.permutation(len(codes)).astype(np.int32)
+    order = np.arange(len(codes), dtype=np.int32)
+    rng.shuffle(order)
     for column in columns:
         order = order[np.argsort(codes[order, column], kind="stable")]
     return order

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,9 @@ from numpy.typing import NDArray
 from mechanisms.domain.columns import Codes
 from mechanisms.domain.contingency_table import ContingencyTable, sum_by_cell
 from mechanisms.domain.domain import LISTED, Domain
-from mechanisms.sampling.randomness import Progress
+
+if TYPE_CHECKING:
+    from mechanisms.sampling.randomness import Progress
 
 _CHUNK = 1 << 21
 _WORD = 1 << 63

@@ -38,13 +38,20 @@ def ends_of(blocks: int, n_cells: int) -> Codes:
 def least_squares(
     cells: Floats, blocks: Floats, ends: Codes, n_records: int
 ) -> tuple[Floats, Floats]:
-    """Estimates of blocks float64[k] and cells float64[s] from their noisy counts."""
+    """Estimates of blocks and cells from their noisy counts.
+
+    Args:
+        cells: float64[..., s], of one table or of several.
+        blocks: float64[..., k].
+        ends: int64[k + 1], as of ``ends_of``.
+        n_records: Number of records n.
+    """
     starts, widths = ends[:-1], np.diff(ends)
-    sums = np.add.reduceat(cells, starts)
+    sums = np.add.reduceat(cells, starts, axis=-1)
     part = widths / (widths + 1)
     totals = part * blocks + sums / (widths + 1)
-    totals += part * ((n_records - totals.sum()) / part.sum())
-    return totals, cells + np.repeat((totals - sums) / widths, widths)
+    totals += part * ((n_records - totals.sum(axis=-1, keepdims=True)) / part.sum())
+    return totals, cells + np.repeat((totals - sums) / widths, widths, axis=-1)
 
 
 def projected_by_blocks(totals: Floats, estimates: Floats, ends: Codes, n_records: int) -> Floats:
@@ -60,20 +67,20 @@ def projected_rows(totals: Floats, estimates: Floats, ends: Codes) -> Floats:
     """Cells onto their blocks' counts, all blocks at once; equal up to rounding.
 
     Args:
-        totals: float64[k], not negative.
-        estimates: Of the cells, float64[s].
+        totals: float64[..., k], not negative.
+        estimates: Of the cells, float64[..., s].
         ends: int64[k + 1]; sizes of blocks differ by at most 1.
     """
     widths = np.diff(ends)
-    rows = np.full((len(totals), int(widths.max())), -np.inf)
-    inside = np.arange(rows.shape[1]) < widths[:, None]
-    rows[inside] = estimates
-    falling = -np.sort(-rows, axis=1)
-    ranks = np.arange(1, rows.shape[1] + 1)
-    levels = (np.cumsum(falling, axis=1) - totals[:, None]) / ranks
-    kept = np.maximum((falling > levels).sum(axis=1), 1)
-    level = levels[np.arange(len(rows)), kept - 1]
-    found: Floats = np.maximum(estimates - np.repeat(level, widths), 0.0)
+    inside = np.arange(int(widths.max())) < widths[:, None]
+    rows = np.full((*estimates.shape[:-1], *inside.shape), -np.inf)
+    rows[..., inside] = estimates
+    falling = -np.sort(-rows, axis=-1)
+    ranks = np.arange(1, rows.shape[-1] + 1)
+    levels = (np.cumsum(falling, axis=-1) - totals[..., None]) / ranks
+    kept = np.maximum((falling > levels).sum(axis=-1), 1)
+    level = np.take_along_axis(levels, kept[..., None] - 1, axis=-1)[..., 0]
+    found: Floats = np.maximum(estimates - np.repeat(level, widths, axis=-1), 0.0)
     return found
 
 
@@ -81,14 +88,14 @@ def projected_rows(totals: Floats, estimates: Floats, ends: Codes) -> Floats:
 def simulated_variation(scale: Fraction, blocks: int, n_records: int, n_cells: int) -> float:
     """Mean total variation of projected counts over the reference shapes, 0 to 1."""
     rng, ends, found = SimulatedRandomness(), ends_of(blocks, n_cells), []
+    times = min(max(_CELLS_IN_ALL // n_cells, 1), _REPETITIONS)
+    whole = np.array([0, blocks])  # the blocks as the cells of one block
     for counts in ordered_references(n_records, n_cells, rng):
-        sums = np.add.reduceat(counts, ends[:-1])
-        for _ in range(min(max(_CELLS_IN_ALL // n_cells, 1), _REPETITIONS)):
-            noisy = counts + rng.normal(0.0, float(scale), n_cells)
-            of_blocks = sums + rng.normal(0.0, float(scale), blocks)
-            totals, estimates = least_squares(noisy, of_blocks, ends, n_records)
-            whole = projected_rows(
-                project_to_simplex(totals, float(n_records)).values, estimates, ends
-            )
-            found.append(float(np.abs(whole - counts).sum()))
+        noise = rng.normal(0.0, float(scale), (times, n_cells + blocks))
+        noisy = counts + noise[:, :n_cells]
+        of_blocks = np.add.reduceat(counts, ends[:-1]) + noise[:, n_cells:]
+        totals, estimates = least_squares(noisy, of_blocks, ends, n_records)
+        kept = projected_rows(np.full((times, 1), float(n_records)), totals, whole)
+        cells = projected_rows(kept, estimates, ends)
+        found += np.abs(cells - counts).sum(axis=-1).tolist()
     return float(np.mean(found)) / (2 * n_records)

@@ -18,6 +18,7 @@ rest being empty. Ranks are taken in groups, each with its mean. A guide, not a 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction
@@ -25,13 +26,13 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.expectations.falling_root import falling_root
 from mechanisms.expectations.few_draws import variation_of_few_draws
 
 Floats = NDArray[np.float64]
 
 _ERFC = np.vectorize(math.erfc, otypes=[np.float64])  # SciPy's takes longer to import than all
 _GROUPS = 80
-_ROUNDS = 60
 
 
 def projected_total_variation(
@@ -102,18 +103,21 @@ def _sizes(n_cells: int) -> tuple[tuple[bool, int], ...]:
     return (True, n_cells), (False, n_cells), (False, max(1, n_cells // 10))
 
 
-def _references(n_records: int, n_cells: int) -> Iterator[tuple[Floats, Floats]]:
+@functools.lru_cache(maxsize=512)
+def _references(n_records: int, n_cells: int) -> tuple[tuple[Floats, Floats], ...]:
     """The reference shapes: numbers of cells float64[k] and their counts float64[k]."""
-    for flat, occupied in _sizes(n_cells):
-        weights, counts = _shape(flat, occupied, n_records)
-        yield np.append(weights, n_cells - occupied), np.append(counts, 0.0)
+    shapes = ((_shape(flat, some, n_records), n_cells - some) for flat, some in _sizes(n_cells))
+    return tuple(
+        (np.append(weights, empty), np.append(counts, 0.0)) for (weights, counts), empty in shapes
+    )
 
 
 def _shape(flat: bool, occupied: int, n_records: int) -> tuple[Floats, Floats]:
     """Numbers of cells float64[k] of equal counts float64[k], which add up to n."""
     if flat:
         return np.array([float(occupied)]), np.array([n_records / occupied])
-    edges = np.unique(np.rint(np.geomspace(1, occupied + 1, _GROUPS)))
+    edges = np.rint(np.geomspace(1, occupied + 1, _GROUPS))
+    edges = edges[np.diff(edges, prepend=0) > 0]  # each once; np.unique imports numpy.ma
     edges[0], edges[-1] = 1, occupied + 1
     weights = np.diff(edges)
     shares = np.diff(_harmonic(edges))  # sums of 1/rank
@@ -135,10 +139,7 @@ def _variation(weights: Floats, counts: Floats, sd: Floats, n_records: int, lapl
     excess = _laplace_excess if laplace else _normal_excess
     sd = np.maximum(sd, 1e-12)
     low, high = -n_records - 40 * float(sd.max()), float((counts + 40 * sd).max())
-    for _ in range(_ROUNDS):
-        t = (low + high) / 2
-        total = float(weights @ excess(t - counts, sd))
-        low, high = (t, high) if total > n_records else (low, t)
+    t = falling_root(lambda t: float(weights @ excess(t - counts, sd)), n_records, low, high)
     each = excess(np.full_like(sd, t), sd) + excess(np.full_like(sd, -t), sd)
     return float(weights @ (each - excess(counts - t, sd))) / (2 * n_records)
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from mechanisms.accounting.analytic import ConcentratedLoss
 from mechanisms.accounting.noise_losses import DiscreteGaussianLoss
 from mechanisms.accounting.privacy_loss import PrivacyLoss
+from mechanisms.base.citation import CANONNE_KAMATH_STEINKE, PROOF, Citation
 from mechanisms.sampling.randomness import Randomness
 from mechanisms.tables.perturbed_histogram import Perturbed
 
@@ -24,6 +25,11 @@ class GaussianTable(Perturbed):
     """Discrete Gaussian noise, exp(-z**2/(2 scale**2))."""
 
     name: ClassVar[str] = "gaussian"
+    citations: ClassVar[tuple[Citation, ...]] = (
+        CANONNE_KAMATH_STEINKE.at("Theorem 4"),
+        PROOF.at("Theorems 3.1 and 3.2"),
+    )
+    is_laplace: ClassVar[bool] = False
 
     def _loss(self, unit_records: int) -> PrivacyLoss:
         one_move = DiscreteGaussianLoss(self.scale**2, unit_records, 2)

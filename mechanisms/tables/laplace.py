@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from mechanisms.accounting.noise_losses import DiscreteLaplaceLoss
 from mechanisms.accounting.privacy_loss import PrivacyLoss
+from mechanisms.base.citation import DWORK, GHOSH, PROOF, Citation
 from mechanisms.sampling.randomness import Randomness
 from mechanisms.tables.perturbed_histogram import Perturbed
 
@@ -23,6 +24,11 @@ class LaplaceTable(Perturbed):
     """Two-sided geometric noise, exp(-|z|/scale); charged its pure epsilon 2c/scale."""
 
     name: ClassVar[str] = "laplace"
+    citations: ClassVar[tuple[Citation, ...]] = (
+        DWORK,
+        GHOSH,
+        PROOF.at("Theorems 3.1 and 3.2"),
+    )
     pure: ClassVar[bool] = True
     is_laplace: ClassVar[bool] = True
 

@@ -97,7 +97,12 @@ class PerturbedKnobs:
 
 @dataclass(frozen=True)
 class Perturbed:
-    """Noise of one scale on every cell.
+    """Independent noise of one scale on every cell.
+
+    A subclass gives ``name``, ``citations``, ``_loss``, ``_noise`` and ``sd``, and with
+    ``is_laplace`` the law that its bands and expected errors go by: discrete Laplace noise of
+    this scale, or Gaussian. Noise of another law overrides ``band_law`` and ``expected_error``
+    as well.
 
     Attributes:
         scale: A fraction that is exactly a double, as the samplers take it.
@@ -109,7 +114,7 @@ class Perturbed:
     unbiased: ClassVar[bool] = True
     raw: ClassVar[tuple[str, ...]] = ("raw",)
     name: ClassVar[str]
-    is_laplace: ClassVar[bool] = False
+    is_laplace: ClassVar[bool]
 
     scale: Fraction
 

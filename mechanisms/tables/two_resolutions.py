@@ -44,6 +44,7 @@ from numpy.typing import NDArray
 from mechanisms.accounting.analytic import ConcentratedLoss
 from mechanisms.accounting.noise_losses import DiscreteGaussianLoss
 from mechanisms.accounting.privacy_loss import PrivacyLoss
+from mechanisms.base.citation import CANONNE_KAMATH_STEINKE, HAY, PROOF, Citation
 from mechanisms.base.kind import Kind
 from mechanisms.base.mechanism import Target, check_frame
 from mechanisms.domain.columns import Codes
@@ -123,6 +124,11 @@ class TwoResolutions:
     """
 
     name: ClassVar[str] = "two_resolutions"
+    citations: ClassVar[tuple[Citation, ...]] = (
+        CANONNE_KAMATH_STEINKE.at("Theorem 4"),
+        HAY,
+        PROOF.at("Theorem 3.3"),
+    )
     kinds: ClassVar[tuple[Kind, ...]] = (MICRODATA, TABLE)
     knobs: ClassVar[type] = TwoResolutionsKnobs
     pure: ClassVar[bool] = False

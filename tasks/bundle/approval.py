@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mechanisms.errors import ApprovalError, BundleVerificationError, StatpressError
+from tasks.bundle.places import Folder, Place
 from tasks.ledger_rules.entries import Entry, canonical_json, entry_hash
 from tasks.ledger_rules.review_rules import check_decision
 
@@ -29,56 +30,62 @@ def approval_text(decision: Entry) -> str:
 
 
 def read_approval(folder: Path, manifest: Mapping[str, Any]) -> Entry:
+    """The approval of a bundle that is a folder; for the rest see ``approval_at``."""
+    return approval_at(Folder(folder), manifest)
+
+
+def approval_at(place: Place, manifest: Mapping[str, Any]) -> Entry:
     """The approval of a bundle, if it is one of exactly this bundle.
 
     Args:
-        folder: The bundle.
+        place: The bundle.
         manifest: Its manifest, which holds.
 
     Raises:
         BundleVerificationError: There is none, or it is another's, or its signature does
             not hold.
     """
-    path = folder / NAME
-    if path.is_symlink() or not path.is_file():
+    content = place.text(NAME, _LONGEST)
+    if content is None:
         raise BundleVerificationError(
             "The release needs an approval and has none.",
-            where=str(folder),
+            where=place.where,
             next_step="Do not use this bundle: its publisher has not released it.",
         )
     whole = False
     try:
-        text = path.read_text(encoding="utf-8") if path.stat().st_size <= _LONGEST else ""
+        text = content.decode("utf-8")
         decision = Entry(**json.loads(text))
         check_decision(decision.body)
         whole = text == approval_text(decision) and _of_this(decision, manifest)
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         pass
     except StatpressError:
         pass  # a field that no decision has, or a signature that does not hold
     if not whole:
-        raise BundleVerificationError(f"{NAME} is no approval of this bundle.", where=str(folder))
+        raise BundleVerificationError(f"{NAME} is no approval of this bundle.", where=place.where)
     return decision
 
 
 def approved_by(
-    folder: Path, manifest: Mapping[str, Any], trusted: Collection[str]
+    bundle: Path | Place, manifest: Mapping[str, Any], trusted: Collection[str]
 ) -> Entry | None:
     """The approval of a verified bundle; None if it needs none and nobody is trusted.
 
     Args:
-        folder: The bundle.
+        bundle: Its folder, or where else it lies.
         manifest: Its manifest.
         trusted: Public keys; with any, the approval must be signed by one of them.
 
     Raises:
         ApprovalError: It is not.
     """
-    approval = read_approval(folder, manifest) if "review" in manifest else None
+    place = Folder(bundle) if isinstance(bundle, Path) else bundle
+    approval = approval_at(place, manifest) if "review" in manifest else None
     if trusted and (approval is None or approval.body.get("public_key") not in trusted):
         raise ApprovalError(
             "None of the given keys signed an approval of this bundle.",
-            where=str(folder),
+            where=place.where,
             next_step="Ask its publisher who approves their releases.",
         )
     return approval

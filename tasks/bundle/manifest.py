@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mechanisms.errors import BundleVerificationError
 from tasks.bundle.approval import NAME as APPROVAL
-from tasks.bundle.approval import read_approval
+from tasks.bundle.approval import approval_at
+from tasks.bundle.places import Folder, Place, contents_of
+from tasks.bundle.signature import NAME as SIGNATURE
+from tasks.bundle.signature import SIGNER, signature_at, write_signature
+from tasks.ledger_rules.signing import is_public_text, public_text
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 NAME = "manifest.json"
 CONFIG = "config.yaml"
@@ -28,8 +33,12 @@ that this one derives anew. The last two are null of any other release."""
 _FORMATS = {
     "statpress-bundle/1": FACTS[:-3],  # its config_sha256 is not that of the file
     "statpress-bundle/2": FACTS,
+    "statpress-bundle/3": (*FACTS, SIGNER),
 }
 FORMAT = "statpress-bundle/2"
+SIGNED_FORMAT = "statpress-bundle/3"
+"""Of a bundle whose manifest names the key that signs it: without that signature it is not whole,
+and a version that knows nothing of signatures refuses it."""
 REVIEWED = {"review": "required"}
 """A fact of those bundles alone that nobody may use without an approval."""
 _SEAL = "seal"
@@ -47,17 +56,19 @@ def seal(folder: Path, facts: Mapping[str, Any]) -> str:
 
     Args:
         folder: The bundle under construction.
-        facts: The values named in ``FACTS``, as JSON; with ``REVIEWED``, if it is.
+        facts: The values named in ``FACTS``, as JSON; with ``REVIEWED``, if it is, and with
+            ``SIGNER``, the public key, if its seal will be signed.
 
     Returns:
         The seal: SHA-256 over the manifest's canonical content.
     """
     manifest = {
-        "format": FORMAT,
+        "format": SIGNED_FORMAT if SIGNER in facts else FORMAT,
         **facts,
         "files": [
             {"path": path, "bytes": size, "sha256": digest}
-            for path, (size, digest) in sorted(_contents(folder).items())
+            for path, (size, digest) in sorted(contents_of(folder).items())
+            if path != NAME
         ],
     }
     digest = _digest_of(manifest)
@@ -65,11 +76,25 @@ def seal(folder: Path, facts: Mapping[str, Any]) -> str:
     return digest
 
 
+def seal_and_sign(folder: Path, facts: Mapping[str, Any], key: Ed25519PrivateKey | None) -> str:
+    """Write the manifest of a folder, as ``seal`` does, and its signature by a key, if any."""
+    if key is None:
+        return seal(folder, facts)
+    digest = seal(folder, {**facts, SIGNER: public_text(key)})
+    write_signature(folder, key, digest)
+    return digest
+
+
 def verify_bundle(folder: Path, *, prepared: bool = False) -> dict[str, Any]:
-    """Check every file of a bundle against its manifest, and its approval if it needs one.
+    """Check a bundle that is a folder; for arguments and errors see ``verify_place``."""
+    return verify_place(Folder(folder), prepared=prepared)
+
+
+def verify_place(place: Place, *, prepared: bool = False) -> dict[str, Any]:
+    """Check every file of a bundle against its manifest, with its approval and signature if any.
 
     Args:
-        folder: The bundle.
+        place: The bundle.
         prepared: Whether it still waits for its approval, and has none.
 
     Returns:
@@ -77,14 +102,16 @@ def verify_bundle(folder: Path, *, prepared: bool = False) -> dict[str, Any]:
 
     Raises:
         BundleVerificationError: Naming each file that is changed, missing or added, or the
-            bundle is of a later version's form, or without a valid approval, if it needs one.
+            bundle is of a later version's form, or without a valid approval, or without the
+            signature of the key that its manifest names, if it needs one.
     """
-    manifest = _read_manifest(folder)
+    manifest = _read_manifest(place)
     declared = files_of(manifest)
-    found = _contents(folder)
+    found = place.contents({path: size for path, (size, _) in declared.items()})
+    found.pop(NAME, None)
     approved = "review" in manifest and not prepared
-    if approved:
-        found.pop(APPROVAL, None)
+    for name in (APPROVAL,) * approved + (SIGNATURE,) * (SIGNER in manifest):
+        found.pop(name, None)
     problems = [f"{path} is missing" for path in sorted(declared.keys() - found.keys())]
     problems += [f"{path} was added" for path in sorted(found.keys() - declared.keys())]
     problems += [
@@ -96,11 +123,12 @@ def verify_bundle(folder: Path, *, prepared: bool = False) -> dict[str, Any]:
         compiled = all(re.fullmatch(_COMPILED, problem) for problem in problems)
         raise BundleVerificationError(
             f"{'; '.join(problems)}.",
-            where=str(folder),
+            where=place.where,
             next_step=_REMOVE_COMPILED if compiled else "",
         )
     if approved:
-        read_approval(folder, manifest)
+        approval_at(place, manifest)
+    signature_at(place, manifest)
     return manifest
 
 
@@ -109,44 +137,34 @@ def files_of(manifest: Mapping[str, Any]) -> dict[str, tuple[int, str]]:
     return {each["path"]: (each["bytes"], each["sha256"]) for each in manifest["files"]}
 
 
-def _read_manifest(folder: Path) -> dict[str, Any]:
+def _read_manifest(place: Place) -> dict[str, Any]:
     """The manifest, if it is letter for letter what ``seal`` writes."""
-    path = folder / NAME
-    if path.is_symlink() or not path.is_file():
-        raise _no_manifest(folder)
     manifest: dict[str, Any] = {}
     try:
-        text = path.read_text(encoding="utf-8") if path.stat().st_size <= _LONGEST else ""
-        manifest = json.loads(text)
+        content = place.text(NAME, _LONGEST)
+        text = "" if content is None else content.decode("utf-8")
+        missing = content is None
+        manifest = json.loads(text or "{}")
         whole = text == _text(manifest) and manifest[_SEAL] == _digest_of(_sealed(manifest))
         later = whole and manifest["format"] not in _FORMATS
         whole = whole and (later or _is_whole(manifest))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        whole = later = False
+        whole = later = missing = False
+    if missing:
+        flaw, step = place.flaw(NAME, STATEMENT)
+        raise BundleVerificationError(
+            flaw or f"{NAME} is missing.", where=place.where, next_step=step
+        )
     if not whole:
-        raise BundleVerificationError(f"{NAME} was changed.", where=str(folder))
+        raise BundleVerificationError(f"{NAME} was changed.", where=place.where)
     if later:
         raise BundleVerificationError(
             f"The bundle is of the form {str(manifest['format'])[:60]!r}, which this version "
             "does not know.",
-            where=str(folder),
+            where=place.where,
             next_step="Use the version of statpress that the manifest names.",
         )
     return manifest
-
-
-def _no_manifest(folder: Path) -> BundleVerificationError:
-    """What is wrong with a folder without a manifest."""
-    check = "Check the path of the bundle."
-    if not os.path.lexists(folder):
-        what, step = "There is no such folder.", check
-    elif not folder.is_dir():
-        what, step = "This is not a folder.", check
-    elif not os.path.lexists(folder / STATEMENT) and not os.path.lexists(folder / NAME):
-        what, step = f"This folder is not a bundle: it has no {NAME}.", check
-    else:
-        what, step = f"{NAME} is missing.", ""
-    return BundleVerificationError(what, where=str(folder), next_step=step)
 
 
 def _sealed(manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,7 +181,8 @@ def _is_whole(manifest: Mapping[str, Any]) -> bool:
         and isinstance(manifest["publishable"], bool)
         and all(isinstance(manifest["ledger_entry"][key], t) for key, t in _ENTRY.items())
         and all(_is_file_record(each) for each in manifest["files"])
-        and (manifest["format"] != FORMAT or _states_its_config(manifest))
+        and (len(stated) < len(FACTS) or _states_its_config(manifest))
+        and (SIGNER not in manifest or is_public_text(manifest[SIGNER]))
         and (original is None or _is_reprint(manifest, original))
     )
 
@@ -177,7 +196,7 @@ def _is_reprint(manifest: Mapping[str, Any], original: Mapping[str, Any]) -> boo
     same = ("dataset", "run_id", "publishable", "ledger_entry", "supersedes")
     return (
         original[_SEAL] == _digest_of(_sealed(original))
-        and original["format"] == FORMAT
+        and original["format"] in (FORMAT, SIGNED_FORMAT)
         and original["reprint_of"] is None
         and not {"review"} & {*manifest, *original}  # what was approved is the original alone
         and _is_whole(original)
@@ -203,25 +222,3 @@ def _text(manifest: Mapping[str, Any]) -> str:
 def _digest_of(manifest: Mapping[str, Any]) -> str:
     canonical = json.dumps(manifest, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
-
-
-def _contents(folder: Path) -> dict[str, tuple[int, str]]:
-    """Size and SHA-256 of every file but the manifest, by its path in the bundle.
-
-    Anything that is neither a file nor a folder counts as a file of size -1, and so
-    does an empty folder, so that neither can be slipped in.
-    """
-    found: dict[str, tuple[int, str]] = {}
-    for parent, folders, files in os.walk(folder):
-        for name in (*folders, *files):
-            path = Path(parent) / name
-            relative = path.relative_to(folder).as_posix()
-            mode = path.lstat().st_mode
-            if stat.S_ISREG(mode):
-                if relative != NAME:
-                    with path.open("rb") as file:
-                        digest = hashlib.file_digest(file, "sha256").hexdigest()
-                    found[relative] = (path.stat().st_size, digest)
-            elif not stat.S_ISDIR(mode) or not any(path.iterdir()):
-                found[relative] = (-1, "")
-    return found

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.domain import Domain
+from mechanisms.domain.domain import LISTED, Domain
 from mechanisms.errors import EmptySourceError
 from tasks.counting import discretise
 from tasks.counting.units import Units, counts_of_units, with_units
-from tasks.source.files import OpenSource, Source, open_source
+from tasks.engines.engine import OpenSource, Source
+from tasks.engines.registry import engine_of, open_source
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -105,15 +106,17 @@ def count(
             counts = cells.group_by("cell").aggregate(records=cells.count())
         else:
             counts = counts_of_units(cells, units, key)
-        columns = counts.order_by("cell").to_pyarrow()
+        # Of few possible cells the table is put in order without sorting.
+        ordered = counts if domain.n_cells <= LISTED else counts.order_by("cell")
+        columns = engine_of(table).fetched(ordered)
         if not len(columns):
-            raise EmptySourceError("The source has no records.", where=source.pattern)
+            raise EmptySourceError("The source has no records.", where=source.where)
         found, records = columns["cell"].to_numpy(), columns["records"].to_numpy()
         padding = columns["padding"][0].as_py() if units is not None else 0
         if padding:
             found = np.append(found, domain.n_cells - 1)  # the absent cell
             records = np.append(records, padding)
-        return ContingencyTable(domain, found, records)
+        return ContingencyTable.from_cells(domain, found, records)
 
     with open_source(source, scratch=scratch, wanted=domain.names) as opened:
         return opened.read(lambda: run(*typed(opened, units)))
@@ -147,7 +150,7 @@ def profile(
             totals[f"outside_{index}"] = column.is_outside.sum()
             if column.is_unreadable is not None:
                 totals[f"unreadable_{index}"] = column.is_unreadable.sum()
-        row = derived.aggregate(**totals).to_pyarrow().to_pylist()[0]
+        row = engine_of(table).fetched(derived.aggregate(**totals)).to_pylist()[0]
         columns = (
             ColumnProfile(
                 name,

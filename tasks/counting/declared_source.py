@@ -5,26 +5,21 @@ from __future__ import annotations
 from configs.loading import Release
 from configs.models.release import UnitColumn
 from tasks.counting.units import Units
-from tasks.source.csv_options import CsvOptions
-from tasks.source.files import Source
+from tasks.engines.engine import Source
+from tasks.engines.registry import reader_named
+from tasks.source.engine import Limits
 
 
 def source_of(release: Release) -> Source:
     """Where the records lie, how they are written, and which columns are wanted."""
     declared, units = release.config.source, units_of(release)
-    return Source(
-        pattern=str(release.located(declared.path)),
-        format=declared.form,
-        csv=CsvOptions(
-            delimiter=declared.delimiter,
-            encoding=declared.encoding,
-            decimal=declared.decimal,
-            thousands=declared.thousands,
-            date_format=declared.date_format,
-            null_values=tuple(declared.null_values),
-        ),
+    resources = release.config.resources
+    return reader_named(declared.reader).source_of(
+        declared,
+        release.located,
         columns=release.domain.names,
         unit=units.column if units is not None else None,
+        limits=Limits.of(resources.memory_bytes, resources.threads),
     )
 
 

@@ -6,18 +6,33 @@ with ``mechanisms.domain.columns``.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric
-from tasks.source.engine_types import EXACT_DOUBLES, below, double, floor, grid, in_type, literal
+from tasks.counting.equal_bins import EdgeFormula, guessing_scale
+from tasks.counting.unequal_bins import with_bins
+from tasks.engines.engine_types import (
+    EXACT_DOUBLES,
+    below,
+    double,
+    floor,
+    grid,
+    has_any_scale,
+    in_type,
+    literal,
+)
+from tasks.engines.registry import engine_of
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
 
 _FEWEST_BINS_TO_GUESS = 8
+_FEWEST_BINS_TO_COMPUTE = 65  # with a formula for the edges instead of a list of them
+_FEWEST_BINS_TO_FIND = 513
+_EqualBins = tuple[float, EdgeFormula | None]
 KEPT, NULL, OUTSIDE, UNREADABLE = range(4)
 """What becomes of a value: the marks of a digit."""
 N_FATES = 4
@@ -96,7 +111,7 @@ def coded_column(column: Column, derived: ir.Table, place: Place) -> Coded:
         if column.null_code == column.unseen_code and not place.mark:
             return Coded(digit, is_null, outside & ~none, is_unreadable)
     else:
-        digit, outside = _KINDS[column.kind](column, value, place)
+        digit, outside = _KINDS[column.kind](column, derived, place)
     null = place.constant(column.null_code, NULL)
     if is_unreadable is not None and place.mark:
         null = is_unreadable.ifelse(place.constant(column.null_code, UNREADABLE), null)
@@ -106,33 +121,97 @@ def coded_column(column: Column, derived: ir.Table, place: Place) -> Coded:
 
 def join_codes(derived: ir.Table, column: Categorical, index: int) -> ir.Table:
     """The table with the code of each declared category, null for all else."""
-    import ibis
-    import pyarrow as pa
+    import ibis.expr.datatypes as dt
 
     value = derived[f"value_{index}"]
     codes = {in_type(category, value.type()): c for c, category in enumerate(column.categories)}
     codes.pop(None, None)
-    numbers = pa.array(list(codes.values()), type=pa.int64())
-    keys = pa.array(list(codes), type=value.type().to_pyarrow())
     key, code = f"key_{index}", f"code_{index}"
-    categories = ibis.memtable(pa.table({key: keys, code: numbers}))
+    listed = {key: (value.type(), list(codes)), code: (dt.int64, list(codes.values()))}
+    categories = engine_of(derived).constants(derived, listed)
     categories = categories.mutate(**{code: categories[code].cast("float64")})
     return derived.left_join(categories, value == categories[key])
 
 
-def _numeric(column: Numeric, value: Any, place: Place) -> tuple[Any, Any]:
+def find_bins(derived: ir.Table, column: Numeric, index: int) -> ir.Table:
+    """The table with the bin of each value, where there are many and no formula for the edges."""
+    if column.n_values < _FEWEST_BINS_TO_FIND:
+        return derived
+    value = _as_double(derived[f"value_{index}"], column.edges)
+    if value is None or _equal_bins(column) is not None:
+        return derived
+    return with_bins(derived, value, column.edge_array, index)
+
+
+def _numeric(column: Numeric, derived: ir.Table, place: Place) -> tuple[Any, Any]:
+    value = derived[f"value_{place.index}"]
     edges, last = column.edges, column.n_values - 1
     low, high = below(value, edges[0]), ~below(value, edges[-1], or_equal=True)
     outside = low | high
     ends = place.outside(0, low if last else outside), place.outside(last, high)
-    scale = _guessing_scale(edges) if value.type().is_floating() else None
-    if scale is None:
-        return _bisection(value, edges, 0, last, place, ends), outside
-    guess = floor((value - double(edges[0])) * double(scale))
-    begins = literal([repr(edge) for edge in edges], "array<string>").cast("array<float64>")
-    inside = place.times(guess - (value < begins[guess.cast("int32")]).cast("float64"))
+    joined = f"bin_{place.index}"
+    if joined in derived.columns:
+        inside = place.times(derived[joined])
+    else:
+        plain = _as_double(value, edges)
+        equal = _equal_bins(column) if plain is not None else None
+        if equal is None:
+            return _bisection(value, edges, 0, last, place, ends), outside
+        inside = place.times(_equal_bin(plain, edges, equal))
     inside = below(value, edges[1]).ifelse(ends[0], inside)
     return below(value, edges[last]).ifelse(inside, ends[1]), outside
+
+
+def _as_double(value: Any, edges: tuple[float, ...]) -> Any:
+    """The value as a double where that changes no comparison with an edge, else None.
+
+    So it is for what lies between the edges; what lies outside is compared as it is.
+
+    * An integer within 2**53 is a double.
+    * A decimal of at most 15 digits is not below an edge exactly if the double nearest to it is
+      not below. That double does not decrease. Conversely, if a decimal below the shortest one
+      that denotes the edge had the same nearest double, then this shortest one would have 15
+      digits at most too, and two such decimals never have one nearest double.
+    """
+    dtype = value.type()
+    if dtype.is_floating():
+        return value
+    if has_any_scale(dtype):
+        return None
+    most = max(abs(edges[0]), abs(edges[-1]))
+    digits = dtype.scale if dtype.is_decimal() else 0
+    room = Fraction(EXACT_DOUBLES, 10**digits) if not digits else Fraction(10**15, 10**digits)
+    return value.cast("float64") if most < room else None
+
+
+@functools.lru_cache(maxsize=16)
+def _equal_bins(column: Numeric) -> _EqualBins | None:
+    """A scale to guess a bin with, and the formula of the edges of many bins; None if none does."""
+    if column.n_values < _FEWEST_BINS_TO_GUESS:
+        return None
+    edges = column.edge_array
+    scale = guessing_scale(edges)
+    if scale is None or column.n_values < _FEWEST_BINS_TO_COMPUTE:
+        return None if scale is None else (scale, None)
+    formula = EdgeFormula.of(edges)
+    return None if formula is None else (scale, formula)
+
+
+def _equal_bin(
+    value: Any, edges: tuple[float, ...], equal: tuple[float, EdgeFormula | None]
+) -> Any:
+    """The bin of a double between the first and the last inner edge: the guess or the one below."""
+    scale, formula = equal
+    guess = floor((value - double(edges[0])) * double(scale))
+    if formula is None:
+        listed = literal([repr(edge) for edge in edges], "array<string>").cast("array<float64>")
+        begins = listed[guess.cast("int32")]
+    else:
+        rest = double(formula.start_rest) + guess * double(formula.step_rest)
+        begins = double(formula.start) + guess * double(formula.step) + rest
+        for at, edge in formula.patches:
+            begins = (guess == double(at)).ifelse(double(edge), begins)
+    return guess - (value < begins).cast("float64")
 
 
 def _bisection(
@@ -154,30 +233,10 @@ def _bisection(
     return below(value, edges[middle]).ifelse(low, high)
 
 
-def _guessing_scale(edges: tuple[float, ...]) -> float | None:
-    """A scale for which floor((x - edges[0]) * scale) is the bin of x or the next.
-
-    Subtraction, multiplication by a positive number and floor never decrease, as
-    rounded in doubles too. So if at each inner edge the result is not below the
-    bin that begins there, and at the double just below not above it, then the
-    same holds at all x from the first to the last inner edge. None if no such
-    scale is found, as when the bins are not equal, or if they are few.
-    """
-    bins = len(edges) - 1
-    if bins < _FEWEST_BINS_TO_GUESS:
-        return None
-    inner, begins = np.asarray(edges[1:-1]), np.arange(1, bins)
-    below = np.nextafter(inner, -np.inf)
-    with np.errstate(all="ignore"):
-        scale = np.max(begins / (inner - edges[0])) * (1 + 2**-50)
-        enough = np.floor((inner - edges[0]) * scale) >= begins
-        not_too_much = np.floor((below - edges[0]) * scale) <= begins
-    return float(scale) if np.all(enough & not_too_much) else None
-
-
-def _integer(column: Integer, value: Any, place: Place) -> tuple[Any, Any]:
+def _integer(column: Integer, derived: ir.Table, place: Place) -> tuple[Any, Any]:
     import ibis
 
+    value = derived[f"value_{place.index}"]
     dtype = value.type()
     outside = below(value, column.lower) | ~below(value, column.upper + 1)
     if dtype.is_integer():
@@ -207,7 +266,8 @@ def _digit_of_whole(column: Integer, whole: Any, place: Place) -> Any:
     return digit + place.constant(middle) if middle else digit
 
 
-def _date(column: Date, value: Any, place: Place) -> tuple[Any, Any]:
+def _date(column: Date, derived: ir.Table, place: Place) -> tuple[Any, Any]:
+    value = derived[f"value_{place.index}"]
     first, last = literal(column.first, "date"), literal(column.last, "date")
     start = column.period_of(column.first)
     period = {

@@ -7,7 +7,9 @@ Ibis expression, so that it runs where the data lies. They agree on every value:
 * a number is compared with each declared edge in the column's own type, that is,
   with the least value of that type not below the edge, so nothing is rounded;
 * bins are found by bisection of the edges, and many equal bins by a product
-  proved to be the bin or the next, and one comparison with the edge between;
+  proved to be the bin or the next, and one comparison with the edge between, which of very many
+  is computed too (tasks.counting.equal_bins); very many unequal bins
+  are searched or joined (tasks.counting.unequal_bins);
 * categories are looked up by a join with their list, since a chain of
   comparisons costs every record the length of the list;
 * a decimal is compared with the shortest decimal that denotes an edge or a
@@ -27,15 +29,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mechanisms.domain.columns import Categorical, Column, Date
+from mechanisms.domain.columns import Categorical, Column, Date, Numeric
 from mechanisms.domain.domain import Domain
 from mechanisms.domain.packed_codes import PackedCodes
 from mechanisms.domain.structural_zeros import Runs
 from mechanisms.errors import ColumnNotFoundError, ColumnTypeError
-from tasks.counting.digits import Coded, Place, coded_column, join_codes
+from tasks.counting.digits import Coded, Place, coded_column, find_bins, join_codes
 from tasks.counting.text_values import read_text
+from tasks.engines.engine_types import EXACT_DOUBLES, is_exact_double
 from tasks.source.csv_options import CsvOptions
-from tasks.source.engine_types import EXACT_DOUBLES, is_exact_double
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -127,6 +129,8 @@ def read_columns(
     for index, column in enumerate(domain.columns):
         if isinstance(column, Categorical):
             derived = join_codes(derived, column, index)
+        elif isinstance(column, Numeric):
+            derived = find_bins(derived, column, index)
     return derived
 
 
@@ -207,5 +211,5 @@ def _comparable(column: Column, value: Any) -> Any:
         )
     if found.is_timestamp():
         return value.cast("date")
-    inexact = found.is_floating() or (found.is_decimal() and found.scale > _LARGEST_SCALE)
+    inexact = found.is_floating() or (found.is_decimal() and (found.scale or 0) > _LARGEST_SCALE)
     return value.cast("float64") if inexact else value

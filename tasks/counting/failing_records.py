@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from mechanisms.domain.domain import Domain
 from tasks.counting import discretise
-from tasks.source.files import OpenSource, Source, files_of, open_source
+from tasks.engines.engine import OpenSource, Source
+from tasks.engines.registry import engine_of, open_source, reader_named
 
 Fate = Literal["missing", "outside", "unreadable"]
 """What a value can be besides one of a declared cell of its own."""
@@ -20,7 +20,7 @@ _RECORD = "number of the record"
 def first_of(
     source: Source, domain: Domain, refused: Sequence[tuple[str, Fate]], *, scratch: Path
 ) -> Iterator[tuple[str, Fate, str]]:
-    """The first record with a value of some fate, in the order of the files.
+    """The first record with a value of some fate, in the order of the files; none without an order.
 
     Args:
         source: The private source.
@@ -36,17 +36,16 @@ def first_of(
         SourceError: The source can no longer be read.
     """
     left = list(refused)
-    for path in files_of(source):
+    for part in reader_named(source.engine).parts_of(source):
         names = list(dict.fromkeys(column for column, _ in left))
-        one = replace(source, pattern=path)
-        with open_source(one, scratch=scratch, preserve_insertion_order=True) as opened:
+        with open_source(part, scratch=scratch, preserve_insertion_order=True) as opened:
             records = opened.read(
                 functools.partial(_records, opened, domain.project(names), tuple(left))
             )
             for (column, fate), record in zip(list(left), records, strict=True):
                 if record is not None:
                     left.remove((column, fate))
-                    yield column, fate, _place(opened, path, record, column)
+                    yield column, fate, opened.place_of(record, column)
         if not left:
             return
 
@@ -70,14 +69,5 @@ def _records(
             "unreadable": value.is_unreadable,
         }[fate]  # fmt: skip
         firsts[f"first_{index}"] = derived.unit.min(where=met)
-    row = derived.aggregate(**firsts).to_pyarrow().to_pylist()[0]
+    row = engine_of(derived).fetched(derived.aggregate(**firsts)).to_pylist()[0]
     return [row[f"first_{index}"] for index in range(len(wanted))]
-
-
-def _place(opened: OpenSource, path: str, record: int, column: str) -> str:
-    """A record's place in words."""
-    found = opened.csv.place_of(record, column) if opened.csv is not None else None
-    if found is None:
-        return f"record {record} of {path}"
-    line, field = found
-    return f"record {record}, line {line} of {path}: {field[:100]!a}"

@@ -25,7 +25,8 @@ from tasks.counting import discretise
 from tasks.counting.aggregates import ColumnProfile, SourceProfile
 from tasks.counting.digits import N_FATES, NULL, OUTSIDE, UNREADABLE, Coded, Place, coded_column
 from tasks.counting.spilled_columns import SpilledColumns, spill_packed
-from tasks.source.files import OpenSource, Source, open_source
+from tasks.engines.engine import OpenSource, Source
+from tasks.engines.registry import engine_of, open_source
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -233,14 +234,7 @@ def _by_sets(
     records: ir.Table, sets: Sequence[tuple[str, ...]]
 ) -> dict[tuple[str, ...], tuple[list[Any], _Counts]]:
     """By set of columns their combinations, an array for each column, and how many records each."""
-    engine: Any = records.get_backend()
-    engine.create_view("coded_records", records)
-    listed = ", ".join(f"({', '.join(names)})" for names in sets)
-    query = (
-        f"SELECT {', '.join(records.columns)}, count(*) AS records FROM coded_records "  # noqa: S608
-        f"GROUP BY GROUPING SETS ({listed})"
-    )
-    table = engine.con.sql(query).to_arrow_table()
+    table = engine_of(records).by_sets(records, sets)
     found = {}
     for names in sets:
         of_set = table.filter(table[names[0]].is_valid())  # null in the rows of other sets

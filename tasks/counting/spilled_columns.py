@@ -27,17 +27,21 @@ from mechanisms.domain.domain import Domain
 from mechanisms.domain.group_counts import GroupCounts, smallest_unsigned
 from mechanisms.domain.packed_codes import PackedCodes
 from mechanisms.errors import EmptySourceError
+from mechanisms.parallel.threads import in_threads, threads
 from tasks.counting import discretise
 from tasks.counting.aggregates import check_absent, typed
 from tasks.counting.units import Units, kept_records
-from tasks.source.files import OpenSource, Source, open_source
+from tasks.engines.engine import OpenSource, Source
+from tasks.engines.registry import engine_of, open_source
 from tasks.source.private_files import new_file, writable, write_all
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
 
 CHUNK = 1 << 17
-"""Records that are in memory at once."""
+"""Records that are in memory at once, of each thread."""
+MOST_CELLS_EACH = 1 << 21
+"""Cells of tables that every thread has a copy of, if there are several."""
 Unpack = Callable[[list[NDArray[np.int64]]], Iterable[NDArray[Any]]]
 
 
@@ -69,20 +73,38 @@ class SpilledColumns:
         return self.n_present + self.n_absent
 
     def tables(self, groups: Sequence[tuple[int, ...]]) -> list[NDArray[np.int64]]:
-        """Counts of present records by the codes of each group of columns, in one pass."""
-        check_groups(self.domain, groups)
-        counting = GroupCounts([column.size for column in self.domain.columns], groups)
-        for chunk in self._chunks(counting.columns):
-            counting.add(chunk)
-        return counting.tables()
+        """Counts of present records by the codes of each group of columns, in one pass.
 
-    def _chunks(self, columns: Sequence[int]) -> Iterator[dict[int, NDArray[Any]]]:
-        """The codes of some columns, so many records at a time."""
+        Threads count a part of the records each, if their tables are small.
+        """
+        check_groups(self.domain, groups)
+        sizes = [column.size for column in self.domain.columns]
+        total = GroupCounts(sizes, groups)
+        parts = threads() if total.n_counted <= MOST_CELLS_EACH else 1
+        ends = [self.n_present * part // parts for part in range(parts + 1)]
+
+        def counted(part: int) -> GroupCounts:
+            counting = GroupCounts(sizes, groups) if part else total
+            for chunk in self._chunks(counting.columns, ends[part], ends[part + 1]):
+                counting.add(chunk)
+            return counting
+
+        for other in in_threads(counted, range(parts))[1:]:
+            total.merge(other)
+        return total.tables()
+
+    def _chunks(
+        self, columns: Sequence[int], first: int = 0, last: int | None = None
+    ) -> Iterator[dict[int, NDArray[Any]]]:
+        """The codes of some columns of a part of the records, so many at a time."""
         kinds = {column: smallest_unsigned(self.domain.columns[column].size) for column in columns}
+        last = self.n_present if last is None else last
         with ExitStack() as stack:
             files = {c: stack.enter_context(_path(self.folder, c).open("rb")) for c in columns}
-            for start in range(0, self.n_present, CHUNK):
-                size = min(CHUNK, self.n_present - start)
+            for column, file in files.items():
+                file.seek(first * kinds[column].itemsize)
+            for start in range(first, last, CHUNK):
+                size = min(CHUNK, last - start)
                 chunk = {c: np.fromfile(file, kinds[c], size) for c, file in files.items()}
                 if any(len(codes) < size for codes in chunk.values()):
                     raise OSError("a file of coded columns is shorter than it was written")
@@ -128,13 +150,12 @@ def spill(
     def run(table: ir.Table, unit: str | None) -> SpilledColumns:
         records = discretise.packed_table(domain, table, unit=unit, text=opened.text)
         if units is not None:
-            # Codes first, windows after: both at once would not do with this little memory.
-            engine: Any = records.get_backend()
-            coded = engine.create_table("coded_records", records, temp=True)
+            # Codes first, windows after: both at once may need too much memory.
+            coded = engine_of(records).stored(records)
             records = kept_records(coded, units, key).drop("unit")
         present, absent = _write(domain, records, place, unpack)
         if not present:
-            raise EmptySourceError("The source has no records.", where=source.pattern)
+            raise EmptySourceError("The source has no records.", where=source.where)
         return SpilledColumns(domain, place, present, absent)
 
     try:
@@ -198,7 +219,7 @@ def _write(domain: Domain, records: ir.Table, place: Path, unpack: Unpack) -> tu
                 write_all(file, column.data.cast("B"))
 
         files = _writable(opened, place)
-        for batch in _batches(records):
+        for batch in engine_of(records).batches(records, CHUNK):
             words = [batch[name].to_numpy() for name in names]
             codes = list(unpack(words))
             _writable(functools.partial(append, codes), place)
@@ -206,15 +227,6 @@ def _write(domain: Domain, records: ir.Table, place: Path, unpack: Unpack) -> tu
             if "lacking" in batch.schema.names:
                 absent += int(batch["lacking"].to_numpy().sum())
     return present, absent
-
-
-def _batches(records: ir.Table) -> Any:
-    """The rows as they come, never all at once."""
-    engine: Any = records.get_backend()
-    engine.create_view("packed_codes", records)
-    # Ibis's own reader of batches calls a method that DuckDB 2 has no more, and a result of
-    # "execute" would be held in memory.
-    return engine.con.sql("SELECT * FROM packed_codes").to_arrow_reader(CHUNK)
 
 
 def _check_possible(domain: Domain, codes: Sequence[NDArray[Any]]) -> None:

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mechanisms.errors import ColumnNotFoundError, ColumnTypeError
+from tasks.engines.registry import engine_of
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -83,9 +84,7 @@ def kept_records(records: ir.Table, units: Units, key: str) -> ir.Table:
     """
     import ibis
 
-    digest = ibis.udf.scalar.builtin(
-        lambda text: text, name="sha256", signature=(("string",), "string")
-    )
+    digest = engine_of(records).digest
     words = [name for name in records.columns if name != "unit"]
     numbered = records.mutate(copy=ibis.row_number().over(group_by=["unit", *words]))
     cell = itertools.chain.from_iterable((",", numbered[name].cast("string")) for name in words)

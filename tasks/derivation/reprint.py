@@ -12,40 +12,45 @@ import datetime
 import hashlib
 import itertools
 import json
-import os
-import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from configs.models import formats
 from configs.models.release import PublishConfig
 from configs.order import Override
-from configs.overrides import Applied, apply
+from configs.overrides import Applied
 from configs.validation import validate
-from configs.yaml_text import Document, parse
-from mechanisms.errors import BundleExistsError, BundleVerificationError, RereleaseError
-from tasks.bundle.manifest import CONFIG, STATEMENT, files_of, seal
+from configs.yaml_text import Document
+from mechanisms.errors import BundleVerificationError, RereleaseError
+from tasks.bundle.manifest import CONFIG, STATEMENT, files_of, seal_and_sign
 from tasks.derivation.refined_files import appearing
+from tasks.derivation.reprint_order import ALLOWED, next_place, resolved
+from tasks.metadata.writing import NAMES, SDMX, changed_metadata, write_metadata
+from tasks.package.codebook_file import NAME as CODEBOOK
+from tasks.package.codebook_file import write_codebook
+from tasks.package.data_package import NAME as PACKAGE
+from tasks.package.data_package import in_their_formats, with_product, write_package
+from tasks.package.publication_section import with_publication
 from tasks.products.counts.figures import raw_digest
 from tasks.products.counts.published import PublishedProduct
 from tasks.products.kind import TableForm
 from tasks.products.markdown import escaped
 from tasks.products.published_bundle import PublishedBundle, open_bundle
-from tasks.products.report_page import NAME as REPORT
-from tasks.products.report_page import write_report
 from tasks.release.build import versions
+from tasks.report.report import NAME as REPORT
+from tasks.report.report import write_report
 
-MARK = "-NOT-PUBLISHABLE"
-_ALLOWED = (("title",), ("publish", "formats"), ("publish", "name"))
-_PACKAGE, _README = "datapackage.json", "README.md"
-_WORDS = frozenset({CONFIG, STATEMENT, _PACKAGE, _README, REPORT})
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+_README = "README.md"
+_WORDS = frozenset({CONFIG, STATEMENT, PACKAGE, CODEBOOK, _README, REPORT}) | NAMES
 """Files that say what the others are."""
 _SECTION = "\n## Reprint\n"
-_NUMBERED = re.compile(r"-reprint-[0-9]+$")
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,7 @@ def reprint(
     folder: Path,
     overrides: Iterable[Override] = (),
     announce: Callable[[str], None] = lambda title: None,
+    signer: Ed25519PrivateKey | None = None,
 ) -> Reprint:
     """Write a new bundle beside one, from what was drawn for that.
 
@@ -77,6 +83,7 @@ def reprint(
         overrides: Of ``title``, ``publish.formats`` and ``publish.name``; by default the name
             is the bundle's with ``-reprint-`` and the first free number.
         announce: Told what is going on, for a progress bar.
+        signer: Signs the new bundle; the key that the config names is the original's alone.
 
     Raises:
         BundleVerificationError: The bundle is not whole, or not readable by this version.
@@ -94,24 +101,27 @@ def reprint(
             next_step="Refine its tables with 'statpress refine', or release anew with --renew.",
         )
     _check_drawn(bundle)
-    document, applied = _resolved(folder, overrides)
+    document, applied = resolved(folder, overrides)
     publish = validate(document, PublishConfig, ("publish",))
     title = str(document.value["title"])
-    chosen = next((a.override.value for a in applied if a.path == _ALLOWED[2]), None)
-    target = _place(folder, chosen, publishable=original["publishable"])
+    chosen = next((a.override.value for a in applied if a.path == ALLOWED[2]), None)
+    target = next_place(folder, chosen, publishable=original["publishable"])
     announce("derive products")
     with appearing(target, "--name") as building:
         _write_data(bundle, publish.formats, building / "data")
         copied = _copy_others(bundle, building)
         shutil.copyfile(folder / STATEMENT, building / STATEMENT)
         (building / CONFIG).write_text(document.text, encoding="utf-8")
-        package = _package(bundle, publish.formats, title)
-        text = json.dumps(package, indent=2, ensure_ascii=False, allow_nan=False)
-        (building / _PACKAGE).write_text(text + "\n", encoding="utf-8")
-        write_report(building)
-        readme = _readme((folder / _README).read_text(encoding="utf-8"), title, original)
+        created = _now()
+        package = _package(bundle, publish.formats, title, created)
+        write_package(building, package)
+        write_codebook(building, package)
+        write_metadata(building, with_sdmx=publish.sdmx)
+        facts = _facts(original, document, applied, title, created, publish.formats)
+        write_report(building, facts, pictures=publish.plots)
+        readme = _readme((folder / _README).read_text(encoding="utf-8"), package, original)
         (building / _README).write_text(readme, encoding="utf-8")
-        digest = seal(building, _facts(original, document, applied, title))
+        digest = seal_and_sign(building, facts, signer)
     return Reprint(target, digest, original, copied)
 
 
@@ -127,11 +137,12 @@ def check_reprint(folder: Path) -> bool:
     """
     bundle = open_bundle(folder)
     _check_drawn(bundle)
-    found = {p: v for p, v in files_of(bundle.manifest).items() if p not in _WORDS}
+    found = {p: v for p, v in files_of(bundle.manifest).items() if not _is_words(p)}
     known = files_of(bundle.manifest["reprint_of"])
     ours = {p: v for p, v in found.items() if _is_derived(bundle, p)}
     strange = [p for p, v in found.items() if p not in ours and known.get(p) != v]
-    again = bool(bundle.manifest["versions"] == versions())
+    made_by = bundle.manifest["versions"]
+    again = bool(made_by == versions(formats.STAT if "pyreadstat" in made_by else ()))
     if again:
         with tempfile.TemporaryDirectory(prefix="statpress-") as place:
             _write_data(bundle, sorted({Path(p).suffix[1:] for p in ours}), Path(place))
@@ -139,6 +150,7 @@ def check_reprint(folder: Path) -> bool:
                 made = Path(place) / Path(path).name
                 if hashlib.sha256(made.read_bytes()).hexdigest() != digest:
                     strange.append(path)
+        strange += changed_metadata(folder)
     if strange:
         raise BundleVerificationError(
             f"{'; '.join(sorted(strange))}: not what follows from the original.",
@@ -168,30 +180,9 @@ def _check_drawn(bundle: PublishedBundle) -> None:
                 )
 
 
-def _resolved(folder: Path, overrides: Iterable[Override]) -> tuple[Document, tuple[Applied, ...]]:
-    """The bundle's config with what changes."""
-    document = parse((folder / CONFIG).read_text(encoding="utf-8"), CONFIG)
-    document, applied = apply(document, overrides)
-    for each in applied:
-        if each.path not in _ALLOWED:
-            raise RereleaseError(
-                f"A reprint changes title, publish.formats and publish.name, and not "
-                f"'{'.'.join(map(str, each.path))}'.",
-                where=each.override.place,
-            )
-    return document, applied
-
-
-def _place(folder: Path, name: str | None, *, publishable: bool) -> Path:
-    """Where the new bundle goes: beside the old one."""
-    parent, own = folder.resolve().parent, _NUMBERED.sub("", folder.resolve().name)
-    if name is None:
-        numbered = (parent / f"{own}-reprint-{n}" for n in itertools.count(1))
-        return next(place for place in numbered if not os.path.lexists(place))
-    target = parent / (name if publishable or name.endswith(MARK) else f"{name}{MARK}")
-    if os.path.lexists(target):
-        raise BundleExistsError("A bundle of this name is already there.", where=str(target))
-    return target
+def _is_words(path: str) -> bool:
+    """Whether a file says what others are, or is one of the tables in SDMX."""
+    return path in _WORDS or path.startswith(f"{SDMX}/")
 
 
 def _is_derived(bundle: PublishedBundle, path: str) -> bool:
@@ -218,7 +209,7 @@ def _write_data(bundle: PublishedBundle, formats: Sequence[str], folder: Path) -
     for product in bundle.products.values():
         kind = product.kind
         derived = kind.postprocess(product, product.counts(), bundle.n_records)
-        for form, suffix in itertools.product(kind.forms(product), formats):
+        for form, suffix in itertools.product(_forms_of(product), formats):
             path = folder / f"{form.stem}.{suffix}"
             kind.write_table(form, product, derived, path, lambda records: None)
 
@@ -226,30 +217,39 @@ def _write_data(bundle: PublishedBundle, formats: Sequence[str], folder: Path) -
 def _copy_others(bundle: PublishedBundle, building: Path) -> tuple[str, ...]:
     """Copy the files of products without counts; returns the products' names."""
     for path in files_of(bundle.manifest):
-        if path not in _WORDS and not _is_derived(bundle, path):
+        if not _is_words(path) and not _is_derived(bundle, path):
             (building / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(bundle.folder / path, building / path)
     return bundle.without_counts
 
 
-def _package(bundle: PublishedBundle, formats: Sequence[str], title: str) -> dict[str, Any]:
+def _package(
+    bundle: PublishedBundle, formats: Sequence[str], title: str, created: str
+) -> dict[str, Any]:
     """The data package, with the resources of what was derived anew."""
-    text = (bundle.folder / _PACKAGE).read_text(encoding="utf-8")
+    text = (bundle.folder / PACKAGE).read_text(encoding="utf-8")
     package: dict[str, Any] = json.loads(text)
     kept = [each for each in package["resources"] if not _is_derived(bundle, each["path"])]
+    words = {each["name"]: each for each in package.get("products", [])}
     derived = [
-        form.resource(suffix)
-        for product in bundle.products.values()
+        with_product(form.resource(suffix), name, words.get(name, {}))
+        for name, product in bundle.products.items()
         for suffix, form in itertools.product(formats, _forms_of(product))
     ]
-    return package | {"title": title, "resources": [*derived, *kept]}
+    resources = [*in_their_formats(derived), *kept]
+    return package | {"title": title, "created": created, "resources": resources}
 
 
-def _readme(text: str, title: str, original: Mapping[str, Any]) -> str:
-    """The original's, with its title and what was done."""
-    _, _, rest = text.partition(_SECTION)[0].partition("\n")
+def _now() -> str:
+    now = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
+    return now.isoformat().replace("+00:00", "Z")
+
+
+def _readme(text: str, package: Mapping[str, Any], original: Mapping[str, Any]) -> str:
+    """The original's, with its title, how to cite it and what was done."""
+    _, _, rest = with_publication(text.partition(_SECTION)[0], package).partition("\n")
     return (
-        f"# {escaped(title)}\n{rest.rstrip()}\n{_SECTION}\n"
+        f"# {escaped(package['title'])}\n{rest.rstrip()}\n{_SECTION}\n"
         f"Derived anew, by statpress {versions()['statpress']}, from what was drawn for the "
         f"release of {original['created']} with the seal `{original['seal']}`. No data was read "
         "and no budget spent: the privacy statement is that release's.\n"
@@ -257,17 +257,21 @@ def _readme(text: str, title: str, original: Mapping[str, Any]) -> str:
 
 
 def _facts(
-    original: Mapping[str, Any], document: Document, applied: Iterable[Applied], title: str
+    original: Mapping[str, Any],
+    document: Document,
+    applied: Iterable[Applied],
+    title: str,
+    created: str,
+    formats: Sequence[str],
 ) -> dict[str, Any]:
     """The facts of the manifest."""
     kept = ("dataset", "run_id", "publishable", "ledger_entry", "supersedes")
-    now = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
     return {
         **{name: original[name] for name in kept},
         "title": title,
-        "created": now.isoformat().replace("+00:00", "Z"),
+        "created": created,
         "config_sha256": hashlib.sha256(document.text.encode()).hexdigest(),
-        "versions": versions(),
+        "versions": versions(formats),
         "overrides": [each.describe() for each in applied],
         "reprint_of": original,
     }

@@ -16,7 +16,7 @@ from mechanisms.errors import OutputNotWritableError
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder and what is missing above it, each for its owner alone."""
+    """Make a folder and what is missing above it, each for its owner only."""
     for part in (*reversed(folder.parents), folder):
         if not part.is_dir():
             part.mkdir(mode=0o700, exist_ok=True)

@@ -1,7 +1,8 @@
-"""Signals that wait: what must be done whole or not at all is not cut short."""
+"""Interruptions: which exceptions are one, and signals that wait until something is done whole."""
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import threading
 from collections.abc import Iterator
@@ -9,6 +10,17 @@ from contextlib import ExitStack, contextmanager
 from types import FrameType
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
+
+
+def is_interruption(error: BaseException) -> bool:
+    """Whether an exception says that a person, the system or the orchestrator ends the run."""
+    kinds = (KeyboardInterrupt, asyncio.CancelledError)
+    return isinstance(error, kinds) or is_termination(error)
+
+
+def is_termination(error: BaseException) -> bool:
+    """Whether it is Prefect's, for a run that it stops; known by name, to import nothing."""
+    return type(error).__name__ == "TerminationSignal"
 
 
 @contextmanager

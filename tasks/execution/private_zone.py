@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from mechanisms.errors import InternalError, StatpressError, together
+from tasks.execution.interruption import is_termination
 from tasks.execution.side_channels import BETWEEN_STEPS, Channels, as_text, closed
 
 P = ParamSpec("P")
@@ -31,7 +32,7 @@ _NOT_DUMPABLE = 4  # prctl's PR_SET_DUMPABLE
 
 
 class CuratorLog:
-    """A run's log for the curator alone: mode 0600, outside every bundle.
+    """A run's log for the curator only: mode 0600, outside every bundle.
 
     Args:
         folder: A folder of mode 0700.
@@ -119,7 +120,7 @@ def _public(error: BaseException, log: CuratorLog) -> BaseException:
         return KeyboardInterrupt()
     if isinstance(error, asyncio.CancelledError):
         return _cancelled(type(error))
-    if type(error).__name__ == "TerminationSignal":  # Prefect's, for a run it stops
+    if is_termination(error):
         return type(error)(signal=int(getattr(error, "signal", 15)))  # type: ignore[call-arg]
     return InternalError(
         f"An unforeseen error stopped the run; incident {log.run_id}.",

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from tasks.execution.home import Home
 from tasks.execution.private_zone import CuratorLog
+from tasks.execution.workers import Parallel
 
 
 class Listener(Protocol):
@@ -55,6 +56,7 @@ class RunContext:
         log: Curator log, which takes what must not leave a step; it names the run.
         inspector: The quality process; None for a run that reads no source.
         orchestrated: Whether steps are Prefect tasks.
+        parallel: In which processes products are drawn.
         listener: Who is told of the progress.
         timings: Seconds per step title, in order; filled as the run goes.
         previous: Prefect's state of the step before.
@@ -66,6 +68,7 @@ class RunContext:
     log: CuratorLog
     inspector: Gatekeeper | None = None
     orchestrated: bool = False
+    parallel: Parallel = field(default_factory=Parallel)
     listener: Listener = field(default_factory=Silent)
     timings: dict[str, float] = field(default_factory=dict, init=False)
     previous: Any = field(default=None, init=False, repr=False)

@@ -3,30 +3,62 @@
 A spreadsheet takes a cell that begins with ``=``, ``+``, ``-``, ``@``, a tab or a carriage
 return for a formula, also within quotes (OWASP, "CSV Injection"). So in columns of text such a
 value, and one that has only apostrophes before such a mark, is written with one apostrophe more
-in front; reading takes it away again. Numbers are written as they are.
+in front; reading takes it away again. Numbers are written as they are. A column whose name begins
+so is refused, since the header is the name by which a data package knows the column.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
+
+from configs.models.formats import FORMULA_MARKS
+from mechanisms.errors import ConfigError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from tasks.formats.registry import BatchWriter
 
-_FORMULA = r"^('*[=+\-@\t\r])"
-_WRITTEN = r"^'('*[=+\-@\t\r])"
+CODED_TEXT = True
+RESOURCE_TYPE = "table"
+MEDIA_TYPE = "text/csv"
+ENCODING = "utf-8"
+_MARK = f"[{re.escape(FORMULA_MARKS)}]"
+_FORMULA = f"^('*{_MARK})"
+_WRITTEN = f"^'('*{_MARK})"
 
 
 def open_writer(sink: BinaryIO, schema: pa.Schema) -> BatchWriter:
-    """A writer of record batches; see ``tasks.formats.registry.FileFormat``."""
+    """A writer of record batches; see ``tasks.formats.registry.FileFormat``.
+
+    Raises:
+        ConfigError: The name of a column would be a formula; a config is refused for it before
+            anything is charged.
+    """
     import pyarrow.csv
 
+    for name in schema.names:
+        if name.startswith(tuple(FORMULA_MARKS)):
+            raise ConfigError(
+                f"The table cannot be written as csv: a spreadsheet would take the name of the "
+                f"column {name!r} for a formula.",
+                where=Path(sink.name).name,
+                next_step="Choose another format.",
+            )
     return _Writer(pyarrow.csv.CSVWriter(sink, schema))
+
+
+def as_written(text: str) -> str:
+    """A text as it stands in a file.
+
+    >>> print(as_written("=1"), as_written("'+"), as_written("'"))
+    '=1 ''+ '
+    """
+    return re.sub(_FORMULA, r"'\1", text)
 
 
 @dataclass
@@ -68,12 +100,14 @@ def _replaced(batch: pa.RecordBatch, pattern: str, replacement: str) -> pa.Recor
 
     arrays = list(batch.columns)
     for i, array in enumerate(arrays):
-        if pa.types.is_string(array.type):
-            coded = array.dictionary_encode()
+        given = pa.types.is_dictionary(array.type)
+        if given or pa.types.is_string(array.type):
+            coded = array if given else array.dictionary_encode()
             changed = pc.any(pc.match_substring_regex(coded.dictionary, pattern)).as_py()
             if changed:
                 texts = pc.replace_substring_regex(
                     coded.dictionary, pattern, replacement, max_replacements=1
                 )
-                arrays[i] = texts.take(coded.indices)
+                changed_codes = pa.DictionaryArray.from_arrays(coded.indices, texts)
+                arrays[i] = changed_codes if given else changed_codes.dictionary_decode()
     return pa.record_batch(arrays, schema=batch.schema)

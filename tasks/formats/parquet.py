@@ -11,13 +11,41 @@ if TYPE_CHECKING:
 
     from tasks.formats.registry import BatchWriter
 
+CODED_TEXT = True
+MEDIA_TYPE = "application/vnd.apache.parquet"
+
 
 def open_writer(sink: BinaryIO, schema: pa.Schema) -> BatchWriter:
     """A writer of record batches; see ``tasks.formats.registry.FileFormat``."""
-    import pyarrow.parquet
+    return _Writer(sink, schema)
 
-    writer: BatchWriter = pyarrow.parquet.ParquetWriter(sink, schema, compression="zstd")
-    return writer
+
+class _Writer:
+    """Opens the file at the first batch, which shows what text comes with a dictionary.
+
+    All batches are coded alike. The dictionaries are those of the pages: the columns are read as
+    text, since the file does not say how they were held in memory.
+    """
+
+    def __init__(self, sink: BinaryIO, schema: pa.Schema) -> None:
+        self._sink, self._schema = sink, schema
+        self._file: BatchWriter | None = None
+
+    def write(self, batch: pa.RecordBatch, /) -> None:
+        self._opened(batch.schema).write(batch)
+
+    def close(self) -> None:
+        self._opened(self._schema).close()
+
+    def _opened(self, schema: pa.Schema) -> BatchWriter:
+        import pyarrow.parquet
+
+        if self._file is None:
+            plain = schema.types == self._schema.types
+            self._file = pyarrow.parquet.ParquetWriter(
+                self._sink, schema, compression="zstd", store_schema=plain
+            )
+        return self._file
 
 
 def read_batches(path: Path, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mechanisms.domain.columns import Codes, Column, Integer
 from mechanisms.domain.contingency_table import sum_by_cell
@@ -63,6 +64,29 @@ def read_counts(path: Path, domain: Domain, name: str) -> tuple[Codes, Codes]:
     if np.any(listed[1:] <= listed[:-1]):
         raise ValueError("its cells are not in ascending order, each once")
     return listed, np.concatenate(counts)
+
+
+def read_figures(
+    path: Path, domain: Domain, names: Sequence[str]
+) -> tuple[Codes, list[NDArray[np.float64]]]:
+    """The cells of a table and some of its columns of numbers.
+
+    Returns:
+        Cells int64[K], in the order of the file, and float64[K] for each name.
+
+    Raises:
+        ValueError: The file does not hold such a table of this domain.
+    """
+    import pyarrow as pa
+
+    schema = schema_of(domain)
+    whole = pa.schema([*schema, *(pa.field(name, pa.float64()) for name in names)])
+    coders = [_coder(column) for column in domain.columns]
+    cells, figures = [np.zeros(0, np.int64)], [np.zeros((len(names), 0))]
+    for batch in read_batches(path, whole):
+        cells.append(_cells(batch, schema, domain, coders))
+        figures.append(np.array([batch.column(name).to_numpy(False) for name in names], float))
+    return np.concatenate(cells), list(np.concatenate(figures, axis=1))
 
 
 def _cells(batch: Any, schema: pa.Schema, domain: Domain, coders: list[Coder]) -> Codes:

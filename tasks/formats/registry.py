@@ -24,18 +24,29 @@ class BatchWriter(Protocol):
 
 
 class FileFormat(Protocol):
-    """What the module of a format offers."""
+    """What the module of a format offers.
+
+    And, where there is something to say, ``MEDIA_TYPE`` of its files, ``ENCODING`` of their text,
+    ``RESOURCE_TYPE`` (see ``media_facts``) and ``as_written(text)``, how they hold a text that
+    they do not hold as it is.
+    """
 
     def open_writer(self, sink: BinaryIO, schema: pa.Schema) -> BatchWriter:
-        """Begin a file of the schema; the same rows in the same batches give the same bytes."""
+        """Begin a file of the schema; the same rows in the same batches give the same bytes.
+
+        A module with ``CODED_TEXT = True`` is given columns of text of few values with a
+        dictionary (``pyarrow.DictionaryArray``), in all batches of a file or in none; they are
+        read back as text. Any other is given batches of the schema.
+        """
 
     def read_batches(self, path: Path, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
         """The rows of a file, in order and in bounded memory.
 
         Args:
             path: The file.
-            schema: Names and types as written, if known; only of use to a format whose files
-                do not hold them.
+            schema: Names and types of columns as written, if known, and not always of all: the
+                types of the others are inferred, and all columns of the file come back in its
+                order. Only of use to a format whose files do not hold them.
         """
 
 
@@ -44,10 +55,33 @@ def format_named(name: str) -> FileFormat:
 
     Raises:
         ValueError: No format has this name.
+        DependencyError: The extra that it needs is not installed.
     """
     if name not in formats.FORMATS:
         raise ValueError(f"no format is called '{name}' (known: {', '.join(formats.FORMATS)})")
+    formats.check_writable((name,), "")
     return cast("FileFormat", import_module(f"{__package__}.{name}"))
+
+
+def as_written(name: str, text: str) -> str:
+    """A text as a file of a format holds it, where that is not the text itself."""
+    found: str = getattr(format_named(name), "as_written", str)(text)
+    return found
+
+
+def media_facts(name: str) -> dict[str, str]:
+    """What a data package says of a format's files: ``type``, ``mediatype`` and ``encoding``.
+
+    The type is ``file`` unless Frictionless checks the format's values as they are: it reads a
+    null in Parquet as NaN, which no constraint allows, and counts no bytes there.
+    """
+    module = format_named(name)
+    said = {
+        "type": getattr(module, "RESOURCE_TYPE", "file"),
+        "mediatype": getattr(module, "MEDIA_TYPE", ""),
+        "encoding": getattr(module, "ENCODING", ""),
+    }
+    return {key: value for key, value in said.items() if value}
 
 
 def format_of(path: Path) -> FileFormat:

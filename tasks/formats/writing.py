@@ -1,7 +1,9 @@
 """Writing drawn records and tables in any format, in bounded memory.
 
 Records are exchangeable: they are written cell by cell, so the order of the rows
-carries no information. At most a chunk of rows is expanded at a time.
+carries no information. At most a chunk of rows is expanded at a time. Text with few values is
+handed to formats that take it so as codes with a dictionary: neither gathering it nor finding its
+values again takes time for each row.
 """
 
 from __future__ import annotations
@@ -17,19 +19,36 @@ from numpy.typing import NDArray
 from mechanisms.domain.columns import Codes, Column
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.domain import Domain
-from tasks.formats.arrow_types import arrow_type, schema_of, spread_type
+from tasks.formats.arrow_types import LISTED, arrow_type, schema_of, spread_type
 from tasks.formats.registry import format_of
+from tasks.formats.stat_columns import labelled
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Progress = Callable[[int], None]
+Fields = Sequence[Mapping[str, Any]]
 _CHUNK = 1 << 20
+_CODED = 1 << 10
+"""Values of a column of text up to which it is written with a dictionary of all of them."""
 
 
-def write_records(release: ContingencyTable, path: Path, progress: Progress | None = None) -> None:
-    """Expand counts to records and write them; the suffix gives the format."""
-    with _writer(path, schema_of(release.domain)) as write:
+def write_records(
+    release: ContingencyTable,
+    path: Path,
+    progress: Progress | None = None,
+    fields: Fields = (),
+) -> None:
+    """Expand counts to records and write them; the suffix gives the format.
+
+    Args:
+        release: The counts.
+        path: Of the new file.
+        progress: Called with the number of records of each chunk.
+        fields: Its columns as a data package describes them, for formats that hold labels.
+    """
+    expand = _expander(release.domain)
+    with _writer(path, schema_of(release.domain), fields) as write:
         ends = np.cumsum(release.counts)
         total = int(ends[-1]) if len(ends) else 0
         for start in range(0, total, _CHUNK):
@@ -38,13 +57,17 @@ def write_records(release: ContingencyTable, path: Path, progress: Progress | No
             last = int(np.searchsorted(ends, stop, side="left")) + 1
             bounds = np.clip(ends[first:last], start, stop)
             times = np.diff(bounds, prepend=start)
-            write(_record_arrays(release.domain, release.cells[first:last], times))
+            write(expand(release.cells[first:last], times))
             if progress is not None:
                 progress(stop - start)
 
 
 def write_cells(
-    domain: Domain, cells: Codes, figures: Mapping[str, NDArray[Any]], path: Path
+    domain: Domain,
+    cells: Codes,
+    figures: Mapping[str, NDArray[Any]],
+    path: Path,
+    fields: Fields = (),
 ) -> None:
     """Write a row per listed cell: its columns, then the figures.
 
@@ -53,20 +76,26 @@ def write_cells(
         cells: int64[K].
         figures: Per name of a further column its values, int64[K] or float64[K].
         path: The suffix gives the format.
+        fields: See ``write_records``.
     """
     import pyarrow as pa
 
     schema = schema_of(domain)
     for name, values in figures.items():
         schema = schema.append(pa.field(name, pa.from_numpy_dtype(values.dtype), nullable=False))
-    with _writer(path, schema) as write:
+    expand = _expander(domain)
+    with _writer(path, schema, fields) as write:
         for start in range(0, len(cells), _CHUNK):
             part = slice(start, start + _CHUNK)
-            arrays = _record_arrays(domain, cells[part], None)
-            write([*arrays, *(pa.array(values[part]) for values in figures.values())])
+            write(
+                [
+                    *expand(cells[part], None),
+                    *(pa.array(values[part]) for values in figures.values()),
+                ]
+            )
 
 
-def write_columns(columns: Mapping[str, list[Any]], path: Path) -> None:
+def write_columns(columns: Mapping[str, list[Any]], path: Path, fields: Fields = ()) -> None:
     """Write a small table whose types are those of its values; the suffix gives the format.
 
     A column without any value is one of numbers.
@@ -76,7 +105,7 @@ def write_columns(columns: Mapping[str, list[Any]], path: Path) -> None:
     arrays = [pa.array(values) for values in columns.values()]
     arrays = [a.cast(pa.float64()) if pa.types.is_null(a.type) else a for a in arrays]
     schema = pa.schema([(name, a.type) for name, a in zip(columns, arrays, strict=True)])
-    with _writer(path, schema) as write:
+    with _writer(path, schema, fields) as write:
         write(arrays)
 
 
@@ -86,6 +115,7 @@ def write_codes(
     path: Path,
     progress: Progress | None = None,
     spread: np.random.Generator | None = None,
+    fields: Fields = (),
 ) -> None:
     """Write a record per place of the columns' codes; the suffix gives the format.
 
@@ -95,35 +125,79 @@ def write_codes(
         path: Of the new file.
         progress: Called with the number of records of each chunk.
         spread: Draws where in its cell each value lies; by default it is the middle.
+        fields: See ``write_records``.
     """
     columns = domain.columns
-    listed = [None if spread and column.ends else _values(column) for column in columns]
-    with _writer(path, schema_of(domain, spread=spread is not None)) as write:
+    gathers = [None if spread and column.ends else _gather(column) for column in columns]
+    with _writer(path, schema_of(domain, spread=spread is not None), fields) as write:
         for start in range(0, len(codes[0]), _CHUNK):
             part = [each[start : start + _CHUNK] for each in codes]
             write(
                 [
-                    _spread(column, own, spread) if values is None else values.take(_places(own))
-                    for column, values, own in zip(columns, listed, part, strict=True)
+                    _spread(column, own, spread) if gather is None else gather(own)
+                    for column, gather, own in zip(columns, gathers, part, strict=True)
                 ]
             )
             if progress is not None:
                 progress(len(part[0]))
 
 
-def write_batches(schema: pa.Schema, batches: Iterable[list[Any]], path: Path) -> None:
+def write_batches(
+    schema: pa.Schema, batches: Iterable[list[Any]], path: Path, fields: Fields = ()
+) -> None:
     """Write rows given as Arrow arrays of the columns; the suffix gives the format."""
-    with _writer(path, schema) as write:
+    with _writer(path, schema, fields) as write:
         for arrays in batches:
             write(arrays)
 
 
-def _values(column: Column) -> Any:
-    """The public values of a column by code, as an Arrow array."""
+def _values(column: Column, codes: Codes) -> Any:
+    """The public values of codes of a column, as an Arrow array."""
     import pyarrow as pa
 
-    codes = np.arange(column.size)
-    return pa.array(column.decode(codes), arrow_type(column), mask=column.is_missing(codes))
+    mask = column.is_missing(codes) if column.missing else None
+    return pa.array(column.decode(codes), arrow_type(column), mask=mask)
+
+
+def _gather(column: Column) -> Callable[[NDArray[Any]], Any]:
+    """A function from a column's codes to its public values, all of which it lists first."""
+    import pyarrow as pa
+
+    values = _values(column, np.arange(column.size))
+
+    def taken(codes: NDArray[Any]) -> Any:
+        return values.take(pa.array(codes.astype(np.int32, copy=False)))
+
+    def coded(codes: NDArray[Any]) -> Any:
+        mask = codes == column.missing_code if column.missing else None
+        places = pa.array(codes.astype(np.int32, copy=False), mask=mask)
+        return pa.DictionaryArray.from_arrays(places, known)
+
+    if not pa.types.is_string(values.type) or len(values) > _CODED:
+        return taken
+    known = values.slice(0, column.size - column.missing)
+    return coded
+
+
+def _expander(domain: Domain) -> Callable[[Codes, Codes | None], list[Any]]:
+    """A function from cells to Arrow arrays of the columns, each cell repeated as often as said."""
+    import pyarrow as pa
+
+    gathers = [_gather(column) if column.size <= LISTED else None for column in domain.columns]
+
+    def expand(cells: Codes, times: Codes | None) -> list[Any]:
+        places = np.arange(len(cells), dtype=np.int32)
+        rows = places if times is None else np.repeat(places, times)
+        arrays = []
+        for column, gather in zip(domain.columns, gathers, strict=True):
+            codes = domain.codes(cells, column.name)
+            if gather is not None:
+                arrays.append(gather(codes.astype(np.int32)[rows]))
+            else:
+                arrays.append(_values(column, codes).take(pa.array(rows)))
+        return arrays
+
+    return expand
 
 
 def _spread(column: Column, codes: NDArray[Any], rng: np.random.Generator | None) -> Any:
@@ -132,38 +206,31 @@ def _spread(column: Column, codes: NDArray[Any], rng: np.random.Generator | None
 
     assert rng is not None
     values = column.spread(codes.astype(np.int64), rng.random(len(codes)))
-    return pa.array(values, spread_type(column), mask=column.is_missing(codes))
-
-
-def _places(codes: NDArray[Any]) -> Any:
-    import pyarrow as pa
-
-    return pa.array(codes.astype(np.int32))
+    mask = column.is_missing(codes) if column.missing else None
+    return pa.array(values, spread_type(column), mask=mask)
 
 
 @contextmanager
-def _writer(path: Path, schema: pa.Schema) -> Iterator[Callable[[list[Any]], None]]:
+def _writer(path: Path, schema: pa.Schema, fields: Fields) -> Iterator[Callable[[list[Any]], None]]:
     """Writes rows, given as Arrow arrays of the columns, to a new file."""
     import pyarrow as pa
 
     form = format_of(path)
+    takes_codes = getattr(form, "CODED_TEXT", False)
+
+    def batch(arrays: list[Any]) -> pa.RecordBatch:
+        if not takes_codes:
+            arrays = [
+                a.dictionary_decode() if pa.types.is_dictionary(a.type) else a for a in arrays
+            ]
+        given = [field.with_type(a.type) for field, a in zip(schema, arrays, strict=True)]
+        return pa.record_batch(arrays, schema=pa.schema(given))
+
+    if getattr(form, "LABELLED", False):
+        schema = labelled(schema, fields)
     with path.open("xb") as sink:  # never over another product's file
         file = form.open_writer(sink, schema)
         try:
-            yield lambda arrays: file.write(pa.record_batch(arrays, schema=schema))
+            yield lambda arrays: file.write(batch(arrays))
         finally:
             file.close()
-
-
-def _record_arrays(domain: Domain, cells: Codes, times: Codes | None) -> list[Any]:
-    """Arrow arrays of the columns, each cell repeated ``times`` times."""
-    import pyarrow as pa
-
-    arrays = []
-    for column in domain.columns:
-        codes, positions = np.unique(domain.codes(cells, column.name), return_inverse=True)
-        values = pa.array(column.decode(codes), arrow_type(column), mask=column.is_missing(codes))
-        if times is not None:
-            positions = np.repeat(positions.astype(np.int32), times)
-        arrays.append(values.take(pa.array(positions.astype(np.int32))))
-    return arrays

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 _LARGEST = 100_000
+_DER = bytes.fromhex("302a300506032b6570032100")  # RFC 8410: what stands before the raw key
 
 
 def checkpoint_statement(sequence: int, head: str) -> list[object]:
@@ -47,6 +50,22 @@ def statement_signed(public_key: str, signature: str, statement: list[object]) -
 def public_text(key: Ed25519PrivateKey) -> str:
     """The raw public key of a private one, in hexadecimal."""
     return key.public_key().public_bytes_raw().hex()
+
+
+def is_public_text(value: object) -> bool:
+    """Whether a value has the form of a raw public key in hexadecimal."""
+    return isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value) is not None
+
+
+def fingerprint(public_key: str) -> str:
+    """What people compare of a public key: SHA-256 of its DER form, in hexadecimal.
+
+    ``openssl pkey -pubin -in public.pem -outform DER | sha256sum`` prints the same.
+
+    Args:
+        public_key: Raw, in hexadecimal.
+    """
+    return hashlib.sha256(_DER + bytes.fromhex(public_key)).hexdigest()
 
 
 def read_private_key(path: Path, ask: Callable[[], str] | None = None) -> Ed25519PrivateKey:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tasks.ledger_rules.accounts import Status
-from tasks.release.steps import Outcome
+from tasks.release.outcome import Outcome
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import State

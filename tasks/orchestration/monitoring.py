@@ -27,7 +27,7 @@ from tasks.orchestration.notices import notice, show
 from tasks.orchestration.server import key_of, watched_run
 from tasks.plans.verdicts import warnings
 from tasks.products.markdown import escaped
-from tasks.release.steps import Outcome
+from tasks.release.outcome import Outcome
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

@@ -8,7 +8,7 @@ from tasks.execution.home import Home
 from tasks.orchestration.notices import notice, show
 from tasks.orchestration.server import key_of
 from tasks.products.markdown import escaped
-from tasks.release.steps import Outcome
+from tasks.release.outcome import Outcome
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

@@ -23,7 +23,6 @@ QUIET_DEFAULTS = {
 }
 """Settings of Prefect and Great Expectations where the environment says nothing."""
 
-_PATIENCE_SECONDS = 5.0
 _LONGEST_KEY = 60
 
 
@@ -44,13 +43,16 @@ def watched_run() -> FlowRun | None:
 
 @contextmanager
 def notice_client() -> Iterator[SyncPrefectClient]:
-    """A client for what may as well stay unsaid: it asks once and waits for seconds."""
+    """A client for what may as well stay unsaid: it asks once, as patiently as Prefect itself.
+
+    The server is asked about the run's states too, so a busy one is waited for in any case.
+    """
     from prefect.client.orchestration import get_client
     from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
     with (
         temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}),
-        get_client(sync_client=True, httpx_settings={"timeout": _PATIENCE_SECONDS}) as client,
+        get_client(sync_client=True) as client,
     ):
         yield client
 

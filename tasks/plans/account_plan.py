@@ -11,11 +11,19 @@ from tasks.execution.home import Home
 from tasks.ledger.budgets import account_terms
 
 
-def plan_for_account(home: Home, release: Release, plan: Plan) -> Plan:
+def plan_for_account(
+    home: Home, release: Release, plan: Plan, *, times: Decimal = Decimal(1)
+) -> Plan:
     """The same plan, without a delta of rho where the account has none to give.
 
     An account of rho whose limit of delta is 0 is charged the rho of the whole loss, which is
     larger; a budget of rho then buys parameters for that.
+
+    Args:
+        home: Where the ledger lies.
+        release: The config.
+        plan: Of that, for some multiple of its budget.
+        times: The multiple.
 
     Raises:
         InfeasibleBudgetError: It buys none that fit the config.
@@ -28,4 +36,4 @@ def plan_for_account(home: Home, release: Release, plan: Plan) -> Plan:
         return plan  # the check of the budget says what is wrong
     if account is None or account.policy != "zcdp" or account.limit["rho_delta"]:
         return plan
-    return release.plan(rho_delta=Decimal(0))
+    return release.plan(rho_delta=Decimal(0), times=times)

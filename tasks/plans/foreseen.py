@@ -7,13 +7,14 @@ from collections.abc import Iterator
 
 from configs.findings import Findings
 from configs.loading import Release
+from configs.models.formats import STAT
 from mechanisms.errors import BundleExistsError, ConfigError, StatpressError
 from mechanisms.planning.plan import Plan
-from tasks.products.plots import check_plots
+from tasks.plans.publishing_key import key_faults
 
 
 def foreseen(release: Release, plan: Plan | None) -> list[StatpressError]:
-    """Missing extras, functions that fail on any table, and a bundle's name that is taken.
+    """Files or steps too large, functions that fail on any table, a wrong key, a taken name.
 
     Args:
         release: The config.
@@ -22,9 +23,11 @@ def foreseen(release: Release, plan: Plan | None) -> list[StatpressError]:
     publish, findings = release.config.publish, Findings()
     for product in plan.products if plan is not None else ():
         place = release.document.where(("products", product.name))
-        if publish.plots and product.kind.plotted(product.mechanism):
+        if {*STAT} & {*publish.formats}:
+            from tasks.products.files import check_size
+
             with findings.noting():
-                check_plots(place)
+                check_size(product, publish, place)
         rehearse = getattr(product.mechanism, "rehearse", None)
         if rehearse is not None:
             try:
@@ -32,7 +35,11 @@ def foreseen(release: Release, plan: Plan | None) -> list[StatpressError]:
             except ConfigError as error:
                 error.where = place
                 findings.errors.append(error)
-    return [*findings.errors, *taken_name(release)]
+    if plan is not None and release.config.resources.memory is not None:
+        from tasks.plans.memory import memory_faults
+
+        findings.errors += memory_faults(release, plan)
+    return [*findings.errors, *key_faults(release), *taken_name(release)]
 
 
 def taken_name(release: Release) -> Iterator[BundleExistsError]:

@@ -1,4 +1,4 @@
-"""What a plan changes against a published bundle; public quantities alone, no data.
+"""What a plan changes against a published bundle; public quantities only, no data.
 
 The bundle's side is what its privacy statement and its config say, so that a bundle of an
 earlier version is compared as it was published.
@@ -27,9 +27,9 @@ _FRAME = ("adjacency", "unit_in_words", "n_units", "unit_records", "n_records")
 _BESIDE = frozenset(
     {
         *COSTS, *_FRAME, "product", "expected_error", "unbiased", "epsilon_lower",
-        "epsilon_upper", "attack_advantage", "curve", "chosen", "structural_zeros", "absent",
-        "raw_sha256", "kind", "verdict", "absent_records", "grid", "tables", "score_scale",
-        "known",
+        "epsilon_upper", "attack_advantage", "curve", "trade_off", "chosen", "structural_zeros",
+        "absent", "raw_sha256", "kind", "verdict", "absent_records", "grid", "tables",
+        "score_scale", "known",
     }
 )  # fmt: skip
 """What a bundle states of a product beside its mechanism's parameters and its columns."""
@@ -127,8 +127,10 @@ def _verdict(side: Mapping[str, Any]) -> str | None:
 
 
 def _touched(name: str, config: Mapping[str, Any]) -> bool:
-    """Whether the config says something else of a product."""
-    return any(f"{key}.".startswith(f"products.{name}.") for key in config)
+    """Whether the config asks something else of a product; other words for it are not that."""
+    own = f"products.{name}."
+    words = {f"{own}title", f"{own}description"}
+    return any(f"{key}.".startswith(own) and key not in words for key in config)
 
 
 def _amount_of(side: Mapping[str, Any], name: str) -> str | None:

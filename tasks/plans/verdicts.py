@@ -30,10 +30,24 @@ def check_verdicts(release: Release, plan: Plan) -> list[str]:
     return warnings(release, plan)
 
 
-def warnings(release: Release, plan: Plan) -> list[str]:
-    """What a person should know before the charge; public."""
+def warnings(release: Release, plan: Plan, *, apart: int | None = None) -> list[str]:
+    """What a person should know before the charge; public.
+
+    Args:
+        release: The config.
+        plan: Of that.
+        apart: How many products that would stop a run have a text each; more of them share one.
+    """
     found = []
-    for name, each in mostly_noise(plan).items():
+    noisy = mostly_noise(plan)
+    stopping = [name for name in noisy if not accepted(release, name)]
+    if apart is not None and len(stopping) > apart:
+        found.append(
+            f"{len(stopping)} products would be mostly noise: {', '.join(stopping)}. A run stops "
+            "before the charge unless each of them says 'accept: mostly_noise'."
+        )
+        noisy = {name: each for name, each in noisy.items() if name not in stopping}
+    for name, each in noisy.items():
         if accepted(release, name):
             found.append(f"'{name}' is {each.words}. The config accepts that.")
         else:

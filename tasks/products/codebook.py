@@ -48,11 +48,16 @@ def with_words(
 ) -> list[dict[str, Any]]:
     """The resources of a data package, with the words of their declared columns."""
     return [
-        {**resource, "schema": {"fields": [_field(f, words) for f in resource["schema"]["fields"]]}}
+        {**resource, "schema": {"fields": fields_with_words(resource["schema"]["fields"], words)}}
         if "schema" in resource
         else dict(resource)
         for resource in resources
     ]
+
+
+def fields_with_words(fields: Iterable[Field], words: Mapping[str, Field]) -> list[Field]:
+    """The columns of a table, with the words of those that are declared."""
+    return [_field(field, words) for field in fields]
 
 
 def _field(field: Field, words: Mapping[str, Field]) -> Field:

@@ -14,7 +14,11 @@ from mechanisms.domain.coded_columns import CodedColumns
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.domain.counted import Counted
 from mechanisms.planning.plan import Plan, PlannedProduct
+from tasks.formats.registry import media_facts
 from tasks.formats.writing import Progress
+from tasks.pages.blocks import Fact, Section
+from tasks.products.true_errors import TrueErrors
+from tasks.products.working_memory import WorkingMemory, of_cells
 
 if TYPE_CHECKING:
     from configs.models.release import PublishConfig
@@ -36,6 +40,32 @@ def described(columns: Mapping[str, tuple[str, str]]) -> list[Field]:
     ]
 
 
+_PLAIN_FILES: Mapping[str, tuple[str | None, str, str | None]] = {
+    "json": ("json", "application/json", "utf-8"),
+    "png": (None, "image/png", None),
+    "py": (None, "text/x-python", "utf-8"),
+}
+"""Of a suffix its type in a data package, which frictionless needs where JSON is not a descriptor
+of its own, its media type and its encoding."""
+
+
+def plain_file(name: str, path: str, title: str, description: str = "") -> dict[str, Any]:
+    """A file that is not a table, as a resource of a data package."""
+    suffix = path.rpartition(".")[2]
+    kind, mediatype, encoding = _PLAIN_FILES[suffix]
+    found = {
+        "name": name.replace("_", "-").lower(),
+        "path": path,
+        "title": title,
+        "description": description,
+        "type": kind,
+        "format": suffix,
+        "mediatype": mediatype,
+        "encoding": encoding,
+    }
+    return {key: value for key, value in found.items() if value}
+
+
 @dataclass(frozen=True)
 class TableForm:
     """A table of a product, which is written in every format that the config names.
@@ -44,11 +74,13 @@ class TableForm:
         stem: Name of its files without suffix.
         fields: Its columns.
         description: What a reader of the data package has to know; may be empty.
+        title: What it is, in a few words; may be empty.
     """
 
     stem: str
     fields: Sequence[Field] = field(repr=False)
     description: str = ""
+    title: str = ""
 
     def path(self, folder: Path, suffix: str) -> Path:
         """Its file of one format in the folder of a bundle."""
@@ -56,31 +88,31 @@ class TableForm:
 
     def resource(self, suffix: str) -> dict[str, Any]:
         """Its file of one format as a resource of a data package."""
-        words = {"description": self.description} if self.description else {}
+        words = {"title": self.title, "description": self.description}
         return {
             "name": f"{self.stem}-{suffix}".lower(),
             "path": f"data/{self.stem}.{suffix}",
+            **{key: said for key, said in words.items() if said},
             "format": suffix,
-            **words,
+            **media_facts(suffix),
             "schema": {"fields": list(self.fields)},
         }
 
 
 @dataclass(frozen=True)
-class Excerpt:
-    """Some of a product's values for the page of the bundle.
+class ReportPart:
+    """What a product contributes to the report of its bundle.
 
     Attributes:
-        headings: Of the columns.
-        rows: Values as text.
-        title: What they are; may be empty.
-        following: Further excerpts of the same product.
+        words: What kind of thing it is, for whoever has not read the config.
+        section: Its part of the page; files, mechanism and expected errors are added to it.
+        figure: A typical figure of the product with its error, for the summary; None where
+            there is none, as before anything is drawn.
     """
 
-    headings: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    title: str = ""
-    following: Sequence[Excerpt] = ()
+    words: str
+    section: Section
+    figure: Fact | None = None
 
 
 class ProductKind(ABC, Generic[M, Raw, Derived]):
@@ -141,6 +173,12 @@ class ProductKind(ABC, Generic[M, Raw, Derived]):
     def size(self, product: PlannedProduct[M]) -> int:
         """About how many values the files will hold, at most."""
 
+    def working_memory(self, product: PlannedProduct[M]) -> WorkingMemory:
+        """What the product needs of memory at most, by default for some values a cell."""
+        columns = product.domain.columns
+        cells = max(min(product.domain.n_possible, product.target.n_records), self.size(product))
+        return of_cells(cells, columns, cells, "Use fewer columns or cells in the product.")
+
     @abstractmethod
     def rehearse(self, folder: Path, product: PlannedProduct[M], publish: PublishConfig) -> None:
         """Write, read back and remove what can be without a draw.
@@ -169,6 +207,10 @@ class ProductKind(ABC, Generic[M, Raw, Derived]):
         """The same files as resources of a data package."""
         del product, publish
         return []
+
+    def parameters(self, product: PlannedProduct[M]) -> dict[str, str | int]:
+        """The mechanism's parameters for readers of a plan; what is charged is in its own words."""
+        return dict(product.mechanism.describe())
 
     def declared(self, product: PlannedProduct[M]) -> dict[str, Any]:
         """What the config asks of the product and ``privacy.json`` says besides its loss."""
@@ -200,7 +242,40 @@ class ProductKind(ABC, Generic[M, Raw, Derived]):
         del folder, name, stated, resources
         return None
 
-    def excerpt(self, folder: Path, name: str) -> Excerpt | None:
-        """Values of a product for the page of its bundle, before it is drawn None."""
-        del folder, name
+    def true_errors(
+        self,
+        product: PlannedProduct[M],
+        derived: Derived,
+        private: ContingencyTable | CodedColumns,
+    ) -> TrueErrors | None:
+        """How far what is published is from what was counted; private.
+
+        For the curator's report only, which is written after the release is out.
+
+        Args:
+            product: As planned.
+            derived: As published.
+            private: What the mechanism was given (``private_input``).
+
+        Returns:
+            None if the kind says nothing.
+        """
+        del product, derived, private
         return None
+
+    @abstractmethod
+    def part(
+        self, folder: Path, name: str, stated: Mapping[str, Any],
+        resources: Sequence[Mapping[str, Any]],
+    ) -> ReportPart:  # fmt: skip
+        """The product's part of the report, from the public files of its bundle only.
+
+        It is asked for once before the charge, when there are no data files, and must then do
+        without them: whatever can fail must fail there.
+
+        Args:
+            folder: Of the bundle, or of what will be one.
+            name: Of the product.
+            stated: What ``privacy.json`` says of it.
+            resources: Its files as the data package describes them.
+        """

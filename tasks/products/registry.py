@@ -1,22 +1,50 @@
-"""All kinds of product by name. A new one is one package here, and one line below."""
+"""All kinds of product by name. A new one is one package here, and one line below.
+
+A kind is imported when it is asked for, so that a plan takes no time over those it does not have.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any
 
-from mechanisms.planning.plan import PlannedProduct
-from tasks.products.counts.microdata import Microdata
-from tasks.products.counts.table import Table
-from tasks.products.estimate.files import EstimateProduct
-from tasks.products.function.files import FunctionProduct
-from tasks.products.kind import ProductKind
-from tasks.products.marginals.product import MarginalMicrodata
+if TYPE_CHECKING:
+    from mechanisms.planning.plan import PlannedProduct
+    from tasks.products.kind import ProductKind
 
-AnyKind = ProductKind[Any, Any, Any]
-_BY_NAME: dict[str, AnyKind] = {}
-KINDS: Mapping[str, AnyKind] = MappingProxyType(_BY_NAME)
+    AnyKind = ProductKind[Any, Any, Any]
+
+_KINDS = {
+    "microdata": "counts.microdata:Microdata",
+    "microdata by marginals": "marginals.product:MarginalMicrodata",
+    "table": "counts.table:Table",
+    "estimate": "estimate.files:EstimateProduct",
+    "function": "function.files:FunctionProduct",
+}
+_IMPORTED: dict[str, AnyKind | None] = dict.fromkeys(_KINDS)
+
+
+class _Kinds(Mapping[str, "AnyKind"]):
+    """Imports a kind when it is looked up."""
+
+    def __getitem__(self, key: str) -> AnyKind:
+        kind = _IMPORTED[key]
+        if kind is None:
+            kind = _IMPORTED[key] = resolve_name(f"tasks.products.{_KINDS[key]}")()
+        return kind
+
+    def __contains__(self, key: object) -> bool:
+        return key in _IMPORTED
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_IMPORTED)
+
+    def __len__(self) -> int:
+        return len(_IMPORTED)
+
+
+KINDS: Mapping[str, AnyKind] = _Kinds()
 """Kinds of product by name; of those limited to some mechanisms the name has these in it."""
 
 
@@ -26,14 +54,15 @@ def register(kind: AnyKind) -> None:
     Raises:
         ValueError: There is another of this name.
     """
-    key = kind.core.name + (f" by {' or '.join(kind.only)}" if kind.only else "")
-    if key in _BY_NAME:
+    key = key_of(kind)
+    if key in KINDS:
         raise ValueError(f"there is a kind of product '{key}' already")
-    _BY_NAME[key] = kind
+    _IMPORTED[key] = kind
 
 
-for each in (Microdata(), MarginalMicrodata(), Table(), EstimateProduct(), FunctionProduct()):
-    register(each)
+def key_of(kind: AnyKind) -> str:
+    """The name of a kind in ``KINDS``."""
+    return kind.core.name + (f" by {' or '.join(kind.only)}" if kind.only else "")
 
 
 def kind_of(product: PlannedProduct[Any]) -> AnyKind:
@@ -43,8 +72,11 @@ def kind_of(product: PlannedProduct[Any]) -> AnyKind:
 
 def kind_named(name: str, mechanism: str) -> AnyKind:
     """The kind of a product by what a privacy statement says of it."""
-    own = (kind for kind in KINDS.values() if kind.core.name == name and mechanism in kind.only)
-    return next(own, None) or KINDS[name]
+    for key in KINDS:
+        core, _, only = key.partition(" by ")
+        if core == name and mechanism in only.split(" or "):
+            return KINDS[key]
+    return KINDS[name]
 
 
 def families(

@@ -10,7 +10,7 @@ counts and limits it: ``tasks.release.refusals``.)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 import numpy as np
@@ -45,7 +45,7 @@ def check_source(
     """
     n = profile.n_records
     if n == 0:
-        raise EmptySourceError("The source has no records.", where=release.config.source.path)
+        raise EmptySourceError("The source has no records.", where=release.config.source.place)
     figures = {"records": n, "in a structural zero": profile.n_impossible}
     expectations = [Between("in a structural zero", 0, 0)]
     if profile.n_units is None:
@@ -58,22 +58,15 @@ def check_source(
         expectations.append(Between("without a unit", 0, 0))
     advice: dict[tuple[str, Fate], str] = {}
     refused: dict[tuple[str, Fate], str] = {}
-    for column in profile.columns:
-        most = limits(release.domain[column.name], release.config.checks.get(column.name))
-        fates: tuple[tuple[Fate, int, Decimal | None], ...] = (
-            ("missing", column.n_null, most.missing),
-            ("outside", column.n_outside, most.outside),
-            ("unreadable", column.n_unreadable, most.unreadable),
-        )
-        for fate, count, share in fates:
-            figures[f"{fate} {column.name}"] = count
-            if share is not None:
-                expectations.append(Between(f"{fate} {column.name}", 0, _floor(share * n)))
-                if count > share * n:
-                    allowed = f"{_floor(share * n):,}" if share else "none"
-                    refused[column.name, fate] = f"{count:,} {fate} of {n:,}, {allowed} allowed"
-                    needed = (Decimal(count) / n).quantize(Decimal("0.001"), ROUND_CEILING)
-                    advice[column.name, fate] = f"{{{fate}_at_most: {needed.normalize():f}}}"
+    for name, fate, count, share in fates(release, profile):
+        figures[f"{fate} {name}"] = count
+        if share is not None:
+            expectations.append(Between(f"{fate} {name}", 0, _floor(share * n)))
+            if count > share * n:
+                allowed = f"{_floor(share * n):,}" if share else "none"
+                refused[name, fate] = f"{count:,} {fate} of {n:,}, {allowed} allowed"
+                needed = (Decimal(count) / n).quantize(Decimal("0.001"), ROUND_CEILING)
+                advice[name, fate] = f"{{{fate}_at_most: {needed.normalize():f}}}"
     if refused:
         places = {(name, fate): place for name, fate, place in locate(list(refused))}
         for (name, fate), what in refused.items():
@@ -84,6 +77,22 @@ def check_source(
             )
     if not inspector.meets("input", figures, expectations):
         raise _private_stop("input", release, inspector)
+
+
+def fates(
+    release: Release, profile: SourceProfile
+) -> Iterator[tuple[str, Fate, int, Decimal | None]]:
+    """What became of the values of every column, beside what the checks allow.
+
+    Yields:
+        Column, fate, how many values had it (private), and the largest share of the records that
+        may have it, None if that is not limited.
+    """
+    for column in profile.columns:
+        most = limits(release.domain[column.name], release.config.checks.get(column.name))
+        yield column.name, "missing", column.n_null, most.missing
+        yield column.name, "outside", column.n_outside, most.outside
+        yield column.name, "unreadable", column.n_unreadable, most.unreadable
 
 
 def check_table(inspector: Gatekeeper, release: Release, table: ContingencyTable) -> None:
@@ -145,7 +154,7 @@ def check_release(
 def _private_stop(gate: str, release: Release, inspector: Gatekeeper) -> QualityGateError:
     return QualityGateError(
         f"The {gate} gate stopped the run; nothing was charged.",
-        where=release.config.source.path,
+        where=release.config.source.place,
         next_step=f"Read the curator log {inspector.log.path}.",
     )
 

@@ -6,20 +6,16 @@ several seconds importing Great Expectations, so it is started as early as can b
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import select
 import subprocess
-import sys
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
 from tasks.execution.private_zone import CuratorLog
-from tasks.quality.process import WITH_PARENT
+from tasks.execution.workers import ended, started
 
 _PATIENCE_SECONDS = 180
 
@@ -65,23 +61,10 @@ class Inspector:
         self._process = self._start()
 
     def _start(self) -> subprocess.Popen[str]:
-        environment = {**os.environ, "GX_ANALYTICS_ENABLED": "false"}
-        # -P: a folder named tasks where the user stands is not ours.
-        command = [sys.executable, "-P", "-m", "tasks.quality.process"]
-        if threading.current_thread() is threading.main_thread():
-            command.append(WITH_PARENT)
-        descriptor = self.log.open()
-        try:
-            return subprocess.Popen(  # noqa: S603 (our interpreter, no shell)
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=descriptor,
-                env=environment,
-                text=True,
-            )
-        finally:
-            os.close(descriptor)
+        return started("tasks.quality.process", (), self.log)
+
+    def _stop(self) -> None:
+        ended(self._process)
 
     def __enter__(self) -> Self:
         return self
@@ -93,14 +76,6 @@ class Inspector:
         trace: TracebackType | None,
     ) -> None:
         self._stop()
-
-    def _stop(self) -> None:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.kill()  # it holds nothing; its own exit would take a second
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            with contextlib.suppress(OSError):
-                pipe.close()
 
     def meets(self, gate: str, profile: Mapping[str, int], expectations: list[Between]) -> bool:
         """Whether a profile meets all expectations; the detail goes to the curator.

@@ -7,44 +7,29 @@ answers with booleans alone. Its analytics are off. What the library imports for
 tests of distributions, and no expectation of ours needs, is loaded when something is asked of it:
 a third of the import.
 
-It ends when its run ends, also when that is killed and in the middle of an import: a thread
-reads standard input and ends the process at its end. On Linux the kernel does it at once if the
-run's main thread started the process; the signal follows the thread, so no other may ask for it.
+It ends when its run ends, also when that is killed and in the middle of an import
+(``tasks.execution.workers.tasks_of_parent``).
 """
 
 from __future__ import annotations
 
-import ctypes
 import importlib.util
 import json
 import os
-import queue
-import signal
 import sys
-import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from typing import Any, TextIO
 
-from tasks.execution.private_zone import silence_core_dumps
-
-WITH_PARENT = "--with-parent"
-"""Argument of a process whose parent's main thread started it."""
+from tasks.execution.workers import tasks_of_parent
 
 LOADED_LATE = ("altair", "scipy.stats")
 """Modules that Great Expectations imports and checks of figures do without."""
 
-_PARENT_DEATH_SIGNAL = 1  # prctl's PR_SET_PDEATHSIG
-
 
 def main() -> None:
     """Serve requests until standard input ends."""
-    silence_core_dumps()
-    if WITH_PARENT in sys.argv[1:] and sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
-    requests = _watched(sys.stdin)
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever the library prints is no answer
+    requests, answers = tasks_of_parent()
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     sys.meta_path.insert(0, _Late())
     import great_expectations as gx
@@ -65,21 +50,6 @@ class _Late:
         if found is not None and found.loader is not None:
             found.loader = importlib.util.LazyLoader(found.loader)
         return found
-
-
-def _watched(stream: TextIO) -> Iterator[str]:
-    """The lines of a stream, read by a thread that ends the process at the stream's end."""
-    lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-
-    def watch() -> None:
-        try:
-            for line in stream:
-                lines.put(line)
-        finally:
-            os._exit(0)  # it holds nothing, and may be in the middle of an import
-
-    threading.Thread(target=watch, daemon=True).start()
-    return iter(lines.get, None)
 
 
 def serve(gx: Any, requests: Iterable[str], answers: TextIO) -> None:

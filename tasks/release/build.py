@@ -5,31 +5,45 @@ from __future__ import annotations
 import dataclasses
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from configs.loading import Release
+from configs.models.formats import STAT
 from mechanisms.planning.plan import Plan
 from mechanisms.planning.verdict import disclosures
-from tasks.bundle.manifest import REVIEWED, seal
+from tasks.bundle.manifest import REVIEWED, seal_and_sign
+from tasks.ledger_rules.amounts import canonical
 from tasks.ledger_rules.entries import Entry
+from tasks.metadata.writing import rehearse_metadata, write_metadata
+from tasks.package.codebook_file import write_codebook
+from tasks.package.data_package import data_package, write_package
+from tasks.package.publication_section import with_publication
 from tasks.plans.verdicts import mostly_noise
-from tasks.products.codebook import codebook, with_words
-from tasks.products.files import Profile, profile_product, resources_of, write_product
+from tasks.products.codebook import codebook
+from tasks.products.files import Profile, check_size, profile_product, write_product
 from tasks.products.markdown import code_span, escaped
 from tasks.products.registry import families, kind_of
-from tasks.products.report_page import write_report
 from tasks.release.places import Run
-from tasks.release.statement import charged_statement, statement
+from tasks.report.privacy_page import write_privacy_page
+from tasks.report.report import write_report
+from tasks.statement.statement import SCHEMA, charged_statement, statement
 
 _INSECURE = (
-    "**NOT PUBLISHABLE: drawn from a known seed, for tests alone. No guarantee holds: whoever "
+    "**NOT PUBLISHABLE: drawn from a known seed, for tests only. No guarantee holds: whoever "
     "knows the seed can take the noise away. What follows would hold of secret randomness.**\n\n"
 )
 _FORMULAS = (
     "In text columns of CSV files, a value that a spreadsheet would take for a formula (it begins "
     "with `=`, `+`, `-`, `@`, a tab or a carriage return) has an apostrophe in front."
+)
+_SDMX = (
+    "`sdmx/` has every table as SDMX-CSV 2.0, with its structure in SDMX-ML 3.0: `OBS_VALUE` is "
+    "the estimate, `STANDARD_ERROR` and `PROJECTED` are attributes, and `_O` and `_U` are the "
+    "codes of undeclared and of missing values."
 )
 _PACKAGES = ("statpress", "numpy", "opendp", "pyarrow", "python-flint", "randomgen", "scipy")
 
@@ -62,6 +76,7 @@ def write_bundle(
     release: Release,
     plan: Plan,
     charge: Entry,
+    spent: Mapping[str, Any],
     products: Released,
 ) -> None:
     """Write everything but the manifest into the folder under construction.
@@ -71,18 +86,28 @@ def write_bundle(
         release: The config.
         plan: Of that.
         charge: The ledger's entry.
+        spent: What the dataset has spent with it (``tasks.statement.lifetime``).
         products: What was released, and what follows from it.
     """
     (run.building / "data").mkdir()
     publish = release.config.publish
+    words = codebook(release.config.domain, release.domain)
     for product in plan.products:
         derived = products.derived[product.name]
-        write_product(run.building, product, derived, publish, run.advance)
-    _write_json(run, "privacy.json", charged_statement(run, release, plan, charge, products.raw))
-    _write_json(run, "datapackage.json", _datapackage(release, plan))
+        write_product(run.building, product, derived, publish, run.advance, words)
+    stated = charged_statement(
+        release, plan, charge, spent, products.raw, publishable=run.insecure_seed is None
+    )
+    _write_json(run, "privacy.json", stated)
+    write_schema(run.building)
+    write_privacy_page(run.building)
+    package = _package(run, release, plan)
+    write_package(run.building, package)
+    write_codebook(run.building, package)
+    write_metadata(run.building, with_sdmx=publish.sdmx)
     (run.building / "config.yaml").write_text(release.text, encoding="utf-8")
-    (run.building / "README.md").write_text(_readme(run, release, plan), encoding="utf-8")
-    write_report(run.building)
+    (run.building / "README.md").write_text(_readme(run, release, plan, package), encoding="utf-8")
+    write_report(run.building, _manifest_facts(run, release, charge), pictures=publish.plots)
 
 
 def rehearse(run: Run, release: Release, plan: Plan) -> None:
@@ -94,13 +119,21 @@ def rehearse(run: Run, release: Release, plan: Plan) -> None:
     Raises:
         ConfigError: Something that is declared cannot be written.
     """
-    _write_json(run, "privacy.json", statement(run, release, plan))
-    _write_json(run, "datapackage.json", _datapackage(release, plan))
-    _readme(run, release, plan)
-    write_report(run.building).unlink()
+    _write_json(
+        run, "privacy.json", statement(release, plan, publishable=run.insecure_seed is None)
+    )
+    package = _package(run, release, plan)
+    write_package(run.building, package)
+    write_codebook(run.building, package).unlink()
+    _readme(run, release, plan, package)
+    pictures = release.config.publish.plots
+    rehearse_metadata(run.building, with_sdmx=release.config.publish.sdmx)
+    write_report(run.building, _manifest_facts(run, release, None), pictures=pictures).unlink()
+    write_privacy_page(run.building).unlink()
     for name in ("privacy.json", "datapackage.json"):
         (run.building / name).unlink()
     for product in plan.products:
+        check_size(product, release.config.publish, f"products.{product.name}")
         kind_of(product).rehearse(run.building, product, release.config.publish)
 
 
@@ -118,66 +151,60 @@ def profile_bundle(run: Run, release: Release, plan: Plan, derived: Mapping[str,
 
 
 def seal_bundle(run: Run, release: Release, charge: Entry) -> str:
-    """Write the manifest; returns its seal."""
-    return seal(
-        run.building,
-        {
-            "dataset": release.config.dataset,
-            "title": release.config.title,
-            "run_id": run.run_id,
-            "created": run.created,
-            "publishable": run.insecure_seed is None,
-            "config_sha256": release.sha256,
-            **(REVIEWED if run.reviewed else {}),
-            "ledger_entry": {"sequence": charge.sequence, "hash": charge.hash},
-            "versions": versions(),
-            "overrides": [override.describe() for override in release.overrides],
-            "supersedes": release.supersedes,
-            "reprint_of": None,
-        },
-    )
+    """Write the manifest, and sign it if the run has a key; returns its seal."""
+    return seal_and_sign(run.building, _manifest_facts(run, release, charge), run.signer)
 
 
-def versions() -> dict[str, str]:
-    """Of Python and of the packages that a bundle depends on."""
-    return {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
-
-
-def _datapackage(release: Release, plan: Plan) -> dict[str, Any]:
-    """Frictionless data package: a resource per file, with schema and codebook."""
-    publish = release.config.publish
-    resources = [
-        resource for product in plan.products for resource in resources_of(product, publish)
-    ]
-    words = codebook(release.config.domain, release.domain)
-    used = {name for product in plan.products for name in product.request.columns}
-    described = [{"name": name} | said for name, said in words.items() if name in used]
+def _manifest_facts(run: Run, release: Release, charge: Entry | None) -> dict[str, Any]:
+    """What the manifest says besides its files; before the charge there is no entry."""
+    entry = None if charge is None else {"sequence": charge.sequence, "hash": charge.hash}
     return {
-        "profile": "data-package",
-        "name": _slug(release.config.dataset),
+        "dataset": release.config.dataset,
         "title": release.config.title,
-        "resources": with_words(resources, words),
-        **({"columns": described} if described else {}),
+        "run_id": run.run_id,
+        "created": run.created,
+        "publishable": run.insecure_seed is None,
+        "config_sha256": release.sha256,
+        **(REVIEWED if run.reviewed else {}),
+        "ledger_entry": entry,
+        "versions": versions(release.config.publish.formats),
+        "overrides": [override.describe() for override in release.overrides],
+        "supersedes": release.supersedes,
+        "reprint_of": None,
     }
 
 
-def _slug(text: str) -> str:
-    return "".join(c if c.isalnum() or c in "-._" else "-" for c in text.lower())
+def versions(formats: Iterable[str] = ()) -> dict[str, str]:
+    """Of Python and of the packages that a bundle with files of these formats depends on."""
+    names = (*_PACKAGES, *(("pyreadstat",) if {*formats} & {*STAT} else ()))
+    return {"python": platform.python_version()} | {name: version(name) for name in names}
 
 
-def _readme(run: Run, release: Release, plan: Plan) -> str:
+def _package(run: Run, release: Release, plan: Plan) -> dict[str, Any]:
+    return data_package(
+        release.config,
+        release.domain,
+        plan.products,
+        run_id=run.run_id,
+        created=run.created,
+    )
+
+
+def _readme(run: Run, release: Release, plan: Plan, package: Mapping[str, Any]) -> str:
     mark = "" if run.insecure_seed is None else _INSECURE
     unit = plan.privacy.unit.removeprefix("column ")
     words = plan.privacy.words.replace(f"`{unit}`", code_span(unit))
     lines = [
         f"# {escaped(release.config.title)}",
         "",
+        *_paragraphs(release.config.about.description),
         f"{mark}A release of the dataset {code_span(release.config.dataset)} that "
-        f"satisfies ({plan.epsilon:f}, {plan.delta})-differential privacy under "
-        f"{plan.privacy.adjacency}, unit: {words}.",
+        f"satisfies ({canonical(plan.epsilon)}, {canonical(plan.delta)})-differential "
+        f"privacy under {plan.privacy.adjacency}, unit: {words}.",
         "",
-        "No record of the source is in `data/`: what is there was drawn, or has noise on it. "
-        "The order of the rows carries no information.",
+        "No record of the source was copied into `data/`: what is there was drawn, or has noise "
+        "on it. A drawn record may be like a real one by chance. The order of the rows carries no "
+        "information.",
         "",
     ]
     for product in plan.products:
@@ -197,14 +224,28 @@ def _readme(run: Run, release: Release, plan: Plan) -> str:
             lines += ["", note]
     lines += [
         "",
-        "`report.html` shows the release on one page. `privacy.json` states the guarantee, "
-        "`datapackage.json` the columns and their codes.",
+        "`report.html` shows the release on one page. `PRIVACY.md` explains the guarantee that "
+        "`privacy.json` states, `codebook.md` says what every column means, `datapackage.json` the "
+        "same for programs; "
+        "`dcat.jsonld` and `croissant.json` describe the files to catalogues.",
         "Check the bundle with `statpress verify`.",
         "",
     ]
+    if release.config.publish.sdmx:
+        lines += [_SDMX, ""]
     if "csv" in release.config.publish.formats:
         lines += [_FORMULAS, ""]
-    return "\n".join(lines)
+    return with_publication("\n".join(lines), package)
+
+
+def _paragraphs(text: str | None) -> list[str]:
+    """Text of a config as paragraphs of Markdown, each with a blank line behind it."""
+    return [each for part in (text or "").split("\n") if part for each in (escaped(part), "")]
+
+
+def write_schema(folder: Path) -> None:
+    """Write the JSON Schema of ``privacy.json`` beside it."""
+    (folder / SCHEMA).write_bytes(files("configs").joinpath(SCHEMA).read_bytes())
 
 
 def _write_json(run: Run, name: str, value: Any) -> None:

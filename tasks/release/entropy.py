@@ -1,11 +1,14 @@
 """The one place where production randomness begins.
 
 Bits are AES-128 in counter mode under a key from the operating system; discrete noise
-comes from OpenDP's exact samplers, which take their bits from the operating system.
+comes from OpenDP's exact samplers, which take their bits from the operating system. Every product
+has a generator of its own, with a key of its own, made in the process that draws it: no two share
+a stream, wherever they are drawn, and no key is ever stored or sent.
 """
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from fractions import Fraction
 from typing import Any
@@ -16,9 +19,11 @@ from numpy.typing import NDArray
 from mechanisms.sampling.randomness import Randomness
 from tasks.ledger_rules.entries import Entry
 
+_AT_ONCE = 1 << 16
 
-def generator(draw: Entry, *, insecure_seed: int | None = None) -> Randomness:
-    """A generator for one charged run.
+
+def generator(draw: Entry, product: str, *, insecure_seed: int | None = None) -> Randomness:
+    """A generator for one product of a charged run.
 
     It takes the ledger's entry that the run begins to draw, which follows its charge
     and can be written once, so that there is no bit before the charge is committed
@@ -26,6 +31,7 @@ def generator(draw: Entry, *, insecure_seed: int | None = None) -> Randomness:
 
     Args:
         draw: The committed entry.
+        product: Its name; with a seed its stream follows from both.
         insecure_seed: For tests alone; the bundle is then marked not publishable.
     """
     if draw.kind != "draw":
@@ -33,7 +39,9 @@ def generator(draw: Entry, *, insecure_seed: int | None = None) -> Randomness:
     from randomgen import AESCounter
 
     if insecure_seed is not None:
-        return SeededRandomness(np.random.PCG64(insecure_seed))
+        words = np.frombuffer(hashlib.sha256(product.encode()).digest(), np.uint32)
+        seeds = np.random.SeedSequence([insecure_seed, *words.tolist()])
+        return SeededRandomness(np.random.PCG64(seeds))
     return SystemRandomness(AESCounter(key=secrets.randbits(128)))
 
 
@@ -87,8 +95,12 @@ class SeededRandomness(Randomness):
 
 
 def _noise(measurement: Any, size: int) -> NDArray[np.int64]:
-    """Noise around zeros."""
-    return np.array(measurement([0] * size), np.int64)
+    """Noise around zeros, of which only so many are numbers of Python at once."""
+    found = np.empty(size, np.int64)
+    for start in range(0, size, _AT_ONCE):
+        part = found[start : start + _AT_ONCE]
+        part[:] = measurement([0] * len(part))
+    return found
 
 
 def _double(scale: Fraction) -> float:

@@ -14,16 +14,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from configs.loading import Release
 from mechanisms.errors import BundleExistsError, OutputNotWritableError
 from mechanisms.planning.plan import Plan
 from tasks.bundle.manifest import NAME as MANIFEST
+from tasks.engines.snapshot import Snapshot
 from tasks.execution.folders import claims, remove_abandoned, sync
 from tasks.execution.home import Home
 from tasks.execution.run_context import Gatekeeper, RunContext
 from tasks.ledger_rules.fields import check_place
+from tasks.plans.publishing_key import publishing_key
 from tasks.products.registry import kind_of
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 BUILDING = ".building-"
 PREPARED = "prepared"
@@ -43,6 +49,8 @@ class Run:
         target: The final place.
         advance: Called with the number of records drawn, for a progress bar.
         started: UTC time, to the second.
+        snapshot: Holds the source from its first reading to its last.
+        signer: The key that signs the bundle, if it is signed.
     """
 
     context: RunContext
@@ -53,6 +61,8 @@ class Run:
     target: Path
     advance: Callable[[int], None]
     started: datetime.datetime
+    snapshot: Snapshot
+    signer: Ed25519PrivateKey | None = None
 
     def __repr__(self) -> str:
         return f"Run({self.run_id})"
@@ -88,8 +98,9 @@ def open_run(
     reviewed: bool,
     insecure_seed: int | None,
     advance: Callable[[int], None],
+    signer: Ed25519PrivateKey | None = None,
 ) -> Iterator[Run]:
-    """Claim the places of a run, and give them back whatever happens.
+    """Claim the places of a run, find its key, and give the places back whatever happens.
 
     A bundle that waits for its approval is built where it will wait, so that nothing of it
     is ever in the publishing directory before.
@@ -97,7 +108,9 @@ def open_run(
     Raises:
         OutputNotWritableError: A folder cannot be made, or lacks space.
         BundleExistsError: A bundle of the declared name is there.
+        SigningKeyError: The key that the config names cannot be used; with ``signer`` that signs.
     """
+    key = publishing_key(release) if signer is None else signer
     home, run_id = context.home, context.run_id
     with claims() as claim:
         work_root = home.folder("work")
@@ -125,6 +138,8 @@ def open_run(
             target=target,
             advance=advance,
             started=datetime.datetime.now(datetime.UTC).replace(microsecond=0),
+            signer=key,
+            snapshot=Snapshot(work),
         )
 
 
@@ -177,7 +192,7 @@ def final_places(target: Path, run_id: str) -> tuple[Path, Path]:
 
 
 def keep_folder(run: Run) -> Path:
-    """Put the sealed bundle where it waits, for its owner alone; returns that place."""
+    """Put the sealed bundle where it waits, for its owner only; returns that place."""
     _settle(run.building, 0o700, 0o600)
     place = run.home.folder(PREPARED) / run.run_id
     try:

@@ -29,6 +29,7 @@ from tasks.execution.steps import step
 from tasks.ledger.ledger import Ledger
 from tasks.ledger_rules.accounts import Charge, Status
 from tasks.ledger_rules.entries import Entry
+from tasks.release.outcome import Outcome, outcome_of
 from tasks.release.places import (
     BUILDING,
     PREPARED,
@@ -36,7 +37,6 @@ from tasks.release.places import (
     make_directory,
     publish_folder,
 )
-from tasks.release.steps import Outcome, outcome_of
 
 
 @dataclass(frozen=True, kw_only=True)

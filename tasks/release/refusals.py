@@ -6,23 +6,37 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from configs.loading import Release
-from mechanisms.errors import ColumnNotFoundError, SourceError, SourceNotFoundError
+from mechanisms.errors import (
+    ColumnNotFoundError,
+    SourceAccessError,
+    SourceChangedError,
+    SourceError,
+    SourceNotFoundError,
+    SourceUnavailableError,
+)
 from tasks.ledger.last_head import keep_head
 from tasks.ledger.ledger import Ledger
 from tasks.ledger_rules.refusal_rules import check_open
 from tasks.release.places import Run
 from tasks.release.unfinished_runs import refusals_in_words
 
-_OF_NAMES = (SourceNotFoundError, ColumnNotFoundError)
-"""Faults of a path or a column's name, which say nothing of records."""
+_OF_NO_RECORD = (
+    SourceNotFoundError,
+    ColumnNotFoundError,
+    SourceUnavailableError,
+    SourceAccessError,
+    SourceChangedError,
+)
+"""Faults of a path, a column's name, a server, a right, or of who writes meanwhile: they say
+nothing of records."""
 
 
 @contextmanager
 def noting_refusals(run: Run, release: Release) -> Iterator[None]:
     """Write an entry if what the source holds stops the run inside.
 
-    Every fault of a source counts but those of names and of too little memory: also that it is
-    empty, that a column is of another type or that something in it cannot be read depends on
+    Every fault of a source counts but those of names, servers and too little memory: also that
+    it is empty, that a column is of another type or that something in it cannot be read depends on
     the records.
 
     Raises:
@@ -35,7 +49,7 @@ def noting_refusals(run: Run, release: Release) -> Iterator[None]:
     try:
         yield
     except SourceError as error:
-        if isinstance(error, _OF_NAMES) or type(error) is SourceError:  # the last: no memory
+        if isinstance(error, _OF_NO_RECORD) or type(error) is SourceError:  # the last: no memory
             raise
         stop = error
     if stop is None:

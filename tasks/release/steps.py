@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 from configs.loading import Release, load_order
@@ -22,47 +21,25 @@ from tasks.counting.spilled_columns import spill
 from tasks.execution.folders import at_work
 from tasks.execution.run_context import RunContext
 from tasks.execution.steps import step
+from tasks.execution.workers import Workers
 from tasks.ledger.last_head import check_head, keep_head
 from tasks.ledger.ledger import Ledger
 from tasks.ledger_rules.accounts import Status
 from tasks.ledger_rules.chain import check_run
 from tasks.ledger_rules.entries import Entry
 from tasks.plans.account_plan import plan_for_account
+from tasks.plans.memory import check_memory
 from tasks.plans.verdicts import check_verdicts
 from tasks.products.registry import kind_of
 from tasks.quality import gates as quality
 from tasks.release import build as bundle
 from tasks.release.build import Released
 from tasks.release.entropy import generator, key_of_choice
+from tasks.release.handover import draw_by, hand_over, introduce
+from tasks.release.outcome import Outcome, outcome_of
 from tasks.release.places import Run, keep_folder, publish_folder, writing
 from tasks.release.unfinished_runs import beginning
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """What a run leaves behind; public.
-
-    Attributes:
-        run_id: The run.
-        dataset: Its account.
-        status: What became of it: published, or prepared for its approval.
-        bundle: Where the bundle lies.
-        seal: SHA-256 of its manifest.
-        epsilon: Charged, as decimal text.
-        delta: Charged.
-        ledger_entry: Hash of the charge.
-        publishable: Whether its randomness is secret.
-    """
-
-    run_id: str
-    dataset: str
-    status: Status
-    bundle: Path
-    seal: str
-    epsilon: str
-    delta: str
-    ledger_entry: str
-    publishable: bool
+from tasks.statement.lifetime import lifetime
 
 
 @step("read config")
@@ -73,8 +50,13 @@ def read_config(order: Order | PlannedOrder) -> Release:
 
 @step("plan")
 def fix_plan(context: RunContext, order: Order | PlannedOrder, release: Release) -> Plan:
-    """Fix every mechanism's parameters without data, unless that is done."""
+    """Fix every mechanism's parameters without data, unless that is done.
+
+    Raises:
+        MemoryLimitError: A step may need more memory than the config declares.
+    """
     plan = order.plan if isinstance(order, PlannedOrder) else release.plan()
+    check_memory(release, plan)
     return plan_for_account(context.home, release, plan)
 
 
@@ -119,7 +101,7 @@ def check_input(run: Run, release: Release, plan: Plan) -> Scan:
     Where every record is a unit, the scan that makes it counts the tables too, or writes the
     codes of wide products where no other product needs a table.
     """
-    source, domain, units = source_of(release), release.domain, units_of(release)
+    source, domain, units = run.snapshot.of(source_of(release)), release.domain, units_of(release)
     if units is None and plan.coded is not None and not plan.joint:
         n_records = release.privacy.n_records
         found = scanning.scan_wide(source, domain, plan.coded, n_records=n_records, folder=run.work)
@@ -136,9 +118,10 @@ def check_input(run: Run, release: Release, plan: Plan) -> Scan:
 def count_once(run: Run, release: Release, plan: Plan, found: Scan) -> Counted:
     """Tables of cells, and wide products' codes; the last sight of the source.
 
-    The tables are those of the scan, or of the records that are kept of each unit.
+    The tables are those of the scan, or of the records that are kept of each unit. All that was
+    read of the source, here and for its profile, is of one state of it.
     """
-    source, units = source_of(release), units_of(release)
+    source, units = run.snapshot.of(source_of(release)), units_of(release)
     key = key_of_choice(insecure_seed=run.insecure_seed)
     joint = (
         found.tables()
@@ -148,13 +131,14 @@ def count_once(run: Run, release: Release, plan: Plan, found: Scan) -> Counted:
             for domain in plan.joint
         )
     )
-    if plan.coded is None or found.coded is not None:
-        return Counted(joint, found.coded)
-    n_records = release.privacy.n_records
-    return Counted(
-        joint,
-        spill(source, plan.coded, n_records=n_records, folder=run.work, units=units, key=key),
-    )
+    coded = found.coded
+    if plan.coded is not None and coded is None:
+        n_records = release.privacy.n_records
+        coded = spill(
+            source, plan.coded, n_records=n_records, folder=run.work, units=units, key=key
+        )
+    run.snapshot.settle()
+    return Counted(joint, coded)
 
 
 @step("check counts")
@@ -167,20 +151,37 @@ def check_counts(run: Run, release: Release, counted: Counted) -> None:
 
 
 @step("rehearse")
-def rehearse(run: Run, release: Release, plan: Plan) -> None:
-    """Write and read back every declared value, before a charge depends on it."""
+def rehearse(run: Run, release: Release, plan: Plan, workers: Workers | None = None) -> None:
+    """Write and read back every declared value, before a charge depends on it.
+
+    Workers, if there are any, are given the plan.
+    """
     with writing(run, charged=False):
+        if workers is not None:
+            introduce(run, plan, workers)
         bundle.rehearse(run, release, plan)
 
 
+@step("hand over counts")
+def hand_over_counts(run: Run, counted: Counted) -> None:
+    """Write what was counted for the workers, in the run's private folder."""
+    with writing(run, charged=False):
+        hand_over(run, counted)
+
+
 @step("charge ledger")
-def charge_ledger(run: Run, release: Release, plan: Plan) -> Entry:
-    """Commit the charge; from here on the budget is spent, whatever happens."""
+def charge_ledger(run: Run, release: Release, plan: Plan) -> tuple[Entry, dict[str, Any]]:
+    """Commit the charge; from here on the budget is spent, whatever happens.
+
+    Returns:
+        The charge, and what the dataset has spent with it.
+    """
     seeded = run.insecure_seed is not None
     with _ledger(run.context) as ledger:
         charge = ledger.charge(**charge_fields(release, plan, run.run_id, seeded))
         keep_head(run.home, ledger)
         known = ledger.charged(run_id=run.run_id, dataset=release.config.dataset)
+        spent = lifetime(ledger.account_terms(release.config.dataset), charge)
     if known.reviewed != run.reviewed:
         raise ApprovalError(
             "Who approves the releases of this dataset changed while the run was at work.",
@@ -188,21 +189,27 @@ def charge_ledger(run: Run, release: Release, plan: Plan) -> Entry:
             next_step="Nothing was drawn: start the same flow run again, or give the charge back"
             " with 'statpress ledger void'.",
         )
-    return charge
+    return charge, spent
 
 
 @step("draw records")
-def draw_records(run: Run, plan: Plan, counted: Counted, charge: Entry) -> dict[str, Any]:
-    """Record that drawing begins, once and for all; then run the mechanisms.
+def draw_records(
+    run: Run, plan: Plan, counted: Counted, charge: Entry, workers: Workers | None = None
+) -> dict[str, Any]:
+    """Record that drawing begins, once and for all; then run the mechanisms, here or elsewhere.
 
     What they return is public.
     """
     with _ledger(run.context) as ledger:
         draw = ledger.draw(run_id=run.run_id, dataset=charge.body["dataset"])
-    rng = generator(draw, insecure_seed=run.insecure_seed)
+    if workers is not None:
+        with writing(run):
+            return draw_by(workers, run, plan, draw)
     return {
         product.name: product.mechanism.release(
-            kind_of(product).private_input(product, counted), rng, run.advance
+            kind_of(product).private_input(product, counted),
+            generator(draw, product.name, insecure_seed=run.insecure_seed),
+            run.advance,
         )
         for product in plan.products
     }
@@ -217,11 +224,16 @@ def postprocess(run: Run, plan: Plan, drawn: dict[str, Any]) -> Released:
 
 @step("write bundle")
 def write_products(
-    run: Run, release: Release, plan: Plan, charge: Entry, products: Released
+    run: Run,
+    release: Release,
+    plan: Plan,
+    charge: Entry,
+    spent: Mapping[str, Any],
+    products: Released,
 ) -> None:
     """Write the bundle next to its final place."""
     with writing(run):
-        bundle.write_bundle(run, release, plan, charge, products)
+        bundle.write_bundle(run, release, plan, charge, spent, products)
 
 
 @step("check release")
@@ -271,22 +283,6 @@ def prepare_bundle(run: Run, release: Release, charge: Entry) -> Outcome:
         error.next_step = f"Then run 'statpress ledger note {place} --place {run.target}'."
         raise
     return outcome_of(charge, Status.PREPARED, place, seal)
-
-
-def outcome_of(charge: Entry, status: Status, place: Path, seal: str) -> Outcome:
-    """What a run leaves behind, as its charge states it."""
-    body = charge.body
-    return Outcome(
-        run_id=body["run_id"],
-        dataset=body["dataset"],
-        status=status,
-        bundle=place,
-        seal=seal,
-        epsilon=body["epsilon"],
-        delta=body["delta"],
-        ledger_entry=charge.hash,
-        publishable=not body["insecure_seed"],
-    )
 
 
 def _ledger(context: RunContext) -> Ledger:

@@ -19,7 +19,7 @@ from tasks.execution.home import Home
 from tasks.ledger.budgets import remaining_budget
 
 _VINTAGE = {("privacy", "n_records"), ("privacy", "n_units")}
-_RENEWED = ("title", "dataset", "source", "publish")
+_RENEWED = ("title", "dataset", "source", "publish", "curator")
 
 
 def predecessor(folder: Path) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def predecessor(folder: Path) -> dict[str, Any]:
     manifest = verify_bundle(folder)
     flaw, mend = "", ""
     if not manifest["publishable"]:
-        flaw = "The bundle is NOT PUBLISHABLE: it was drawn from a known seed, for tests alone."
+        flaw = "The bundle is NOT PUBLISHABLE: it was drawn from a known seed, for tests only."
         mend = "Press a release of its own with 'statpress run'."
     elif manifest.get("reprint_of"):
         flaw = "The bundle is a reprint, and its config not the one that was charged."
@@ -64,8 +64,8 @@ def renewal(
     order = Order(folder / CONFIG, tuple(overrides), paths_from or Path(), manifest["seal"])
     release = load_order(order)
     original = config_folder(folder)
-    path = release.config.source.path
-    if paths_from is None and original is not None and _has_source(original, path):
+    files = release.config.source.files
+    if paths_from is None and original is not None and files and _has_source(original, files):
         order = replace(order, folder=original)
     for each in release.overrides:
         if each.path[0] not in _RENEWED and each.path[:2] not in _VINTAGE:
@@ -96,8 +96,8 @@ def check_source(release: Release, bundle: Path) -> None:
     Raises:
         SourceNotFoundError: There is no file.
     """
-    path = release.config.source.path
-    if _has_source(release.folder, path):
+    path = release.config.source.files
+    if path is None or _has_source(release.folder, path):
         return
     original = config_folder(bundle)
     looked = [release.folder]

@@ -1,8 +1,7 @@
 """The files of a private source as a table of the counting engine.
 
-No word of the engine leaves this module or ``counting``, since its messages quote values: each
-failure is one of the errors below, raised outside the ``except`` block so that it carries no
-context, and says nothing but the public path and column.
+No word of the engine leaves this module or ``counting``, since its messages quote values
+(``tasks.source.guarding``): a failure says nothing but the public path and column.
 """
 
 from __future__ import annotations
@@ -10,36 +9,35 @@ from __future__ import annotations
 import contextlib
 import csv
 import glob
-import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from configs.models.source_formats import SourceFormat, is_stat
 from mechanisms.errors import (
-    InternalError,
     SourceError,
     SourceNotFoundError,
     SourceUnreadableError,
     StatpressError,
 )
-from tasks.source.column_faults import Schema, check_columns
+from tasks.source.column_faults import check_columns
 from tasks.source.csv_files import CsvFiles
 from tasks.source.csv_options import CsvOptions
-from tasks.source.engine import connect
+from tasks.source.engine import Limits, connect, out_of_memory
 from tasks.source.faults import CsvFaultError, cannot_be_read
+from tasks.source.file_states import FileState, check_unchanged, states_of
+from tasks.source.guarding import guarded
+from tasks.source.parquet_columns import parquet_schema, shared_columns, unique
+from tasks.source.private_log import PRIVATE
 from tasks.source.stat_files import copied
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
 
 _Result = TypeVar("_Result")
-_PRIVATE = logging.getLogger("statpress.private")  # heard only by a run's curator log
-_PRIVATE.propagate = False
-_PRIVATE.addHandler(logging.NullHandler())
 
 
 @dataclass(frozen=True)
@@ -52,13 +50,24 @@ class Source:
         csv: How a CSV is written.
         columns: Those that are wanted of a file of Stata, SPSS or SAS.
         unit: A further one of those, which names the units.
+        states: Of its files, which are then these, and stay as they are.
+        limits: Of the engine that reads it.
     """
+
+    engine: ClassVar[str] = "duckdb"
 
     pattern: str
     format: SourceFormat
     csv: CsvOptions = field(default_factory=CsvOptions)
     columns: tuple[str, ...] = ()
     unit: str | None = None
+    states: tuple[FileState, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+
+    @property
+    def where(self) -> str:
+        """Its public name."""
+        return self.pattern
 
 
 @dataclass(frozen=True)
@@ -86,9 +95,17 @@ class OpenSource:
         """Run a step that reads the source.
 
         Raises:
-            SourceError: As ``guarded``; of a CSV it names the fault.
+            SourceError: In public words; of a CSV it names the fault.
         """
-        return guarded(self.source, run, self._fault)
+        return _guarded(self.source, run, self._fault)
+
+    def place_of(self, record: int, column: str) -> str:
+        """Where a record of a single file lies, in words; of a CSV with the field as it stands."""
+        found = self.csv.place_of(record, column) if self.csv is not None else None
+        if found is None:
+            return f"record {record} of {self.source.pattern}"
+        line, field = found
+        return f"record {record}, line {line} of {self.source.pattern}: {field[:100]!a}"
 
     def _fault(self) -> CsvFaultError | None:
         return None if self.csv is None else self.csv.first_fault(self.scratch)
@@ -123,8 +140,30 @@ def open_source(
             corrupt, or a CSV that is not of the declared form.
         ColumnNotFoundError: A wanted column is missing, double or of several types.
         OutputNotWritableError: The disk has no room for a copy in UTF-8.
+        SourceChangedError: A file was changed since the source was opened, or since it is held.
     """
-    paths = files_of(source)
+    states = source.states or states_of(files_of(source))
+    check_unchanged(states, source.where)
+    failure = None
+    try:
+        with _opened([state.path for state in states], source, scratch, wanted, settings) as opened:
+            yield opened
+    except SourceError as error:
+        failure = error
+    check_unchanged(states, source.where)  # what is wrong may be only that somebody writes
+    if failure is not None:
+        raise failure
+
+
+@contextlib.contextmanager
+def _opened(
+    paths: list[str],
+    source: Source,
+    scratch: Path,
+    wanted: Sequence[str],
+    settings: dict[str, Any],
+) -> Iterator[OpenSource]:
+    """The files as a table, whatever happens to them."""
     if is_stat(source.format):
         paths = copied(
             source.format,
@@ -134,27 +173,27 @@ def open_source(
             pattern=source.pattern,
             unit=source.unit,
         )
-    connection = guarded(source, lambda: connect(scratch, **settings))
+    connection = _guarded(source, lambda: connect(scratch, source.limits, **settings))
     copies = scratch / "text"
     named = wanted if source.unit is None else dict.fromkeys((*wanted, source.unit))
 
     def opened() -> OpenSource:
         if source.format != "csv":
-            schemas = [_parquet_schema(path) for path in paths]
-            positions = _shared_columns(schemas)
+            schemas = [parquet_schema(path) for path in paths]
+            positions = shared_columns(schemas)
             check_columns(named, positions, schemas)
             table = _parquet_table(connection, paths, len(schemas[0]), positions)
             return OpenSource(source, table, None, scratch)
         copies.mkdir(mode=0o700)
         files = CsvFiles.of(paths, source.csv, copies)
         files.check_delimiter(wanted)
-        positions = _unique(files.header)
+        positions = unique(files.header)
         check_columns(named, positions, [[(name, "text") for name in files.header]])
         table = _named(connection, files.select(), positions)
         return OpenSource(source, table, files, scratch)
 
     try:
-        yield guarded(source, opened)
+        yield _guarded(source, opened)
     finally:
         connection.disconnect()
         shutil.rmtree(copies, ignore_errors=True)
@@ -167,7 +206,9 @@ def files_of(source: Source) -> list[str]:
         SourceNotFoundError: No file matches the pattern.
         SourceUnreadableError: The pattern is the path of something else.
     """
-    return guarded(source, lambda: _matches(source))
+    if source.states:
+        return [state.path for state in source.states]
+    return _guarded(source, lambda: _matches(source))
 
 
 def _matches(source: Source) -> list[str]:
@@ -204,40 +245,7 @@ def _named(connection: Any, query: str, positions: dict[str, int]) -> ir.Table:
     return view.select(**{name: view[f"c{position}"] for name, position in positions.items()})
 
 
-def _parquet_schema(path: str) -> Schema:
-    """Names and types of a Parquet file's top-level columns."""
-    import pyarrow.parquet as pq
-
-    schema = pq.read_metadata(path).schema.to_arrow_schema()
-    return [(column.name, str(column.type)) for column in schema]
-
-
-def _shared_columns(schemas: Sequence[Schema]) -> dict[str, int]:
-    """Positions, in the first file, of columns that all files have with one type.
-
-    The engine matches the columns of several files by folded name and casts
-    them to the first file's type, so a name or a type that is not the same
-    throughout is left out.
-    """
-    first = schemas[0]
-    positions = _unique([name for name, _ in first])
-    for schema in schemas if len(schemas) > 1 else []:
-        folded = _unique([name.lower() for name, _ in schema])
-        types = dict(schema)
-        positions = {
-            name: position
-            for name, position in positions.items()
-            if name.lower() in folded and types.get(name) == first[position][1]
-        }
-    return positions
-
-
-def _unique(names: Sequence[str]) -> dict[str, int]:
-    """Positions of the names that occur once."""
-    return {name: index for index, name in enumerate(names) if names.count(name) == 1}
-
-
-def guarded(
+def _guarded(
     source: Source,
     run: Callable[[], _Result],
     fault: Callable[[], CsvFaultError | None] = lambda: None,
@@ -248,42 +256,29 @@ def guarded(
         source: Which.
         run: The step.
         fault: Finds the fault of a CSV that the engine refused.
-
-    Raises:
-        SourceError: What is wrong, in public words.
-        InternalError: Something else.
     """
+
+    def failure_of(error: Exception) -> StatpressError | None:
+        found = error if isinstance(error, CsvFaultError) else None
+        if isinstance(error, duckdb.Error) and out_of_memory(error, source.where) is None:
+            found = _guarded(source, fault)
+        if found is None:
+            return out_of_memory(error, source.where) or _unreadable(error, source)
+        PRIVATE.error("fault of the source: %s", found)
+        return cannot_be_read(source.pattern, found.fault, *found.details)
+
+    import duckdb
+
+    return guarded(source.where, run, failure_of)
+
+
+def _unreadable(error: Exception, source: Source) -> SourceUnreadableError | None:
+    """The public error for what the engine or a file says; None for another failure."""
     import duckdb
     import pyarrow as pa
 
-    failure: StatpressError
-    refused, found = False, None
-    try:
-        return run()
-    except StatpressError:
-        raise
-    except CsvFaultError as error:
-        found = error
-    except duckdb.OutOfMemoryException:
-        _PRIVATE.exception("counting")
-        failure = SourceError(
-            "Counting needs more memory, or more room to spill, than it may use.",
-            where=source.pattern,
-            next_step="Raise the memory limit, or free space in the work directory.",
-        )
-    except (duckdb.Error, pa.ArrowException, OSError, EOFError, UnicodeError, csv.Error) as error:
-        _PRIVATE.exception("counting")
-        refused = isinstance(error, duckdb.Error)
-        failure = SourceUnreadableError(
-            f"The source cannot be read as {source.format}.", where=source.pattern
-        )
-    except Exception:
-        _PRIVATE.exception("counting")
-        failure = InternalError("Counting failed.", where=source.pattern)
-    # Outside the except block: no __context__.
-    if refused:
-        found = guarded(source, fault)
-    if found is not None:
-        _PRIVATE.error("fault of the source: %s", found)
-        failure = cannot_be_read(source.pattern, found.fault, *found.details)
-    raise failure
+    kinds = (duckdb.Error, pa.ArrowException, OSError, EOFError, UnicodeError, csv.Error)
+    if not isinstance(error, kinds):
+        return None
+    what = f"The source cannot be read as {source.format}."
+    return SourceUnreadableError(what, where=source.pattern)

@@ -13,16 +13,38 @@ from mechanisms.errors import OutputNotWritableError
 _Result = TypeVar("_Result")
 
 
-def new_file(path: Path) -> FileIO:
-    """A new file of mode 0600, without a buffer that would be left to write at the end."""
+def new_file(path: Path, mode: int = 0o600) -> FileIO:
+    """A new file, its owner's only from the start, without a buffer left to write at the end."""
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
-    return os.fdopen(os.open(path, flags, 0o600), "wb", buffering=0)
+    return os.fdopen(os.open(path, flags, mode), "wb", buffering=0)
 
 
 def write_all(file: FileIO, data: memoryview) -> None:
     """Write all bytes, whatever the system takes at once."""
     while data:
         data = data[file.write(data) :]
+
+
+def write_new(path: Path, text: str, mode: int = 0o600) -> None:
+    """Write a new file that is its owner's only from the start."""
+    with new_file(path, mode) as file:
+        write_all(file, memoryview(text.encode("utf-8")))
+
+
+def text_of_owner(path: Path, longest: int) -> tuple[bytes, str]:
+    """What a file holds that only its owner can use, or what is wrong with it.
+
+    Args:
+        path: The file.
+        longest: Bytes that are read at most.
+    """
+    try:
+        with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_mode & 0o077:
+                return b"", "others than its owner can use it"
+            return file.read(longest), ""
+    except OSError as error:
+        return b"", os.strerror(error.errno) if error.errno else "it cannot be read"
 
 
 def writable(act: Callable[[], _Result], place: Path, what: str, next_step: str) -> _Result:

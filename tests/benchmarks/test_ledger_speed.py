@@ -206,7 +206,7 @@ def measure(benchmark: Any, place: Callable[[], str], times: int) -> tuple[str, 
 
 
 def test_charging_at_once_quick(benchmark: Any, place: Callable[[], str]) -> None:
-    kind, _, ratio = measure(benchmark, place, 20)
+    kind, _, ratio = measure(benchmark, place, 10)
     assert ratio < RATIOS[kind]
 
 
@@ -246,7 +246,7 @@ def test_the_cost_of_a_charge_does_not_grow(benchmark: Any, place: Callable[[], 
     times: dict[int, list[float]] = {charges: [] for charges in ledgers}
 
     def in_turns() -> None:
-        for number in range(200):
+        for number in range(100):
             for charges, ledger in ledgers.items():
                 started = time.perf_counter()
                 charge(ledger, f"new-{number}")

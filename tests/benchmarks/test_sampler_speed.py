@@ -1,4 +1,4 @@
-"""Drawing records: rate over 20,000 occupied cells, and writing them in bounded memory.
+"""Drawing records: rate over 20,000 occupied cells.
 
 The baseline of the same run is the generator alone: bounded 64-bit integers, one
 for each record. ``-m benchmark_full`` draws 2·10⁷ records.
@@ -6,11 +6,8 @@ for each record. ``-m benchmark_full`` draws 2·10⁷ records.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -58,43 +55,3 @@ def test_drawing_quick(benchmark: Any) -> None:
 def test_drawing_twenty_million(benchmark: Any) -> None:
     rate = measure(benchmark, 20_000_000)
     print(f"\n{rate / 1e6:.1f} million records a second (target 15)")
-
-
-WRITE = """
-import resource, sys
-from fractions import Fraction
-from pathlib import Path
-import numpy as np
-from randomgen import AESCounter
-sys.path.insert(0, {here!r})
-from test_sampler_speed import occupied_table
-from mechanisms.sampling.smoothed_records import draw_counts
-from tasks.formats.writing import write_records
-rng = np.random.Generator(AESCounter())
-release = draw_counts(occupied_table(), Fraction(5, 2), {records}, rng)
-for suffix in ("parquet", "csv"):
-    write_records(release, Path({folder!r}) / f"out.{{suffix}}")
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
-"""
-
-
-def peak_of_writing(folder: Path, records: int) -> int:
-    """Peak memory in MiB of a fresh process that draws and writes."""
-    code = WRITE.format(here=str(Path(__file__).parent), records=records, folder=str(folder))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return int(done.stdout)
-
-
-def test_writing_takes_memory_of_a_chunk_not_of_the_release(tmp_path: Path) -> None:
-    folders = (tmp_path / "few", tmp_path / "many")
-    for folder in folders:
-        folder.mkdir()
-    few, many = map(peak_of_writing, folders, (2_000_000, 8_000_000))
-    assert many < 1.25 * few
-
-
-@pytest.mark.benchmark_full
-def test_writing_twenty_million(benchmark: Any, tmp_path: Path) -> None:
-    peak = benchmark.pedantic(peak_of_writing, args=(tmp_path, 20_000_000), rounds=1)
-    benchmark.extra_info["peak_mib"] = peak
-    print(f"\n20 million records drawn and written: peak {peak} MiB")

@@ -96,10 +96,10 @@ def measure(name: str, epsilon: float, seeds: int, *, system_noise: bool = False
     from mechanisms.domain.domain import Domain
     from mechanisms.marginals.knobs import MarginalsKnobs
     from mechanisms.marginals.marginals import Marginals
-    from mechanisms.records.swap_kernel import compiled
+    from mechanisms.records.column_kernel import compiled_column
     from tasks.release.entropy import SeededRandomness, SystemRandomness
 
-    compiled("uint8")
+    compiled_column("uint8")
     table, _, width = name.partition(":")
     domain: Any
     if table == "latent":

@@ -43,6 +43,7 @@ from tasks.ledger_store import guards as ledger_guards
 from tasks.orchestration.final_state import AWAITING
 from tasks.release import publication
 from tasks.release.noting import note_bundle
+from tasks.release.outcome import Outcome
 from tasks.release.review import (
     check_unsigned,
     decide,
@@ -51,7 +52,6 @@ from tasks.release.review import (
     record_unsigned,
     waiting,
 )
-from tasks.release.steps import Outcome
 
 
 def publish(run_id: str, *, home: Home) -> Outcome:

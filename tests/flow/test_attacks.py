@@ -14,6 +14,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from bad_input import CANARY
+from signed_bundles import make_bundle
 
 from configs.sections.checks import RESERVED_COLUMNS
 from flows.report.terminal import plain
@@ -123,7 +124,9 @@ def test_our_own_errors_pass_with_their_public_fields_alone(tmp_path: Path) -> N
     assert CANARY not in told
 
 
-def test_a_folder_named_tasks_is_not_run(tmp_path: Path, monkeypatch) -> None:
+def test_the_quality_process_is_ours_and_restarted_once_it_died(
+    tmp_path: Path, monkeypatch
+) -> None:
     planted = tmp_path / "tasks" / "quality" / "process.py"
     planted.parent.mkdir(parents=True)
     for package in (tmp_path / "tasks", planted.parent):
@@ -133,15 +136,12 @@ def test_a_folder_named_tasks_is_not_run(tmp_path: Path, monkeypatch) -> None:
     with Inspector(CuratorLog(tmp_path, "log")) as inspector:
         assert inspector.meets("gate", {"x": 1}, [Between("x", 1, 1)])
         assert inspector._process.args[2:4] == ["-m", "tasks.quality.process"]
-    assert not (tmp_path / "ran").exists()
-
-
-def test_quality_process_is_started_again_once_it_died(tmp_path: Path) -> None:
-    with Inspector(CuratorLog(tmp_path, "log")) as inspector:
+        # Once it died it is started again, and that folder is not run then either.
         inspector._process.kill()
         inspector._process.wait()
         assert inspector.meets("gate", {"x": 1}, [Between("x", 1, 1)])
         assert not inspector.meets("gate", {"x": 1}, [Between("x", 2)])
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc tells what a process has loaded")
@@ -331,8 +331,8 @@ def _odd_files(bundle: Path, manifest: dict) -> None:
 @pytest.mark.parametrize(
     "attack", [_duplicate_key, _trailing, _deep, _missing_fact, _declared_link, _odd_files]
 )
-def test_hostile_manifests_are_refused(agency, attack) -> None:
-    bundle = agency.run(insecure_seed=1).bundle
+def test_hostile_manifests_are_refused(tmp_path: Path, attack) -> None:
+    bundle = make_bundle(tmp_path / "first", None)
     attack(bundle, verify_bundle(bundle))
     with pytest.raises(BundleVerificationError):
         verify_bundle(bundle)

@@ -21,6 +21,7 @@ import pytest
 
 from configs.loading import load
 from flows import cli
+from tasks.bundle.manifest import verify_bundle
 from tasks.execution import folders as claiming
 from tasks.execution import interruption
 from tasks.release import places
@@ -28,30 +29,33 @@ from tasks.release.places import PREPARED, open_run
 
 HELD = """\
 import pathlib, sys, time
+import importlib
 import flows.release
 import flows.runner
 from flows.cli import main
 from victims import InProcess
 
-reached = pathlib.Path(sys.argv.pop(1))
+reached, module, step = pathlib.Path(sys.argv.pop(1)), sys.argv.pop(1), sys.argv.pop(1)
 
 def held(*arguments, **named):
     reached.touch()
     while True:
         time.sleep(0.05)
 
-flows.release.check_counts = held
+setattr(importlib.import_module(module), step, held)
 flows.runner.Inspector = InProcess  # its process takes seconds to start
 main()
 """
 
 
-def test_a_terminated_run_leaves_no_folder(agency) -> None:
+def terminated(agency, module: str, step: str) -> tuple[int, str, str]:
+    """Press with the command line, which gets SIGTERM in a step; its exit code and what it says."""
     reached = agency.folder / "reached"
-    command = [sys.executable, "-c", HELD, str(reached), "run", str(agency.config)]
-    command += ["--home", str(agency.home.root), "--no-orchestrator"]
+    command = [sys.executable, "-c", HELD, str(reached), module, step, "run", str(agency.config)]
+    command += ["--home", str(agency.home.root), "--no-orchestrator", "--json"]
     path = {"PYTHONPATH": str(Path(__file__).parents[1] / "support")}
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | path)
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=os.environ | path)
     until = time.monotonic() + 600
     while not reached.exists():
         assert process.poll() is None, process.communicate()[1]
@@ -59,10 +63,28 @@ def test_a_terminated_run_leaves_no_folder(agency) -> None:
         time.sleep(0.1)
     assert len(agency.bundles()) == len(list((agency.home.root / "work").iterdir())) == 1
     process.terminate()
-    told = process.communicate(timeout=600)[1]
-    assert process.returncode == 130, told
+    out, told = process.communicate(timeout=600)
     assert list((agency.home.root / "work").iterdir()) == []
+    return process.returncode, out, told
+
+
+def test_a_terminated_run_leaves_no_folder(agency) -> None:
+    code, _, told = terminated(agency, "flows.release", "check_counts")
+    assert code == 130, told
     assert agency.bundles() == []
+
+
+def test_a_run_terminated_in_the_curators_report_is_published(agency) -> None:
+    agency.replace("publish:", "curator: {report: true}\npublish:")
+    code, out, told = terminated(agency, "tasks.release.curator_report", "true_errors")
+    assert code == 0, told
+    facts = json.loads(out)
+    assert facts["status"] == "published"
+    verify_bundle(agency.releases / "first")
+    assert [entry.kind for entry in agency.entries()] == ["register", "charge", "draw", "publish"]
+    log = agency.home.root / "curator" / f"{facts['run_id']}.log"
+    assert log.read_text().count("the curator's report was not finished") == 1
+    assert not log.with_suffix(".html").exists()
 
 
 def signalled_at(number: int, work: Callable[[], None]) -> tuple[str, bool]:

@@ -43,7 +43,7 @@ products:
 TABLES = ("drawn", "ages", "homes", "regions", "levels")
 WITH_ZEROS = ("people", "drawn", "ages", "homes", "levels")
 N_RECORDS = {"zeros": 400, "units": 480, "both": 480}
-SEED = 2  # the one record drawn is absent
+SEED = 6  # the one record drawn is absent
 FIGURES = ["estimate", "standard_error", "projected"]
 MADE: dict[str, tuple[Plan, Path]] = {}
 

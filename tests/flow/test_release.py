@@ -23,7 +23,7 @@ from mechanisms.errors import (
 )
 from mechanisms.tables.drawn.bootstrap import Bootstrap
 from tasks.audit.ledger_check import check_bundle, verify_ledger
-from tasks.bundle.manifest import NAME, verify_bundle
+from tasks.bundle.manifest import verify_bundle
 from tasks.formats import writing
 from tasks.ledger.ledger import Ledger
 from tasks.release import steps as pipeline
@@ -165,8 +165,8 @@ def test_release_gate_stops_a_file_that_is_not_as_planned(
 ) -> None:
     honest = writing.write_records
 
-    def broken(release, path: Path, progress=None) -> None:
-        honest(release, path, progress)
+    def broken(release, path: Path, *rest: object, **named: object) -> None:
+        honest(release, path, *rest, **named)
         if path.name == "people.parquet":
             table = pq.read_table(path)
             pq.write_table(table.slice(1), path)
@@ -201,8 +201,8 @@ def test_release_gate_finds_a_value_outside_the_domain(
 ) -> None:
     honest = writing.write_records
 
-    def broken(release, path: Path, progress=None) -> None:
-        honest(release, path, progress)
+    def broken(release, path: Path, *rest: object, **named: object) -> None:
+        honest(release, path, *rest, **named)
         if path.name == "people.parquet":
             table = pq.read_table(path)
             values = [value, *table[column].to_pylist()[1:]]
@@ -229,62 +229,6 @@ def test_a_name_taken_during_the_run_loses_nothing(agency, monkeypatch) -> None:
     assert outcome.bundle.name == f"first-{outcome.run_id[:8]}"
     verify_bundle(outcome.bundle)
     assert (agency.releases / "first" / "theirs").read_text() == "x"
-
-
-def _change(bundle: Path) -> str:
-    path = bundle / "data" / "people.csv"
-    path.write_bytes(path.read_bytes()[:-2] + b"9\n")
-    return "data/people.csv was changed"
-
-
-def _remove(bundle: Path) -> str:
-    (bundle / "privacy.json").unlink()
-    return "privacy.json is missing"
-
-
-def _add(bundle: Path) -> str:
-    (bundle / "data" / ".extra").write_text("")
-    return "data/.extra was added"
-
-
-def _add_folder(bundle: Path) -> str:
-    (bundle / "more").mkdir()
-    return "more was added"
-
-
-def _link(bundle: Path) -> str:
-    kept = bundle.parent / "kept"
-    (bundle / "config.yaml").rename(kept)
-    (bundle / "config.yaml").symlink_to(kept)
-    return "config.yaml was changed"
-
-
-def _manifest(bundle: Path) -> str:
-    path = bundle / NAME
-    path.write_text(path.read_text().replace("Test release", "Best release"))
-    return "manifest.json was changed"
-
-
-def _no_manifest(bundle: Path) -> str:
-    (bundle / NAME).unlink()
-    return "manifest.json is missing"
-
-
-def _garbage(bundle: Path) -> str:
-    (bundle / NAME).write_text("[1, 2]")
-    return "manifest.json was changed"
-
-
-@pytest.mark.parametrize(
-    "tamper", [_change, _remove, _add, _add_folder, _link, _manifest, _no_manifest, _garbage]
-)
-def test_verify_finds_what_changed(agency, tamper) -> None:
-    bundle = agency.run().bundle
-    verify_bundle(bundle)
-    expected = tamper(bundle)
-    with pytest.raises(BundleVerificationError) as caught:
-        verify_bundle(bundle)
-    assert expected in caught.value.what
 
 
 def test_verify_against_the_ledger_finds_a_resealed_bundle(agency) -> None:

@@ -70,7 +70,7 @@ def first(agency: Any) -> Path:
         start, end = agency.text.index("products:"), agency.text.index("publish:")
         agency.replace(agency.text[start:end], PRODUCTS + MEAN)
         agency.replace("categories: [north, south]", "categories: {file: regions.txt}")
-        agency.replace("formats: [parquet, csv]", "plots: false, formats: [csv]")
+        agency.replace("formats: [parquet, csv]", "formats: [csv]")
         (agency.folder / "regions.txt").write_text("north\nsouth\n")
         agency.run()
 
@@ -302,7 +302,7 @@ def test_a_reprint_changes_presentation_alone(first: Path, option: str) -> None:
     with pytest.raises(errors.RereleaseError, match="A reprint changes") as caught:
         reprint(first, from_options([option]))
     assert caught.value.where == f"--set {option.partition('=')[0]}"
-    with pytest.raises(errors.ConfigError, match="'parquet' or 'csv'"):
+    with pytest.raises(errors.ConfigError, match="'parquet', 'csv', 'dta' or 'sav'"):
         reprint(first, from_options(["publish.formats=[xlsx]"]))
     assert [path.name for path in first.parent.iterdir()] == ["first"]
 
@@ -323,11 +323,11 @@ def test_what_is_no_bundle_of_this_version_is_not_reprinted(first: Path) -> None
 def test_a_bundle_of_a_later_version_is_named_as_such(
     first: Path, agency, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tasks.bundle.manifest.FORMAT", "statpress-bundle/3")
+    monkeypatch.setattr("tasks.bundle.manifest.FORMAT", "statpress-bundle/9")
     reseal(first)
     monkeypatch.undo()
     for act in (reprint, verify_bundle, lambda bundle: follow(agency, bundle)):
-        with pytest.raises(errors.BundleVerificationError, match=r"bundle/3.*does not") as caught:
+        with pytest.raises(errors.BundleVerificationError, match=r"bundle/9.*does not") as caught:
             act(first)
         assert "version of statpress" in caught.value.next_step
 
@@ -489,7 +489,7 @@ def test_a_revision_shows_what_changes_and_then_runs(first: Path, agency) -> Non
     verdict = found["products"]["people"]["verdict"]
     assert verdict["was"].startswith("mostly noise: ") and verdict["now"] != verdict["was"]
     page, meaning = (first / "report.html").read_text(), stated["meaning"]
-    assert "expected sd of an empty cell" in page and "expected cell sd" not in page
+    assert "standard error of an empty cell" in page and "cell_sd" not in page
     assert "attack_advantage" not in meaning and "% over guessing" in meaning
     cost = found["cost"]["epsilon"]
     assert float(cost["was"]) + float(cost["change"]) == pytest.approx(float(cost["now"]))

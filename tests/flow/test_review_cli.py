@@ -17,7 +17,7 @@ from flows.report.terminal import Progress, show, show_error
 from mechanisms.errors import ApprovalError, LedgerUnavailableError, StatpressError, exit_codes
 from tasks.ledger_rules.accounts import Status
 from tasks.ledger_rules.signing import public_text
-from tasks.release.steps import Outcome
+from tasks.release.outcome import Outcome
 
 REFUSED = exit_codes()["ApprovalError"]
 
@@ -140,8 +140,8 @@ def test_what_is_not_a_bundle_is_told_from_one_that_was_changed(officer: Officer
     folder, file = officer.office.folder, officer.office.folder / "a file"
     file.touch()
     for place, told in (
-        (folder / "nowhere", "There is no such folder."),
-        (file, "This is not a folder."),
+        (folder / "nowhere", "There is no such folder or file."),
+        (file, "This is neither a folder nor a zip file."),
         (folder, "This folder is not a bundle: it has no manifest.json."),
     ):
         said = officer.say("verify", place, expected=wrong)

@@ -80,7 +80,8 @@ def test_the_source_is_read_by_the_pipeline_alone() -> None:
         if names & {"aggregates", "scanning", "open_source"}:
             readers.append(path.name)
     assert sorted(readers) == [
-        "aggregates.py", "failing_records.py", "scanning.py", "spilled_columns.py", "steps.py",
+        "aggregates.py", "duckdb.py", "failing_records.py", "scanning.py", "spilled_columns.py",
+        "steps.py",
     ]  # fmt: skip
 
 
@@ -146,11 +147,16 @@ def test_no_process_of_a_run_leaves_its_memory() -> None:
         )
         assert expected is None or done.stdout.strip() == expected
         assert expected is not None or done.stdout.strip().endswith(" 1")
-    # The quality process is another program, and says so for itself before it imports anything.
-    source = (ROOT / "tasks" / "quality" / "process.py").read_text()
-    (main,) = [n for n in ast.parse(source).body if getattr(n, "name", "") == "main"]
-    assert isinstance(main, ast.FunctionDef)
-    assert ast.unparse(main.body[1]) == "silence_core_dumps()"
+    # Its other processes are other programs, and say so for themselves before they do anything.
+    for module, name, first in (
+        ("quality/process", "main", "requests, answers = tasks_of_parent()"),
+        ("release/drawing", "main", "tasks, answers = tasks_of_parent()"),
+        ("execution/workers", "tasks_of_parent", "silence_core_dumps()"),
+    ):
+        source = (ROOT / "tasks" / f"{module}.py").read_text()
+        (main,) = [n for n in ast.parse(source).body if getattr(n, "name", "") == name]
+        assert isinstance(main, ast.FunctionDef)
+        assert ast.unparse(main.body[1]) == first
 
 
 def speak(text: str) -> None:

@@ -93,8 +93,8 @@ def test_what_is_accepted_is_said_in_the_bundle_and_to_people(
     listener = Listener()
     context = type(agency).context
 
-    def watched(self: Any, orchestrated: bool = False) -> Any:
-        made = context(self, orchestrated)
+    def watched(self: Any, *given: Any) -> Any:
+        made = context(self, *given)
         made.listener = listener
         return made
 
@@ -110,7 +110,8 @@ def test_what_is_accepted_is_said_in_the_bundle_and_to_people(
         assert verdict["value"] == product["expected_error"]["uniform_share"]
     assert stated["warnings"] == []
     page = (bundle / "report.html").read_text()
-    assert page.count("people is mostly noise") == 1 and "<th>verdict</th>" in page
+    assert page.count("Mostly noise: people, births.") == 1
+    assert page.count('<p class="warning">This is mostly noise: share of records') == 2
     assert "**`births` is mostly noise" in (bundle / "README.md").read_text()
 
     # A re-release stops as a run does: before anybody is asked.
@@ -216,22 +217,6 @@ def test_products_that_no_budget_serves_are_named_together(agency: Any) -> None:
         load(agency.config).plan()
     found = (caught.value, *caught.value.also)
     assert [each.where.split(": ")[-1] for each in found] == ["products.a", "products.c"]
-
-
-def test_a_missing_extra_is_found_without_data(
-    agency: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    start, end = agency.text.index("products:"), agency.text.index("publish:")
-    agency.replace(
-        agency.text[start:end],
-        "products:\n  mean: {kind: estimate, statistic: mean, columns: [age]}\n"
-        "  middle: {kind: estimate, statistic: median, columns: [age]}\n",
-    )
-    monkeypatch.setattr("tasks.products.plots.importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match="extra 'plots'") as caught:
-        commands.validate(agency.config)
-    assert caught.value.where.endswith("products.mean")
-    assert caught.value.also == ()  # a median has no plot, and needs no extra
 
 
 def test_every_error_has_a_line_of_its_own(agency: Any, capsys: pytest.CaptureFixture[str]) -> None:

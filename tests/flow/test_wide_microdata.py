@@ -98,7 +98,8 @@ def press(
 
 def rows_of(bundle: Path, stem: str, suffix: str = "parquet") -> list[dict[str, Any]]:
     path = bundle / "data" / f"{stem}.{suffix}"
-    table = pq.read_table(path) if suffix == "parquet" else pyarrow.csv.read_csv(path)
+    whole = pyarrow.csv.ParseOptions(ignore_empty_lines=False)  # a missing value by itself
+    table = pq.read_table(path) if suffix == "parquet" else pyarrow.csv.read_csv(path, None, whole)
     found: list[dict[str, Any]] = table.to_pylist()
     return found
 
@@ -226,11 +227,11 @@ def test_the_page_shows_columns_and_pairs(press: Any, suffix: str) -> None:
     anew = reprint(bundle, from_options([f"publish.formats=[{suffix}]"])).bundle
     for folder in (bundle, anew):
         page = (folder / "report.html").read_text()
-        for words in ("works: ", "± ", f"all {len(PAIRS)} pairs", "distance from independence"):
+        for words in ("± ", f"all {len(PAIRS)}", "not measured: do not trust"):
             assert words in page
-        assert "memory" not in page and "None" not in page
+        assert ">None<" not in page and "memory" not in page.replace("in memory", "")
         for column in WIDE:
-            assert page.count(f"<td>{column}</td>") > 1
+            assert f"<figcaption>{column}</figcaption>" in page
     readme = (bundle / "README.md").read_text()
     assert "`wide`: synthetic records of 6 columns" in readme
     assert readme.count("**Records by marginals**") == 1

@@ -83,3 +83,12 @@ def test_smallest_pseudocount_is_smallest() -> None:
     assert Bootstrap(k, 10_000).lattice(**SMALL).delta(0.5).upper <= 0.01
     below = Bootstrap(k - Fraction(1, 100), 10_000).loss(**SMALL)
     assert below.delta(0.5).lower > 0.01
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.5, 4.0, 20.0])
+def test_a_coarser_grid_leads_to_the_same_pseudocount(epsilon: float) -> None:
+    target = Target(epsilon=epsilon, delta=0.01, **SMALL)
+    for denominator in (10, 1000):
+        coarser = int(_least_pseudocount(10_000, target, denominator // 10) * denominator // 10)
+        known = _least_pseudocount(10_000, target, denominator, coarser)
+        assert known == _least_pseudocount(10_000, target, denominator)

@@ -5,19 +5,22 @@ Their gates are in their own process, which spares the seconds that Great Expect
 
 from __future__ import annotations
 
+import functools
 import os
+import runpy
 import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Never
+from typing import Any, Never
 
 import victims
 
 PRESSING = ("demo", "run", "rerelease")
 """Commands with gates."""
+ENGINE = "prefect.engine"
 
 
 def forked(
@@ -35,10 +38,33 @@ def forked(
 def forked_with_prefect(
     *arguments: str, cwd: Path, environment: Mapping[str, str]
 ) -> subprocess.CompletedProcess[str]:
-    """The same in a fork of the server of processes, where Prefect has started no thread."""
+    """The same in a fork of the server of processes, where Prefect has started no thread.
+
+    What the command starts of Prefect's own commands is forked as well.
+    """
+    return _in_fork("statpress", arguments, cwd, environment)
+
+
+def forked_prefect(
+    *arguments: str, cwd: Path, environment: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """What a command of Prefect says and its exit code, in a fork of the server of processes."""
+    return _in_fork("prefect", arguments, cwd, environment)
+
+
+def forked_engine(
+    run_id: str, *, cwd: Path, environment: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """What a process worker starts for a flow run, in a fork of the server of processes."""
+    return _in_fork(ENGINE, (run_id,), cwd, {**environment, "PREFECT__FLOW_RUN_ID": run_id})
+
+
+def _in_fork(
+    program: str, arguments: tuple[str, ...], cwd: Path, environment: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
     victims.warm()
     with tempfile.TemporaryDirectory() as folder:
-        given = (arguments, dict(environment), cwd, Path(folder))
+        given = (arguments, dict(environment), cwd, Path(folder), program)
         process = victims.FORKS.Process(target=_become, args=given)
         process.start()
         process.join(victims.PATIENCE)
@@ -52,7 +78,11 @@ def _said(arguments: tuple[str, ...], code: int, folder: Path) -> subprocess.Com
 
 
 def _become(
-    arguments: tuple[str, ...], environment: dict[str, str], cwd: Path, folder: Path
+    arguments: tuple[str, ...],
+    environment: dict[str, str],
+    cwd: Path,
+    folder: Path,
+    program: str = "statpress",
 ) -> Never:
     """Do in this process what the console script does, and end."""
     code: object = 1
@@ -60,21 +90,22 @@ def _become(
         for number, name in ((1, "out"), (2, "err")):
             os.dup2(os.open(folder / name, os.O_CREAT | os.O_WRONLY), number)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        sys.stdin = os.fdopen(0)
-        sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115
+        # A fork of a fork drops the first's, which must not close what the second writes to.
+        sys.stdout, sys.stderr = (open(n, "w", closefd=False) for n in (1, 2))  # noqa: SIM115
         os.environ.clear()
         os.environ |= environment
         os.chdir(cwd)
         if "prefect.context" in sys.modules:
             sys.modules["prefect.context"].refresh_global_settings_context()
-        if arguments[0] in PRESSING:
+        if program == ENGINE or arguments[0] in PRESSING:
             import flows.runner
 
             flows.runner.Inspector = victims.InProcess
-        from flows.cli import main
-
-        sys.argv = ["statpress", *arguments]
-        main()
+        if arguments[0] == "deploy" and program == "statpress":
+            subprocess.run = _run_prefect  # type: ignore[assignment]
+        sys.argv = [program, *arguments]
+        _main(program)()
         code = 0
     except SystemExit as end:
         code = end.code or 0
@@ -84,3 +115,34 @@ def _become(
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code if isinstance(code, int) else 1)
+
+
+def _main(program: str) -> Callable[[], object]:
+    """What a console script calls."""
+    if program == "prefect":
+        from prefect.cli import app
+
+        return app
+    if program == ENGINE:
+        sys.modules.pop(ENGINE, None)  # the server of processes may have imported it
+        return functools.partial(runpy.run_module, ENGINE, run_name="__main__")
+    from flows.cli import main
+
+    return main
+
+
+_HONEST_RUN = subprocess.run
+
+
+def _run_prefect(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+    """``subprocess.run``, but ``python -P -m prefect`` is a fork of this process."""
+    if command[1:4] != ["-P", "-m", "prefect"]:
+        return _HONEST_RUN(command, **options)
+    with tempfile.TemporaryDirectory() as folder:
+        child = os.fork()
+        if child == 0:
+            _become(tuple(command[4:]), dict(os.environ), Path.cwd(), Path(folder), "prefect")
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        said = _said(tuple(command), code, Path(folder))
+    said.stdout += said.stderr
+    return said

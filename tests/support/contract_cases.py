@@ -141,7 +141,12 @@ def case(name: str) -> Case:
         cells = domain.encode({each: codes[each] for each in columns})
         ones = np.ones(len(cells), np.int64)
         return Case(name, knobs, domain, ContingencyTable.from_cells(domain, cells, ones))
-    return _plain(COUNTS, FOUR, name, REGISTRY[name].knobs())
+    return case_of(name, COUNTS)
+
+
+def case_of(name: str, counts: Any) -> Case:
+    """The mechanism on a table of four cells with these counts."""
+    return _plain(counts, FOUR, name, REGISTRY[name].knobs())
 
 
 @functools.cache

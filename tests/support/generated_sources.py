@@ -26,7 +26,8 @@ INTEGERS = {
     pa.uint32(): (0, 2**32 - 1),
     pa.uint64(): (0, 2**64 - 1),
 }
-DECIMALS = (pa.decimal128(4, 1), pa.decimal128(15, 3), pa.decimal128(15, 15), pa.decimal128(9, 0))
+DECIMALS = (pa.decimal128(4, 1), pa.decimal128(15, 3), pa.decimal128(15, 15), pa.decimal128(9, 0),
+            pa.decimal128(18, 2), pa.decimal128(25, 10))  # fmt: skip
 flags = st.booleans()
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
 finite = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([-0.0, 0.0, 5e-324])
@@ -65,11 +66,23 @@ def numbers_of(kind: pa.DataType, anchors: st.SearchStrategy[float]) -> st.Searc
 
 
 @st.composite
+def many_edges(draw: st.DrawFn) -> tuple[float, ...]:
+    """Unequal edges, more than are bisected; the larger the spread, the more bins in one place."""
+    random = np.random.default_rng(draw(st.integers(0, 2**32)))
+    widths = random.lognormal(sigma=draw(st.sampled_from([0.01, 1, 8])), size=600)
+    edges = draw(modest) + draw(st.sampled_from([1e-3, 1.0])) * np.cumsum(widths)
+    return tuple(np.unique(edges).tolist())
+
+
+@st.composite
 def numeric(draw: st.DrawFn, name: str, missing: bool) -> Numeric:
     if draw(flags):
         low, high = sorted(draw(st.lists(modest | finite, min_size=2, max_size=2, unique=True)))
-        edges = Numeric.uniform_edges(low, high, draw(st.integers(1, 40)))
+        bins = draw(st.integers(1, 40) | st.sampled_from([64, 65, 70, 520]))
+        edges = Numeric.uniform_edges(low, high, bins)
         assume(all(a < b for a, b in itertools.pairwise(edges)))
+    elif draw(flags):
+        edges = draw(many_edges())
     else:
         edges = sorted(draw(st.lists(modest | finite, min_size=2, max_size=9, unique=True)))
     return Numeric(name=name, missing=missing, edges=tuple(edges))
@@ -118,7 +131,9 @@ def typed_values(draw: st.DrawFn, column: Column) -> tuple[pa.DataType, st.Searc
         return pa.string(), st.sampled_from(column.categories) | texts
     if isinstance(column, Categorical) and isinstance(column.categories[0], bool):
         return pa.bool_(), flags
+    decimals = DECIMALS
     if isinstance(column, Categorical):
+        decimals = DECIMALS[:4]  # of wider ones the nearest double may be a category
         anchors = st.sampled_from([float(category) for category in column.categories])
     elif isinstance(column, Numeric):
         anchors = st.sampled_from(column.edges)
@@ -126,7 +141,7 @@ def typed_values(draw: st.DrawFn, column: Column) -> tuple[pa.DataType, st.Searc
         anchors = st.sampled_from([column.lower, column.upper, column.upper + 1]) | st.integers(
             column.lower, column.upper
         )
-    kind = draw(st.sampled_from([pa.float64(), pa.float32(), *DECIMALS, *INTEGERS]))
+    kind = draw(st.sampled_from([pa.float64(), pa.float32(), *decimals, *INTEGERS]))
     return kind, numbers_of(kind, anchors)
 
 
@@ -151,8 +166,15 @@ def tables(draw: st.DrawFn) -> tuple[Domain, pa.Table]:
 
 
 def read(value: object) -> object:
-    """A value as the definition takes it: a decimal is the double nearest to it."""
-    return float(value) if isinstance(value, decimal.Decimal) else value
+    """A value as the definition takes it: a decimal is the double nearest to it.
+
+    It is the one before if that double, as a config writes it, is greater than the decimal.
+    """
+    if not isinstance(value, decimal.Decimal):
+        return value
+    nearest = float(value)
+    written = decimal.Decimal(repr(nearest) if abs(nearest) < 2**53 else nearest)
+    return math.nextafter(nearest, -math.inf) if value < written else nearest
 
 
 @st.composite

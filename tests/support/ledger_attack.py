@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import sqlite3
@@ -168,6 +169,7 @@ def text_of(body: Any) -> str:
     return json.dumps(body, sort_keys=True, separators=(",", ":"))
 
 
+@functools.lru_cache(maxsize=1024, typed=True)
 def hash_of(sequence: int, kind: str, body: str, previous: str) -> str:
     text = text_of([sequence, kind, json.loads(body), previous])
     return hashlib.sha256(text.encode()).hexdigest()
@@ -189,7 +191,8 @@ def with_new_chain(rows: list[Row]) -> list[Row]:
     chained: list[Row] = []
     previous = "0" * 64
     for sequence, row in enumerate(rows, start=1):
-        chained.append(with_own_hash((sequence, row[1], row[2], previous, *row[4:])))
+        made = with_own_hash((sequence, row[1], row[2], previous, *row[4:]))
+        chained.append(row if type(row[0]) is int and made == row else made)  # as it was read
         previous = chained[-1][4]
     return chained
 

@@ -97,8 +97,8 @@ class Office:
 def write_keys(folder: Path, key: Ed25519PrivateKey, name: str) -> tuple[Path, Path]:
     """The private and the public key as PEM files."""
     private, public = folder / f"{name}.pem", folder / f"{name}-public.pem"
+    private.touch(0o600, exist_ok=False)
     private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    private.chmod(0o600)
     known = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     public.write_bytes(known)
     return private, public

@@ -3,6 +3,7 @@
 import ibis.backends.duckdb
 import ibis.formats.pyarrow  # noqa: F401
 import opendp.prelude  # noqa: F401
+import prefect.cli.deploy
 import prefect.flow_engine  # noqa: F401
 import psycopg  # noqa: F401
 import pyarrow.csv

@@ -12,28 +12,32 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 PATIENCE_SECONDS = 600.0
-_GONE = "The browser has gone."
+_CHROMIUM = "--disable-gpu-watchdog --disable-hang-monitor --disable-dev-shm-usage"
+"""It gives up for no wait, however busy the machine is, nor for a small shared memory."""
 _PROBE = "from PySide6 import QtTest, QtWebEngineCore, QtWebEngineWidgets, QtWidgets"
 
 
 class Browser:
     """A browser with one tab."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
+    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
+        self._process, self._log = process, log
 
     def order(self, **order: Any) -> Any:
         """Give an order and wait for what comes of it."""
         assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(json.dumps(order) + "\n")
-        self._process.stdin.flush()
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps(order) + "\n")
+            self._process.stdin.flush()
         answer = self._process.stdout.readline()
-        assert answer, _GONE
+        if not answer:
+            code = self._process.wait(PATIENCE_SECONDS)
+            raise AssertionError(f"The browser ended with {code}.\n{self._log.read_text()}")
         return json.loads(answer)
 
     def see(self, address: str | None, *words: str, picture: Path | None = None) -> str:
@@ -54,6 +58,27 @@ class Browser:
     def enter(self, text: str) -> None:
         """Type into the one password field of the page, and press Enter."""
         self.order(enter=text)
+
+    def look(self, width: int, scheme: str) -> None:
+        """Make the window so many pixels wide, and the page ``light`` or ``dark``."""
+        self.order(width=width, scheme=scheme)
+
+    def run(self, script: str) -> Any:
+        """The value of a script within the page, as JSON has it."""
+        return self.order(script=script)["value"]
+
+    def photograph(self, picture: Path) -> None:
+        """The whole page, however long, as one picture."""
+        self.order(whole=str(picture))
+
+    def print_to(self, path: Path) -> None:
+        """The page as it is printed, as PDF."""
+        self.order(pdf=str(path))
+
+    def heard(self) -> tuple[list[str], list[str]]:
+        """Messages on the console, and addresses that were asked for, since the last question."""
+        answer = self.order(heard=True)
+        return answer["messages"], answer["requests"]
 
 
 def missing() -> str | None:
@@ -77,6 +102,7 @@ def opened(log: Path) -> Iterator[Browser]:
     """A browser, closed in the end; what Chromium says goes to a file."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("COVERAGE_")}
     environment["QT_QPA_PLATFORM"] = "offscreen"
+    environment["QTWEBENGINE_CHROMIUM_FLAGS"] = _CHROMIUM
     if os.geteuid() == 0:  # Chromium refuses to keep root in its sandbox
         environment["QTWEBENGINE_DISABLE_SANDBOX"] = "1"
     with (
@@ -90,28 +116,53 @@ def opened(log: Path) -> Iterator[Browser]:
             text=True,
         ) as process,
     ):
-        browser = Browser(process)
+        browser = Browser(process, log)
         try:
-            try:
-                browser.order()  # it has started
-            except AssertionError as error:
-                raise AssertionError(f"{error}\n{log.read_text()}") from None
+            browser.order()  # it has started
             yield browser
         finally:
             process.terminate()
+            with suppress(BrokenPipeError):  # what it was not given before it ended
+                process.communicate()
 
 
 def main() -> None:
     """Carry out orders until standard input ends."""
     from PySide6.QtCore import QSize, QUrl
+    from PySide6.QtGui import QImage, QPainter
     from PySide6.QtTest import QTest
-    from PySide6.QtWebEngineCore import QWebEngineProfile
+    from PySide6.QtWebEngineCore import (
+        QWebEnginePage,
+        QWebEngineProfile,
+        QWebEngineSettings,
+        QWebEngineUrlRequestInterceptor,
+    )
     from PySide6.QtWebEngineWidgets import QWebEngineView
     from PySide6.QtWidgets import QApplication
 
+    messages: list[str] = []
+    requests: list[str] = []
+
+    class Listening(QWebEnginePage):
+        def javaScriptConsoleMessage(self, level: Any, text: str, line: int, source: str) -> None:
+            messages.append(f"{source}:{line}: {text}")
+
+    class Noting(QWebEngineUrlRequestInterceptor):
+        def interceptRequest(self, info: Any) -> None:
+            requests.append(info.requestUrl().toString())
+
     app = QApplication(sys.argv[:1])
     profile = QWebEngineProfile()  # off the record: nothing is kept
-    view = QWebEngineView(profile)
+    noting = Noting()
+    profile.setUrlRequestInterceptor(noting)
+    view = QWebEngineView()
+    page = Listening(profile)
+    page.settings().setAttribute(QWebEngineSettings.WebAttribute.ShowScrollBars, False)
+    loaded: list[bool] = []
+    page.loadFinished.connect(loaded.append)
+    printed: list[bool] = []
+    page.pdfPrintingFinished.connect(lambda path, well: printed.append(well))
+    view.setPage(page)
     view.resize(QSize(1400, 1000))
     view.show()
 
@@ -130,7 +181,10 @@ def main() -> None:
         if "press" in order:
             evaluated(_PRESS % json.dumps(order["press"]))
         if order.get("address"):
+            loaded.clear()
             view.load(QUrl(order["address"]))
+            while not loaded:  # or the page before it would still be seen
+                QTest.qWait(10)
         if "words" in order:
             until = time.monotonic() + PATIENCE_SECONDS
             while True:
@@ -140,6 +194,33 @@ def main() -> None:
                 if time.monotonic() > until:
                     break
                 QTest.qWait(50)
+        if "width" in order:
+            evaluated(_SCHEME % json.dumps(order["scheme"]))
+            view.resize(QSize(order["width"], _TILE))
+            QTest.qWait(200)
+        if "script" in order:
+            answer["value"] = json.loads(evaluated(f"JSON.stringify({order['script']})") or "null")
+        if "heard" in order:
+            answer |= {"messages": messages[:], "requests": requests[:]}
+            messages.clear()
+            requests.clear()
+        if "pdf" in order:
+            printed.clear()
+            page.printToPdf(order["pdf"])
+            while not printed:
+                QTest.qWait(20)
+        if "whole" in order:
+            evaluated("document.querySelector('nav')?.style.setProperty('position', 'static'), 1")
+            height = int(evaluated("document.documentElement.scrollHeight"))
+            whole = QImage(view.width(), height, QImage.Format.Format_RGB32)
+            painter = QPainter(whole)
+            for top in range(0, height, _TILE):
+                evaluated(f"window.scrollTo(0, {top}), 1")
+                QTest.qWait(350)  # let it paint
+                at = int(evaluated("window.scrollY"))
+                painter.drawImage(0, at, view.grab().toImage())
+            painter.end()
+            whole.save(order["whole"])
         if order.get("picture"):
             QTest.qWait(500)  # let it paint
             image = view.grab().toImage()
@@ -147,10 +228,20 @@ def main() -> None:
             small = image.scaled(QSize(200, 150))
             answer["colours"] = len({small.pixel(x, y) for x in range(200) for y in range(150)})
         print(json.dumps(answer), flush=True)
-    view.page().deleteLater()  # before its profile
+    page.deleteLater()  # before its profile
     app.processEvents()
 
 
+_TILE = 2200
+_SCHEME = """
+(() => {  // the platform of a test has no theme to prefer one by
+  window.schemes ??= [...document.styleSheets].flatMap(sheet => [...sheet.cssRules])
+    .filter(rule => rule.media?.mediaText.includes('prefers-color-scheme: dark'));
+  for (const rule of window.schemes)
+    rule.media.mediaText = %s === 'dark' ? 'screen' : 'not all';
+  return window.schemes.length;
+})()
+"""
 _PRESS = """
 [...document.querySelectorAll('*')]
   .filter(each => !each.children.length && each.textContent.trim() === %s).at(-1).click()

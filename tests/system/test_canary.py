@@ -19,25 +19,40 @@ import threading
 import time
 import traceback
 import urllib.error
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import bad_input
 import numpy as np
+import outbursts
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from dask_cluster import DaskCluster
 from leaks import Search, Watch, wait_for_event
+from outbursts import TWIN, Bursting, outburst, put_in_place, unsealed
+from postgres_tables import write_table
 from prefect_server import ask
 from victims import InProcess, all_ended, press, short_of_memory, warm
 
 import flows.release
 import tasks.release.steps
-from mechanisms.errors import ConfigError, InternalError, QualityGateError, StatpressError
+from mechanisms.errors import (
+    ConfigError,
+    InternalError,
+    QualityGateError,
+    SourceAccessError,
+    SourceUnreadableError,
+    StatpressError,
+)
 from tasks.execution.private_zone import CuratorLog
+from tasks.execution.workers import Parallel
 from tasks.quality.inspector import Between, Inspector
+
+if TYPE_CHECKING:
+    from postgres import Server
 
 pytestmark = pytest.mark.system
 
@@ -45,8 +60,10 @@ CANARY, RARE = bad_input.CANARY, bad_input.RARE
 COUNT = 1_928_374
 """Records of a source whose very number is private, since another is declared."""
 
-PRIVATE = Search((CANARY, "48151623", "48_151_623", "48,151,623"), (RARE,), (COUNT,))
-TWIN = "Zyx-twin-canary-3388"
+PASSWORD = "Zyx-password-5521"
+"""Of a role that may read a source's table."""
+
+PRIVATE = Search((CANARY, PASSWORD, "48151623", "48_151_623", "48,151,623"), (RARE,), (COUNT,))
 OF_TWINS = Search((TWIN,))
 
 HOSTILE = {
@@ -85,40 +102,6 @@ BAD_INPUT = (
 """What is found wrong once the source is open, what the ledger refuses, what cannot be written."""
 
 
-def outburst(*_: Any, said: str = f"{CANARY} {RARE}", run_logs: bool = True, **__: Any) -> None:
-    """Say a private value in every way there is, then fail with it."""
-    warnings.warn(said, RuntimeWarning, stacklevel=1)
-    np.float64(RARE) / np.float64(0)
-    of_runs = ("prefect.flow_runs", "prefect.task_runs") if run_logs else ()
-    for name in ("duckdb", "unheard.of", None, *of_runs):
-        logging.getLogger(name).error("value %s", said)
-    if said != TWIN:  # pytest's own handler, where it hears one, fails on such a record
-        logging.getLogger("pyarrow").error("cannot be put together %d", said)
-    print(said)
-    print(said, file=sys.stderr)
-    os.write(1, said.encode())
-    os.write(2, said.encode())
-    subprocess.run(["/bin/sh", "-c", "read x; echo $x"], input=said.encode(), check=True)
-
-    def fail() -> None:
-        raise ValueError(said)
-
-    thread = threading.Thread(target=fail)
-    thread.start()
-    thread.join()
-
-    class Ending:
-        def __del__(self) -> None:
-            fail()
-
-    Ending()
-    try:
-        fail()
-    except ValueError as error:
-        error.add_note(said)
-        raise KeyError(said) from error
-
-
 def unsealed_outburst(*_: Any, **__: Any) -> None:
     """What the broken twin says."""
     outburst(said=TWIN)
@@ -147,9 +130,10 @@ class Sweep:
         self.server_home = Path(server["PREFECT_HOME"])
         self.ended: dict[str, Ended] = {}
         self.said, self.said_by_twin = folder / "terminal", folder / "terminal of the twin"
+        self.shown = ""
 
-    def agency(self, name: str, dataset: str = "testdata") -> Any:
-        """A fresh agency with one product, which is planned in no time."""
+    def agency(self, name: str, dataset: str = "testdata", products: int = 1) -> Any:
+        """A fresh agency; with one product, it is planned in no time."""
         folder = self.folder / name.replace(" ", "-")
         folder.mkdir()
         made = self.found(folder, dataset)
@@ -157,8 +141,10 @@ class Sweep:
             "  births: {accept: mostly_noise, kind: microdata, mechanism: bootstrap, "
             "columns: [born], share: 0.5}\n"
         )
-        made.replace(births, "")
-        made.replace("pay], share: 0.5}", "pay]}")
+        if products == 1:
+            made.replace(births, "")
+            made.replace("pay], share: 0.5}", "pay]}")
+        made.replace("publish:", "curator: {report: true}\npublish:")
         made.inspector = InProcess(None)
         return made
 
@@ -168,6 +154,11 @@ class Sweep:
         if broken is not None:
             broken(agency)
         return self.keep(name, agency, lambda: agency.run(orchestrated=True))
+
+    def run_parallel(self, name: str, parallel: Parallel) -> Ended:
+        """The same, with the products drawn elsewhere."""
+        agency = self.agency(name, products=1 if parallel.dask else 2)
+        return self.keep(name, agency, lambda: agency.run(orchestrated=True, parallel=parallel))
 
     def keep(self, name: str, agency: Any, run: Callable[[], object]) -> Ended:
         self.ended[name] = ended = Ended(agency)
@@ -189,6 +180,7 @@ class Sweep:
 def sweep(
     founded: Callable[..., Any],
     server: dict[str, str],
+    postgres_server: Server,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Sweep]:
     """Every kind of run, one after the other, on the server."""
@@ -222,6 +214,8 @@ def sweep(
         quality = Inspector(CuratorLog(folder, "quality-process"))
         with quality, recorded(made.said):
             _run_all(made, patch, quality)
+            _run_from_database(made, patch, postgres_server)
+        _run_elsewhere(made, patch)
         with recorded(made.said_by_twin), patch.context() as broken:
             broken.setattr("tasks.execution.steps.guarded", lambda function, *_: function)
             broken.setattr("tasks.release.steps.scanning.scan", unsealed_outburst)
@@ -262,7 +256,12 @@ def _run_all(sweep: Sweep, patch: pytest.MonkeyPatch, inspector: Inspector) -> N
     """The kinds of failure, each in a fresh agency."""
     from flows import deployed
 
-    sweep.run("nothing fails")
+    with patch.context() as telling:
+        telling.setattr("tasks.products.counts.true_errors.cell_names", _telling_names)
+        sweep.run("nothing fails")
+    with patch.context() as broken:
+        broken.setattr("tasks.release.curator_report.true_errors", outburst)
+        sweep.run("the curator's report fails")
     for name, place in IN_STEPS.items():
         with patch.context() as broken:
             broken.setattr(place, outburst)
@@ -315,6 +314,65 @@ def _run_all(sweep: Sweep, patch: pytest.MonkeyPatch, inspector: Inspector) -> N
 
     _quality_fails(sweep, inspector)
     _processes_end(sweep)
+
+
+def _run_from_database(sweep: Sweep, patch: pytest.MonkeyPatch, server: Server) -> None:
+    """Records of a PostgreSQL: read, behind a view that fails on one, and with a wrong password."""
+    from postgres import PASSWORD_USER as role
+
+    variable = "STATPRESS_TEST_SOURCE"
+    database = server.database()
+    server.run(f"DROP ROLE IF EXISTS {role}", f"CREATE ROLE {role} LOGIN PASSWORD '{PASSWORD}'")
+    here = database.split("/")[3].split("?")[0]
+    known = "region IS NULL OR region IN ('north', 'south')"
+    age = f"CASE WHEN {known} THEN age ELSE CAST(region AS bigint) END AS age"
+
+    def read_from(table: str) -> Callable[[Any], None]:
+        def change(agency: Any) -> None:
+            kept = pq.read_table(agency.source)
+            server.run("DROP VIEW IF EXISTS failing", database=here)
+            write_table(database, "people", kept)
+            view = f"CREATE VIEW failing AS SELECT region, {age}, pay, born FROM people"
+            server.run(view, f"GRANT SELECT ON people, failing TO {role}", database=here)
+            given = f"{{engine: postgres, table: public.{table}, credentials: {{env: {variable}}}}}"
+            agency.replace("source: {path: data/source.parquet}", f"source: {given}")
+
+        return change
+
+    patch.setenv(variable, server.url(here, user=role, password=PASSWORD))
+    sweep.run("from PostgreSQL", read_from("people"))
+    sweep.run("PostgreSQL fails on a value", read_from("failing"))
+    server.run(f"ALTER ROLE {role} PASSWORD 'another'")
+    sweep.run("PostgreSQL refuses the password", read_from("people"))
+    patch.delenv(variable)
+    server.run(f"DROP DATABASE {here}", f"DROP ROLE {role}")
+
+
+def _run_elsewhere(sweep: Sweep, patch: pytest.MonkeyPatch) -> None:
+    """Products drawn by other processes and Dask workers: in order, bursting, or broken."""
+    patch.setenv("PYTHONPATH", str(Path(outbursts.__file__).parent), prepend=os.pathsep)
+    with DaskCluster(sweep.folder / "dask") as cluster:
+        dask = Parallel(dask=cluster.add().address)
+        with recorded(sweep.said):
+            sweep.run_parallel("on a Dask worker", dask)
+            with patch.context() as broken:
+                broken.setattr("tasks.release.steps.hand_over", outburst)
+                sweep.run_parallel("in hand over counts", dask)
+            with patch.context() as broken:
+                put_in_place(broken, Bursting, sweep.folder)
+                sweep.run_parallel("in a Dask worker", dask)
+                sweep.run_parallel("in a worker process", Parallel(2))
+        with recorded(sweep.said_by_twin), patch.context() as broken:
+            broken.setattr("tasks.orchestration.drawing_workers.drawing.perform", unsealed)
+            sweep.run_parallel("broken twin on Dask", dask)
+        sweep.shown = cluster.told()
+        cluster.keep(TWIN)
+
+
+def _telling_names(column: Any, field: Any) -> list[str]:
+    """Cells that the curator's page shows under a name of the private source."""
+    del field
+    return [f"{CANARY} {RARE}"] * column.size
 
 
 def _pool() -> Any:
@@ -371,9 +429,8 @@ def _quality_fails(sweep: Sweep, inspector: Inspector) -> None:
     with pytest.MonkeyPatch.context() as broken:
         wrong = {"type": "ExpectNothing", "arguments": {"column": CANARY, "min_value": RARE}}
         broken.setattr(Between, "as_request", lambda self: wrong)
-        broken.setattr(
-            "tasks.quality.inspector.sys.executable", "/bin/false"
-        )  # where it is started again
+        # Where it is started again.
+        broken.setattr("tasks.execution.workers.sys.executable", "/bin/false")
         sweep.keep("quality process breaks", agency, lambda: agency.run(orchestrated=True))
 
 
@@ -429,12 +486,20 @@ def _settle(sweep: Sweep) -> None:
 
 EXPECTED: dict[str, type[BaseException] | None] = {
     "nothing fails": None,
+    "the curator's report fails": None,
     **{f"in {name}": InternalError for name in (*IN_STEPS, "the flow body")},
     **{name: bad_input.CASES[name][1] for name in BAD_INPUT},
     "interrupted": KeyboardInterrupt,
     "mis-called": InternalError,
     "timed out": StatpressError,
     "on a pool of processes": None,
+    "from PostgreSQL": None,
+    "PostgreSQL fails on a value": SourceUnreadableError,
+    "PostgreSQL refuses the password": SourceAccessError,
+    "on a Dask worker": None,
+    "in a Dask worker": InternalError,
+    "in a worker process": InternalError,
+    "in hand over counts": InternalError,
     "invalid parameter": ConfigError,
     "invalid parameter by the API": urllib.error.HTTPError,
     "a gate fails": QualityGateError,
@@ -454,6 +519,25 @@ def test_what_a_run_says(sweep: Sweep, kind: str) -> None:
         assert PRIVATE.in_text(told) == []
 
 
+@pytest.mark.parametrize("place", ["Dask worker", "worker process"])
+def test_the_curator_learns_what_a_worker_said(sweep: Sweep, place: str) -> None:
+    told = sweep.ended[f"in a {place}"].curator
+    assert "warning: RuntimeWarning: Zyx" in told
+    assert "in a thread" in told and "in a destructor" in told and "KeyError" in told
+    assert told.count(f"value {CANARY}") == 3
+
+
+def test_nothing_private_is_in_what_dask_keeps_and_shows(sweep: Sweep) -> None:
+    """Logs of scheduler and workers, and the folder where every result was put on disk."""
+    folder = sweep.folder / "dask"
+    logs = "".join(path.read_text() for path in folder.glob("*.log"))
+    assert "draw" in logs and "worker" in sweep.shown
+    assert PRIVATE.in_files(folder) == [] and PRIVATE.in_text(sweep.shown) == []
+    hits = [Path(hit.split(": ")[0]) for hit in OF_TWINS.in_files(folder)]
+    found = {path.relative_to(folder).parts[0] for path in hits}
+    assert {"worker-1.log", "worker-1"} <= found  # its log, and what it put on disk
+
+
 @pytest.mark.parametrize("step", IN_STEPS)
 def test_the_curator_learns_all_of_it(sweep: Sweep, step: str) -> None:
     """What was closed off was said: every way of saying it arrived in the curator log."""
@@ -464,6 +548,19 @@ def test_the_curator_learns_all_of_it(sweep: Sweep, step: str) -> None:
     assert "a record of pyarrow that cannot be put together" in told
     assert told.count(CANARY) >= 5 + 1 + 2 + 2 + 1 + 2 + 2  # also printed, and in the errors
     assert "in a thread" in told and "in a destructor" in told and "KeyError" in told
+
+
+def test_the_curators_page_holds_what_nothing_else_does(sweep: Sweep) -> None:
+    """It is there for its owner only, with the canary; where it fails the bundle is there."""
+    agency = sweep.ended["nothing fails"].agency
+    (page,) = (agency.home.root / "curator").glob("*.html")
+    assert page.stat().st_mode & 0o777 == 0o600
+    assert page.parent.stat().st_mode & 0o777 == 0o700
+    assert CANARY in page.read_text()
+    failed = sweep.ended["the curator's report fails"]
+    assert list((failed.agency.home.root / "curator").glob("*.html")) == []
+    assert (failed.agency.releases / "first" / "manifest.json").exists()
+    assert f"value {CANARY}" in failed.curator and "KeyError" in failed.curator
 
 
 def test_nothing_private_is_in_the_servers_database(sweep: Sweep) -> None:

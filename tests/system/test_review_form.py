@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
+from command_forks import forked_engine
 from prefect_server import PASSWORD, ask
 
 from tasks.bundle.approval import NAME
@@ -16,18 +15,6 @@ from tasks.ledger.ledger import Ledger
 from tasks.ledger_rules.accounts import Status
 
 pytestmark = pytest.mark.system
-
-
-def start(environment: dict[str, str], run_id: str) -> subprocess.CompletedProcess[str]:
-    """Carry a flow run out as a process worker does, until it ends or is suspended."""
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "prefect.engine", run_id],
-        env=environment | {"PREFECT__FLOW_RUN_ID": run_id},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=900,
-    )
 
 
 def state(environment: dict[str, str], run_id: str) -> tuple[str, str]:
@@ -47,7 +34,7 @@ def test_a_form_approves_and_publishes(
     body = {"parameters": {"config": str(agency.config)}}
     run_id = ask(server, f"/deployments/{made}/create_flow_run", body)["id"]
 
-    first = start(environment, run_id)
+    first = forked_engine(run_id, cwd=agency.folder, environment=environment)
     assert state(server, run_id) == ("PAUSED", "Suspended"), first.stdout + first.stderr
     assert agency.bundles() == []
     run = run_id.replace("-", "")
@@ -64,7 +51,7 @@ def test_a_form_approves_and_publishes(
     form = {"decision": "approve", "reason": "as planned", "name": "A. Officer"}
     assert ask(server, f"/flow_runs/{run_id}/resume", {"run_input": form})["status"] == "ACCEPT"
 
-    second = start(environment, run_id)
+    second = forked_engine(run_id, cwd=agency.folder, environment=environment)
     assert state(server, run_id) == ("COMPLETED", "Completed"), second.stdout + second.stderr
     assert agency.bundles() == [agency.releases / "first"]
     verify_bundle(agency.releases / "first")

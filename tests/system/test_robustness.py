@@ -40,7 +40,7 @@ def quick(agency: Any) -> Any:
     agency.text = (
         head.replace("delta: 1.0e-6", "delta: 0")
         + "products:\n  regions: {kind: table, mechanism: laplace, columns: [region]}\n"
-        + "publish: {directory: releases, formats: [csv]}\n"
+        + "publish: {directory: releases, plots: false, formats: [csv]}\n"
     )
     agency.config.write_text(agency.text)
     return agency

@@ -27,6 +27,7 @@ from typing import Any
 import pytest
 from bad_input import CANARY, RARE
 from browser import Browser, missing, opened
+from command_forks import forked_prefect, forked_with_prefect
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from postgres import Server
@@ -135,7 +136,8 @@ def approve(server: dict[str, str], office: Any, officer: Ed25519PrivateKey) -> 
     form = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     key.write_bytes(officer.private_bytes(*form))
     at = server | {"STATPRESS_HOME": str(office.home.root)}
-    command(at, "statpress", "approve", run_id, "--key", str(key), "--reason", "Read, and right.")
+    words = ("approve", run_id, "--key", str(key), "--reason", "Read, and right.")
+    succeeded(forked_with_prefect(*words, cwd=office.folder, environment=at))
     publishing = ask(server, "/deployments/name/statpress-publish/publish-reviewed")
     body = {"parameters": {"run_id": run_id}}
     ask(server, f"/deployments/{publishing['id']}/create_flow_run", body)
@@ -170,8 +172,10 @@ def deploy(server: dict[str, str], agency: Any, office: Any) -> None:
     ]
     file = agency.folder / "prefect.yaml"
     YAML(typ="safe").dump(described, file)
-    done = command(server, "statpress", "deploy", str(file), "--json")
-    assert json.loads(done)["deployments"] == {
+    said = succeeded(
+        forked_with_prefect("deploy", str(file), "--json", cwd=agency.folder, environment=server)
+    )
+    assert json.loads(said)["deployments"] == {
         "publish-reviewed": "created",
         "release-calendar": "created",
         "release-of-nothing": "created",
@@ -199,14 +203,13 @@ def automate(server: dict[str, str], address: str, folder: Path) -> None:
     file = folder / "automations.yaml"
     text = (DEPLOY / "automations.yaml").read_text()
     file.write_text(text.replace("NOTICE_BLOCK", identifier))
-    said = command(server, "prefect", "automation", "create", "--from-file", str(file))
+    words = ("automation", "create", "--from-file", str(file))
+    said = succeeded(forked_prefect(*words, cwd=folder, environment=server))
     assert "Created 5 automation" in said
 
 
-def command(server: dict[str, str], program: str, *arguments: str) -> str:
-    done = subprocess.run(
-        [str(BIN / program), *arguments], env=server, capture_output=True, text=True, check=False
-    )
+def succeeded(done: subprocess.CompletedProcess[str]) -> str:
+    """What a command printed, which must have succeeded."""
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

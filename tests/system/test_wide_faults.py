@@ -28,7 +28,7 @@ PRODUCTS = f"""\
 products:
   ages: {{kind: table, mechanism: laplace, columns: [age], share: 0.3}}
   upper: {{kind: wide_half, columns: [{", ".join(WIDE)}], share: 0.7}}
-publish: {{directory: releases, formats: [parquet]}}
+publish: {{directory: releases, plots: false, formats: [parquet]}}
 """
 FAULTS = ("full disk", "terminated", "killed", "killed drawing", "none")
 

@@ -85,7 +85,7 @@ def _dataset(found: Callable[..., Any], folder: Path, name: str, days: int) -> A
         .replace("epsilon: 1.0", "epsilon: 0.01")
         + "products:\n  regions: {accept: mostly_noise, kind: table, mechanism: laplace, "
         + "columns: [region]}\n"
-        + "publish: {directory: releases, formats: [csv]}\n"
+        + "publish: {directory: releases, plots: false, formats: [csv]}\n"
     )
     agency.config.write_text(agency.text)
     shared = type(agency)(folder.parent / DATASETS[0], agency.inspector)

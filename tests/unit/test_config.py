@@ -7,10 +7,11 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 from configs.loading import load
 from configs.models.release import CheckConfig
-from configs.schema import schema_text
+from configs.schema import privacy_schema_text, schema_text
 from configs.sections.checks import Limits, limits
 from configs.yaml_text import parse
 from mechanisms import errors
@@ -64,22 +65,27 @@ def test_the_shipped_products_are_within_a_tenth_of_rho_and_a_tenth_buys_more(
     assert whole.products[0].mechanism.pseudocount > 5 * bought.products[0].mechanism.pseudocount
 
 
-def test_shipped_schema_is_the_models() -> None:
-    assert (ROOT / "configs" / "release.schema.json").read_text() == schema_text()
+def test_shipped_schemas_are_the_models() -> None:
+    shipped = (ROOT / "configs" / "release.schema.json").read_text()
+    assert shipped == schema_text(), "python -m configs.schema > configs/release.schema.json"
+    shipped = (ROOT / "configs" / "privacy.schema.json").read_text()
+    assert shipped == privacy_schema_text(), (
+        "python -m configs.schema privacy > configs/privacy.schema.json"
+    )
 
 
 @pytest.mark.parametrize(
     ("old", "new", "place"),
     [
         ("title:", "titel:", "c.yaml:3:1: titel"),
-        ("epsilon: 2.0", "epsilon: -2", "c.yaml:7:10: budget.epsilon"),
-        ("bins: 10", "bins: 0", "c.yaml:20:49: domain.lweekinc.bins"),
-        ("width: 10", "width: 7", "c.yaml:21:3: domain.exper"),
-        ("[state, educ]", "[state, nope]", "c.yaml:31:22: products.states.columns.1"),
-        ("share: 0.6", "share: 0.6\n    records: 0", "c.yaml:28:5: products.workers.records"),
-        ("share: 0.6", "share: 0.7", "c.yaml:22:1: products"),
-        ("  lweekinc: {missing", "  wage: {missing", "c.yaml:34:3: checks.wage"),
-        ("adjacency: replace_one, ", "", "c.yaml:6:1: privacy.adjacency"),
+        ("epsilon: 2.0", "epsilon: -2", "c.yaml:15:10: budget.epsilon"),
+        ("bins: 10", "bins: 0", "c.yaml:33:49: domain.lweekinc.bins"),
+        ("width: 10", "width: 7", "c.yaml:34:3: domain.exper"),
+        ("[state, educ]", "[state, nope]", "c.yaml:46:22: products.states.columns.1"),
+        ("share: 0.6", "share: 0.6\n    records: 0", "c.yaml:42:5: products.workers.records"),
+        ("share: 0.6", "share: 0.7", "c.yaml:35:1: products"),
+        ("  lweekinc: {missing", "  wage: {missing", "c.yaml:49:3: checks.wage"),
+        ("adjacency: replace_one, ", "", "c.yaml:14:1: privacy.adjacency"),
     ],
 )
 def test_errors_name_file_line_and_field(tmp_path: Path, old: str, new: str, place: str) -> None:
@@ -117,7 +123,25 @@ def test_a_product_without_mechanism_and_kind(tmp_path: Path, kind: str, said: s
     path = changed(tmp_path, "    kind: microdata\n    mechanism: bootstrap\n", kind)
     with pytest.raises(ConfigError, match=said) as caught:
         load(path)
-    assert caught.value.where.startswith("c.yaml:2")
+    assert caught.value.where.startswith("c.yaml:3")
+
+
+@pytest.mark.parametrize("value", ["5", "[1]", "words", "true"])
+@pytest.mark.parametrize(
+    "place", ["products", "products.workers", "domain", "domain.educ", "source", "budget"]
+)
+def test_what_has_keys_must_be_a_mapping(tmp_path: Path, place: str, value: str) -> None:
+    yaml = YAML()
+    path = changed(tmp_path, "title:", "title:")
+    document = yaml.load(path)
+    inner, *names = document, *place.split(".")
+    for name in names[:-1]:
+        inner = inner[name]
+    assert names[-1] in inner
+    inner[names[-1]] = yaml.load(value)
+    yaml.dump(document, path)
+    with pytest.raises(ConfigError, match=rf"{place}: The value must be a mapping of keys"):
+        load(path)
 
 
 def test_a_misspelt_mechanism_is_named(tmp_path: Path) -> None:
@@ -130,16 +154,16 @@ def test_an_unknown_key_is_told_first_with_the_nearest_known_one(tmp_path: Path)
     path.write_text(path.read_text().replace("epsilon: 2.0, ", "").replace("width", "widht"))
     with pytest.raises(errors.UnknownKeyError) as caught:
         load(path)
-    assert caught.value.where == "c.yaml:4:1: zataset"
+    assert caught.value.where == "c.yaml:12:1: zataset"
     assert caught.value.what == "There is no key 'zataset' here. Is 'dataset' meant?"
     assert [f"{each.where}: {each.what}" for each in caught.value.also] == [
-        "c.yaml:21:47: domain.exper.widht: There is no key 'widht' here. Is 'width' meant?",
+        "c.yaml:34:47: domain.exper.widht: There is no key 'widht' here. Is 'width' meant?",
         "c.yaml:3:1: dataset: 'dataset' is missing.",
-        "c.yaml:7:1: budget: Give either epsilon, or rho.",
+        "c.yaml:15:1: budget: Give either epsilon, or rho.",
     ]
     lines = str(caught.value).split("\n")
     assert [line.split(" ")[0] for line in lines] == [
-        "c.yaml:4:1:", "c.yaml:21:47:", "c.yaml:3:1:", "c.yaml:7:1:",
+        "c.yaml:12:1:", "c.yaml:34:47:", "c.yaml:3:1:", "c.yaml:15:1:",
     ]  # fmt: skip
 
 

@@ -24,6 +24,7 @@ from mechanisms.tables.kind import MICRODATA, AutoKnobs
 
 WIDE = Domain(tuple(Integer(name=f"c{i}", lower=0, upper=999) for i in range(30)), absent=True)
 FRAME = Privacy(adjacency=Adjacency.REPLACE_ONE, unit=Unit.RECORD, n_records=100_000)
+N = 100_000
 BUDGET = Budget(epsilon=Decimal(1), delta=Decimal("1e-6"))
 
 
@@ -44,12 +45,12 @@ def names(*positions: int) -> tuple[str, ...]:
 def test_products_share_a_joint_table_as_long_as_it_fits() -> None:
     small = Domain(WIDE.columns[:6])
     products = [(JOINT, names(3, 1)), (JOINT, names(0, 5))]
-    (joint,) = joint_domains(small, products)
+    (joint,) = joint_domains(small, products, N)
     assert joint == small.project(names(0, 1, 3, 5))
     assert coded_domain(small, products) is None
 
     products = [(JOINT, names(*range(i, i + 4))) for i in range(0, 28, 2)]
-    found = joint_domains(WIDE, products)
+    found = joint_domains(WIDE, products, N)
     assert 1 < len(found) < len(products)
     for _, own in products:
         assert any(set(own) <= set(domain.names) for domain in found)
@@ -59,12 +60,22 @@ def test_products_share_a_joint_table_as_long_as_it_fits() -> None:
         assert list(domain.names) == sorted(domain.names, key=WIDE.names.index)
 
 
+def test_products_are_counted_apart_where_together_nearly_every_record_has_a_cell() -> None:
+    """Twin: with few records, or few cells, one table is as small as two."""
+    small = Domain(tuple(Integer(name=f"c{i}", lower=0, upper=9) for i in range(8)))
+    products = [(JOINT, names(0, 1, 2, 3)), (JOINT, names(4, 5, 6, 7)), (JOINT, names(3, 4))]
+    apart = joint_domains(small, products, 10**8)
+    assert [domain.names for domain in apart] == [names(0, 1, 2, 3, 4), names(4, 5, 6, 7)]
+    assert len(joint_domains(small, products, 10**4)) == 1
+    assert len(joint_domains(small, products[::2], 10**8)) == 1
+
+
 def test_products_of_columns_need_no_joint_table() -> None:
     products = [(COLUMNS, names(7, 2)), (JOINT, names(1)), (COLUMNS, WIDE.names[3:])]
     coded = coded_domain(WIDE, products)
     assert coded is not None and coded.names == names(*range(2, 30))
-    assert [domain.names for domain in joint_domains(WIDE, products)] == [names(1)]
-    assert joint_domains(WIDE, products[:1]) == ()
+    assert [domain.names for domain in joint_domains(WIDE, products, N)] == [names(1)]
+    assert joint_domains(WIDE, products[:1], N) == ()
     assert (needs_of(OfColumns), needs_of(Bootstrap)) == ("columns", "joint")
 
 
@@ -99,6 +110,6 @@ def test_a_charge_for_a_joint_table_that_cannot_be_is_refused(
     class WideBootstrap(Bootstrap):
         needs: ClassVar[Needs] = "columns"
 
-    monkeypatch.setattr(charges, "REGISTRY", REGISTRY | {"bootstrap": WideBootstrap})
+    monkeypatch.setattr(charges, "REGISTRY", {**REGISTRY, "bootstrap": WideBootstrap})
     loss = charges.described_loss(described)
     assert loss.delta(1.0).upper > 0

@@ -416,7 +416,7 @@ def test_csv_files_with_different_headers_are_refused(tmp_path: Path, scratch: P
     refusal(SourceUnreadableError, Source(str(tmp_path / "*.csv"), "csv"), DOMAIN, scratch)
 
 
-@pytest.mark.parametrize("where", ["_parquet_schema", "connect"])
+@pytest.mark.parametrize("where", ["parquet_schema", "connect"])
 @pytest.mark.parametrize(
     ("raised", "kind"),
     [(PermissionError, SourceUnreadableError), (ValueError, InternalError)],
@@ -446,7 +446,7 @@ def test_permission_denied(tmp_path: Path, scratch: Path) -> None:
 
 
 def test_no_memory(tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "MEMORY_LIMIT", "1KB")
+    monkeypatch.setattr(engine, "MEMORY_LIMIT", 1000)
     source = parquet(tmp_path / "a.parquet", state=["CA"] * 200_000, age=list(range(200_000)))
     with pytest.raises(SourceError, match="memory") as caught:
         count(source, DOMAIN, scratch=scratch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -16,7 +17,8 @@ from hypothesis import strategies as st
 from configs.descriptions.column_list import column_of
 from configs.descriptions.described import DescribedColumn, Description
 from configs.descriptions.drafting import MARK, Frame, draft
-from configs.descriptions.interview import interview
+from configs.descriptions.interview import interview, publication
+from configs.descriptions.publication import about_of
 from configs.descriptions.reading import DATA_SUFFIXES, read_description
 from configs.loading import load
 from configs.yaml_text import parse
@@ -260,6 +262,102 @@ def test_rows_that_are_refused_by_line_without_their_text(
     told = refused(tmp_path, f"name,type,lower,upper\n{row}\n", "columns.csv")
     assert said in told
     assert "Rex" not in told and "31.12" not in told
+
+
+def faults(folder: Path, text: str | dict[str, Any], name: str) -> list[tuple[str, str]]:
+    """Places and faults that one error names."""
+    with pytest.raises(DescriptionError) as caught:
+        described(folder, text, name)
+    return [(each.where, each.what) for each in (caught.value, *caught.value.also)]
+
+
+def test_all_faults_of_a_list_are_named_at_once(tmp_path: Path) -> None:
+    text = """\
+name,type,categories,value_labels,lower,upper,bins,missing,by
+age,integer,,,old,older,,perhaps,week
+sex,categorical,f|m,female,,,few,,
+town,string,,,,,,,
+pay,numeric,,,9,1,,,
+age2,integer,,,0,9,,,
+age2,integer,,,0,9,,,
+twice,ordinal,a|a,,,,,,
+born,date,,,1900-01-01,2000-02-31,,,
+a,b,c,d,e,f,g,h,i,j
+"""
+    place, number = "columns.csv", "This is not a number."
+    assert sorted(faults(tmp_path, text, place)) == sorted(
+        [
+            (f"{place}:2: lower", number),
+            (f"{place}:2: upper", number),
+            (f"{place}:2", "'missing' is yes or no."),
+            (f"{place}:2", "'by' is not year, month or day."),
+            (f"{place}:3", "There are 1 value_labels for 2 categories."),
+            (f"{place}:3: bins", number),
+            (f"{place}:4", "The type of the column 'town', 'string', is not one of categorical, "
+             "ordinal, integer, numeric, date, id, text."),
+            (f"{place}: pay", "The least value is above the largest."),
+            (place, "The column 'age2' is described twice."),
+            (f"{place}: twice", "A category is listed twice."),
+            (f"{place}:9: upper", "This is not a date such as 2000-12-31."),
+            (f"{place}:10", "The row and the header do not fit."),
+        ]
+    )  # fmt: skip
+
+
+def test_of_what_may_be_data_only_the_first_fault_is_named(tmp_path: Path) -> None:
+    rows = ["a,integer,1", "b,baker,2", "c,baker,3", "d,baker,4"]
+    for text in ("\n".join(rows), "\n".join(f"{row},9" for row in rows)):
+        ((where, what),) = faults(tmp_path, f"name,type,lower\n{text}\n", "people.csv")
+        assert where in ("people.csv:2", "people.csv:3") and "baker" not in what
+
+
+def test_more_faults_than_anybody_reads_are_not_named(tmp_path: Path) -> None:
+    rows = "".join(f"c{i},integer,x\n" for i in range(400))
+    named = faults(tmp_path, f"name,type,lower\n{rows}", "columns.csv")
+    assert len(named) == 51 and named[-1] == ("columns.csv", "There are more faults.")
+    assert named[49] == ("columns.csv:51: lower", "This is not a number.")
+
+
+def test_all_faults_of_other_forms_are_named_at_once(tmp_path: Path) -> None:
+    bounds = {"minimum": "few", "maximum": "many"}
+    schema = {
+        "fields": [
+            {"name": "a", "type": "integer", "constraints": bounds},
+            {"name": "b", "type": "number", "constraints": {"minimum": "x"}},
+            {"name": "c", "type": "date", "constraints": {"maximum": "31.12.2000"}},
+            {"name": "d", "type": "integer", "constraints": {"enum": [1, "x"]}},
+            {"name": "", "type": "integer"},
+            {"name": "e", "type": "integer"},
+        ]
+    }
+    number, day = "This is not a number.", "This is not a date such as 2000-12-31."
+    assert faults(tmp_path, schema, "schema.json") == [
+        ("schema.json: fields.0", number),
+        ("schema.json: fields.1", number),
+        ("schema.json: fields.2", day),
+        ("schema.json: fields.3", number),
+        ("schema.json", "A column has no printable name."),
+    ]
+    columns = [
+        {"name": "a", "datatype": {"base": "integer", "minimum": "x"}},
+        {"name": "b", "datatype": {"base": "date", "minimum": "x", "maximum": "y"}},
+        {"name": "c", "datatype": "integer"},
+        {"name": "c", "datatype": "integer"},
+    ]
+    metadata = {"@context": "x", "url": "a.csv", "tableSchema": {"columns": columns}}
+    assert faults(tmp_path, metadata, "a-metadata.json") == [
+        ("a-metadata.json: columns.0", number),
+        ("a-metadata.json: columns.1", day),
+        ("a-metadata.json", "The column 'c' is described twice."),
+    ]
+    ranges = "".join(
+        f'<var name="{name}" dcml="{whole}"><valrng><range min="x" max="y"/></valrng></var>'
+        for name, whole in (("a", "0"), ("b", "2"))
+    )
+    assert faults(tmp_path, f"<codeBook><dataDscr>{ranges}</dataDscr></codeBook>", "b.xml") == [
+        ("b.xml: a", number),
+        ("b.xml: b", number),
+    ]
 
 
 SECRET = b"PAR1 Secretville"
@@ -514,3 +612,89 @@ def test_listed_numbers_are_numbers_unless_written_as_text() -> None:
     assert values("01|02") == ("01", "02")
     assert values("1|two") == ("1", "two")
     assert values(".|1") == (".", "1")
+
+
+ABOUT = {
+    "description": "A panel of households",
+    "publisher": {"name": "Office of Numbers", "url": "https://numbers.example"},
+    "contact": {"name": "Data desk", "email": "desk@numbers.example"},
+    "licence": "CC-BY-4.0",
+    "keywords": ["income", "health"],
+    "temporal": {"start": "2000", "end": "2004-06"},
+    "spatial": {"name": "Northland"},
+}
+FRICTIONLESS_ABOUT = {
+    "description": "A panel of\nhouseholds",
+    "contributors": [
+        {"title": "Somebody", "role": "author"},
+        {"title": "Office of Numbers", "path": "https://numbers.example", "role": "publisher"},
+        {"title": "Data desk", "email": "desk@numbers.example", "roles": ["contact"]},
+    ],
+    "licenses": [{"name": "CC-BY-4.0", "path": "https://creativecommons.org/licenses/by/4.0/"}],
+    "keywords": ["income", "health", "income"],
+    "temporal": {"start": "2000", "end": "2004-06"},
+    "spatial": {"title": "Northland"},
+    "homepage": "https://numbers.example/panel",
+    "id": "https://doi.org/10.1234/source",
+}
+CSVW_ABOUT = {
+    "dc:description": {"en": "A panel of households"},
+    "dc:publisher": [
+        {"schema:name": "Office of Numbers", "schema:url": {"@id": "https://numbers.example"}}
+    ],
+    "dcat:contactPoint": {"vcard:fn": "Data desk", "vcard:hasEmail": "mailto:desk@numbers.example"},
+    "dc:license": {"@id": "https://spdx.org/licenses/CC-BY-4.0.html"},
+    "dcat:keyword": ["income", "health"],
+    "dc:temporal": "2000/2004-06",
+    "dc:spatial": "Northland",
+}
+DDI_ABOUT = """<stdyDscr><citation><titlStmt><titl>Panel</titl></titlStmt>
+ <distStmt><distrbtr URI="https://numbers.example">Office of Numbers</distrbtr>
+  <contact email="desk@numbers.example">Data desk</contact></distStmt></citation>
+ <stdyInfo><subject><keyword>income</keyword><keyword>health</keyword></subject>
+  <abstract>A panel of households</abstract>
+  <sumDscr><timePrd event="start" date="2000"/><timePrd event="end" date="2004-06"/>
+   <nation>Northland</nation></sumDscr></stdyInfo></stdyDscr>"""
+
+
+def test_who_publishes_comes_along(tmp_path: Path) -> None:
+    """Of each form what it can say; the address and identifier of the source are not taken."""
+    package = {**FRICTIONLESS_ABOUT, "resources": [{"path": "people.csv", "schema": SCHEMA}]}
+    assert described(tmp_path, package, "datapackage.json")[0].about == ABOUT
+    assert described(tmp_path, CSVW | CSVW_ABOUT, "csvw.json")[0].about == ABOUT
+    text = re.sub("<stdyDscr>.*</stdyDscr>", DDI_ABOUT, DDI.format(encoding="utf-8"))
+    found = described(tmp_path, text, "codebook.xml")[0]
+    assert found.about == {k: v for k, v in ABOUT.items() if k != "licence"}
+
+
+def test_a_drafted_config_says_who_publishes(tmp_path: Path) -> None:
+    package = {**FRICTIONLESS_ABOUT, "resources": [{"path": "people.csv", "schema": SCHEMA}]}
+    found, _ = described(tmp_path, package, "datapackage.json")
+    text, _ = draft(found, Frame(title="Panel", described_by="datapackage.json"))
+    assert parse(text, "release.yaml").value["about"] == ABOUT
+    assert "see that it is true of the release too" in text
+    assert "about:" not in draft(replace(found, about={}), Frame())[0]
+
+
+def test_what_a_config_would_refuse_is_left_out() -> None:
+    assert about_of(
+        publisher={"name": "A", "url": "a.example"},
+        contact={"name": "B", "email": "nobody"},
+        licence={"id": "other-open", "name": "Own terms"},
+        keywords=["x" * 200, 5, "a\nb"],
+        temporal={"start": "1999", "end": "never"},
+        spatial={"url": "https://a.example"},
+    ) == {
+        "publisher": {"name": "A"},
+        "keywords": ["x" * 99 + "…", "a b"],
+        "temporal": {"start": "1999"},
+    }
+    own = {"name": "Own terms", "url": "https://a.example/terms"}
+    assert about_of(licence=own)["licence"] == own
+
+
+def test_an_interview_asks_who_publishes() -> None:
+    answers, told = iter(["Office", "not one", "desk@a.example", ""]), []
+    found = publication(lambda question: next(answers), told.append)
+    assert found == {"publisher": {"name": "Office"}, "contact": {"email": "desk@a.example"}}
+    assert told == ["  That is not one."]

@@ -11,11 +11,14 @@ from mechanisms.inference.fieller import (
     GAP,
     HALF_LINE,
     INTERVAL,
+    RARE,
     WHOLE_LINE,
     WHOLE_RANGE,
     ConfidenceSet,
     Quotient,
+    cautious_quantile,
 )
+from mechanisms.inference.intervals import normal_quantile
 
 ALL = (-math.inf, math.inf)
 
@@ -96,3 +99,52 @@ def test_coverage_does_not_depend_on_the_denominator_and_a_gate_on_it_does() -> 
             assert large.sum() > 100
             assert np.mean(np.abs(ratio - truth) <= z * error) < 0.8
             assert np.mean(found.holds(truth, z)[large]) < 0.8  # no gate helps: publish them all
+
+
+@pytest.mark.parametrize("level", [0.9, 0.95, 0.99])
+def test_intervals_hold_a_steep_quotient_unless_they_are_rare(level: float) -> None:
+    """By sums over the error e of the denominator w, which decides; the twin has one quantile."""
+    e = np.linspace(-9, 9, 20_001)
+    masses = np.exp(-(e**2) / 2) / np.exp(-(e**2) / 2).sum()
+    plain, seen = np.full(len(e), normal_quantile(level)), 0
+    for w in np.linspace(0, 12, 121):
+        shares = []
+        for z in (cautious_quantile(w + e, level), plain):
+            interval = w + e > z
+            shares.append((masses[interval].sum(), masses[interval & (np.abs(e) > z)].sum()))
+        (given, missed), (given_before, missed_before) = shares
+        if given >= RARE:
+            assert missed <= (1 - level) * given * 1.002
+        if RARE <= given_before < 0.1:
+            seen += 1
+            assert missed_before > 1.2 * (1 - level) * given_before
+    assert seen > 3
+
+
+def test_the_quantile_falls_to_that_of_fieller_and_is_never_below() -> None:
+    z = cautious_quantile(np.linspace(-40, 40, 4001), 0.95)
+    assert (np.diff(z) <= 0).all() and z[-1] == normal_quantile(0.95)
+    assert z[0] == normal_quantile(1 - RARE * 0.05)
+
+
+def test_cautious_sets_hold_those_of_fieller_and_give_no_interval_below_zero() -> None:
+    rng, whole, points = np.random.default_rng(5), 0, np.tan(np.linspace(-1.57, 1.57, 101))
+
+    def holds(found: ConfidenceSet, t: float) -> bool:
+        in_gap = found.gap is not None and found.gap[0] < t < found.gap[1]
+        return found.lower <= t <= found.upper and not in_gap
+
+    for _ in range(300):
+        top, below = rng.normal(0, 6, 2)
+        each = quotient(top, below, 1.0, 0.3, 1.0)
+        for noise in (True, False):
+            found = each.cautious_sets(0.95, ALL, np.asarray(noise)).one(ALL)
+            plain = each.sets(normal_quantile(0.95), ALL).one(ALL)
+            assert found.lower <= plain.lower and plain.upper <= found.upper
+            assert all(holds(found, t) for t in points if holds(plain, t))
+            if below <= 0:
+                assert found.shape != INTERVAL
+                whole += plain.shape == INTERVAL
+            elif not noise:
+                assert found == plain
+    assert whole > 100

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from mechanisms.errors import ConfigError
 from tasks.formats.registry import read_batches
 from tasks.formats.writing import write_columns
 
@@ -50,3 +51,11 @@ def test_files_from_before_the_rule_are_read_as_they_are(tmp_path: Path) -> None
     path.write_text('"text"\n"=1"\n"-1 to 0"\n"\'quoted\'"\n')
     (batch,) = read_batches(path, pa.schema([("text", pa.string())]))
     assert batch["text"].to_pylist() == ["=1", "-1 to 0", "'quoted'"]
+
+
+@pytest.mark.parametrize("name", ["=1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"])
+def test_a_header_that_is_a_formula_is_not_written(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match=r"cannot be written as csv: .* for a formula"):
+        write_columns({"text": TEXTS, name: NUMBERS}, tmp_path / "cells.csv")
+    write_columns({"text": TEXTS, name: NUMBERS}, tmp_path / "cells.parquet")
+    write_columns({"text": TEXTS, f"'{name}": NUMBERS}, tmp_path / "text.csv")

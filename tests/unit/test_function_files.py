@@ -30,7 +30,10 @@ def written(folder: Path) -> tuple[Any, Any]:
     asked = Target(epsilon=1.0, delta=0.0, n_records=90, n_cells=4, domain=DOMAIN)
     knobs = FunctionKnobs(target="kde", degree=3, order=2)
     mechanism = FunctionRelease.calibrate(knobs, asked)
-    product = SimpleNamespace(name="f", kind=FUNCTION, mechanism=mechanism, domain=DOMAIN)
+    request = SimpleNamespace(knobs=knobs)
+    product = SimpleNamespace(
+        name="f", kind=FUNCTION, mechanism=mechanism, domain=DOMAIN, request=request
+    )
     table = ContingencyTable(DOMAIN, np.array([0, 2]), np.array([50, 40]))
     drawn = mechanism.release(table, SeededRandomness(np.random.PCG64(1)))
     kind = FunctionProduct()
@@ -52,7 +55,7 @@ def test_what_was_written_is_whole(tmp_path: Path) -> None:
     assert profiles == {"f.parquet": clean, "f.csv": clean}
     paths = [each["path"] for each in resources_of(product, PUBLISH)]
     assert sorted(paths) == sorted(
-        path.relative_to(tmp_path).as_posix() for path in tmp_path.glob("data/*")
+        path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.*")
     )
 
 

@@ -100,7 +100,8 @@ def test_nothing_is_overwritten_or_half_written(folder: Path) -> None:
 def test_somebody_at_a_terminal_is_asked(
     folder: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers = ["Panel", "panel", "p.csv", "few", "400", "1", "", "sex", "categorical", "f|m", ""]
+    answers = ["Panel", "panel", "p.csv", "few", "400", "1", ""]
+    answers += ["Office of Numbers", "", "CC BY", "CC-BY-4.0", "sex", "categorical", "f|m", ""]
     typed = Terminal("\n".join([*answers, "yes", "Sex", "", "", ""]))
     monkeypatch.setattr("sys.stdin", typed)
     say("init", "--json")
@@ -109,6 +110,7 @@ def test_somebody_at_a_terminal_is_asked(
     assert "This is not a number." in said.err and "Column 2" in said.err
     text = (folder / "release.yaml").read_text()
     assert "sex: {type: categorical, categories: [f, m], missing: true, label: Sex}" in text
+    assert "publisher: {name: Office of Numbers}\n  licence: CC-BY-4.0\n" in text
     monkeypatch.setattr("sys.stdin", Terminal("Panel\npanel\n"))
     with pytest.raises(DescriptionError, match="ended early"):
         say("init", "--output", "r.yaml")

@@ -65,40 +65,46 @@ def law_by_definition(
 class Everything:
     """Runs a sampler through all of its choices, instead of drawing them.
 
-    It stands in for ``choose_real``: a run follows a script of outcomes and then takes
-    the first possible one, leaving the others to later runs.
+    It stands in for ``choose_real``: a run follows a script of outcomes with their chances and
+    then takes the first possible one, leaving the others to later runs.
     """
 
     def __init__(self, run: Callable[[], Any]) -> None:
         self.found: dict[Any, float] = {}
-        self.scripts: list[tuple[int, ...]] = [()]
+        self.scripts: list[tuple[tuple[int, float], ...]] = [()]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(ks_sampler, "choose_real", self.choose)
             while self.scripts:
-                self.script, self.taken, self.probability = self.scripts.pop(), (), 1.0
+                self.script, self.taken, self.probability = [*self.scripts.pop()], (), 1.0
                 outcome = run()
                 self.found[outcome] = self.found.get(outcome, 0.0) + self.probability
 
     def choose(self, weights: Callable[[], Sequence[arb]], rng: np.random.Generator) -> int:
-        with ctx.workprec(128):
-            values = [float(weight.mid()) for weight in weights()]
-        total = math.fsum(values)
-        possible = [i for i, value in enumerate(values) if value > 1e-25 * total]
         depth = len(self.taken)
-        if depth < len(self.script):
-            at = self.script[depth]
-        else:
-            at = possible[0]
+        if depth == len(self.script):
+            with ctx.workprec(128):
+                values = [float(weight.mid()) for weight in weights()]
+            total = math.fsum(values)
+            possible = [(i, v / total) for i, v in enumerate(values) if v > 1e-25 * total]
+            self.script += possible[:1]
             self.scripts += [(*self.taken, other) for other in possible[1:]]
-        self.taken += (at,)
-        self.probability *= values[at] / total
+        at, share = self.script[depth]
+        self.taken += ((at, share),)
+        self.probability *= share
         return at
 
 
 def radius_law(table: Table, k: int, rate: Fraction) -> dict[int, float]:
     """The law of the radius, by running the sampler through all of its choices."""
     heights = list(itertools.accumulate(table))
-    return Everything(lambda: Radii(heights, k, rate).draw(np.random.default_rng())).found
+    sizes: dict[tuple[int, int], arb] = {}
+
+    def draw() -> int:
+        radii = Radii(heights, k, rate)
+        radii._sizes = sizes  # of the same bands, whatever was drawn before
+        return radii.draw(np.random.default_rng())
+
+    return Everything(draw).found
 
 
 def band_law(band: Band, n_cells: int, k: int) -> Law:

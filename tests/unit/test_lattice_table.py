@@ -45,6 +45,34 @@ def test_the_table_and_the_contour_enclose_the_same_curve(
         assert found.upper <= exact.upper + 1e-30
 
 
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("delta", [0.0, 1e-30, 1e-8, 1e-3, 0.2])
+def test_epsilon_is_the_contours_bit_for_bit_in_a_fraction_of_the_looks(
+    setting: tuple[Fraction, int, int, int], delta: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pseudocount, draws, n_records, n_cells = setting
+    loss = Bootstrap(pseudocount, draws).lattice(n_records=n_records, n_cells=n_cells)
+    looks, seen = 0, LatticeLoss.delta
+
+    def counted(self: LatticeLoss, epsilon: float) -> Bounds:
+        nonlocal looks
+        looks += 1
+        return seen(self, epsilon)
+
+    monkeypatch.setattr(LatticeLoss, "delta", counted)
+    plain, plainly = DrawsLoss(loss).epsilon(delta), looks
+    looks = 0
+    assert TabulatedLoss(loss).epsilon(delta) == plain
+    assert looks <= (max(8, 0.5 * plainly) if delta > 1e-20 else plainly)
+
+
+def test_a_wrong_first_look_changes_no_bound() -> None:
+    loss = Bootstrap(Fraction(39, 2), 29_501).lattice(n_records=29_501, n_cells=350)
+    assert {loss.epsilon(1e-8, near) for near in (None, 1e-6, 0.3, 5.0, 1e9)} == {
+        loss.epsilon(1e-8)
+    }
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.fractions(Fraction(1, 10**4), 50, max_denominator=10**4),

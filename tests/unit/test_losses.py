@@ -5,6 +5,7 @@ import logging
 import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from types import ModuleType
 
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from mechanisms.accounting.analytic import BoundedRangeLoss, GaussianLoss, PureLoss
 from mechanisms.accounting.draws.lattice import LatticeLoss
 from mechanisms.accounting.draws_loss import DrawsLoss
+from mechanisms.accounting.enclosures import Bounds
 from mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
 from mechanisms.accounting.privacy_loss import Loss
 
@@ -251,6 +253,53 @@ def test_trade_off_of_a_gaussian(alpha: float) -> None:
         quantile = mpmath.sqrt(2) * mpmath.erfinv(1 - 2 * mpmath.mpf(alpha))
         assert inside(mpmath.ncdf(quantile - 1.5), (low, high), 1e-15)
     assert high - low < 1e-9
+
+
+@dataclass(frozen=True)
+class Boastful(DiscreteLoss):
+    """Broken: its curve is half of what it should be."""
+
+    def _ahead(self, epsilon: float) -> Bounds:
+        low, high = super()._ahead(epsilon)
+        return Bounds(low / 2, high / 2)
+
+
+@PROPERTY
+@given(pairs(), st.fractions(0, 1, max_denominator=64), st.floats(0.01, 4))
+def test_no_test_misses_less_than_stated(loss: DiscreteLoss, alpha: F, scale: float) -> None:
+    (stated,) = loss.missed_at_least((alpha,), scale)
+    assert stated <= neyman_pearson(loss, alpha) + 1e-15
+
+
+def test_a_curve_that_is_too_low_is_caught() -> None:
+    p, q = (F(1, 2), F(1, 3), F(1, 6)), (F(1, 5), F(3, 5), F(1, 5))
+    for alpha in (F(1, 4), F(1, 3)):
+        honest, twin = DiscreteLoss.mirrored(p, q), Boastful.mirrored(p, q)
+        best = neyman_pearson(honest, alpha)
+        assert honest.missed_at_least((alpha,), 1.0)[0] <= best
+        assert twin.missed_at_least((alpha,), 1.0)[0] > best
+
+
+@pytest.mark.parametrize("mu", [F(1, 50), F(1, 5), F(3, 2), F(6)])
+def test_what_is_missed_of_a_gaussian(mu: F) -> None:
+    alphas = (F(1, 100), F(1, 20))
+    epsilon = GaussianLoss(mu).epsilon(1e-6).upper
+    stated = GaussianLoss(mu).missed_at_least(alphas, epsilon)
+    twin = GaussianLoss(mu * F(9, 10)).missed_at_least(alphas, epsilon)
+    for alpha, least, other in zip(alphas, stated, twin, strict=True):
+        with mpmath.workdps(40):
+            exact = mpmath.ncdf(mpmath.sqrt(2) * mpmath.erfinv(1 - 2 * big(alpha)) - big(mu))
+        assert exact - 1e-4 < least <= exact < other
+
+
+def test_a_loss_of_nothing_and_one_of_everything() -> None:
+    alphas = (F(0), F(1, 20), F(1))
+    nothing = PureLoss(F(0)).missed_at_least(alphas, 0.0)
+    assert nothing == pytest.approx((1, 0.95, 0), abs=1e-15)
+    everything = PureLoss(F(50)).missed_at_least(alphas, 50.0)
+    assert everything[0] > 0 and everything[1] < 1e-20 and everything[2] == 0
+    with pytest.raises(ValueError, match="alpha"):
+        PureLoss(F(1)).missed_at_least((F(3, 2),), 1.0)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)

@@ -64,10 +64,10 @@ def test_more_memory_than_there_is_is_refused_before_anything_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     product = product_with(uniform=False)
-    needed = product.expected_error.memory
-    monkeypatch.setattr(module, "_memory", lambda: needed)
+    needed = kind_of(product).working_memory(product).derive
+    monkeypatch.setattr(module, "machine_memory", lambda: needed)
     kind_of(product).rehearse(tmp_path, product, PUBLISH)
-    monkeypatch.setattr(module, "_memory", lambda: needed - 1)
+    monkeypatch.setattr(module, "machine_memory", lambda: needed - 1)
     with pytest.raises(ConfigError, match="of memory, and this machine has") as caught:
         kind_of(product).rehearse(tmp_path, product, PUBLISH)
     assert caught.value.where == "products.p"
@@ -76,4 +76,4 @@ def test_more_memory_than_there_is_is_refused_before_anything_is_written(
 
 
 def test_the_machine_has_some_memory() -> None:
-    assert 2**28 < module._memory() < 2**50
+    assert 2**28 < module.machine_memory() < 2**50

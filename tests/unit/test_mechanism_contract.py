@@ -9,12 +9,15 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
+import re
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 from contract_cases import BUDGET, NAMES, SERVED, budgets, case, optional_budgets, planned
 
+from mechanisms.base.citation import PROOF
 from mechanisms.base.mechanism import Target
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
 from mechanisms.planning.charges import recompute_charge
@@ -23,11 +26,34 @@ from mechanisms.planning.registry import REGISTRY, kinds, serving
 EPSILONS = (0.0, 0.25, 0.5, 1.0, 2.0, 5.0)
 ORDERS = (1.5, 2, 8, 40)
 ROUNDING = 1 + 1e-9
+PROOFS = (Path(__file__).parents[2] / "mechanisms" / "README.md").read_text()
 ALL = pytest.mark.parametrize("name", NAMES)
 
 
 def loss_of(mechanism: Any, target: Target) -> Any:
     return mechanism.loss(**target.frame)
+
+
+# Where its guarantee is proven
+
+
+@ALL
+def test_it_cites_what_proves_its_guarantee(name: str) -> None:
+    cited = REGISTRY[name].citations
+    assert any(each.doi or each.arxiv for each in cited)
+    for each in cited:
+        assert not (each.doi and each.arxiv)
+        if each.doi or each.arxiv:
+            place = f"doi.org/{each.doi}" if each.doi else f"arxiv.org/abs/{each.arxiv}"
+            row = next(line for line in PROOFS.splitlines() if f"{place})" in line)
+            assert row.startswith(f"| {each.work}")
+        elif each.work == PROOF.work:
+            named = re.findall(r"(Theorem|Lemma)s? ([\d.]+)(?: (?:and|to) ([\d.]+))?", each.part)
+            assert named
+            for kind, *numbers in named:
+                assert all(f"**{kind} {number}" in PROOFS for number in numbers if number)
+        else:
+            assert each.work.split(",")[0] in PROOFS
 
 
 # The loss

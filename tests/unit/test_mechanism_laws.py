@@ -6,6 +6,8 @@ calibrated to a larger budget.
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ import pytest
 from contract_cases import N_TINY, NAMES, TINY, constant_case, tiny_case
 from estimating import LEVEL, seeded
 from exact_laws import has_law, has_noise, law_of, noise_of
-from law_values import Law, independence, neighbours, table_of
+from law_values import FiniteLaw, Law, independence, neighbours, table_of, tables
 
 from mechanisms.domain.domain import Domain
 from mechanisms.errors import ConfigError
@@ -32,7 +34,9 @@ def budget(name: str, epsilon: float = 1.0) -> dict[str, float]:
 @pytest.mark.parametrize("name", NAMES)
 def test_its_law_is_known_or_there_is_a_reason(name: str) -> None:
     mechanism = REGISTRY[name]
-    assert has_law(mechanism) != has_noise(mechanism), f"see exact_laws.py for '{name}'"
+    assert has_law(mechanism) != has_noise(mechanism), (
+        f"register the law of '{name}' once in tests/support/exact_laws.py, by law_of or noise_of"
+    )
     if has_noise(mechanism):
         assert noise_of(constant_case(name).calibrated()).reason
 
@@ -64,6 +68,34 @@ def test_nor_are_units_of_two_records(name: str) -> None:
     except ConfigError:
         return  # it serves only units of one record
     assert excess(made, made, unit_records=2) <= 1e-11
+
+
+def least_missed(released: Any, alpha: float) -> float:
+    """The rate of false negatives of the best test of any neighbours, outcome by outcome."""
+    found = 1.0
+    laws = {counts: law_of(released, counts) for counts in tables(N_TINY, TINY.size)}
+    for a, b in neighbours(N_TINY, TINY.size):
+        p, q = (law.masses for law in (laws[a], laws[b]) if isinstance(law, FiniteLaw))
+        left, power = alpha, 0.0
+        for z in sorted(p, key=lambda z: q.get(z, 0.0) / p[z] if p[z] else math.inf):
+            share = min(1.0, left / q[z]) if q.get(z) else 1.0
+            left, power = left - share * q.get(z, 0.0), power + share * p[z]
+        found = min(found, 1 - power)
+    return found
+
+
+@ENUMERATED
+def test_no_attack_misses_less_than_is_stated(name: str) -> None:
+    found = tiny_case(name)
+    made = found.calibrated(**budget(name))
+    if not isinstance(law_of(made, (2, 1, 0)), FiniteLaw):
+        return  # infinitely many outcomes; the curve itself is compared above
+    loss = made.loss(n_records=N_TINY, n_cells=TINY.size)
+    twin = found.calibrated(**budget(name, 16.0))
+    for alpha in (Fraction(1, 100), Fraction(1, 20)):
+        (stated,) = loss.missed_at_least((alpha,), 1.0)
+        assert stated <= least_missed(made, float(alpha)) + 1e-12
+        assert stated > least_missed(twin, float(alpha))
 
 
 @ENUMERATED

@@ -134,7 +134,7 @@ def test_without_overrides_the_text_is_the_files(tmp_path: Path) -> None:
         ("budgt.epsilon=1", errors.UnknownKeyError, "Is 'budget' meant"),
         ("titel=1", errors.UnknownKeyError, "Is 'title' meant"),
         ("budget.epsilon.x=1", errors.UnknownKeyError, "single value"),
-        ("checks.s.missing_at_most=1", errors.UnknownKeyError, "no 'checks'"),
+        ("checks.s.missing_at_most=1", errors.UnknownKeyError, "no section 'checks'"),
         ("products.new={}", errors.UnknownKeyError, "no 'new' in 'products'"),
         ("domain.new={type: date}", errors.UnknownKeyError, "no 'new' in 'domain'"),
         ("products={}", errors.ConfigError, "only the file adds"),
@@ -143,7 +143,7 @@ def test_without_overrides_the_text_is_the_files(tmp_path: Path) -> None:
         ("products.p.columns.1=s", errors.UnknownKeyError, "no '1'"),
         ("products.p.mechanism=lapace", errors.ConfigError, "no mechanism 'lapace'"),
         ("title=a: b", errors.YamlError, "neither a scalar nor a flow"),
-        ("title=", errors.YamlError, "neither a scalar nor a flow"),
+        ("title=", errors.YamlError, "There is no value"),
         ("title=[", errors.YamlError, "not YAML"),
         ("title=!!python/object:os.system x", errors.YamlError, "cannot be read"),
         ("title", errors.ConfigError, "no '='"),
@@ -162,6 +162,53 @@ def test_errors_name_the_override(
         with pytest.raises(kind) as caught:
             changed(tmp_path, **{name: value})
         assert caught.value.where.startswith(name)
+
+
+OF_UNITS = CONFIG.replace("unit: record, n_records: 5", "unit: {column: id, max_records: 3}")
+SET = "--set privacy.n_units (for c.yaml)"
+PARTLY = "c.yaml:5:1: privacy (with --set privacy.n_units)"
+RANGE, FIX = "Give a number in that range.", "Fix this field and run 'statpress validate'."
+COUNT = "The value must be a whole number, 1 or more."
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "where", "what", "next_step"),
+    [
+        *((OF_UNITS, value, SET, COUNT, RANGE) for value in (
+            "abc", "-1", "0", "1.5", "true", "[1]", "{a: 1}",
+        )),
+        (OF_UNITS, str(2**62), SET, "max_records times n_units must be below 2**62.", RANGE),
+        (CONFIG, "7", SET,
+         "Leave out n_units: with 'unit: record' the size is n_records.", FIX),
+        (CONFIG.replace("n_records", "n_units"), "null", PARTLY,
+         "'n_records' is missing, the public number of records in the source: it goes with "
+         "'unit: record'.", FIX),
+        (OF_UNITS, "null", PARTLY,
+         "'n_units' is missing, the public number of units in the source: it goes with a unit "
+         "column.", FIX),
+        (CONFIG.replace("privacy:", "# "), "7", SET, "The file has no section 'privacy'.",
+         "Add the section to the file: an override changes values of what is there."),
+        (CONFIG.replace("privacy:", "privacy: # "), "7", SET,
+         "'privacy' is blank in the file and has no keys.",
+         "Set 'privacy' to a mapping, such as {n_units: ...}, or change the file."),
+        (OF_UNITS, "", "--set privacy.n_units", "There is no value.", "Write null for no value."),
+    ],
+)  # fmt: skip
+def test_a_wrong_number_of_units_is_said_with_file_field_and_next_step(
+    tmp_path: Path, text: str, value: str, where: str, what: str, next_step: str
+) -> None:
+    with pytest.raises(errors.ConfigError) as caught:
+        changed(tmp_path, f"privacy.n_units={value}", text=text)
+    assert (caught.value.where, caught.value.what) == (where, what)
+    assert caught.value.next_step == next_step
+    assert not caught.value.also
+
+
+def test_a_right_number_of_units_is_taken(tmp_path: Path) -> None:
+    assert changed(tmp_path, "privacy.n_units=7", text=OF_UNITS).privacy.n_units == 7
+    with pytest.raises(errors.ConfigError, match="whole number") as caught:
+        changed(tmp_path, text=OF_UNITS, STATPRESS__PRIVACY__N_UNITS="x")
+    assert caught.value.where == "STATPRESS__PRIVACY__N_UNITS (for c.yaml): privacy.n_units"
 
 
 def test_a_fault_that_an_override_has_part_in_names_both(tmp_path: Path) -> None:
@@ -315,7 +362,7 @@ def test_a_change_that_would_alter_another_value_is_refused(
             patched.setattr(yaml_changes, "_text", lambda root, broken=broken: broken(honest(root)))
             with pytest.raises(errors.ConfigError, match="laid out") as caught:
                 changed(tmp_path, "publish.directory=e")
-        assert caught.value.where == "--set publish.directory"
+        assert caught.value.where == "--set publish.directory (for c.yaml)"
 
 
 @given(VALUES)

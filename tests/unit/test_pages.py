@@ -17,6 +17,7 @@ from ruamel.yaml import YAML
 
 from configs.loading import load
 from configs.models.domain import COLUMNS
+from configs.models.formats import FORMATS
 from configs.models.release import ReleaseConfig
 from flows.cli import app
 from flows.reference import PAGE, commands, exit_code_rows, page
@@ -158,6 +159,7 @@ def test_the_page_of_the_config_has_every_key_mechanism_statistic_and_target() -
     quoted = " ".join([*spans(CONFIG_PAGE), *yaml_blocks(CONFIG_PAGE)])
     words = set(re.findall(r"\w+", quoted))
     assert keys_of_the_config() <= words
+    assert set(FORMATS) <= words
     named = rows(CONFIG_PAGE)
     assert {"auto", *REGISTRY, *COLUMNS} - {"bernstein"} <= named
     assert "bernstein" in words  # the only mechanism of its kind
@@ -186,8 +188,7 @@ def test_the_rooms_of_a_package_are_those_on_its_page(package: str) -> None:
 
 
 def test_the_generated_part_of_the_page_of_commands_is_up_to_date() -> None:
-    """Run ``python -m flows.reference`` if it is not."""
-    assert page(PAGE.read_text()) == PAGE.read_text()
+    assert page(PAGE.read_text()) == PAGE.read_text(), "run python -m flows.reference"
 
 
 def test_every_command_has_help_and_stands_on_the_page() -> None:

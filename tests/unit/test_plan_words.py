@@ -7,7 +7,7 @@ from pathlib import Path
 from configs.loading import load
 from flows.report.plan import plan_report
 from mechanisms.base.parameters import figure, label, shown
-from tasks.products.report_page import _PARAMETERS
+from tasks.report.parameter_words import PARAMETERS
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 
@@ -48,4 +48,4 @@ def test_a_parameter_is_named_in_words_or_not_at_all() -> None:
         "records to draw": "29,501",
     }
     assert figure("1/3") == "1/3"  # as a person writes it
-    assert set(_PARAMETERS) >= {"pseudocount", "records", "degree"}
+    assert set(PARAMETERS) >= {"pseudocount", "records", "degree"}

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib.util
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from coded import CodesInMemory
-from contract_cases import SERVED, case, planned
+from contract_cases import SERVED, case, constant_case, planned
 from estimating import seeded
 
-from configs.models.formats import FORMATS
+from configs.models.formats import FORMATS as KNOWN
+from configs.models.formats import STAT
 from configs.models.release import PublishConfig
 from mechanisms.domain.counted import Counted
 from mechanisms.planning.registry import REGISTRY, kinds
+from tasks.pages.blocks import Page
+from tasks.pages.page import rendered
 from tasks.products.files import profile_product, resources_of, write_product
 from tasks.products.kind import TableForm
 from tasks.products.registry import KINDS, families, kind_named, kind_of
+from tasks.products.true_errors import TrueErrors
 
-PUBLISH = PublishConfig(directory="releases", formats=list(FORMATS), plots=False)
+FORMATS = [form for form in KNOWN if form not in STAT or importlib.util.find_spec("pyreadstat")]
+PUBLISH = PublishConfig(directory="releases", formats=FORMATS, plots=False)
 EACH = pytest.mark.parametrize(("name", "kind"), SERVED)
 
 
@@ -78,8 +85,7 @@ def test_its_files_are_whole(name: str, kind: str, tmp_path: Path) -> None:
         assert profile
         assert not any(profile.values()), f"{file}: {profile}"
     resources = resources_of(product, PUBLISH)
-    data = {path for path in files(tmp_path) if path.startswith("data/")}
-    assert {each["path"] for each in resources} == data
+    assert {each["path"] for each in resources} == files(tmp_path)
     assert len({each["name"] for each in resources}) == len(resources)
     json.dumps([resources, kind_of(product).stated(product, raw)], allow_nan=False)
 
@@ -114,6 +120,27 @@ def test_a_changed_file_is_seen(name: str, kind: str, tmp_path: Path) -> None:
 
 
 @EACH
+def test_its_true_errors_are_those_of_what_it_was_given(name: str, kind: str) -> None:
+    """Rows and a section for the curator; a twin of them, against all records in one cell."""
+    product, _, derived = released(name, kind)
+
+    def against(table: Any) -> TrueErrors | None:
+        counted = Counted((table,), CodesInMemory.of(table))
+        private = kind_of(product).private_input(product, counted)
+        return kind_of(product).true_errors(product, derived, private)
+
+    found, twin = against(case(name).table), against(constant_case(name).table)
+    if found is None or twin is None:
+        assert (found, twin) == (None, None)
+        return
+    assert found.compared and all(row.what and row.true and row.verdict for row in found.compared)
+    assert [row.true for row in found.compared] != [row.true for row in twin.compared]
+    assert repr(found) == "TrueErrors()"
+    page = rendered(Page("p", [found.section]), pictures=False)
+    assert 'id="product-p"' in page
+
+
+@EACH
 def test_a_reader_is_told_of_it(name: str, kind: str, tmp_path: Path) -> None:
     plan = planned(name, kind)
     (product,) = plan.products
@@ -122,10 +149,41 @@ def test_a_reader_is_told_of_it(name: str, kind: str, tmp_path: Path) -> None:
     assert "\n" not in advice
     assert all(note.strip() for note in kind_of(product).notes([product]))
     assert kind_of(product).size(product) > 0
-    assert kind_of(product).excerpt(tmp_path, "p") is None or not files(tmp_path)
     ((family, members),) = families([product])
     assert family.family == kind_of(product).family
     assert members == [product]
     forms: list[TableForm] = list(kind_of(product).forms(product))
     assert len({form.stem for form in forms}) == len(forms)
     assert all(form.fields and form.stem.startswith("p") for form in forms)
+
+
+@EACH
+def test_its_part_of_the_report_is_made_of_each_format_alone(
+    name: str, kind: str, tmp_path: Path
+) -> None:
+    """Before anything is drawn, and then from the files of a bundle in one format."""
+    plan = planned(name, kind)
+    product, raw, derived = released(name, kind)
+    its = kind_of(product)
+    stated = {
+        **product.describe(plan.privacy),
+        "columns": list(product.domain.names),
+        "expected_error": dataclasses.asdict(product.expected_error),
+        **its.stated(product, raw),
+    }
+    titles = set()
+    for form in FORMATS:
+        publish = PublishConfig(directory="releases", formats=[form])
+        folder = tmp_path / form
+        (folder / "data").mkdir(parents=True)
+        resources = resources_of(product, publish)
+        before = its.part(folder, "p", stated, resources)
+        assert before.figure is None and before.words
+        write_product(folder, product, derived, publish, lambda rows: None)
+        part = its.part(folder, "p", stated, resources)
+        titles.add(part.section.title)
+        page = rendered(Page("p", [part.section]), pictures=form == FORMATS[0])
+        assert part.section.anchor == before.section.anchor and "None" not in page
+        blocks = (*part.section.blocks, *(b for each in part.section.parts for b in each.blocks))
+        assert blocks
+    assert len(titles) == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,8 +32,7 @@ from mechanisms.estimates.kind import ESTIMATE
 from mechanisms.estimates.knobs import EstimandKnobs
 from mechanisms.estimates.noisy_quantile import OrderedCells, QuantileOfCells
 from mechanisms.planning.mechanism_choice import choose
-from tasks.formats.writing import write_columns
-from tasks.products.estimate.files import EstimateProduct
+from tasks.products.estimate.part import trust
 from tasks.release.entropy import SeededRandomness
 
 MEDIAN = EstimandKnobs(statistic="median", confidence=0.9)
@@ -88,18 +86,10 @@ def test_categories_are_ordered_by_their_numbers() -> None:
     )
 
 
-@pytest.mark.parametrize(("cells", "said"), [(1, "0.9, one cell"), (2, "0.9"), (None, "0.9")])
-def test_an_interval_of_one_cell_says_so_and_has_no_plot(
-    tmp_path: Path, cells: int | None, said: str
-) -> None:
-    row = {"quantity": "median", "estimate": 20.0, "lower": 20.0, "upper": 20.0}
-    written = {k: [v] for k, v in (row | {"confidence": 0.9, "valid": True}).items()}
-    (tmp_path / "data").mkdir()
-    write_columns(written | {"cells": [cells]}, tmp_path / "data" / "m.csv")
-    excerpt = EstimateProduct().excerpt(tmp_path, "m")
-    assert excerpt is not None and excerpt.rows[0][-1] == said
-    assert not ESTIMATE.plotted(QuantileOfCells)
-    assert ESTIMATE.plotted(object())
+@pytest.mark.parametrize("cells", [1, 2, None])
+def test_an_interval_of_one_cell_says_so(cells: int | None) -> None:
+    said = trust({"valid": True, "inference": "guaranteed", "cells": cells})
+    assert ("only narrower cells" in said) == (cells == 1)
 
 
 def test_the_loss_meets_the_target() -> None:

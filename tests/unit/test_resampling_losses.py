@@ -9,8 +9,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from flint import arb
 from scipy import stats
 
+from mechanisms.accounting import enclosures, resampling_losses
 from mechanisms.accounting.analytic import GaussianLoss
 from mechanisms.accounting.composition import compose
 from mechanisms.accounting.pld import tail_account
@@ -110,6 +112,24 @@ def test_curves_by_their_formula() -> None:
     expected = float(stats.binom.pmf(i, n, 1 / n) @ curve)
     found = BootstrapLoss(F(9, 100), n).delta(epsilon)
     assert found.upper == pytest.approx(expected, rel=1e-11)
+
+
+def test_a_sum_that_ends_early_encloses_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where 2^-10 of the curve may be left out, its bounds are as far apart and hold."""
+    part = BootstrapLoss(F(1), 3000)
+    whole = [part.delta(epsilon) for epsilon in EPSILONS]
+    monkeypatch.setattr(resampling_losses, "_LEFT_OUT", arb(2) ** -10)
+    monkeypatch.setattr(enclosures, "_MOST_BITS", 128)
+    ended = [part.delta(epsilon) for epsilon in EPSILONS]
+    for (low, high), (least, most) in zip(whole, ended, strict=True):
+        assert least <= low <= high <= most
+        assert 1e-6 < most / least - 1 < 2**-9
+    hits = part.hits(128)
+    nothing = hits._replace(beyond=(arb(0),) * len(hits.beyond))
+    monkeypatch.setattr(BootstrapLoss, "hits", lambda self, bits: nothing)
+    assert any(
+        part.delta(epsilon).upper < low for epsilon, (low, _) in zip(EPSILONS, whole, strict=True)
+    )
 
 
 def test_a_small_delta_keeps_its_accuracy() -> None:

@@ -119,6 +119,17 @@ def test_the_whole_loss_where_nothing_may_be_left_out() -> None:
         approximately_concentrated(DEMO, 1.0)
 
 
+@pytest.mark.parametrize(("loss", "delta"), [*SMALL, (DEMO, 6e-9), (DEMO, 1e-300)])
+def test_the_smaller_of_both_rhos_is_charged(loss: LatticeLoss, delta: float) -> None:
+    """Also where one divergence is enough to tell."""
+    whole, approximate = DrawsLoss(loss).rho, approximately_concentrated(loss, delta)
+    charged = DrawsLoss(loss).approximate_rho(delta)
+    if approximate is None or approximate.rho.upper >= whole.upper:
+        assert charged == (whole, 0.0)
+    else:
+        assert charged == (approximate.rho, approximate.delta)
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     st.fractions(F(1, 50), 500, max_denominator=50),

@@ -147,3 +147,12 @@ def test_shares_that_are_left_out_divide_what_the_others_leave(tmp_path: Path) -
     thirds, _ = planned(tmp_path, f"{table}[c0]}}\n  q: {{{table}[c1]}}\n  r: {{{table}[c2]")
     assert sum(request.share for request in thirds.requests) == 1
     assert len({round(float(request.share), 9) for request in thirds.requests}) == 1
+
+
+def test_many_products_that_stop_a_run_share_one_warning(tmp_path: Path) -> None:
+    one = "kind: table, mechanism: laplace, columns: [c0, c1, c2]"
+    product = one + "".join(f"}}\n  p{k}: {{{one}" for k in range(4))
+    release, plan = planned(tmp_path, product, epsilon="0.2")
+    assert len(warnings(release, plan)) == 5
+    (said,) = warnings(release, plan, apart=3)
+    assert said.startswith("5 products would be mostly noise: p, p0, p1, p2, p3. A run stops")

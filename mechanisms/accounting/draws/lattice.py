@@ -32,6 +32,7 @@ loss, 1 - delta is computed in the same way, with the weights min(1, e^(epsilon 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -44,6 +45,7 @@ from mechanisms.accounting.enclosures import Above, Bounds, ball, bisected, outw
 _RELATIVE_BITS = 40
 _MOST_BITS = 8192
 _INVERSE = 2.0**-45  # relative width at which a search for epsilon stops
+_NEAR = 2.0**-49  # relative, on either side of where it is said to be
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +82,9 @@ class LatticeLoss:
         """
         if not math.isfinite(epsilon):
             raise ValueError("epsilon must be finite")
+        return _bounded(self, epsilon)
+
+    def _bounds(self, epsilon: float) -> Bounds:
         if self.up == self.down or self.draws == 0:
             with ctx.workprec(128):
                 return outwards(arb(max(0.0, -math.expm1(min(epsilon, 0.0)))))
@@ -94,11 +99,12 @@ class LatticeLoss:
                         return outwards(lower.union(upper), most=1.0)
             bits *= 2
 
-    def epsilon(self, delta: float) -> Bounds:
+    def epsilon(self, delta: float, near: float | None = None) -> Bounds:
         """Bounds on the smallest epsilon >= 0 at which the loss is (epsilon, delta)-DP.
 
         Args:
             delta: In [0, 1).
+            near: Where to look first; the bounds do not depend on it.
         """
         if not 0 <= delta < 1:
             raise ValueError("delta must be in [0, 1)")
@@ -109,6 +115,9 @@ class LatticeLoss:
             return Bounds(0.0, 0.0)
         most = self.pure_epsilon.upper
         lower, upper = Above.both(self.delta, delta)
+        if near is not None:
+            for side in (1 - _NEAR, 1 + _NEAR):
+                lower(near * side)
         low, _ = bisected(lower, 0.0, most, _INVERSE)
         _, high = bisected(upper, low, most, _INVERSE)
         return Bounds(low, high)
@@ -143,7 +152,8 @@ class LatticeLoss:
         ratio = q / p
 
         def direct(z: acb) -> acb:
-            return z**-j0 * (1 / (1 - 1 / z) - edge / (1 - ratio / z))
+            w = 1 / z
+            return w**j0 * (1 / (1 - w) - edge / (1 - ratio * w))
 
         def complement(z: acb) -> acb:
             return z ** (1 - j0) / (1 - z) + edge * z**-j0 / (1 - ratio / z)
@@ -166,6 +176,12 @@ class LatticeLoss:
         up, down = p * z / total, q / z / total
         variance = max(up + down - (up - down) ** 2, 4 * up * down)
         return math.log(z), math.sqrt(m * variance)
+
+
+@functools.lru_cache(maxsize=4096)
+def _bounded(loss: LatticeLoss, epsilon: float) -> Bounds:
+    """The curve, found once: a plan asks a loss for it at 0 from several sides."""
+    return loss._bounds(epsilon)
 
 
 class _Contour:
@@ -235,7 +251,7 @@ class _Contour:
         m, nodes = self.m, self.nodes
 
         def term(node: int) -> acb:
-            z = acb(self.radius) * acb.exp_pi_i(acb(ball(Fraction(2 * node, nodes))))
+            z = acb(self.radius) * acb.exp_pi_i(acb(arb(2 * node) / nodes))
             return (self.rest + self.p * z + self.q / z) ** m * weight(z)
 
         on_axis = term(0).real

@@ -30,7 +30,7 @@ import heapq
 import math
 from fractions import Fraction
 
-from flint import arb, ctx
+from flint import arb, ctx, fmpq
 
 from mechanisms.accounting.draws.lattice import LatticeLoss
 from mechanisms.accounting.enclosures import Bounds, ball, outwards
@@ -46,9 +46,10 @@ class _Draw:
     """One draw, in balls at the precision of the moment."""
 
     def __init__(self, loss: LatticeLoss) -> None:
-        self.step = ball(loss.up / loss.down - 1).log1p()
-        self.root = ball(loss.up * loss.down).sqrt()
-        self.mean = ball(loss.up - loss.down) * self.step  # the Kullback-Leibler divergence
+        up, down = (fmpq(p.numerator, p.denominator) for p in (loss.up, loss.down))
+        self.step = arb(up / down - 1).log1p()
+        self.root = arb(up * down).sqrt()
+        self.mean = arb(up - down) * self.step  # the Kullback-Leibler divergence
 
     def excess(self, t: arb) -> arb:
         """The h of the module's text."""

@@ -24,26 +24,27 @@ likelihood ratios, and K grows with T.
 
 **Evaluation.** E[r^T; T <= t] is a sum of terms whose ratios from t downwards fall, and those from
 t + 1 upwards too, in which case it is the rest of (1 + (up + down)(r - 1))^m. Either is summed from
-its largest term on until what is left is less than a geometric series of nearly nothing, or for
-a number of terms; the series is the bound on the rest.
+its largest term on for a number of terms; a geometric series is the bound on the rest. Over that
+largest term the sum is a polynomial in 1/r, or in r, whose coefficients are the same for all s.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
+import operator
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from flint import arb, ctx
+from flint import arb, arb_poly, ctx
 
 from mechanisms.accounting.draws.lattice import LatticeLoss
 from mechanisms.accounting.enclosures import Bounds, ball, outwards, supremum
 
 _BITS = 192
 _TERMS = 160  # of a sum, before the rest is bounded
-_SMALL = 2.0**-90  # what is left of a sum, relative, at which it ends
 
 
 class Approximate(NamedTuple):
@@ -105,14 +106,19 @@ class _Moved:
         self.step = ball(loss.up / loss.down).log()
         self.moved, self.other = ball(self.chance), ball(1 - self.chance)
         self.odds = ball(self.chance / (1 - self.chance)) if self.chance < 1 else arb(0)
+        self.chances: dict[int, arb] = {}  # logarithms of Pr[T = j]
+        self.further: dict[int, _Series] = {}
+        self.nearer: dict[int, _Series] = {}
 
     def most(self, delta: float) -> int:
         """The least t with Pr[T > t] proven to be at most delta."""
         if self.chance == 1:
             return self.draws
         low, high = math.floor(self.draws * self.chance) - 1, self.draws
+        reach = math.isqrt(max(low, 1))  # about a standard deviation, or more
         while high - low > 1:
-            middle = (low + high) // 2
+            reach *= 4
+            middle = min(low + reach, (low + high) // 2)
             if middle >= 0 and self.tail(middle).upper() <= arb(delta):
                 high = middle
             else:
@@ -143,31 +149,42 @@ class _Moved:
 
     def _term(self, j: int, r: arb) -> arb:
         """The logarithm of the j-th term of E[r^T]."""
-        m = self.draws
-        ways = arb(m + 1).lgamma() - arb(j + 1).lgamma() - arb(m - j + 1).lgamma()
-        return ways + j * (self.moved * r).log() + (m - j) * self.other.log()
+        if j not in self.chances:
+            m = self.draws
+            ways = arb(m + 1).lgamma() - arb(j + 1).lgamma() - arb(m - j + 1).lgamma()
+            self.chances[j] = ways + j * self.moved.log() + (m - j) * self.other.log()
+        return self.chances[j] + j * r.log()
 
     def _above(self, t: int, r: arb) -> arb:
         """The logarithm of the sum of the terms above t."""
-        odds = self.odds * r
-        ratios = (odds * (self.draws - j) / (j + 1) for j in range(t + 1, self.draws))
-        return self._term(t + 1, r) + _geometric(ratios).log()
+        if t not in self.further:
+            m, odds = self.draws, self.odds
+            self.further[t] = _Series(odds * (m - j) / (j + 1) for j in range(t + 1, m))
+        return self._term(t + 1, r) + self.further[t].at(r).log()
 
     def _below(self, t: int, r: arb) -> arb:
         """The logarithm of the sum of the terms up to t."""
-        odds = self.odds * r
-        ratios = (j / (odds * (self.draws - j + 1)) for j in range(t, 0, -1))
-        return self._term(t, r) + _geometric(ratios).log()
+        if t not in self.nearer:
+            m, odds = self.draws, self.odds
+            self.nearer[t] = _Series(j / (odds * (m - j + 1)) for j in range(t, 0, -1))
+        return self._term(t, r) + self.nearer[t].at(1 / r).log()
 
 
-def _geometric(ratios: Iterable[arb]) -> arb:
-    """1 + q_0 + q_0 q_1 + .. for ratios that fall, a ball without end where they start above 1."""
-    term, total = arb(1), arb(1)
-    for place, ratio in enumerate(ratios):
-        if place >= _TERMS or term < total * _SMALL:
-            if not ratio < 1:
-                return arb(0, math.inf)
-            return total.union(total + term * ratio / (1 - ratio))
-        term *= ratio
-        total += term
-    return total
+class _Series:
+    """1 + q_0 x + q_0 q_1 x^2 + .. for ratios q that fall."""
+
+    def __init__(self, ratios: Iterable[arb]) -> None:
+        first = list(itertools.islice(ratios, _TERMS + 1))
+        self.beyond = first.pop() if len(first) > _TERMS else None
+        terms = list(itertools.accumulate(first, operator.mul, initial=arb(1)))
+        self.sum, self.last, self.power = arb_poly(terms), terms[-1], len(first)
+
+    def at(self, x: arb) -> arb:
+        """The sum, a ball without end where the rest does not fall."""
+        total: arb = self.sum(x)
+        if self.beyond is None:
+            return total
+        ratio = self.beyond * x
+        if not ratio < 1:
+            return arb(0, math.inf)
+        return total.union(total + self.last * x**self.power * ratio / (1 - ratio))

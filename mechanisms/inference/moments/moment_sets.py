@@ -9,6 +9,10 @@ far D is from 0. The entries of S have noise themselves; one standard deviation 
 proportion as at the estimate, so that the variance is seldom too small. The square of a noisy mean
 is too large by the variance of its noise, which is taken off.
 
+What noise does to products, such as the square of a noisy mean, is counted by
+mechanisms.inference.moments.moment_errors. Denominators are positive, and sets that are intervals
+only since noise made D large are widened (``Quotient.cautious_sets``).
+
 **Correlation.** The set for C/sqrt(V W), C a covariance and V and W variances, is made of sets for
 quotients too. For every s > 0, sqrt(V W) <= (s V + W/s)/2, with equality at s^2 = W/V. For that s
 the correlation is 2C/(s V + W/s), a quotient of polynomials, and a small error in s does not change
@@ -30,8 +34,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.inference.fieller import Quotient, Sets
-from mechanisms.inference.intervals import normal_quantile
 from mechanisms.inference.moments.moment_designs import POWERS
+from mechanisms.inference.moments.moment_errors import Errors, Slopes, quotient_of
 from mechanisms.inference.moments.moment_functions import Derived, Means, Polynomial
 
 _Doubles = NDArray[np.float64]
@@ -39,7 +43,7 @@ FIRST = ((1, 0), (0, 1), (2, 0), (1, 1), (0, 2))
 """Exponents of u and v in the monomials of which functions are taken."""
 
 _AMONG_ALL = tuple(POWERS.index(power) for power in FIRST)
-_STEP = 1e-4
+_STEP, _STRIDE = 1e-4, 1e-2  # of first and of second differences
 _FAR = 1e6  # the ratio of two standard deviations, at most
 _RATIOS = 33  # at which a correlation is looked at
 _FOR_RATIO = 0.1  # of what the level leaves to 1
@@ -66,16 +70,9 @@ class MomentSets:
     def sets(self, wanted: Derived, level: float) -> Sets:
         """The confidence sets for the function of the population's means."""
         if len(wanted.denominators) < 2:
-            quotient = self._quotient(wanted)
-            return quotient.sets(normal_quantile(level), wanted.bounds)
+            quotient, by_noise = self._quotient(wanted)
+            return quotient.cautious_sets(level, wanted.bounds, by_noise)
         return self._correlation(wanted, level)
-
-    def holds(self, wanted: Derived, t: float, level: float) -> NDArray[np.bool_]:
-        """Whether the sets hold t; bool[..]."""
-        if len(wanted.denominators) < 2:
-            return self._quotient(wanted).holds(t, normal_quantile(level))
-        found = self.sets(wanted, level)
-        return np.asarray((found.lower <= t) & (t <= found.upper))
 
     def standard_error(self, wanted: Derived) -> float:
         """Of the estimate, sampling and noise together, by the delta method; NaN: there is none."""
@@ -91,7 +88,7 @@ class MomentSets:
         Args:
             wanted: The quotient.
             sampling: Whether sampling counts, or only the noise.
-            cautious: Whether to add a standard deviation of the noise in the sampling's variance.
+            cautious: Whether to add a standard deviation of the noise in the variance.
         """
         t, functions = self.estimate(wanted), [wanted.numerator, *wanted.denominators]
         with np.errstate(all="ignore"):
@@ -104,61 +101,57 @@ class MomentSets:
             else:
                 slopes += [-t] * len(values[1:])
                 below = values[1] if values[1:] else 1.0
-            g = sum(c * self._gradient(each) for c, each in zip(slopes, functions, strict=True))
-            variance = float(self._noise_form(np.asarray(g), np.asarray(g)))
+            parts = [self._slopes(each).times(c) for c, each in zip(slopes, functions, strict=True)]
+            both = functools.reduce(Slopes.plus, parts)
+            errors = self._errors(both, both)
+            variance = float(errors.of_noise if cautious else errors.own + errors.bend / 2)
             if sampling:
-                spread, noise = self._sampling(np.asarray(g), np.asarray(g))
-                variance += float(spread + cautious * noise)
+                variance += float(np.maximum(errors.spread, 0.0) + cautious * errors.doubt)
             error = math.sqrt(variance) / below if below > 0 else math.nan
         return error if math.isfinite(error) else math.nan
 
     def _correlation(self, wanted: Derived, level: float) -> Sets:
         """The sets for a covariance over the geometric mean of two variances."""
         spare = (1 - level) * _FOR_RATIO
-        first, second = wanted.denominators
-        ratio = self._quotient(Derived(second, (first,)))
-        known = ratio.sets(normal_quantile(1 - spare), (_FAR**-2, _FAR**2))
-        z = normal_quantile(level + spare)
+        functions = (wanted.numerator, *wanted.denominators)
+        top, one, two = (self._unbiased(each) for each in functions)
+        c, v, w = (self._slopes(each) for each in functions)
+        cc, cv, cw = (self._errors(c, each) for each in (c, v, w))
+        vv, vw, ww = self._errors(v, v), self._errors(v, w), self._errors(w, w)
+        ratio, by_noise = quotient_of(two, one, ww, vw, vv)
+        known = ratio.cautious_sets(1 - spare, (_FAR**-2, _FAR**2), by_noise)
         low = np.full(np.shape(known.lower), np.inf)
         high = -low
         for place in np.linspace(0, 1, _RATIOS):
             s = np.sqrt(known.lower ** (1 - place) * known.upper**place)
-
-            def mean_of_both(m: Means, s: _Doubles = s) -> _Doubles:
-                return np.asarray((s * first(m) + second(m) / s) / 2)
-
-            quotient = self._quotient(Derived(wanted.numerator, (mean_of_both,)))
-            found = quotient.sets(z, wanted.bounds)
+            a, b = s / 2, 1 / (2 * s)  # what both variances count in the denominator
+            quotient, by_noise = quotient_of(
+                top,
+                a * one + b * two,
+                cc,
+                cv.times(a).plus(cw.times(b)),
+                vv.times(a**2).plus(vw.times(2 * a * b)).plus(ww.times(b**2)),
+            )
+            found = quotient.cautious_sets(level + spare, wanted.bounds, by_noise)
             low, high = np.minimum(low, found.lower), np.maximum(high, found.upper)
         none = np.full(np.shape(low), np.nan)
         return Sets(low, high, none, none)
 
-    def _quotient(self, wanted: Derived) -> Quotient:
-        """Numerator and denominator with the covariance matrix of their errors."""
-        one = self._gradient(wanted.numerator)
-        top = self._unbiased(wanted.numerator)
-        spread, noise = self._sampling(one, one)
-        first = spread + self._noise_form(one, one)
+    def _quotient(self, wanted: Derived) -> tuple[Quotient, NDArray[np.bool_]]:
+        """Numerator and denominator with the covariance matrix of their errors.
+
+        The second is whether most of the denominator's error is noise.
+        """
+        one = self._slopes(wanted.numerator)
+        top, first = self._unbiased(wanted.numerator), self._errors(one, one)
         if not wanted.denominators:
             zero = np.zeros_like(top)
-            return Quotient(top, zero + 1, first + noise, zero, zero)
+            variance = np.maximum(first.spread, 0.0) + first.of_noise + first.doubt
+            return Quotient(top, zero + 1, variance, zero, zero), zero > 0
         (divisor,) = wanted.denominators
-        two = self._gradient(divisor)
-        below = self._unbiased(divisor)
-        both, _ = self._sampling(one, two)
-        last, last_noise = self._sampling(two, two)
-        # The noise of the form at t is taken as this times noise + t^2 last_noise.
-        t = top / np.where(below == 0, np.inf, below)
-        _, at_t = self._sampling(one - t * two, one - t * two)
-        more = at_t / (noise + t**2 * last_noise)
-        both = np.clip(both, -np.sqrt(spread * last), np.sqrt(spread * last))
-        return Quotient(
-            top,
-            below,
-            first + more * noise,
-            both + self._noise_form(one, two),
-            last + self._noise_form(two, two) + more * last_noise,
-        )
+        two = self._slopes(divisor)
+        both, last = self._errors(one, two), self._errors(two, two)
+        return quotient_of(top, self._unbiased(divisor), first, both, last)
 
     @functools.cached_property
     def _first(self) -> _Doubles:
@@ -181,30 +174,43 @@ class MomentSets:
         """The plain means where those of the monomials are moved, float64[5]."""
         return _plain((self._first.T + move).T)
 
-    def _gradient(self, function: Polynomial) -> _Doubles:
-        """float64[5, ..], in the means of the monomials of u and v."""
+    def _slopes(self, function: Polynomial) -> Slopes:
+        """First and second derivatives in the means of the monomials of u and v.
+
+        Differences of both sides are exact for a polynomial of degree 3, but for rounding.
+        """
         steps = np.eye(len(FIRST)) * _STEP
         moved = [(function(self._moved(e)), function(self._moved(-e))) for e in steps]
-        return np.array([(up - down) / (2 * _STEP) for up, down in moved])
+        first = np.array([(up - down) / (2 * _STEP) for up, down in moved])
+        steps = np.eye(len(FIRST)) * _STRIDE
+        second = [
+            [
+                sum(
+                    p * q * np.asarray(function(self._moved(p * d + q * e)), np.float64)
+                    for p, q in itertools.product((1, -1), repeat=2)
+                )
+                / (4 * _STRIDE**2)
+                for e in steps
+            ]
+            for d in steps
+        ]
+        return Slopes(first, np.array(second))
 
-    def _noise_form(self, g: _Doubles, h: _Doubles) -> _Doubles:
-        """g'Qh, Q the covariance matrix of the noise."""
-        own = self.noise[list(_AMONG_ALL)].T
-        return np.asarray(np.sum(np.tensordot(own, g, 1) * np.tensordot(own, h, 1), axis=0))
-
-    def _sampling(self, g: _Doubles, h: _Doubles) -> tuple[_Doubles, _Doubles]:
-        """g'Sh/n, not negative where g is h, and the standard deviation of its noise."""
-        at, same = self._first, g is h
+    def _errors(self, one_of: Slopes, two_of: Slopes) -> Errors:
+        """What the errors of two functions with these derivatives share."""
+        (g, bent), (h, other_bent), at = one_of, two_of, self._first
         one, two = (np.sum(each * at, axis=0) for each in (g, h))
         slope = np.zeros((len(POWERS), *g.shape[1:]))  # in each mean
         for (k, p), (m, q) in itertools.product(enumerate(FIRST), repeat=2):
             slope[POWERS.index((p[0] + q[0], p[1] + q[1]))] += g[k] * h[m]
         spread = np.sum(slope * self.means, axis=0) - one * two
         slope[list(_AMONG_ALL)] -= one * h + two * g
-        noise = np.sqrt(np.sum(np.tensordot(self.noise.T, slope, 1) ** 2, axis=0))
-        if same:
-            spread = np.maximum(spread, 0.0)
-        return np.asarray(spread / self.n_records), np.asarray(noise / self.n_records)
+        noise = self.noise[list(_AMONG_ALL)].T
+        own = np.sum(np.tensordot(noise, g, 1) * np.tensordot(noise, h, 1), axis=0)
+        terms = np.tensordot(self.noise.T, slope, 1)
+        turned = (np.tensordot(noise.T @ noise, each, 1) for each in (bent, other_bent))
+        bend = np.einsum("ij...,ji...->...", *turned)
+        return Errors(spread / self.n_records, terms / self.n_records, np.asarray(own), bend)
 
 
 def _plain(first: _Doubles) -> Means:

@@ -153,8 +153,15 @@ def least_reach(known: NoisyVariance, presumed: float, level: float) -> Reach:
     typical = np.minimum(presumed * np.array(AROUND), known.most)
     oracle = np.sqrt(known.variance_of_centre(typical))
 
+    hardest = 0  # where the coverage was least, which refuses most rules by itself
+
     def covers(found: Reach) -> bool:
-        return bool(np.min(coverage(found, known, every, level)) >= least)
+        nonlocal hardest
+        if coverage(found, known, every[hardest : hardest + 1], level)[0] < least:
+            return False
+        covered = coverage(found, known, every, level)
+        hardest = int(np.argmin(covered))
+        return bool(covered[hardest] >= least)
 
     best: list[tuple[float, Reach]] = []
     for factor in _FACTORS:

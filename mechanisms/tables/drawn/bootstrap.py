@@ -23,24 +23,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
 from mechanisms.accounting.draws.lattice import LatticeLoss
 from mechanisms.accounting.draws_loss import DrawsLoss
 from mechanisms.accounting.privacy_loss import PrivacyLoss
+from mechanisms.base.citation import DELVING, PROOF, WASSERMAN_ZHOU, Citation
 from mechanisms.base.kind import Kind
 from mechanisms.base.mechanism import Target, check_frame
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
 from mechanisms.postprocessing.covariance import Covariance, MultinomialErrors
 from mechanisms.postprocessing.debias import DebiasedTable, debias
-from mechanisms.sampling.randomness import Progress
 from mechanisms.sampling.smoothed_records import draw_counts
 from mechanisms.tables.band_laws import BandLaw, drawn_law
 from mechanisms.tables.expected_error import ExpectedCounts
 from mechanisms.tables.kind import MICRODATA, TABLE
+
+if TYPE_CHECKING:
+    from mechanisms.sampling.randomness import Progress
 
 Amount = int | str | Fraction | Decimal | float
 _MOST_RECORDS = 10**15
@@ -90,6 +93,11 @@ class Bootstrap:
     """
 
     name: ClassVar[str] = "bootstrap"
+    citations: ClassVar[tuple[Citation, ...]] = (
+        DELVING.at("section 5.1"),
+        WASSERMAN_ZHOU.at("Theorem 8"),
+        PROOF.at("Theorems 2.1 to 2.3"),
+    )
     kinds: ClassVar[tuple[Kind, ...]] = (MICRODATA, TABLE)
     knobs: ClassVar[type] = BootstrapKnobs
     pure: ClassVar[bool] = False
@@ -117,10 +125,12 @@ class Bootstrap:
     def lattice(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> LatticeLoss:
         """The same as draws from the pair of the module's text."""
         check_frame(n_records=n_records, n_cells=n_cells, unit_records=unit_records)
-        k, total = self.pseudocount, n_records + self.pseudocount * n_cells
+        k, unit = self.pseudocount.as_integer_ratio()
+        total = n_records * unit + k * n_cells
         if n_cells == 1:  # every dataset of this size is the same table
             return LatticeLoss(up=Fraction(1, 2), down=Fraction(1, 2), draws=0)
-        return LatticeLoss(up=(unit_records + k) / total, down=k / total, draws=self.records)
+        up, down = Fraction(unit_records * unit + k, total), Fraction(k, total)
+        return LatticeLoss(up=up, down=down, draws=self.records)
 
     def rows(self, *, n_cells: int) -> int:
         return min(self.records, n_cells)
@@ -221,11 +231,19 @@ def _most_records(pseudocount: Amount, target: Target) -> int:
     return _last(fits, 1, _MOST_RECORDS)
 
 
-def _least_pseudocount(records: int, target: Target, denominator: int = 1) -> Fraction:
+def _least_pseudocount(
+    records: int, target: Target, denominator: int = 1, coarser: int | None = None
+) -> Fraction:
     """Smallest multiple of 1/denominator that a target allows.
 
     Exact: the loss falls as the pseudocount grows, since a larger one mixes each draw with a
     uniform cell.
+
+    Args:
+        records: To draw.
+        target: To meet.
+        denominator: Of the grid.
+        coarser: The smallest multiple of 10/denominator that it allows, if that is known.
 
     Raises:
         InfeasibleBudgetError: No pseudocount up to 1e15 is allowed.
@@ -235,6 +253,8 @@ def _least_pseudocount(records: int, target: Target, denominator: int = 1) -> Fr
         mechanism = Bootstrap(Fraction(numerator, denominator), records)
         return not target.allows(mechanism.loss(**target.frame))
 
+    if coarser is not None:
+        return Fraction(_last(fails, 10 * (coarser - 1), 10 * coarser) + 1, denominator)
     if not fails(1):
         return Fraction(1, denominator)
     most = _LARGEST_PSEUDOCOUNT * denominator
@@ -260,10 +280,12 @@ def _check_records(records: int, where: str = "") -> None:
 
 def _fine_pseudocount(records: int, target: Target) -> Fraction:
     """Smallest pseudocount to three significant digits, the coarsest such grid."""
-    for digits in range(13):
-        found = _least_pseudocount(records, target, 10**digits)
-        if found * 10**digits >= 100:
+    found = _least_pseudocount(records, target)
+    for digits in range(1, 13):
+        coarser = int(found * 10 ** (digits - 1))
+        if coarser >= 100:
             break
+        found = _least_pseudocount(records, target, 10**digits, coarser)
     return found
 
 

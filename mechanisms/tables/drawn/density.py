@@ -30,6 +30,7 @@ import numpy as np
 
 from mechanisms.accounting.analytic import PureLoss
 from mechanisms.accounting.privacy_loss import PrivacyLoss
+from mechanisms.base.citation import PROOF, WASSERMAN_ZHOU, Citation
 from mechanisms.base.kind import Kind
 from mechanisms.base.mechanism import Target, check_frame
 from mechanisms.domain.contingency_table import ContingencyTable
@@ -89,6 +90,10 @@ class Density:
     """The mechanism at fixed parameters; see its knobs."""
 
     name: ClassVar[str] = "density"
+    citations: ClassVar[tuple[Citation, ...]] = (
+        WASSERMAN_ZHOU.at("Theorem 10"),
+        PROOF.at("Theorem 4.4"),
+    )
     kinds: ClassVar[tuple[Kind, ...]] = (MICRODATA, TABLE)
     knobs: ClassVar[type] = DensityKnobs
     pure: ClassVar[bool] = True

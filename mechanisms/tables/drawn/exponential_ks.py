@@ -28,6 +28,7 @@ from decimal import Decimal
 from typing import ClassVar, Self
 
 from mechanisms.accounting.analytic import BoundedRangeLoss
+from mechanisms.base.citation import CESAR_ROGERS, MCSHERRY_TALWAR, PROOF, WASSERMAN_ZHOU, Citation
 from mechanisms.base.mechanism import Target
 from mechanisms.domain.contingency_table import ContingencyTable
 from mechanisms.errors import ConfigError, RecordsError
@@ -69,6 +70,12 @@ class ExponentialKS(ExponentialRecords):
     """The mechanism at fixed parameters."""
 
     name: ClassVar[str] = "exponential_ks"
+    citations: ClassVar[tuple[Citation, ...]] = (
+        WASSERMAN_ZHOU.at("Theorem 5, section 5.1"),
+        MCSHERRY_TALWAR,
+        CESAR_ROGERS,
+        PROOF.at("Theorems 4.1 and 4.2"),
+    )
     knobs: ClassVar[type] = ExponentialKSKnobs
 
     def release(

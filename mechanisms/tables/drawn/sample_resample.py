@@ -29,6 +29,7 @@ from typing import ClassVar, Literal, Self, cast, get_args
 import numpy as np
 
 from mechanisms.accounting.analytic import BoundedRangeLoss
+from mechanisms.base.citation import CESAR_ROGERS, MCSHERRY_TALWAR, PROOF, WASSERMAN_ZHOU, Citation
 from mechanisms.base.mechanism import Target
 from mechanisms.domain.columns import Codes
 from mechanisms.domain.contingency_table import ContingencyTable
@@ -92,6 +93,12 @@ class SampleResample(ExponentialRecords):
     """The mechanism at fixed parameters; see its knobs."""
 
     name: ClassVar[str] = "sample_resample"
+    citations: ClassVar[tuple[Citation, ...]] = (
+        WASSERMAN_ZHOU.at("Theorem 5, section 6"),
+        MCSHERRY_TALWAR,
+        CESAR_ROGERS,
+        PROOF.at("Theorem 4.3"),
+    )
     knobs: ClassVar[type] = SampleResampleKnobs
 
     distance: Distance

@@ -22,6 +22,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 from mechanisms.accounting.privacy_loss import PrivacyLoss
+from mechanisms.base.citation import PROOF, WASSERMAN_ZHOU, Citation
 from mechanisms.base.mechanism import Target
 from mechanisms.errors import ConfigError, InfeasibleBudgetError
 from mechanisms.sampling.density_sampler import balanced_draws
@@ -51,6 +52,10 @@ class SmoothedHistogram(Bootstrap):
     """The mechanism at fixed parameters: those of ``Bootstrap``."""
 
     name: ClassVar[str] = "smoothed_histogram"
+    citations: ClassVar[tuple[Citation, ...]] = (
+        WASSERMAN_ZHOU.at("Theorems 8 and 9"),
+        PROOF.at("Theorems 2.1 to 2.3"),
+    )
     knobs: ClassVar[type] = SmoothedHistogramKnobs
     pure: ClassVar[bool] = True
 

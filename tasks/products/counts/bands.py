@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.domain.columns import Codes
 from mechanisms.domain.domain import Domain
 from mechanisms.tables.band_laws import LIMITS
 from mechanisms.tables.bands import BandKnobs
 from tasks.formats.profile import profile_file
-from tasks.formats.registry import read_batches
+from tasks.formats.reading import read_figures
+from tasks.formats.registry import read_batches, written_file
 from tasks.formats.writing import write_cells
-from tasks.products.counts.fields import column_field
-from tasks.products.kind import Excerpt, TableForm
+from tasks.pages.blocks import Block, Chart, Gallery, Grid, Prose
+from tasks.pages.drawings import Intervals
+from tasks.pages.numbers import interval, measured, share
+from tasks.products.cell_names import cell_names
+from tasks.products.counts.fields import column_field, column_from
+from tasks.products.kind import Field, TableForm
 
 _ROWS = 20
 _OF = {"cells": "", "cumulative": ", this one and those before it together"}
@@ -27,9 +34,17 @@ _WORDS = {
     "share_upper": ("number", "Largest share{}."),
 }
 _TITLES = {
-    "cells": "Band of all cells, those of the largest lower limits first",
-    "cumulative": "Band of the distribution function: this cell and those before it",
+    "cells": "Band of the cells",
+    "cumulative": "Band of the distribution function: each cell with those before it",
 }
+_EXPLAINED = (
+    "A band limits all rows at once. With probability {} not one of its limits is wrong, while of "
+    "the 95 % whiskers of single cells about one in twenty is.",
+    "It says two different things. The limits in records are about the confidential records that "
+    "were counted: use them for statements about the file. The shares are about the population of "
+    "which these records are a sample (the files call it the law of the records): use them for "
+    "statements about the population. They are wider, since a sample errs too.",
+)
 
 
 def stem_of(name: str, band: str) -> str:
@@ -54,14 +69,17 @@ def band_forms(name: str, domain: Domain, knobs: BandKnobs | None) -> list[Table
             ],
             f"Confidence band: the limits of counts hold for all rows at once with probability "
             f"{knobs.confidence:g} or more, and so do those of shares, whatever the records are.",
+            _TITLES[band].partition(",")[0].partition(":")[0].lower(),
         )
         for band in knobs.bands
     ]
 
 
-def write_band(domain: Domain, band: Mapping[str, NDArray[Any]], path: Path) -> None:
+def write_band(
+    domain: Domain, band: Mapping[str, NDArray[Any]], path: Path, fields: Sequence[Field] = ()
+) -> None:
     """Write a band; the suffix gives the format."""
-    write_cells(domain, domain.possible_cells(), band, path)
+    write_cells(domain, domain.possible_cells(), band, path, fields)
 
 
 def profile_band(path: Path, domain: Domain, n_records: int) -> dict[str, int]:
@@ -99,35 +117,60 @@ def band_note(wanted: bool) -> list[str]:
     ]
 
 
-def band_excerpts(folder: Path, name: str, suffixes: Sequence[str]) -> list[Excerpt]:
-    """Some rows of each band for the page of its bundle."""
-    import pyarrow as pa
-
-    found = []
+def band_blocks(
+    folder: Path, name: str, stated: Mapping[str, Any], resources: Sequence[Mapping[str, Any]]
+) -> list[Block]:
+    """The bands of a product as charts with their limits; none where there are none."""
+    charts = []
     for band, title in _TITLES.items():
-        stem = stem_of(name, band)
-        paths = (folder / "data" / f"{stem}.{suffix}" for suffix in suffixes)
-        path = next((path for path in paths if path.is_file()), None)
+        path = written_file(folder, stem_of(name, band))
         if path is None:
             continue
-        table = pa.Table.from_batches(list(read_batches(path, None)))
-        lower = table["share_lower"].to_numpy()
-        places = np.linspace(0, len(lower) - 1, min(_ROWS, len(lower))).round().astype(np.int64)
-        if band == "cells":
-            places = np.argsort(-lower, kind="stable")[:_ROWS]
-        headings = [each for each in table.column_names if each not in LIMITS]
-        part = f" ({len(places)} of {len(lower):,} rows)" if len(places) < len(lower) else ""
-        found.append(
-            Excerpt(
-                (*headings, "records, from", "to", "share, from", "to"),
-                [_cells(row, headings) for row in table.take(places).to_pylist()],
-                f"{title}{part}.",
-            )
-        )
-    return found
+        own = next(each for each in resources if each["path"] == f"data/{path.name}")
+        fields = [each for each in own["schema"]["fields"] if "declared" in each]
+        domain = Domain(tuple(column_from(each["declared"]) for each in fields))
+        cells, limits = read_figures(path, domain, LIMITS)
+        rows = np.arange(len(cells))
+        if len(rows) > _ROWS:
+            rows = np.linspace(0, len(cells) - 1, _ROWS).round().astype(np.int64)
+            if band == "cells":
+                rows = np.argsort(-limits[2], kind="stable")[:_ROWS]
+        charts.append(_chart(title, domain, fields, cells[rows], [each[rows] for each in limits]))
+        if len(rows) < len(cells):
+            note = f"{len(rows)} of {len(cells):,} rows; all are in data/{stem_of(name, band)}."
+            charts[-1] = replace(charts[-1], note=note)
+    if not charts:
+        return []
+    said = [text.format(measured(stated["confidence"])) for text in _EXPLAINED]
+    return [Prose(said), Gallery(charts)]
 
 
-def _cells(row: Mapping[str, Any], headings: Sequence[str]) -> list[str]:
-    values = ["missing" if row[key] is None else str(row[key]) for key in headings]
-    counts = [f"{row[key]:,}" for key in LIMITS[:2]]
-    return [*values, *counts, *(f"{row[key]:.4f}" for key in LIMITS[2:])]
+def _chart(
+    title: str, domain: Domain, fields: Sequence[Mapping[str, Any]], cells: Codes,
+    limits: Sequence[NDArray[np.float64]],
+) -> Chart:  # fmt: skip
+    """A band as intervals of the records that were counted, with all limits as figures."""
+    named = [
+        [cell_names(column, field)[code] for code in domain.codes(cells, column.name)]
+        for column, field in zip(domain.columns, fields, strict=True)
+    ]
+    labels = [list(row) for row in zip(*named, strict=True)]
+    low, high, least, most = limits
+    figures = zip(labels, low, high, least, most, strict=True)
+    return Chart(
+        title,
+        Intervals(
+            [" · ".join(row) for row in labels], [None] * len(cells), low.tolist(), high.tolist(),
+            "records",
+        ),
+        f"{title}: limits of the number of records.",
+        Grid(
+            (*domain.names, "records", "share in the population"),
+            [
+                [*row, interval(a, b, whole=True), f"{share(c)} to {share(d)}"]
+                for row, a, b, c, d in figures
+            ],
+            title="Limits",
+            folded=True,
+        ),
+    )  # fmt: skip

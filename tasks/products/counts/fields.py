@@ -44,6 +44,18 @@ def range_field(column: Column) -> Field:
     return {"name": column.name, "type": kind, "declared": declared, "constraints": constraints}
 
 
+def plain_field(field: Mapping[str, Any], column: Column) -> Field:
+    """A described column with its values as they are, and not as the format of a file has them."""
+    values: Field = {k: v for k, v in column_field(column).items() if k in field}
+    labelled = field.get("categories")
+    if labelled is not None:
+        own = column.decode(np.arange(len(labelled))).tolist()
+        values["categories"] = [
+            dict(each) | {"value": value} for each, value in zip(labelled, own, strict=True)
+        ]
+    return {**field, **values}
+
+
 def describe_column(column: Column) -> dict[str, Any]:
     """A column's full public declaration, as JSON values."""
     declared = {f.name: getattr(column, f.name) for f in fields(column)}

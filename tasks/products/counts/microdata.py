@@ -7,7 +7,7 @@ and what was released is read back from the table, which has the noisy counts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,12 @@ from mechanisms.postprocessing.rounding import round_systematically
 from mechanisms.tables.kind import MICRODATA
 from mechanisms.tables.mechanism import TableMechanism, drawn_records
 from tasks.formats.reading import read_records
+from tasks.pages.blocks import Prose, Section
 from tasks.products.counts.figures import ESTIMATES
+from tasks.products.counts.part import microdata_parts, table_of
 from tasks.products.counts.product import CountsProduct
 from tasks.products.counts.published import PublishedProduct, read_raw
+from tasks.products.kind import ReportPart
 
 _UNBIASED, _BIASED, _NOISY = "debiased", "estimates", "table"
 _FROM_NOISE = ", rounded from counts with noise by the mechanism `{}`"
@@ -90,3 +93,24 @@ class Microdata(CountsProduct):
             f"{_FROM_NOISE.format(product.mechanism.name) if noisy else ''}. {padded}For counts "
             f"use `{table}`{without}: {self.typical_error(product, plan)}"
         )
+
+    def part(
+        self, folder: Path, name: str, stated: Mapping[str, Any],
+        resources: Sequence[Mapping[str, Any]],
+    ) -> ReportPart:  # fmt: skip
+        """The columns and the pairs, from the table of estimates."""
+        stems = (f"{name}_{each}" for each in (_UNBIASED, _BIASED, _NOISY))
+        found = (table_of(folder, stem, stated, resources) for stem in stems)
+        table = next((each for each in found if each is not None), None)
+        anchor = f"product-{name}"
+        lead = Prose(
+            [
+                "Records of no real person: a new sample, drawn from the confidential table with "
+                "noise. Use them as you would use microdata; take figures that have to be sure, "
+                "with their errors, from the table of estimates beside them."
+            ]
+        )
+        if table is None:
+            return ReportPart("synthetic records", Section(anchor, name, [lead]))
+        parts, figure = microdata_parts(anchor, table)
+        return ReportPart("synthetic records", Section(anchor, name, [lead], parts), figure)

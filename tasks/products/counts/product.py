@@ -30,7 +30,10 @@ from tasks.products.counts.figures import (
     unlisted_in_words,
 )
 from tasks.products.counts.published import PublishedProduct, published_product
+from tasks.products.counts.true_errors import counts_errors
 from tasks.products.kind import ProductKind, TableForm
+from tasks.products.true_errors import TrueErrors
+from tasks.products.working_memory import WorkingMemory, of_cells
 
 if TYPE_CHECKING:
     from configs.models.release import PublishConfig
@@ -123,7 +126,12 @@ class CountsProduct(ProductKind[TableMechanism, RawTable, DerivedCounts]):
         words = not_in_it(product.domain)
         mechanism = product.mechanism
         return [
-            TableForm(stem, columns + figure_fields(mechanism, names), words)
+            TableForm(
+                stem,
+                columns + figure_fields(mechanism, names),
+                words,
+                "estimated counts with standard errors" if names else "synthetic records",
+            )
             for stem, names in self.figures(product.name, mechanism).items()
         ]
 
@@ -139,12 +147,12 @@ class CountsProduct(ProductKind[TableMechanism, RawTable, DerivedCounts]):
         raw, listed = derived.raw, derived.listed
         if names:
             figures = {name: derived.figures[name] for name in names}
-            write_cells(product.domain, raw.cells[:listed], figures, path)
+            write_cells(product.domain, raw.cells[:listed], figures, path, form.fields)
         else:
             assert derived.records is not None
             there = np.flatnonzero(derived.records[:listed])
             records = ContingencyTable(product.domain, raw.cells[there], derived.records[there])
-            write_records(records, path, advance)
+            write_records(records, path, advance, form.fields)
 
     def rows(
         self, form: TableForm, product: PlannedProduct[TableMechanism], derived: DerivedCounts
@@ -167,6 +175,16 @@ class CountsProduct(ProductKind[TableMechanism, RawTable, DerivedCounts]):
     def size(self, product: PlannedProduct[TableMechanism]) -> int:
         return self.most_rows(product) * (len(product.domain.columns) + 4)
 
+    def working_memory(self, product: PlannedProduct[TableMechanism]) -> WorkingMemory:
+        """By the cells that are occupied or listed, and the rows that are written."""
+        domain, n_records = product.domain, product.target.n_records
+        listed = product.mechanism.rows(n_cells=domain.n_possible)
+        cells = max(min(domain.n_possible, n_records), listed)
+        bands = product.further is not None
+        rows = max(self.most_rows(product), cells)
+        step = "Use fewer columns or cells in the product."
+        return of_cells(cells * (1 + bands), domain.columns, rows, step)
+
     def rehearse(
         self, folder: Path, product: PlannedProduct[TableMechanism], publish: PublishConfig
     ) -> None:
@@ -180,9 +198,10 @@ class CountsProduct(ProductKind[TableMechanism, RawTable, DerivedCounts]):
         codes = {column.name: rows % column.size for column in domain.columns}
         cells, counts = np.unique(domain.encode(codes), return_counts=True)
         table = ContingencyTable(domain, cells, counts)
+        fields = self.forms(product)[0].fields
         for suffix in publish.formats:
             path = folder / f"rehearsal.{suffix}"
-            write_records(table, path)
+            write_records(table, path, fields=fields)
             found = profile_file(path, domain)
             path.unlink()
             if found.pop("rows") != len(rows) or any(found.values()):
@@ -220,6 +239,12 @@ class CountsProduct(ProductKind[TableMechanism, RawTable, DerivedCounts]):
     def cells_in_words(self, domain: Domain) -> str:
         """How many cells there are."""
         return f"{domain.n_listed:,} {'possible ' * bool(domain.zeros)}cells"
+
+    def true_errors(
+        self, product: PlannedProduct[TableMechanism], derived: DerivedCounts, private: Any
+    ) -> TrueErrors:
+        """Of columns, pairs and cells."""
+        return counts_errors(product, derived, private)
 
     def notes(self, products: Sequence[PlannedProduct[TableMechanism]]) -> list[str]:
         """What no file holds."""

@@ -21,7 +21,7 @@ from mechanisms.domain.structural_zeros import ZeroPattern
 from mechanisms.planning.registry import REGISTRY
 from mechanisms.tables.mechanism import TableMechanism, drawn_records
 from tasks.formats.reading import read_counts
-from tasks.products.counts.fields import column_from
+from tasks.products.counts.fields import column_from, plain_field
 from tasks.products.understanding import understood
 
 if TYPE_CHECKING:
@@ -156,7 +156,8 @@ def published_product(
         raise ValueError(f"there is no file data/{stem}.{suffix}")
     if absent is not None:
         absent = {each: _whole(absent[each]) for each in mechanism.raw}
-    return PublishedProduct(name, kind, domain, mechanism, path, tuple(columns), absent)
+    fields = tuple(map(plain_field, columns, declared))
+    return PublishedProduct(name, kind, domain, mechanism, path, fields, absent)
 
 
 def zero_from(sets: Mapping[str, Any]) -> ZeroPattern:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from configs.models import formats
 from mechanisms.domain.columns import Codes
 from mechanisms.planning.plan import Plan, PlannedProduct
 from mechanisms.tables.band_laws import LIMITS, bands_of
@@ -15,9 +14,10 @@ from mechanisms.tables.bands import BandKnobs, facts, knobs_from
 from mechanisms.tables.kind import TABLE
 from mechanisms.tables.mechanism import RawTable, TableMechanism
 from tasks.formats.writing import Progress
+from tasks.pages.blocks import Prose, Section
 from tasks.products.counts.bands import (
     band_advice,
-    band_excerpts,
+    band_blocks,
     band_forms,
     band_note,
     profile_band,
@@ -25,9 +25,12 @@ from tasks.products.counts.bands import (
     write_band,
 )
 from tasks.products.counts.figures import ESTIMATES
+from tasks.products.counts.part import table_blocks, table_of
 from tasks.products.counts.product import Counted, CountsProduct, DerivedCounts
 from tasks.products.counts.published import PublishedProduct, read_raw
-from tasks.products.kind import Excerpt, TableForm
+from tasks.products.counts.true_errors import with_bands
+from tasks.products.kind import ReportPart, TableForm
+from tasks.products.true_errors import TrueErrors
 
 
 class Table(CountsProduct):
@@ -76,7 +79,7 @@ class Table(CountsProduct):
         advance: Progress,
     ) -> None:  # fmt: skip
         if form.stem in derived.bands:
-            write_band(product.domain, derived.bands[form.stem], path)
+            write_band(product.domain, derived.bands[form.stem], path, form.fields)
         else:
             super().write_table(form, product, derived, path, advance)
 
@@ -117,12 +120,35 @@ class Table(CountsProduct):
         found = super().published(folder, name, stated, resources)
         return found and replace(found, further=knobs_from(stated))
 
+    def true_errors(
+        self, product: PlannedProduct[TableMechanism], derived: DerivedCounts, private: Any
+    ) -> TrueErrors:
+        """The same as of any counts, and whether the bands hold."""
+        found = super().true_errors(product, derived, private)
+        return with_bands(found, derived.bands, private, product.further)
+
     def notes(self, products: Sequence[PlannedProduct[TableMechanism]]) -> list[str]:
         """What no file holds, and what bands are."""
         wanted = any(product.further and product.further.bands for product in products)
         return super().notes(products) + band_note(wanted)
 
-    def excerpt(self, folder: Path, name: str) -> Excerpt | None:
-        """Some rows of the bands, if there are any."""
-        found = band_excerpts(folder, name, formats.FORMATS)
-        return replace(found[0], following=found[1:]) if found else None
+    def part(
+        self, folder: Path, name: str, stated: Mapping[str, Any],
+        resources: Sequence[Mapping[str, Any]],
+    ) -> ReportPart:  # fmt: skip
+        """The cells, and the bands if there are any."""
+        table = table_of(folder, name, stated, resources)
+        anchor, words = f"product-{name}", "table of counts"
+        lead = Prose(
+            [
+                "Use the column estimate, with its standard error, for what you say of a cell; "
+                "the column projected, where no count is negative and all add up to the number of "
+                "records, where a whole table is needed."
+            ]
+        )
+        if table is None:
+            return ReportPart(words, Section(anchor, name, [lead]))
+        blocks, figure = table_blocks(table)
+        bands = band_blocks(folder, name, stated, resources)
+        parts = [Section(f"{anchor}-bands", "Bands", bands)] if bands else []
+        return ReportPart(words, Section(anchor, name, [lead, *blocks], parts), figure)

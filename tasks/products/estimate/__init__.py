@@ -1,1 +1,1 @@
-"""Estimates with intervals in a bundle: numbers, sampling distributions, plots."""
+"""Estimates with intervals in a bundle: numbers and sampling distributions."""

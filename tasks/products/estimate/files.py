@@ -1,9 +1,9 @@
-"""The files of estimates: intervals, what was released, sampling distributions, a plot."""
+"""The files of estimates: intervals, what was released, sampling distributions."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 from mechanisms.estimates.kind import ESTIMATE
 from mechanisms.estimates.mechanism import EstimateMechanism, finite
 from mechanisms.estimates.released import Estimate, RawEstimates, SamplingDistribution
-from mechanisms.inference.fieller import INTERVAL
 from mechanisms.planning.plan import Plan, PlannedProduct
-from tasks.formats.registry import read_rows, written_file
+from tasks.formats.registry import read_rows
 from tasks.formats.writing import Progress, write_columns
-from tasks.products.estimate.plots import draw_estimates
-from tasks.products.kind import Excerpt, ProductKind, TableForm, described
+from tasks.products.estimate.part import part_of
+from tasks.products.estimate.true_errors import estimate_errors
+from tasks.products.kind import ProductKind, ReportPart, TableForm, described, plain_file
 from tasks.products.markdown import escaped
-from tasks.products.plots import check_plots, drawn_to
+from tasks.products.true_errors import TrueErrors
 
 if TYPE_CHECKING:
     from configs.models.release import PublishConfig
@@ -44,7 +44,7 @@ COLUMNS = {
     ),
     "expected_width": (
         "number",
-        "Of the interval, from public quantities alone, for records spread evenly. Null: no end.",
+        "Of the interval, from public quantities only, for records spread evenly. Null: no end.",
     ),
     "cells": (
         "integer",
@@ -100,8 +100,14 @@ class EstimateProduct(ProductKind[EstimateMechanism, RawEstimates, DerivedEstima
 
     def forms(self, product: Planned) -> list[TableForm]:
         return [
-            TableForm(product.name, described(COLUMNS)),
-            TableForm(f"{product.name}_distribution", described(DISTRIBUTION)),
+            TableForm(
+                product.name, described(COLUMNS), title="estimates with confidence intervals"
+            ),
+            TableForm(
+                f"{product.name}_distribution",
+                described(DISTRIBUTION),
+                title="sampling distributions of the estimates",
+            ),
         ]
 
     def write_table(
@@ -113,9 +119,9 @@ class EstimateProduct(ProductKind[EstimateMechanism, RawEstimates, DerivedEstima
         advance: Progress,
     ) -> None:
         if form.stem == product.name:
-            write_columns(_rows(product, derived.estimates), path)
+            write_columns(_rows(product, derived.estimates), path, form.fields)
         else:
-            write_columns(_distribution_rows(derived.distributions), path)
+            write_columns(_distribution_rows(derived.distributions), path, form.fields)
 
     def rows(self, form: TableForm, product: Planned, derived: DerivedEstimates) -> int:
         if form.stem == product.name:
@@ -141,13 +147,7 @@ class EstimateProduct(ProductKind[EstimateMechanism, RawEstimates, DerivedEstima
         return 10_000 * len(product.expected_error.quantities)
 
     def rehearse(self, folder: Path, product: Planned, publish: PublishConfig) -> None:
-        """See that plots can be drawn.
-
-        Raises:
-            ConfigError: The library for plots is not installed.
-        """
-        if _plotted(product, publish):
-            check_plots(where=f"products.{product.name}")
+        """Nothing of it depends on declared values."""
 
     def write_others(
         self,
@@ -156,21 +156,16 @@ class EstimateProduct(ProductKind[EstimateMechanism, RawEstimates, DerivedEstima
         derived: DerivedEstimates,
         publish: PublishConfig,
     ) -> None:
-        """The raw numbers and the plot."""
+        """The raw numbers."""
         name = product.name
         raw = folder / "data" / f"{name}_raw.json"
         raw.write_text(json.dumps(raw_facts(derived.raw), indent=1) + "\n", encoding="utf-8")
-        if _plotted(product, publish):
-            title = f"{name}: estimates by {product.mechanism.name}"
-            found = derived.estimates, derived.distributions
-            drawn_to(folder, name, lambda figure: draw_estimates(figure, title, *found))
 
     def other_resources(self, product: Planned, publish: PublishConfig) -> list[dict[str, Any]]:
         name = product.name
-        found = [_resource(f"{name}_raw", f"data/{name}_raw.json", "json")]
-        if _plotted(product, publish):
-            found.append(_resource(f"{name}_plot", f"plots/{name}.png", "png"))
-        return found
+        return [
+            plain_file(f"{name}_raw", f"data/{name}_raw.json", "the numbers that were released")
+        ]
 
     def advice(self, product: Planned, plan: Plan) -> str:
         """What is estimated, and how wide the interval may be."""
@@ -203,26 +198,16 @@ class EstimateProduct(ProductKind[EstimateMechanism, RawEstimates, DerivedEstima
             "narrower cells could tell more."
         ]
 
-    def excerpt(self, folder: Path, name: str) -> Excerpt | None:
-        """Quantity, estimate, lower and upper end, and confidence, a row each."""
-        path = written_file(folder, name)
-        if path is None:  # a rehearsal, before anything is drawn
-            return None
-        rows = []
-        for each in read_rows(path):
-            figures = [each[key] for key in ("estimate", "lower", "upper")]
-            shown = ["none" if figure is None else f"{figure:.6g}" for figure in figures]
-            trust = "" if each["valid"] else ", not valid"
-            if each.get("inference") not in (None, "asymptotic"):
-                trust += f", {each['inference']}"
-            if each.get("shape") not in (None, INTERVAL):
-                trust += f", {each['shape']}"
-            if each.get("gap_lower") is not None:
-                trust += f" from {each['gap_lower']:.6g} to {each['gap_upper']:.6g}"
-            if each.get("cells") == 1:
-                trust += ", one cell"
-            rows.append([each["quantity"], *shown, f"{each['confidence']:g}{trust}"])
-        return Excerpt(("quantity", "estimate", "from", "to", "confidence"), rows)
+    def true_errors(self, product: Planned, derived: DerivedEstimates, private: Any) -> TrueErrors:
+        """Every estimate next to its value on the confidential records."""
+        return estimate_errors(product, derived, private)
+
+    def part(
+        self, folder: Path, name: str, stated: Mapping[str, Any],
+        resources: Sequence[Mapping[str, Any]],
+    ) -> ReportPart:  # fmt: skip
+        """Quantities, estimates and intervals, and how the estimates would vary."""
+        return part_of(folder, name, stated, resources)
 
 
 def raw_facts(drawn: RawEstimates) -> dict[str, Any]:
@@ -231,14 +216,6 @@ def raw_facts(drawn: RawEstimates) -> dict[str, Any]:
         "n_records": drawn.n_records,
         "numbers": {name: list(values) for name, values in drawn.numbers.items()},
     }
-
-
-def _plotted(product: Planned, publish: PublishConfig) -> bool:
-    return publish.plots and product.kind.plotted(product.mechanism)
-
-
-def _resource(name: str, path: str, form: str) -> dict[str, Any]:
-    return {"name": name.replace("_", "-").lower(), "path": path, "format": form}
 
 
 def _in_order(row: dict[str, Any]) -> bool:

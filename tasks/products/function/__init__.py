@@ -1,1 +1,1 @@
-"""Whole functions in a bundle: coefficients, the evaluator that is copied along, plots."""
+"""Whole functions in a bundle: coefficients, and the evaluator that is copied along."""

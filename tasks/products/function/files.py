@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,10 +20,11 @@ from mechanisms.planning.plan import Plan, PlannedProduct
 from tasks.formats.registry import read_rows
 from tasks.formats.writing import Progress, write_columns
 from tasks.products.function import evaluate
-from tasks.products.function.plots import draw_function
-from tasks.products.kind import ProductKind, TableForm, described
+from tasks.products.function.part import part_of
+from tasks.products.function.true_errors import function_errors
+from tasks.products.kind import ProductKind, ReportPart, TableForm, described, plain_file
 from tasks.products.markdown import escaped
-from tasks.products.plots import check_plots, drawn_to
+from tasks.products.true_errors import TrueErrors
 
 if TYPE_CHECKING:
     from configs.models.release import PublishConfig
@@ -46,6 +47,8 @@ _FORMULA = (
     "The coefficients are listed with the last index fastest."
 )
 _TOLERANCE = 1e-9
+_LARGEST_FACTOR = 1e100
+"""Its square, times the noise, is a double."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,9 @@ class FunctionProduct(ProductKind[FunctionRelease, NoisyLattice, DerivedFunction
         return DerivedFunction(raw, product.mechanism.function(raw))
 
     def forms(self, product: Planned) -> list[TableForm]:
-        return [TableForm(product.name, described(columns_of(product.mechanism)))]
+        columns = described(columns_of(product.mechanism))
+        words = f"Function: {words_of(product)}."
+        return [TableForm(product.name, columns, words, "the function at its lattice points")]
 
     def write_table(
         self,
@@ -75,7 +80,7 @@ class FunctionProduct(ProductKind[FunctionRelease, NoisyLattice, DerivedFunction
         path: Path,
         advance: Progress,
     ) -> None:
-        write_columns(_rows(product.mechanism, derived.function, derived.raw), path)
+        write_columns(_rows(product.mechanism, derived.function, derived.raw), path, form.fields)
 
     def rows(self, form: TableForm, product: Planned, derived: DerivedFunction) -> int:
         return product.mechanism.points
@@ -99,18 +104,24 @@ class FunctionProduct(ProductKind[FunctionRelease, NoisyLattice, DerivedFunction
         return mechanism.points * len(columns_of(mechanism)) + 10_000
 
     def rehearse(self, folder: Path, product: Planned, publish: PublishConfig) -> None:
-        """See that the function can be evaluated and plots can be drawn.
+        """See that the function can be evaluated, and its values written.
 
         Raises:
-            ConfigError: A user-defined function fails, or the library for plots is missing.
+            ConfigError: A user-defined function fails, or a range is too narrow or too wide.
         """
+        factor = product.mechanism.factor
+        if not 1 / _LARGEST_FACTOR <= abs(factor) <= _LARGEST_FACTOR:
+            raise ConfigError(
+                "The declared range is too narrow or too wide: values of the function would pass "
+                "what a number in a file can be.",
+                where=f"products.{product.name}",
+                next_step="Declare the column in a unit in which its range is nearer to 1.",
+            )
         try:
             product.mechanism.rehearse(product.domain)
         except ConfigError as error:
             error.where = f"products.{product.name}"
             raise
-        if publish.plots:
-            check_plots(where=f"products.{product.name}")
 
     def write_others(
         self,
@@ -119,28 +130,30 @@ class FunctionProduct(ProductKind[FunctionRelease, NoisyLattice, DerivedFunction
         derived: DerivedFunction,
         publish: PublishConfig,
     ) -> None:
-        """The function for the evaluator, the evaluator itself, and the plot."""
-        name, mechanism, function = product.name, product.mechanism, derived.function
-        facts = function_facts(mechanism, function, derived.raw)
+        """The function for the evaluator and the evaluator itself."""
+        name = product.name
+        facts = function_facts(product.mechanism, derived.function, derived.raw)
+        facts |= {"function": words_of(product), **_label_facts(product)}
         text = json.dumps(facts, indent=1, allow_nan=False)
         (folder / "data" / f"{name}.json").write_text(text + "\n", encoding="utf-8")
         source = Path(evaluate.__file__).read_text(encoding="utf-8")
         (folder / EVALUATOR).write_text(source, encoding="utf-8")
-        if publish.plots:
-            title = f"{name}: {mechanism.words}"
-            drawn_to(folder, name, lambda figure: draw_function(figure, title, mechanism, function))
 
     def other_resources(self, product: Planned, publish: PublishConfig) -> list[dict[str, Any]]:
         name = product.name
-        slug = name.replace("_", "-").lower()
-        found = [
-            {"name": f"{slug}-function", "path": f"data/{name}.json", "format": "json"}
-            | {"description": _FORMULA}
+        return [
+            plain_file(
+                f"{name}_function", f"data/{name}.json", "the function, to be evaluated", _FORMULA
+            ),
+            plain_file(
+                "evaluate",
+                EVALUATOR,
+                "Evaluator of the functions of this release, which needs only NumPy",
+            ),
         ]
-        if publish.plots:
-            plot = {"name": f"{slug}-plot", "path": f"plots/{name}.png", "format": "png"}
-            found.append(plot)
-        return found
+
+    def parameters(self, product: Planned) -> dict[str, str | int]:
+        return super().parameters(product) | {"function": words_of(product)}
 
     def advice(self, product: Planned, plan: Plan) -> str:
         """What the function is, of what, and how far it may be off."""
@@ -152,7 +165,7 @@ class FunctionProduct(ProductKind[FunctionRelease, NoisyLattice, DerivedFunction
         if expected.bound_95 is not None:
             bound = f", with probability 95 % at most {expected.bound_95:.4g} whatever the data"
         return (
-            f"- `{product.name}`: {escaped(mechanism.words)}, as a function of {variables}; "
+            f"- `{product.name}`: {escaped(words_of(product))}, as a function of {variables}; "
             f"expected largest error {expected.sup_error:.4g}{bound}."
         )
 
@@ -167,6 +180,30 @@ class FunctionProduct(ProductKind[FunctionRelease, NoisyLattice, DerivedFunction
             "between the released function and that of the confidential records, which are no "
             "further sample of anything: the error of sampling comes on top."
         ]
+
+    def true_errors(self, product: Planned, derived: DerivedFunction, private: Any) -> TrueErrors:
+        """The function as released beside that of the confidential records."""
+        return function_errors(product, derived, private)
+
+    def part(
+        self, folder: Path, name: str, stated: Mapping[str, Any],
+        resources: Sequence[Mapping[str, Any]],
+    ) -> ReportPart:  # fmt: skip
+        """Its curve or contours, its error, and how to evaluate it."""
+        return part_of(folder, name, stated, resources)
+
+
+def words_of(product: Planned) -> str:
+    """What the function is, for readers: of a classifier which of its two classes is positive.
+
+    The mechanism's own words, which a charge states, name only the column.
+    """
+    words, label = product.mechanism.words, product.request.knobs.label
+    if label is None:
+        return words
+    (positive,) = product.domain[label].decode(np.array([1])).tolist()
+    value = str(positive).lower() if isinstance(positive, bool) else str(positive)
+    return words.replace(f" of {label}", f" of {label} = {value}", 1)
 
 
 def columns_of(mechanism: FunctionRelease) -> dict[str, tuple[str, str]]:
@@ -208,6 +245,15 @@ def function_facts(
         "coefficients": function.coefficients.ravel().tolist(),
         "steps": drawn.counts.ravel().tolist(),
     }
+
+
+def _label_facts(product: Planned) -> dict[str, Any]:
+    """Of a classifier the column that it is about, and the value that positive scores are for."""
+    name = product.request.knobs.label
+    if name is None:
+        return {}
+    (positive,) = product.domain[name].decode(np.array([1])).tolist()
+    return {"label": {"column": name, "positive": positive}}
 
 
 def _units(mechanism: FunctionRelease) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,24 +11,29 @@ import numpy as np
 
 from mechanisms.domain.domain import Domain
 from mechanisms.errors import ConfigError
+from mechanisms.marginals.expected_error import records_kept
 from mechanisms.marginals.marginals import Marginals, Microdata
 from mechanisms.marginals.measurement import GRID
 from mechanisms.marginals.released import NoisyMarginals
 from mechanisms.planning.plan import Plan, PlannedProduct
 from mechanisms.tables.kind import MICRODATA
+from tasks.execution.resources import machine_memory
 from tasks.formats.profile import profile_file
 from tasks.formats.registry import read_batches
 from tasks.formats.writing import Progress, write_batches, write_codes
 from tasks.products.counts.fields import column_field, range_field
 from tasks.products.counts.figures import not_in_it, unlisted_in_words, zeros_by_codes
-from tasks.products.kind import Excerpt, ProductKind, TableForm, described
-from tasks.products.marginals.excerpt import excerpt_of
+from tasks.products.kind import Field, ProductKind, ReportPart, TableForm, described
+from tasks.products.marginals.part import part_of
 from tasks.products.marginals.tables_file import (
     drawn_tables,
     fields,
     raw_digest,
     write_tables,
 )
+from tasks.products.marginals.true_errors import marginals_errors
+from tasks.products.true_errors import TrueErrors
+from tasks.products.working_memory import WorkingMemory, of_rows
 
 if TYPE_CHECKING:
     from configs.models.release import PublishConfig
@@ -41,9 +45,9 @@ _PAIRS: Mapping[str, tuple[str, str]] = {
     "column_2": ("string", "Another."),
     "relation": (
         "string",
-        "'measured': their joint table was. 'shrunk away': it was, and shows next to nothing but "
-        "noise. 'assumed independent': it was not measured, and the records have these two "
-        "columns related only through others. 'known': it is public, and met exactly.",
+        "'measured': their joint table was. 'shrunk away': it was, and shows a relation weaker "
+        "than its noise, or none. 'assumed independent': it was not measured, and the records have "
+        "these two columns related only through others. 'known': it is public, and met exactly.",
     ),
     "standard_error": (
         "number",
@@ -89,9 +93,13 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         ]
         most = max((len(group) for group, _ in product.mechanism.groups), default=1)
         return [
-            TableForm(product.name, columns, words),
-            TableForm(f"{product.name}_tables", fields(most), words),
-            TableForm(f"{product.name}_pairs", described(_PAIRS)),
+            TableForm(product.name, columns, words, "synthetic records"),
+            TableForm(
+                f"{product.name}_tables", fields(most), words, "noisy tables with standard errors"
+            ),
+            TableForm(
+                f"{product.name}_pairs", described(_PAIRS), title="which pairs were measured"
+            ),
         ]
 
     def write_table(
@@ -106,12 +114,12 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         part = form.stem.removeprefix(product.name)
         if not part:
             within = _within(derived.raw) if product.mechanism.uniform else None
-            write_codes(product.domain, found.codes, path, advance, within)
+            write_codes(product.domain, found.codes, path, advance, within, form.fields)
         elif part == "_tables":
             most = len([f for f in form.fields if f["name"].startswith("column_")])
-            write_tables(derived.raw, found.residuals, most, path)
+            write_tables(derived.raw, found.residuals, most, path, form.fields)
         else:
-            _write_pairs(product.domain, derived, path)
+            _write_pairs(product.domain, derived, path, form.fields)
 
     def rows(self, form: TableForm, product: Planned, derived: DerivedMicrodata) -> int:
         part = form.stem.removeprefix(product.name)
@@ -138,6 +146,22 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         records = mechanism.records or product.target.n_records
         return records * len(product.domain.columns) + 6 * mechanism.rows(n_cells=0)
 
+    def working_memory(self, product: Planned) -> WorkingMemory:
+        mechanism, n_records = product.mechanism, product.target.n_records
+        published = mechanism.records or n_records
+        fitting = product.expected_error.memory
+        columns = product.domain.columns
+        cells = mechanism.rows(n_cells=0)
+        kept = records_kept(mechanism.sizes, published) + 64 * cells
+        return WorkingMemory(
+            draw=2**28 + 64 * cells,
+            derive=fitting,
+            write=of_rows(max(published, cells), columns),
+            kept=kept,
+            figure=f"{published:,} records of {len(columns)} columns",
+            next_step="Ask for fewer 'records', or for fewer columns or cells.",
+        )
+
     def rehearse(self, folder: Path, product: Planned, publish: PublishConfig) -> None:
         """Write every declared value and read it back, where there is memory for the records.
 
@@ -145,21 +169,22 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
             ConfigError: A value does not come back as it was written, or the records would not
                 fit into this machine's memory.
         """
-        needed, there = product.expected_error.memory, _memory()
+        needed, there = self.working_memory(product).derive, machine_memory()
         if needed > there:
             raise ConfigError(
-                f"Fitting the records needs about {needed / 2**30:,.1f} GB of memory, and this "
-                f"machine has {there / 2**30:,.1f} GB.",
+                f"Fitting the records needs up to {needed / 2**30:,.1f} GiB of memory, and this "
+                f"machine has {there / 2**30:,.1f} GiB.",
                 where=f"products.{product.name}",
                 next_step="Ask for fewer records or cells, or run on a larger machine.",
             )
         domain = Domain(product.domain.columns)
         rows = np.arange(max(column.size for column in domain.columns))
         codes = [rows % column.size for column in domain.columns]
+        fields = self.forms(product)[0].fields
         for suffix in publish.formats:
             path = folder / f"rehearsal.{suffix}"
             within = np.random.default_rng(0) if product.mechanism.uniform else None
-            write_codes(domain, codes, path, spread=within)
+            write_codes(domain, codes, path, spread=within, fields=fields)
             found = profile_file(path, domain, spread=within is not None)
             path.unlink()
             if found.pop("rows") != len(rows) or any(found.values()):
@@ -219,12 +244,21 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         words = max((unlisted_in_words(product.domain) for product in products), key=len)
         return [*found, f"**Not in any file.** {words}"] if words else found
 
-    def excerpt(self, folder: Path, name: str) -> Excerpt | None:
+    def true_errors(self, product: Planned, derived: DerivedMicrodata, private: Any) -> TrueErrors:
+        """Of columns and pairs, measured or not."""
+        return marginals_errors(product, derived, private)
+
+    def part(
+        self, folder: Path, name: str, stated: Mapping[str, Any],
+        resources: Sequence[Mapping[str, Any]],
+    ) -> ReportPart:  # fmt: skip
         """The columns and the pairs, as they were measured."""
-        return excerpt_of(folder, name)
+        return part_of(folder, name, stated, resources)
 
 
-def _write_pairs(domain: Domain, derived: DerivedMicrodata, path: Path) -> None:
+def _write_pairs(
+    domain: Domain, derived: DerivedMicrodata, path: Path, fields: Sequence[Field]
+) -> None:
     """A row for each pair of columns."""
     import pyarrow as pa
 
@@ -245,17 +279,7 @@ def _write_pairs(domain: Domain, derived: DerivedMicrodata, path: Path) -> None:
     types = {"string": pa.string(), "number": pa.float64(), "integer": pa.int64()}
     schema = pa.schema([(name, types[kind]) for name, (kind, _) in _PAIRS.items()])
     arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
-    write_batches(schema, [arrays], path)
-
-
-def _memory() -> int:
-    """Bytes of memory that this machine, or the container around the process, has."""
-    found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    try:
-        most = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
-    except OSError:
-        return found
-    return min(found, int(most)) if most.isdigit() else found
+    write_batches(schema, [arrays], path, fields)
 
 
 def _within(release: NoisyMarginals) -> np.random.Generator:

@@ -59,7 +59,13 @@ def drawn_tables(release: NoisyMarginals) -> tuple[NoisyTable, ...]:
     return (*release.one_way, *release.tables)
 
 
-def write_tables(release: NoisyMarginals, residuals: Residuals, most: int, path: Path) -> None:
+def write_tables(
+    release: NoisyMarginals,
+    residuals: Residuals,
+    most: int,
+    path: Path,
+    fields: Sequence[Field] = (),
+) -> None:
     """Write all cells of all tables.
 
     Args:
@@ -67,6 +73,7 @@ def write_tables(release: NoisyMarginals, residuals: Residuals, most: int, path:
         residuals: Its tables combined.
         most: Columns that a table has at most.
         path: The suffix gives the format.
+        fields: Its columns as a data package describes them.
     """
     import pyarrow as pa
 
@@ -80,7 +87,7 @@ def write_tables(release: NoisyMarginals, residuals: Residuals, most: int, path:
         for name, (kind, _) in _FIGURES.items()
     ]
     schema = pa.schema([*text, *numbers])
-    write_batches(schema, _batches(release, residuals, most), path)
+    write_batches(schema, _batches(release, residuals, most), path, fields)
 
 
 def read_tables(

@@ -83,7 +83,7 @@ class Method:
         release: From private counts to the shares of each of its curves.
         parameters: For the record.
         best: The curve of it that counts as ours, if it is one.
-        expected: Its error to be expected from public quantities alone.
+        expected: Its error to be expected from public quantities only.
         slow: Whether it is repeated less often than the others.
     """
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from mechanisms.accounting.noise_losses import DiscreteLaplaceLoss
 from mechanisms.accounting.privacy_loss import PrivacyLoss
+from mechanisms.base.citation import DWORK, Citation
 from mechanisms.base.kind import Kind, Variant
 from mechanisms.base.mechanism import Mechanism, Needs, Target, check_frame
 from mechanisms.domain.coded_columns import CodedColumns
@@ -23,8 +24,9 @@ from mechanisms.tables.kind import TABLE
 from mechanisms.tables.laplace import LaplaceTable
 from tasks.formats.registry import read_batches
 from tasks.formats.writing import write_columns
+from tasks.pages.blocks import Prose, Section
 from tasks.products import registry as products
-from tasks.products.kind import Excerpt, ProductKind, TableForm
+from tasks.products.kind import ProductKind, ReportPart, TableForm
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,7 @@ class NoisyHalf:
     """Discrete Laplace noise on one count, which one unit moves by as many as its records."""
 
     name: ClassVar[str] = "noisy_half"
+    citations: ClassVar[tuple[Citation, ...]] = (DWORK,)
     kinds: ClassVar[tuple[Kind, ...]] = (HALF,)
     knobs: ClassVar[type] = HalfKnobs
     pure: ClassVar[bool] = True
@@ -159,8 +162,9 @@ class HalfProduct(ProductKind[NoisyHalf, int, float]):
     def notes(self, products: Sequence[Any]) -> list[str]:
         return ["**Halves** are a toy."]
 
-    def excerpt(self, folder: Path, name: str) -> Excerpt | None:
-        return Excerpt(("share",), [["see the file"]])
+    def part(self, folder: Path, name: str, stated: Any, resources: Any) -> ReportPart:
+        said = Prose(["see the file"])
+        return ReportPart("half of a column", Section(f"product-{name}", name, [said]))
 
 
 class WideHalfKind(HalfKind):

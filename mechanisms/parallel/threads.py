@@ -1,0 +1,54 @@
+"""Parts of a step in several threads, as many as its run may use.
+
+Threads gain where the parts let go of Python's lock: in compiled kernels, and in most of NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TypeVar
+
+Part = TypeVar("Part")
+Result = TypeVar("Result")
+
+_THREADS: ContextVar[int] = ContextVar("statpress_threads", default=1)
+
+
+@contextmanager
+def using_threads(count: int) -> Iterator[None]:
+    """Let the steps inside use up to so many threads; outside of any it is one.
+
+    Raises:
+        ValueError: There would be none.
+    """
+    if count < 1:
+        raise ValueError("there must be a thread")
+    token = _THREADS.set(count)
+    try:
+        yield
+    finally:
+        _THREADS.reset(token)
+
+
+def threads() -> int:
+    """How many threads a step may use at once."""
+    return _THREADS.get()
+
+
+def in_threads(function: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:
+    """What a function gives for each part, in order.
+
+    The parts must not depend on how many threads there are, nor share what they change.
+
+    >>> with using_threads(2):
+    ...     in_threads(abs, [-1, 2, -3])
+    [1, 2, 3]
+    """
+    count = min(threads(), len(parts))
+    if count <= 1:
+        return [function(part) for part in parts]
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(function, parts))

@@ -1,0 +1,284 @@
+"""Charts as SVG by Matplotlib, in the colours of whatever page they stand on.
+
+A chart is drawn in placeholder colours, which become variables of the style sheet: the same bytes
+are right in light, in dark and on paper. Text stays text. The same drawing gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Callable
+from functools import singledispatch
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tasks.pages.axes import numbered, plain_decades
+from tasks.pages.drawings import Bars, Curves, Drawing, HeatMap, Intervals
+from tasks.pages.label_width import inches_of
+from tasks.pages.numbers import measured
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_INK, _SOFT = "#000001", "#000002"
+_SERIES = ("#000011", "#000012", "#000013", "#000014")
+_VARIABLES = {_INK: "--ink", _SOFT: "--soft"} | {
+    placeholder: f"--series-{place}" for place, placeholder in enumerate(_SERIES, 1)
+}
+_DASHES = ("-", "--", ":", "-.")
+_WIDTH, _ROW, _HEIGHT = 4.6, 0.2, 2.7  # inches
+_WIDE = 9.4
+_REM_PER_INCH = 30 / _WIDTH
+_FONT = 8.5  # points
+_LONGEST = 26
+_SHADES = 12
+_NARROWEST = 2.8  # inches of a heat map, for what is written above it
+_LOWEST, _FEW = 0.16, 24  # inches of a row of a heat map, for its label; rows up to which
+_SETTINGS: Any = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "statpress",
+    "font.size": _FONT,
+    "font.family": "DejaVu Sans",
+    "text.color": _INK,
+    "text.parse_math": False,  # a column named "$ a month" is no formula
+    "axes.edgecolor": _SOFT,
+    "axes.labelcolor": _INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.6,
+    "axes.formatter.limits": (-5, 7),
+    "axes.formatter.use_mathtext": False,
+    "xtick.color": _SOFT,
+    "ytick.color": _SOFT,
+    "xtick.labelcolor": _INK,
+    "ytick.labelcolor": _INK,
+    "grid.color": _SOFT,
+    "grid.linewidth": 0.4,
+    "legend.frameon": False,
+    "legend.fontsize": _FONT,
+}
+_FONT_STYLE = re.compile(r"font: (?:[\d.]+px )'DejaVu Sans'")
+_HEAD = re.compile(r"\A.*?(?=<svg)", re.DOTALL)
+_METADATA = re.compile(r"\s*<metadata>.*?</metadata>", re.DOTALL)
+_TAG = re.compile(r"<[^<>]*>")
+_GROUP_ID = re.compile(r'<g id="[^"]*"')
+_ID = re.compile(r'(\bid="|url\(#|xlink:href="#)')
+_SIZE = re.compile(r'(<svg[^>]*?) (?:width|height)="[\d.]+pt"')
+
+
+def svg(drawing: Drawing, *, number: int, wide: bool = False) -> str:
+    """A drawing as an SVG element, to stand within a page.
+
+    Args:
+        drawing: What it shows.
+        number: Of the chart in its page, so that no two have an identifier in common.
+        wide: Whether it takes the whole width of a page.
+    """
+    from matplotlib import rc_context, rcdefaults
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    with rc_context():
+        rcdefaults()  # whatever the user's own settings say
+        with rc_context(_SETTINGS):
+            width = _WIDE if wide else _WIDTH
+            figure = Figure(figsize=(width, _HEIGHT))
+            FigureCanvasSVG(figure)
+            written = io.StringIO()
+            with warnings.catch_warnings():
+                # The page has fonts of its own for letters that the one measured with lacks.
+                warnings.filterwarnings("ignore", "Glyph .* missing from font")
+                _draw(drawing, figure)
+                figure.savefig(written, format="svg", transparent=True, metadata={"Date": None})
+            inches = figure.get_figwidth()
+    return _as_element(written.getvalue(), number, _REM_PER_INCH * inches)
+
+
+def _as_element(text: str, number: int, width: float) -> str:
+    """What Matplotlib wrote, as an element in the page's colours and font, of so many rem."""
+    text = _METADATA.sub("", _HEAD.sub("", text))
+    text = _SIZE.sub(r"\1", _SIZE.sub(r"\1", text))
+    text = _TAG.sub(lambda tag: _own(tag[0], number), text)  # what labels say stays as it is
+    own = f'<svg aria-hidden="true" focusable="false" style="max-width: {width:.2f}rem" '
+    return text.replace("<svg ", own, 1).strip()
+
+
+def _own(tag: str, number: int) -> str:
+    """A tag in the page's colours and font, with identifiers of the chart's own."""
+    tag = _ID.sub(rf"\g<1>c{number}-", _GROUP_ID.sub("<g", tag))
+    tag = _FONT_STYLE.sub(f"font: {_FONT}px system-ui, sans-serif", tag)
+    for placeholder, variable in _VARIABLES.items():
+        tag = tag.replace(placeholder, f"var({variable})")
+    return tag
+
+
+@singledispatch
+def _draw(drawing: Any, figure: Figure) -> None:
+    """Draw a value into a figure, whose size it may change."""
+    raise TypeError(f"there is no chart of {type(drawing).__name__}")
+
+
+@_draw.register(Bars)
+def _(drawing: Bars, figure: Figure) -> None:
+    panel = _rows_of(figure, drawing.labels, drawing.axis)
+    places = np.arange(len(drawing.labels))
+    panel.barh(places, _floats(drawing.values), height=0.62, color=_SERIES[0], alpha=0.75)
+    if len(drawing.lower):
+        _whiskers(panel, places, drawing.lower, drawing.upper, _INK)
+    panel.axvline(0, color=_SOFT, linewidth=0.6)
+
+
+@_draw.register(Intervals)
+def _(drawing: Intervals, figure: Figure) -> None:
+    panel = _rows_of(figure, drawing.labels, drawing.axis)
+    places = np.arange(len(drawing.labels))
+    _whiskers(panel, places, drawing.lower, drawing.upper, _SERIES[0], width=2.0)
+    panel.plot(_floats(drawing.values), places, "o", color=_INK, markersize=3.5)
+
+
+@_draw.register(Curves)
+def _(drawing: Curves, figure: Figure) -> None:
+    labels = [each.label for each in drawing.lines] + [each.label for each in drawing.spans]
+    labelled = sum(map(bool, labels))
+    legend = _ROW * (labelled if labelled > 1 else 0)
+    figure.set_figheight(_HEIGHT + legend + 0.3)
+    panel = _panel(figure, left=0.7, bottom=0.5, top=(0.36 if drawing.y_axis else 0.12) + legend)
+    for span in drawing.spans:
+        low, high = (np.nan if end is None else end for end in (span.lower, span.upper))
+        if np.isfinite(low) and np.isfinite(high):
+            panel.axvspan(low, high, color=_SERIES[0], alpha=0.18, linewidth=0, label=span.label)
+    for place, line in enumerate(drawing.lines):
+        look: dict[str, Any] = {"color": _SERIES[place % 4], "linestyle": _DASHES[place % 4]}
+        if len(line.lower):
+            step: Any = "post" if line.stepped else None
+            panel.fill_between(
+                line.x, _floats(line.lower), _floats(line.upper),
+                color=_SERIES[place % 4], alpha=0.2, linewidth=0, step=step,
+            )  # fmt: skip
+        draw: Callable[..., Any] = panel.step if line.stepped else panel.plot
+        where = {"where": "post"} if line.stepped else {}
+        draw(line.x, _floats(line.y), linewidth=1.4, label=line.label or None, **look, **where)
+    for x, y in drawing.points:
+        panel.plot([x], [y], "o", color=_INK, markersize=4)
+    if drawing.log_x:
+        panel.set_xscale("log")
+        plain_decades(panel.xaxis)
+    if drawing.log_y:
+        panel.set_yscale("log")
+        plain_decades(panel.yaxis)
+    if drawing.from_zero:
+        panel.set_ylim(bottom=0)
+    numbered(panel.xaxis)
+    numbered(panel.yaxis)
+    panel.set_xlabel(drawing.x_axis)
+    panel.set_title(drawing.y_axis, loc="left", fontsize=_FONT, pad=4)
+    panel.grid(axis="y")
+    if legend:
+        figure.legend(loc="upper left", borderaxespad=0.2, handlelength=2.6)
+
+
+@_draw.register(HeatMap)
+def _(drawing: HeatMap, figure: Figure) -> None:
+    from matplotlib.patches import PathPatch
+
+    rows, columns = len(drawing.rows), len(drawing.columns)
+    left = _margin(drawing.rows)
+    bottom = _margin(drawing.columns)
+    side = min(0.34, (figure.get_figwidth() - left - 0.1) / max(columns, 1))
+    height = max(side, _LOWEST) if rows <= _FEW else side
+    note = 2 * _ROW if drawing.scale or drawing.marked else 0.0
+    blank = max(0.1, _NARROWEST - left - side * columns)
+    figure.set_figwidth(left + blank + side * columns)
+    figure.set_figheight(bottom + 0.1 + height * rows + note)
+    panel = _panel(figure, left=left, bottom=bottom, top=0.1 + note, right=blank)
+    values = np.array([_floats(row) for row in drawing.values]).reshape(rows, columns)
+    largest = float(np.nanmax(values)) if np.isfinite(values).any() else 1.0
+    reach = largest - drawing.lightest
+    shades = np.clip((values - drawing.lightest) / reach if reach > 0 else values * 0, 0, 1)
+    levels = np.where(np.isfinite(shades), np.ceil(shades * _SHADES), -1).astype(int)
+    for level in range(_SHADES + 1):
+        if (squares := _squares(levels == level)) is not None:
+            opacity = 0.06 + 0.94 * level / _SHADES
+            panel.add_patch(
+                PathPatch(
+                    squares, facecolor=_SERIES[0], alpha=opacity, edgecolor=_SOFT, linewidth=0.3
+                )
+            )
+    marked = np.array([[value is None for value in row] for row in drawing.values])
+    for row, column in np.argwhere(marked.reshape(rows, columns)):
+        ends = [column - 0.22, column + 0.22], [row + 0.22, row - 0.22]
+        panel.plot(*ends, color=_SOFT, linewidth=0.8)
+    panel.set(xlim=(-0.5, columns - 0.5), ylim=(rows - 0.5, -0.5))
+    panel.set_yticks(range(rows), [_short(label) for label in drawing.rows])
+    panel.set_xticks(range(columns), [_short(label) for label in drawing.columns], rotation=90)
+    panel.tick_params(length=0)
+    panel.spines[:].set_visible(False)
+    lines = [f"{drawing.scale}; full shade: {measured(largest, 3)}"] if drawing.scale else []
+    lines += [f"stroke: {drawing.marked}"] if drawing.marked else []
+    for place, line in enumerate(lines):
+        figure.text(0.01, 1 - (place + 0.8) * _ROW / figure.get_figheight(), line)
+
+
+def _squares(chosen: Any) -> Any:
+    """One path of the chosen cells of a matrix, so that many cells take few bytes; None of none."""
+    from matplotlib.path import Path
+
+    corners = np.array([(-0.5, -0.5), (0.5, -0.5), (0.5, 0.5), (-0.5, 0.5), (-0.5, -0.5)])
+    centres = np.argwhere(chosen)[:, ::-1]
+    if not len(centres):
+        return None
+    outlines = (centres[:, None, :] + corners).reshape(-1, 2)
+    codes = np.tile([Path.MOVETO, *[Path.LINETO] * 3, Path.CLOSEPOLY], len(centres))
+    return Path(outlines, codes)
+
+
+def _rows_of(figure: Figure, labels: Any, axis: str) -> Axes:
+    """A panel with a row for each label, the first on top."""
+    figure.set_figheight(_ROW * max(len(labels), 1) + 0.62)
+    panel = _panel(figure, left=_margin(labels), bottom=0.46, top=0.08, right=0.3)
+    panel.set_yticks(range(len(labels)), [_short(label) for label in labels])
+    panel.set_ylim(len(labels) - 0.5, -0.5)
+    panel.tick_params(axis="y", length=0)
+    panel.spines["left"].set_visible(False)
+    panel.set_xlabel(axis)
+    panel.locator_params(axis="x", nbins=5)
+    numbered(panel.xaxis)
+    panel.grid(axis="x")
+    panel.set_axisbelow(True)
+    return panel
+
+
+def _panel(figure: Figure, *, left: float, bottom: float, top: float, right: float = 0.16) -> Axes:
+    """A panel with margins in inches."""
+    width, height = figure.get_size_inches()
+    return figure.add_axes(
+        (left / width, bottom / height, 1 - (left + right) / width, 1 - (bottom + top) / height)
+    )
+
+
+def _whiskers(
+    panel: Axes, places: Any, lower: Any, upper: Any, colour: str, width: float = 1.0
+) -> None:
+    """Lines from the lower to the upper ends, of the rows where both are known."""
+    low, high = _floats(lower), _floats(upper)
+    known = np.isfinite(low) & np.isfinite(high)
+    panel.hlines(places[known], low[known], high[known], color=colour, linewidth=width)
+
+
+def _floats(values: Any) -> Any:
+    """float64[k], not a number where there is none."""
+    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+
+
+def _short(label: str) -> str:
+    """A label that fits in front of a row; the whole one is in the chart's table."""
+    return label if len(label) <= _LONGEST else label[: _LONGEST - 1] + "…"
+
+
+def _margin(labels: Any) -> float:
+    """Inches that the longest label takes."""
+    return 0.16 + max((inches_of(_short(label), _FONT) for label in labels), default=0)

@@ -1,0 +1,96 @@
+"""Numbers as a person reads them, the same on every page."""
+
+from __future__ import annotations
+
+import math
+
+MISSING = "none"
+"""What stands for a number that is not there."""
+
+
+def count(value: float | None) -> str:
+    """A number of records, whole, with its thousands apart.
+
+    >>> count(29501), count(-3.4), count(None)
+    ('29,501', '-3', 'none')
+    """
+    if value is None or not math.isfinite(value):
+        return MISSING
+    return f"{round(value):,}"
+
+
+def measured(value: float | None, digits: int = 4) -> str:
+    """A measured value with a few significant digits, thousands apart, no needless exponent.
+
+    >>> measured(6.0512345), measured(1234567.8), measured(0.000123456), measured(1e-18)
+    ('6.051', '1,234,568', '0.0001235', '1e-18')
+    """
+    if value is None or not math.isfinite(value):
+        return MISSING
+    if value == 0:
+        return "0"
+    magnitude = math.floor(math.log10(abs(value)))
+    if magnitude < -6 or magnitude > 14:
+        mantissa, _, exponent = f"{value:.{digits - 1}e}".partition("e")
+        return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
+    decimals = max(0, digits - 1 - magnitude)
+    text = f"{value:,.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def share(value: float | None) -> str:
+    """A share in percent.
+
+    >>> share(0.1234), share(0.00051), share(1), share(0)
+    ('12.3 %', '0.051 %', '100 %', '0 %')
+    """
+    if value is None or not math.isfinite(value):
+        return MISSING
+    return f"{measured(100 * value, 3)} %"
+
+
+def interval(lower: float | None, upper: float | None, *, whole: bool = False) -> str:
+    """From a lower to an upper end, either of which may be missing.
+
+    >>> interval(1200.4, 1310.2, whole=True), interval(None, 2.5)
+    ('1,200 to 1,310', 'up to 2.5')
+    """
+    low, high = (number for number in (lower, upper))
+    write = count if whole else measured
+    if low is None and high is None:
+        return "without ends"
+    if low is None:
+        return f"up to {write(high)}"
+    if high is None:
+        return f"from {write(low)}"
+    return f"{write(low)} to {write(high)}"
+
+
+def give_or_take(value: float | None) -> str:
+    """Half the width of an interval.
+
+    >>> give_or_take(54.3)
+    '± 54.3'
+    """
+    return "" if value is None or not math.isfinite(value) else f"± {measured(value, 3)}"
+
+
+def plain(value: float) -> str:
+    """A declared value as whoever declared it would write it.
+
+    >>> plain(4.0), plain(0.1), plain(25000.0)
+    ('4', '0.1', '25000')
+    """
+    return f"{value:.12g}"
+
+
+def size(n_bytes: int) -> str:
+    """The size of a file.
+
+    >>> size(390), size(82036), size(2108920)
+    ('390 B', '82 kB', '2.1 MB')
+    """
+    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if n_bytes >= factor:
+            return f"{measured(n_bytes / factor, 2)} {unit}"
+    return f"{n_bytes} B"

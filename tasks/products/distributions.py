@@ -1,0 +1,163 @@
+"""Charts of how records are distributed over the cells of one column, or of two."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.domain.columns import Column
+from tasks.pages.blocks import Chart, Grid
+from tasks.pages.drawings import Bars, Curves, HeatMap, Line
+from tasks.pages.numbers import count, give_or_take, share
+from tasks.products.cell_names import MISSING, axis, cell_names, heading, places
+
+NORMAL_95 = 1.96
+"""Standard errors on either side that hold with 95 % under normal noise."""
+
+MOST_BARS = 24
+MOST_STEPS = 1000
+MOST_SIDE = 40
+LARGEST = 20
+_WHOLE = 10.0  # records, above which a reach has no decimals
+
+WHISKERS = (
+    "Whiskers hold the number in the confidential records with 95 % each; they are about the "
+    "noise of this release, and the sampling of the records comes on top."
+)
+CERTAIN = "In 95 of 100 such releases the number in the records is within that."
+CHOSEN = "Chosen as the largest, they are too high more often than too low."
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Distribution:
+    """Estimated counts of every cell of a column.
+
+    Attributes:
+        column: As declared.
+        field: The same as the data package describes it.
+        counts: float64[size], estimated.
+        errors: float64[size], their standard errors; None where they are not known.
+    """
+
+    column: Column
+    field: Mapping[str, Any]
+    counts: Floats
+    errors: Floats | None
+
+
+def distribution_chart(found: Distribution, n_records: int) -> Chart:
+    """Bars of every cell, or steps where there are many in order, or bars of the largest."""
+    names = cell_names(found.column, found.field)
+    title, note = heading(found.field), str(found.field.get("description", ""))
+    order = np.arange(len(names))
+    many = len(names) > MOST_BARS
+    drawing: Curves | Bars | None = None
+    starts = places(found.column) if many and len(names) <= MOST_STEPS else None
+    if starts is not None:
+        drawing = _steps(found, starts)
+        rest = range(found.column.n_values, len(names))
+        said = ", ".join(f"{names[k]} {_figure(found, k)}" for k in rest)
+        note = f"{note} Not drawn: {said}.".strip() if said else note
+    elif many:
+        order = np.argsort(-found.counts, kind="stable")[:LARGEST]
+        chosen = "" if found.errors is None else f" {CHOSEN}"
+        note = f"{note} The {LARGEST} largest of {len(names):,} cells.{chosen}".strip()
+    if drawing is None:
+        drawing = bars([names[k] for k in order], found.counts[order], _some(found.errors, order))
+    largest = int(np.argmax(found.counts))
+    words = f"Estimated records by {title}; most are {names[largest]}, {_figure(found, largest)}."
+    shown = order if len(order) <= MOST_BARS else order[: 10 * LARGEST]
+    rows = [_row(found, names, k, n_records) for k in shown]
+    known = found.errors is not None
+    headings = ("value", "records", *(("± 95 %",) if known else ()), "share")
+    part = "" if len(rows) == len(names) else f", {len(rows)} of {len(names):,} cells"
+    data = Grid(headings, rows, title=f"Figures of {found.field['name']}{part}", folded=True)
+    return Chart(title, drawing, words, data, note)
+
+
+def bars(names: Sequence[str], counts: Floats, errors: Floats | None) -> Bars:
+    """Bars with whiskers at 95 %."""
+    if errors is None:
+        return Bars(names, counts.tolist(), axis="records")
+    reach = NORMAL_95 * errors
+    return Bars(
+        names, counts.tolist(), (counts - reach).tolist(), (counts + reach).tolist(),
+        axis="records, 95 % whiskers",
+    )  # fmt: skip
+
+
+def joint_chart(
+    rows: Distribution, columns: Distribution, counts: Floats, note: str = ""
+) -> Chart | None:
+    """A heat map of two columns, counts float64[rows, columns]; None of too many cells."""
+    sides = cell_names(rows.column, rows.field), cell_names(columns.column, columns.field)
+    if max(map(len, sides)) > MOST_SIDE:
+        return None
+    first, second = rows.field["name"], columns.field["name"]
+    order = np.argsort(-counts.ravel(), kind="stable")[:LARGEST]
+    cells = [
+        (sides[0][k // counts.shape[1]], sides[1][k % counts.shape[1]], count(counts.flat[k]))
+        for k in order
+    ]
+    part = f", the {len(cells)} largest of {counts.size:,}" if len(cells) < counts.size else ""
+    data = Grid((first, second, "records"), cells, title=f"Figures{part}", folded=True)
+    drawing = HeatMap(*sides, counts.tolist(), scale="records")
+    words = (
+        f"Estimated records by {first} and {second}; most are {cells[0][0]} and {cells[0][1]}, "
+        f"{cells[0][2]}."
+    )
+    return Chart(f"{first} (down) by {second} (across)", drawing, words, data, note)
+
+
+def _steps(found: Distribution, starts: Floats) -> Curves:
+    last = found.column.n_values
+    counts = found.counts[:last]
+    ends = np.append(counts, counts[-1])
+    lower: Floats | tuple[float, ...] = ()
+    upper: Floats | tuple[float, ...] = ()
+    if found.errors is not None:
+        reach = NORMAL_95 * np.append(found.errors[:last], found.errors[last - 1])
+        lower, upper = ends - reach, ends + reach
+    line = Line("", starts.tolist(), ends.tolist(), list(lower), list(upper), stepped=True)
+    words = "records in each cell" + (", 95 % band" if found.errors is not None else "")
+    return Curves([line], axis(found.field), words)
+
+
+def _figure(found: Distribution, k: int) -> str:
+    said = count(found.counts[k])
+    return said if found.errors is None else f"{said} {reach_95(found.errors[k])}"
+
+
+def reach_95(error: float) -> str:
+    """A standard error as what to give and take at 95 %."""
+    reach = NORMAL_95 * float(error)
+    return f"± {count(reach)}" if reach >= _WHOLE else give_or_take(reach)
+
+
+def _row(found: Distribution, names: Sequence[str], k: int, n_records: int) -> list[str]:
+    known = [] if found.errors is None else [reach_95(found.errors[k])]
+    return [names[k], count(found.counts[k]), *known, share(found.counts[k] / n_records)]
+
+
+def _some(values: Floats | None, chosen: NDArray[Any]) -> Floats | None:
+    return None if values is None else values[chosen]
+
+
+def typical_figure(found: Distribution, where: str) -> tuple[str, str] | None:
+    """A count of the first value in words, and its reach; None where errors are not known.
+
+    Not of the value with the largest estimate: noise would have a hand in that choice, and the
+    interval hold less often than it says.
+    """
+    if found.errors is None:
+        return None
+    names = cell_names(found.column, found.field)
+    first = next(k for k, name in enumerate(names) if name != MISSING)
+    figure = f"{count(found.counts[first])} {reach_95(found.errors[first])}"
+    return figure, f"records with {where} = {names[first]}. {CERTAIN}"

@@ -1,0 +1,206 @@
+"""Drawing one product in a process of its own, which is told a home, a run and a number.
+
+All else lies in the folder ``draw`` of the run's private work folder, for its owner only:
+
+| file | holds |
+|---|---|
+| ``token`` | a random word and the versions: who reads it sees this very folder |
+| ``plan`` | products with mechanisms at fixed parameters; public |
+| ``counted``, ``*.npy`` | what was counted; private |
+| ``entry`` | the ledger's entry that the run begins to draw, and a test's seed |
+| ``N.claimed`` | nothing; who makes it draws product N, and nobody after them ever does |
+| ``N.drawn`` | what product N's mechanism released; there once it is whole |
+
+``entry`` comes last and only after the charge, and without it no generator can be made. A process
+says one of a few public words; everything else that happens in it goes to the curator log.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import platform
+import sys
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, cast
+
+import cloudpickle
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.domain.counted import Counted
+from mechanisms.domain.domain import Domain
+from mechanisms.errors import StatpressError
+from tasks.counting.spilled_columns import SpilledColumns
+from tasks.execution.private_zone import CuratorLog, guarded, silence_core_dumps
+from tasks.execution.side_channels import IN_A_STEP
+from tasks.execution.workers import Task, tasks_of_parent
+from tasks.products.registry import kind_of
+from tasks.release.entropy import generator
+from tasks.source.private_files import new_file
+
+FOLDER = "draw"
+READY, UNSEEN, FOREIGN, UNKNOWN = "ready", "unseen", "foreign", "unknown"
+"""What a process says that is asked to ``look``."""
+DONE, CLAIMED, FAILED, DISK = "done", "claimed", "failed", "disk"
+"""What one says that is asked to ``draw``; the last with an error number of the system."""
+
+_MAPPED = 1 << 20
+
+
+def perform(home: str, run_id: str, task: Task) -> str:
+    """Do what a run asks of this process, and say a public word; raises nothing of what failed.
+
+    Args:
+        home: Root of the run's home, as this process sees it too.
+        run_id: The run.
+        task: ``("look", token)`` or ``("draw", number)``.
+    """
+    silence_core_dumps()
+    verb, about = task
+    folder = Path(home) / "work" / run_id / FOLDER
+    log = CuratorLog(Path(home) / "curator", run_id)
+
+    def work() -> str:
+        return _look(folder, about) if verb == "look" else _draw(folder, int(about))
+
+    with suppress(StatpressError):
+        return guarded(work, log, IN_A_STEP)()
+    return FAILED
+
+
+def _look(folder: Path, token: str) -> str:
+    """Whether this process sees the folder, may write there, and knows what is planned."""
+    try:
+        found = json.loads((folder / "token").read_text(encoding="utf-8"))
+        if found["token"] != token:
+            return UNSEEN
+        if found["versions"] != versions():
+            return FOREIGN
+        mark = folder / f"{uuid.uuid4().hex}.seen"
+        new_file(mark).close()
+        mark.unlink()
+    except (OSError, ValueError):
+        return UNSEEN
+    try:
+        for product in load(folder / "plan"):
+            kind_of(product)
+    except (pickle.UnpicklingError, ImportError, AttributeError, LookupError):
+        return UNKNOWN
+    return READY
+
+
+def _draw(folder: Path, number: int) -> str:
+    """Draw a product, once and for all."""
+    drawn = folder / f"{number}.drawn"
+    try:
+        draw, seed = load(folder / "entry")
+        product = load(folder / "plan")[number]
+        private = kind_of(product).private_input(product, load_counted(folder))
+        try:
+            new_file(folder / f"{number}.claimed").close()
+        except FileExistsError:  # whoever drew it may have ended right after
+            return DONE if drawn.exists() else CLAIMED
+        rng = generator(draw, product.name, insecure_seed=seed)
+        unfinished = folder / f"{number}.unfinished"
+        save(unfinished, product.mechanism.release(private, rng))
+        unfinished.rename(drawn)
+    except OSError as error:
+        return f"{DISK} {error.errno or 0}"
+    return DONE
+
+
+def versions() -> dict[str, str]:
+    """What two processes must have in common to read each other's files."""
+    names = ("statpress", "numpy", "opendp")
+    return {"python": platform.python_version()} | {name: version(name) for name in names}
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Writes functions that statistics make, and tables of counts, which refuse lest they leave."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, ContingencyTable):
+            parts = tuple(getattr(value, each.name) for each in fields(value) if each.init)
+            return type(value), parts
+        return super().reducer_override(value)
+
+
+def save(path: Path, value: Any) -> None:
+    """Write something for the run's other processes.
+
+    Raises:
+        OSError: The disk is full, or fails.
+        Exception: The value, or a part of it, cannot be written; of any kind.
+    """
+    with io.BufferedWriter(new_file(path)) as file:
+        _Pickler(file, protocol=5).dump(value)
+
+
+def load(path: Path) -> Any:
+    """What one of the run's processes has written, in a folder that only its owner can enter."""
+    with path.open("rb") as file:
+        return pickle.load(file)  # noqa: S301
+
+
+@dataclass(frozen=True, repr=False)
+class _Files:
+    """What was counted, but for the numbers that have files of their own; private."""
+
+    joint: tuple[Domain, ...]
+    coded: tuple[Domain, Path, int, int] | None
+
+
+def save_counted(folder: Path, counted: Counted) -> None:
+    """Write what was counted; coded columns are files already.
+
+    Raises:
+        OSError: The disk is full, or fails.
+    """
+    for number, table in enumerate(counted.joint):
+        for name, array in (("cells", table.cells), ("counts", table.counts)):
+            with io.BufferedWriter(new_file(folder / f"{number}.{name}.npy")) as file:
+                np.save(file, array)
+    coded = None
+    if counted.coded is not None:
+        spilled = cast("SpilledColumns", counted.coded)
+        coded = spilled.domain, spilled.folder, spilled.n_present, spilled.n_absent
+    save(folder / "counted", _Files(tuple(table.domain for table in counted.joint), coded))
+
+
+def load_counted(folder: Path) -> Counted:
+    """What was counted; large arrays stay in their files, and in memory once for all processes."""
+    files: _Files = load(folder / "counted")
+    joint = tuple(
+        ContingencyTable(
+            domain,
+            _array(folder / f"{number}.cells.npy"),
+            _array(folder / f"{number}.counts.npy"),
+        )
+        for number, domain in enumerate(files.joint)
+    )
+    return Counted(joint, SpilledColumns(*files.coded) if files.coded else None)
+
+
+def _array(path: Path) -> NDArray[np.int64]:
+    mode: Any = "r" if path.stat().st_size > _MAPPED else None
+    return np.asarray(np.load(path, mmap_mode=mode))
+
+
+def main() -> None:
+    """Serve the run that started this process, until it ends."""
+    tasks, answers = tasks_of_parent()
+    home, run_id = sys.argv[1:3]
+    for line in tasks:
+        verb, about = json.loads(line)
+        print(perform(home, run_id, (verb, about)), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

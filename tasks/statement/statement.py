@@ -1,0 +1,158 @@
+"""The statement of a release's guarantee, with everything needed to recompute it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from configs.loading import Release
+from configs.models.privacy_statement import FORMAT
+from mechanisms.accounting.privacy_loss import PrivacyLoss
+from mechanisms.planning.plan import Plan, PlannedProduct
+from mechanisms.planning.verdict import disclosures
+from tasks.ledger_rules.entries import Entry
+from tasks.plans.verdicts import verdict_facts
+from tasks.products.registry import kind_of
+from tasks.report.privacy_figures import EXPLANATIONS, at_most
+from tasks.statement.not_covered import not_covered
+
+SCHEMA = "privacy.schema.json"
+"""The JSON Schema of the statement: a file of ``configs``, and of every bundle."""
+FALSE_POSITIVE_RATES = (Fraction(1, 100), Fraction(1, 20))
+"""At which the trade-off is stated."""
+
+
+def statement(release: Release, plan: Plan, *, publishable: bool) -> dict[str, Any]:
+    """What the release reveals at most, as far as it is known before the charge.
+
+    Args:
+        release: The config.
+        plan: Of that.
+        publishable: Whether it is drawn from secret randomness.
+    """
+    sentences = not_covered(release, plan, publishable=publishable)
+    return {
+        "publishable": publishable,
+        "outside_the_guarantee": " ".join(sentences),
+        "not_covered": sentences,
+        **_guarantee(release, plan),
+    }
+
+
+def charged_statement(
+    release: Release,
+    plan: Plan,
+    charge: Entry,
+    spent: Mapping[str, Any],
+    drawn: Mapping[str, Any],
+    *,
+    publishable: bool,
+) -> dict[str, Any]:
+    """The same with the charge, and what can be said of the products only once they are drawn.
+
+    Args:
+        release: The config.
+        plan: Of that.
+        charge: The ledger's entry.
+        spent: What the dataset has spent with it (``tasks.statement.lifetime``).
+        drawn: What the mechanisms gave, by product.
+        publishable: Whether from secret randomness.
+    """
+    stated = statement(release, plan, publishable=publishable)
+    products = {
+        product.request.name: stated["products"][product.request.name]
+        | kind_of(product).stated(product, drawn[product.request.name])
+        for product in plan.products
+    }
+    head = {
+        "$schema": SCHEMA,
+        "format": FORMAT,
+        "ledger_entry": {"sequence": charge.sequence, "hash": charge.hash},
+        "lifetime": dict(spent),
+        "source": release.config.source.kind,
+    }
+    return head | stated | {"products": products}
+
+
+def _guarantee(release: Release, plan: Plan) -> dict[str, Any]:
+    """What is known of a release's loss before it is charged."""
+    privacy = plan.privacy
+    return {
+        "adjacency": privacy.adjacency,
+        "unit": privacy.unit,
+        "unit_in_words": privacy.words,
+        "n_units": privacy.n_units,
+        "unit_records": privacy.unit_records,
+        "n_records": privacy.n_records,
+        "epsilon": f"{plan.epsilon:f}",
+        "delta": str(plan.delta),
+        "rho": f"{plan.amounts['rho']:f}",
+        **({"rho_delta": str(least)} if (least := plan.amounts["rho_delta"]) else {}),
+        "composition": "the privacy losses of the products, composed; rho and its delta add up",
+        "epsilon_lower": plan.epsilon_bounds.lower,
+        "epsilon_upper": plan.epsilon_bounds.upper,
+        "curve": _curve(plan.loss, float(plan.epsilon)),
+        "attack_advantage": plan.attack_advantage,
+        "meaning": f"Someone who knows everything but {privacy.words}, and must decide between "
+        f"two candidates for what it is, gains at most {at_most(plan.attack_advantage)} over "
+        "guessing (true positive rate minus false positive rate).",
+        "trade_off": _trade_off(plan.loss, float(plan.epsilon)),
+        "warnings": disclosures(plan),
+        "explanations": EXPLANATIONS,
+        "citations": {
+            product.mechanism.name: [each.describe() for each in product.mechanism.citations]
+            for product in plan.products
+        },
+        "products": {p.request.name: _product_statement(release, p, plan) for p in plan.products},
+    }
+
+
+def _product_statement(
+    release: Release, product: PlannedProduct[Any], plan: Plan
+) -> dict[str, Any]:
+    choice = product.choice
+    chosen = {} if choice is None else {"chosen": choice.reason()}
+    return {
+        **product.describe(plan.privacy),
+        "columns": list(product.domain.names),
+        "epsilon_lower": product.epsilon_bounds.lower,
+        "epsilon_upper": product.epsilon_bounds.upper,
+        "attack_advantage": product.attack_advantage,
+        "curve": _curve(product.loss, float(product.epsilon)),
+        "trade_off": _trade_off(product.loss, float(product.epsilon)),
+        **chosen,
+        "kind": product.kind.name,
+        "expected_error": dataclasses.asdict(product.expected_error),
+        "verdict": verdict_facts(release, product),
+    }
+
+
+@functools.lru_cache(maxsize=64)  # a run asks twice: before the charge, and after it
+def _missed(loss: PrivacyLoss, epsilon: float) -> tuple[float, ...]:
+    return loss.missed_at_least(FALSE_POSITIVE_RATES, epsilon)
+
+
+def _trade_off(loss: PrivacyLoss, epsilon: float) -> list[dict[str, float]]:
+    """What every attack misses at some false-positive rates, at least."""
+    return [
+        {"false_positive_rate": float(rate), "false_negative_rate_at_least": missed}
+        for rate, missed in zip(FALSE_POSITIVE_RATES, _missed(loss, epsilon), strict=True)
+    ]
+
+
+def _curve(loss: PrivacyLoss, epsilon: float) -> list[dict[str, float]]:
+    """Delta at some epsilons up to twice the one charged."""
+    curve = []
+    for factor in (0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 2):
+        bounds = loss.delta(epsilon * factor)
+        curve.append(
+            {
+                "epsilon": epsilon * factor,
+                "delta_lower": bounds.lower,
+                "delta_upper": bounds.upper,
+            }
+        )
+    return curve

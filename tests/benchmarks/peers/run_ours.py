@@ -1,0 +1,114 @@
+"""What peers are asked, asked of this project; in its own environment.
+
+Tables are projected onto the public number of records, as what is published is. Noise is that of
+production.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).parents[3]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
+
+from coded import in_memory  # noqa: E402
+from randomgen import AESCounter  # noqa: E402
+from task_file import Task, answer, cells, unit_values  # noqa: E402
+
+from mechanisms.accounting.composition import compose  # noqa: E402
+from mechanisms.accounting.noise_losses import (  # noqa: E402
+    DiscreteGaussianLoss,
+    DiscreteLaplaceLoss,
+)
+from mechanisms.base.mechanism import Target  # noqa: E402
+from mechanisms.domain.columns import Categorical, Integer, Ordinal  # noqa: E402
+from mechanisms.domain.contingency_table import ContingencyTable  # noqa: E402
+from mechanisms.domain.domain import Domain  # noqa: E402
+from mechanisms.inference.moments.one_column import JointMoments  # noqa: E402
+from mechanisms.marginals.knobs import MarginalsKnobs  # noqa: E402
+from mechanisms.marginals.marginals import Marginals  # noqa: E402
+from mechanisms.postprocessing.simplex import project_to_simplex  # noqa: E402
+from mechanisms.records.column_kernel import compiled_column  # noqa: E402
+from mechanisms.tables.gaussian import GaussianTable  # noqa: E402
+from mechanisms.tables.laplace import LaplaceTable  # noqa: E402
+from mechanisms.tables.perturbed_histogram import Perturbed, PerturbedKnobs  # noqa: E402
+from tasks.release.entropy import SystemRandomness  # noqa: E402
+from tests.benchmarks.peers.add_remove import (  # noqa: E402
+    AddRemoveGaussian,
+    AddRemoveLaplace,
+    AddRemoveTarget,
+)
+
+
+def marginals(task: Task, codes: np.ndarray, target: type[Target]) -> np.ndarray:
+    """Synthetic records by ``marginals`` with all defaults."""
+    kinds = (
+        (Ordinal if ordered else Categorical)(name=f"c{j}", categories=tuple(range(size)))
+        for j, (size, ordered) in enumerate(zip(task["sizes"], task["ordered"], strict=True))
+    )
+    domain, n = Domain(tuple(kinds)), len(codes)
+    budget = {"epsilon": task["epsilon"], "delta": task["delta"], "n_records": n, "n_cells": 2}
+    made = Marginals.calibrate(MarginalsKnobs(), target(**budget, domain=domain))
+    release = made.release(in_memory(domain, codes), SystemRandomness(AESCounter()))
+    return np.stack(made.postprocess(release).codes, axis=1)
+
+
+def table(task: Task, codes: np.ndarray, kind: type[Perturbed]) -> np.ndarray:
+    """Counts of all cells."""
+    flat, size = cells(task, codes)
+    domain = Domain((Integer(name="cell", lower=0, upper=size - 1),))
+    found, counts = np.unique(flat, return_counts=True)
+    private = ContingencyTable(domain, found, counts.astype(np.int64))
+    delta = 0.0 if kind.pure else task["delta"]
+    target = Target(epsilon=task["epsilon"], delta=delta, n_records=len(codes), n_cells=size)
+    made = kind.calibrate(PerturbedKnobs(), target)
+    released = made.release(private, SystemRandomness(AESCounter()))
+    estimates = made.postprocess(released, n_records=len(codes)).estimates
+    return project_to_simplex(estimates, len(codes)).values
+
+
+def mean(task: Task, codes: np.ndarray) -> list[float]:
+    """A mean with its variance, Gaussian noise; records replaced."""
+    target = Target(epsilon=task["epsilon"], delta=task["delta"], n_records=len(codes), n_cells=2)
+    made = JointMoments.calibrate(target.largest_mu(), lower=0.0, upper=1.0)
+    values, counts = np.unique(unit_values(task, codes), return_counts=True)
+    return [made.release(values, counts, SystemRandomness(AESCounter())).mean]
+
+
+def composed(task: Task, _: np.ndarray) -> list[float]:
+    """Bounds of epsilon at delta of all parts, (kind, noise of a cell, how many cells)."""
+    losses = []
+    for kind, noise, times in task["parts"]:
+        scale = Fraction(noise)
+        one_cell = (
+            DiscreteGaussianLoss(scale**2, 1, 1)
+            if kind == "gaussian"
+            else DiscreteLaplaceLoss(scale, 1, 1)
+        )
+        losses += times * [one_cell]
+    bounds = compose(losses).epsilon(task["delta"])
+    if not math.isfinite(bounds.upper):
+        raise RuntimeError("no bound")
+    return [bounds.upper, bounds.lower]
+
+
+if __name__ == "__main__":
+    compiled_column("uint8")
+    answer(
+        "statpress",
+        {
+            "marginals": lambda task, codes: marginals(task, codes, Target),
+            "marginals_add_remove": lambda task, codes: marginals(task, codes, AddRemoveTarget),
+            "laplace": lambda task, codes: table(task, codes, LaplaceTable),
+            "laplace_add_remove": lambda task, codes: table(task, codes, AddRemoveLaplace),
+            "gaussian": lambda task, codes: table(task, codes, GaussianTable),
+            "gaussian_add_remove": lambda task, codes: table(task, codes, AddRemoveGaussian),
+            "mean": mean,
+            "composed": composed,
+        },
+    )

@@ -1,0 +1,119 @@
+"""Drawing a plan of eight tables in two processes, against drawing it in the run's own.
+
+Both sides of a ratio are of the same run. That by the clock, with and without the start of the
+processes, is printed: it needs two idle cores. Processor time is asserted, since what the second
+process costs is the same on any machine: reading the counts, and writing what was drawn.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from requirements import needed
+
+from mechanisms.domain.columns import Integer
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.domain.counted import Counted
+from mechanisms.domain.domain import Domain
+from mechanisms.domain.privacy_unit import Adjacency, Privacy, Unit
+from mechanisms.planning.budget_split import Budget
+from mechanisms.planning.calibration import ProductRequest
+from mechanisms.planning.plan import Plan
+from mechanisms.planning.planner import plan_release
+from mechanisms.planning.registry import REGISTRY
+from mechanisms.tables.kind import TABLE
+from tasks.execution.private_zone import CuratorLog
+from tasks.execution.workers import LocalProcesses
+from tasks.ledger_rules.entries import Entry
+from tasks.products.registry import kind_of
+from tasks.release import drawing
+from tasks.release.entropy import generator
+from tasks.release.handover import draw_by, hand_over, introduce
+
+psutil = needed("psutil")
+
+PRODUCTS, N = 8, 1_000_000
+DRAW = Entry(2, "draw", {}, "0" * 64, "1" * 64)
+MOST = 2.0
+
+
+def prepared(cells: int) -> tuple[Plan, Counted]:
+    """A plan of eight tables of so many cells each, and what was counted for them."""
+    domain = Domain((Integer(name="a", lower=0, upper=cells - 1),))
+    requests = [
+        ProductRequest(
+            name=f"p{i}",
+            kind=TABLE,
+            mechanism="laplace",
+            knobs=REGISTRY["laplace"].knobs(),
+            columns=("a",),
+            share=Decimal(1) / PRODUCTS,
+        )
+        for i in range(PRODUCTS)
+    ]
+    plan = plan_release(
+        domain=domain,
+        privacy=Privacy(adjacency=Adjacency.REPLACE_ONE, unit=Unit.RECORD, n_records=N),
+        budget=Budget(epsilon=Decimal(1), delta=Decimal(0)),
+        requests=requests,
+    )
+    counts = np.full(cells, N // cells)
+    return plan, Counted((ContingencyTable(domain, np.arange(cells), counts),))
+
+
+def children(pids: list[int]) -> float:
+    """Processor seconds of these processes."""
+    times = [psutil.Process(pid).cpu_times() for pid in pids]
+    return sum(each.user + each.system for each in times)
+
+
+def measured(folder: Path, cells: int) -> Mapping[str, float]:
+    """Seconds of drawing, in this process and in two others, by clock and processor."""
+    plan, counted = prepared(cells)
+    clock, processor = time.perf_counter(), time.process_time()
+    for product in plan.products:
+        private = kind_of(product).private_input(product, counted)
+        product.mechanism.release(private, generator(DRAW, product.name))
+    alone = time.perf_counter() - clock, time.process_time() - processor
+
+    run_id = "0" * 32
+    work = folder / "work" / run_id
+    work.mkdir(parents=True)
+    (folder / "curator").mkdir()
+    log = CuratorLog(folder / "curator", run_id)
+    run: Any = SimpleNamespace(
+        work=work, run_id=run_id, insecure_seed=None, advance=lambda records: None
+    )
+    started = time.perf_counter()
+    with LocalProcesses(2, drawing.__name__, (str(folder), run_id), log) as workers:
+        introduce(run, plan, workers)
+        pids = [process.pid for process in workers._processes]
+        clock, processor, before = time.perf_counter(), time.process_time(), children(pids)
+        hand_over(run, counted)
+        drawn = draw_by(workers, run, plan, DRAW)
+        both = time.perf_counter() - clock, time.process_time() - processor
+        spent = both[1] + children(pids) - before
+    assert list(drawn) == [product.name for product in plan.products]
+    return {
+        "by clock": both[0] / alone[0],
+        "by clock, with the start of two processes": (time.perf_counter() - started) / alone[0],
+        "processor": spent / alone[1],
+        "seconds alone": alone[0],
+    }
+
+
+@pytest.mark.parametrize("cells", [20_000, pytest.param(200_000, marks=pytest.mark.benchmark_full)])
+def test_drawing_in_two_processes(cells: int, tmp_path: Path) -> None:
+    found = measured(tmp_path, cells)
+    print(f"\neight tables of {cells:,} cells, two processes to one ({os.cpu_count()} cores):")
+    for name, value in found.items():
+        print(f"  {name}: {value:.2f}")
+    assert found["processor"] <= MOST

@@ -1,0 +1,207 @@
+"""Uploads as the last part of a release: when they happen, and what their failure leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prepared import OFFICER
+from published import Publisher
+from victims import InProcess
+
+import tasks.release.curator_report
+import tasks.targets.upload
+from configs.models.targets import S3Target
+from flows.report.outcomes import outcome_report
+from flows.runner import plain_context, run_publication, run_upload
+from flows.uploading import upload_release
+from mechanisms.errors import ApprovalError, BundleError, StatpressError, UploadError
+from tasks.bundle.manifest import NAME as MANIFEST
+from tasks.bundle.manifest import verify_bundle
+from tasks.ledger.ledger import Ledger
+from tasks.ledger_rules.accounts import Status
+from tasks.ledger_rules.signing import public_text
+from tasks.release.outcome import Outcome
+from tasks.release.review import decide
+from tasks.targets.store import Bundle
+
+TARGETS = "targets: [{s3: s3://bucket/a}, {s3: s3://bucket/b}]"
+
+
+class Folders:
+    """Targets that are folders of this machine; some do not work."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.broken, self.order = folder, set[str](), list[str]()
+
+    def __call__(self, target: Any, bundle: Bundle) -> Folder:
+        return Folder(self, target.s3.rpartition("/")[2], bundle)
+
+
+class Folder:
+    """The place of one release in a folder."""
+
+    def __init__(self, folders: Folders, name: str, bundle: Bundle) -> None:
+        self.all, self.name, self.bundle = folders, name, bundle
+        self.root = folders.folder / name / bundle.name
+        self.place = f"s3://bucket/{name}"
+
+    def held(self) -> Mapping[str, int | None]:
+        if self.name in self.all.broken:
+            raise UploadError("The store cannot be reached.", where=self.place)
+        files = [path for path in self.root.rglob("*") if path.is_file()]
+        return {path.relative_to(self.root).as_posix(): path.stat().st_size for path in files}
+
+    def read(self, path: str) -> Iterator[bytes]:
+        yield (self.root / path).read_bytes()
+
+    def write(self, path: str) -> None:
+        self.all.order.append(path)
+        (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.root / path).write_bytes((self.bundle.folder / path).read_bytes())
+
+    def show(self) -> str:
+        return ""
+
+
+@pytest.fixture
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folders:
+    made = Folders(tmp_path / "targets")
+    monkeypatch.setattr(tasks.targets.upload, "store_of", made)
+    return made
+
+
+@pytest.fixture
+def releasing(agency: Any) -> Any:
+    """An agency whose config has two targets, with its gates in this process."""
+    agency.replace("name: first}", f"name: first, {TARGETS}}}")
+    agency.inspector = InProcess(None)
+    return agency
+
+
+def kinds(agency: Any) -> list[str]:
+    return [entry.kind for entry in agency.entries()]
+
+
+def test_a_failed_upload_leaves_the_release_and_is_done_again_by_itself(
+    releasing: Any, folders: Folders
+) -> None:
+    folders.broken = {"a"}
+    with pytest.raises(UploadError) as failed:
+        releasing.run()
+    bundle = releasing.releases / "first"
+    assert failed.value.exit_code == 67
+    assert f"statpress upload {bundle}" in str(failed.value) and "s3://bucket/a" in str(
+        failed.value
+    )
+    verify_bundle(bundle)
+    verify_bundle(folders.folder / "b" / "first")  # the other target has it
+    assert not (folders.folder / "a").exists()
+    assert kinds(releasing) == ["register", "charge", "draw", "publish"]
+    with pytest.raises(StatpressError) as again:
+        releasing.run_again()
+    assert not isinstance(again.value, UploadError)
+    assert kinds(releasing) == ["register", "charge", "draw", "publish"]
+
+    folders.broken, folders.order = set(), []
+    context = plain_context(releasing.home, orchestrated=False)
+    first, second = run_upload(context, bundle, None)
+    assert first.sent > 10 and (second.sent, second.kept) == (0, first.sent)
+    assert folders.order[-1] == MANIFEST
+    assert verify_bundle(folders.folder / "a" / "first") == verify_bundle(bundle)
+    assert sum(each.sent for each in run_upload(context, bundle, None)) == 0
+    assert kinds(releasing) == ["register", "charge", "draw", "publish"]
+
+
+def stopped_by_the_orchestrator() -> BaseException:
+    from prefect.exceptions import TerminationSignal
+
+    return TerminationSignal(signal=15)
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, stopped_by_the_orchestrator])
+def test_a_run_told_to_end_in_the_curators_report_uploads_nothing(
+    releasing: Any,
+    folders: Folders,
+    interruption: Callable[[], BaseException],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(*_: Any) -> None:
+        raise interruption()
+
+    monkeypatch.setattr(tasks.release.curator_report, "true_errors", interrupted)
+    releasing.replace("publish:", "curator: {report: true}\npublish:")
+    with pytest.raises(UploadError, match="told to end before the uploads; the bundle is") as ended:
+        releasing.run()
+    bundle = releasing.releases / "first"
+    assert f"statpress upload {bundle}" in str(ended.value)
+    verify_bundle(bundle)
+    assert folders.order == []
+    assert kinds(releasing) == ["register", "charge", "draw", "publish"]
+    context = plain_context(releasing.home, orchestrated=False)
+    assert all(each.sent > 10 for each in run_upload(context, bundle, None))
+
+
+def test_a_reviewed_release_is_uploaded_after_its_approval(
+    releasing: Any, folders: Folders
+) -> None:
+    with Ledger.open(releasing.home.ledger, create=False) as ledger:
+        ledger.set_approvers(dataset="testdata", approvers=[public_text(OFFICER)], unsigned=False)
+    outcome = releasing.run()
+    assert outcome.status is Status.PREPARED and outcome.uploads == () and folders.order == []
+    context = plain_context(releasing.home, orchestrated=False)
+    with pytest.raises(BundleError):  # nor by its folder
+        run_upload(context, outcome.bundle, None)
+    with pytest.raises(ApprovalError):
+        run_publication(context, outcome.run_id)
+    assert folders.order == []
+    decide(releasing.home, outcome.run_id, "approve", reason=None, key=OFFICER)
+    folders.broken = {"b"}
+    with pytest.raises(UploadError):
+        run_publication(context, outcome.run_id)
+    folders.broken = set()
+    done = run_publication(context, outcome.run_id)
+    assert [each.sent == 0 for each in done.uploads] == [True, False]
+    assert folders.order[-2:] == ["approval.json", MANIFEST]
+    assert "Uploaded to s3://bucket/b" in outcome_report(done, None)
+    verify_bundle(folders.folder / "b" / "first")
+
+
+def test_nothing_is_charged_where_an_upload_could_not_begin(
+    releasing: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ckanapi")
+    monkeypatch.delenv("CKAN_API_TOKEN", raising=False)
+    monkeypatch.delenv("CKAN_API_TOKEN_FILE", raising=False)
+    releasing.replace(TARGETS, "targets: [{ckan: 'https://portal.example', organization: agency}]")
+    with pytest.raises(UploadError, match="There is no API token"):
+        releasing.run()
+    assert kinds(releasing) == ["register"] and releasing.bundles() == []
+
+
+def test_what_is_not_publishable_or_not_published_is_not_uploaded(
+    tmp_path: Path, folders: Folders
+) -> None:
+    publisher = Publisher(tmp_path)
+    seeded = publisher.publish("seeded", publishable=False)
+    context = plain_context(publisher.home, orchestrated=False)
+    target = S3Target(s3="s3://bucket/a")
+    outcome = Outcome(
+        run_id="0", dataset="census", status=Status.PUBLISHED, bundle=seeded, seal="", epsilon="1",
+        delta="0", ledger_entry="", publishable=False,
+    )  # fmt: skip
+    assert upload_release(context, outcome, [target]) is outcome
+    assert tasks.targets.upload.targets_in(seeded) == ()
+    for bundle, flaw in ((seeded, "NOT PUBLISHABLE"), (tmp_path / "none", "no such folder")):
+        with pytest.raises(BundleError, match=flaw):
+            tasks.targets.upload.upload(publisher.home, bundle, [target])
+    bundle = publisher.publish("first")
+    (bundle / "data" / "t.csv").write_text("a,raw\n1,7\n")
+    with pytest.raises(BundleError, match=r"t\.csv was changed"):
+        tasks.targets.upload.upload(publisher.home, bundle, [target])
+    stranger = Publisher(tmp_path / "stranger").publish("first")
+    with pytest.raises(BundleError, match="no such charge"):
+        tasks.targets.upload.upload(publisher.home, stranger, [target])
+    assert folders.order == []

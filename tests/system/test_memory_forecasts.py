@@ -1,0 +1,53 @@
+"""Forecasts of memory hold: the peaks of a process that draws, derives, writes and checks."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from peaks import apart, foreseen, product_of
+
+from tests.benchmarks import whole_release
+
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.skipif(
+        not sys.platform.startswith("linux") or not Path("/proc/self/clear_refs").exists(),
+        reason="peaks of memory are read from /proc",
+    ),
+]
+CASES = {
+    "dense table": ("laplace", "table", (1000, 500), 10**5),
+    "two resolutions": ("two_resolutions", "table", (1000, 200), 10**5),
+    "records from a table": ("bootstrap", "microdata", (1000, 1000), 10**6),
+    "records from a density": ("density", "microdata", (500, 500), 10**5),
+    "records by marginals": ("marginals", "microdata", (8,) * 8, 2 * 10**5),
+    "mean": ("joint_moments", "estimate", (1000,), 10**6),
+    "quantile": ("noisy_quantile", "estimate", (100_000,), 10**6),
+    "replicates": ("dp_bootstrap", "estimate", (1000,), 10**5),
+    "function": ("bernstein", "function", (300, 300), 10**5),
+}
+TWIN = 2000, 1000
+
+
+def test_no_stage_takes_more_than_was_foreseen() -> None:
+    every = apart(*([*case, ["parquet", "csv"]] for case in CASES.values()))
+    for case, found in zip(CASES, every, strict=True):
+        for stage, measured in found["measured"].items():
+            assert measured <= found["foreseen"][stage], (case, stage, found)
+
+
+def test_a_whole_release_takes_no_more_than_its_plan_foresees() -> None:
+    """Wide records, tables and estimates, from the config to the bundle."""
+    found = whole_release.released(40_000, "{memory: 2GB, threads: 2}")
+    assert found["peak"] <= found["foreseen"] <= 2000
+
+
+def test_a_forecast_for_a_hundredth_of_the_cells_would_not_hold() -> None:
+    """The twin: a stage takes more than that, so that bounds are not merely large."""
+    from coded import domain_of
+
+    (found,) = apart(("laplace", "table", TWIN, 10**5, []))
+    less = foreseen(product_of("laplace", "table", domain_of((TWIN[0] // 100, TWIN[1])), 10**5))
+    assert any(taken > less[stage] for stage, taken in found["measured"].items())

@@ -1,0 +1,652 @@
+"""Zip files and servers that were made to deceive or to exhaust whoever verifies a bundle."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import ipaddress
+import json
+import os
+import stat
+import struct
+import time
+import tracemalloc
+import zipfile
+import zlib
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+from signed_bundles import make_bundle, served, zipped
+
+from flows.cli import app
+from mechanisms.errors import BundleFetchError, BundleVerificationError, StatpressError
+from tasks.bundle import web_prefix, zip_file
+from tasks.bundle.finding import place_of
+from tasks.bundle.manifest import NAME, seal_and_sign, verify_bundle, verify_place
+from tasks.bundle.signature import NAME as SIGNATURE
+from tasks.bundle.web_pace import Pace
+from tasks.bundle.web_prefix import WebPrefix
+from tasks.bundle.zip_file import ZipFile
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    return make_bundle(tmp_path / "first")
+
+
+def refused(path: Path) -> str:
+    """What is wrong with a zip file."""
+    with pytest.raises(BundleVerificationError) as caught:
+        verify_place(ZipFile(path))
+    return caught.value.what
+
+
+# --- zip files --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("top", ["", "first/"])
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_files_lie_at_the_top_or_in_one_folder(bundle: Path, top: str, method: int) -> None:
+    path = zipped(bundle, top, compression=method)
+    assert verify_place(place_of(str(path))) == verify_bundle(bundle)
+
+
+def test_a_zip_that_was_streamed_is_read(bundle: Path) -> None:
+    """Its sizes follow the data, as those of a zip made in a pipe do."""
+
+    class Pipe(io.RawIOBase):
+        def __init__(self) -> None:
+            self.content = b""
+
+        def writable(self) -> bool:
+            return True
+
+        def write(self, part: Any, /) -> int:
+            self.content += bytes(part)
+            return len(part)
+
+    pipe = Pipe()
+    with zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED) as archive:  # type: ignore[arg-type]
+        for file in sorted(bundle.rglob("*.*")):
+            archive.writestr(file.relative_to(bundle).as_posix(), file.read_bytes())
+    path = bundle.with_suffix(".zip")
+    path.write_bytes(pipe.content)
+    verify_place(ZipFile(path))
+    path.write_bytes(b"x" + pipe.content)
+    assert "besides its entries" in refused(path)
+
+
+def _entry(name: str, mode: int = stat.S_IFREG | 0o644, **changes: Any) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(name)
+    entry.external_attr = mode << 16
+    for key, value in changes.items():
+        setattr(entry, key, value)
+    return entry
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        (_entry("../evil"), "a name|with the name"),
+        (_entry("/etc/passwd"), "with the name"),
+        (_entry("data/../../evil"), "with the name"),
+        (_entry("data//x"), "with the name"),
+        (_entry("data\\x"), "with the name"),
+        (_entry("C:x"), "with the name"),
+        (_entry("data/\x1b[2Kx"), "with the name"),
+        (_entry("data/wages.csv"), "two entries"),
+        (_entry("link", stat.S_IFLNK | 0o777), "link"),
+        (_entry("pipe", stat.S_IFIFO | 0o644), "link"),
+        (_entry("odd", compress_type=zipfile.ZIP_LZMA), "compressed in another way"),
+        (_entry("more/", stat.S_IFDIR | 0o755), "more was added"),
+        (_entry("data/more.csv"), "more.csv was added"),
+        (_entry("__MACOSX/x"), "__MACOSX/x was added"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_what_no_bundle_has_is_refused(bundle: Path, entry: zipfile.ZipInfo, expected: str) -> None:
+    path = zipped(bundle)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr(entry, b"" if entry.filename.endswith("/") else b"age,raw\n1,2\n3,4\n")
+    assert expected.split("|")[-1] in refused(path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content: b"MZ" + content,  # something before it
+        lambda content: content + b"PK\5\6" + bytes(18),  # another, empty list at its end
+        lambda content: content + b"x",
+        lambda content: content[:-2] + b"\1\0x",  # a comment
+        lambda content: content[: len(content) // 2],
+    ],
+)
+def test_a_zip_of_two_readings_is_refused(bundle: Path, change: Callable[[bytes], bytes]) -> None:
+    path = zipped(bundle)
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(BundleVerificationError):
+        verify_place(place_of(str(path)))
+
+
+def test_an_entry_that_the_list_leaves_out_is_found(bundle: Path) -> None:
+    """A reader that goes from entry to entry would unpack it."""
+    path = zipped(bundle)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("zzz", b"hidden")
+        del archive.NameToInfo["zzz"], archive.filelist[-1]
+    with zipfile.ZipFile(path) as archive:
+        assert "zzz" not in archive.namelist()
+    assert "besides its entries" in refused(path)
+
+
+def test_a_list_that_only_some_readers_see_is_refused(bundle: Path) -> None:
+    """An end with numbers of 64 bits leads to one list, the plain end behind it to another."""
+    path = zipped(bundle)
+    with zipfile.ZipFile(path) as archive:
+        start, entries = archive.start_dir, len(archive.filelist)
+    content = path.read_bytes()
+    files, listed, last = content[:start], content[start:-22], content[-22:]
+
+    def written(end: bytes) -> None:
+        wide = struct.pack("<4sQ2H2L", b"PK\6\6", 44, 45, 45, 0, 0)
+        wide += struct.pack("<4Q", entries, entries, len(listed), start)
+        wide += struct.pack("<4sLQL", b"PK\6\7", 0, start + len(listed), 1)
+        path.write_bytes(files + listed + wide + end)
+
+    written(last[:8] + b"\xff" * 4 + last[12:])  # what it leaves to the other
+    verify_place(ZipFile(path))
+    for end in (last, last[:16] + struct.pack("<LH", start - 46, 0)):
+        written(end)
+        assert "besides its entries" in refused(path)
+    path.write_bytes(files + listed + last[:12] + struct.pack("<2LH", len(listed) - 46, start, 0))
+    assert refused(path)
+
+
+def test_a_second_name_that_others_unpack_by_is_refused(bundle: Path) -> None:
+    """Info-ZIP's field 0x7075: two files would be unpacked in each other's place."""
+    swapped = {"data/wages.csv": "data/ages.csv", "data/ages.csv": "data/wages.csv"}
+    path = bundle.with_suffix(".zip")
+    with zipfile.ZipFile(path, "w") as archive:
+        for file in (file for file in bundle.rglob("*") if file.is_file()):
+            entry = _entry(file.relative_to(bundle).as_posix())
+            if (other := swapped.get(entry.filename)) is not None:
+                body = struct.pack("<BL", 1, zlib.crc32(entry.filename.encode())) + other.encode()
+                entry.extra = struct.pack("<2H", 0x7075, len(body)) + body
+            archive.writestr(entry, file.read_bytes())
+    assert "name" in refused(path)
+
+
+@pytest.mark.parametrize(("at", "size"), [(6, 2), (8, 2), (14, 4), (18, 4), (22, 4)])
+def test_an_entry_that_says_otherwise_than_the_list_is_refused(
+    bundle: Path, at: int, size: int
+) -> None:
+    """Flags, method, checksum or sizes, by which a reader from entry to entry goes."""
+    path = zipped(bundle)
+    with zipfile.ZipFile(path) as archive:
+        at += archive.getinfo("data/wages.csv").header_offset
+    content = bytearray(path.read_bytes())
+    content[at : at + size] = (8).to_bytes(size, "little")
+    path.write_bytes(content)
+    assert "besides its entries" in refused(path)
+
+
+@pytest.mark.parametrize("name", ["privacy.json", "signature.json", "manifest.json"])
+def test_nothing_hides_behind_compressed_bytes(bundle: Path, name: str) -> None:
+    """There a reader from entry to entry would find another entry, here another table."""
+    hidden, path = io.BytesIO(), bundle.with_suffix(".zip")
+    with zipfile.ZipFile(hidden, "w") as archive:
+        archive.writestr("data/wages.csv", "age,raw\n9,9\n")
+        end = archive.start_dir
+    files = {file.relative_to(bundle).as_posix(): file for file in bundle.rglob("*.*")}
+
+    def pack(behind: bytes) -> None:
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for other in sorted(files, key=lambda other: other == name):
+                archive.writestr(other, files[other].read_bytes())
+            entry = archive.getinfo(name)
+            archive.fp.seek(entry.header_offset)  # type: ignore[union-attr]
+            packed = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+            content = packed.compress(files[name].read_bytes()) + packed.flush() + behind
+            entry.compress_size = len(content)
+            archive.fp.write(entry.FileHeader() + content)  # type: ignore[union-attr]
+            archive.start_dir = archive.fp.tell()  # type: ignore[union-attr]
+
+    pack(b"")
+    verify_place(ZipFile(path))
+    pack(hidden.getvalue()[:end])
+    assert unpacked(path)[name] == files[name].read_bytes()
+    assert name in refused(path)
+
+
+def test_a_flipped_byte_is_found_or_changes_nothing_that_is_unpacked(bundle: Path) -> None:
+    path = zipped(bundle, compression=zipfile.ZIP_DEFLATED)
+    content, whole = path.read_bytes(), unpacked(path)
+    found = 0
+    for at in range(0, len(content), 5):
+        path.write_bytes(content[:at] + bytes([content[at] ^ (1 << at % 8)]) + content[at + 1 :])
+        try:
+            verify_place(ZipFile(path))
+        except BundleVerificationError:
+            found += 1
+        else:
+            assert unpacked(path) == whole
+    assert found > len(content) / 5 / 2
+
+
+def unpacked(path: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def test_a_bomb_is_not_unpacked(bundle: Path) -> None:
+    """Neither where the size is stated and the manifest's is another, nor where it is a lie."""
+    path = zipped(bundle, compression=zipfile.ZIP_DEFLATED)
+    bomb = bytes(64 * 2**20)
+    kept = unpacked(path)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in kept.items():
+            archive.writestr(name, bomb if name == "data/wages.csv" else content)
+    honest = path.read_bytes()
+    small = struct.pack("<L", len(kept["data/wages.csv"]))
+    lying = honest.replace(struct.pack("<L", len(bomb)), small)
+    assert lying != honest
+    for content in (honest, lying):
+        path.write_bytes(content)
+        tracemalloc.start()
+        assert refused(path) == "data/wages.csv was changed."
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 8 * 2**20
+
+
+def test_a_list_of_entries_without_end_is_not_read(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = zipped(bundle)
+    monkeypatch.setattr(zip_file, "_INDEX", 100)
+    assert refused(path) == "The zip file is damaged."
+
+
+# --- servers ----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_bundle(tmp_path_factory.mktemp("www") / "first")
+
+
+def fetched(address: str, **how: Any) -> dict[str, Any]:
+    return verify_place(WebPrefix(address, **how))
+
+
+def _status(code: int, **headers: str) -> Callable[[Any], bool]:
+    """Answers with a status where the data are asked for."""
+
+    def answer(handler: Any) -> bool:
+        if handler.path != "/data/wages.csv":
+            return False
+        handler.send_response(code)
+        for name, value in headers.items():
+            handler.send_header(name, value)
+        handler.end_headers()
+        return True
+
+    return answer
+
+
+@pytest.mark.parametrize("ending", ["", "/", "/manifest.json"])
+def test_an_address_may_end_as_it_likes(published: Path, ending: str) -> None:
+    with served(published.parent) as address:
+        manifest = verify_place(place_of(f"{address}first{ending}"))
+    assert manifest == verify_bundle(published)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (403, "data/wages.csv cannot be fetched: HTTP 403 Forbidden (some servers"),
+        (500, "data/wages.csv cannot be fetched: HTTP 500 Internal Server Error."),
+        (429, "HTTP 429 Too Many Requests"),
+        (599, "HTTP 599"),
+    ],
+)
+def test_a_status_is_said_with_its_file(published: Path, code: int, expected: str) -> None:
+    with served(published, _status(code)) as address, pytest.raises(BundleFetchError) as caught:
+        fetched(address)
+    assert expected in caught.value.what and caught.value.where == address
+
+
+@pytest.mark.parametrize("code", [404, 410])
+def test_a_file_that_a_server_lacks_is_missing(published: Path, code: int) -> None:
+    with (
+        served(published, _status(code)) as address,
+        pytest.raises(BundleVerificationError, match=r"data/wages\.csv is missing"),
+    ):
+        fetched(address)
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["http://localhost:{port}/data/ages.csv", "http://127.0.0.1:1/x", "https://127.0.0.1:{port}/"],
+)
+def test_redirects_to_another_host_or_port_are_not_followed(published: Path, target: str) -> None:
+    asked = []
+
+    def answer(handler: Any) -> bool:
+        asked.append(handler.path)
+        place = target.format(port=handler.server.server_port)
+        return _status(302, Location=place)(handler)
+
+    with (
+        served(published, answer) as address,
+        pytest.raises(BundleFetchError, match="redirects to another host"),
+    ):
+        fetched(address)
+    assert asked[-1] == "/data/wages.csv"
+
+
+@pytest.mark.parametrize("target", ["file:///etc/passwd", "ftp://127.0.0.1/x"])
+def test_redirects_out_of_the_web_are_not_followed(published: Path, target: str) -> None:
+    with (
+        served(published, _status(302, Location=target)) as address,
+        pytest.raises(BundleFetchError, match=r"wages.csv cannot be fetched"),
+    ):
+        fetched(address)
+
+
+def test_redirects_on_the_host_are_followed(published: Path) -> None:
+    def answer(handler: Any) -> bool:
+        if handler.path == "/data/wages.csv":
+            return _status(302, Location="/moved/wages.csv")(handler)
+        if handler.path == "/moved/wages.csv":
+            handler.path = "/data/wages.csv"
+        return False
+
+    with served(published, answer) as address:
+        fetched(address)
+
+
+def test_a_redirect_to_itself_ends(published: Path) -> None:
+    with (
+        served(published, _status(302, Location="/data/wages.csv")) as address,
+        pytest.raises(BundleFetchError, match="HTTP 302"),
+    ):
+        fetched(address)
+
+
+def test_a_stream_without_end_is_cut_at_the_stated_size(published: Path) -> None:
+    """The server states no length, and never stops."""
+    sent = []
+
+    def answer(handler: Any) -> bool:
+        if handler.path != "/data/wages.csv":
+            return False
+        handler.send_response(200)
+        handler.end_headers()
+        part = bytes(2**20)
+        try:
+            while len(sent) < 64:
+                handler.wfile.write(part)
+                sent.append(1)
+        except OSError:
+            pass
+        return True
+
+    with (
+        served(published, answer) as address,
+        pytest.raises(BundleVerificationError, match=r"data/wages\.csv was changed"),
+    ):
+        fetched(address)
+    assert len(sent) < 64
+
+
+def test_a_connection_that_is_cut_says_so_and_nothing_of_the_bundle(published: Path) -> None:
+    def answer(handler: Any) -> bool:
+        if handler.path != "/data/wages.csv":
+            return False
+        handler.send_response(200)
+        handler.send_header("Content-Length", "16")
+        handler.end_headers()
+        handler.wfile.write(b"age")
+        return True
+
+    with (
+        served(published, answer) as address,
+        pytest.raises(BundleFetchError, match=r"wages.csv .* the connection ended after 3 bytes"),
+    ):
+        fetched(address)
+
+
+def test_a_silent_server_is_not_waited_for(published: Path) -> None:
+    def answer(handler: Any) -> bool:
+        if handler.path == "/data/wages.csv":
+            time.sleep(0.3)
+        return False
+
+    with (
+        served(published, answer) as address,
+        pytest.raises(BundleFetchError, match="did not answer in time"),
+    ):
+        fetched(address, timeout=0.1)
+    assert 10 <= web_prefix.TIMEOUT <= 120
+
+
+DRIPS = {
+    "body": (b"HTTP/1.1 200 OK\r\nContent-Length: 16\r\n\r\n", b"a"),
+    "body without a length": (b"HTTP/1.1 200 OK\r\n\r\n", b"a"),
+    "status": (b"", b"H"),
+    "header": (b"HTTP/1.1 200 OK\r\nX: ", b"x"),
+    "headers": (b"HTTP/1.1 200 OK\r\n", b"X: x\r\n"),
+    "size of a chunk": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"0"),
+    "answers to come": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "body of a redirect": (b"HTTP/1.1 302 Found\r\nLocation: /data/wages.csv\r\n\r\n", b"a"),
+}
+
+
+def dripping(drip: str, drops: list[int]) -> Callable[[Any], bool]:
+    """Answers drop by drop where the data are asked for."""
+    start, drop = DRIPS[drip]
+
+    def answer(handler: Any) -> bool:
+        if handler.path != "/data/wages.csv":
+            return False
+        with suppress(OSError):
+            handler.connection.sendall(start)
+            while len(drops) < 1000:
+                handler.connection.sendall(drop)
+                drops.append(1)
+                time.sleep(0.05)
+        handler.close_connection = True
+        return True
+
+    return answer
+
+
+@pytest.mark.parametrize("drip", DRIPS)
+def test_a_dripping_server_is_not_waited_for(published: Path, drip: str) -> None:
+    """Every byte comes long before the silence is too long."""
+    drops: list[int] = []
+    slow = "the server sends less than 1,000 bytes a second"
+    said = "HTTP 302" if drip == "body of a redirect" else slow
+    with (
+        served(published, dripping(drip, drops)) as address,
+        pytest.raises(BundleFetchError) as caught,
+    ):
+        fetched(address, pace=Pace(1000, 0.5))
+    assert f"data/wages.csv cannot be fetched: {said}" in caught.value.what
+    assert caught.value.exit_code == 66
+    assert len(drops) < 500
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate of 127.0.0.1, signed by itself, behind its key."""
+    key = Ed25519PrivateKey.generate()
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.datetime.now(datetime.UTC)
+    names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(names, critical=False)
+        .sign(key, None)
+    )
+    path = tmp_path_factory.mktemp("tls") / "certificate.pem"
+    path.touch(0o600)
+    form = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    path.write_bytes(key.private_bytes(*form) + made.public_bytes(Encoding.PEM))
+    return path
+
+
+@pytest.mark.parametrize("drip", [None, *DRIPS])
+def test_the_same_holds_of_encrypted_addresses(
+    published: Path, certificate: Path, drip: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A certificate that nobody vouches for is refused."""
+    monkeypatch.setenv("SSL_CERT_FILE", os.devnull)
+    with served(published, certificate=certificate) as address, pytest.raises(BundleFetchError):
+        fetched(address)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    if drip is None:
+        with served(published, certificate=certificate) as address:
+            assert address.startswith("https://")
+            assert fetched(address) == verify_bundle(published)
+        return
+    with (
+        served(published, dripping(drip, []), certificate=certificate) as address,
+        pytest.raises(BundleFetchError, match=r"data/wages\.csv cannot be fetched"),
+    ):
+        fetched(address, pace=Pace(1000, 0.5))
+
+
+def test_many_dripping_files_share_one_balance(published: Path) -> None:
+    """A pace of every file's own would wait for each nearly as long as it may."""
+    asked = []
+
+    def answer(handler: Any) -> bool:
+        asked.append(handler.path)
+        time.sleep(0.2)
+        return False
+
+    pace = Pace(10**9, 0.5)
+    pace.answered = lambda: None  # type: ignore[method-assign]
+    with served(published, answer) as address, pytest.raises(BundleFetchError, match="less than"):
+        fetched(address, pace=pace)
+    assert len(asked) == 3
+
+
+def test_the_pace_is_an_average_over_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+
+    def fetch(size: float, seconds: float, times: int = 1000) -> None:
+        pace = Pace()
+        for _ in range(times):
+            clock[0] += 1000
+            pace.ask()
+            clock[0] += seconds
+            pace.waited()
+            pace.received(size)
+
+    fetch(1000, 1)
+    fetch(59_000, 59)
+    fetch(0, 1, times=60)
+    for slow in ((990, 1), (1, 0.01), (10**9, 61)):
+        with pytest.raises(TimeoutError, match="less than 1,000 bytes a second"):
+            fetch(*slow, times=20_000)
+    pace = Pace()
+    for _ in range(1000):  # small files from far away
+        pace.ask()
+        clock[0] += 0.9
+        pace.waited()
+        pace.answered()
+
+
+def test_a_manifest_leads_nowhere_else(tmp_path: Path) -> None:
+    """A hostile one names files above the prefix; nobody asks the server for them."""
+    bundle = make_bundle(tmp_path / "first", None)
+    manifest = json.loads((bundle / NAME).read_text())
+    facts = {k: v for k, v in manifest.items() if k not in ("format", "files", "seal")}
+    (tmp_path / "secret").write_text("x")
+    (bundle / "..\\secret").write_text("x")
+    (bundle / NAME).unlink()
+    seal_and_sign(bundle, facts, None)
+    asked = []
+
+    def answer(handler: Any) -> bool:
+        asked.append(handler.path)
+        return False
+
+    with (
+        served(bundle, answer) as address,
+        pytest.raises(BundleVerificationError, match="secret is missing"),
+    ):
+        fetched(address)
+    assert not any("secret" in path for path in asked)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("ftp://host/x", "file:///etc/passwd", "https://user:word@host/x", "https:///x"),
+        *("https://host/x?key=1", "https://host/x#y", "https://host/a b"),
+    ],
+)
+def test_addresses_that_no_bundle_has_are_refused(address: str) -> None:
+    with pytest.raises(BundleVerificationError) as caught:
+        place_of(address)
+    assert "word" not in str(caught.value).replace("password", "")
+
+
+def test_nobody_listens(published: Path) -> None:
+    with served(published) as address:
+        pass
+    with pytest.raises(BundleFetchError, match=r"manifest.json cannot be fetched: Connection"):
+        fetched(address)
+
+
+# --- the command ------------------------------------------------------------------
+
+
+def test_what_the_command_says(bundle: Path, tmp_path: Path, capsys: Any) -> None:
+    from prepared import write_keys
+    from signed_bundles import FOREIGN, PUBLISHER
+
+    _, ours = write_keys(tmp_path, PUBLISHER, "ours")
+    _, theirs = write_keys(tmp_path, FOREIGN, "theirs")
+
+    def say(*words: object, expected: int = 0) -> str:
+        told = nullcontext() if not expected else pytest.raises(StatpressError)
+        with told as caught:
+            app(["verify", *map(str, words)], exit_on_error=False)
+        if caught is not None:
+            assert caught.value.exit_code == expected
+            return str(caught.value)
+        return " ".join(capsys.readouterr().out.split())
+
+    path = zipped(bundle)
+    assert "Signed by a key that was not given" in say(path)
+    assert "Signed by the given key" in say(path, "--key", theirs, "--key", ours)
+    assert "None of the given keys signed" in say(path, "--key", theirs, expected=65)
+    facts = json.loads(say(path, "--json"))
+    assert facts["signature"]["trusted"] is False and facts["others_looked_for"] is True
+    assert "only about a bundle that is a folder" in say(path, "--home", tmp_path, expected=53)
+    with served(bundle) as address:
+        said = say(address, "--key", ours)
+    assert "whether it has more of them is not known" in said and "Signed by the given" in said
+    plain = make_bundle(tmp_path / "plain", None)
+    assert "It is not signed." in say(plain)
+    assert "signed by nobody" in say(plain, "--key", ours, expected=65)
+    (bundle / SIGNATURE).unlink()
+    assert "signature.json is missing" in say(bundle, expected=53)
+    broken = tmp_path / "broken.zip"
+    broken.write_bytes(b"")
+    assert "damaged" in say(broken, expected=53)

@@ -1,0 +1,97 @@
+"""Text that is written with a dictionary reads as what was written without one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from mechanisms.domain.columns import Categorical, Integer
+from mechanisms.domain.contingency_table import ContingencyTable
+from mechanisms.domain.domain import Domain
+from tasks.formats import writing
+from tasks.formats.arrow_types import schema_of
+from tasks.formats.reading import read_records
+from tasks.formats.registry import read_batches
+from tasks.formats.writing import write_batches, write_codes, write_records
+
+DOMAIN = Domain(
+    (
+        Categorical(name="answer", categories=("=1", "'=1", "", "no", 'q"x'), missing=True),
+        Categorical(name="place", categories=("a", "b"), other=True),
+        Integer(name="age", lower=0, upper=3),
+    )
+)
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [row for batch in read_batches(path, schema_of(DOMAIN)) for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_the_same_rows_come_back(
+    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells = np.arange(DOMAIN.n_cells)
+    table = ContingencyTable(DOMAIN, cells, cells % 3 + 1)
+    monkeypatch.setattr(writing, "_CHUNK", 16)  # some batches lack some values
+    coded, plain = tmp_path / f"coded.{suffix}", tmp_path / f"plain.{suffix}"
+    write_records(table, coded)
+    monkeypatch.setattr(writing, "_CODED", 0)
+    write_records(table, plain)
+    assert rows(coded) == rows(plain) and len(rows(coded)) == table.n_records
+    found = read_records(coded, DOMAIN)
+    assert found[0].tolist() == cells.tolist() and found[1].tolist() == table.counts.tolist()
+    if suffix == "csv":
+        assert coded.read_bytes() == plain.read_bytes()
+    else:
+        schema = pq.read_schema(coded)
+        assert schema.remove_metadata() == pq.read_schema(plain).remove_metadata()
+        with pq.ParquetFile(coded) as file:
+            assert "RLE_DICTIONARY" in file.metadata.row_group(0).column(0).encodings
+
+
+def test_a_format_that_does_not_ask_for_codes_is_given_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = []
+
+    class Form:
+        def open_writer(self, sink: Any, schema: Any) -> Any:
+            return self
+
+        def write(self, batch: Any) -> None:
+            given.append(batch)
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(writing, "format_of", lambda path: Form())
+    codes = [np.arange(3) % column.size for column in DOMAIN.columns]
+    write_codes(DOMAIN, codes, tmp_path / "any")
+    assert given[0].schema == schema_of(DOMAIN)
+
+
+def test_columns_too_long_for_a_list_are_written_by_what_occurs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells = np.arange(0, DOMAIN.n_cells, 7)
+    table = ContingencyTable(DOMAIN, cells, np.full(len(cells), 2))
+    write_records(table, tmp_path / "listed.csv")
+    monkeypatch.setattr(writing, "LISTED", 3)
+    write_records(table, tmp_path / "not_listed.csv")
+    assert rows(tmp_path / "not_listed.csv") == rows(tmp_path / "listed.csv")
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_a_file_without_rows_has_its_columns(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"none.{suffix}"
+    write_codes(DOMAIN, [np.zeros(0, np.uint8)] * 3, path)
+    write_batches(schema_of(DOMAIN), [], tmp_path / f"nothing.{suffix}")
+    assert rows(path) == []
+    if suffix == "parquet":
+        for each in (path, tmp_path / "nothing.parquet"):
+            assert pq.read_schema(each).remove_metadata() == schema_of(DOMAIN)

@@ -1,0 +1,121 @@
+"""What a config may say of an engine, and that no credential ever stands in it or in an error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from configs.loading import load
+from mechanisms.errors import ConfigError, SourceAccessError, StatpressError
+from tasks.counting.declared_source import source_of
+from tasks.engines.registry import reader_named
+
+SECRET = "hunter2-7719"
+URL = f"postgresql://reader:{SECRET}@db.example.org/survey"
+CONFIG = """\
+title: Test
+dataset: test
+source: SOURCE
+privacy: {adjacency: replace_one, unit: record, n_records: 1000}
+budget: {epsilon: 1.0, delta: 1.0e-6}
+domain:
+  age: {type: integer, lower: 0, upper: 9}
+products:
+  people: {kind: table, mechanism: laplace, columns: [age]}
+publish: {directory: releases, formats: [csv]}
+"""
+POSTGRES = "{engine: postgres, table: a.b, credentials: {env: A_DATABASE}}"
+
+
+def loaded(folder: Path, source: str) -> Any:
+    path = folder / "a.yaml"
+    path.write_text(CONFIG.replace("SOURCE", source))
+    return load(path)
+
+
+@pytest.mark.parametrize(
+    ("said", "reader", "place"),
+    [
+        ("{path: a.parquet}", "duckdb", "a.parquet"),
+        ("{engine: duckdb, path: a.csv, delimiter: ';'}", "duckdb", "a.csv"),
+        ("{path: 's3://bucket/a/*.parquet'}", "arrow", "s3://bucket/a/*.parquet"),
+        (POSTGRES, "postgres", "table a.b"),
+        (POSTGRES.replace("env: A_DATABASE", "file: keys/database"), "postgres", "table a.b"),
+        ("{engine: spark, path: people, master: 'local[2]'}", "spark", "people"),
+        ("{engine: spark, table: x.y, remote: 'sc://host:15002'}", "spark", "table x.y"),
+    ],
+)
+def test_sources(tmp_path: Path, said: str, reader: str, place: str) -> None:
+    if reader != "duckdb" and reader != "arrow":
+        pytest.importorskip({"postgres": "psycopg", "spark": "pyspark"}[reader])
+    release = loaded(tmp_path, said)
+    assert (release.config.source.reader, release.config.source.place) == (reader, place)
+    assert source_of(release).where.endswith(place)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        f"{{engine: postgres, table: '{URL}.x', credentials: {{env: A}}}}",
+        f"{{engine: postgres, table: a.b, credentials: {{env: '{URL}'}}}}",
+        f"{{engine: postgres, table: a.b, credentials: {{file: '{URL}'}}}}",
+        f"{{engine: postgres, table: a.b, credentials: '{URL}'}}",
+        "{engine: postgres, table: a.b, credentials: {env: A, file: b}}",
+        "{engine: postgres, table: a.b, credentials: {}}",
+        "{engine: postgres, table: a.b}",
+        "{engine: postgres, table: a, credentials: {env: A}}",
+        "{engine: postgres, path: a.csv, credentials: {env: A}}",
+        "{engine: oracle, path: a.csv}",
+        "{engine: [a], path: a.csv}",
+        f"{{path: 's3://key:{SECRET}@bucket/a.parquet'}}",
+        f"{{engine: spark, path: a, remote: 'sc://host/;token={SECRET}'}}",
+        f"{{engine: spark, path: 's3a://key:{SECRET}@b/a'}}",
+        f"{{engine: spark, path: a, master: 'spark://u:{SECRET}@h'}}",
+        "{engine: spark, path: a, table: b}",
+        "{engine: spark, path: a, master: local, remote: 'sc://h'}",
+        "{engine: spark, path: a.csv, format: csv}",
+    ],
+)
+def test_what_is_refused_is_not_repeated(tmp_path: Path, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        loaded(tmp_path, said)
+    assert SECRET not in str(caught.value)
+    assert "source" in str(caught.value)
+
+
+def test_that_there_are_credentials_is_seen_before_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("psycopg")
+    source = source_of(loaded(tmp_path, POSTGRES))
+    check = reader_named("postgres").check_place
+    monkeypatch.delenv("A_DATABASE", raising=False)
+    with pytest.raises(SourceAccessError, match="A_DATABASE"):
+        check(source)
+    monkeypatch.setenv("A_DATABASE", URL)
+    check(source)
+    assert SECRET not in repr(source)
+    monkeypatch.setenv("A_DATABASE", f"{URL}?options=-csearch_path%3D{SECRET}")
+    with pytest.raises(StatpressError) as caught:
+        check(source)
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("command", ["validate", "plan"])
+def test_validating_and_planning_open_no_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """Not even the variable with the credentials has to be set."""
+    psycopg = pytest.importorskip("psycopg")
+    from flows.cli import app
+
+    def fail(*arguments: Any, **options: Any) -> None:
+        raise AssertionError("a connection was made")
+
+    monkeypatch.setattr(psycopg, "connect", fail)
+    monkeypatch.delenv("A_DATABASE", raising=False)
+    monkeypatch.setenv("STATPRESS_HOME", str(tmp_path / "home"))
+    loaded(tmp_path, POSTGRES)
+    app([command, str(tmp_path / "a.yaml")])

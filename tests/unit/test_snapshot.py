@@ -1,0 +1,101 @@
+"""A source that changes while it is read stops the run before the charge; none is a mixture."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from mechanisms.domain.columns import Integer
+from mechanisms.domain.domain import Domain
+from mechanisms.errors import SourceChangedError
+from tasks.counting.aggregates import count, profile
+from tasks.engines.registry import open_source
+from tasks.engines.snapshot import Snapshot
+from tasks.release import steps
+from tasks.source.files import Source
+
+DOMAIN = Domain((Integer(name="age", lower=0, upper=9),))
+
+
+def write(path: Path, ages: list[int]) -> None:
+    pq.write_table(pa.table({"age": ages}), path)
+
+
+def replaced(path: Path) -> None:
+    new = path.with_name("new")
+    write(new, [7, 8, 9])
+    new.rename(path)
+
+
+def overwritten(path: Path) -> None:
+    write(path, [7, 8, 9])
+
+
+def touched_up(path: Path) -> None:
+    """Other bytes of the same size, with the old time."""
+    before = path.stat()
+    write(path, [3, 2, 1])
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+CHANGES = [replaced, overwritten, touched_up, Path.unlink]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("between", [False, True], ids=["within a reading", "between two"])
+def test_a_file_that_changes_is_refused(
+    tmp_path: Path, change: Callable[[Path], None], between: bool
+) -> None:
+    path = tmp_path / "a.parquet"
+    write(path, [1, 2, 3])
+    snapshot = Snapshot(tmp_path)
+    source = snapshot.of(Source(str(path), "parquet"))
+    if between:
+        profile(source, DOMAIN, scratch=tmp_path)
+        change(path)
+        with pytest.raises(SourceChangedError) as caught:
+            count(source, DOMAIN, scratch=tmp_path)
+    else:
+        with pytest.raises(SourceChangedError) as caught, open_source(source, scratch=tmp_path):
+            change(path)
+    assert caught.value.__context__ is None
+    with pytest.raises(SourceChangedError):
+        snapshot.settle()
+    snapshot.close()
+
+
+def test_a_file_that_stays_and_one_that_comes_later(tmp_path: Path) -> None:
+    """What matches a glob when it is first read is the source; later files are not."""
+    write(tmp_path / "a.parquet", [1])
+    snapshot = Snapshot(tmp_path)
+    source = snapshot.of(Source(str(tmp_path / "*.parquet"), "parquet"))
+    assert profile(source, DOMAIN, scratch=tmp_path).n_records == 1
+    write(tmp_path / "b.parquet", [2, 3])
+    assert snapshot.of(source) is source
+    assert count(source, DOMAIN, scratch=tmp_path).n_records == 1
+    snapshot.settle()
+
+
+@pytest.mark.parametrize("change", CHANGES[:3])
+def test_a_run_whose_source_changes_is_not_charged_and_not_refused(
+    agency: Any, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], None]
+) -> None:
+    """Between the scan and the last look at the source."""
+    honest = steps.quality.check_source
+
+    def changing(*arguments: Any) -> None:
+        honest(*arguments)
+        change(agency.source)
+
+    monkeypatch.setattr(steps.quality, "check_source", changing)
+    before = len(agency.entries())
+    with pytest.raises(SourceChangedError):
+        agency.run()
+    assert len(agency.entries()) == before
+    assert not agency.bundles()
