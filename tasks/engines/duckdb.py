@@ -109,6 +109,8 @@ def mapped(value: Any, function: Callable[[], ArrayFunction]) -> Any:
             _STOPPED.append(error)
             raise
 
+    # Threads that wait for Python's lock take longer than one alone, by half with two of them.
+    engine.con.execute("SET threads = 1")
     # Ibis would register it for queries, but not for views.
     engine.con.create_function(name, of_vector, ["DOUBLE"], "DOUBLE", type="arrow")
     return _builtin(name, "float64")(value.cast("float64"))
