@@ -32,8 +32,9 @@ class Compared:
 
     Attributes:
         errors: By name: ``pairs``, ``triples`` and ``worst pair`` total variations; ``counts``,
-            the L1 error over n, and ``clamped``, that of counts with negative ones at 0;
-            ``mean``, the absolute error over the range; ``epsilon`` of a plan.
+            the L1 error over n, ``clamped``, that of counts with negative ones at 0, and
+            ``projected``, that of the column projected, where there is one; ``mean``, the absolute
+            error over the range; ``epsilon`` of a plan.
         seeds: How many were run.
         ended: Why there are fewer than were asked for; empty if there are not.
     """
@@ -95,11 +96,11 @@ class Data:
             return {"mean": float(abs(found[0] - values.mean()))}
         shape = [self.sizes[j] for j in columns]
         flat = np.ravel_multi_index([self.codes[:, j].astype(np.int64) for j in columns], shape)
-        true, n = np.bincount(flat, minlength=len(found)), len(self.codes)
-        return {
-            "counts": float(np.abs(found - true).sum() / n),
-            "clamped": float(np.abs(np.maximum(found, 0) - true).sum() / n),
-        }
+        counts, *projected = np.atleast_2d(found)
+        true, n = np.bincount(flat, minlength=len(counts)), len(self.codes)
+        forms = dict(zip(("counts", "projected"), (counts, *projected), strict=False))
+        forms["clamped"] = np.maximum(counts, 0)
+        return {form: float(np.abs(values - true).sum() / n) for form, values in forms.items()}
 
 
 def compare(

@@ -1,7 +1,7 @@
 """What peers are asked, asked of this project; in its own environment.
 
-Tables are projected onto the public number of records, as what is published is. Noise is that of
-production.
+Of a table both columns that are published: the estimates, and what they are when projected onto the
+public number of records. Noise is that of production.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def marginals(task: Task, codes: np.ndarray, target: type[Target]) -> np.ndarray
 
 
 def table(task: Task, codes: np.ndarray, kind: type[Perturbed]) -> np.ndarray:
-    """Counts of all cells."""
+    """Counts of all cells, float64[2, cells]: estimates, projected."""
     flat, size = cells(task, codes)
     domain = Domain((Integer(name="cell", lower=0, upper=size - 1),))
     found, counts = np.unique(flat, return_counts=True)
@@ -69,7 +69,7 @@ def table(task: Task, codes: np.ndarray, kind: type[Perturbed]) -> np.ndarray:
     made = kind.calibrate(PerturbedKnobs(), target)
     released = made.release(private, SystemRandomness(AESCounter()))
     estimates = made.postprocess(released, n_records=len(codes)).estimates
-    return project_to_simplex(estimates, len(codes)).values
+    return np.stack([estimates, project_to_simplex(estimates, len(codes)).values])
 
 
 def mean(task: Task, codes: np.ndarray) -> list[float]:

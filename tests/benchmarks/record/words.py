@@ -70,15 +70,13 @@ which adds the noise of drawing.
 WHY = """\
 ### Where ours is not a tenth better
 
-- *Counts of few cells that are large beside the noise* (two columns): noise of one scale on every
-  cell is what everybody adds, and little is left for post-processing to take away. The projection
-  onto the total is least squares; in L1 it is no better than cutting off at 0, and at ε = 3 it is
-  worse: most cells have a noise of exactly 0 then, and the projection spreads the sum of the
-  others' over all. The noisy counts, which are published too, have the error of the others.
-- *Counts of many nearly empty cells at ε = 3* (four columns of census2000: 71 400 cells for 29 501
-  records): the published table is the projection onto the known total by least squares. Noise below
-  0 cut off, without regard to the total, is better in L1 there, and worse as soon as noise decides:
-  it invents as many records as it cuts off, and the total with them.
+- *Counts*: everybody adds discrete noise of one scale to every cell, and of one count nothing
+  better than discrete Laplace noise is possible, whatever is known beforehand (Ghosh, Roughgarden
+  and Sundararajan 2009, arXiv 0811.2841). What is left is post-processing. Each side stands with
+  the better of its columns. Ours gains most where noise decides, because it takes the total as
+  known: cutting off below 0 invents as many records as it cuts off. It gains nothing where most
+  cells have a noise of exactly 0 (two columns, ε = 3): no cell is likelier than another to be
+  wrong, so a projection, which spreads the sum of the noise over all, is worse than the estimates.
 - *Means*, at δ = 1e-6: ours is one release of two moments with Gaussian noise, so that an interval
   that covers comes with it; the others' Laplace noise serves one number without an interval. At
   these n both are far below the sampling error.
