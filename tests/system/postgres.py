@@ -28,11 +28,11 @@ import psutil
 import psycopg
 
 SUPERUSER = "postgres"
-PASSWORD_USER = "keeper"
-"""The one role that needs its password."""
+KEEPER = "keeper"
+"""How the names of roles begin that need their password."""
 
 _PREFECT_SQL = Path(__file__).parents[2] / "deploy" / "postgres" / "prefect.sql"
-_HBA = f"local all {PASSWORD_USER} scram-sha-256\nlocal all all trust\n"
+_HBA = f"local all /^{KEEPER} scram-sha-256\nlocal all all trust\n"
 _SETTINGS = {
     "listen_addresses": "",
     "max_connections": "120",  # a ledger that was just made holds three
@@ -154,6 +154,12 @@ class Server:
         name = f"fresh_{next(self._numbers)}"
         self.run(f"CREATE DATABASE {name}")
         return self.url(name)
+
+    def keeper(self, password: str) -> str:
+        """A fresh role that needs its password."""
+        name = f"{KEEPER}_{next(self._numbers)}"
+        self.run(f"CREATE ROLE {name} LOGIN PASSWORD '{password}'")
+        return name
 
     def prefect_database(self) -> str:
         """The address of a database as Prefect's server needs it, made by our own script."""

@@ -318,11 +318,8 @@ def _run_all(sweep: Sweep, patch: pytest.MonkeyPatch, inspector: Inspector) -> N
 
 def _run_from_database(sweep: Sweep, patch: pytest.MonkeyPatch, server: Server) -> None:
     """Records of a PostgreSQL: read, behind a view that fails on one, and with a wrong password."""
-    from postgres import PASSWORD_USER as role
-
     variable = "STATPRESS_TEST_SOURCE"
-    database = server.database()
-    server.run(f"DROP ROLE IF EXISTS {role}", f"CREATE ROLE {role} LOGIN PASSWORD '{PASSWORD}'")
+    database, role = server.database(), server.keeper(PASSWORD)
     here = database.split("/")[3].split("?")[0]
     known = "region IS NULL OR region IN ('north', 'south')"
     age = f"CASE WHEN {known} THEN age ELSE CAST(region AS bigint) END AS age"

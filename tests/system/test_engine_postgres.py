@@ -330,11 +330,8 @@ def test_credentials(
     url: str, postgres_server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ages(url, role="PUBLIC")
-    postgres_server.run(
-        "DROP ROLE IF EXISTS keeper", f"CREATE ROLE keeper LOGIN PASSWORD '{SECRET}'"
-    )
     database = url.split("/")[3].split("?")[0]
-    good = postgres_server.url(database, user="keeper", password=SECRET)
+    good = postgres_server.url(database, user=postgres_server.keeper(SECRET), password=SECRET)
 
     def act(each: Source) -> Callable[[], Any]:
         return lambda: count(each, AGE, scratch=tmp_path)

@@ -6,14 +6,14 @@ import itertools
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import psycopg
 import pytest
 from census_ledger import TERMS
-from postgres import PASSWORD_USER, Server, run
+from postgres import Server, run
 from sqlalchemy import Connection, event, make_url
 
 from mechanisms.errors import (
@@ -65,17 +65,15 @@ def url(postgres_url: str) -> str:
 
 
 @pytest.fixture
-def keeper(postgres_server: Server, url: str) -> Iterator[str]:
+def keeper(postgres_server: Server, url: str) -> str:
     """The address of the same database for a role that needs its password."""
-    postgres_server.run(f"CREATE ROLE {PASSWORD_USER} LOGIN PASSWORD '{PASSWORD}'")
+    role = postgres_server.keeper(PASSWORD)
     run(
         url,
-        f"GRANT USAGE ON SCHEMA statpress TO {PASSWORD_USER}",
-        f"GRANT SELECT ON ALL TABLES IN SCHEMA statpress TO {PASSWORD_USER}",
+        f"GRANT USAGE ON SCHEMA statpress TO {role}",
+        f"GRANT SELECT ON ALL TABLES IN SCHEMA statpress TO {role}",
     )
-    yield postgres_server.url(name_in(url), user=PASSWORD_USER, password=PASSWORD)
-    run(url, f"DROP OWNED BY {PASSWORD_USER}")
-    postgres_server.run(f"DROP ROLE {PASSWORD_USER}")
+    return postgres_server.url(name_in(url), user=role, password=PASSWORD)
 
 
 def fails(
@@ -187,10 +185,11 @@ def test_a_role_without_insert(keeper: str, url: str) -> None:
 
 
 def test_a_role_that_may_insert_and_lock_can_charge_and_not_rewrite(keeper: str, url: str) -> None:
-    run(url, f"GRANT INSERT ON {TABLE} TO {PASSWORD_USER}")
+    role = make_url(keeper).username
+    run(url, f"GRANT INSERT ON {TABLE} TO {role}")
     with Ledger.open(keeper, create=False) as ledger:
         fails(LedgerReadOnlyError, "may not", lambda: charge(ledger))  # LOCK TABLE needs more
-        run(url, f"GRANT MAINTAIN ON {TABLE} TO {PASSWORD_USER}")
+        run(url, f"GRANT MAINTAIN ON {TABLE} TO {role}")
         assert charge(ledger).sequence == 2
     for statement in (f"DELETE FROM {TABLE}", f"TRUNCATE {TABLE}", f"DROP TABLE {TABLE}"):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
