@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mechanisms.errors import UploadError
+from tasks.execution.interruption import is_interruption
 from tasks.execution.run_context import RunContext
 from tasks.release.outcome import Outcome, Uploaded
 from tasks.targets.upload import check_targets, read_targets, upload
@@ -48,7 +49,7 @@ def upload_release(
             uploaded.
 
     Raises:
-        UploadError: The run was told to end, and there are targets.
+        UploadError: A target failed, or the run was told to end before all of them had the bundle.
         StatpressError: One of its kinds. The release stands, whatever a target does.
     """
     if not targets:
@@ -56,12 +57,19 @@ def upload_release(
     if not outcome.publishable:
         context.notify("A bundle that is NOT PUBLISHABLE is not uploaded.")
         return outcome
-    if told_to_end:
+    uploads = None
+    if not told_to_end:
+        try:
+            uploads = upload(context.home, outcome.bundle, targets)
+        except BaseException as error:
+            if not is_interruption(error):
+                raise
+    if uploads is None:
         raise UploadError(
-            "The run was told to end before the uploads; the bundle is published.",
+            "The run was told to end before all uploads were done; the bundle is published.",
             next_step=f"Then run 'statpress upload {outcome.bundle}'.",
         )
-    return replace(outcome, uploads=upload(context.home, outcome.bundle, targets))
+    return replace(outcome, uploads=uploads)
 
 
 def upload_again(context: RunContext, bundle: Path, config: Path | None) -> tuple[Uploaded, ...]:

@@ -122,23 +122,31 @@ def stopped_by_the_orchestrator() -> BaseException:
 
 
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, stopped_by_the_orchestrator])
-def test_a_run_told_to_end_in_the_curators_report_uploads_nothing(
+@pytest.mark.parametrize("moment", ["in the curator's report", "in an upload"])
+def test_a_published_run_that_is_told_to_end_says_what_is_left_to_upload(
     releasing: Any,
     folders: Folders,
     interruption: Callable[[], BaseException],
+    moment: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def interrupted(*_: Any) -> None:
         raise interruption()
 
-    monkeypatch.setattr(tasks.release.curator_report, "true_errors", interrupted)
-    releasing.replace("publish:", "curator: {report: true}\npublish:")
-    with pytest.raises(UploadError, match="told to end before the uploads; the bundle is") as ended:
-        releasing.run()
+    report = moment == "in the curator's report"
+    with monkeypatch.context() as patch:
+        if report:
+            patch.setattr(tasks.release.curator_report, "true_errors", interrupted)
+            releasing.replace("publish:", "curator: {report: true}\npublish:")
+        else:
+            patch.setattr(Folder, "read", interrupted)
+        with pytest.raises(UploadError, match="told to end before all uploads were done") as ended:
+            releasing.run()
     bundle = releasing.releases / "first"
     assert f"statpress upload {bundle}" in str(ended.value)
+    assert ended.value.__cause__ is None and ended.value.__context__ is None
     verify_bundle(bundle)
-    assert folders.order == []
+    assert (folders.order == []) is report
     assert kinds(releasing) == ["register", "charge", "draw", "publish"]
     context = plain_context(releasing.home, orchestrated=False)
     assert all(each.sent > 10 for each in run_upload(context, bundle, None))
