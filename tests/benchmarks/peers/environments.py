@@ -36,6 +36,6 @@ def made(peer: str) -> str:
 
 
 def last_line(text: str) -> str:
-    """What a program said last."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    """What a program said last, in a line with letters."""
+    lines = [line.strip() for line in text.splitlines() if any(map(str.isalpha, line))]
     return lines[-1][:200] if lines else "no message"
