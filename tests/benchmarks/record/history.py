@@ -149,12 +149,12 @@ def latest(records: Sequence[Record]) -> list[Latest]:
 
 
 def latest_peers(records: Sequence[Record]) -> list[tuple[Compared, Record]]:
-    """The newest comparison of every method, table, columns and budget."""
+    """The newest comparison of each method, table, columns and budget; with figures, if any has."""
     found: dict[tuple[Any, ...], tuple[Compared, Record]] = {}
     for record in records:
         for each in record.peers:
             key = each.peer, each.method, each.table, each.columns, each.epsilon
-            if each.errors or key not in found:
+            if each.errors or key not in found or not found[key][0].errors:
                 found[key] = each, record
     return list(found.values())
 
