@@ -14,6 +14,7 @@ with charts in `build/benchmarks`. Every figure is the newest of its case, from 
 column *of* names. Figures from a machine that had other work too are marked *busy*: their seconds
 are too long, and not comparable. A ratio is to a baseline of the same run, of processor time unless
 it says otherwise; one that changed by more than a tenth since the run before is set in **bold**.
+Commits that the repository does not have are among those that were joined into e3858bc20a.
 """
 
 ADJACENCIES = {
