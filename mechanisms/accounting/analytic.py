@@ -11,7 +11,7 @@ from typing import Self
 from flint import arb, fmpq
 
 from mechanisms.accounting.conversions import delta_of_rho
-from mechanisms.accounting.enclosures import Bounds, ball, enclosed, exactly
+from mechanisms.accounting.numerics.enclosures import Bounds, ball, enclosed, exactly
 from mechanisms.accounting.privacy_loss import Loss, Order, PrivacyLoss, exact_order
 
 _KERNEL = 4  # variance of the discrete Gaussian that makes integers of normal noise

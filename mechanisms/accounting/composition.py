@@ -20,9 +20,9 @@ from fractions import Fraction
 from flint import arb, ctx
 
 from mechanisms.accounting.conversions import epsilon_at
-from mechanisms.accounting.convolution import TRUNCATION
-from mechanisms.accounting.enclosures import Above, Bounds, last_true, outwards
 from mechanisms.accounting.merging import counted, merged
+from mechanisms.accounting.numerics.convolution import TRUNCATION
+from mechanisms.accounting.numerics.enclosures import Above, Bounds, last_true, outwards
 from mechanisms.accounting.pld import (
     Counts,
     account,

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from flint import arb, ctx
 
-from mechanisms.accounting.enclosures import ball, outwards
+from mechanisms.accounting.numerics.enclosures import ball, outwards
 
 _BITS = 192
 

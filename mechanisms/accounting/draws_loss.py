@@ -16,7 +16,7 @@ from flint import arb, arb_poly, ctx
 from mechanisms.accounting.draws.lattice import LatticeLoss
 from mechanisms.accounting.draws.renyi import concentrated, renyi_divergence
 from mechanisms.accounting.draws.truncated_draws import approximately_concentrated
-from mechanisms.accounting.enclosures import (
+from mechanisms.accounting.numerics.enclosures import (
     Bounds,
     ball,
     enclosed,

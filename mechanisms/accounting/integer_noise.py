@@ -22,8 +22,8 @@ from fractions import Fraction
 
 from flint import arb, arb_poly, ctx, fmpz_poly
 
-from mechanisms.accounting.enclosures import ball
-from mechanisms.accounting.normal_tails import CRAMER, twice_above
+from mechanisms.accounting.numerics.enclosures import ball
+from mechanisms.accounting.numerics.normal_tails import CRAMER, twice_above
 
 _ALIKE = 24  # bits of the precision that weights taken for one may lose
 _SPARE = 64  # bits below the precision at which the corrections of Euler and Maclaurin end

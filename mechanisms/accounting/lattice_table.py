@@ -24,7 +24,7 @@ from flint import acb, arb, ctx
 
 from mechanisms.accounting.draws.lattice import LatticeLoss
 from mechanisms.accounting.draws_loss import DrawsLoss
-from mechanisms.accounting.enclosures import Bounds, ball, outwards
+from mechanisms.accounting.numerics.enclosures import Bounds, ball, outwards
 
 MOST_POINTS = 1 << 14
 """The longest transform; a wider lattice has no table."""

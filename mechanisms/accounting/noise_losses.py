@@ -16,7 +16,8 @@ from fractions import Fraction
 
 from flint import arb, arb_poly, ctx
 
-from mechanisms.accounting.enclosures import (
+from mechanisms.accounting.integer_noise import SumOfNoise, theta
+from mechanisms.accounting.numerics.enclosures import (
     BITS,
     Bounds,
     ball,
@@ -25,7 +26,6 @@ from mechanisms.accounting.enclosures import (
     outwards,
     supremum,
 )
-from mechanisms.accounting.integer_noise import SumOfNoise, theta
 from mechanisms.accounting.privacy_loss import Loss, Order, exact_order
 
 

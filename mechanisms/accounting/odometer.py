@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 from mechanisms.accounting.conversions import epsilon_at, epsilon_of_rho, tail_of_rho
-from mechanisms.accounting.enclosures import double_above, double_below
+from mechanisms.accounting.numerics.enclosures import double_above, double_below
 
 _STEP = Decimal("0.9")  # from level to level
 _CHARGED = Decimal("0.1")  # of delta, kept for the deltas charged with rho

@@ -16,7 +16,7 @@ delta' the upper curve. The excess grows with h sqrt(n), never with h n.
 **Rounding.** If two curves differ by at most s everywhere, then so do their compositions with
 any third. The curve of the masses actually convolved is compared with the proven one at every
 grid point and the largest difference is added (subtracted), and so is the error of the
-convolutions (``mechanisms.accounting.convolution``).
+convolutions (``mechanisms.accounting.numerics.convolution``).
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ from typing import Any
 
 import numpy as np
 
-from mechanisms.accounting import convolution, lattice_table
-from mechanisms.accounting.convolution import TRUNCATION, UNIT, Floats
+from mechanisms.accounting import lattice_table
 from mechanisms.accounting.draws_loss import FEW_DRAWS, DrawsLoss
-from mechanisms.accounting.enclosures import Bounds
 from mechanisms.accounting.noise_losses import DiscreteGaussianLoss
+from mechanisms.accounting.numerics import convolution
+from mechanisms.accounting.numerics.convolution import TRUNCATION, UNIT, Floats
+from mechanisms.accounting.numerics.enclosures import Bounds
 from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.accounting.resampling_losses import ResampledGaussianLoss
 

@@ -7,7 +7,7 @@ A loss is a dominating pair (P, Q) of distributions (mechanisms/README.md, secti
 Neighbours are symmetric, and so is every pair here: (Q, P) has the same curve. (Of a pair that is
 not, the larger of both curves is that of a symmetric pair which dominates both orders.) So the
 curve at a negative epsilon is 1 - exp(-e) + exp(-e) delta(e). Every result is a proven enclosure
-(mechanisms.accounting.enclosures).
+(mechanisms.accounting.numerics.enclosures).
 
 Here is what all losses share. ``analytic`` has those with a formula for the curve,
 ``noise_losses`` integer noise, ``draws_loss`` draws on a lattice, ``composition`` several losses
@@ -25,7 +25,7 @@ from typing import NamedTuple, Protocol
 
 from flint import arb, ctx
 
-from mechanisms.accounting.enclosures import (
+from mechanisms.accounting.numerics.enclosures import (
     BITS,
     Above,
     Bounds,

@@ -39,7 +39,7 @@ from typing import NamedTuple, Self
 
 from flint import arb, ctx
 
-from mechanisms.accounting.enclosures import Bounds, ball, enclosed
+from mechanisms.accounting.numerics.enclosures import Bounds, ball, enclosed
 from mechanisms.accounting.privacy_loss import Loss, Order, exact_order
 from mechanisms.errors import RecordsError
 

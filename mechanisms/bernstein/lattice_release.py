@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.accounting.analytic import ConcentratedLoss, GaussianLoss, PureLoss
-from mechanisms.accounting.enclosures import double_above
+from mechanisms.accounting.numerics.enclosures import double_above
 from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.base.mechanism import Target
 from mechanisms.bernstein.accuracy import Noise, expected_noise, noise_bound

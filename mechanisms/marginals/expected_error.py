@@ -139,7 +139,7 @@ def expected_marginals(
         pair_total_variation=pair,
         one_way_share=shares.one_way,
         screen_share=shares.screen,
-        memory=memory_needed(sizes, groups, max(n_records, published)),
+        memory=memory_needed(sizes, groups, published),
         seconds=_FIXED_SECONDS + _SECONDS_A_RECORD * published,
     )
 

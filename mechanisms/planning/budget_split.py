@@ -27,7 +27,7 @@ from decimal import Context, Decimal
 from fractions import Fraction
 
 from mechanisms.accounting.analytic import GaussianLoss
-from mechanisms.accounting.enclosures import double_below
+from mechanisms.accounting.numerics.enclosures import double_below
 from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.base.mechanism import Mechanism, Target
 from mechanisms.domain.domain import Domain

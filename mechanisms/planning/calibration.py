@@ -14,7 +14,7 @@ from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any
 
 from mechanisms.accounting.composition import compose_quickly
-from mechanisms.accounting.enclosures import double_below
+from mechanisms.accounting.numerics.enclosures import double_below
 from mechanisms.base.kind import Kind
 from mechanisms.base.mechanism import Mechanism, Target
 from mechanisms.errors import ConfigError, InfeasibleBudgetError

@@ -11,7 +11,7 @@ from typing import Any
 
 from mechanisms.accounting.analytic import PureLoss
 from mechanisms.accounting.composition import compose, compose_quickly
-from mechanisms.accounting.enclosures import double_below
+from mechanisms.accounting.numerics.enclosures import double_below
 from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.base.mechanism import needs_of
 from mechanisms.errors import AmountError

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any, Generic, TypeVar
 
 from mechanisms.accounting.composition import compose
-from mechanisms.accounting.enclosures import Bounds, double_below
+from mechanisms.accounting.numerics.enclosures import Bounds, double_below
 from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.base.kind import Kind
 from mechanisms.base.mechanism import Mechanism, Target

@@ -15,7 +15,7 @@ from decimal import Decimal
 from typing import Any
 
 from mechanisms.accounting.composition import compose_quickly
-from mechanisms.accounting.enclosures import Bounds, double_below
+from mechanisms.accounting.numerics.enclosures import Bounds, double_below
 from mechanisms.accounting.pld import tabulated
 from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.base.mechanism import Mechanism, Target

@@ -43,7 +43,7 @@ import numpy as np
 from flint import ctx
 from numpy.typing import NDArray
 
-from mechanisms.accounting.enclosures import Bounds, ball, outwards
+from mechanisms.accounting.numerics.enclosures import Bounds, ball, outwards
 from mechanisms.domain.columns import Codes
 from mechanisms.sampling.smoothed_records import below
 

@@ -22,7 +22,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from mechanisms.accounting.enclosures import double_above
+from mechanisms.accounting.numerics.enclosures import double_above
 from mechanisms.errors import RecordsError
 from mechanisms.sampling.randomness import Randomness
 

@@ -39,7 +39,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.accounting.analytic import PureLoss
-from mechanisms.accounting.enclosures import double_above
+from mechanisms.accounting.numerics.enclosures import double_above
 from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.base.kind import Kind
 from mechanisms.base.mechanism import Target, check_frame

@@ -11,11 +11,11 @@ from tasks.pages.blocks import Page, Prose, Section
 from tasks.pages.page import rendered
 from tasks.products.kind import ReportPart
 from tasks.products.registry import kind_named
-from tasks.report.columns_section import columns_section
-from tasks.report.privacy_section import privacy_section
-from tasks.report.product_section import noise_warning, product_section, said_once
-from tasks.report.provenance_section import provenance_section
 from tasks.report.public_words import PublicWords
+from tasks.report.sections.columns_section import columns_section
+from tasks.report.sections.privacy_section import privacy_section
+from tasks.report.sections.product_section import noise_warning, product_section, said_once
+from tasks.report.sections.provenance_section import provenance_section
 from tasks.report.summary import summary
 
 NAME = "report.html"

@@ -1,6 +1,7 @@
 """A whole release of wide records: seconds and memory of every step, by number of records.
 
-    python -m tests.benchmarks.whole_release [RECORDS ...] [--resources '{memory: 4GB, threads: 2}']
+    python -m tests.benchmarks.whole_release [RECORDS ...] [--drawn RECORDS]
+        [--resources '{memory: 4GB, threads: 2}']
 
 Fifteen columns from a model (tests/support/wide_tables.py), of which are released microdata of all,
 three tables and five estimates, in a bundle of Parquet and CSV. Each release runs in a process of
@@ -35,7 +36,7 @@ budget: {{epsilon: 1.0, delta: 1.0e-9}}
 {resources}domain:
 {domain}
 products:
-  people: {{kind: microdata, mechanism: marginals, columns: [{names}], share: 0.5}}
+  people: {{kind: microdata, mechanism: marginals, columns: [{names}], share: 0.5{drawn}}}
   one: {{kind: table, mechanism: gaussian, columns: [c0, c1, c2], share: 0.1}}
   two: {{kind: table, mechanism: gaussian, columns: [c3, c4, c5], share: 0.1}}
   three: {{kind: table, mechanism: gaussian, columns: [c6, c7], share: 0.1}}
@@ -48,8 +49,15 @@ publish: {{directory: releases, formats: [parquet, csv]}}
 """
 
 
-def prepare(folder: Path, n: int, resources: str = "") -> Path:
-    """Write the records, a million at a time, and their config."""
+def prepare(folder: Path, n: int, resources: str = "", drawn: int | None = None) -> Path:
+    """Write the records, a million at a time, and their config.
+
+    Args:
+        folder: Where both are written.
+        n: Records of the source.
+        resources: As in a config.
+        drawn: Records of the microdata; by default as many as the source has.
+    """
     sys.path.insert(0, SUPPORT)
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -67,7 +75,9 @@ def prepare(folder: Path, n: int, resources: str = "") -> Path:
     )
     path = folder / "wide.yaml"
     said = f"resources: {resources}\n" if resources else ""
-    path.write_text(CONFIG.format(n=n, domain=domain, names=", ".join(names), resources=said))
+    drawn_too = f", records: {drawn}" if drawn else ""
+    words = {"domain": domain, "names": ", ".join(names), "resources": said, "drawn": drawn_too}
+    path.write_text(CONFIG.format(n=n, **words))
     return path
 
 
@@ -145,16 +155,19 @@ def measure(config: Path) -> dict[str, Any]:
     }
 
 
-def released(n: int, resources: str = "", folder: Path | None = None) -> dict[str, Any]:
+def released(
+    n: int, resources: str = "", folder: Path | None = None, drawn: int | None = None
+) -> dict[str, Any]:
     """Run a release of so many records in a process of its own; what ``measure`` found there.
 
     Args:
         n: Records.
         resources: As in a config.
         folder: Where the files lie meanwhile; by default the system's for temporary ones.
+        drawn: Records of the microdata; by default as many as the source has.
     """
     with tempfile.TemporaryDirectory(dir=folder) as place:
-        config = prepare(Path(place).resolve(), n, resources)
+        config = prepare(Path(place).resolve(), n, resources, drawn)
         found = subprocess.run(
             [sys.executable, "-m", "tests.benchmarks.whole_release", "--config", str(config)],
             check=True,
@@ -191,13 +204,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("records", nargs="*", type=int, default=[10**6])
     parser.add_argument("--resources", default="", help="as in a config")
+    parser.add_argument("--drawn", type=int, help="records of the microdata; by default all")
     parser.add_argument("--config", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.config:
         print(json.dumps(measure(given.config)))
         return
     for n in given.records:
-        print(report(released(n, given.resources)), flush=True)
+        print(report(released(n, given.resources, drawn=given.drawn)), flush=True)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from configs.loading import load
 from flows.report import plan as plan_report
-from mechanisms.accounting.enclosures import Bounds
+from mechanisms.accounting.numerics.enclosures import Bounds
 from mechanisms.errors import (
     BudgetValueError,
     ConfigError,

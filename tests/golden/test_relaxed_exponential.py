@@ -33,7 +33,7 @@ from fractions import Fraction
 import pytest
 from flint import arb, ctx
 
-from mechanisms.accounting.enclosures import Bounds, ball, enclosed
+from mechanisms.accounting.numerics.enclosures import Bounds, ball, enclosed
 from mechanisms.tables.drawn.bootstrap import Bootstrap
 
 Table = tuple[int, ...]

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from flint import arb, ctx
 
-from mechanisms.accounting.enclosures import (
+from mechanisms.accounting.numerics.enclosures import (
     BITS,
     Bounds,
     ball,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from mechanisms.accounting.analytic import PureLoss
-from mechanisms.accounting.enclosures import Bounds, exactly
+from mechanisms.accounting.numerics.enclosures import Bounds, exactly
 from mechanisms.accounting.privacy_loss import Loss, Order, exact_order
 
 

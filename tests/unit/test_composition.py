@@ -17,12 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from profile_loss import ProfileLoss
 
-from mechanisms.accounting import convolution, pld
+from mechanisms.accounting import pld
 from mechanisms.accounting.analytic import GaussianLoss, PureLoss
 from mechanisms.accounting.composition import ComposedLoss, compose, compose_quickly
 from mechanisms.accounting.draws.lattice import LatticeLoss
 from mechanisms.accounting.draws_loss import DrawsLoss
 from mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
+from mechanisms.accounting.numerics import convolution
 from mechanisms.accounting.privacy_loss import PrivacyLoss
 
 F = Fraction

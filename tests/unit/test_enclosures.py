@@ -14,8 +14,14 @@ from mechanisms.accounting.analytic import ConcentratedLoss, GaussianLoss, PureL
 from mechanisms.accounting.composition import compose
 from mechanisms.accounting.draws.lattice import LatticeLoss
 from mechanisms.accounting.draws_loss import DrawsLoss
-from mechanisms.accounting.enclosures import Above, Bounds, double_above, double_below, last_true
 from mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
+from mechanisms.accounting.numerics.enclosures import (
+    Above,
+    Bounds,
+    double_above,
+    double_below,
+    last_true,
+)
 from mechanisms.accounting.privacy_loss import PrivacyLoss
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from mechanisms.accounting import lattice_table
 from mechanisms.accounting.draws.lattice import LatticeLoss
 from mechanisms.accounting.draws_loss import DrawsLoss
-from mechanisms.accounting.enclosures import Bounds
 from mechanisms.accounting.lattice_table import TabulatedLoss, fits
+from mechanisms.accounting.numerics.enclosures import Bounds
 from mechanisms.tables.drawn.bootstrap import Bootstrap
 
 SETTINGS = [

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from mechanisms.accounting.analytic import BoundedRangeLoss, GaussianLoss, PureLoss
 from mechanisms.accounting.draws.lattice import LatticeLoss
 from mechanisms.accounting.draws_loss import DrawsLoss
-from mechanisms.accounting.enclosures import Bounds
 from mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
+from mechanisms.accounting.numerics.enclosures import Bounds
 from mechanisms.accounting.privacy_loss import Loss
 
 F = Fraction

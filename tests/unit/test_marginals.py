@@ -82,6 +82,15 @@ def test_no_more_is_spent_than_mu_squared(screen: str, unit_records: int) -> Non
     assert mechanism.mu**2 * Fraction(999, 1000) < spent <= mechanism.mu**2
 
 
+def test_memory_is_foreseen_for_the_published_records_whatever_the_source_has() -> None:
+    def foreseen(records: int | None, n: int) -> int:
+        knobs = MarginalsKnobs() if records is None else MarginalsKnobs(records=records)
+        return made(knobs=knobs, n_records=n).expected_error(n_records=n, n_cells=120).memory
+
+    assert foreseen(10**6, 10**8) == foreseen(10**6, 10**7) == foreseen(None, 10**6)
+    assert foreseen(10**6, 10**4) == foreseen(10**6, 10**6) < foreseen(None, 10**8)
+
+
 def test_records_without_noise_have_the_tables_of_the_data() -> None:
     out = made().postprocess(made().release(in_memory(domain_of(SIZES), CODES), WithoutNoise()))
     records = written(out)

@@ -8,9 +8,9 @@ from fractions import Fraction as F
 import pytest
 from flint import arb, ctx
 
-from mechanisms.accounting import normal_tails
 from mechanisms.accounting.integer_noise import SumOfNoise, residue_weights
-from mechanisms.accounting.normal_tails import twice_above
+from mechanisms.accounting.numerics import normal_tails
+from mechanisms.accounting.numerics.normal_tails import twice_above
 
 POINTS = [F(0), F(1, 16), F(1, 3), F(15, 16), F(2), F(61, 16), F(22, 7), F(9), F(1201, 100), F(40)]
 

@@ -36,9 +36,9 @@ from tasks.products.function.part import noise_sd
 from tasks.products.kind import ReportPart
 from tasks.products.marginals.part import _pairs
 from tasks.release.entropy import SeededRandomness
-from tasks.report.columns_section import columns_section
 from tasks.report.marked import link, marked
 from tasks.report.public_words import PublicWords
+from tasks.report.sections.columns_section import columns_section
 from tasks.report.summary import summary
 
 RELATED = np.array([[400.0, 100.0, 50.0], [50.0, 300.0, 100.0]])

@@ -12,9 +12,10 @@ import pytest
 from flint import arb
 from scipy import stats
 
-from mechanisms.accounting import enclosures, resampling_losses
+from mechanisms.accounting import resampling_losses
 from mechanisms.accounting.analytic import GaussianLoss
 from mechanisms.accounting.composition import compose
+from mechanisms.accounting.numerics import enclosures
 from mechanisms.accounting.pld import tail_account
 from mechanisms.accounting.privacy_loss import Loss
 from mechanisms.accounting.resampling_losses import (

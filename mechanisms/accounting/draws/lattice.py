@@ -40,7 +40,7 @@ from fractions import Fraction
 
 from flint import acb, arb, ctx
 
-from mechanisms.accounting.enclosures import Above, Bounds, ball, bisected, outwards
+from mechanisms.accounting.numerics.enclosures import Above, Bounds, ball, bisected, outwards
 
 _RELATIVE_BITS = 40
 _MOST_BITS = 8192

@@ -33,7 +33,7 @@ from fractions import Fraction
 from flint import arb, ctx, fmpq
 
 from mechanisms.accounting.draws.lattice import LatticeLoss
-from mechanisms.accounting.enclosures import Bounds, ball, outwards
+from mechanisms.accounting.numerics.enclosures import Bounds, ball, outwards
 
 _BITS = 192
 _MOST_BITS = 8192

@@ -41,7 +41,7 @@ from typing import NamedTuple
 from flint import arb, arb_poly, ctx
 
 from mechanisms.accounting.draws.lattice import LatticeLoss
-from mechanisms.accounting.enclosures import Bounds, ball, outwards, supremum
+from mechanisms.accounting.numerics.enclosures import Bounds, ball, outwards, supremum
 
 _BITS = 192
 _TERMS = 160  # of a sum, before the rest is bounded

@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 
 from mechanisms.accounting.analytic import GaussianLoss
 from mechanisms.accounting.composition import compose
-from mechanisms.accounting.convolution import fast_length
-from mechanisms.accounting.enclosures import ball, enclosed
+from mechanisms.accounting.numerics.convolution import fast_length
+from mechanisms.accounting.numerics.enclosures import ball, enclosed
 from mechanisms.accounting.pld import tail_account
 from mechanisms.accounting.privacy_loss import PrivacyLoss
 from mechanisms.accounting.resampling_losses import ResampledGaussianLoss
