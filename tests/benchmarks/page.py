@@ -24,7 +24,7 @@ from tests.benchmarks.record import charts, counting, history, steps, summary, w
 from tests.benchmarks.record.figure import Figure
 
 SUITES = ("counting", "steps", "whole")
-MOST_WIDE = 10**7
+MOST_WIDE = 10**8
 """Records of a whole release; what it declares as its memory does not suffice for more."""
 ROWS, QUICK_ROWS = (10**7, 10**8, 10**9), (10**5,)
 FOLDER = ROOT / "build" / "benchmarks"

@@ -171,7 +171,7 @@ def released(
         found = subprocess.run(
             [sys.executable, "-m", "tests.benchmarks.whole_release", "--config", str(config)],
             check=True,
-            capture_output=True,
+            stdout=subprocess.PIPE,
             text=True,
         )
     return dict(json.loads(found.stdout))
