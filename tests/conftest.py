@@ -219,28 +219,11 @@ def pytest_runtestloop() -> None:
     gc.enable()
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """See that the list of files on the server is whole, and spread those that wait."""
-    if hasattr(config, "workerinput"):
-        spread(items)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """See that the list of files on the server is whole."""
     using = {i.nodeid.split("::")[0] for i in items if "server" in getattr(i, "fixturenames", ())}
     missing = {file for file in using - ON_THE_SERVER if not file.endswith("_ledger_speed.py")}
     assert not missing, f"not in ON_THE_SERVER: {missing}"
-
-
-def spread(items: list[pytest.Item]) -> None:
-    """Put the files that mostly wait, for servers and for disks, evenly among the first of others.
-
-    In processes side by side the others then have the processors meanwhile, and none of those that
-    wait is left to the end.
-    """
-    files = list(dict.fromkeys(item.path for item in items))
-    waiting = [file for file in files if "system" in file.parts]
-    others = [file for file in files if "system" not in file.parts]
-    place = {file: float(i) for i, file in enumerate(others)}
-    step = 0.7 * len(others) / max(len(waiting), 1)
-    place |= {file: i * step for i, file in enumerate(waiting)}
-    items.sort(key=lambda item: place[item.path])
 
 
 @pytest.fixture(scope="session")
