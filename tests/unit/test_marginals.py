@@ -15,8 +15,10 @@ from coded import WithoutNoise, dependent_codes, domain_of, in_memory
 from mechanisms.base.mechanism import Target
 from mechanisms.domain.structural_zeros import ZeroPattern
 from mechanisms.errors import ConfigError, InfeasibleBudgetError, NotMeasuredError, RecordsError
+from mechanisms.marginals import synthesis
 from mechanisms.marginals.knobs import ColumnGroup, MarginalsKnobs
 from mechanisms.marginals.marginals import Marginals
+from mechanisms.marginals.model import model_of
 from mechanisms.marginals.query import query
 from mechanisms.records.impossible import boxes_of, impossible_records
 from tasks.release.entropy import SeededRandomness
@@ -179,6 +181,34 @@ def test_the_number_of_records_can_be_chosen() -> None:
     mechanism = made(knobs=MarginalsKnobs(records=500))
     out = mechanism.postprocess(mechanism.release(in_memory(domain_of(SIZES), CODES), seeded()))
     assert {len(codes) for codes in out.codes} == {500}
+
+
+@pytest.mark.parametrize(("gain", "near"), [(synthesis.GAIN_OF_MANY, True), (0.9, False)])
+def test_many_records_are_fitted_in_a_third_of_the_sweeps_and_as_near_as_need_be(
+    monkeypatch, gain: float, near: bool
+) -> None:
+    """A fiftieth of the squared error of the targets; the twin stops at once and is not so near."""
+    sizes, n, m = (9, 8, 7, 6, 9, 8), 40_000, 20_000
+    domain = domain_of(sizes)
+    mechanism = made(domain, n_records=n)
+    release = mechanism.release(in_memory(domain, dependent_codes(n, sizes, 1)), seeded(4))
+    model = model_of(release)
+    rounds, swap = [], synthesis.swap_towards
+    monkeypatch.setattr(synthesis, "swap_towards", lambda *a, **k: rounds.append(swap(*a, **k)))
+    few = synthesis.synthesise(model, m, release.public_generator())
+    monkeypatch.setattr(synthesis, "MANY", m)
+    monkeypatch.setattr(synthesis, "GAIN_OF_MANY", gain)
+    many = synthesis.synthesise(model, m, release.public_generator())
+    assert 3 * rounds[1] <= rounds[0]
+
+    def distance(codes: np.ndarray) -> float:
+        shares = [table(codes, sizes, pair) / m for pair in model.pairs]
+        pairs = zip(shares, model.pairs.values(), strict=True)
+        return sum(float(((one - other) ** 2).sum()) for one, other in pairs)
+
+    error = sum(model.errors.values())
+    assert distance(few) <= error / 100
+    assert (distance(many) <= error / 50) == near
 
 
 def test_a_single_column_gets_the_whole_budget() -> None:
