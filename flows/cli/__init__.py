@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import io
 import os
@@ -45,9 +46,37 @@ for name, (function, text) in COMMANDS.items():
     app.command(f"flows.cli.{function}", name=name, help=text)
 
 
-def main() -> None:
-    """Entry point of the console script."""
+def program() -> None:
+    """Entry point of the console script: ``main`` in a process that does nothing else."""
     gc.set_threshold(_YOUNG)
+    # A plugin would be shown every value that pydantic validates; to look for some takes as long
+    # as to read a config.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    ended: list[int] = []
+    # What is registered first is called last: once threads have ended and all others have cleaned
+    # up. What Python would still do, to free modules one by one, takes a fifth of a command.
+    atexit.register(lambda: ended and _leave(ended[0]))
+    try:
+        main()
+        ended.append(0)
+    except SystemExit as end:
+        if isinstance(end.code, int):
+            ended.append(end.code)
+        raise
+
+
+def _leave(status: int) -> None:
+    """End the process at once, unless its last words cannot be written."""
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        return  # Python says so, and changes the status
+    os._exit(status)
+
+
+def main() -> None:
+    """Run the command of ``sys.argv``; ends by SystemExit where it fails."""
     as_json = "--json" in sys.argv
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
