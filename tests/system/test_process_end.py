@@ -32,9 +32,7 @@ cli.{entry}()
 def ended(entry: str, ending: str) -> tuple[int, list[str]]:
     """Exit code and output of a process whose command ends so."""
     code = WORK.format(entry=entry, ending=ending)
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     return done.returncode, done.stdout.split()
 
 
