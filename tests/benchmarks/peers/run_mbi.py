@@ -103,6 +103,8 @@ def aim(task: Task, codes: np.ndarray) -> np.ndarray:
         chosen = private.choose(scores, epsilon, max(candidates[c] for c in scores))
         measured.append(private.measure(chosen, sigma))
         before = np.asarray(model.project(chosen).datavector())
+        if len(measured) % 8 == 0:
+            jax.clear_caches()  # every model is compiled anew; 65,530 maps of memory do not suffice
         model = estimated(private.domain, measured, model)
         moved = np.abs(np.asarray(model.project(chosen).datavector()) - before).sum()
         if moved <= ABSOLUTE * sigma * private.domain.size(chosen):
