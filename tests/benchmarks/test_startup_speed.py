@@ -5,7 +5,9 @@ other programs at work on the machine matter little. By the clock a release take
 baseline, since its quality process works on another core. Command and baseline are timed once, and
 again while the ratio is over the limit, since the first turn may have compiled modules: the least
 of each counts.
-The limits are what was reached, with room for a slower machine.
+The limits are what was reached, with room for a slower machine. For ``validate`` 2.5 was asked and
+2.8 to 3.3 is reached: the libraries that it cannot do without (cyclopts, NumPy, python-flint,
+ruamel.yaml, and pydantic as far as a first model needs it) take 1.9 to 2.3 by themselves.
 """
 
 from __future__ import annotations
@@ -57,8 +59,8 @@ def ratio(command: list[str], imports: str, most: float, folder: Path) -> float:
 @pytest.mark.parametrize(
     ("command", "imports", "most"),
     [
-        (["--help"], "cyclopts, rich", 2.0),
-        (["validate", str(CONFIG)], "pydantic, numpy", 4.8),
+        (["--help"], "cyclopts, rich", 1.8),
+        (["validate", str(CONFIG)], "pydantic, numpy", 4.0),
         (["plan", str(CONFIG), "--home", "none"], "numpy, scipy.special, flint, pydantic", 2.1),
     ],
     ids=["help", "validate", "plan"],
