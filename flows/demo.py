@@ -77,7 +77,7 @@ def next_commands(directory: Path, bundle: Path) -> list[str]:
     published = shlex.quote(str(directory / bundle.parent.name / bundle.name))
     home = f"--home {folder}/home"
     return [
-        f"statpress query {published} --columns happy --where 'attend=every week'",
+        f"statpress query {published} --columns happy --where divorce=yes",
         f"statpress verify {published} {home}",
         f"statpress plan {folder}/{CONFIGS[0]} --compare {home}",
         *(f"statpress run {folder}/{name} {home}" for name in CONFIGS[1:]),

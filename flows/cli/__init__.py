@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import gc
 import io
 import os
@@ -10,9 +9,10 @@ import signal
 import sys
 from typing import Any
 
-from cyclopts import App, CycloptsError
+from cyclopts import App
 
 from flows.cli.commands import COMMANDS
+from flows.cli.ending import leave_at_once, print_outcome, status_of
 
 _YOUNG = 100_000
 """Objects made between two looks for garbage: imports make thousands, and none is garbage."""
@@ -25,14 +25,6 @@ def _version() -> str:
     return version("statpress")
 
 
-def _print(result: Any) -> None:
-    """Print what a command returned."""
-    if result is not None:  # else cyclopts has printed the help or the version
-        from flows.cli.result import print_result
-
-        print_result(result)
-
-
 app = App(
     name="statpress",
     help="The press of a statistical agency: one reviewed YAML file in, a differentially "
@@ -40,7 +32,8 @@ app = App(
     help_format="plaintext",
     version=_version,
     version_flags=["--version"],
-    result_action=_print,
+    result_action=print_outcome,
+    suppress_keyboard_interrupt=False,  # what is said then is ours
 )
 for name, (function, text) in COMMANDS.items():
     app.command(f"flows.cli.{function}", name=name, help=text)
@@ -53,56 +46,26 @@ def program() -> None:
     # as to read a config.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     ended: list[int] = []
-    # What is registered first is called last: once threads have ended and all others have cleaned
-    # up. What Python would still do, to free modules one by one, takes a fifth of a command.
-    atexit.register(lambda: ended and _leave(ended[0]))
-    try:
-        main()
-        ended.append(0)
-    except SystemExit as end:
-        if isinstance(end.code, int):
-            ended.append(end.code)
-        raise
-
-
-def _leave(status: int) -> None:
-    """End the process at once, unless its last words cannot be written."""
-    try:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except OSError:
-        return  # Python says so, and changes the status
-    os._exit(status)
+    leave_at_once(ended)
+    ended.append(_run())
+    sys.exit(ended[0])
 
 
 def main() -> None:
     """Run the command of ``sys.argv``; ends by SystemExit where it fails."""
-    as_json = "--json" in sys.argv
+    if status := _run():
+        sys.exit(status)
+
+
+def _run() -> int:
+    """Exit code of the command of ``sys.argv``."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     for number in (signal.SIGTERM, signal.SIGALRM):
         signal.signal(number, _interrupt)
     sys.unraisablehook = _interrupt_again
-    try:
-        app(sys.argv[1:], exit_on_error=False)
-    except CycloptsError:
-        sys.exit(2)  # cyclopts has printed what is wrong
-    except BrokenPipeError:  # whoever read the output has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
-    except KeyboardInterrupt:
-        print("Interrupted. What was charged stays spent.", file=sys.stderr)
-        sys.exit(130)
-    except Exception as error:
-        from mechanisms.errors import StatpressError
-
-        if not isinstance(error, StatpressError):
-            raise
-        from flows.report.terminal import show_error
-
-        show_error(error, as_json=as_json)
-        sys.exit(error.exit_code)
+    return status_of(lambda: app(sys.argv[1:], exit_on_error=False), as_json="--json" in sys.argv)
 
 
 def _interrupt(number: int, frame: object) -> None:

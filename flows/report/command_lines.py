@@ -6,6 +6,10 @@ import re
 import shlex
 from contextvars import ContextVar
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from configs.models.release import ReleaseConfig
 
 _HOME: ContextVar[Path | None] = ContextVar("statpress_home_option", default=None)
 
@@ -19,6 +23,19 @@ _COMMAND = re.compile(
 def remember_home(folder: Path | None) -> None:
     """Keep what ``--home`` gave, for the commands that are printed from here on."""
     _HOME.set(folder)
+
+
+def registration(config: ReleaseConfig) -> str:
+    """The command that registers a config's dataset, but for the limits."""
+    from configs.models.release import UnitColumn
+
+    unit, words = config.privacy.unit, ["statpress", "ledger", "register", config.dataset]
+    if isinstance(unit, UnitColumn):
+        words += ["--unit-column", unit.column, "--max-records", str(unit.max_records)]
+        words += ["--n-units", str(config.privacy.n_units)]
+    else:
+        words += ["--n-records", str(config.privacy.n_records)]
+    return f"{shlex.join(words)} --epsilon EPSILON --delta DELTA"
 
 
 def with_home(text: str) -> str:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from configs.loading import Release
+from flows.report.command_lines import registration
 from flows.report.outcomes import loss_facts, remaining_text
 from flows.report.terminal import table
 from mechanisms.base.parameters import shown
@@ -104,8 +105,8 @@ def _warnings(release: Release, plan: Plan, remaining: Loss | None) -> list[str]
     if remaining is None:
         found.append(
             f"The dataset {release.config.dataset!r} is not registered in this ledger, so that a "
-            f"run would stop. 'statpress ledger register {release.config.dataset}' gives it an "
-            "account, of the size that its options say."
+            "run would stop. Register it once, with the budget of its whole life in place of the "
+            f"capitals: '{registration(release.config)}'."
         )
     return found
 

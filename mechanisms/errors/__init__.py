@@ -52,6 +52,7 @@ from mechanisms.errors.operation import (
     DependencyError,
     DeploymentError,
     OrchestratorError,
+    UnwrittenResultError,
     WorkerError,
 )
 from mechanisms.errors.output import (
@@ -138,6 +139,7 @@ __all__ = [
     "StatpressError",
     "UnknownKeyError",
     "UnregisteredDatasetError",
+    "UnwrittenResultError",
     "UploadError",
     "WorkerError",
     "YamlError",

@@ -36,7 +36,10 @@ class UnregisteredDatasetError(BudgetError):
     """The ledger has no account for the dataset."""
 
     exit_code = 23
-    next_step = "Register it with 'statpress ledger register'."
+    next_step = (
+        "Register it once, with the budget of its whole life: 'statpress plan CONFIG' prints the "
+        "command."
+    )
 
 
 class AlreadyRegisteredError(BudgetError):

@@ -37,3 +37,10 @@ class WorkerError(StatpressError):
 
     exit_code = 68
     next_step = "Run again with other workers, or without: --workers 1."
+
+
+class UnwrittenResultError(StatpressError):
+    """A command has done its work, but standard output does not take its result."""
+
+    exit_code = 71
+    next_step = "Do not repeat a release for this: 'statpress ledger show' says what was charged."

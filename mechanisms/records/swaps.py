@@ -41,6 +41,19 @@ COARSE = 4 * BLOCKS
 LEAST_GAIN = 0.005
 
 
+@dataclass(frozen=True)
+class Enough:
+    """When to stop although a sweep still gains something.
+
+    Attributes:
+        gain: A sweep lowers the distance by less than this share of it.
+        distance: The tables of weight 1 are within this squared distance, in squared records.
+    """
+
+    gain: float
+    distance: float
+
+
 @dataclass(frozen=True, eq=False)
 class _Layout:
     """All target tables end to end."""
@@ -113,6 +126,7 @@ def swap_towards(
     sweeps: int = 15,
     least_gain: float = LEAST_GAIN,
     floor: float = 0.0,
+    enough: Enough | None = None,
 ) -> int:
     """Swap in place; one-way tables and tied pairs stay as they are.
 
@@ -126,6 +140,7 @@ def swap_towards(
         least_gain: Stop when a sweep, at the pace of the last round, would lower the distance by
             less than this share of it.
         floor: Stop at this weighted squared distance, in squared records.
+        enough: Stop sooner; for many records, whose sweeps take long.
 
     Returns:
         The number of rounds that were made: a sweep, or in long files a part of one.
@@ -155,7 +170,12 @@ def swap_towards(
         else:
             sweep(codes, layout.gaps, visits, rng, screened=screened)
         after = _distance(weights, layout.gaps)
-        little, before = before - after <= least_gain * before * (visits / n), after
+        gain = least_gain
+        if enough and _distance(weights * (weights == 64), layout.gaps) <= (
+            enough.distance * 64 * UNIT**2
+        ):
+            gain = max(gain, enough.gain)
+        little, before = before - after <= gain * before * (visits / n), after
         if little and not in_blocks and not screened:
             return made + 1
         screened = screened and (in_blocks or not little)

@@ -163,11 +163,18 @@ def _chosen(question: Question, able: Sequence[str], folder: Path) -> str:
         return able[0]
     if wanted is not None and wanted in able:
         return wanted
+    if not able:
+        raise QueryError(
+            "No product of this bundle answers questions.",
+            where=str(folder),
+            next_step="Microdata by 'marginals' do. Counts of tables are in data/, each with its"
+            " standard error.",
+        )
     found = f"The product '{wanted}' cannot" if wanted else "It is not clear which product should"
     raise QueryError(
         f"{found} answer questions.",
         where=str(folder),
-        next_step=f"Products that can, by --product: {', '.join(able) or 'none'}.",
+        next_step=f"Products that can, by --product: {', '.join(able)}.",
     )
 
 

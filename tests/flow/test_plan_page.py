@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import io
 import re
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from html.parser import HTMLParser
@@ -157,3 +158,20 @@ def test_no_other_file_is_replaced(agency: Any, name: str, capsys: Any) -> None:
         app(["plan", str(agency.config), "--html", str(page)], exit_on_error=False)
     assert agency.config.read_bytes() == kept
     assert not page.is_file() or page == agency.config
+
+
+@pytest.mark.parametrize("unit", ["record", "{column: person, max_records: 3}"])
+def test_the_command_that_registers_can_be_run(agency: Any, capsys: Any, unit: str) -> None:
+    """As a plan prints it for a dataset without an account, with limits for the capitals."""
+    agency.replace("dataset: testdata", "dataset: my data")
+    if unit != "record":
+        agency.replace("unit: record, n_records: 400", f"unit: {unit}, n_units: 200")
+    home = ["--home", str(agency.home.root)]
+    app(["plan", str(agency.config), *home], exit_on_error=False)
+    printed = " ".join(capsys.readouterr().out.split())
+    shown = re.search(r"capitals: '(statpress ledger register .* DELTA)'", printed)
+    assert shown
+    _, *words = shlex.split(shown[1].replace("EPSILON", "2").replace("DELTA", "1e-5"))
+    app(words, exit_on_error=False)
+    app(["plan", str(agency.config), *home], exit_on_error=False)
+    assert "is not registered" not in " ".join(capsys.readouterr().out.split())

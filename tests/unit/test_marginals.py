@@ -200,6 +200,10 @@ def test_many_records_are_fitted_in_a_third_of_the_sweeps_and_as_near_as_need_be
     monkeypatch.setattr(synthesis, "GAIN_OF_MANY", gain)
     many = synthesis.synthesise(model, m, release.public_generator())
     assert 3 * rounds[1] <= rounds[0]
+    monkeypatch.setattr(
+        synthesis, "NEAR_OF_MANY", 1e-6
+    )  # far from the targets no gain is too little
+    assert (synthesis.synthesise(model, m, release.public_generator()) == few).all()
 
     def distance(codes: np.ndarray) -> float:
         shares = [table(codes, sizes, pair) / m for pair in model.pairs]
