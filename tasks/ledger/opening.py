@@ -28,8 +28,8 @@ def open_transactions(location: str | Path, *, create: bool) -> Transactions:
                 "There is no ledger here.",
                 where=store.where,
                 next_step="Check the place, or name it with --home; a second ledger would be a"
-                " second budget. Only for a first dataset: 'statpress ledger register', as 'statpress"
-                " plan CONFIG' prints it.",
+                " second budget. Only for a first dataset: 'statpress ledger register', as"
+                " 'statpress plan CONFIG' prints it.",
             )
         if not transactions.read(check_schema):
             if not create:
