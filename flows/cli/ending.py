@@ -6,7 +6,7 @@ import atexit
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TextIO
 
 from cyclopts import CycloptsError
 
@@ -101,18 +101,21 @@ def _leave(ended: list[int]) -> None:
 
 
 def _flush() -> None:
-    """Write what is buffered; a stream that was closed from the start is None."""
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None:
-            stream.flush()
+    """Write what is buffered."""
+    for stream in _streams():
+        stream.flush()
 
 
 def _forget_words() -> None:
     """Let what can no longer be written go nowhere."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):
+    for stream in _streams():
         try:
-            if stream is not None:
-                stream.flush()
+            stream.flush()
         except OSError:
             os.dup2(nowhere, stream.fileno())
+
+
+def _streams() -> list[TextIO]:
+    """Output and errors, where they are open; one that was closed from the start is None."""
+    return [s for s in (sys.stdout, sys.stderr) if s is not None and not s.closed]

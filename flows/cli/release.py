@@ -238,7 +238,9 @@ def outcome_result(
     spent = None
     if planned is not None:
         total = time.perf_counter() - started
-        spent = {"plan beforehand": planned, **context.timings, "total": total}
+        spent = {"plan beforehand": planned, **context.timings}
+        rest = total - sum(spent.values())
+        spent |= {"orchestrator, and between steps": rest, "total": total}
 
     def report() -> Iterator[Any]:
         yield reports.outcome_report(outcome, remaining)
