@@ -115,10 +115,13 @@ def _as_error(detail: Any, keys: Keys, document: Document) -> ConfigError:
     if kind == "union_tag_invalid" and keys[0] == "products":
         if detail["input"].get("mechanism") == AUTO:
             return _no_kind(detail["input"], document, keys)
-        known = ", ".join((AUTO, *REGISTRY))
+        named, of_kind = (str(detail["input"].get(key)) for key in ("mechanism", "kind"))
+        able = KINDS.get(of_kind)
+        names = (AUTO, *([each.name for each in serving(able)] if able else REGISTRY))
+        whom = f"for '{of_kind}' there are" if able else "there are"
         return ConfigError(
-            f"There is no mechanism '{str(detail['input'].get('mechanism'))[:60]}'; "
-            f"there are {known}.",
+            f"There is no mechanism '{named[:60]}'; {whom} {', '.join(names)}."
+            f"{nearest(named, names)}",
             where=document.where((*keys, "mechanism")),
         )
     if kind == "literal_error" and keys[0] == "products" and keys[-1] == "kind":

@@ -293,7 +293,8 @@ def test_a_description_cannot_hide_a_loss_behind_a_negative_one() -> None:
         (
             "mechanism: bootstrap",
             "mechanism: bootsrap",
-            "There is no mechanism 'bootsrap'; there are auto, bootstrap, laplace",
+            "There is no mechanism 'bootsrap'; for 'microdata' there are auto, "
+            f"{', '.join(each.name for each in serving(MICRODATA))}. Is 'bootstrap' meant?",
         ),
     ],
 )
