@@ -116,9 +116,9 @@ def _as_error(detail: Any, keys: Keys, document: Document) -> ConfigError:
         if detail["input"].get("mechanism") == AUTO:
             return _no_kind(detail["input"], document, keys)
         named, of_kind = (str(detail["input"].get(key)) for key in ("mechanism", "kind"))
-        able = KINDS.get(of_kind)
-        names = (AUTO, *([each.name for each in serving(able)] if able else REGISTRY))
-        whom = f"for '{of_kind}' there are" if able else "there are"
+        known = KINDS.get(of_kind)
+        names = (AUTO, *([each.name for each in serving(known)] if known else REGISTRY))
+        whom = f"for '{of_kind}' there are" if known else "there are"
         return ConfigError(
             f"There is no mechanism '{named[:60]}'; {whom} {', '.join(names)}."
             f"{nearest(named, names)}",
