@@ -71,9 +71,13 @@ def _launch(home: Path, database: str) -> tuple[subprocess.Popen[bytes], dict[st
     """A server on a port that nobody listens on just now, and the environment of a client."""
     with closed_port() as port:
         api = f"http://127.0.0.1:{port}/api"
+    (home / "tmp").mkdir(exist_ok=True)
     environment = {
         **os.environ,
         "PREFECT_HOME": str(home),
+        "TMPDIR": str(
+            home / "tmp"
+        ),  # else all users' workers share a folder that the first one made
         "PREFECT_API_URL": api,
         **QUIET,
         **_PATIENT_CLIENT,
