@@ -35,7 +35,8 @@ def registration(config: ReleaseConfig) -> str:
         words += ["--n-units", str(config.privacy.n_units)]
     else:
         words += ["--n-records", str(config.privacy.n_records)]
-    return f"{shlex.join(words)} --epsilon EPSILON --delta DELTA"
+    limit = "--epsilon EPSILON" if config.budget.rho is None else "--policy zcdp --rho RHO"
+    return f"{shlex.join(words)} {limit} --delta DELTA"
 
 
 def with_home(text: str) -> str:

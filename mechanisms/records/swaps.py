@@ -38,7 +38,6 @@ BLOCKS, LEAST_BLOCK, MOST_BLOCK_CELLS = 4, 1 << 17, 1 << 22
 """Records and cells of a file that is swapped in blocks: each holds a copy of all differences."""
 COARSE = 4 * BLOCKS
 """Differences, in records, below which a share of them is too coarse a view."""
-LEAST_GAIN = 0.005
 
 
 @dataclass(frozen=True)
@@ -124,7 +123,7 @@ def swap_towards(
     boxes: Sequence[Box] = (),
     tied: Sequence[Group] = (),
     sweeps: int = 15,
-    least_gain: float = LEAST_GAIN,
+    least_gain: float = 0.005,
     floor: float = 0.0,
     enough: Enough | None = None,
 ) -> int:

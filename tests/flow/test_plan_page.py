@@ -161,8 +161,12 @@ def test_no_other_file_is_replaced(agency: Any, name: str, capsys: Any) -> None:
 
 
 @pytest.mark.parametrize("unit", ["record", "{column: person, max_records: 3}"])
-def test_the_command_that_registers_can_be_run(agency: Any, capsys: Any, unit: str) -> None:
+@pytest.mark.parametrize("measure", ["epsilon", "rho"])
+def test_the_command_that_registers_can_be_run(
+    agency: Any, capsys: Any, unit: str, measure: str
+) -> None:
     """As a plan prints it for a dataset without an account, with limits for the capitals."""
+    agency.replace("{epsilon: 1.0,", f"{{{measure}: 1.0,")
     agency.replace("dataset: testdata", "dataset: my data")
     if unit != "record":
         agency.replace("unit: record, n_records: 400", f"unit: {unit}, n_units: 200")
@@ -171,7 +175,7 @@ def test_the_command_that_registers_can_be_run(agency: Any, capsys: Any, unit: s
     printed = " ".join(capsys.readouterr().out.split())
     shown = re.search(r"capitals: '(statpress ledger register .* DELTA)'", printed)
     assert shown
-    _, *words = shlex.split(shown[1].replace("EPSILON", "2").replace("DELTA", "1e-5"))
+    _, *words = shlex.split(re.sub("EPSILON|RHO", "2", shown[1]).replace("DELTA", "1e-5"))
     app(words, exit_on_error=False)
     app(["plan", str(agency.config), *home], exit_on_error=False)
     assert "is not registered" not in " ".join(capsys.readouterr().out.split())
