@@ -34,6 +34,7 @@ from postgres import Server
 from prefect_server import BIN, PASSWORD, as_client, ask
 from requirements import lacking
 from ruamel.yaml import YAML
+from victims import warm
 
 from tasks.bundle.approval import approved_by
 from tasks.bundle.manifest import verify_bundle
@@ -100,6 +101,7 @@ def day(
     with Ledger.open(office.home.ledger, create=False) as ledger:
         ledger.set_approvers(dataset="reviewed", approvers=[public_text(officer)], unsigned=False)
     with noticed() as (notices, address):
+        warm()  # changes the environment for a moment, which the thread reads
         with ThreadPoolExecutor() as beside:
             automated = beside.submit(automate, server, address, agency.folder)
             deploy(server, agency, office)
