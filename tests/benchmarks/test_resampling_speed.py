@@ -45,14 +45,15 @@ def resampled(counts: np.ndarray, replicates: int, statistic: Mean | Covariance 
     return drawn
 
 
-def best(work: Callable[[], object], times: int) -> float:
-    """The least time of a few runs, in seconds."""
-    taken = []
-    for _ in range(times):
-        start = time.perf_counter()
-        work()
-        taken.append(time.perf_counter() - start)
-    return min(taken)
+def least(*runs: Callable[[], object], rounds: int = 4) -> list[float]:
+    """The least processor time of each, in seconds, taken in turns."""
+    spent = [float("inf")] * len(runs)
+    for _ in range(rounds):
+        for i, run in enumerate(runs):
+            started = time.process_time()
+            run()
+            spent[i] = min(spent[i], time.process_time() - started)
+    return spent
 
 
 def ratio(
@@ -60,12 +61,13 @@ def ratio(
 ) -> float:
     counts = table(n, cells)
     numpy, few = np.random.Generator(np.random.PCG64(1)), max(1, replicates // 10)
-    bare = best(lambda: numpy.multinomial(n, counts / n, few), 3) * replicates / few
-    drawn = benchmark.pedantic(
-        resampled, args=(counts, replicates, statistic), rounds=4, warmup_rounds=1
-    )
+    drawn = benchmark.pedantic(resampled, args=(counts, replicates, statistic), rounds=1)
     assert drawn == n * replicates
-    spent = float(benchmark.stats.stats.min)
+    spent, bare = least(
+        lambda: resampled(counts, replicates, statistic),
+        lambda: numpy.multinomial(n, counts / n, few),
+    )
+    bare *= replicates / few
     benchmark.extra_info |= {"seconds": spent, "ratio_to_numpy_multinomial": spent / bare}
     print(
         f"\n{n} records, {len(counts)} cells, B = {replicates}: {spent:.4f} s, NumPy {bare:.4f} s"
