@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from coded import CodesInMemory
 from contract_cases import planned
 from estimating import seeded
 
-from configs.models.formats import FORMATS
+from configs.models.formats import DEFAULT, FORMATS
 from configs.models.release import PublishConfig
 from mechanisms.domain.columns import Integer
 from mechanisms.domain.contingency_table import ContingencyTable
@@ -25,7 +26,8 @@ from tasks.products.files import profile_product, write_product
 from tasks.products.marginals import product as module
 from tasks.products.registry import kind_of
 
-PUBLISH = PublishConfig(directory="releases", formats=list(FORMATS), plots=False)
+INSTALLED = FORMATS if find_spec("pyreadstat") else DEFAULT
+PUBLISH = PublishConfig(directory="releases", formats=list(INSTALLED), plots=False)
 WIDTH = 10
 
 

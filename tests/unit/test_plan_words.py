@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from requirements import needed
+
 from configs.loading import load
 from flows.report.plan import plan_report
 from mechanisms.base.parameters import figure, label, shown
@@ -13,6 +15,7 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 
 
 def test_names_for_programs_and_large_fractions_reach_no_person() -> None:
+    needed("psycopg")  # of one of the configs
     for path in sorted(CONFIGS.glob("*.yaml")):
         release = load(path)
         plan = release.plan()
