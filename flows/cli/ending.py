@@ -27,9 +27,9 @@ def print_outcome(result: Any) -> None:
     try:
         print_result(result)
         _flush()
-    except BrokenPipeError:
-        raise
     except OSError as error:
+        if isinstance(error, BrokenPipeError) or error.filename is not None:
+            raise  # the latter is of a file
         from mechanisms.errors import UnwrittenResultError
 
         _forget_words()

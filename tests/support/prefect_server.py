@@ -71,13 +71,12 @@ def _launch(home: Path, database: str) -> tuple[subprocess.Popen[bytes], dict[st
     """A server on a port that nobody listens on just now, and the environment of a client."""
     with closed_port() as port:
         api = f"http://127.0.0.1:{port}/api"
-    (home / "tmp").mkdir(exist_ok=True)
+    temporary = home / "tmp"  # in the system's, workers of all users share the first one's folder
+    temporary.mkdir(exist_ok=True)
     environment = {
         **os.environ,
         "PREFECT_HOME": str(home),
-        "TMPDIR": str(
-            home / "tmp"
-        ),  # else all users' workers share a folder that the first one made
+        "TMPDIR": str(temporary),
         "PREFECT_API_URL": api,
         **QUIET,
         **_PATIENT_CLIENT,
