@@ -134,7 +134,7 @@ def load_order(order: Order) -> Release:
     findings = Findings()
     config = _as_far_as_valid(document, findings)
     columns = columns_in_order(config, document, path.parent, findings)
-    check_columns(config, document, findings)
+    check_columns(document, findings)
     check_exports(config, columns, document, findings)
     shares = dict.fromkeys(config.products, Decimal(1))
     if config.products.keys() == document.value["products"].keys():

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
 
 from configs.findings import Findings
-from configs.models.release import CheckConfig, ReleaseConfig
+from configs.models.release import CheckConfig
 from configs.partial import declared_columns
 from configs.yaml_text import Document
 from configs.yaml_text import Path as Keys
@@ -23,11 +24,14 @@ RESERVED_COLUMNS = ("estimate", "projected", "raw", "raw_block", "standard_error
 OF_BANDS = ("count_lower", "count_upper", "share_lower", "share_upper")
 
 
-def check_columns(config: ReleaseConfig, document: Document, findings: Findings) -> None:
-    """Check names of columns and of files; what is wrong with them goes to the findings."""
+def check_columns(document: Document, findings: Findings) -> None:
+    """Check names of columns and of files; what is wrong with them goes to the findings.
+
+    Products and checks with other faults are checked as well.
+    """
     stems: set[str] = set()
     declared = declared_columns(document)
-    for product, request in config.products.items():
+    for product, said in _written(document, "products").items():
         place: Keys = ("products", product, "columns")
         written = {f"{product}{part}".casefold() for part in _PARTS}
         if written & stems:
@@ -38,18 +42,33 @@ def check_columns(config: ReleaseConfig, document: Document, findings: Findings)
             )
             findings.errors.append(found)
         stems |= written
-        for i, name in enumerate(request.columns):
+        for i, name in enumerate(before := _named_columns(said)):
             with findings.noting():
-                if name in OF_BANDS and getattr(request, "bands", False):
+                if name in OF_BANDS and said.get("bands"):
                     raise ConfigError(
                         f"'{name}' is the name of a column of every band.",
                         where=document.where((*place, i)),
                         next_step="Rename the column in the source, or leave out 'bands'.",
                     )
-                _check_column(name, request.columns[:i], declared, document.where((*place, i)))
-    for name in config.checks:
+                _check_column(name, before[:i], declared, document.where((*place, i)))
+    for name in _written(document, "checks"):
         if name not in declared:
             findings.errors.append(_undeclared(name, document.where(("checks", name))))
+
+
+def _written(document: Document, section: str) -> dict[str, Any]:
+    """A section as it is written, with the entries that are at fault."""
+    said = document.value.get(section) if isinstance(document.value, dict) else None
+    if not isinstance(said, dict):
+        return {}
+    return {key: value for key, value in said.items() if isinstance(key, str)}
+
+
+def _named_columns(product: Any) -> list[str]:
+    """The columns of a product as it is written; none where they are not a list of names."""
+    columns = product.get("columns") if isinstance(product, dict) else None
+    strings = isinstance(columns, list) and all(isinstance(each, str) for each in columns)
+    return columns if strings else []
 
 
 def _check_column(name: str, before: Sequence[str], declared: Collection[str], where: str) -> None:

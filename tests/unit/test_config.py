@@ -101,6 +101,21 @@ def test_several_faults_are_told_together(tmp_path: Path) -> None:
         load(path)
 
 
+def test_a_product_or_check_at_fault_does_not_hide_its_columns(tmp_path: Path) -> None:
+    path = changed(tmp_path, "[state, educ]", "[state, nope, state]")
+    text = path.read_text().replace("share: 0.4", "share: 0.4\n    recrods: 5")
+    path.write_text(text.replace("  lweekinc: {missing", "  wage: {misses"))
+    with pytest.raises(errors.UnknownKeyError) as caught:
+        load(path)
+    assert [each.where for each in (caught.value, *caught.value.also)] == [
+        "c.yaml:48:5: products.states.recrods",
+        "c.yaml:50:10: checks.wage.misses_at_most",
+        "c.yaml:46:22: products.states.columns.1",
+        "c.yaml:46:28: products.states.columns.2",
+        "c.yaml:50:3: checks.wage",
+    ]
+
+
 def test_a_mechanism_may_be_left_out_for_every_kind(tmp_path: Path) -> None:
     path = changed(tmp_path, "    mechanism: bootstrap\n", "")
     path.write_text(path.read_text().replace("    mechanism: bootstrap\n", ""))
