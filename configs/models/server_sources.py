@@ -23,6 +23,7 @@ _VARIABLE = "^[A-Za-z_][A-Za-z0-9_]{0,99}$"
 _PART = r"[^.\"'/:@;=?\x00-\x1f\x7f]{1,63}"
 _TABLE = rf"^{_PART}\.{_PART}$"
 _PLACE = r"[^@;?#\n]+"
+_REMOTE = r"sc://[^@;?#/\s]+(/(;use_ssl=true)?)?"
 _PLACE_WORDS: LiteralString = (
     "must be a place without user, password, token or options; a cluster's credentials are its own"
 )
@@ -122,8 +123,10 @@ class SparkSourceConfig(Section):
     master: Annotated[Line, _checked(_PLACE, _PLACE_WORDS)] | None = Field(
         default=None, description="Of a cluster, or 'local[2]'; by default this machine."
     )
-    remote: Annotated[Line, _checked(f"sc://{_PLACE}", _PLACE_WORDS)] | None = Field(
-        default=None, description="sc://host:port of Spark Connect, in place of a master."
+    remote: Annotated[Line, _checked(_REMOTE, _PLACE_WORDS)] | None = Field(
+        default=None,
+        description="sc://host:port of Spark Connect, in place of a master; "
+        "with '/;use_ssl=true' by TLS, which a token in SPARK_CONNECT_AUTHENTICATE_TOKEN implies.",
     )
     reader: ClassVar[str] = "spark"
     kind: ClassVar[str] = "records that Spark reads"
@@ -155,7 +158,8 @@ class SparkSourceConfig(Section):
         Raises:
             DependencyError: It is not.
         """
-        if importlib.util.find_spec("pyspark") is None:
+        needed = ("pyspark",) if self.remote is None else ("pyspark", "grpc", "grpc_status")
+        if not all(map(importlib.util.find_spec, needed)):
             raise DependencyError(
                 "Counting in Spark needs the extra 'spark', which is not installed.",
                 where=where,

@@ -67,8 +67,9 @@ def _written(document: Document, section: str) -> dict[str, Any]:
 def _named_columns(product: Any) -> list[str]:
     """The columns of a product as it is written; none where they are not a list of names."""
     columns = product.get("columns") if isinstance(product, dict) else None
-    strings = isinstance(columns, list) and all(isinstance(each, str) for each in columns)
-    return columns if strings else []
+    if not isinstance(columns, list) or not all(isinstance(each, str) for each in columns):
+        return []
+    return columns
 
 
 def _check_column(name: str, before: Sequence[str], declared: Collection[str], where: str) -> None:

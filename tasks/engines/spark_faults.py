@@ -16,21 +16,26 @@ _MISSING = re.compile("PATH_NOT_FOUND|TABLE_OR_VIEW_NOT_FOUND|SCHEMA_NOT_FOUND|U
 _GONE = re.compile(
     "Connection refused|ConnectionRefused|Connection reset|UNAVAILABLE|StatusCode|"
     "Answer from Java side is empty|Error while sending|SparkContext was shut down|"
-    "All masters are unresponsive|JAVA_GATEWAY_EXITED|network connection"
+    "All masters are unresponsive|JAVA_GATEWAY_EXITED|network connection|RETRIES_EXCEEDED|"
+    "RetriesExceeded|INVALID_HANDLE"
 )
 _NO_RIGHT = re.compile("AccessControlException|Permission denied|AccessDenied|UNAUTHENTICATED")
 
 
 def failure_of(error: Exception, where: str) -> SourceError | None:
     """The public error that stands for one of Spark; None for one of something else."""
-    text = f"{type(error).__name__} {error}"
+    gone = SourceUnavailableError("Spark cannot be reached, or its process ended.", where=where)
+    try:
+        text = f"{type(error).__name__} {error}"
+    except Exception:  # Java is asked for what its error says, and has ended
+        return gone
     if _MISSING.search(text):
         return SourceNotFoundError("Spark finds no such files, or no such table.", where=where)
     if _NO_RIGHT.search(text):
         return SourceAccessError("Spark may not read the source.", where=where)
     ended = type(error).__name__ in ("Py4JError", "Py4JNetworkError")  # of Java itself: others
     if ended or isinstance(error, ConnectionError | EOFError) or _GONE.search(text):
-        return SourceUnavailableError("Spark cannot be reached, or its process ended.", where=where)
+        return gone
     if "UNRESOLVED_COLUMN" in text and "_metadata" in text:
         return SourceUnreadableError(
             "Spark does not say which files the table has, so that a change would go unseen.",

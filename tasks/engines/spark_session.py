@@ -49,6 +49,9 @@ _SETTINGS: dict[str, Any] = {
 """What the same expression means the same by, whatever the installation sets."""
 
 _LEAST_MEMORY = 512 << 20  # it does not start with less
+_RETRIES = 5
+"""Of what a server of Spark Connect does not answer, with pauses of 17 s and more in all. The
+library would try for ten minutes and more, before the run has begun and again at its end."""
 
 
 @contextmanager
@@ -67,18 +70,13 @@ def session_in(
         DependencyError: There is no Java.
         SourceUnavailableError: Another session is open in this process.
     """
-    from pyspark.sql import SparkSession
-
     if remote is not None:
-        session = SparkSession.builder.remote(remote).config(map=_SETTINGS).create()
-        try:
+        with _connected(remote) as session:
             yield session
-        finally:
-            with suppress(Exception):
-                session.stop()
         return
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
 
     if SparkContext._active_spark_context is not None:
         raise SourceUnavailableError("Another session of Spark is open in this process.")
@@ -108,6 +106,27 @@ def session_in(
     finally:
         _end(gateway)
         shutil.rmtree(work, ignore_errors=True)
+
+
+@contextmanager
+def _connected(address: str) -> Iterator[SparkSession]:
+    """A session of a server of Spark Connect, which is given up if it does not answer.
+
+    The class itself, because the builder declares the whole process to be a client.
+    """
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+    from pyspark.sql.connect.session import SparkSession as RemoteSession
+
+    session: Any = RemoteSession(connection=address)
+    session.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES)])
+    try:
+        for name, value in _SETTINGS.items():
+            session.conf.set(name, value)
+        yield session
+    finally:
+        session.client.set_retry_policies([])  # one that has gone is told once
+        with suppress(Exception):
+            session.stop()
 
 
 def _end(gateway: Any) -> None:

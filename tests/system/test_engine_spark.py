@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psutil
 import pyarrow as pa
@@ -20,13 +18,13 @@ from generated_sources import tables
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from requirements import needed
+from spark_sources import AGE, CANARY, JOINT, OF_RECORDS, RECORDS, ages, of, refused
 
-from mechanisms.domain.columns import Categorical, Date, Integer, Numeric
+from mechanisms.domain.columns import Integer
 from mechanisms.domain.domain import MAX_CELLS, Domain
 from mechanisms.errors import (
     ColumnNotFoundError,
     SourceChangedError,
-    SourceError,
     SourceNotFoundError,
     SourceUnavailableError,
     SourceUnreadableError,
@@ -45,8 +43,7 @@ if TYPE_CHECKING:
     from postgres import Server
 
 pytestmark = pytest.mark.system
-AGE = Domain((Integer(name="age", lower=0, upper=9),))
-CANARY, UNIT = "Zyx-canary-7719", "whose it is"
+UNIT = "whose it is"
 
 
 @pytest.fixture(scope="module")
@@ -65,34 +62,10 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Source]:
     patch.undo()
 
 
-def ages(path: Path, n: int = 100) -> Path:
-    names = [f"{CANARY}{i}" for i in range(n)]
-    pq.write_table(pa.table({"age": [i % 10 for i in range(n)], "name": names}), path)
-    return path
-
-
-def of(session: Source, path: Path, unit: str | None = None) -> Source:
-    """The source of a path on the shared session."""
-    from tasks.engines.spark import _guarded, _states
-
-    made = replace(session, path=str(path), unit=unit, states=())
-    return replace(made, states=_guarded(made, lambda: _states(made)))
-
-
 def codes_of(spilled: SpilledColumns) -> list[tuple[int, ...]]:
     every = range(len(spilled.domain.columns))
     chunks = [[chunk[c].tolist() for c in every] for chunk in spilled._chunks(every)]
     return sorted(record for chunk in chunks for record in zip(*chunk, strict=True))
-
-
-def refused(kind: type[SourceError], act: Callable[[], Any]) -> None:
-    with pytest.raises(SourceError) as caught:
-        act()
-    error = caught.value
-    assert type(error) is kind, error
-    assert error.__context__ is None and error.__cause__ is None
-    said = "".join(traceback.format_exception(error)) + repr(vars(error)) + repr(error.args)
-    assert CANARY not in said
 
 
 @settings(
@@ -137,27 +110,6 @@ def test_all_that_is_counted_is_the_same(
     assert found[0] == found[1]
 
 
-RECORDS = """
-    SELECT (h % 51)::UTINYINT AS state, (h >> 8) % 10000 / 100.0 AS pay,
-        (((h >> 30) % 100000) / 100)::DECIMAL(9,2) AS rent,
-        CASE (h >> 48) % 5 WHEN 0 THEN NULL WHEN 1 THEN '' WHEN 2 THEN 'ä' ELSE 'b' END AS name,
-        DATE '1950-01-01' + ((h >> 52) % 4000)::INT AS born,
-        CASE WHEN (h >> 20) % 1000 = 0 THEN NULL ELSE ((h >> 24) % 140)::INT END AS age
-    FROM (SELECT hash(i) AS h FROM range({n}) r(i))
-"""
-"""Numbers with and without fractions, decimals, text with nulls and empty, and days."""
-OF_RECORDS = Domain(
-    (
-        Integer(name="state", lower=0, upper=50),
-        Numeric(name="pay", edges=(0.0, 0.1, 0.3, 12.34, 50.0, 99.99)),
-        Numeric(name="rent", edges=Numeric.uniform_edges(0, 1000, 20)),
-        Categorical(name="name", categories=("", "ä"), other=True, missing=True),
-        Date(name="born", first=date(1950, 1, 1), last=date(1959, 12, 31), by="year"),
-        Integer(name="age", lower=0, upper=119, width=10, missing=True),
-    )
-)
-
-
 @pytest.mark.parametrize("n", [20_000, pytest.param(10**7, marks=pytest.mark.benchmark_full)])
 def test_many_records_on_all_three(
     session: Source,
@@ -186,8 +138,7 @@ def test_many_records_on_all_three(
         postgres.Source("public", "records", credentials),
         of(session, path),
     )
-    joint = [("state", "pay", "name"), ("rent", "born"), ("age",), OF_RECORDS.names]
-    domains = [OF_RECORDS.project(names) for names in joint]
+    domains = [OF_RECORDS.project(names) for names in JOINT]
     found = []
     for each in sources:
         scanned = scan(each, OF_RECORDS, domains, scratch=tmp_path)

@@ -45,6 +45,7 @@ def loaded(folder: Path, source: str) -> Any:
         (POSTGRES.replace("env: A_DATABASE", "file: keys/database"), "postgres", "table a.b"),
         ("{engine: spark, path: people, master: 'local[2]'}", "spark", "people"),
         ("{engine: spark, table: x.y, remote: 'sc://host:15002'}", "spark", "table x.y"),
+        ("{engine: spark, table: x, remote: 'sc://host:1/;use_ssl=true'}", "spark", "table x"),
     ],
 )
 def test_sources(tmp_path: Path, said: str, reader: str, place: str) -> None:
@@ -71,6 +72,7 @@ def test_sources(tmp_path: Path, said: str, reader: str, place: str) -> None:
         "{engine: [a], path: a.csv}",
         f"{{path: 's3://key:{SECRET}@bucket/a.parquet'}}",
         f"{{engine: spark, path: a, remote: 'sc://host/;token={SECRET}'}}",
+        f"{{engine: spark, path: a, remote: 'sc://host/;use_ssl=true;token={SECRET}'}}",
         f"{{engine: spark, path: 's3a://key:{SECRET}@b/a'}}",
         f"{{engine: spark, path: a, master: 'spark://u:{SECRET}@h'}}",
         "{engine: spark, path: a, table: b}",

@@ -27,6 +27,8 @@ from task_file import Task, answer, names  # noqa: E402
 
 Clique = tuple[str, ...]
 ABSOLUTE = math.sqrt(2 / math.pi)
+MOST_MAPS = 16_000
+"""Of memory, after a round; Linux allows a process 65,530, and a round may take thousands."""
 
 
 def rho_of(epsilon: float, delta: float) -> float:
@@ -71,6 +73,12 @@ def estimated(
     return mbi.estimation.MirrorDescent().estimate(domain, measured, iters=iters, warm_start=model)
 
 
+def maps() -> int:
+    """Maps of memory that this process has; JAX has some of everything that it compiled."""
+    with open("/proc/self/maps", "rb") as listed:
+        return sum(1 for _ in listed)
+
+
 def aim(task: Task, codes: np.ndarray) -> np.ndarray:
     """Choose the pair or column that is worst approximated, measure it, estimate; until spent."""
     private, columns = Private(task, codes), names(task)
@@ -103,8 +111,8 @@ def aim(task: Task, codes: np.ndarray) -> np.ndarray:
         chosen = private.choose(scores, epsilon, max(candidates[c] for c in scores))
         measured.append(private.measure(chosen, sigma))
         before = np.asarray(model.project(chosen).datavector())
-        if len(measured) % 8 == 0:
-            jax.clear_caches()  # every model is compiled anew; 65,530 maps of memory do not suffice
+        if maps() > MOST_MAPS:
+            jax.clear_caches()  # every model is compiled anew
         model = estimated(private.domain, measured, model)
         moved = np.abs(np.asarray(model.project(chosen).datavector()) - before).sum()
         if moved <= ABSOLUTE * sigma * private.domain.size(chosen):

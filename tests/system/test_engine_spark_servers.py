@@ -1,0 +1,167 @@
+"""A server of Spark Connect and a cluster count as DuckDB does; one that is not there is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pytest
+from bad_input import CANARY, RARE, N
+from leaks import Search
+from spark_servers import SparkServers, free_port
+from spark_sources import AGE, JOINT, OF_RECORDS, RECORDS, ages, of, refused
+
+from mechanisms.domain.columns import Integer
+from mechanisms.domain.domain import Domain
+from mechanisms.errors import (
+    ColumnNotFoundError,
+    SourceChangedError,
+    SourceNotFoundError,
+    SourceUnavailableError,
+    SourceUnreadableError,
+)
+from tasks.counting.aggregates import count
+from tasks.counting.scanning import scan, scan_wide
+from tasks.counting.units import Units
+from tasks.engines import spark_session
+from tasks.engines.snapshot import Snapshot
+from tasks.engines.spark import Source
+from tasks.source import files
+
+if TYPE_CHECKING:
+    from conftest import Agency
+
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.filterwarnings("ignore:The 'warn' method is deprecated"),  # of pyspark's logger
+]
+
+
+@pytest.fixture(scope="module")
+def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server of Spark Connect."""
+    with SparkServers(tmp_path_factory.mktemp("server")) as servers:
+        yield servers.connect()
+
+
+@pytest.fixture
+def private(tmp_path: Path) -> Path:
+    folder = tmp_path / "private"
+    folder.mkdir(mode=0o700)
+    return folder
+
+
+def tables(source: Any, folder: Path) -> list[Any]:
+    """The profile, and tables of one reading."""
+    domains = [OF_RECORDS.project(names) for names in JOINT]
+    scanned = scan(source, OF_RECORDS, domains, scratch=folder)
+    found = [(t.cells.tolist(), t.counts.tolist()) for t in scanned.tables()]
+    return [scanned.profile, found]
+
+
+def records(source: Any, folder: Path) -> list[Any]:
+    """Codes of all records, and counts of at most ten records a unit."""
+    wide = scan_wide(source, OF_RECORDS, OF_RECORDS, n_records=1, folder=folder)
+    assert wide.coded is not None
+    every = range(len(OF_RECORDS.columns))
+    codes = [[chunk[c].tolist() for c in every] for chunk in wide.coded._chunks(every)]
+    units, padded = Units("state", 10), replace(OF_RECORDS.project(("pay", "name")), absent=True)
+    of_units = count(replace(source, unit="state"), padded, scratch=folder, units=units, key="7")
+    return [
+        wide.profile, sorted(record for chunk in codes for record in zip(*chunk, strict=True)),
+        of_units.cells.tolist(), of_units.counts.tolist(),
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> files.Source:
+    """Records in a file, as DuckDB counts them."""
+    path = tmp_path_factory.mktemp("here") / "a.parquet"
+    duckdb.sql(f"COPY ({RECORDS.format(n=5000)}) TO '{path}' (FORMAT parquet)")
+    return files.Source(str(path), "parquet")
+
+
+def test_a_server_counts_the_same(
+    here: files.Source, remote: str, private: Path, tmp_path: Path
+) -> None:
+    snapshot = Snapshot(private)
+    source = snapshot.of(Source(here.pattern, remote=remote))
+    for counted in (tables, records):
+        folders = [tmp_path / f"{counted.__name__}{i}" for i in range(2)]
+        for each in folders:
+            each.mkdir()
+        assert counted(source, folders[0]) == counted(here, folders[1])
+    snapshot.settle()
+
+
+def test_a_cluster_counts_the_same(
+    here: files.Source, private: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    with SparkServers(folder) as servers:
+        address = servers.cluster()
+        snapshot = Snapshot(private)
+        source = snapshot.of(Source(here.pattern, master=address))
+        assert source.session is not None
+        assert source.session.sparkContext.master == address
+        assert tables(source, private) == tables(here, tmp_path)
+        snapshot.settle()
+
+
+def test_faults_of_files(remote: str, private: Path, tmp_path: Path) -> None:
+    snapshot = Snapshot(private)
+    path = ages(tmp_path / "a.parquet")
+    session = snapshot.of(Source(str(path), remote=remote))
+    source = of(session, path)
+    assert count(source, AGE, scratch=private).n_records == 100
+    other = Domain((Integer(name="AGE", lower=0, upper=9),))
+    refused(ColumnNotFoundError, lambda: count(source, other, scratch=private))
+    refused(SourceNotFoundError, lambda: of(session, tmp_path / "no.parquet"))
+    broken = tmp_path / "broken.parquet"
+    broken.write_bytes(b"nothing" * 100)
+    refused(SourceUnreadableError, lambda: of(session, broken))
+    ages(path, 50)
+    refused(SourceChangedError, lambda: count(source, AGE, scratch=private))
+    refused(SourceChangedError, snapshot.settle)
+
+
+@pytest.mark.parametrize("kind", ["remote", "master"])
+def test_a_server_that_is_not_there(
+    kind: str, private: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a cluster one with an address of nobody, since Spark waits a minute for a master."""
+    monkeypatch.setattr(spark_session, "_RETRIES", 1)
+    place = f"sc://127.0.0.1:{free_port()}" if kind == "remote" else "nobody://here"
+    source = Source(str(ages(tmp_path / "a.parquet")), **{kind: place})
+    refused(SourceUnavailableError, lambda: Snapshot(private).of(source))
+
+
+def test_a_server_that_has_gone(
+    private: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_session, "_RETRIES", 1)
+    folder = tmp_path / "server"
+    folder.mkdir()
+    with SparkServers(folder) as servers:
+        snapshot = Snapshot(private)
+        address = servers.connect()
+        source = snapshot.of(Source(str(ages(tmp_path / "a.parquet")), remote=address))
+        assert count(source, AGE, scratch=private).n_records == 100
+        servers.kill()
+        refused(SourceUnavailableError, lambda: count(source, AGE, scratch=private))
+
+
+def test_a_release_from_a_server(remote: str, agency: Agency) -> None:
+    """It is published, and no record is anywhere but in the source."""
+    declared = "{engine: spark, path: data/source.parquet, remote: '%s'}" % remote  # noqa: UP031
+    agency.replace("{path: data/source.parquet}", declared)
+    assert agency.run().bundle is not None
+    search = Search((CANARY,), (RARE,))
+    assert search.in_files(agency.folder, but=(agency.source,)) == []
+    assert N == 400
