@@ -131,6 +131,35 @@ def test_faults_of_files(remote: str, private: Path, tmp_path: Path) -> None:
     refused(SourceChangedError, snapshot.settle)
 
 
+def test_tables_and_orc(remote: str, private: Path, tmp_path: Path) -> None:
+    """A table stays for a run what it was; one whose files are not known is refused."""
+    from pyspark.sql.connect.session import SparkSession
+
+    other = SparkSession(connection=remote)
+    frame = other.read.parquet(str(ages(tmp_path / "a.parquet")))
+    frame.write.orc(str(tmp_path / "orc"))
+    frame.write.saveAsTable("ages")
+    other.sql("CREATE VIEW seen AS SELECT * FROM ages")
+    orc = Source(str(tmp_path / "orc"), format="orc", remote=remote)
+    for source in (orc, Source(None, "default.ages", remote=remote)):
+        snapshot = Snapshot(private)
+        held = snapshot.of(source)
+        assert count(held, AGE, scratch=private).counts.tolist() == [10] * 10
+        other.sql("INSERT INTO ages VALUES (3, 'x')")
+        assert count(held, AGE, scratch=private).n_records == 100
+        snapshot.settle()
+        other.sql("INSERT OVERWRITE ages SELECT id % 10, '' FROM range(100)")
+    snapshot = Snapshot(private)
+    held = snapshot.of(source)
+    other.sql("INSERT OVERWRITE ages VALUES (3, 'x')")
+    refused(SourceChangedError, lambda: count(held, AGE, scratch=private))
+    refused(SourceChangedError, snapshot.settle)
+    for name, kind in (("seen", SourceUnreadableError), ("nothing", SourceNotFoundError)):
+        place = Source(None, name, remote=remote)
+        refused(kind, lambda place=place: Snapshot(private).of(place))
+    other.stop()
+
+
 @pytest.mark.parametrize("kind", ["remote", "master"])
 def test_a_server_that_is_not_there(
     kind: str, private: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
