@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from configs.yaml_text import Document, Path
-from mechanisms.errors import ConfigError, InfeasibleBudgetError, StatpressError, together
+from mechanisms.errors import (
+    ConfigError,
+    InfeasibleBudgetError,
+    StatpressError,
+    UnknownKeyError,
+    together,
+)
 
 
 class Findings:
@@ -24,14 +32,26 @@ class Findings:
             self.errors.append(error)
 
     def settle(self) -> None:
-        """Raise what was found.
+        """Raise what was found: unknown keys, then the rest, each in the order of the file.
 
         Raises:
             StatpressError: The first, with the others.
         """
-        once = {(each.where, each.what): each for each in reversed(self.errors)}
+        once: dict[tuple[str, str], StatpressError] = {}
+        for error in self.errors:
+            for each in (error, *error.also):
+                once.setdefault((each.where, each.what), each)
+        for each in once.values():
+            each.also = ()
         if once:
-            raise together([*reversed(once.values())])
+            raise together(sorted(once.values(), key=_order))
+
+
+def _order(error: StatpressError) -> tuple[bool, float, float]:
+    """Where an error stands among others; last if it is of no line, as one of an override."""
+    found = re.match(r".*?:(\d+):(\d+)(?:: |$)", error.where)
+    line, column = map(int, found.groups()) if found else (math.inf, math.inf)
+    return not isinstance(error, UnknownKeyError), line, column
 
 
 @contextmanager

@@ -108,9 +108,9 @@ def test_a_product_or_check_at_fault_does_not_hide_its_columns(tmp_path: Path) -
     with pytest.raises(errors.UnknownKeyError) as caught:
         load(path)
     assert [each.where for each in (caught.value, *caught.value.also)] == [
-        "c.yaml:48:5: products.states.recrods",
+        "c.yaml:48:5: products.states.recrods",  # an unknown key, and one more
         "c.yaml:50:10: checks.wage.misses_at_most",
-        "c.yaml:46:22: products.states.columns.1",
+        "c.yaml:46:22: products.states.columns.1",  # the rest
         "c.yaml:46:28: products.states.columns.2",
         "c.yaml:50:3: checks.wage",
     ]
