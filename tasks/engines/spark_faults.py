@@ -32,7 +32,12 @@ def failure_of(error: Exception, where: str) -> SourceError | None:
     if _MISSING.search(text):
         return SourceNotFoundError("Spark finds no such files, or no such table.", where=where)
     if _NO_RIGHT.search(text):
-        return SourceAccessError("Spark may not read the source.", where=where)
+        return SourceAccessError(
+            "Spark may not read the source.",
+            where=where,
+            next_step="See what the cluster lets this account do, and that the token in the "
+            "variable SPARK_CONNECT_AUTHENTICATE_TOKEN is the server's, if it has one.",
+        )
     ended = type(error).__name__ in ("Py4JError", "Py4JNetworkError")  # of Java itself: others
     if ended or isinstance(error, ConnectionError | EOFError) or _GONE.search(text):
         return gone

@@ -18,6 +18,7 @@ from mechanisms.domain.columns import Integer
 from mechanisms.domain.domain import Domain
 from mechanisms.errors import (
     ColumnNotFoundError,
+    SourceAccessError,
     SourceChangedError,
     SourceNotFoundError,
     SourceUnavailableError,
@@ -171,17 +172,22 @@ def test_a_server_that_is_not_there(
     refused(SourceUnavailableError, lambda: Snapshot(private).of(source))
 
 
-def test_a_server_that_has_gone(
+def test_a_server_that_asks_for_a_token_and_goes(
     private: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spark_session, "_RETRIES", 1)
-    folder = tmp_path / "server"
+    variable, folder = "SPARK_CONNECT_AUTHENTICATE_TOKEN", tmp_path / "server"
+    monkeypatch.setenv(variable, CANARY)
     folder.mkdir()
     with SparkServers(folder) as servers:
+        address = servers.connect().replace("127.0.0.1", "localhost")  # elsewhere it asks for TLS
+        given = Source(str(ages(tmp_path / "a.parquet")), remote=address)
         snapshot = Snapshot(private)
-        address = servers.connect()
-        source = snapshot.of(Source(str(ages(tmp_path / "a.parquet")), remote=address))
+        source = snapshot.of(given)
         assert count(source, AGE, scratch=private).n_records == 100
+        for token in ("wrong", None):
+            monkeypatch.setenv(variable, token) if token else monkeypatch.delenv(variable)
+            refused(SourceAccessError, lambda: Snapshot(private).of(given))
         servers.kill()
         refused(SourceUnavailableError, lambda: count(source, AGE, scratch=private))
 
