@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from configs.loading import load
-from mechanisms.errors import ConfigError, SourceAccessError, StatpressError
+from mechanisms.errors import ConfigError, DependencyError, SourceAccessError, StatpressError
 from tasks.counting.declared_source import source_of
 from tasks.engines.registry import reader_named
 
@@ -121,3 +122,24 @@ def test_validating_and_planning_open_no_source(
     monkeypatch.setenv("STATPRESS_HOME", str(tmp_path / "home"))
     loaded(tmp_path, POSTGRES)
     app([command, str(tmp_path / "a.yaml")])
+
+
+@pytest.mark.parametrize(
+    ("engine", "lacking", "extra"),
+    [
+        ("engine: postgres, table: a.b, credentials: {env: A}", "psycopg", "postgres"),
+        ("engine: spark, path: a", "pyspark", "spark"),
+        ("engine: spark, path: a, remote: 'sc://host'", "grpc", "spark"),
+    ],
+)
+def test_an_extra_that_is_not_installed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, lacking: str, extra: str
+) -> None:
+    monkeypatch.setenv("A", URL)
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        "importlib.util.find_spec", lambda name: None if name == lacking else found(name)
+    )
+    with pytest.raises(DependencyError, match=f"the extra '{extra}'") as caught:
+        loaded(tmp_path, f"{{{engine}}}")
+    assert caught.value.where.startswith("a.yaml:")
