@@ -127,6 +127,11 @@ def _connected(address: str) -> Iterator[SparkSession]:
         session.client.set_retry_policies([])  # one that has gone is told once
         with suppress(Exception):
             session.stop()
+        session.client.close = _nothing
+
+
+def _nothing() -> None:
+    """Of a stopped session: closed again when it is collected, it would end threads of others."""
 
 
 def _end(gateway: Any) -> None:

@@ -132,11 +132,29 @@ def test_faults_of_files(remote: str, private: Path, tmp_path: Path) -> None:
     refused(SourceChangedError, snapshot.settle)
 
 
-def test_tables_and_orc(remote: str, private: Path, tmp_path: Path) -> None:
-    """A table stays for a run what it was; one whose files are not known is refused."""
-    from pyspark.sql.connect.session import SparkSession
+@pytest.fixture
+def other(remote: str) -> Iterator[Any]:
+    """A session beside that of the source."""
+    with spark_session._connected(remote) as session:
+        yield session
 
-    other = SparkSession(connection=remote)
+
+def test_a_session_that_has_ended_leaves_others_alone(other: Any, remote: str) -> None:
+    """The library closes it again when it is collected, and with it threads that all share."""
+    from pyspark.sql.connect.client.reattach import ExecutePlanResponseReattachableIterator
+
+    with spark_session._connected(remote) as ended:
+        pass
+    assert ended.is_stopped
+    assert other.range(3).count() == 3
+    shared = ExecutePlanResponseReattachableIterator._release_thread_pool_instance
+    assert shared is not None
+    ended.__del__()
+    assert ExecutePlanResponseReattachableIterator._release_thread_pool_instance is shared
+
+
+def test_tables_and_orc(other: Any, remote: str, private: Path, tmp_path: Path) -> None:
+    """A table stays for a run what it was; one whose files are not known is refused."""
     frame = other.read.parquet(str(ages(tmp_path / "a.parquet")))
     frame.write.orc(str(tmp_path / "orc"))
     frame.write.saveAsTable("ages")
@@ -158,7 +176,6 @@ def test_tables_and_orc(remote: str, private: Path, tmp_path: Path) -> None:
     for name, kind in (("seen", SourceUnreadableError), ("nothing", SourceNotFoundError)):
         place = Source(None, name, remote=remote)
         refused(kind, lambda place=place: Snapshot(private).of(place))
-    other.stop()
 
 
 @pytest.mark.parametrize("kind", ["remote", "master"])
