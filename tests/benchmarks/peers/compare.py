@@ -231,7 +231,7 @@ def _run(
             check=False,
             capture_output=True,
             text=True,
-            timeout=max(left, 1.0),
+            timeout=max(left, 0.0),
             env=alone,
         )
     except subprocess.TimeoutExpired:
