@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
+from prefect_server import closed_port
 from requirements import needed
 
 PATIENCE = 600.0
@@ -55,7 +56,8 @@ class SparkServers:
 
     def connect(self) -> str:
         """Start a server of Spark Connect; its address."""
-        port = free_port()
+        with closed_port() as port:
+            address = f"sc://{_HERE}:{port}"
         settings = {
             "spark.connect.grpc.binding.address": _HERE,
             "spark.connect.grpc.binding.port": port,
@@ -68,12 +70,12 @@ class SparkServers:
         self._start("spark-submit", "--class", _CONNECT, "--master", "local[2]", *chosen,
                     "spark-internal")  # fmt: skip
         self._wait(lambda: _listens(port))
-        return f"sc://{_HERE}:{port}"
+        return address
 
     def cluster(self) -> str:
         """Start a master and a worker of two cores; the master's address."""
-        port = free_port()
-        address = f"spark://{_HERE}:{port}"
+        with closed_port() as port:
+            address = f"spark://{_HERE}:{port}"
         none = ("--webui-port", "0")
         self._start("spark-class", f"{_DEPLOY}.master.Master", "--host", _HERE, "--port",
                     str(port), *none)  # fmt: skip
@@ -107,13 +109,6 @@ class SparkServers:
             )
             assert time.monotonic() < end
             time.sleep(0.1)
-
-
-def free_port() -> int:
-    """One on which nothing listens."""
-    with socket.socket() as found:
-        found.bind((_HERE, 0))
-        return int(found.getsockname()[1])
 
 
 def _listens(port: int) -> bool:

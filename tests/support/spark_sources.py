@@ -15,7 +15,14 @@ import pytest
 
 from mechanisms.domain.columns import Categorical, Date, Integer, Numeric
 from mechanisms.domain.domain import Domain
-from mechanisms.errors import SourceError
+from mechanisms.errors import (
+    ColumnNotFoundError,
+    SourceChangedError,
+    SourceError,
+    SourceNotFoundError,
+    SourceUnreadableError,
+)
+from tasks.counting.aggregates import count
 from tasks.engines.spark import Source
 
 CANARY = "Zyx-canary-7719"
@@ -67,3 +74,23 @@ def refused(kind: type[SourceError], act: Callable[[], Any]) -> None:
     assert error.__context__ is None and error.__cause__ is None
     said = "".join(traceback.format_exception(error)) + repr(vars(error)) + repr(error.args)
     assert CANARY not in said
+
+
+def faults_of_files(session: Source, folder: Path) -> None:
+    """What is said of files that are not there, are broken, lack a column or change."""
+    path = ages(folder / "a.parquet")
+    source = of(session, path)
+    assert count(source, AGE, scratch=folder).n_records == 100
+    other = Domain((Integer(name="AGE", lower=0, upper=9),))
+    refused(ColumnNotFoundError, lambda: count(source, other, scratch=folder))
+    refused(SourceNotFoundError, lambda: of(session, folder / "no.parquet"))
+    broken = folder / "broken.parquet"
+    broken.write_bytes(CANARY.encode() * 100)
+    refused(SourceUnreadableError, lambda: of(session, broken))
+    ages(path, 50)
+    refused(SourceChangedError, lambda: count(source, AGE, scratch=folder))
+    many = folder / "many"
+    many.mkdir()
+    ages(many / "a.parquet")
+    pq.write_table(pa.table({"name": ["x"]}), many / "b.parquet")  # nulls, if Spark had its way
+    refused(ColumnNotFoundError, lambda: count(of(session, many), AGE, scratch=folder))

@@ -18,16 +18,21 @@ from generated_sources import tables
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from requirements import needed
-from spark_sources import AGE, CANARY, JOINT, OF_RECORDS, RECORDS, ages, of, refused
+from spark_sources import (
+    AGE,
+    CANARY,
+    JOINT,
+    OF_RECORDS,
+    RECORDS,
+    ages,
+    faults_of_files,
+    of,
+    refused,
+)
 
-from mechanisms.domain.columns import Integer
 from mechanisms.domain.domain import MAX_CELLS, Domain
 from mechanisms.errors import (
-    ColumnNotFoundError,
-    SourceChangedError,
-    SourceNotFoundError,
     SourceUnavailableError,
-    SourceUnreadableError,
 )
 from tasks.counting.aggregates import count, profile
 from tasks.counting.scanning import scan, scan_wide
@@ -150,22 +155,7 @@ def test_many_records_on_all_three(
 
 
 def test_faults_of_files(session: Source, tmp_path: Path) -> None:
-    path = ages(tmp_path / "a.parquet")
-    source = of(session, path)
-    assert count(source, AGE, scratch=tmp_path).n_records == 100
-    other = Domain((Integer(name="AGE", lower=0, upper=9),))
-    refused(ColumnNotFoundError, lambda: count(source, other, scratch=tmp_path))
-    refused(SourceNotFoundError, lambda: of(session, tmp_path / "no.parquet"))
-    broken = tmp_path / "broken.parquet"
-    broken.write_bytes(CANARY.encode() * 100)
-    refused(SourceUnreadableError, lambda: of(session, broken))
-    ages(path, 50)
-    refused(SourceChangedError, lambda: count(source, AGE, scratch=tmp_path))
-    many = tmp_path / "many"
-    many.mkdir()
-    ages(many / "a.parquet")
-    pq.write_table(pa.table({"name": ["x"]}), many / "b.parquet")  # nulls, if Spark had its way
-    refused(ColumnNotFoundError, lambda: count(of(session, many), AGE, scratch=tmp_path))
+    faults_of_files(session, tmp_path)
 
 
 def test_a_process_of_its_own_that_leaves_nothing_and_may_be_killed(

@@ -11,13 +11,11 @@ import duckdb
 import pytest
 from bad_input import CANARY, RARE
 from leaks import Search
-from spark_servers import SparkServers, free_port
-from spark_sources import AGE, JOINT, OF_RECORDS, RECORDS, ages, of, refused
+from prefect_server import closed_port
+from spark_servers import SparkServers
+from spark_sources import AGE, JOINT, OF_RECORDS, RECORDS, ages, faults_of_files, refused
 
-from mechanisms.domain.columns import Integer
-from mechanisms.domain.domain import Domain
 from mechanisms.errors import (
-    ColumnNotFoundError,
     SourceAccessError,
     SourceChangedError,
     SourceNotFoundError,
@@ -117,18 +115,9 @@ def test_a_cluster_counts_the_same(
 
 def test_faults_of_files(remote: str, private: Path, tmp_path: Path) -> None:
     snapshot = Snapshot(private)
-    path = ages(tmp_path / "a.parquet")
-    session = snapshot.of(Source(str(path), remote=remote))
-    source = of(session, path)
-    assert count(source, AGE, scratch=private).n_records == 100
-    other = Domain((Integer(name="AGE", lower=0, upper=9),))
-    refused(ColumnNotFoundError, lambda: count(source, other, scratch=private))
-    refused(SourceNotFoundError, lambda: of(session, tmp_path / "no.parquet"))
-    broken = tmp_path / "broken.parquet"
-    broken.write_bytes(b"nothing" * 100)
-    refused(SourceUnreadableError, lambda: of(session, broken))
+    path = ages(tmp_path / "first.parquet")
+    faults_of_files(snapshot.of(Source(str(path), remote=remote)), tmp_path)
     ages(path, 50)
-    refused(SourceChangedError, lambda: count(source, AGE, scratch=private))
     refused(SourceChangedError, snapshot.settle)
 
 
@@ -184,9 +173,10 @@ def test_a_server_that_is_not_there(
 ) -> None:
     """Of a cluster one with an address of nobody, since Spark waits a minute for a master."""
     monkeypatch.setattr(spark_session, "_RETRIES", 1)
-    place = f"sc://127.0.0.1:{free_port()}" if kind == "remote" else "nobody://here"
-    source = Source(str(ages(tmp_path / "a.parquet")), **{kind: place})
-    refused(SourceUnavailableError, lambda: Snapshot(private).of(source))
+    with closed_port() as port:
+        place = f"sc://127.0.0.1:{port}" if kind == "remote" else "nobody://here"
+        source = Source(str(ages(tmp_path / "a.parquet")), **{kind: place})
+        refused(SourceUnavailableError, lambda: Snapshot(private).of(source))
 
 
 def test_a_server_that_asks_for_a_token_and_goes(
