@@ -9,17 +9,17 @@ import json
 
 from pydantic import BaseModel
 
-from configs.models.privacy_statement import FORMAT, PrivacyStatement
-from configs.models.release import ReleaseConfig
+from statpress.configs.privacy_statement import FORMAT, PrivacyStatement
+from statpress.configs.release_config import ReleaseConfig
 
 
 def schema_text() -> str:
-    """The config's schema as it is shipped; ``python -m configs.schema`` prints it."""
+    """The config's schema as it is shipped; ``python -m statpress.configs.schema`` prints it."""
     return _text(ReleaseConfig, "statpress release config")
 
 
 def privacy_schema_text() -> str:
-    """The statement's as it is shipped; ``python -m configs.schema privacy`` prints it."""
+    """Schema of ``privacy.json``; ``python -m statpress.configs.schema privacy`` prints it."""
     return _text(PrivacyStatement, f"statpress privacy statement ({FORMAT})")
 
 

@@ -1,16 +1,25 @@
-"""YAML 1.2 text to plain values, with the line and column of every one.
+"""YAML 1.2 text to plain values with the place of each, and findings at those places.
+
+YAML 1.2 text to plain values, with the line and column of every one.
 
 Decimals stay exact (``decimal.Decimal``), a repeated key is an error, and tags that would
 build objects are refused. So values are built from ruamel.yaml's nodes, not by its round-trip
 constructor, which rounds floats to doubles and knows places only of keys and items.
+
+The text of a config, or of a file that is read into one.
+Faults of a config, with their places, collected so that all are named at once.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
+from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -18,9 +27,18 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.scanner import RoundTripScanner
 
-from mechanisms.errors import DuplicateColumnError, YamlError
+from statpress.mechanisms.errors import (
+    ConfigError,
+    ConfigNotFoundError,
+    DuplicateColumnError,
+    InfeasibleBudgetError,
+    StatpressError,
+    UnknownKeyError,
+    YamlError,
+    together,
+)
 
-Path = tuple[str | int, ...]
+Place = tuple[str | int, ...]
 LONGEST = 16_000_000
 """Bytes of the longest config, and of the longest file that is read into one."""
 
@@ -47,12 +65,12 @@ class Document:
 
     value: Any
     name: str
-    places: dict[Path, tuple[int, int]] = field(repr=False)
+    places: dict[Place, tuple[int, int]] = field(repr=False)
     text: str = field(repr=False)
     root: Node = field(repr=False)
-    origins: Mapping[Path, str] = field(default_factory=dict)
+    origins: Mapping[Place, str] = field(default_factory=dict)
 
-    def where(self, path: Path) -> str:
+    def where(self, path: Place) -> str:
         """``file:line:column: a.b.c`` for the nearest value on the path that exists.
 
         Of a value that is not the file's the place is what set it, and for which file.
@@ -131,11 +149,11 @@ class _Builder:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.places: dict[Path, tuple[int, int]] = {}
+        self.places: dict[Place, tuple[int, int]] = {}
         self._built: set[int] = set()
         self._repeated = 0
 
-    def build(self, node: Node, path: Path) -> Any:
+    def build(self, node: Node, path: Place) -> Any:
         self.places.setdefault(path, (node.start_mark.line + 1, node.start_mark.column + 1))
         if len(self.places) > _MOST_VALUES:
             raise YamlError("The file has more than a million values.", where=self.name)
@@ -152,7 +170,7 @@ class _Builder:
         assert isinstance(node, SequenceNode)
         return [self.build(item, (*path, i)) for i, item in enumerate(node.value)]
 
-    def _mapping(self, node: MappingNode, path: Path) -> dict[str, Any]:
+    def _mapping(self, node: MappingNode, path: Place) -> dict[str, Any]:
         result: dict[str, Any] = {}
         for key_node, value_node in node.value:
             if not isinstance(key_node, ScalarNode) or key_node.value == "<<":
@@ -195,3 +213,83 @@ class _Builder:
 
     def _where(self, node: Node) -> str:
         return f"{self.name}:{node.start_mark.line + 1}:{node.start_mark.column + 1}"
+
+
+def read_text(path: Path, where: str) -> str:
+    """UTF-8 text with line feeds, without a byte order mark.
+
+    Args:
+        path: Of the file.
+        where: What to call it in errors.
+
+    Raises:
+        ConfigNotFoundError: It cannot be read, is too long, or is not UTF-8.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(LONGEST + 1)  # what is longer is not held
+        if len(content) <= LONGEST:
+            text = content.decode("utf-8-sig")
+            return text.replace("\r\n", "\n").replace("\r", "\n")
+        problem = f"The file is longer than {LONGEST // 10**6} MB. No config is; is this the data?"
+    except UnicodeDecodeError:
+        problem = "The file is not UTF-8 text."
+    except ValueError:
+        problem = "This is not a path."
+    except FileNotFoundError:
+        problem = "There is no such file."
+    except OSError as error:
+        problem = f"The file cannot be read ({error.strerror})."
+    raise ConfigNotFoundError(problem, where=where)
+
+
+class Findings:
+    """Errors that do not keep the rest from being checked."""
+
+    def __init__(self) -> None:
+        self.errors: list[StatpressError] = []
+
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        """Keep an error of the config for later."""
+        try:
+            yield
+        except (ConfigError, InfeasibleBudgetError) as error:
+            self.errors.append(error)
+
+    def settle(self) -> None:
+        """Raise what was found: unknown keys, then the rest, each in the order of the file.
+
+        Raises:
+            StatpressError: The first, with the others.
+        """
+        once: dict[tuple[str, str], StatpressError] = {}
+        for error in self.errors:
+            for each in (error, *error.also):
+                once.setdefault((each.where, each.what), each)
+        for each in once.values():
+            each.also = ()
+        if once:
+            raise together(sorted(once.values(), key=_order))
+
+
+def _order(error: StatpressError) -> tuple[bool, float, float]:
+    """Where an error stands among others; last if it is of no line, as one of an override."""
+    found = re.match(r".*?:(\d+):(\d+)(?:: |$)", error.where)
+    line, column = map(int, found.groups()) if found else (math.inf, math.inf)
+    return not isinstance(error, UnknownKeyError), line, column
+
+
+@contextmanager
+def placed(document: Document, keys: Place) -> Iterator[None]:
+    """Give errors of the core the place in the file where they arose."""
+    try:
+        yield
+        return
+    except (ConfigError, InfeasibleBudgetError) as error:
+        found: StatpressError = error
+    inner = found.where
+    if document.name not in inner:
+        known = (*keys, inner) if inner and (*keys, inner) in document.places else keys
+        found.where = document.where(known)
+    raise found

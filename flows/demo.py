@@ -8,13 +8,13 @@ import shutil
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from configs.order import Order
-from configs.planned_order import PlannedOrder
-from mechanisms.domain.privacy_unit import Adjacency, Privacy, Unit
-from mechanisms.errors import DependencyError
-from tasks.execution.home import Home
-from tasks.ledger.budgets import register_dataset, remaining_budget
-from tasks.source.demo_data import N_RECORDS, write_demo_data
+from statpress.configs.loading import PlannedOrder
+from statpress.configs.order import Order
+from statpress.mechanisms.domain.domain import Adjacency, Privacy, Unit
+from statpress.mechanisms.errors import DependencyError
+from statpress.tasks.ledger.acts import register_dataset, remaining_budget
+from statpress.tasks.private_zone.folders import Home
+from statpress.tasks.source.demo_data import N_RECORDS, write_demo_data
 
 CONFIGS = ("happiness.yaml", "census2000.yaml", "census2000_estimates.yaml")
 """The shipped configs that the demo's folder gets; the first is the one it presses."""
@@ -43,7 +43,7 @@ def prepare(directory: Path, home: Home) -> tuple[PlannedOrder, bool]:
     for name in CONFIGS:
         copy = directory / name
         if not copy.exists():
-            with as_file(files("configs") / name) as shipped:
+            with as_file(files("statpress.configs") / name) as shipped:
                 shutil.copyfile(shipped, f"{copy}.new")
             os.replace(f"{copy}.new", copy)
     order = PlannedOrder.of(Order(directory / CONFIGS[0]))

@@ -1,33 +1,101 @@
-"""The flows that Prefect deployments name: ``flows.deployed.release`` and others."""
+"""The flows that Prefect deployments name: ``flows.deployed.release`` and others.
+
+Flows of a deployment: Prefect keeps nothing of them but names, states and public parameters.
+The flow that verifies the ledger on a schedule: ``flows.deployed.verify``.
+The flows that Prefect deployments name: ``flows.deployed.release`` and others.
+"""
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, ParamSpec, TypeVar, get_type_hints
 from uuid import UUID
 
+from prefect import Flow
 from prefect.client.schemas.objects import State
 from prefect.flow_runs import suspend_flow_run
 from prefect.input import RunInput
 from prefect.runtime import flow_run
-from pydantic import Field
+from pydantic import Field, TypeAdapter, ValidationError
 
-from configs.order import Order, from_environment, from_scalars
-from configs.planned_order import PlannedOrder
-from flows import publication
-from flows.release import press
-from flows.report.outcomes import form_text
-from flows.rerelease import propose
-from flows.runner import open_context, plain_context, run_inside
-from flows.sealed_flow import sealed_flow
-from tasks.execution.home import Home
-from tasks.ledger_rules.accounts import Status
-from tasks.orchestration.final_state import final_state, rejected
-from tasks.orchestration.review_notices import show_rejection
-from tasks.release.review import check_unsigned, describe_waiting, is_prepared, record_unsigned
-from tasks.release.steps import read_config
+from statpress.configs.loading import PlannedOrder
+from statpress.configs.order import Order, from_environment, from_scalars
+from statpress.flows import publishing
+from statpress.flows.facts import form_text
+from statpress.flows.release import press
+from statpress.flows.rerelease import propose
+from statpress.flows.runner import open_context, plain_context, run_inside
+from statpress.mechanisms.errors import ConfigError
+from statpress.tasks.ledger.accounts import Status
+from statpress.tasks.orchestration.monitoring import show_rejection
+from statpress.tasks.orchestration.server import final_state, rejected
+from statpress.tasks.private_zone.folders import Home
+from statpress.tasks.release.ledger_check import confirm_ledger
+from statpress.tasks.release.review import (
+    check_unsigned,
+    describe_waiting,
+    is_prepared,
+    record_unsigned,
+)
+from statpress.tasks.release.steps import read_config
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class SealedFlow(Flow[P, T]):
+    """A flow whose parameters are checked before Prefect stores them.
+
+    Prefect itself first stores what a flow is called with, a whole table if need be, then
+    checks it and logs it in full. (Of a deployed flow the server checks parameters first.)
+    """
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        called = {k: v for k, v in kwargs.items() if k not in ("return_state", "wait_for")}
+        wrong, kinds = False, get_type_hints(self.fn)
+        try:
+            given = inspect.signature(self.fn).bind(*args, **called).arguments
+            for name, value in given.items():
+                TypeAdapter(kinds[name]).validate_python(value)
+        except (TypeError, ValidationError):
+            wrong = True
+        if wrong:  # outside the except block: a message would quote what was given
+            raise ConfigError(
+                "The flow was called with other parameters than it declares.",
+                where=self.name,
+                next_step="Give it paths and names, never data.",
+            )
+        return super().__call__(*args, **kwargs)
+
+
+def sealed_flow(name: str) -> Callable[[Callable[P, T]], SealedFlow[P, T]]:
+    """Make a function a flow that is not retried, and of which no result or print is kept."""
+
+    def decorate(function: Callable[P, T]) -> SealedFlow[P, T]:
+        return SealedFlow(function, name=name, retries=0, persist_result=False, log_prints=False)
+
+    return decorate
+
+
+@sealed_flow("statpress-verify-ledger")
+def verify(public_key: str | None = None, head: str | None = None) -> None:
+    """Verify the ledger that the worker's environment names, as 'statpress ledger verify' does.
+
+    The orchestrator learns whether it holds; what was found goes to the curator log. The worker's
+    home keeps the head that was found, and the next verification wants it in the chain.
+
+    Args:
+        public_key: Path on the worker of a trusted key in PEM form; with one, every
+            checkpoint must be signed by it.
+        head: A hash kept elsewhere, as 'statpress ledger verify' prints it, that the chain
+            must hold.
+    """
+    context = plain_context(Home.default(), run_id=UUID(flow_run.id).hex)
+    run_inside(context, lambda: confirm_ledger(context.home, context.log, public_key, head))
+
 
 Scalars = dict[str, str | int | float | bool]
 WhileUndecided = Literal["refuse", "charge"]
@@ -115,7 +183,7 @@ def publish(run_id: str) -> str:
         The path of the bundle.
     """
     context = plain_context(Home.default())
-    return run_inside(context, lambda: str(publication.publish(context, run_id).bundle))
+    return run_inside(context, lambda: str(publishing.publish(context, run_id).bundle))
 
 
 class Review(RunInput):
@@ -174,6 +242,6 @@ def release_with_form(
         if status is Status.REJECTED:
             show_rejection(context, waits.charge.entry.body["dataset"], run_id)
             return rejected()
-        return str(publication.publish(context, run_id).bundle)
+        return str(publishing.publish(context, run_id).bundle)
 
     return run_inside(context, decided)

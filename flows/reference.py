@@ -9,11 +9,11 @@ from pathlib import Path
 
 from cyclopts import App
 
-from flows.cli import app
-from mechanisms import errors
+from statpress.flows.cli import app
+from statpress.mechanisms import errors
 
 PAGE = Path(__file__).with_name("README.md")
-MARKER = "<!-- Generated from here on by 'python -m flows.reference'; do not edit. -->\n"
+MARKER = "<!-- Generated from here on by 'python -m statpress.flows.reference'; do not edit. -->\n"
 
 
 def commands(parent: App = app, words: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:

@@ -5,22 +5,24 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from configs.order import Order
-from configs.planned_order import PlannedOrder
-from flows.uploading import check_uploads, upload_release
-from tasks.execution.resources import limited_threads
-from tasks.execution.run_context import RunContext
-from tasks.orchestration.drawing_workers import open_workers
-from tasks.orchestration.exclusion import one_at_a_time
-from tasks.orchestration.monitoring import DrawingProgress, show_budget, show_plan, show_release
-from tasks.orchestration.review_notices import show_waiting
-from tasks.release.curator_report import report_to_curator
-from tasks.release.outcome import Outcome
-from tasks.release.places import open_run
-from tasks.release.refusals import noting_refusals
-from tasks.release.review import check_decided
-from tasks.release.spent import saying_charged
-from tasks.release.steps import (
+from statpress.configs.loading import PlannedOrder
+from statpress.configs.order import Order
+from statpress.flows.publishing import check_uploads, upload_release
+from statpress.tasks.orchestration.drawing_workers import open_workers
+from statpress.tasks.orchestration.monitoring import (
+    DrawingProgress,
+    show_budget,
+    show_plan,
+    show_release,
+    show_waiting,
+)
+from statpress.tasks.orchestration.server import one_at_a_time
+from statpress.tasks.private_zone.run_context import RunContext
+from statpress.tasks.private_zone.workers import limited_threads
+from statpress.tasks.release.curator_report import report_to_curator
+from statpress.tasks.release.review import check_decided
+from statpress.tasks.release.run_places import Outcome, open_run
+from statpress.tasks.release.steps import (
     charge_ledger,
     check_budget,
     check_counts,
@@ -30,11 +32,13 @@ from tasks.release.steps import (
     draw_records,
     fix_plan,
     hand_over_counts,
+    noting_refusals,
     postprocess,
     prepare_bundle,
     publish_bundle,
     read_config,
     rehearse,
+    saying_charged,
     write_products,
 )
 

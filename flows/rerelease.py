@@ -11,27 +11,31 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from configs.loading import Release
-from configs.order import Override
-from configs.planned_order import PlannedOrder
-from flows.report.outcomes import remaining_text
-from flows.report.plan import plan_facts
-from flows.report.terminal import table
-from mechanisms.base.parameters import figure, label
-from mechanisms.planning.plan import Plan
-from mechanisms.planning.registry import kinds
-from tasks.derivation import reprint as reprinting
-from tasks.execution.home import Home
-from tasks.execution.run_context import Listener
-from tasks.ledger.budgets import remaining_budget
-from tasks.ledger_rules.amounts import Loss, canonical
-from tasks.plans.account_plan import plan_for_account
-from tasks.plans.plan_difference import difference
-from tasks.plans.verdicts import check_verdicts, warnings
-from tasks.release.succession import check_followed, check_source, predecessor, renewal, revision
+from statpress.configs.loading import PlannedOrder, Release
+from statpress.configs.order import Override
+from statpress.flows.facts import plan_facts, remaining_text
+from statpress.flows.terminal import table
+from statpress.mechanisms.mechanism import figure, label
+from statpress.mechanisms.planning.plan import Plan
+from statpress.mechanisms.registry import kinds
+from statpress.tasks.ledger.acts import remaining_budget
+from statpress.tasks.ledger.entries import Loss, canonical
+from statpress.tasks.private_zone.folders import Home
+from statpress.tasks.private_zone.run_context import Listener
+from statpress.tasks.release import reprint as reprinting
+from statpress.tasks.release.foreseen import check_verdicts, plan_for_account, warnings
+from statpress.tasks.release.plan_difference import difference
+from statpress.tasks.release.succession import (
+    check_followed,
+    check_source,
+    predecessor,
+    renewal,
+    revision,
+)
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 
 _SHOWN = 60
 _COSTS = {

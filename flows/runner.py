@@ -8,22 +8,32 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from configs.order import Order
-from mechanisms.errors import ConfigError, InternalError, OrchestratorError, StatpressError
-from tasks.execution.home import Home
-from tasks.execution.private_zone import CuratorLog, guarded, new_run_id, silence_core_dumps
-from tasks.execution.run_context import Listener, RunContext, Silent
-from tasks.execution.side_channels import AROUND_A_FLOW
-from tasks.execution.steps import steps_of
-from tasks.execution.workers import Parallel
-from tasks.orchestration.server import QUIET_DEFAULTS
-from tasks.quality.inspector import Inspector
+from statpress.configs.order import Order
+from statpress.mechanisms.errors import (
+    ConfigError,
+    InternalError,
+    OrchestratorError,
+    StatpressError,
+)
+from statpress.tasks.orchestration.server import QUIET_DEFAULTS
+from statpress.tasks.private_zone.folders import Home
+from statpress.tasks.private_zone.gates import Inspector
+from statpress.tasks.private_zone.guards import (
+    AROUND_A_FLOW,
+    CuratorLog,
+    guarded,
+    new_run_id,
+    silence_core_dumps,
+)
+from statpress.tasks.private_zone.run_context import Listener, RunContext, Silent, steps_of
+from statpress.tasks.private_zone.workers import Parallel
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from configs.planned_order import PlannedOrder
-    from tasks.release.outcome import Outcome, Uploaded
+    from statpress.configs.loading import PlannedOrder
+    from statpress.tasks.release.run_places import Outcome, Uploaded
+
 
 T = TypeVar("T")
 
@@ -93,7 +103,7 @@ def run_release(
     Raises:
         StatpressError: With a message fit for the public zone, whatever happened.
     """
-    from flows.release import press
+    from statpress.flows.release import press
 
     if insecure_seed is not None and insecure_seed < 0:
         raise ConfigError("The seed must not be negative.", where="--insecure-seed")
@@ -114,7 +124,7 @@ def run_publication(context: RunContext, run_id: str) -> Outcome:
     Raises:
         StatpressError: With a message fit for the public zone, whatever happened.
     """
-    from flows.publication import publish
+    from statpress.flows.publishing import publish
 
     return _run(context, "publish", lambda: publish(context, run_id))
 
@@ -130,7 +140,7 @@ def run_upload(context: RunContext, bundle: Path, config: Path | None) -> tuple[
     Raises:
         StatpressError: With a message fit for the public zone, whatever happened.
     """
-    from flows.uploading import upload_again
+    from statpress.flows.publishing import upload_again
 
     return run_inside(context, lambda: upload_again(context, bundle, config))
 
@@ -155,7 +165,7 @@ def _as_flow(context: RunContext, name: str, body: Callable[[], Outcome]) -> Out
     results: list[Outcome] = []
 
     def noted() -> Any:
-        from tasks.orchestration.final_state import final_state
+        from statpress.tasks.orchestration.server import final_state
 
         results.append(body())
         return final_state(results[0])

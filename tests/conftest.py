@@ -19,17 +19,17 @@ from bad_input import CANARY, RARE, N
 from hypothesis import settings
 from requirements import needed
 
-from configs.order import Order
-from configs.planned_order import PlannedOrder
-from flows.runner import run_release
-from tasks.execution.home import Home
-from tasks.execution.private_zone import CuratorLog, new_run_id
-from tasks.execution.run_context import RunContext
-from tasks.execution.workers import Parallel
-from tasks.ledger.ledger import Ledger
-from tasks.ledger_rules.entries import Entry
-from tasks.quality.inspector import Inspector
-from tasks.release.outcome import Outcome
+from statpress.configs.loading import PlannedOrder
+from statpress.configs.order import Order
+from statpress.flows.runner import run_release
+from statpress.tasks.ledger.entries import Entry
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.private_zone.folders import Home
+from statpress.tasks.private_zone.gates import Inspector
+from statpress.tasks.private_zone.guards import CuratorLog, new_run_id
+from statpress.tasks.private_zone.run_context import RunContext
+from statpress.tasks.private_zone.workers import Parallel
+from statpress.tasks.release.run_places import Outcome
 
 if TYPE_CHECKING:
     from postgres import Server

@@ -9,7 +9,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, get_args
 
-from configs.descriptions.described import (
+from statpress.configs.descriptions.described import (
     IDENTIFIER,
     MOST_FAULTS,
     ColumnType,
@@ -25,8 +25,8 @@ from configs.descriptions.described import (
     whole,
     words_of,
 )
-from configs.findings import Findings
-from mechanisms.errors import DescriptionError
+from statpress.configs.yaml_text import Findings
+from statpress.mechanisms.errors import DescriptionError
 
 NEEDED = ("name", "type")
 KEYS = (

@@ -11,22 +11,23 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from configs.descriptions.described import (
+from statpress.configs.descriptions.described import (
     IDENTIFIER,
     DescribedColumn,
     Description,
     LeftOut,
+    about_of,
     all_of,
     between,
+    items,
     line,
+    mapping,
     sorted_out,
     values_of,
     whole,
     words_of,
 )
-from configs.descriptions.json_text import items, mapping
-from configs.descriptions.publication import about_of
-from mechanisms.errors import DescriptionError
+from statpress.mechanisms.errors import DescriptionError
 
 _INTEGERS = frozenset(
     {

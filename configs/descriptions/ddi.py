@@ -13,10 +13,11 @@ from functools import partial
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError
 
-from configs.descriptions.described import (
+from statpress.configs.descriptions.described import (
     DescribedColumn,
     Description,
     LeftOut,
+    about_of,
     all_of,
     between,
     line,
@@ -26,8 +27,7 @@ from configs.descriptions.described import (
     whole,
     words_of,
 )
-from configs.descriptions.publication import about_of
-from mechanisms.errors import DescriptionError
+from statpress.mechanisms.errors import DescriptionError
 
 _SUMMARY = ("sumStat", "catStat")
 

@@ -1,19 +1,119 @@
-"""What a public description says of a table, whatever its form."""
+"""What a public description says of a table, whatever its form.
+
+JSON with exact numbers, and access to what may be of any shape.
+YAML as a person writes it: plain text where it can be, lists wrapped at 100 columns.
+
+Who publishes a table and on what terms, as a description says it, in the words of a config.
+
+What identifies the described table, and its page, are not taken: they are not the release's.
+"""
 
 from __future__ import annotations
 
 import datetime
 import functools
+import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
-from configs.findings import Findings
-from configs.sections.checks import RESERVED_COLUMNS
-from mechanisms.errors import DescriptionError
+from pydantic import ValidationError
+
+from statpress.configs.about import AboutConfig
+from statpress.configs.checks import RESERVED_COLUMNS
+from statpress.configs.order import flow_text
+from statpress.configs.yaml_text import Findings
+from statpress.mechanisms.errors import DescriptionError
+
+
+def parse_json(text: str, name: str) -> Any:
+    """The value of a JSON text; numbers with a point are decimals.
+
+    Raises:
+        DescriptionError: It is not JSON, or nested too deeply.
+    """
+    try:
+        return json.loads(text, parse_float=Decimal, parse_constant=_refused)
+    except json.JSONDecodeError as error:
+        problem = f"This is not JSON: {error.msg}."
+        where = f"{name}:{error.lineno}:{error.colno}"
+    except RecursionError:
+        problem, where = "The JSON is nested too deeply.", name
+    except ValueError:
+        problem, where = "This is not JSON: it holds a number that JSON cannot.", name
+    raise DescriptionError(problem, where=where)
+
+
+def mapping(value: object) -> Mapping[str, Any]:
+    """The value if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def items(value: object) -> list[Any]:
+    """The value if it is a list, else an empty one; a single value is a list of itself."""
+    if isinstance(value, list):
+        return value
+    return [] if value is None else [value]
+
+
+def _refused(constant: str) -> NoReturn:
+    raise ValueError(constant)
+
+
+WIDTH = 100
+_WORDS = "true|false|null|yes|no|on|off|y|n"
+_PLAIN = re.compile(rf"(?i:(?!({_WORDS})$)[^\W\d_])[\w./$%()'+&-]*( [\w./$%()'+&-]+)*(?<![-:])")
+"""Text that YAML reads as text without quotes, inside brackets too."""
+
+
+def listed(key: str, values: Sequence[Any]) -> list[str]:
+    """A list in brackets, wrapped as the shipped configs wrap it."""
+    parts = [scalar(value) for value in values]
+    whole = f"    {key}: [{', '.join(parts)}]"
+    if len(whole) <= WIDTH:
+        return [whole]
+    lines, now = [f"    {key}:"], "      ["
+    for i, part in enumerate(parts):
+        piece = part + ("]" if i == len(parts) - 1 else ",")
+        if len(now) + len(piece) > WIDTH and now.strip() not in ("[", ""):
+            lines.append(now.rstrip())
+            now = "       "
+        now += f"{piece} "
+    return [*lines, now.rstrip()]
+
+
+def flow(value: Any) -> str:
+    """A value or a list of values on one line."""
+    return f"[{', '.join(map(scalar, value))}]" if isinstance(value, list) else scalar(value)
+
+
+def scalar(value: Any) -> str:
+    """A value as YAML 1.2, the way a person would write it."""
+    if isinstance(value, str):
+        return value if _PLAIN.fullmatch(value) else flow_text(value)
+    if isinstance(value, Decimal):
+        if value == value.to_integral_value() and abs(value) < 10**15:
+            return str(int(value))
+        written = str(value)
+        if "E" not in written:
+            return written
+        mantissa, _, exponent = written.partition("E")
+        return f"{mantissa if '.' in mantissa else f'{mantissa}.0'}e{int(exponent)}"
+    return flow_text(value)
+
+
+def comment(text: str, indent: str = "") -> list[str]:
+    """A comment, wrapped; what is not printable is left out."""
+    words = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return textwrap.wrap(
+        words, WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# ",
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+
 
 ColumnType = Literal["categorical", "ordinal", "integer", "numeric", "date"]
 Category = str | int | bool | Decimal
@@ -289,3 +389,101 @@ def between(
     read = number if kind == "numeric" else day
     lower, upper = all_of(*(functools.partial(read, end, where) for end in ends))
     return DescribedColumn(**common, type=kind, lower=lower, upper=upper)
+
+
+Party = Mapping[str, object]
+
+
+def about_of(
+    *,
+    description: object = None,
+    publisher: Party | None = None,
+    contact: Party | None = None,
+    licence: Party | None = None,
+    keywords: Iterable[object] = (),
+    temporal: Party | None = None,
+    spatial: Party | None = None,
+) -> dict[str, Any]:
+    """The section ``about`` of what is given, without what a config would refuse.
+
+    >>> about_of(licence={"id": "cc0-1.0"}, publisher={"name": "Office", "url": "nowhere"})
+    {'publisher': {'name': 'Office'}, 'licence': 'cc0-1.0'}
+
+    Args:
+        description: Text.
+        publisher: With ``name`` and ``url``.
+        contact: With ``name``, ``email`` and ``url``.
+        licence: With ``id``, ``name`` and ``url``; any of these may be an SPDX identifier.
+        keywords: Texts.
+        temporal: With ``start`` and ``end``.
+        spatial: With ``name`` and ``url``.
+    """
+    found: dict[str, Any] = {}
+    for key, value in {
+        "description": line(description),
+        "publisher": _blanked(publisher),
+        "contact": _blanked(contact),
+        "licence": _licence(_blanked(licence)),
+        "keywords": list(dict.fromkeys(filter(None, (line(each, 100) for each in keywords)))),
+        "temporal": _blanked(temporal),
+        "spatial": _blanked(spatial),
+    }.items():
+        fitting = _fitting(key, value) if value else None
+        if fitting:
+            found[key] = fitting
+    return found
+
+
+def about_lines(description: Description) -> Iterator[str]:
+    """The lines of a drafted config about who publishes, on what terms."""
+    if not description.about:
+        return
+    yield "about:"
+    if description.form != ASKED:
+        yield from comment("As described; see that it is true of the release too.", "  ")
+    for key, value in description.about.items():
+        if isinstance(value, dict):
+            inside = ", ".join(f"{part}: {scalar(text)}" for part, text in value.items())
+            yield f"  {key}: {{{inside}}}"
+        else:
+            yield f"  {key}: {flow(value)}"
+
+
+def _blanked(party: Party | None) -> dict[str, str]:
+    """The texts of a mapping, without blank ones."""
+    texts = {key: line(value) for key, value in (party or {}).items()}
+    return {key: text for key, text in texts.items() if text}
+
+
+def _licence(said: Mapping[str, str]) -> Any:
+    """A licence by its SPDX identifier, which addresses of licences hold too, or by its name."""
+    for text in said.values():
+        if _fits("licence", text):
+            return text
+    path = said.get("url", "").rstrip("/").rpartition("/")[2]
+    known = path.removesuffix(".html") if "spdx.org" in said.get("url", "") else ""
+    if known and _fits("licence", known):
+        return known
+    name = said.get("name") or said.get("id")
+    return {"name": name, "url": said["url"]} if name and "url" in said else None
+
+
+def _fitting(key: str, value: Any) -> Any:
+    """A value that a config takes: of a mapping without the parts that it refuses; or None."""
+    if _fits(key, value):
+        return value
+    if not isinstance(value, dict):
+        return None
+    for part in value:
+        rest = {k: v for k, v in value.items() if k != part}
+        if rest and _fits(key, rest):
+            return rest
+    return None
+
+
+def _fits(key: str, value: Any) -> bool:
+    try:
+        AboutConfig.model_validate({key: value})
+    except ValidationError:
+        return False
+    return True

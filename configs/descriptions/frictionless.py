@@ -11,23 +11,25 @@ from decimal import Decimal
 from functools import partial
 from typing import Any
 
-from configs.descriptions.described import (
+from statpress.configs.descriptions.described import (
     IDENTIFIER,
     Category,
     DescribedColumn,
     Description,
     LeftOut,
+    about_of,
     all_of,
     between,
+    items,
     line,
+    mapping,
     number,
+    parse_json,
     sorted_out,
     whole,
     words_of,
 )
-from configs.descriptions.json_text import items, mapping, parse_json
-from configs.descriptions.publication import about_of
-from mechanisms.errors import DescriptionError
+from statpress.mechanisms.errors import DescriptionError
 
 ReadOther = Callable[[str], str]
 """Text of a file that the description names, by its path from there."""

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from configs.descriptions.column_list import KEYS, delimiter_of, from_column_list, near_miss
-from configs.descriptions.csvw import from_csvw, is_csvw
-from configs.descriptions.ddi import from_ddi
-from configs.descriptions.described import Description
-from configs.descriptions.frictionless import from_frictionless, is_frictionless
-from configs.descriptions.json_text import parse_json
-from mechanisms.errors import ConfigNotFoundError, DescriptionError
+from statpress.configs.descriptions.column_list import (
+    KEYS,
+    delimiter_of,
+    from_column_list,
+    near_miss,
+)
+from statpress.configs.descriptions.csvw import from_csvw, is_csvw
+from statpress.configs.descriptions.ddi import from_ddi
+from statpress.configs.descriptions.described import Description, parse_json
+from statpress.configs.descriptions.frictionless import from_frictionless, is_frictionless
+from statpress.mechanisms.errors import ConfigNotFoundError, DescriptionError
 
 DATA_SUFFIXES = frozenset(
     {

@@ -1,18 +1,209 @@
-"""Command line: parses, calls, prints. A command is imported when it is called."""
+"""The command line: parses, calls, prints. A command is imported when it is called.
+
+The commands by name: where each is, and its help without its options.
+
+The help is that of the docstrings, here so that listing the commands imports none of them.
+
+How a command ends: its words are written, all have cleaned up, and its code says how it went.
+"""
 
 from __future__ import annotations
 
+import atexit
 import gc
 import io
 import os
 import signal
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TextIO
 
-from cyclopts import App
+from cyclopts import App, CycloptsError
 
-from flows.cli.commands import COMMANDS
-from flows.cli.ending import leave_at_once, print_outcome, status_of
+COMMANDS = {
+    "demo": (
+        "release_commands:demo",
+        "Release a synthetic file of fifteen columns from real survey data, in a folder of "
+        "its own.",
+    ),
+    "init": (
+        "init_command:init",
+        "Draft a config from a public description of the columns, or by asking; never reads data.",
+    ),
+    "validate": (
+        "release_commands:validate",
+        "Check a config without opening its source.",
+    ),
+    "plan": (
+        "release_commands:plan",
+        "Print what a release draws, what it costs and the errors to expect, without the source.",
+    ),
+    "run": (
+        "release_commands:run",
+        "Press a release: count, charge, draw, check, publish.",
+    ),
+    "rerelease": (
+        "release_commands:rerelease",
+        "Release a published bundle anew: derived again, on new data, or with a changed config.",
+    ),
+    "review": (
+        "review_commands:review",
+        "List the prepared bundles that wait for a decision or for their publication.",
+    ),
+    "approve": (
+        "review_commands:approve",
+        "Approve a prepared bundle, in your name, to the last byte; 'publish' then publishes it.",
+    ),
+    "reject": (
+        "review_commands:reject",
+        "Reject a prepared bundle for good; its budget stays spent.",
+    ),
+    "publish": (
+        "review_commands:publish",
+        "Publish a prepared bundle that is approved; may be repeated.",
+    ),
+    "upload": (
+        "review_commands:upload",
+        "Upload a published bundle to the targets of its config; may be repeated, charges nothing.",
+    ),
+    "verify": (
+        "bundle_commands:verify",
+        "Check every file of a bundle against its manifest, its signature and its approval.\n\n"
+        "No ledger is needed. Of a folder, a reprint must also follow from what was drawn for its\n"
+        "original, and with --home the ledger must know the bundle or its original, the charge "
+        "and the\napproval.",
+    ),
+    "refine": (
+        "bundle_commands:refine",
+        "Derive better tables from a bundle, without data or ledger; costs no budget.",
+    ),
+    "query": (
+        "bundle_commands:query",
+        "Estimate counts with intervals from a bundle's noisy tables; costs no budget.\n\n"
+        "Answers never come from synthetic records. What was not measured is refused.",
+    ),
+    "deploy": (
+        "release_commands:deploy",
+        "Put work pools and deployments on the Prefect server that PREFECT_API_URL names.\n\n"
+        "A pool that exists stays as it is; applying a file again changes nothing.",
+    ),
+    "ledger": (
+        "ledger_commands:ledger_app",
+        "The account of every unit of privacy loss.",
+    ),
+}
+
+
+_INTERRUPTED, _READER_GONE, _USAGE = 130, 141, 2
+
+
+def print_outcome(result: Any) -> None:
+    """Print what a command returned.
+
+    Raises:
+        UnwrittenResultError: It cannot be written, although the command has done its work.
+        BrokenPipeError: Its reader has gone.
+    """
+    if result is None:  # cyclopts has printed the help or the version
+        return
+    from statpress.flows.cli.options import print_result
+
+    try:
+        print_result(result)
+        _flush()
+    except OSError as error:
+        if isinstance(error, BrokenPipeError) or error.filename is not None:
+            raise  # the latter is of a file
+        from statpress.mechanisms.errors import UnwrittenResultError
+
+        _forget_words()
+        raise UnwrittenResultError(
+            f"The command has done its work, but its result could not be written to standard "
+            f"output: {error.strerror}.",
+        ) from error
+
+
+def status_of(command: Callable[[], object], *, as_json: bool) -> int:
+    """Run a command, say what is wrong if it fails, and give its exit code."""
+    try:
+        try:
+            status = _status(command, as_json=as_json)
+        except KeyboardInterrupt:
+            print("Interrupted. What was charged stays spent.", file=sys.stderr)
+            status = _INTERRUPTED
+        _flush()
+    except BrokenPipeError:
+        _forget_words()
+        return _READER_GONE
+    return status
+
+
+def _status(command: Callable[[], object], *, as_json: bool) -> int:
+    try:
+        command()
+    except CycloptsError:
+        return _USAGE  # cyclopts has printed what is wrong
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # of which rich makes an end with 1
+            raise end.__context__ from None
+        if end.code is None or isinstance(end.code, int):
+            return end.code or 0
+        print(end.code, file=sys.stderr)
+        return 1
+    except Exception as error:
+        from statpress.mechanisms.errors import StatpressError, UnwrittenResultError
+
+        if not isinstance(error, StatpressError):
+            raise
+        from statpress.flows.terminal import show_error
+
+        show_error(error, as_json=as_json and not isinstance(error, UnwrittenResultError))
+        return error.exit_code
+    return 0
+
+
+def leave_at_once(ended: list[int]) -> None:
+    """End the process, once it is to end, without freeing one module after the other.
+
+    What is registered with ``atexit`` first is called last: when threads have ended and all others
+    have cleaned up. What Python would still do takes a fifth of a command.
+
+    Args:
+        ended: Gets the exit code once it is known; without one the process ends as ever.
+    """
+    atexit.register(_leave, ended)
+
+
+def _leave(ended: list[int]) -> None:
+    if not ended:
+        return
+    try:
+        _flush()
+    except OSError:
+        return  # Python says so, and changes the code
+    os._exit(ended[0])
+
+
+def _flush() -> None:
+    """Write what is buffered."""
+    for stream in _streams():
+        stream.flush()
+
+
+def _forget_words() -> None:
+    """Let what can no longer be written go nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in _streams():
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(nowhere, stream.fileno())
+
+
+def _streams() -> list[TextIO]:
+    """Output and errors, where they are open; one that was closed from the start is None."""
+    return [s for s in (sys.stdout, sys.stderr) if s is not None and not s.closed]
+
 
 _YOUNG = 100_000
 """Objects made between two looks for garbage: imports make thousands, and none is garbage."""
@@ -36,7 +227,7 @@ app = App(
     suppress_keyboard_interrupt=False,  # what is said then is ours
 )
 for name, (function, text) in COMMANDS.items():
-    app.command(f"flows.cli.{function}", name=name, help=text)
+    app.command(f"statpress.flows.cli.{function}", name=name, help=text)
 
 
 def program() -> None:

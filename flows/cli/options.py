@@ -1,20 +1,54 @@
-"""The options that several commands share."""
+"""The options that several commands share, and what a command has to say.
+
+What a command has to say, as facts for programs and as a report for people.
+The options that several commands share.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from getpass import getpass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from configs.order import Order, Override
-    from tasks.execution.home import Home
+    from statpress.configs.order import Order, Override
+    from statpress.tasks.private_zone.folders import Home
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """The outcome of a command; only the form that is asked for is made.
+
+    Attributes:
+        json: Which form is asked for.
+        facts: Makes the JSON object.
+        report: Makes the text, or the parts that are printed one after the other.
+    """
+
+    json: bool
+    facts: Callable[[], Mapping[str, Any]]
+    report: Callable[[], str | Iterable[Any]]
+
+
+def print_result(result: Result) -> None:
+    """Print what a command returned, in the form that was asked for."""
+    from statpress.flows.terminal import show, show_json
+
+    if result.json:
+        show_json(result.facts())
+        return
+    report = result.report()
+    for part in (report,) if isinstance(report, str) else report:
+        show(part)
+
 
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print one JSON object.")]
 HomeFolder = Annotated[
@@ -70,8 +104,8 @@ Overrides = Annotated[
 
 def home_of(folder: Path | None) -> Home:
     """The home that an option or the environment names; messages then name it as well."""
-    from flows.report.command_lines import remember_home
-    from tasks.execution.home import Home
+    from statpress.flows.terminal import remember_home
+    from statpress.tasks.private_zone.folders import Home
 
     remember_home(folder)
     return Home.of(folder) if folder else Home.default()
@@ -79,21 +113,21 @@ def home_of(folder: Path | None) -> Home:
 
 def order_of(config: Path, options: list[str] | None) -> Order:
     """The order for a config with the overrides of the environment and of options."""
-    from configs.order import Order
+    from statpress.configs.order import Order
 
     return Order(config, overrides_of(options or []))
 
 
 def overrides_of(options: list[str]) -> tuple[Override, ...]:
     """The overrides of the environment, then those of options."""
-    from configs.order import from_environment, from_options
+    from statpress.configs.order import from_environment, from_options
 
     return (*from_environment(os.environ), *from_options(options))
 
 
 def private_key(path: Path) -> Ed25519PrivateKey:
     """The private key of a file; on a terminal its passphrase is asked for."""
-    from tasks.ledger_rules.signing import read_private_key
+    from statpress.tasks.ledger.entries import read_private_key
 
     ask = (lambda: getpass(f"Passphrase of {path}: ")) if sys.stdin.isatty() else None
     return read_private_key(path, ask)

@@ -1,12 +1,44 @@
-"""Composition of privacy losses, with a proven bracket around the exact answer.
+"""Composition of privacy losses, merging of equal ones, and the odometer of a history.
+
+Merges losses of equal kinds into one loss, where that is exact.
+
+Gaussian losses add their mu squared (Dong, Roth and Su 2022, doi 10.1111/rssb.12454, Corollary
+3.3), lattice losses of one pair their draws, discrete losses of one noise their cells, bounds on
+rho, and the normal laws that go with them, their values.
+
+Composition of privacy losses, with a proven bracket around the exact answer.
 
 Equal kinds compose exactly where there is a formula: Gaussian losses add their mu squared (Dong,
 Roth and Su 2022, doi 10.1111/rssb.12454, Corollary 3.3), lattice losses of one pair add their
 draws, discrete losses of one noise add their cells, pure epsilons and bounds on rho add up. What
-is left goes through the privacy loss distributions of mechanisms.accounting.pld, on the grid h Z.
-Its upper bound holds for every h; its lower bound is short by a shift of epsilon that grows with h
-sqrt(n) for n parts, never with h n. Here h is chosen from n, the spread of the parts and the query
-so that the shift stays below 1 % of epsilon, as long as the number of grid points allows.
+is left goes through the privacy loss distributions of
+statpress.mechanisms.accounting.privacy_loss_distributions, on the grid h Z. Its upper bound holds
+for every h; its lower bound is short by a shift of epsilon that grows with h sqrt(n) for n parts,
+never with h n. Here h is chosen from n, the spread of the parts and the query so that the shift
+stays below 1 % of epsilon, as long as the number of grid points allows.
+
+What a history of charges amounts to, read as one (epsilon, delta).
+
+A filter holds a budget; an odometer reads what was spent. The sums of a history are
+themselves random when each charge may depend on earlier outputs, so a reading that
+is to hold at every moment of such a history needs more than a conversion:
+
+* *basic*: the sums of epsilon and delta are a reading at every moment (Rogers, Roth, Ullman and
+  Vadhan 2016, arXiv 1605.08294, section 3);
+* *zcdp*: fix a grid of levels of rho beforehand and a delta for each, so that the deltas add up to
+  nine tenths of the one asked for; the last tenth is for the deltas charged with rho. At each
+  level a filter holds (Whitehouse, Ramdas, Rogers and Wu 2023, arXiv 2203.05481, Theorem 1), so
+  with the union over all levels the smallest level that covers the history is a reading, whenever
+  one looks (the doubling of Lecuyer 2021, arXiv 2103.01379, "Practical privacy filters and
+  odometers", on a finer grid). Per level the tail of the privacy loss is bounded (Bun and Steinke
+  2016, arXiv 1605.02065).
+
+Which of the two is read is fixed before the first charge, by the policy a dataset is
+registered with. The smaller of both would not do: an analyst who picks each charge by
+the outputs before could spend the whole delta on either, and so twice.
+
+If no charge depended on an earlier output, the direct conversions hold, which are
+tighter, and the smallest of them does.
 """
 
 from __future__ import annotations
@@ -15,15 +47,33 @@ import functools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 
 from flint import arb, ctx
 
-from mechanisms.accounting.conversions import epsilon_at
-from mechanisms.accounting.merging import counted, merged
-from mechanisms.accounting.numerics.convolution import TRUNCATION
-from mechanisms.accounting.numerics.enclosures import Above, Bounds, last_true, outwards
-from mechanisms.accounting.pld import (
+from statpress.mechanisms.accounting.balls import (
+    TRUNCATION,
+    Above,
+    Bounds,
+    double_above,
+    double_below,
+    last_true,
+    outwards,
+)
+from statpress.mechanisms.accounting.draws import DrawsLoss, LatticeLoss
+from statpress.mechanisms.accounting.losses import (
+    ConcentratedLoss,
+    GaussianLoss,
+    Loss,
+    Order,
+    PrivacyLoss,
+    epsilon_at,
+    epsilon_of_rho,
+    tail_of_rho,
+)
+from statpress.mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
+from statpress.mechanisms.accounting.privacy_loss_distributions import (
     Counts,
     account,
     equivalent_mu,
@@ -31,7 +81,72 @@ from mechanisms.accounting.pld import (
     is_sharp,
     reach,
 )
-from mechanisms.accounting.privacy_loss import Loss, Order, PrivacyLoss
+
+_MOST_CELLS = 16  # of discrete Gaussian noise, whose constants cost the square
+
+
+def counted(parts: Iterable[PrivacyLoss]) -> dict[PrivacyLoss, int]:
+    """How often each part occurs; the same object is not hashed twice."""
+    same: dict[int, tuple[PrivacyLoss, int]] = {}
+    for part in parts:
+        same[id(part)] = part, same.get(id(part), (part, 0))[1] + 1
+    counts: dict[PrivacyLoss, int] = {}
+    for part, times in same.values():
+        counts[part] = counts.get(part, 0) + times
+    return counts
+
+
+def merged(counts: dict[PrivacyLoss, int]) -> tuple[PrivacyLoss, ...]:
+    """Equal kinds as one loss, where that is exact; parts that cost nothing left out."""
+    square = Fraction(0)
+    draws: dict[tuple[Fraction, Fraction], int] = {}
+    laplace: dict[tuple[Fraction, int], int] = {}
+    noise: dict[tuple[Fraction, int], int] = {}
+    parts: list[PrivacyLoss] = []
+    bounded: list[ConcentratedLoss] = []
+    for part, times in counts.items():
+        if part.delta(0.0).upper == 0:
+            continue
+        if isinstance(part, GaussianLoss):
+            square += times * part.mu_squared
+        elif isinstance(part, DrawsLoss):
+            pair = part.lattice.up, part.lattice.down
+            draws[pair] = draws.get(pair, 0) + times * part.lattice.draws
+        elif isinstance(part, DiscreteLaplaceLoss):
+            kind = part.scale, part.shift
+            laplace[kind] = laplace.get(kind, 0) + times * part.cells
+        elif isinstance(part, ConcentratedLoss):
+            bounded.extend([part] * times)
+        elif isinstance(part, DiscreteGaussianLoss):
+            kind = part.sigma_squared, part.shift
+            cells = noise.get(kind, 0) + times * part.cells
+            if cells <= _MOST_CELLS:
+                noise[kind] = cells
+            else:
+                parts.extend([part] * times)
+        else:
+            parts.extend([part] * times)
+    root = Fraction(math.isqrt(square.numerator), math.isqrt(square.denominator))
+    if root**2 == square:
+        parts.append(GaussianLoss(root))
+    else:
+        parts.append(GaussianLoss(Fraction(0), square))
+    parts += [DrawsLoss(LatticeLoss(up=a, down=b, draws=m)) for (a, b), m in draws.items()]
+    if bounded:
+        # Where the known pairs do not merge into one, the worst of them is a lower bound.
+        known = merged(counted(part.attained for part in bounded))
+        worst = max(known, key=lambda part: part.rho.upper)
+        rho = sum((part.bound for part in bounded), Fraction(0))
+        normal, cells = Fraction(0), 0
+        if all(part.cells for part in bounded):
+            normal = sum((part.mu_squared for part in bounded), Fraction(0))
+            cells = sum(part.cells for part in bounded)
+        parts.append(ConcentratedLoss(rho, worst, normal, cells))
+    parts += [DiscreteLaplaceLoss(a, b, cells) for (a, b), cells in laplace.items()]
+    parts += [DiscreteGaussianLoss(a, b, cells) for (a, b), cells in noise.items()]
+    free = GaussianLoss(Fraction(0))
+    return tuple(part for part in parts if part != free) or (free,)
+
 
 _SHARE = 0.006  # of epsilon, what the lower bound's shift may take
 _COARSE = 0.1  # first interval, in standard deviations of an average part
@@ -244,3 +359,90 @@ def _sum(values: Iterable[tuple[Bounds, int]]) -> Bounds:
         if any(math.isinf(high) for high, _ in highs):
             return Bounds(lower, math.inf)
         return Bounds(lower, outwards(total(highs)).upper)
+
+
+_STEP = Decimal("0.9")  # from level to level
+_CHARGED = Decimal("0.1")  # of delta, kept for the deltas charged with rho
+_UP = Context(prec=60, rounding=ROUND_CEILING)
+_DOWN = Context(prec=60, rounding=ROUND_FLOOR)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The smallest proven epsilons at one delta.
+
+    Attributes:
+        delta: The delta of the reading.
+        adaptive: Holds whatever each charge depended on.
+        fixed: Holds if no charge depended on the output of an earlier one.
+    """
+
+    delta: Decimal
+    adaptive: float
+    fixed: float
+
+
+def read_odometer(
+    *,
+    epsilon: Decimal,
+    epsilon_delta: Decimal,
+    rho: Decimal,
+    rho_delta: Decimal,
+    anchor: Decimal | None,
+    delta: Decimal,
+    divergences: Sequence[tuple[float, float]] = (),
+) -> Reading:
+    """The tightest (epsilon, delta) readings of a history.
+
+    Args:
+        epsilon: Sum of the charged epsilons.
+        epsilon_delta: Sum of the deltas charged with them.
+        rho: Sum of the charged rhos.
+        rho_delta: Sum of the deltas charged with them.
+        anchor: The registered limit of rho, where the policy *zcdp* was registered;
+            None for *basic*. Either way fixed before the first charge.
+        delta: Of the reading, in (0, 1).
+        divergences: Pairs (order, sum of upper bounds on the Rényi divergences of
+            that order), if every mechanism of the history is known; of whole losses, so that the
+            delta charged with rho has no part in them.
+
+    Returns:
+        Epsilons rounded up; infinite if nothing holds at this delta.
+    """
+    if not 0 < delta < 1:
+        raise ValueError("delta must be in (0, 1)")
+    basic = double_above(epsilon) if epsilon_delta <= delta else math.inf
+    adaptive = basic
+    if anchor is not None:
+        charged = _DOWN.multiply(delta, _CHARGED)
+        levels = _DOWN.subtract(delta, charged)
+        adaptive = _levelled(rho, anchor, levels) if rho_delta <= charged else math.inf
+    fixed = min(basic, adaptive)
+    left = double_below(_DOWN.subtract(delta, rho_delta))
+    if left > 0:
+        fixed = min(fixed, epsilon_of_rho(rho, left))
+    if divergences:
+        fixed = min(fixed, epsilon_at(divergences, double_below(delta)))
+    return Reading(delta, adaptive, fixed)
+
+
+def _levelled(rho: Decimal, anchor: Decimal, delta: Decimal) -> float:
+    """The tail at the smallest level anchor * 0.9**j, j of either sign, that covers rho.
+
+    Level j has the delta 1/(3 (1 + |j|)**2) of the whole; over all j they add up to
+    (pi**2/3 - 1)/3 < 0.77.
+    """
+    if rho == 0:
+        return 0.0
+    j = math.floor(float((rho / anchor).ln() / _STEP.ln()))
+    while _level(anchor, j) < rho:  # the logarithms are only near
+        j -= 1
+    while _level(anchor, j + 1) >= rho:
+        j += 1
+    part = _DOWN.divide(delta, Decimal(3 * (1 + abs(j)) ** 2))
+    return tail_of_rho(_level(anchor, j), part)
+
+
+def _level(anchor: Decimal, j: int) -> Decimal:
+    """The j-th level, rounded up; the same for every history."""
+    return _UP.multiply(anchor, _UP.power(_STEP, j))

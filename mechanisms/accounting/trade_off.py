@@ -33,7 +33,7 @@ from fractions import Fraction
 
 from flint import arb, ctx
 
-from mechanisms.accounting.numerics.enclosures import BITS, Bounds, ball, outwards
+from statpress.mechanisms.accounting.balls import BITS, Bounds, ball, outwards
 
 _FIRST_LOOKS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25)
 """Where the curve is looked up first, in multiples of the scale."""

@@ -1,7 +1,11 @@
-"""Sparse contingency table: the only form in which private data is held.
+"""Sparse contingency tables: the only form in which private counts are held.
+
+Sparse contingency table: the only form in which private data is held.
 
 Everything after counting sees only this table, so its cost is in occupied
 cells, never in records or in the size of the domain.
+
+What the source was counted into, and how each product finds its own.
 """
 
 from __future__ import annotations
@@ -12,8 +16,9 @@ from typing import NoReturn
 
 import numpy as np
 
-from mechanisms.domain.columns import Codes
-from mechanisms.domain.domain import Domain
+from statpress.mechanisms.domain.coded_columns import CodedColumns, SelectedColumns
+from statpress.mechanisms.domain.columns import Codes
+from statpress.mechanisms.domain.domain import Domain
 
 _SPARSEST = 16
 """Cells of a domain for each that is listed, up to which adding to all of them beats sorting."""
@@ -122,3 +127,42 @@ def sum_by_cell(cells: Codes, counts: Codes) -> tuple[Codes, Codes]:
     if not len(starts):
         return ordered, counts[order]
     return ordered[starts], np.add.reduceat(counts[order], starts)
+
+
+@dataclass(frozen=True, repr=False)
+class Counted:
+    """Everything that was counted of a source; private.
+
+    Attributes:
+        joint: Contingency tables, of which one has all columns of each product that needs one.
+        coded: The codes of the records, if a product needs them.
+    """
+
+    joint: tuple[ContingencyTable, ...] = ()
+    coded: CodedColumns | None = None
+
+    def __repr__(self) -> str:
+        return "Counted()"
+
+    def marginal(self, names: Iterable[str]) -> ContingencyTable:
+        """The contingency table of some columns, in the order given.
+
+        Raises:
+            LookupError: They were not counted together.
+        """
+        wanted = tuple(names)
+        for table in self.joint:
+            if set(wanted) <= set(table.domain.names):
+                return table.marginal(wanted)
+        raise LookupError("no joint table has these columns")
+
+    def columns(self, names: Iterable[str]) -> CodedColumns:
+        """The codes of some columns, in the order given.
+
+        Raises:
+            LookupError: They were not kept.
+        """
+        wanted = tuple(names)
+        if self.coded is None or not set(wanted) <= set(self.coded.domain.names):
+            raise LookupError("the codes of these columns were not kept")
+        return SelectedColumns(self.coded, wanted)

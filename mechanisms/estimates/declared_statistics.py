@@ -1,7 +1,7 @@
 """Statistics of a declared sensitivity, as an estimate takes them: built in or user-defined.
 
 A user-defined statistic is believed in what it declares, so it is first tried on public random
-records (mechanisms.inference.statistics.largest_move), always the same ones: what moves further
+records (mechanisms.estimates.statistics.largest_move), always the same ones: what moves further
 than declared, fails, or gives an array of another shape is refused before any data is read.
 The trial finds lies, it proves nothing: a sensitivity has to be derived.
 
@@ -19,21 +19,21 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.base.user_defined import UserDefined
-from mechanisms.domain.columns import Codes
-from mechanisms.domain.domain import Domain
-from mechanisms.errors import ConfigError
-from mechanisms.estimates.estimand import Estimand, checked
-from mechanisms.estimates.joint_moments import column_with_zero, values_with_zero
-from mechanisms.estimates.terms import Terms
-from mechanisms.inference.statistics import (
+from statpress.mechanisms.domain.columns import Codes
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.errors import ConfigError
+from statpress.mechanisms.estimates.estimand import Estimand, checked
+from statpress.mechanisms.estimates.joint_moments import column_with_zero, values_with_zero
+from statpress.mechanisms.estimates.statistics import (
     Statistic,
+    Terms,
     Weights,
     evaluated,
     is_unbiased,
     largest_bias,
     largest_move,
 )
+from statpress.mechanisms.mechanism import UserDefined
 
 _Doubles = NDArray[np.float64]
 _TRIAL_SIZES = (2, 5, 50)

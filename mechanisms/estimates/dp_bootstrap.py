@@ -1,6 +1,6 @@
 """Estimates by the DP bootstrap, of built-in statistics and user-defined ones.
 
-The mechanism is mechanisms.inference.resampling.replicates: noisy statistics of bootstrap
+The mechanism is statpress.mechanisms.estimates.replicates: noisy statistics of bootstrap
 resamples, whose sampling distribution is recovered by deconvolution. Variances have n - 1.
 
 **inference: calibrated** is a normal interval around the mean of the replicates, whose constants
@@ -21,13 +21,11 @@ from typing import ClassVar, Literal, Self, get_args
 
 import numpy as np
 
-from mechanisms.accounting.privacy_loss import PrivacyLoss
-from mechanisms.base.citation import BALLE_BARTHE_GABOARDI, PROOF, WANG_CHENG_AWAN, Citation
-from mechanisms.base.kind import Kind
-from mechanisms.base.mechanism import Target, check_frame
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.errors import ConfigError, RecordsError
-from mechanisms.estimates.declared_statistics import (
+from statpress.mechanisms.accounting.losses import PrivacyLoss
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.errors import ConfigError, RecordsError
+from statpress.mechanisms.estimates import resampling_noise
+from statpress.mechanisms.estimates.declared_statistics import (
     DeclaredStatistic,
     check_all_count,
     columns_of,
@@ -36,11 +34,13 @@ from mechanisms.estimates.declared_statistics import (
     statistic_of,
     terms_of,
 )
-from mechanisms.estimates.estimand import Estimand
-from mechanisms.estimates.kind import ESTIMATE
-from mechanisms.estimates.knobs import EstimandKnobs
-from mechanisms.estimates.mechanism import (
+from statpress.mechanisms.estimates.estimand import Estimand, EstimandKnobs
+from statpress.mechanisms.estimates.estimate import (
+    ESTIMATE,
+    Estimate,
     ExpectedInterval,
+    RawEstimates,
+    SamplingDistribution,
     check_loss_frame,
     check_serves,
     estimand_for,
@@ -48,18 +48,25 @@ from mechanisms.estimates.mechanism import (
     proven,
     resampling_goal,
 )
-from mechanisms.estimates.released import Estimate, RawEstimates, SamplingDistribution
-from mechanisms.estimates.terms import Scale, Terms
-from mechanisms.inference.resampling import unknown_variance
-from mechanisms.inference.resampling.replicate_intervals import (
+from statpress.mechanisms.estimates.replicates import (
+    BootstrapReplicates,
+    Calibration,
     NoisyReplicates,
     check_replicates,
     default_replicates,
 )
-from mechanisms.inference.resampling.replicates import BootstrapReplicates, Calibration
-from mechanisms.inference.resampling.unknown_variance import Reach, least_reach, mean_width
-from mechanisms.sampling.randomness import Progress, Randomness
-from mechanisms.sampling.statistic_noise import StatisticNoise
+from statpress.mechanisms.estimates.resampling_noise import Reach, least_reach, mean_width
+from statpress.mechanisms.estimates.statistics import Scale, Terms
+from statpress.mechanisms.mechanism import (
+    BALLE_BARTHE_GABOARDI,
+    PROOF,
+    WANG_CHENG_AWAN,
+    Citation,
+    Kind,
+    Target,
+    check_frame,
+)
+from statpress.mechanisms.sampling.randomness import Progress, Randomness, StatisticNoise
 
 Inference = Literal["calibrated", "percentile", "t"]
 
@@ -239,7 +246,7 @@ class BootstrapEstimate:
             **({} if self.paper_mu is None else {"paper_mu": str(self.paper_mu)}),
             **described(self.bootstrap.statistic),
             **self.terms.describe(),
-            **unknown_variance.described(self.rules),
+            **resampling_noise.described(self.rules),
         }
 
     @classmethod
@@ -261,7 +268,7 @@ class BootstrapEstimate:
             bootstrap,
             inference,
             Terms.from_description(description),
-            unknown_variance.from_description(description, count),
+            resampling_noise.from_description(description, count),
             None if strict else number(description, "paper_mu"),
         )
 

@@ -1,6 +1,85 @@
-"""Medians and quantiles by the exponential mechanism, with an interval that holds for every law.
+"""Medians and quantiles by the exponential mechanism, with an interval for every law.
 
-The mechanism is mechanisms.inference.quantiles.quantile_choice on the column's own cells in the
+The exponential mechanism on ordered cells: one is chosen by the counts before and after it.
+
+Cells that follow each other and have the same score are drawn together, so that what a choice costs
+grows with the occupied cells and not with all.
+
+Which counts the ends of a quantile's interval aim at: one failure probability for all errors.
+
+A lower end is the lower edge of a cell chosen among K with probability proportional to exp(-a (C_j
+- r)) where the count C_j below the cell exceeds the wanted count r, and to 1 at most elsewhere; 1
+if r lies between the counts at the cell's ends (mechanisms.estimates.noisy_quantile).
+Let x be a q-quantile of the law of m independent records, and S = #(records <= x), which is
+Binomial(m, q) at the least, in stochastic order.
+
+**Failure.** The end is above x only if the chosen cell is. Such cells have C_j >= S, and there are
+at most K' = K - 1 of them, since the cell of x is not one. If S = s >= r, some other cell has
+weight 1: that of x if the count below it is at most r, and else one before it. So their
+probability, given the data, is at most
+
+    h(s - r),   h(d) = K' e^(-a d)/(1 + K' e^(-a d)) for d >= 0, and h(d) = 1 for d < 0,
+
+and as h falls, the end is above x with probability at most E h(B - r), B ~ Binomial(m, q). The
+wanted count R(m) is the largest r for which this is at most the failure allowed. No choice of this
+kind can want more: where q of the records are in the first cell and the others in the last,
+h(s - r) is the probability itself for all s >= r. h is the tail of a logistic variable of scale 1/a
+about ln(K')/a, which explains the size: R(m) is ln(K')/a below a quantile of the sum of a binomial
+and a logistic variable.
+
+**One more record.** Binomial(m + 1, q) lies between Binomial(m, q) and the same plus 1, so that
+E h(B_{m+1} - r) <= E h(B_m - r) and E h(B_{m+1} - r - 1) >= E h(B_m - r): R(m + 1) is R(m) or
+R(m) + 1.
+
+**Rounding.** B - r is rounded down to a grid of offsets (all of them where a is large), h being
+what it is at the grid's point below: E h is then a weighted sum of binomial distribution functions,
+and too large. What is asked is less than is allowed by one in 10^9, more than the errors of scipy's
+incomplete beta function and of the sum.
+
+A quantile with an interval that holds for every n and every law, by the exponential mechanism.
+
+Records lie in ordered cells with public edges e_0 < .. < e_K; C_j is the count below e_j. A cell j
+is chosen with probability exactly proportional to exp(-u_j), u_j the largest of 0, a (C_j - r) and
+b (r - C_{j+1}): r is a wanted count, a and b are what a record too many below the cell, and one too
+few up to its end, cost (Smith 2011, doi 10.1145/1993636.1993743, on cells, with a = b).
+
+**Loss.** Of replace-one neighbours one has C'_j - C_j in {0, 1} for all j: the records below e_j
+grow or fall in number at all edges alike. So every u'_j - u_j lies in [-b, a], and the loss, which
+is u'_j - u_j plus a constant, has a range of at most epsilon = a + b (Dong, Durfee and Rogers 2020,
+arXiv 1909.13830). How a + b is split is free.
+
+**Interval.** The lower end is the lower edge of a cell chosen for a count r, far enough below the
+quantile's, and the upper end likewise. Sampling and choice share one failure probability, (1 -
+level)/2 an end, and r is the largest that keeps it: statpress.mechanisms.estimates.noisy_quantile
+has the proof. As a guards against what is not allowed, and b only against what is needlessly wide,
+a is larger. The split is the one with the least expected span for records spread evenly, where the
+count at the end chosen is on average r - (1/b - 1/a). A wanted count below 0 or above n is not
+asked for: the end is that of the declared range, which never fails, and the other end may fail with
+1 - level. The upper end is the lower end seen from above: of the cells in reverse, and share 1 - q.
+
+**Budget.** END_SHARE of epsilon is for each end, the rest for a point estimate: the middle of a
+cell chosen between the two ends (which are public by then) for the quantile's own count, with a = b
+and base weights 1, 4 and 16 in thirds towards the place where the quantile is if records are spread
+evenly between the ends. Base weights that do not depend on the data leave the range of a loss.
+
+Records beyond the edges are taken into the end cells: the quantile is that of clamped records.
+
+**Records without a value** are left out: C and all wanted counts are of the m records that have
+one, and m is private. (1) A record that comes to have a value raises C_j by 0 or 1, and m by 1.
+Each wanted count then rises by 0 or 1 as well, so that C_j - r changes by 0 or 1 at all edges, or
+by 0 or -1 at all, as where one value replaces another, and the range of the loss is a + b. (2)
+Whether an end is asked for must not depend on m: it always is, but the first cell counts as
+reaching down without end, and the last up, so that some u_j is 0 whatever r. A lower end in the
+first cell is the range's own and never above x; in another cell the proof holds; likewise the upper
+end. (3) Given m, the values are independent, of the law given that there is one, so the coverage
+holds for every m. For (1) the lower r is the largest of R(i) - max(i - m, 0) over a public grid of
+sizes i, R(i) the wanted count for i records, and the upper likewise. As a function of m each term
+rises by 0 or 1 a step, hence so does their maximum, whatever the figures R(i), also as rounded. As
+R(i + 1) is R(i) or R(i) + 1, no term is above R(m); at m = n one is equal to it.
+
+Medians and quantiles by the exponential mechanism, with an interval that holds for every law.
+
+The mechanism is statpress.mechanisms.estimates.noisy_quantile on the column's own cells in the
 order of their values; it needs no delta. What is published of a cell are numbers that a record in
 it can have: both edges of a bin and their middle, the first and the last whole number of a cell of
 whole numbers, and of categories that are numbers the number itself. **The upper end may be the last
@@ -13,36 +92,398 @@ its width. Records without a value are left out, and how many they are stays pri
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+import functools
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_DOWN, Context
 from fractions import Fraction
-from typing import ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+from flint import arb
 from numpy.typing import NDArray
 
-from mechanisms.accounting.analytic import BoundedRangeLoss
-from mechanisms.accounting.privacy_loss import PrivacyLoss
-from mechanisms.base.citation import CESAR_ROGERS, MCSHERRY_TALWAR, PROOF, SMITH, Citation
-from mechanisms.base.kind import Kind
-from mechanisms.base.mechanism import Target, check_frame
-from mechanisms.domain.columns import Codes, Column, Integer, Numeric
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.errors import ConfigError
-from mechanisms.estimates.kind import ESTIMATE
-from mechanisms.estimates.knobs import EstimandKnobs
-from mechanisms.estimates.mechanism import (
+from statpress.mechanisms.accounting.composition import compose
+from statpress.mechanisms.accounting.losses import BoundedRangeLoss, PrivacyLoss
+from statpress.mechanisms.domain.columns import Codes, Column, Integer, Numeric
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.errors import ConfigError
+from statpress.mechanisms.estimates.estimand import EstimandKnobs
+from statpress.mechanisms.estimates.estimate import (
+    ESTIMATE,
+    Estimate,
     ExpectedInterval,
+    RawEstimates,
+    SamplingDistribution,
     check_loss_frame,
     check_serves,
     estimand_for,
     number,
 )
-from mechanisms.estimates.released import Estimate, RawEstimates, SamplingDistribution
-from mechanisms.estimates.terms import Scale, Terms
-from mechanisms.inference.quantiles.quantile_choice import END_SHARE, NoisyQuantile, quantile_loss
-from mechanisms.sampling.randomness import Progress, Randomness
+from statpress.mechanisms.estimates.fieller import check_level
+from statpress.mechanisms.estimates.statistics import Scale, Terms
+from statpress.mechanisms.mechanism import (
+    CESAR_ROGERS,
+    MCSHERRY_TALWAR,
+    PROOF,
+    SMITH,
+    Citation,
+    Kind,
+    Target,
+    check_frame,
+)
+from statpress.mechanisms.sampling.randomness import Progress, Randomness, choose_real, decay
+
+
+class Run(NamedTuple):
+    """Neighbouring cells with one score: an occupied cell, or a gap.
+
+    Attributes:
+        first: The first of the cells.
+        size: How many there are.
+        before: Records before them.
+        after: Records up to their end.
+        weight: Base weight of each of the cells.
+    """
+
+    first: int
+    size: int
+    before: float
+    after: float
+    weight: int = 1
+
+
+def choose_cell(
+    runs: Sequence[Run],
+    wanted: int,
+    rng: np.random.Generator,
+    *,
+    above: Fraction,
+    below: Fraction,
+) -> int:
+    """A cell with probability exactly proportional to its base weight times exp(-u).
+
+    Args:
+        runs: Of all cells that may be chosen; infinite counts are never exceeded.
+        wanted: The count r.
+        rng: Source of bits.
+        above: What each record before the cell costs beyond r.
+        below: What each record costs that is missing to r at the cell's end.
+    """
+    costs = [
+        above * int(run.before - wanted)
+        if run.before > wanted
+        else below * int(wanted - run.after)
+        if run.after < wanted
+        else Fraction(0)
+        for run in runs
+    ]
+    least = min(costs)
+
+    def weights() -> Sequence[arb]:
+        return [
+            run.size * run.weight * decay(cost - least, 1)
+            for run, cost in zip(runs, costs, strict=True)
+        ]
+
+    chosen = runs[choose_real(weights, rng)]
+    return chosen.first + int(rng.integers(chosen.size))
+
+
+def runs_of(cells: Codes, counts: Codes, n_cells: int) -> list[Run]:
+    """Each occupied cell and each gap.
+
+    Args:
+        cells: int64[k], ascending codes of occupied cells.
+        counts: int64[k], their private counts.
+        n_cells: Number of cells.
+    """
+    runs: list[Run] = []
+    at = total = 0
+    for cell, count in zip(cells.tolist(), counts.tolist(), strict=True):
+        if cell > at:
+            runs.append(Run(at, cell - at, total, total))
+        runs.append(Run(cell, 1, total, total + count))
+        at, total = cell + 1, total + count
+    if at < n_cells:
+        runs.append(Run(at, n_cells - at, total, total))
+    return runs
+
+
+def between(runs: Sequence[Run], first: int, last: int) -> list[Run]:
+    """The runs cut to the cells from a first to a last."""
+    found = []
+    for run in runs:
+        start, stop = max(run.first, first), min(run.first + run.size, last + 1)
+        if start < stop:
+            found.append(run._replace(first=start, size=stop - start))
+    return found
+
+
+def without_end(runs: Sequence[Run]) -> list[Run]:
+    """The runs; the first cell reaches down without end, and the last one up."""
+    last = runs[-1].first + runs[-1].size - 1
+    inner = between(runs, 1, last - 1)
+    first = [run._replace(before=-math.inf) for run in between(runs, 0, 0)]
+    if not last:
+        return [run._replace(after=math.inf) for run in first]
+    return [*first, *inner, *(run._replace(after=math.inf) for run in between(runs, last, last))]
+
+
+_FINE, _COARSE = 0.1, 0.2  # distance of offsets, in 1/a
+_ROUNDING = 1 - 1e-9
+_SPARSE = 48  # sizes at which R is searched for without a guess
+_GRID_STEP = 0.1  # of the square root of a size: what it costs is at most a tenth of that
+_MOST_SIZES = 20_000
+
+
+class EndRule(NamedTuple):
+    """What the wanted count of a lower end depends on, besides the number of records.
+
+    Attributes:
+        share: The q of the quantile; 1 - q for an upper end, seen from above.
+        rate: The a above.
+        others: The K' above.
+        failure: Allowed for the end to lie beyond the quantile.
+    """
+
+    share: float
+    rate: float
+    others: int
+    failure: float
+
+    def wanted(self, present: int) -> int:
+        """R, or a little less; below 0 where the records are too few."""
+        return int(self._largest(np.array([present]), self._steps(_FINE))[0])
+
+    def on_grid(self, most: int) -> tuple[Codes, Codes]:
+        """Sizes up to the largest, close in their square roots, with R or a little less."""
+        step = max(_GRID_STEP, 2 * math.sqrt(most) / _MOST_SIZES)
+        points = np.arange(0, 2 * math.sqrt(most) / step)
+        sizes = np.unique(np.append(np.floor((points * step / 2) ** 2), most))
+        sizes = sizes[sizes <= most].astype(np.int64)
+        steps = self._steps(_COARSE)
+        sparse = np.unique(np.linspace(0, len(sizes) - 1, _SPARSE).astype(int))
+        margins = np.floor(sizes[sparse] * self.share) - self._largest(sizes[sparse], steps)
+        guess = np.interp(np.sqrt(sizes), np.sqrt(sizes[sparse]), margins)
+        found = (np.floor(sizes * self.share) - np.ceil(guess)).astype(np.int64)
+        todo = np.arange(len(sizes))
+        while len(todo):
+            todo = todo[self._chance(sizes[todo], found[todo], steps) > self.failure * _ROUNDING]
+            found[todo] -= 1
+        found[-1] = max(int(found[-1]), self.wanted(most))
+        return sizes, found
+
+    def _steps(self, distance: float) -> tuple[Codes, NDArray[np.float64]]:
+        """Offsets int64[t] from 0, and by how much h falls at each; the last bounds the rest."""
+        log_others = math.log(self.others)
+        end = (log_others - math.log(self.failure) + 12) / self.rate
+        start = max(0.0, (log_others - 12) / self.rate)
+        grid = np.arange(start, end, max(1.0, distance / self.rate))
+        offsets = np.unique(np.append(np.ceil(grid), [0, math.ceil(end)])).astype(np.int64)
+        beyond = np.clip(self.rate * offsets - log_others, -700, 700)
+        heights = np.append(1.0, 1 / (1 + np.exp(beyond)))
+        return offsets, np.append(-np.diff(heights), heights[-1])
+
+    def _chance(
+        self, sizes: Codes, wanted: Codes, steps: tuple[Codes, NDArray[np.float64]]
+    ) -> NDArray[np.float64]:
+        """float64[k]: the bound on E h for each size and wanted count."""
+        offsets, falls = steps
+        below = _binomial_cdf(wanted[:, None] + offsets - 1, sizes[:, None], self.share)
+        found: NDArray[np.float64] = below @ falls[:-1] + falls[-1]
+        return found
+
+    def _largest(self, sizes: Codes, steps: tuple[Codes, NDArray[np.float64]]) -> Codes:
+        """The largest wanted count that keeps the failure, for each size, by bisection."""
+        low, high = np.full(len(sizes), -int(steps[0][-1]) - 1), sizes + 1
+        while np.any(high - low > 1):
+            middle = (low + high) // 2
+            kept = self._chance(sizes, middle, steps) <= self.failure * _ROUNDING
+            low, high = np.where(kept, middle, low), np.where(kept, high, middle)
+        return low
+
+
+def _binomial_cdf(at: Codes, sizes: Codes, share: float) -> Any:
+    """P(Binomial(size, share) <= at), float64 of the shape of both."""
+    from scipy.special import betainc
+
+    inside = (at >= 0) & (at < sizes)
+    found = betainc(np.where(inside, sizes - at, 1), np.where(inside, at + 1, 1), 1 - share)
+    return np.where(inside, found, (at >= sizes) * 1.0)
+
+
+END_SHARE = Fraction(5, 12)
+"""Of epsilon, for each end; the rest is for the value."""
+_ZONES, _ZONE_WEIGHT = 3, 4  # of the base weights of the value
+_GUARDS = [Fraction(part, 10) for part in range(5, 10)]  # of an end's epsilon, for its guarded side
+
+
+@dataclass(frozen=True)
+class QuantileEstimate:
+    """What is released of a quantile."""
+
+    value: float
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True)
+class NoisyQuantile:
+    """The release of a quantile and its interval at fixed parameters; all of them are public.
+
+    Attributes:
+        edges: Finite and increasing, one more than there are cells.
+        share: The q of the quantile, in (0, 1); 1/2 for the median.
+        level: Confidence level of the interval.
+        epsilon: Of all three choices together.
+        n_records: Number of records n.
+        values_lacking: Whether records may lack a value, so that their number is private.
+    """
+
+    edges: tuple[float, ...]
+    share: Fraction
+    level: float
+    epsilon: Fraction
+    n_records: int
+    values_lacking: bool = False
+
+    def __post_init__(self) -> None:
+        check_level(self.level)
+        if len(self.edges) < 2 or not all(np.isfinite(self.edges)):
+            raise ConfigError("A quantile needs at least two finite edges.")
+        if np.any(np.diff(self.edges) <= 0):
+            raise ConfigError("The edges of a quantile must increase.")
+        if not 0 < self.share < 1 or self.epsilon <= 0 or self.n_records < 1:
+            raise ConfigError("A quantile needs a share in (0, 1), an epsilon and records.")
+
+    def loss(self) -> PrivacyLoss:
+        """The privacy loss of the three choices; takes no data."""
+        return quantile_loss(self.epsilon)
+
+    @functools.cached_property
+    def ends(self) -> EndChoices:
+        """How both ends are chosen."""
+        return min((self._ends(guard) for guard in _GUARDS), key=lambda each: each.span)
+
+    def _ends(self, guard: Fraction) -> EndChoices:
+        steep, gentle = (END_SHARE * self.epsilon * part for part in (guard, 1 - guard))
+        n, q, others = self.n_records, float(self.share), max(1, len(self.edges) - 2)
+        failure = (1 - self.level) / 2
+        low, high = (EndRule(each, float(steep), others, failure) for each in (q, 1 - q))
+        lower, upper = low.wanted(n), n - high.wanted(n)
+        if not self.values_lacking and (lower < 0) != (upper > n):
+            low, high = (each._replace(failure=2 * failure) for each in (low, high))
+            lower = low.wanted(n) if lower >= 0 else lower
+            upper = n - high.wanted(n) if upper <= n else upper
+        drift = float(1 / gentle - 1 / steep)
+        span = min(upper + drift, n) - max(lower - drift, 0)
+        return EndChoices(low, high, steep, gentle, lower, upper, span)
+
+    @property
+    def wanted(self) -> tuple[int, int, int]:
+        """Counts asked for: of the value, the lower and the upper end."""
+        return round(self.n_records * self.share), self.ends.lower, self.ends.upper
+
+    def wanted_of(self, present: int) -> tuple[int, int, int]:
+        """The same where so many records have a value: a private number."""
+        found = []
+        for sizes, counts in self._grids:
+            found.append(int(np.max(counts - np.maximum(sizes - present, 0))))
+        return round(present * self.share), found[0], present - found[1]
+
+    @functools.cached_property
+    def _grids(self) -> tuple[tuple[Codes, Codes], tuple[Codes, Codes]]:
+        """Sizes up to n with the wanted counts of a lower end, for either end."""
+        low = self.ends.low.on_grid(self.n_records)
+        return low, low if self.share == Fraction(1, 2) else self.ends.high.on_grid(self.n_records)
+
+    def release(self, cells: Codes, counts: Codes, rng: np.random.Generator) -> QuantileEstimate:
+        """Make the three choices.
+
+        Args:
+            cells: int64[k], ascending codes of occupied cells.
+            counts: int64[k], their private counts, adding up to n.
+            rng: Source of bits; charge the ledger before building it.
+        """
+        at, low, high = self.chosen(cells, counts, rng)
+        lower, upper = self.edges[low], self.edges[high + 1]
+        value = (self.edges[at] + self.edges[at + 1]) / 2
+        return QuantileEstimate(value, min(lower, upper), max(lower, upper))
+
+    def chosen(self, cells: Codes, counts: Codes, rng: np.random.Generator) -> tuple[int, int, int]:
+        """The cells of the value, of the lower end and of the upper end; as for ``release``.
+
+        Where values may lack, the counts are of the records that have one, and may be none.
+        """
+        lacking, last = self.values_lacking, len(self.edges) - 2
+        runs = runs_of(cells, counts, len(self.edges) - 1)
+        steep, gentle = self.ends.steep, self.ends.gentle
+        centre, low, high = self.wanted_of(int(counts.sum())) if lacking else self.wanted
+        ends = [0, last]
+        for_ends = without_end(runs) if lacking else runs
+        if lacking or low >= 0:
+            ends[0] = choose_cell(for_ends, low, rng, above=steep, below=gentle)
+        if lacking or high <= self.n_records:
+            ends[1] = choose_cell(for_ends, high, rng, above=gentle, below=steep)
+        rate = (1 - 2 * END_SHARE) * self.epsilon / 2
+        candidates = self._candidates(runs, min(ends), max(ends))
+        return choose_cell(candidates, centre, rng, above=rate, below=rate), ends[0], ends[1]
+
+    def _candidates(self, runs: Sequence[Run], first: int, last: int) -> list[Run]:
+        """The cells from a first to a last, with their base weights for the value."""
+        lowest, highest = max(self.ends.lower, 0), min(self.ends.upper, self.n_records)
+        middle = (self.share * self.n_records - lowest) / max(highest - lowest, 1)
+        middle, count = min(max(middle, Fraction(0)), Fraction(1)), last + 1 - first
+        left = [first + int(count * middle * zone / _ZONES) for zone in range(_ZONES)]
+        right = [last + 1 - int(count * (1 - middle) * zone / _ZONES) for zone in range(_ZONES)]
+        cuts, found = sorted({*left, *right}), []
+        for start, stop in itertools.pairwise(cuts):
+            zone = sum(a <= start and stop <= b for a, b in zip(left, right, strict=True))
+            weight = _ZONE_WEIGHT ** (zone - 1)
+            found += [run._replace(weight=weight) for run in between(runs, start, stop - 1)]
+        return found
+
+    @property
+    def expected_share(self) -> float:
+        """Share of the records that the interval is expected to span, at most 1."""
+        return self.ends.span / self.n_records
+
+
+class EndChoices(NamedTuple):
+    """How both ends are chosen; public.
+
+    Attributes:
+        low: What the wanted count of the lower end depends on.
+        high: That of the upper end, seen from above.
+        steep: What a record beyond the wanted count costs on the side of the quantile.
+        gentle: What it costs on the other side.
+        lower: The wanted count of the lower end, where every record has a value.
+        upper: Of the upper end.
+        span: Records that the interval is expected to span, if they are spread evenly.
+    """
+
+    low: EndRule
+    high: EndRule
+    steep: Fraction
+    gentle: Fraction
+    lower: int
+    upper: int
+    span: float
+
+
+def quantile_loss(epsilon: Fraction, end_share: Fraction = END_SHARE) -> PrivacyLoss:
+    """The privacy loss of the three choices.
+
+    Args:
+        epsilon: Of all three together.
+        end_share: Of epsilon, for each end; a third in descriptions that do not say so.
+    """
+    ends = BoundedRangeLoss(end_share * epsilon)
+    return compose([ends, ends, BoundedRangeLoss((1 - 2 * end_share) * epsilon)])
+
 
 MOST_CELLS = 4_000_000
 """Of a column; they are all held in memory."""

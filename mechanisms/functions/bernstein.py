@@ -1,11 +1,20 @@
-"""Products of the kind ``function``: a whole function, released once, evaluated for ever.
+"""Products of the kind ``function``: a whole function, released once.
 
-The mechanism is mechanisms.bernstein.lattice_release: noisy values on a lattice of the declared
-ranges. This module is its form as a product: a learner from the config, parameters from the budget,
-and a description from which its loss and its evaluation follow without the learner.
+The kind of product that is a whole function.
+Expected error of a released function, from public quantities only.
+
+Products of the kind ``function``: a whole function, released once, evaluated for ever.
+
+The mechanism is statpress.mechanisms.functions.lattice_release: noisy values on a lattice of the
+declared ranges. This module is its form as a product: a learner from the config, parameters from
+the budget, and a description from which its loss and its evaluation follow without the learner.
 
 The sensitivity follows from the learner and all of the declared cells, so a description states
 it, in steps of the grid, and the loss is recomputed from what is stated.
+
+What a released function is of: its values on the confidential records, without noise; private.
+
+For whoever may see them beside what was released (the curator's report), never for a release.
 """
 
 from __future__ import annotations
@@ -13,33 +22,141 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import ClassVar, Self
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from mechanisms.accounting.privacy_loss import PrivacyLoss
-from mechanisms.base.citation import ALDA_RUBINSTEIN, CANONNE_KAMATH_STEINKE, PROOF, Citation
-from mechanisms.base.kind import Kind
-from mechanisms.base.mechanism import Target, check_frame
-from mechanisms.bernstein.accuracy import Noise, least_error, least_gaussian_error
-from mechanisms.bernstein.integer_values import integer_sensitivity, integer_values
-from mechanisms.bernstein.lattice_release import BernsteinMechanism, NoisyLattice, lattice_loss
-from mechanisms.bernstein.learner import Learner
-from mechanisms.bernstein.polynomials import iterated_basis
-from mechanisms.bernstein.released_function import FunctionShape, ReleasedFunction
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.domain import Domain
-from mechanisms.errors import ConfigError, InfeasibleBudgetError
-from mechanisms.functions.default_cost import at_default_cost
-from mechanisms.functions.expected_error import ExpectedFunction
-from mechanisms.functions.kernel_density import KernelDensity
-from mechanisms.functions.kind import FUNCTION
-from mechanisms.functions.knobs import FunctionKnobs
-from mechanisms.functions.targets import learner_of, unit_factor, words_of
-from mechanisms.sampling.randomness import Progress, Randomness
+from statpress.mechanisms.accounting.losses import PrivacyLoss
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.errors import ConfigError, InfeasibleBudgetError
+from statpress.mechanisms.functions.function_targets import (
+    FunctionKnobs,
+    learner_of,
+    unit_factor,
+    words_of,
+)
+from statpress.mechanisms.functions.kernels import KernelDensity
+from statpress.mechanisms.functions.lattice_release import (
+    BernsteinMechanism,
+    NoisyLattice,
+    integer_sensitivity,
+    integer_values,
+    lattice_loss,
+)
+from statpress.mechanisms.functions.learner import Learner, Noise, least_error, least_gaussian_error
+from statpress.mechanisms.functions.polynomials import iterated_basis
+from statpress.mechanisms.functions.released_function import FunctionShape, ReleasedFunction
+from statpress.mechanisms.functions.risk import at_default_cost
+from statpress.mechanisms.mechanism import (
+    ALDA_RUBINSTEIN,
+    CANONNE_KAMATH_STEINKE,
+    PROOF,
+    Citation,
+    Kind,
+    Mechanism,
+    NoiseFigure,
+    Target,
+    Variant,
+    check_frame,
+    in_words,
+)
+from statpress.mechanisms.sampling.randomness import Progress, Randomness
+
+LARGEST_ERROR = "largest_error"
+"""What decides between kinds of noise for a function."""
+
+
+class FunctionKind(Kind):
+    """Densities, regressions and classifiers, released as polynomials."""
+
+    name = "function"
+    left_open = FunctionKnobs
+    may_omit = True
+    user_defined = "function"
+    criteria = MappingProxyType({LARGEST_ERROR: "largest error"})
+    compared = MappingProxyType({"sup_error": "expected largest error"})
+
+    def criterion(self, knobs: Any) -> str:
+        return LARGEST_ERROR
+
+    def variants(self, knobs: Any, serving: Sequence[type[Mechanism]]) -> Iterator[Variant]:
+        for mechanism in serving:
+            for noise in ("laplace", "gaussian"):
+                yield _label(mechanism.name, noise), mechanism, replace(knobs, noise=noise)
+
+    def draws(self, mechanism: Any, n_cells: int) -> int:
+        return 0
+
+    def noise_figure(self, mechanism: Any, error: Any, target: Target) -> NoiseFigure | None:
+        """What noise adds to the largest error, as a share of what the function can be."""
+        del target
+        share = min(error.noise / mechanism.magnitude, 1.0)
+        words = "expected error from noise, as a share of the largest value that it can have"
+        return NoiseFigure(words, share)
+
+    def label(self, mechanism: Any) -> str:
+        return _label(mechanism.name, mechanism.noise)
+
+    def extra_columns(self, knobs: Any) -> tuple[str, ...]:
+        columns: tuple[str, ...] = knobs.columns_beside
+        return columns
+
+
+def _label(name: str, noise: str) -> str:
+    return f"{name}, {noise} noise"
+
+
+FUNCTION = FunctionKind()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpectedFunction:
+    """What an analyst can expect of a function before any data is read; in its own units.
+
+    Attributes:
+        sup_error: About the mean largest error over the declared ranges, for a reference.
+        bias: Of that the error of the polynomial.
+        noise: And that of the noise.
+        bound_95: A level that the largest error passes with probability 5 % at most, whatever
+            the data; None where nothing is known of the function's smoothness.
+        least_error: No release that is as private (of this pure epsilon, or this mu) errs by
+            less for all data; None if no bound is known.
+        noise_sd_middle: Standard deviation of the noise in the middle of the ranges.
+    """
+
+    sup_error: float
+    bias: float
+    noise: float
+    bound_95: float | None
+    least_error: float | None
+    noise_sd_middle: float
+
+    def deciding(self, criterion: str) -> float:
+        """The largest error."""
+        return self.sup_error
+
+    def rows(self) -> Iterator[tuple[str, str]]:
+        """Labels and values."""
+        parts = f"{self.bias:.4g} of the polynomial, {self.noise:.4g} of the noise"
+        yield "expected largest error", f"{self.sup_error:.5g} ({parts})"
+        yield "the same with 95 %, at most", _known(self.bound_95)
+        yield "no release errs less for all data", _known(self.least_error)
+        yield "sd of the noise in the middle", f"{self.noise_sd_middle:.4g}"
+
+    def summary(self) -> str:
+        """All that is known."""
+        return in_words(self.rows())
+
+
+def _known(figure: float | None) -> str:
+    return "not known" if figure is None else f"{figure:.5g}"
+
 
 _BETA, _LOOKED_AT = 0.05, 1 << 16
 
@@ -286,3 +403,47 @@ def _best(knobs: FunctionKnobs, learner: Learner, target: Target) -> BernsteinMe
     except InfeasibleBudgetError:
         return laplace
     return min(laplace, gaussian, key=BernsteinMechanism.expected_sup_error)
+
+
+FINEST = {1: 200, 2: 40, 3: 16, 4: 8}
+"""Steps along each variable of the grid on which functions are compared, by their number."""
+
+Floats = NDArray[np.float64]
+
+
+class OnGrid(NamedTuple):
+    """A function on a grid of equal steps over the declared ranges.
+
+    Attributes:
+        axes: Of each variable the places float64[m], in its own units.
+        values: float64 of as many sides as there are variables, in the function's own units.
+    """
+
+    axes: tuple[Floats, ...]
+    values: Floats
+
+    @property
+    def points(self) -> Floats:
+        """float64[values.size, variables], the last variable fastest."""
+        sides = np.meshgrid(*self.axes, indexing="ij")
+        return np.stack([side.ravel() for side in sides], axis=1)
+
+
+def exact_function(release: FunctionRelease, table: ContingencyTable) -> OnGrid:
+    """The function that was estimated, on a finer grid than the lattice it was released on.
+
+    Values beyond the declared magnitude are clipped, and what is no number is 0, as they were
+    before the noise.
+
+    Args:
+        release: The mechanism with its learner.
+        table: Of the product's columns in their order; private.
+    """
+    assert release.mechanism is not None
+    learner, variables = release.mechanism.learner, release.variables
+    steps = max(FINEST[len(variables)], release.degree)
+    values = np.nan_to_num(learner.values(table, steps), nan=0.0)
+    bounded = np.clip(values, -learner.magnitude, learner.magnitude)
+    shares = np.linspace(0, 1, steps + 1)
+    axes = tuple(np.minimum(v.lower + (v.upper - v.lower) * shares, v.upper) for v in variables)
+    return OnGrid(axes, release.factor * bounded)

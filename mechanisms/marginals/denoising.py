@@ -1,20 +1,186 @@
-"""The two-way residuals of all pairs, denoised together.
+"""From noisy tables to the tables that the records should have.
+
+Neighbouring cells of an ordered column are alike: a prior for shares and for deviations.
+
+The cells of an ordered column (a number, a date or declared ordered categories) have correlation
+exp(-(i - j)^2 / (2 l^2)) in part; ``other`` and ``missing`` cells and those of other columns have
+none. How much the shares of a column follow this is integrated over a grid by the evidence of the
+noisy shares themselves (empirical Bayes), so a column with spikes is left as it was measured.
+
+Tables that meet given margins: iterative proportional fitting.
+
+Source: Deming and Stephan 1940, doi 10.1214/aoms/1177731829; the limit is the table nearest to
+the start in Kullback-Leibler divergence (Csiszar 1975, doi 10.1214/aop/1176996454).
+
+The two-way residuals of all pairs, denoised together.
 
 The deviation of a pair's table from independence is taken as a random matrix with covariance
 t C_a x C_b: the covariances C_j of columns are shared by all pairs of a column and learnt from
 them (empirical Bayes), so a pair with much noise borrows from the others which contrasts of its
 columns matter. The strength t of a pair is integrated over a grid, its score included.
+
+From what was released to the tables that the records should have.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from mechanisms.marginals.allocation import MEAN_ABSOLUTE
-from mechanisms.records.target_table import Floats, Group
+from statpress.mechanisms.domain.columns import Categorical, Column, Ordinal
+from statpress.mechanisms.marginals.allocation import MEAN_ABSOLUTE
+from statpress.mechanisms.marginals.measurement import pair_bias, score_bias
+from statpress.mechanisms.marginals.residuals import (
+    NoisyMarginals,
+    Residuals,
+    centred,
+    present,
+    subgroups,
+)
+from statpress.mechanisms.marginals.target_tables import (
+    Box,
+    Floats,
+    Group,
+    boxes_of,
+    possible_cells,
+)
+from statpress.mechanisms.postprocessing.consistency import project_to_simplex
+
+_FEWEST, _MOST = 4, 64
+_PART, _LENGTH = 0.5, 1.5  # of the prior of deviations
+_ROUGH = (0.003, 0.01, 0.02, 0.04, 0.08, 0.16)
+_SMOOTH = (0.01, 0.03, 0.06, 0.12)
+_LENGTHS = (1.0, 2.0, 4.0)
+
+
+def is_smoothed(column: Column) -> bool:
+    """Whether a column has an order, and few enough cells to go by it."""
+    ordered = not isinstance(column, Categorical) or isinstance(column, Ordinal)
+    return ordered and column.n_values >= _FEWEST and column.size <= _MOST
+
+
+def similarity(column: Column) -> Floats:
+    """Prior correlations float64[k, k] of the deviations of a column's cells."""
+    if not is_smoothed(column):
+        return np.eye(column.size)
+    return (1 - _PART) * np.eye(column.size) + _PART * _kernel(column, _LENGTH)
+
+
+def smoothed_shares(column: Column, shares: Floats, variance: float) -> Floats:
+    """Posterior mean float64[k] of an ordered column's shares; of sum 1, cells may be negative.
+
+    Args:
+        column: One that ``is_smoothed``.
+        shares: float64[k], unbiased noisy shares of sum 1.
+        variance: Of their noise, before centring.
+    """
+    k = column.size
+    centre = np.eye(k) - 1 / k
+    deviations = centre @ shares
+    kernels = [(0.0, centre)]
+    kernels += [(b, centre @ _kernel(column, ell) @ centre) for b in _SMOOTH for ell in _LENGTHS]
+    logs, means = [], []
+    for rough in _ROUGH:
+        for smooth, kernel in kernels:
+            prior = rough**2 * centre + smooth**2 * kernel
+            values, vectors = np.linalg.eigh(prior + variance * centre)
+            values, vectors = values[1:], vectors[:, 1:]  # without the constant
+            z = vectors.T @ deviations
+            logs.append(-0.5 * float((np.log(values) + z**2 / values).sum()))
+            means.append(prior @ (vectors @ (z / values)))
+    weights = np.exp(np.array(logs) - max(logs))
+    weights /= math.fsum(weights)
+    found: Floats = 1 / k + (weights[:, None] * np.array(means)).sum(axis=0)
+    return found
+
+
+def _kernel(column: Column, length: float) -> Floats:
+    found = np.eye(column.size)
+    place = np.arange(column.n_values)
+    near = np.exp(-((place[:, None] - place) ** 2) / (2 * length**2))
+    found[: column.n_values, : column.n_values] = near
+    return found
+
+
+Booleans = NDArray[np.bool_]
+_FLOOR = 1e-4  # of the independent table: no possible cell starts below this
+_TOLERANCE, _MISSED = 1e-7, 1e-4
+
+
+def fit_pair(
+    table: Floats, rows: Floats, columns: Floats, possible: Booleans, rounds: int = 200
+) -> Floats:
+    """The two-way table nearest to a start that has these margins.
+
+    Args:
+        table: float64[a, b]; what is negative counts as next to nothing.
+        rows: float64[a], at least 0.
+        columns: float64[b], of the same sum.
+        possible: bool[a, b]: other cells are 0.
+        rounds: At most.
+    """
+    total = rows.sum()
+    if not total:
+        return np.zeros_like(table)
+    found: Floats = np.maximum(table, _FLOOR * np.multiply.outer(rows, columns) / total)
+    found *= possible
+    for _ in range(rounds):
+        found *= _ratio(columns, found.sum(axis=0))
+        sums = found.sum(axis=1)
+        found *= _ratio(rows, sums)[:, None]
+        if np.abs(sums - rows).sum() <= _TOLERANCE * total:
+            break
+    return found
+
+
+def fit_margins(
+    table: Floats, margins: Mapping[tuple[int, ...], Floats], rounds: int = 30
+) -> Floats:
+    """The table nearest to a start that has the given margins.
+
+    Args:
+        table: float64, at least 0, of any number of axes.
+        margins: By axes, ascending; consistent with each other.
+        rounds: At most.
+    """
+    found = table.copy()
+    for _ in range(rounds):
+        missed = 0.0
+        for axes, wanted in margins.items():
+            others = tuple(axis for axis in range(found.ndim) if axis not in axes)
+            sums = found.sum(axis=others)
+            missed += float(np.abs(sums - wanted).sum())
+            shape = [found.shape[axis] if axis in axes else 1 for axis in range(found.ndim)]
+            found *= _ratio(wanted, sums).reshape(shape)
+        if missed <= _MISSED * float(found.sum()):
+            break
+    return found
+
+
+def fit_triple(pairs: Sequence[Floats], rounds: int = 30) -> Floats:
+    """The three-way table of maximum entropy with three given two-way margins.
+
+    Args:
+        pairs: Of axes (0, 1), (0, 2) and (1, 2), with common one-way margins.
+        rounds: At most.
+    """
+    first, second, third = pairs
+    single = first.sum(axis=1)
+    start = first[:, :, None] * second[:, None, :]
+    start *= _ratio(np.ones(len(single)), single)[:, None, None]
+    return fit_margins(start, {(1, 2): third, (0, 1): first, (0, 2): second}, rounds)
+
+
+def _ratio(wanted: Floats, found: Floats) -> Floats:
+    """Wanted / found, 0 where nothing is found."""
+    return np.divide(wanted, found, out=np.zeros(found.shape), where=found > 0)
+
 
 _POINTS, _UPDATES = 16, 4
 _LEAST_EIGENVALUE = 2e-3
@@ -173,3 +339,145 @@ def _updated(
         k = len(covariance)
         found_covariances.append(covariance * ((k - 1) / np.trace(covariance)))
     return found_covariances
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """Tables to aim at, in shares.
+
+    Attributes:
+        residuals: The unbiased combination of all tables.
+        n: Number of present records, known or estimated.
+        one_way: Shares of every column's cells.
+        pairs: Shares of the cells of every pair of columns, by ascending positions.
+        groups: The same of larger measured groups.
+        signal: Of measured pairs, about the variance of the signal over that of the noise.
+        errors: Of measured pairs, about the sum of squared errors of the cells' shares.
+    """
+
+    residuals: Residuals
+    n: float
+    one_way: tuple[Floats, ...]
+    pairs: Mapping[Group, Floats]
+    groups: Mapping[Group, Floats]
+    signal: Mapping[Group, float]
+    errors: Mapping[Group, float]
+
+
+def model_of(released: NoisyMarginals) -> Model:
+    """Denoised tables, consistent in their one-way margins."""
+    boxes = boxes_of(released.domain)
+    residuals = released.residuals()
+    n = present(residuals, released.n_records)
+    one_way = one_ways(released, residuals, n, boxes, smoothed=True)
+    columns = range(len(released.sizes))
+    pairs = [(a, b) for a in columns for b in columns if a < b]
+    products = {(a, b): np.multiply.outer(one_way[a], one_way[b]) for a, b in pairs}
+    measured = [p for p in pairs if residuals.variances.get(p, 0.0) > 0]
+    found = denoise(
+        one_way,
+        {p: residuals.values[p] - n * centred(products[p]) for p in measured},
+        {p: residuals.variances[p] for p in measured},
+        scores_of(released, one_way, n),
+        [similarity(column) for column in released.domain.columns] if measured else [],
+    )
+    fitted: dict[Group, Floats] = {}
+    for pair in pairs:
+        table = products[pair]
+        if pair in found:
+            table = table + found[pair].table / n
+        elif pair in residuals.values:  # known exactly
+            table = residuals.table(pair) / n
+        possible = possible_cells(pair, released.sizes, boxes)
+        if pair in residuals.values or not possible.all():
+            table = fit_pair(table, one_way[pair[0]], one_way[pair[1]], possible)
+        fitted[pair] = table
+    signal = {pair: deviation.signal for pair, deviation in found.items()}
+    errors = {pair: deviation.error / n**2 for pair, deviation in found.items()}
+    larger = sorted({table.group for table in released.tables if len(table.group) > 2})
+    groups = {group: group_table(group, one_way, fitted, residuals, n, boxes) for group in larger}
+    return Model(residuals, n, one_way, fitted, groups, signal, errors)
+
+
+def group_table(
+    group: Group,
+    one_way: Sequence[Floats],
+    pairs: Mapping[Group, Floats],
+    residuals: Residuals,
+    n: float,
+    boxes: Sequence[Box],
+) -> Floats:
+    """Shares of the cells of a measured group of three columns or more.
+
+    The table of maximum entropy given the fitted pairs, moved towards the measured residuals of
+    three columns and more by as much of each as its noise leaves (James and Stein 1961), and
+    fitted to the pairs again.
+    """
+    margins: dict[Group, Floats] = {
+        (i, j): pairs[group[i], group[j]] for i, j in itertools.combinations(range(len(group)), 2)
+    }
+    start = functools.reduce(np.multiply.outer, [one_way[column] for column in group])
+    start = start * possible_cells(group, residuals.sizes, boxes)
+    table = fit_margins(start, margins)
+    moved = table.copy()
+    for part in subgroups(group):
+        if len(part) < 3:
+            continue
+        inside = tuple(group.index(column) for column in part)
+        others = tuple(axis for axis in range(len(group)) if axis not in inside)
+        gap = residuals.values[part] / n - centred(table.sum(axis=others))
+        freedom = math.prod(residuals.sizes[column] - 1 for column in part)
+        noise = residuals.variances[part] / n**2 * freedom
+        gain = max(0.0, 1 - noise / max(float((gap**2).sum()), noise))
+        cells = math.prod(table.shape[axis] for axis in others)
+        shape = [table.shape[axis] if axis in inside else 1 for axis in range(len(group))]
+        moved += gain / cells * gap.reshape(shape)
+    return fit_margins(np.maximum(moved, 1e-4 * table) * (start > 0), margins)
+
+
+def one_ways(
+    released: NoisyMarginals,
+    residuals: Residuals,
+    n: float,
+    boxes: Sequence[Box],
+    *,
+    smoothed: bool,
+) -> tuple[Floats, ...]:
+    """Projected shares float64[k] of every column, 0 where a code is impossible.
+
+    Args:
+        released: What was measured so far.
+        residuals: All of it combined.
+        n: Number of present records, known or estimated.
+        boxes: Structural zeros.
+        smoothed: Whether ordered columns are smoothed; the bias of scores is known without.
+    """
+    found = []
+    for column, declared in enumerate(released.domain.columns):
+        estimate, variance = residuals.table((column,)), residuals.variances[(column,)]
+        if smoothed and variance and is_smoothed(declared):
+            total = float(residuals.values[()])
+            estimate = smoothed_shares(declared, estimate / total, variance / total**2)
+            estimate = estimate * n
+        shares = project_to_simplex(estimate, n).values / n
+        possible = possible_cells((column,), released.sizes, boxes)
+        if not possible.all():
+            shares = np.where(possible, shares, 0.0)
+            shares = shares / shares.sum() if shares.sum() else possible / possible.sum()
+        found.append(shares)
+    return tuple(found)
+
+
+def scores_of(released: NoisyMarginals, one_way: Sequence[Floats], n: float) -> dict[Group, Score]:
+    """What the scores say, with the bias that the one-ways they were taken with gave them."""
+    if released.scores is None:
+        return {}
+    sigma = {table.group[0]: table.variance**0.5 for table in released.one_way}
+    bias = [
+        score_bias(n, p, sigma.get(j, 0.0)) if j in sigma else 0.0 for j, p in enumerate(one_way)
+    ]
+    scores = released.scores
+    return {
+        (a, b): Score(distance, pair_bias(bias[a], bias[b]), scores.sigma)
+        for (a, b), distance in zip(scores.pairs, scores.distances.tolist(), strict=True)
+    }

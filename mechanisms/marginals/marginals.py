@@ -1,7 +1,10 @@
 """Microdata of any width from noisy low-order marginals.
 
+What a config may say about the mechanism ``marginals``.
+The order of the private steps, and how each is chosen from what earlier ones released.
+
 All steps are discrete Gaussian noise on a fine grid inside one filter of mu^2
-(mechanisms.marginals.gdp_filter), so the whole is charged as one mu-GDP mechanism although its
+(mechanisms.marginals.measurement), so the whole is charged as one mu-GDP mechanism although its
 steps depend on each other's results. Adjacency: replace-one; a unit holds c records.
 
 1. Tables of every column (mechanisms.marginals.measurement).
@@ -18,43 +21,344 @@ generator that depends on the release only, so that the same release gives the s
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, Self
 
+import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.accounting.analytic import GaussianLoss
-from mechanisms.accounting.privacy_loss import PrivacyLoss
-from mechanisms.base.citation import DONG_ROTH_SU, PROOF, SMITH_THAKURTA, Citation
-from mechanisms.base.kind import Kind
-from mechanisms.base.mechanism import Needs, Target, check_frame
-from mechanisms.domain.coded_columns import CodedColumns
-from mechanisms.domain.domain import Domain
-from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
-from mechanisms.marginals.allocation import Shares, default_shares, least_part
-from mechanisms.marginals.expected_error import ExpectedMarginals, expected_marginals
-from mechanisms.marginals.knobs import (
-    ALL_PAIRS,
-    MarginalsKnobs,
-    all_pairs,
-    check_sizes,
-    groups_of,
-    is_screened,
+from statpress.mechanisms.accounting.losses import GaussianLoss, PrivacyLoss
+from statpress.mechanisms.domain.coded_columns import CodedColumns, check_groups
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.errors import (
+    ConfigError,
+    DomainTooLargeError,
+    InfeasibleBudgetError,
+    RecordsError,
 )
-from mechanisms.marginals.measurement import scale_of
-from mechanisms.marginals.model import Model, model_of
-from mechanisms.marginals.private_steps import Workload, release_marginals
-from mechanisms.marginals.released import KnownTotals, NoisyMarginals
-from mechanisms.marginals.residuals import Residuals
-from mechanisms.marginals.synthesis import synthesise
-from mechanisms.records.impossible import boxes_of
-from mechanisms.records.known_totals import check_known, totals_of
-from mechanisms.records.target_table import Group
-from mechanisms.sampling.randomness import Progress, Randomness
-from mechanisms.tables.kind import MICRODATA
+from statpress.mechanisms.marginals.allocation import (
+    SHRUNK,
+    ExpectedMarginals,
+    Shares,
+    by_cells,
+    by_expected_error,
+    column_weights,
+    default_shares,
+    exact_amounts,
+    expected_marginals,
+    least_part,
+)
+from statpress.mechanisms.marginals.denoising import Model, model_of, one_ways, scores_of
+from statpress.mechanisms.marginals.measurement import (
+    MOST_RECORDS,
+    GdpFilter,
+    NoisyTable,
+    expected_distances,
+    measure_tables,
+    scale_of,
+    score_pairs,
+)
+from statpress.mechanisms.marginals.residuals import KnownTotals, NoisyMarginals, Residuals, present
+from statpress.mechanisms.marginals.synthesis import synthesise
+from statpress.mechanisms.marginals.target_tables import (
+    Floats,
+    Group,
+    KnownTotal,
+    boxes_of,
+    check_known,
+    totals_of,
+)
+from statpress.mechanisms.mechanism import (
+    DONG_ROTH_SU,
+    PROOF,
+    SMITH_THAKURTA,
+    Citation,
+    Kind,
+    Needs,
+    Target,
+    check_frame,
+)
+from statpress.mechanisms.sampling.randomness import Progress, Randomness
+from statpress.mechanisms.tables.count_tables import MICRODATA
+
+ALL_PAIRS = "all pairs"
+"""How a description names the workload of all pairs, alike."""
+SCREENED_FROM = 2
+"""Pairs above which they are scored unless a config says otherwise."""
+MOST_COLUMNS, MOST_GROUP = 100, 6
+"""Columns of a product, and of a table."""
+MOST_CODES = 4096
+"""Cells of a column that has pairs: its covariance is a matrix of the square of them."""
+MOST_WEIGHT = 1e6
+"""Of a group; the least is one over it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnGroup:
+    """Columns whose joint table matters.
+
+    Attributes:
+        columns: Two names or more.
+        weight: How much its error counts against that of other groups.
+    """
+
+    columns: tuple[str, ...]
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", tuple(self.columns))
+        if len(self.columns) < 2 or len(set(self.columns)) < len(self.columns):
+            raise ConfigError("A group needs two different columns or more.", where="pairs")
+        if not 1 / MOST_WEIGHT <= self.weight <= MOST_WEIGHT:
+            raise ConfigError(
+                f"A weight must be a number between {1 / MOST_WEIGHT:g} and {MOST_WEIGHT:g}.",
+                where="pairs",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarginalsKnobs:
+    """What a config may say about this mechanism.
+
+    Attributes:
+        pairs: ``all`` pairs of columns, or the groups whose tables matter.
+        screen: Whether noisy scores decide which pairs are measured; ``auto`` for many pairs.
+        records: Number of records to publish, or ``n`` for as many as there are.
+        one_way_share: Of the budget for tables of single columns; by default from the size
+            of the data and of the tables.
+        screen_share: Of the budget for the scores, likewise.
+        within_cells: Where in its cell a number or a date of a record lies: in the ``middle``, or
+            drawn, ``uniform``.
+        known: Public exact totals of single columns and pairs without a cycle, by a name or that
+            of the column; the records meet them, and no budget is spent on them.
+    """
+
+    pairs: Literal["all"] | tuple[ColumnGroup, ...] = "all"
+    screen: Literal["auto", "yes", "no"] = "auto"
+    records: Literal["n"] | int = "n"
+    one_way_share: float | None = None
+    screen_share: float | None = None
+    within_cells: Literal["middle", "uniform"] = "middle"
+    known: Mapping[str, KnownTotal] | None = None
+
+    def __post_init__(self) -> None:
+        if self.pairs != "all":
+            object.__setattr__(self, "pairs", tuple(self.pairs))
+            groups = [frozenset(group.columns) for group in self.pairs]
+            if not groups or len(set(groups)) < len(groups):
+                raise ConfigError("Give each group of columns once, at least one.", where="pairs")
+        if self.records != "n" and self.records < 1:
+            raise ConfigError("At least one record must be published.", where="records")
+        shares = {"one_way_share": self.one_way_share, "screen_share": self.screen_share}
+        for name, share in shares.items():
+            if share is not None and not 0 < share < 1:
+                raise ConfigError("A share of the budget lies between 0 and 1.", where=name)
+        if (self.one_way_share or 0.0) + (self.screen_share or 0.0) >= 1:
+            raise ConfigError(
+                "The shares leave nothing for tables of several columns.", where="one_way_share"
+            )
+        if self.screen == "no" and self.screen_share is not None:
+            raise ConfigError(
+                "Pairs are not screened, so that step has no share.", where="screen_share"
+            )
+
+
+def all_pairs(n_columns: int) -> tuple[tuple[Group, float], ...]:
+    """The workload of all pairs of columns, alike."""
+    return tuple((pair, 1.0) for pair in itertools.combinations(range(n_columns), 2))
+
+
+def groups_of(knobs: MarginalsKnobs, domain: Domain) -> tuple[tuple[Group, float], ...]:
+    """The workload by column positions.
+
+    Raises:
+        ConfigError: A group names a column that the product does not have.
+    """
+    names = [column.name for column in domain.columns]
+    if isinstance(knobs.pairs, str):
+        return all_pairs(len(names))
+    found = []
+    for group in knobs.pairs:
+        for name in group.columns:
+            if name not in names:
+                raise ConfigError(f"The product has no column '{name}'.", where="pairs")
+        if len(group.columns) > MOST_GROUP:
+            raise ConfigError(f"A group has at most {MOST_GROUP} columns.", where="pairs")
+        found.append((tuple(sorted(map(names.index, group.columns))), group.weight))
+    return tuple(sorted(found))
+
+
+def is_screened(knobs: MarginalsKnobs, groups: tuple[tuple[Group, float], ...]) -> bool:
+    """Whether pairs are scored before they are measured."""
+    pairs = sum(len(group) == 2 for group, _ in groups)
+    if knobs.screen == "auto":
+        return pairs > SCREENED_FROM
+    return knobs.screen == "yes" and pairs > 1
+
+
+def check_sizes(domain: Domain, groups: tuple[tuple[Group, float], ...], n_records: int) -> None:
+    """Refuse columns and tables that are too many, too large or hold nothing.
+
+    Raises:
+        ConfigError: There are such.
+        RecordsError: More records than can be counted on the grid.
+    """
+    columns = domain.columns
+    if len(columns) > MOST_COLUMNS:
+        raise ConfigError(f"At most {MOST_COLUMNS} columns can be served.", where="columns")
+    if n_records > MOST_RECORDS:
+        raise RecordsError(f"At most {MOST_RECORDS:,} records can be counted on the noise's grid.")
+    for column in columns:
+        if column.size < 2:
+            raise ConfigError(
+                f"The column '{column.name}' has only one cell, and so nothing to release.",
+                where=column.name,
+                next_step="Leave it out; readers can add it.",
+            )
+    single: list[Group] = [(column,) for column in range(len(columns))]
+    check_groups(domain, single)
+    check_groups(domain, [group for group, _ in groups])
+    # Records are fitted to the tables of all pairs, whether they are measured or not.
+    check_groups(domain, list(itertools.combinations(range(len(columns)), 2)))
+    for column in columns:
+        if groups and column.size > MOST_CODES:
+            raise DomainTooLargeError(
+                f"The column '{column.name}' has {column.size:,} cells, more than the "
+                f"{MOST_CODES:,} of a column that is fitted together with others.",
+                where=column.name,
+                next_step="Use fewer cells, or a product of this column only.",
+            )
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Groups of columns whose tables matter, ascending positions, each with a weight."""
+
+    groups: tuple[tuple[Group, float], ...]
+
+    @property
+    def pairs(self) -> tuple[Group, ...]:
+        """The groups of two columns."""
+        return tuple(group for group, _ in self.groups if len(group) == 2)
+
+
+def release_marginals(
+    coded: CodedColumns,
+    workload: Workload,
+    shares: Shares,
+    mu_squared: Fraction,
+    *,
+    unit_records: int,
+    rng: Randomness,
+    known: KnownTotals | None = None,
+    progress: Progress | None = None,
+) -> NoisyMarginals:
+    """One-way tables, scores, and the tables that these make worth measuring.
+
+    Args:
+        coded: The private records.
+        workload: Public.
+        shares: Of mu^2; the screening's is 0 for none.
+        mu_squared: The whole budget.
+        unit_records: Most records of a unit.
+        rng: Source of noise; charge the ledger before building it.
+        known: Public exact tables, which are not measured.
+        progress: Called with the number of cells of each measured table.
+    """
+    known, boxes = dict(known or {}), boxes_of(coded.domain)
+    budget = GdpFilter(mu_squared)
+    sizes = tuple(column.size for column in coded.domain.columns)
+    exact = {column for group in known for column in group}
+    singles = [(column,) for column in range(len(sizes)) if column not in exact]
+    effective = float(mu_squared) / unit_records**2
+    one_way: tuple[NoisyTable, ...] = ()
+    if singles:
+        part = Fraction(shares.one_way) * mu_squared if workload.groups else mu_squared
+        cells = np.array([sizes[column] for (column,) in singles], dtype=np.float64)
+        amounts = exact_amounts(by_cells(cells, np.ones(len(cells)), 1.0), part)
+        one_way = measure_tables(
+            coded,
+            singles,
+            amounts,
+            unit_records=unit_records,
+            budget=budget,
+            rng=rng,
+            progress=progress,
+        )
+    first = NoisyMarginals(coded.domain, coded.n_records, one_way, None, (), known)
+    groups = [(group, weight) for group, weight in workload.groups if group not in known]
+    if not groups:
+        return first
+    residuals = first.residuals()
+    n = present(residuals, coded.n_records)
+    p = one_ways(first, residuals, n, boxes, smoothed=False)
+    scores = None
+    pairs = [group for group, _ in groups if len(group) == 2]
+    if shares.screen and len(pairs) > 1:
+        references = {(a, b): np.rint(n * np.multiply.outer(p[a], p[b])) for a, b in pairs}
+        scores = score_pairs(
+            coded,
+            {pair: table.astype(np.int64) for pair, table in references.items()},
+            Fraction(shares.screen) * mu_squared,
+            unit_records=unit_records,
+            budget=budget,
+            rng=rng,
+        )
+    scored = NoisyMarginals(coded.domain, coded.n_records, one_way, scores, (), known)
+    weights = allocate(
+        scored, groups, p, n, float(budget.remaining) / float(mu_squared) * effective
+    )
+    chosen = [(g, w) for (g, _), w in zip(groups, weights.tolist(), strict=True) if w > 0]
+    tables = measure_tables(
+        coded,
+        [group for group, _ in chosen],
+        exact_amounts(np.array([w for _, w in chosen]), budget.remaining),
+        unit_records=unit_records,
+        budget=budget,
+        rng=rng,
+        progress=progress,
+    )
+    return NoisyMarginals(coded.domain, coded.n_records, one_way, scores, tables, known)
+
+
+def allocate(
+    scored: NoisyMarginals,
+    groups: Sequence[tuple[Group, float]],
+    one_way: Sequence[Floats],
+    n: float,
+    total: float,
+) -> Floats:
+    """Amounts float64[groups] of a total, in units of one record.
+
+    Groups of three columns and more are given what they would be by their cells; the rest goes
+    to pairs by their scores, or likewise by their cells.
+    """
+    sizes = np.array([float(np.prod([scored.sizes[c] for c in g])) for g, _ in groups])
+    workload = np.array([weight for _, weight in groups])
+    found = by_cells(sizes, workload, total, SHRUNK)
+    if scored.scores is None:
+        return found
+    scores = scores_of(scored, one_way, n)
+    is_pair = np.array([group in scores for group, _ in groups])
+    pairs = [group for group, _ in groups if group in scores]
+    distances = expected_distances(
+        np.array([scores[pair].distance for pair in pairs]),
+        np.array([scores[pair].bias for pair in pairs]),
+        scored.scores.sigma,
+    )
+    weights = [column_weights(p, n) for p in one_way]
+    found[is_pair] = by_expected_error(
+        distances,
+        [(weights[a], weights[b]) for a, b in pairs],
+        workload[is_pair],
+        float(found[is_pair].sum()),
+    )
+    return found
+
 
 Relation = Literal["known", "measured", "shrunk away", "assumed independent"]
 _SHRUNK = 0.5  # of the variance of the noise

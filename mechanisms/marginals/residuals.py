@@ -1,4 +1,6 @@
-"""All measured tables combined: every marginal by its residuals, with exact variances.
+"""Measured tables combined by their residuals, and answers with intervals from them.
+
+All measured tables combined: every marginal by its residuals, with exact variances.
 
 The residual of a table on a group t of columns is the table with all other axes summed out and
 every axis of t centred. Residuals of different groups are orthogonal, and together they are the
@@ -18,21 +20,32 @@ where u_t sums u over the columns outside t, C_t centres every axis and 1/v_t is
 of 1 - 1/k over t. The empty residual is the number of records: known, or estimated likewise.
 
 Source: Xiao, He, Zhang and Kifer 2023, arXiv 2305.08175, who choose what to measure by it.
+
+What the private steps released, and what every reader needs of it; all of it public.
+
+Answers with intervals from what was released, for any marginal and any sum of its cells.
+
+Answers come from the measurements and never from the records. Their noise is a sum of discrete
+normal variables with known variances (mechanisms.marginals.residuals), so the intervals are exact
+up to the grid where the amounts of the steps did not depend on noise; where scores chose the
+pairs, they hold given that choice.
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from mechanisms.errors import NotMeasuredError
-from mechanisms.marginals.measurement import NoisyTable
-from mechanisms.records.target_table import Floats, Group
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.errors import ConfigError, NotMeasuredError
+from statpress.mechanisms.marginals.measurement import NoisyScores, NoisyTable
+from statpress.mechanisms.marginals.target_tables import Floats, Group
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,3 +158,162 @@ def _residual(table: Floats, group: Group, part: Group) -> tuple[Floats, int]:
     others = tuple(i for i, column in enumerate(group) if column not in part)
     cells = math.prod(table.shape[i] for i in others)
     return centred(table.sum(axis=others)), cells
+
+
+KnownTotals = Mapping[Group, NDArray[np.int64]]
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyMarginals:
+    """Noisy tables and scores as they were drawn.
+
+    Attributes:
+        domain: The declared columns.
+        n_records: Public number of records, absent ones included.
+        one_way: Tables of single columns.
+        scores: Distances of pairs from independence, if pairs were scored.
+        tables: Tables of several columns.
+        known: Public exact tables of one or two columns.
+    """
+
+    domain: Domain
+    n_records: int
+    one_way: tuple[NoisyTable, ...]
+    scores: NoisyScores | None
+    tables: tuple[NoisyTable, ...]
+    known: KnownTotals = field(default_factory=dict)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of codes of every column."""
+        return tuple(column.size for column in self.domain.columns)
+
+    def residuals(self) -> Residuals:
+        """All tables combined."""
+        return combine(
+            self.sizes,
+            [*self.one_way, *self.tables],
+            n_present=self.n_present,
+            known=self.known,
+        )
+
+    @property
+    def n_present(self) -> int | None:
+        """The number of present records where it is public; with absent ones it is private."""
+        return None if self.domain.absent else self.n_records
+
+    def public_generator(self) -> np.random.Generator:
+        """A generator that depends on the release only, for its post-processing."""
+        digest = hashlib.sha256(repr((self.sizes, self.n_records)).encode())
+        for table in (*self.one_way, *self.tables):
+            digest.update(repr((table.group, table.scale)).encode())
+            digest.update(table.values.astype("<i8").tobytes())
+        if self.scores is not None:
+            digest.update(repr((self.scores.pairs, self.scores.scale)).encode())
+            digest.update(self.scores.values.astype("<i8").tobytes())
+        for group, exact in sorted(self.known.items()):
+            digest.update(repr(group).encode())
+            digest.update(exact.astype("<i8").tobytes())
+        return np.random.Generator(np.random.PCG64(int.from_bytes(digest.digest(), "little")))
+
+
+def present(residuals: Residuals, n_records: int) -> float:
+    """The number of present records, within its range."""
+    return min(max(float(residuals.values[()]), 1.0), float(n_records))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """An unbiased estimate in records; it may be negative.
+
+    Attributes:
+        value: The estimate.
+        standard_error: Of its noise, and of sampling if asked for.
+        lower: Lower end of the interval.
+        upper: Upper end.
+        confidence: Of the interval.
+    """
+
+    value: float
+    standard_error: float
+    lower: float
+    upper: float
+    confidence: float
+
+
+def query(
+    residuals: Residuals,
+    columns: Sequence[int],
+    weights: ArrayLike,
+    *,
+    confidence: float = 0.95,
+    population: bool = False,
+) -> Answer:
+    """The sum of weights times the cells of a marginal.
+
+    Args:
+        residuals: ``NoisyMarginals.residuals()``.
+        columns: Positions of the marginal's columns, in any order.
+        weights: float64 of the shape of their sizes: 1 for the cells to add up.
+        confidence: Of the interval, between 0 and 1.
+        population: Whether the records are a simple random sample of which more is to be said;
+            the variance of sampling is added then.
+
+    Raises:
+        NotMeasuredError: No measured table holds these columns together.
+        ConfigError: A column occurs twice or does not exist, the weights do not fit, or the
+            confidence is not between 0 and 1.
+    """
+    group, ordered = _ordered(residuals, columns, weights)
+    if not 0 < confidence < 1:
+        raise ConfigError("A confidence lies between 0 and 1.", where="confidence")
+    table = residuals.table(group)
+    value = float((table * ordered).sum())
+    variance = residuals.query_variance(group, ordered)
+    if population:
+        # Unbiased shares: those cut off at 0 would add up the noise of many cells.
+        n = max(float(residuals.values[()]), 1.0)
+        mean = value / n
+        square = float((table * ordered**2).sum()) / n - mean**2
+        variance += n * max(square, 0.0)
+    error = math.sqrt(variance)
+    reach = _quantile(confidence) * error
+    return Answer(
+        value=value,
+        standard_error=error,
+        lower=value - reach,
+        upper=value + reach,
+        confidence=confidence,
+    )
+
+
+def table_with_errors(residuals: Residuals, group: Group) -> tuple[Floats, float]:
+    """A marginal's unbiased estimates, in records, and the standard error of each cell.
+
+    Raises:
+        NotMeasuredError: No measured table holds these columns together.
+    """
+    return residuals.table(group), math.sqrt(residuals.table_variance(group))
+
+
+def _ordered(
+    residuals: Residuals, columns: Sequence[int], weights: ArrayLike
+) -> tuple[Group, Floats]:
+    """The group ascending, and the weights with their axes in that order."""
+    given = np.asarray(weights, dtype=np.float64)
+    if len(set(columns)) < len(columns) or not all(
+        0 <= column < len(residuals.sizes) for column in columns
+    ):
+        raise ConfigError("Name existing columns, each once.", where="columns")
+    if given.shape != tuple(residuals.sizes[column] for column in columns):
+        raise ConfigError("There is one weight for each cell of the columns.", where="weights")
+    if not np.isfinite(given).all():
+        raise ConfigError("A weight is not a finite number.", where="weights")
+    order = sorted(range(len(columns)), key=lambda i: columns[i])
+    return tuple(columns[i] for i in order), given.transpose(order)
+
+
+def _quantile(confidence: float) -> float:
+    from scipy.special import ndtri
+
+    return float(ndtri((1 + confidence) / 2))

@@ -9,13 +9,12 @@ from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import Any
 
-from mechanisms.accounting.analytic import PureLoss
-from mechanisms.accounting.composition import compose, compose_quickly
-from mechanisms.accounting.numerics.enclosures import double_below
-from mechanisms.accounting.privacy_loss import PrivacyLoss
-from mechanisms.base.mechanism import needs_of
-from mechanisms.errors import AmountError
-from mechanisms.planning.registry import REGISTRY
+from statpress.mechanisms.accounting.balls import double_below
+from statpress.mechanisms.accounting.composition import compose, compose_quickly
+from statpress.mechanisms.accounting.losses import PrivacyLoss, PureLoss
+from statpress.mechanisms.errors import AmountError
+from statpress.mechanisms.mechanism import needs_of
+from statpress.mechanisms.registry import REGISTRY
 
 EXACT = Context(prec=1000)
 _CHARGED = Context(prec=12, rounding=ROUND_CEILING)

@@ -1,26 +1,241 @@
-"""The manifest that seals a bundle, and its verification anywhere, without a ledger."""
+"""The manifest that seals a bundle, its signature and approval, and their verification.
+
+The publisher's signature of a bundle, in a file beside the manifest whose seal it signs.
+
+The manifest names the public key, so that a bundle without its signature, or with another's,
+is not whole. What is signed begins with words of its own: no approval and no checkpoint of the
+ledger can be taken for it, nor it for them.
+
+The approval in a published bundle: the ledger's own entry, in a file beside the seal.
+
+A manifest is sealed before anyone has approved it. So it says that the release is
+reviewed, and ``approval.json`` holds the entry of the decision, which names the seal
+and is signed by the officer. Whoever has the officer's public key can check it without
+the ledger.
+
+The manifest that seals a bundle, and its verification anywhere, without a ledger.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mechanisms.errors import BundleVerificationError
-from tasks.bundle.approval import NAME as APPROVAL
-from tasks.bundle.approval import approval_at
-from tasks.bundle.places import Folder, Place, contents_of
-from tasks.bundle.signature import NAME as SIGNATURE
-from tasks.bundle.signature import SIGNER, signature_at, write_signature
-from tasks.ledger_rules.signing import is_public_text, public_text
+from statpress.mechanisms.errors import (
+    ApprovalError,
+    BundleVerificationError,
+    SignatureError,
+    StatpressError,
+)
+from statpress.tasks.bundle.places import Folder, Place, contents_of
+from statpress.tasks.ledger.entries import (
+    Entry,
+    canonical_json,
+    entry_hash,
+    fingerprint,
+    is_public_text,
+    public_text,
+    sign_statement,
+    statement_signed,
+)
+from statpress.tasks.ledger.rules import check_decision
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-NAME = "manifest.json"
+
+SIGNATURE_NAME = "signature.json"
+SIGNATURE_FORMAT = "statpress-signature/1"
+SIGNER = "signer"
+"""The fact of a manifest that names the key, as raw bytes in hexadecimal."""
+_LONGEST_SIGNATURE = 2**12
+
+
+def bundle_statement(seal: str) -> list[object]:
+    """What a publisher signs: the seal, which holds for the whole manifest."""
+    return ["statpress bundle signature", SIGNATURE_FORMAT, seal]
+
+
+def write_signature(folder: Path, key: Ed25519PrivateKey, seal: str) -> None:
+    """Write the signature beside the manifest of a bundle under construction.
+
+    Args:
+        folder: The bundle, whose manifest names the key.
+        key: The publisher's.
+        seal: Of the manifest.
+    """
+    signature = sign_statement(key, bundle_statement(seal))
+    (folder / SIGNATURE_NAME).write_text(
+        _signature_text(public_text(key), seal, signature), encoding="ascii"
+    )
+
+
+def signature_at(place: Place, manifest: Mapping[str, Any]) -> None:
+    """Check the signature of a bundle whose manifest names a key; of another there is none.
+
+    Args:
+        place: The bundle.
+        manifest: Its manifest, which holds.
+
+    Raises:
+        BundleVerificationError: The signature is missing, of another form, another's, or wrong.
+    """
+    if SIGNER not in manifest:
+        return
+    content = place.text(SIGNATURE_NAME, _LONGEST_SIGNATURE)
+    if content is None:
+        raise BundleVerificationError(f"{SIGNATURE_NAME} is missing.", where=place.where)
+    key, seal = manifest[SIGNER], manifest["seal"]
+    whole = False
+    try:
+        signature = json.loads(content)["signature"]
+        whole = re.fullmatch("[0-9a-f]{128}", signature) is not None
+        whole = whole and content == _signature_text(key, seal, signature).encode("ascii")
+        whole = whole and statement_signed(key, signature, bundle_statement(seal))
+    except (ValueError, LookupError, TypeError, RecursionError):
+        pass
+    if not whole:
+        raise BundleVerificationError(
+            f"{SIGNATURE_NAME} is not the signature of this bundle "
+            "by the key that its manifest names.",
+            where=place.where,
+        )
+
+
+def signed_by(
+    where: str, manifest: Mapping[str, Any], trusted: Collection[str]
+) -> Mapping[str, Any] | None:
+    """Who signed a verified bundle; None if nobody did and no key is given.
+
+    Args:
+        where: The bundle, for messages.
+        manifest: Its manifest, whose signature holds.
+        trusted: Public keys; with any, one of them must have signed it.
+
+    Returns:
+        ``public_key``, its ``fingerprint``, and whether it is ``trusted``.
+
+    Raises:
+        SignatureError: None of the given keys signed it.
+    """
+    key = manifest.get(SIGNER)
+    if trusted and key not in trusted:
+        other = f"a key with the fingerprint {fingerprint(key)}" if key else "nobody"
+        raise SignatureError(
+            f"None of the given keys signed this bundle; it is signed by {other}.", where=where
+        )
+    if key is None:
+        return None
+    return {"public_key": key, "fingerprint": fingerprint(key), "trusted": key in trusted}
+
+
+def _signature_text(public_key: str, seal: str, signature: str) -> str:
+    """What the file holds, letter for letter."""
+    stated = {
+        "format": SIGNATURE_FORMAT,
+        "algorithm": "Ed25519",
+        "public_key": public_key,
+        "fingerprint": fingerprint(public_key),
+        "seal": seal,
+        "signature": signature,
+    }
+    return json.dumps(stated, indent=2) + "\n"
+
+
+APPROVAL_NAME = "approval.json"
+_PARTS = ("sequence", "kind", "body", "previous", "hash")
+_LONGEST_APPROVAL = 2**16
+
+
+def approval_text(decision: Entry) -> str:
+    """What the file holds: the ledger's entry."""
+    parts = {name: getattr(decision, name) for name in _PARTS}
+    return json.dumps(parts, indent=2, ensure_ascii=True) + "\n"
+
+
+def read_approval(folder: Path, manifest: Mapping[str, Any]) -> Entry:
+    """The approval of a bundle that is a folder; for the rest see ``approval_at``."""
+    return approval_at(Folder(folder), manifest)
+
+
+def approval_at(place: Place, manifest: Mapping[str, Any]) -> Entry:
+    """The approval of a bundle, if it is one of exactly this bundle.
+
+    Args:
+        place: The bundle.
+        manifest: Its manifest, which holds.
+
+    Raises:
+        BundleVerificationError: There is none, or it is another's, or its signature does
+            not hold.
+    """
+    content = place.text(APPROVAL_NAME, _LONGEST_APPROVAL)
+    if content is None:
+        raise BundleVerificationError(
+            "The release needs an approval and has none.",
+            where=place.where,
+            next_step="Do not use this bundle: its publisher has not released it.",
+        )
+    whole = False
+    try:
+        text = content.decode("utf-8")
+        decision = Entry(**json.loads(text))
+        check_decision(decision.body)
+        whole = text == approval_text(decision) and _of_this(decision, manifest)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        pass
+    except StatpressError:
+        pass  # a field that no decision has, or a signature that does not hold
+    if not whole:
+        raise BundleVerificationError(
+            f"{APPROVAL_NAME} is no approval of this bundle.", where=place.where
+        )
+    return decision
+
+
+def approved_by(
+    bundle: Path | Place, manifest: Mapping[str, Any], trusted: Collection[str]
+) -> Entry | None:
+    """The approval of a verified bundle; None if it needs none and nobody is trusted.
+
+    Args:
+        bundle: Its folder, or where else it lies.
+        manifest: Its manifest.
+        trusted: Public keys; with any, the approval must be signed by one of them.
+
+    Raises:
+        ApprovalError: It is not.
+    """
+    place = Folder(bundle) if isinstance(bundle, Path) else bundle
+    approval = approval_at(place, manifest) if "review" in manifest else None
+    if trusted and (approval is None or approval.body.get("public_key") not in trusted):
+        raise ApprovalError(
+            "None of the given keys signed an approval of this bundle.",
+            where=place.where,
+            next_step="Ask its publisher who approves their releases.",
+        )
+    return approval
+
+
+def _of_this(decision: Entry, manifest: Mapping[str, Any]) -> bool:
+    """Whether a decision approves the run, charge and seal of a manifest."""
+    said = {
+        "decision": "approve",
+        "dataset": manifest["dataset"],
+        "run_id": manifest["run_id"],
+        "charge": manifest["ledger_entry"]["hash"],
+        "manifest_sha256": manifest["seal"],
+    }
+    hashed = entry_hash(decision.sequence, decision.kind, decision.body, decision.previous)
+    same = canonical_json({name: decision.body[name] for name in said}) == canonical_json(said)
+    return same and decision.kind == "decide" and decision.hash == hashed
+
+
+MANIFEST_NAME = "manifest.json"
 CONFIG = "config.yaml"
 STATEMENT = "privacy.json"
 FACTS = (
@@ -43,7 +258,7 @@ REVIEWED = {"review": "required"}
 """A fact of those bundles alone that nobody may use without an approval."""
 _SEAL = "seal"
 _ENTRY = {"sequence": int, "hash": str}
-_LONGEST = 16 * 2**20
+_LONGEST_MANIFEST = 16 * 2**20
 _COMPILED = r"__pycache__/evaluate\.[\w.-]+\.pyc was added"
 _REMOVE_COMPILED = (
     "Python leaves that when evaluate.py is imported inside the bundle: remove the folder "
@@ -68,11 +283,11 @@ def seal(folder: Path, facts: Mapping[str, Any]) -> str:
         "files": [
             {"path": path, "bytes": size, "sha256": digest}
             for path, (size, digest) in sorted(contents_of(folder).items())
-            if path != NAME
+            if path != MANIFEST_NAME
         ],
     }
     digest = _digest_of(manifest)
-    (folder / NAME).write_text(_text({**manifest, _SEAL: digest}), encoding="utf-8")
+    (folder / MANIFEST_NAME).write_text(_text({**manifest, _SEAL: digest}), encoding="utf-8")
     return digest
 
 
@@ -108,9 +323,9 @@ def verify_place(place: Place, *, prepared: bool = False) -> dict[str, Any]:
     manifest = _read_manifest(place)
     declared = files_of(manifest)
     found = place.contents({path: size for path, (size, _) in declared.items()})
-    found.pop(NAME, None)
+    found.pop(MANIFEST_NAME, None)
     approved = "review" in manifest and not prepared
-    for name in (APPROVAL,) * approved + (SIGNATURE,) * (SIGNER in manifest):
+    for name in (APPROVAL_NAME,) * approved + (SIGNATURE_NAME,) * (SIGNER in manifest):
         found.pop(name, None)
     problems = [f"{path} is missing" for path in sorted(declared.keys() - found.keys())]
     problems += [f"{path} was added" for path in sorted(found.keys() - declared.keys())]
@@ -141,7 +356,7 @@ def _read_manifest(place: Place) -> dict[str, Any]:
     """The manifest, if it is letter for letter what ``seal`` writes."""
     manifest: dict[str, Any] = {}
     try:
-        content = place.text(NAME, _LONGEST)
+        content = place.text(MANIFEST_NAME, _LONGEST_MANIFEST)
         text = "" if content is None else content.decode("utf-8")
         missing = content is None
         manifest = json.loads(text or "{}")
@@ -151,12 +366,12 @@ def _read_manifest(place: Place) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         whole = later = missing = False
     if missing:
-        flaw, step = place.flaw(NAME, STATEMENT)
+        flaw, step = place.flaw(MANIFEST_NAME, STATEMENT)
         raise BundleVerificationError(
-            flaw or f"{NAME} is missing.", where=place.where, next_step=step
+            flaw or f"{MANIFEST_NAME} is missing.", where=place.where, next_step=step
         )
     if not whole:
-        raise BundleVerificationError(f"{NAME} was changed.", where=place.where)
+        raise BundleVerificationError(f"{MANIFEST_NAME} was changed.", where=place.where)
     if later:
         raise BundleVerificationError(
             f"The bundle is of the form {str(manifest['format'])[:60]!r}, which this version "

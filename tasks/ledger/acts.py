@@ -1,25 +1,107 @@
-"""What a curator or a run does to a ledger, each act one entry.
+"""What a curator, a run or an officer does to a ledger, each act one entry.
+
+The budget of a dataset: an account opened for it, and what is left there.
+
+What a curator or a run does to a ledger, each act one entry.
 
 These functions compose the entry; whether it may follow, the ledger decides when it
 appends it. ``Ledger`` has them as methods.
+
+The acts of review: set who approves, prepare a bundle, decide about it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mechanisms.errors import LedgerError
-from tasks.ledger_rules.accounts import State
-from tasks.ledger_rules.amounts import canonical, exact
-from tasks.ledger_rules.entries import Body, Entry
-from tasks.ledger_rules.policies import measures_of
-from tasks.ledger_rules.refusal_rules import reopening_statement
-from tasks.ledger_rules.signing import checkpoint_statement, signature_fields
+from statpress.mechanisms.domain.domain import Privacy
+from statpress.mechanisms.errors import LedgerError, UnregisteredDatasetError
+from statpress.tasks.ledger.accounts import Charge, State, measures_of
+from statpress.tasks.ledger.entries import (
+    Body,
+    Entry,
+    canonical,
+    checkpoint_statement,
+    exact,
+    signature_fields,
+)
+from statpress.tasks.ledger.rules import (
+    approvers_statement,
+    decision_statement,
+    reopening_statement,
+)
+from statpress.tasks.private_zone.folders import Home
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from statpress.tasks.ledger.accounts import Account
+    from statpress.tasks.ledger.entries import Loss
+    from statpress.tasks.ledger.ledger import Ledger
+
+
+def register_dataset(
+    home: Home, dataset: str, privacy: Privacy, *, policy: str = "basic", **terms: Any
+) -> Account:
+    """Open a dataset's account in the home's ledger, which is made if need be.
+
+    Args:
+        home: Where the ledger lies.
+        dataset: Name of the account.
+        privacy: What is protected.
+        policy: ``basic``, or ``zcdp``.
+        terms: The limits, and perhaps ``max_refusals``, as ``Ledger.register`` takes them.
+    """
+    from statpress.tasks.ledger.export import check_head, keep_head
+    from statpress.tasks.ledger.ledger import Ledger
+
+    home.folder("")
+    with Ledger.open(home.ledger) as ledger:
+        check_head(home, ledger)
+        ledger.register(
+            dataset=dataset,
+            policy=policy,
+            adjacency=str(privacy.adjacency),
+            unit=str(privacy.unit),
+            unit_records=privacy.unit_records,
+            n_records=privacy.n_records,
+            **terms,
+        )
+        keep_head(home, ledger)
+        return ledger.account(dataset)
+
+
+def remaining_budget(home: Home, dataset: str) -> Loss | None:
+    """What the ledger still grants a dataset; None without a ledger or an account."""
+    account = _found(home, lambda ledger: ledger.accounts().get(dataset))
+    return account.remaining if account else None
+
+
+def account_terms(home: Home, dataset: str) -> Account | None:
+    """A dataset's account without its charges, so that the chain is not replayed.
+
+    None without a ledger or an account.
+    """
+    try:
+        return _found(home, lambda ledger: ledger.account_terms(dataset))
+    except UnregisteredDatasetError:
+        return None
+
+
+def _found(home: Home, ask: Callable[[Ledger], Account | None]) -> Account | None:
+    """What the home's ledger answers; None if there is none."""
+    if isinstance(home.ledger, Path) and not home.ledger.exists():
+        return None  # before the database's library is imported
+    from statpress.tasks.ledger.ledger import Ledger
+
+    if not Ledger.exists(home.ledger):
+        return None
+    with Ledger.open(home.ledger, create=False) as ledger:
+        return ask(ledger)
+
 
 Compose = Callable[[State], Body]
 
@@ -247,3 +329,101 @@ def _limits(policy: str, limits: dict[str, object]) -> dict[str, str]:
             next_step="Give --epsilon and --delta for 'basic', --rho and --delta for 'zcdp'.",
         )
     return {name: canonical(exact(limits[name], where=name)) for name in measures}
+
+
+def set_approvers(
+    ledger: Appender,
+    *,
+    dataset: str,
+    approvers: Collection[str],
+    unsigned: bool = False,
+    reason: str | None = None,
+    key: Ed25519PrivateKey | None = None,
+) -> Entry:
+    """Put the set of those who approve in force; runs charged from then on are reviewed.
+
+    Args:
+        ledger: The ledger.
+        dataset: Name of the account.
+        approvers: Public keys in hexadecimal. Without any, and without unsigned
+            decisions, runs that are charged later are not reviewed.
+        unsigned: Whether decisions without a signature count.
+        reason: Needed where there is a review already.
+        key: Of an approver in force, where there are any.
+
+    Raises:
+        ApprovalError: The key is not that of an approver in force.
+        LedgerError: The rules forbid it, or a value is not usable.
+    """
+    given: Body = {
+        "dataset": dataset,
+        "approvers": sorted(set(approvers)),
+        "unsigned": unsigned,
+        "reason": reason,
+        "created": now(),
+    }
+
+    def compose(state: State) -> Body:
+        if key is None:
+            return {}
+        return signature_fields(key, approvers_statement(state.account_of(dataset), given))
+
+    return ledger.append("set-approvers", given, compose)
+
+
+def prepare(
+    ledger: Appender, *, run_id: str, dataset: str, bundle: str, manifest_sha256: str
+) -> Entry:
+    """Record that a sealed bundle waits for its approval; may be repeated.
+
+    Args:
+        ledger: The ledger.
+        run_id: The run, which has drawn.
+        dataset: Name of the account.
+        bundle: The place it is to be published at.
+        manifest_sha256: Its seal.
+
+    Raises:
+        LedgerError: The run is not drawn, not under review, or was prepared otherwise.
+    """
+    body = {"run_id": run_id, "dataset": dataset, "bundle": bundle}
+    return ledger.append("prepare", body | {"manifest_sha256": manifest_sha256})
+
+
+def decide(
+    ledger: Appender,
+    *,
+    charge: Charge,
+    manifest_sha256: str,
+    decision: str,
+    reason: str | None = None,
+    key: Ed25519PrivateKey | None = None,
+    by: str | None = None,
+) -> Entry:
+    """Record an approval or a rejection; the same decision again returns the first.
+
+    Args:
+        ledger: The ledger.
+        charge: Of the run.
+        manifest_sha256: Seal of the bundle that the officer has seen.
+        decision: ``approve`` or ``reject``.
+        reason: Needed to reject.
+        key: The officer's.
+        by: In place of a key the name of whoever decides, which nobody vouches for.
+
+    Raises:
+        ApprovalError: Whoever decides may not, or it was decided otherwise before.
+        LedgerError: A value is not usable.
+    """
+    run = charge.entry.body
+    body: Body = {
+        "dataset": run["dataset"],
+        "run_id": run["run_id"],
+        "charge": charge.entry.hash,
+        "manifest_sha256": manifest_sha256,
+        "decision": decision,
+        "reason": reason,
+        "created": now(),
+    }
+    body |= {"by": by} if key is None else signature_fields(key, decision_statement(body))
+    return ledger.append("decide", body)

@@ -1,6 +1,9 @@
 """The privacy-loss ledger in a database: append-only, hash-chained, one writer at a time.
 
-The rules are in ``tasks.ledger_rules``; here they meet SQLite or PostgreSQL. Every act is
+Serialised transactions on the database of a ledger.
+Opening the database of a ledger, which is made or upgraded only when asked for.
+
+The rules are in ``tasks.ledger.entries``; here they meet SQLite or PostgreSQL. Every act is
 checked and written in one transaction that waits for all writers before it, so that
 simultaneous runs cannot overspend together. It reads the few entries it depends on,
 however long the history; ``state`` and ``verify`` read all.
@@ -9,26 +12,188 @@ however long the history; ``state`` and ``verify`` read all.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+import os
+import random
+import time
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import SQLAlchemyError
 
-from mechanisms.errors import LedgerError
-from tasks.ledger import acts, opening, review
-from tasks.ledger.transactions import Transactions
-from tasks.ledger_rules.accounts import Account, Charge, State
-from tasks.ledger_rules.chain import Recompute, next_entry, repeated, replay, resume
-from tasks.ledger_rules.entries import Body, Entry, canonical_json
-from tasks.ledger_rules.fields import check_name
-from tasks.ledger_rules.positions import Positions
-from tasks.ledger_rules.verification import Verification, inspect
-from tasks.ledger_store import tables
-from tasks.ledger_store.integrity import check_database
+from statpress.mechanisms.errors import LedgerError, LedgerIntegrityError, LedgerUnavailableError
+from statpress.tasks.ledger import acts, tables
+from statpress.tasks.ledger import acts as review
+from statpress.tasks.ledger.accounts import Account, Charge, State
+from statpress.tasks.ledger.chain import (
+    Positions,
+    Recompute,
+    Verification,
+    inspect,
+    next_entry,
+    repeated,
+    replay,
+    resume,
+)
+from statpress.tasks.ledger.entries import Body, Entry, canonical_json, check_name
+from statpress.tasks.ledger.store import SCHEMA_DAMAGED, Store, open_store
+from statpress.tasks.ledger.tables import check_database, check_schema, stored
+
+_T = TypeVar("_T")
+
+
+class Transactions:
+    """Runs work in transactions of its own, and puts failures of the database in our words.
+
+    Attributes:
+        store: The database.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._process = os.getpid()
+
+    def read(self, work: Callable[[Connection], _T]) -> _T:
+        """The result of work that sees one moment and writes nothing."""
+        return self._run(self.store.reader, work)
+
+    def write(self, work: Callable[[Connection], _T]) -> _T:
+        """The result of work that waits for all writers before it."""
+        return self._run(self.store.writer, work)
+
+    def change_schema(self, work: Callable[[Connection], _T]) -> _T:
+        """The result of work that may change the schema."""
+        return self._run(self.store.maker, work)
+
+    def stream(self, work: Callable[[Connection], Iterator[_T]]) -> Iterator[_T]:
+        """What the work yields, read while the caller goes through it.
+
+        Raises:
+            LedgerError: The database failed.
+        """
+        self._check_process()
+        failure: LedgerError
+        try:
+            with self.store.reader.begin() as connection:
+                yield from work(connection)
+            return
+        except SQLAlchemyError as error:
+            failure = self.store.fault(error)
+        except UnicodeDecodeError:
+            failure = self._unreadable()
+        raise failure
+
+    def close(self) -> None:
+        """Close all connections."""
+        for engine in (self.store.reader, self.store.writer, self.store.maker):
+            engine.dispose()
+
+    def _run(self, engine: Engine, work: Callable[[Connection], _T]) -> _T:
+        """Run the work in a transaction, again if others undid it.
+
+        Raises:
+            LedgerError: The work's own, or the database failed; nothing was written.
+        """
+        self._check_process()
+        until = time.monotonic() + self.store.patience
+        while True:
+            failure: LedgerError
+            try:
+                with engine.begin() as connection:
+                    return work(connection)
+            except SQLAlchemyError as error:
+                failure = self.store.fault(error)
+                again = self.store.transient(error) and time.monotonic() < until
+            except UnicodeDecodeError:
+                failure, again = self._unreadable(), False
+            except LedgerError as error:
+                error.where = error.where or self.store.where
+                raise
+            if not again:
+                raise failure  # outside the except block: no internals ride along
+            time.sleep(random.uniform(0.001, 0.02))  # noqa: S311 (a pause, not a draw)
+
+    def _unreadable(self) -> LedgerIntegrityError:
+        """The error for a message of the database that quotes damaged text of its schema."""
+        return LedgerIntegrityError(SCHEMA_DAMAGED, where=self.store.where)
+
+    def _check_process(self) -> None:
+        """Raise in a forked child: a connection does not survive a fork."""
+        if os.getpid() != self._process:
+            raise LedgerUnavailableError(
+                "The ledger was opened by another process.",
+                where=self.store.where,
+                next_step="Open it again in this process.",
+            )
+
+
+def open_transactions(location: str | Path, *, create: bool) -> Transactions:
+    """Open the ledger of a path or an address; the arguments and errors of ``Ledger.open``."""
+    transactions = Transactions(open_store(location))
+    store, ready = transactions.store, False
+    try:
+        if create:
+            store.make()
+        elif not store.present():
+            raise LedgerUnavailableError(
+                "There is no ledger here.",
+                where=store.where,
+                next_step="Check the place, or name it with --home; a second ledger would be a"
+                " second budget. Only for a first dataset: 'statpress ledger register', as"
+                " 'statpress plan CONFIG' prints it.",
+            )
+        if not transactions.read(check_schema):
+            if not create:
+                raise LedgerUnavailableError("The database is empty.", where=store.where)
+            transactions.change_schema(tables.upgrade)
+            transactions.read(check_schema)
+        ready = True
+    finally:
+        if not ready:
+            transactions.close()
+    return transactions
+
+
+def exists(location: str | Path) -> bool:
+    """Whether there is a ledger to open, or something in its place.
+
+    Raises:
+        LedgerUnavailableError: The address is not one of a ledger, or the server
+            cannot be asked.
+    """
+    with closing(Transactions(open_store(location))) as transactions:
+        return transactions.store.present()
+
+
+def upgrade(location: str | Path) -> str:
+    """Bring the ledger of an older version to the present form; entries stay as they are.
+
+    Returns:
+        The form it had, which may be the present one.
+
+    Raises:
+        LedgerUnavailableError: There is no ledger, or it cannot be written.
+        LedgerSchemaError: It is of a newer form than this version's.
+        LedgerIntegrityError: Its entries do not hold; then nothing was changed.
+    """
+
+    def work(connection: Connection) -> str:
+        form = tables.upgrade(connection)
+        if not form:
+            raise LedgerUnavailableError("The database is empty.", where=where)
+        with closing(stored(connection)) as entries:
+            replay(entries)
+        return form
+
+    with closing(Transactions(open_store(location))) as transactions:
+        where = transactions.store.where
+        if not transactions.store.present():
+            raise LedgerUnavailableError("There is no ledger here.", where=where)
+        return transactions.change_schema(work)
 
 
 class Ledger:
@@ -60,10 +225,10 @@ class Ledger:
             LedgerIntegrityError: The database holds something else, or its guards
                 were altered.
         """
-        return cls(opening.open_transactions(location, create=create), known)
+        return cls(open_transactions(location, create=create), known)
 
-    exists = staticmethod(opening.exists)
-    upgrade = staticmethod(opening.upgrade)
+    exists = staticmethod(exists)
+    upgrade = staticmethod(upgrade)
 
     register = acts.register
     amend = acts.amend
@@ -207,7 +372,7 @@ class Ledger:
         """Check and write one entry in one serialised transaction.
 
         Args:
-            kind: One of ``tasks.ledger_rules.rules.RULES``.
+            kind: One of ``tasks.ledger.rules.RULES``.
             body: Its fields; the time of writing and the balance are added.
             compose: Gives further fields, which depend on the state it follows.
 

@@ -1,4 +1,1 @@
-"""Prefect as seen from outside: its server, deployments, limits and artifacts.
-
-Only public facts pass through here.
-"""
+"""Prefect as seen from outside: its server, deployments, limits and artifacts."""

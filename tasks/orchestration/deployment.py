@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from mechanisms.errors import DeploymentError
-from tasks.orchestration.server import QUIET_DEFAULTS
+from statpress.mechanisms.errors import DeploymentError
+from statpress.tasks.orchestration.server import QUIET_DEFAULTS
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
     from prefect.client.schemas.responses import DeploymentResponse
+
 
 T = TypeVar("T")
 

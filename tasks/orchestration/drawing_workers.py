@@ -16,14 +16,18 @@ from importlib.util import find_spec
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from mechanisms.errors import DependencyError, WorkerError
-from mechanisms.planning.plan import Plan
-from tasks.execution.private_zone import CuratorLog
-from tasks.execution.resources import usable_processors
-from tasks.execution.side_channels import as_text
-from tasks.execution.workers import LocalProcesses, Parallel, Task, Workers
-from tasks.release import drawing
-from tasks.release.places import Run
+from statpress.mechanisms.errors import DependencyError, WorkerError
+from statpress.mechanisms.planning.plan import Plan
+from statpress.tasks.private_zone.guards import CuratorLog, as_text
+from statpress.tasks.private_zone.workers import (
+    LocalProcesses,
+    Parallel,
+    Task,
+    Workers,
+    usable_processors,
+)
+from statpress.tasks.release import drawing
+from statpress.tasks.release.run_places import Run
 
 T = TypeVar("T")
 

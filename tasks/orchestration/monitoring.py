@@ -3,6 +3,8 @@
 Everything here is in the plan, the ledger or the published bundle. What the input and
 table gates found is private, so that they passed is said only once a bundle shows it.
 A server that does not answer is noted in the curator log, and the run goes on.
+
+What a Prefect server shows of a release under review: that it waits, and how that ended.
 """
 
 from __future__ import annotations
@@ -14,23 +16,22 @@ from dataclasses import dataclass
 from decimal import ROUND_DOWN, Decimal
 from typing import TYPE_CHECKING, Any
 
-from configs.loading import Release
-from mechanisms.planning.plan import Plan, PlannedProduct
-from mechanisms.planning.verdict import verdict
-from tasks.bundle.manifest import STATEMENT
-from tasks.execution.home import Home
-from tasks.execution.run_context import RunContext
-from tasks.ledger.ledger import Ledger
-from tasks.ledger_rules.accounts import Account
-from tasks.ledger_rules.amounts import canonical
-from tasks.orchestration.notices import notice, show
-from tasks.orchestration.server import key_of, watched_run
-from tasks.plans.verdicts import warnings
-from tasks.products.markdown import escaped
-from tasks.release.outcome import Outcome
+from statpress.configs.loading import Release
+from statpress.mechanisms.planning.plan import Plan, PlannedProduct, verdict
+from statpress.tasks.bundle.manifest import STATEMENT
+from statpress.tasks.ledger.accounts import Account
+from statpress.tasks.ledger.entries import canonical
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.orchestration.server import key_of, notice, show, watched_run
+from statpress.tasks.private_zone.folders import Home
+from statpress.tasks.private_zone.run_context import RunContext
+from statpress.tasks.products.product_kind import escaped
+from statpress.tasks.release.foreseen import warnings
+from statpress.tasks.release.run_places import Outcome
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
+
 
 BUDGET_LOW = "statpress.budget.low"
 """Event of a charge that leaves less than a fifth of a dataset's budget."""
@@ -222,3 +223,57 @@ def _size(statement: Mapping[str, Any]) -> str:
     """What the input gate wanted of the size, by a bundle's privacy statement."""
     unit = "units" if statement["unit_records"] > 1 else "records"
     return f"{statement[f'n_{unit}']:,} {unit}, as declared"
+
+
+WAITING = "statpress.release.waiting"
+"""Event of a bundle that is prepared, and waits for its approval."""
+
+
+@notice
+def show_waiting(client: SyncPrefectClient, title: str, outcome: Outcome, home: Home) -> None:
+    """Say that a bundle is prepared and waits: an artifact, and an event for a notice."""
+    from prefect.events import emit_event
+
+    emit_event(
+        event=WAITING,
+        resource={
+            "prefect.resource.id": f"statpress.dataset.{key_of(outcome.dataset)}",
+            "prefect.resource.name": outcome.dataset,
+        },
+        payload={
+            "dataset": outcome.dataset,
+            "title": title,
+            "run_id": outcome.run_id,
+            "seal": outcome.seal,
+            "folder": str(outcome.bundle.absolute()),
+            "home": str(home.root),
+        },
+    )
+    text = f"""# Waiting for approval: {escaped(title)}
+
+Run {outcome.run_id} is charged epsilon {outcome.epsilon} at delta {outcome.delta}, and published
+nothing yet. Read the bundle in {escaped(str(outcome.bundle.absolute()))}, then decide, as the user
+and with the home of this run (`STATPRESS_HOME={escaped(str(home.root))}`):
+
+    statpress approve {outcome.run_id} --key FILE
+    statpress reject {outcome.run_id} --key FILE --reason "…"
+
+`statpress approve FOLDER --key FILE` decides about a copy of the bundle; `--by NAME` in place of
+`--key FILE` where the ledger allows unsigned decisions. Once it is approved,
+`statpress publish {outcome.run_id}` or the deployment *publish* publishes it.
+`statpress review` lists all that waits."""
+    show(client, outcome.dataset, "review", "markdown", text, f"Seal {outcome.seal}.")
+
+
+@notice
+def show_rejection(client: SyncPrefectClient, dataset: str, run_id: str) -> None:
+    """Say that a bundle was rejected by the form on its run's page."""
+    text = f"Run {run_id} was rejected. It publishes nothing, and its budget stays spent."
+    show(client, dataset, "review", "markdown", text)
+
+
+@notice
+def show_approval(client: SyncPrefectClient, outcome: Outcome) -> None:
+    """Say that a bundle was approved, and is published."""
+    text = f"Run {outcome.run_id} is approved, and published as {escaped(outcome.bundle.name)}."
+    show(client, outcome.dataset, "review", "markdown", text)

@@ -1,16 +1,37 @@
-"""The Prefect server that watches a run: whether there is one, and a client for notices."""
+"""The Prefect server that watches a run: client, exclusion, notices, final states.
+
+The Prefect server that watches a run: whether there is one, and a client for notices.
+
+One release of a dataset at a time, on a Prefect server.
+
+A strict global concurrency limit of the server makes runs of one dataset wait for each
+other, whichever deployment they belong to. It is a courtesy: slots can be lost with the
+server's memory, so it is the ledger that sees to it that no budget is spent twice. Nothing
+here can fail a run that was charged.
+
+The final state of a flow run: what came of it, in the orchestrator's own words.
+How a run tells a Prefect server something: artifacts, and clients that never fail a run.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
+
+from statpress.mechanisms.errors import OrchestratorError
+from statpress.tasks.ledger.accounts import Status
+from statpress.tasks.private_zone.run_context import RunContext
+from statpress.tasks.release.run_places import Outcome
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
-    from prefect.client.schemas.objects import FlowRun
+    from prefect.client.schemas.objects import FlowRun, State
+
 
 QUIET_DEFAULTS = {
     "DO_NOT_TRACK": "1",
@@ -64,3 +85,155 @@ def key_of(dataset: str) -> str:
         return key
     mark = hashlib.sha256(dataset.encode()).hexdigest()[:12]
     return f"{key}-{mark}" if key else mark
+
+
+PATIENCE_SECONDS = 3600.0
+"""How long a run waits for another release of its dataset."""
+
+_LEASE_SECONDS = 60.0
+"""A run that was killed keeps its slot for at most this long."""
+
+
+def limit_name(dataset: str) -> str:
+    """The name of the dataset's limit on the server."""
+    return f"statpress-{key_of(dataset)}"
+
+
+@contextmanager
+def one_at_a_time(context: RunContext, dataset: str) -> Iterator[None]:
+    """Wait until no other run on this server releases the dataset, then keep others out.
+
+    The limit is made where it is missing; one that is there stays as it is. Without a
+    server nothing happens: the ledger's lock is enough.
+
+    Raises:
+        OrchestratorError: The wait timed out, or the server does not answer. Nothing
+            was charged.
+    """
+    if not context.orchestrated or watched_run() is None:
+        yield
+        return
+    context.listener.announce("wait for the dataset")
+    slot = _taken(dataset)
+    try:
+        yield
+    finally:
+        try:
+            slot.__exit__(None, None, None)
+        except Exception as error:  # the lease ends by itself
+            context.log.write(f"The slot was not given back: {type(error).__name__}: {error}")
+
+
+def _taken(dataset: str) -> contextlib.AbstractContextManager[None]:
+    """Take the dataset's slot; leaving the context manager gives it back."""
+    from prefect.concurrency.sync import concurrency
+
+    name = limit_name(dataset)
+    failure = "The server gave no slot"
+    try:
+        _make_limit(name)
+        slot = concurrency(
+            name,
+            strict=True,
+            timeout_seconds=PATIENCE_SECONDS,
+            lease_duration=_LEASE_SECONDS,
+            raise_on_lease_renewal_failure=False,  # a server gone for a minute costs no bundle
+        )
+        slot.__enter__()
+        return slot
+    except TimeoutError:
+        failure = f"Another release of the dataset was at work for {PATIENCE_SECONDS:.0f} seconds"
+    except Exception as error:
+        failure = f"{failure} ({type(error).__name__})"
+    raise OrchestratorError(
+        f"{failure}; nothing was charged.",
+        where=f"concurrency limit {name!r}",
+        next_step="See the server's page of concurrency limits. If no release is at work, "
+        f"'prefect gcl update {name} --active-slots 0' frees the slot.",
+    )
+
+
+def _make_limit(name: str) -> None:
+    """Make the limit unless the server has it."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.actions import GlobalConcurrencyLimitCreate
+    from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
+
+    with get_client(sync_client=True) as client:
+        try:
+            client.read_global_concurrency_limit_by_name(name)
+        except ObjectNotFound:
+            with contextlib.suppress(ObjectAlreadyExists):
+                client.create_global_concurrency_limit(
+                    GlobalConcurrencyLimitCreate(name=name, limit=1)
+                )
+
+
+AWAITING = "AwaitingApproval"
+"""Name of the state of a run that is done, and whose bundle waits for its approval."""
+
+
+def final_state(outcome: Outcome) -> str | State[str]:
+    """What a flow returns of its outcome: the bundle's path, or a state that says that it waits.
+
+    Args:
+        outcome: What the run leaves behind.
+    """
+    if outcome.status is not Status.PREPARED:
+        return str(outcome.bundle)
+    from prefect.states import Completed
+
+    return Completed(
+        name=AWAITING,
+        message=f"Prepared and charged, not published: statpress approve {outcome.run_id}",
+        data=str(outcome.bundle),
+    )
+
+
+def rejected() -> State[str]:
+    """What a flow returns whose bundle was rejected."""
+    from prefect.states import Completed
+
+    message = "The bundle was rejected: nothing is published, and the budget stays spent."
+    return Completed(name="Rejected", message=message, data="rejected")
+
+
+P = ParamSpec("P")
+
+
+def notice(
+    send: Callable[Concatenate[SyncPrefectClient, P], None],
+) -> Callable[Concatenate[RunContext, P], None]:
+    """Send something to the server, if one watches the run; that never fails."""
+
+    @functools.wraps(send)
+    def sent(context: RunContext, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        if not context.orchestrated:
+            return
+        try:
+            if watched_run() is not None:
+                with notice_client() as client:
+                    send(client, *args, **kwargs)
+        except Exception as error:
+            context.log.write(f"The server was not told: {type(error).__name__}: {error}")
+
+    return sent
+
+
+def show(
+    client: SyncPrefectClient, dataset: str, name: str, kind: str, data: Any, text: str = ""
+) -> Any:
+    """Put an artifact of the run at work on the server; returns its id."""
+    from prefect.client.schemas.actions import ArtifactCreate
+
+    run = watched_run()
+    made = client.create_artifact(
+        ArtifactCreate(
+            key=f"{key_of(dataset)}-{name}",
+            type=kind,
+            data=data,
+            description=text,
+            flow_run_id=run.id if run is not None else None,
+        )
+    )
+    return made.id

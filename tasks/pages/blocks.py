@@ -1,12 +1,168 @@
-"""The blocks of a page as values: text, facts, tables, charts, and sections that hold them."""
+"""A page as values, and as one self-contained HTML file.
+
+How much room the text of a chart takes.
+What a chart shows, as values; how it looks is the business of ``charts``.
+The blocks of a page as values: text, facts, tables, charts, and sections that hold them.
+Our own sentences with a few marks of Markdown, as text of a page.
+A page as one self-contained HTML file, which asks no other host for anything.
+"""
 
 from __future__ import annotations
 
+import base64
+import functools
+import hashlib
+import itertools
+import re
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Literal
+from unicodedata import east_asian_width
 
-from tasks.pages.drawings import Drawing
+if TYPE_CHECKING:
+    from jinja2 import Template
+    from markupsafe import Markup
+
+
+def inches_of(label: str, points: float) -> float:
+    """Inches of a label in a font of so many points.
+
+    The font that is measured with lacks the wide letters, which are square.
+
+    >>> round(inches_of("men", 8.5), 2), round(inches_of("年収", 8.5), 2)
+    (0.26, 0.24)
+    """
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import TextToPath
+
+    font = FontProperties(family="DejaVu Sans", size=points)
+    narrow = "".join(letter for letter in label if east_asian_width(letter) not in "WF")
+    width, _, _ = TextToPath().get_text_width_height_descent(narrow, font, ismath=False)
+    return float(width + points * (len(label) - len(narrow))) / 72
+
+
+Number = float | None
+"""A value of a drawing; None where there is none."""
+
+
+@dataclass(frozen=True)
+class Bars:
+    """A bar for each label, with a whisker from its lower to its upper end where both are known.
+
+    Attributes:
+        labels: From top to bottom.
+        values: Length of each bar.
+        lower: Where the whiskers begin; empty without whiskers.
+        upper: Where they end.
+        axis: What the lengths are, with their unit.
+    """
+
+    labels: Sequence[str]
+    values: Sequence[Number]
+    lower: Sequence[Number] = ()
+    upper: Sequence[Number] = ()
+    axis: str = ""
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """A point with its interval for each label, each on a scale of its own or all on one.
+
+    Attributes:
+        labels: From top to bottom.
+        values: The points.
+        lower: Ends of the intervals; None where one has no end.
+        upper: The others.
+        axis: What is measured, with its unit.
+    """
+
+    labels: Sequence[str]
+    values: Sequence[Number]
+    lower: Sequence[Number]
+    upper: Sequence[Number]
+    axis: str = ""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a drawing of curves.
+
+    Attributes:
+        label: Of the line; may be empty.
+        x: float, ascending.
+        y: As many.
+        lower: Of a band around it; empty without one.
+        upper: Likewise.
+        stepped: Whether each value holds from its x to the next.
+    """
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+    lower: Sequence[float] = ()
+    upper: Sequence[float] = ()
+    stepped: bool = False
+
+
+@dataclass(frozen=True)
+class Span:
+    """A shaded range of a drawing of curves; None stands for no end."""
+
+    label: str
+    lower: Number
+    upper: Number
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Lines over one axis.
+
+    Attributes:
+        lines: At most four, told apart by colour and by dashes.
+        x_axis: What runs to the right, with its unit.
+        y_axis: What runs upwards.
+        spans: Shaded ranges of x.
+        points: Single marks, (x, y).
+        log_x: Whether x is logarithmic.
+        log_y: Whether y is.
+        from_zero: Whether y begins at 0.
+    """
+
+    lines: Sequence[Line]
+    x_axis: str
+    y_axis: str
+    spans: Sequence[Span] = ()
+    points: Sequence[tuple[float, float]] = ()
+    log_x: bool = False
+    log_y: bool = False
+    from_zero: bool = False
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """A shaded cell for each pair of labels; the darker, the larger.
+
+    Attributes:
+        rows: Labels from top to bottom.
+        columns: Labels from left to right.
+        values: By row; None for a cell that is marked instead, not a number for none at all.
+        marked: What a marked cell means; may be empty.
+        scale: What the shading means, with its unit.
+        lightest: The value that is not shaded at all.
+    """
+
+    rows: Sequence[str]
+    columns: Sequence[str]
+    values: Sequence[Sequence[Number]]
+    marked: str = ""
+    scale: str = ""
+    lightest: float = 0.0
+
+
+Drawing = Bars | Intervals | Curves | HeatMap
+
 
 Text = str
 """Plain text, which the template escapes, or ``markupsafe.Markup``, which it does not."""
@@ -164,3 +320,136 @@ class Page:
     marks: Sequence[Text] = ()
     banner: str = ""
     language: str = "en"
+
+
+_CODE = re.compile(r"`([^`]+)`")
+_STRONG = re.compile(r"\*\*([^*]+)\*\*")
+_EMPHASIS = re.compile(r"\*([^*]+)\*")
+
+
+def marked(text: str) -> Markup:
+    """Escaped text in which code, strong words and emphasis are marked.
+
+    >>> str(marked("**54 times** in `a<b`"))
+    '<strong>54 times</strong> in <code>a&lt;b</code>'
+    """
+    from markupsafe import Markup, escape
+
+    found = Markup()
+    for place, part in enumerate(_CODE.split(text)):
+        escaped = str(escape(part))
+        if place % 2:
+            found += Markup(f"<code>{escaped}</code>")  # noqa: S704 -- escaped above
+            continue
+        escaped = _STRONG.sub(r"<strong>\1</strong>", escaped)
+        escaped = _EMPHASIS.sub(r"<em>\1</em>", escaped)
+        found += Markup(escaped)  # noqa: S704
+    return found
+
+
+def link(address: str, text: str) -> Markup:
+    """A link; an address that is not of the web, of mail or of this bundle is only shown.
+
+    >>> str(link("https://example.org/a?b&c", "here")), str(link("javascript:alert()", "here"))
+    ('<a href="https://example.org/a?b&amp;c">here</a>', 'here')
+    """
+    from markupsafe import Markup, escape
+
+    known = address.startswith(("https://", "http://", "mailto:", "#", "data/", "./"))
+    return Markup('<a href="{}">{}</a>').format(address, text) if known else escape(text)
+
+
+def code(text: str) -> Markup:
+    """Text as code."""
+    from markupsafe import Markup
+
+    return Markup("<code>{}</code>").format(text)
+
+
+_KINDS = {
+    Prose: "prose",
+    Facts: "facts",
+    Grid: "grid",
+    Chart: "chart",
+    Gallery: "gallery",
+    Slider: "slider",
+}
+
+
+def rendered(page: Page, *, pictures: bool = True) -> str:
+    """The HTML of a page; without pictures the figures of its charts stand as tables.
+
+    Every value is escaped, since titles and names are the words of whoever wrote a config. The
+    page's own policy lets it load nothing, and run nothing but the script of its sliders, if any.
+    """
+    from markupsafe import Markup
+
+    numbers, sliders = itertools.count(1), itertools.count(1)
+    script = _text("slider.js") if any(map(_slides, page.sections)) else ""
+    allowed = f"script-src 'sha256-{_digest(script)}'; " if script else ""
+    return _template().render(
+        page=page,
+        policy=f"default-src 'none'; img-src data:; {allowed}style-src 'unsafe-inline'",
+        script=Markup(script),  # noqa: S704 -- ours, like the style
+        style=Markup(_text("style.css")),  # noqa: S704
+        kind_of=lambda block: _KINDS[type(block)],
+        drawn=lambda chart: _picture(chart, next(numbers)) if pictures else None,
+        is_number=_is_number,
+        number_of_slider=lambda: next(sliders),
+    )
+
+
+def _picture(chart: Chart, number: int) -> Markup | None:
+    """A chart's drawing; None if it cannot be drawn, as where an axis is as long as floats reach.
+
+    The chart's words and figures then stand alone: what is released is charged by now, and no
+    picture is worth it.
+    """
+    from markupsafe import Markup
+
+    from statpress.tasks.pages.charts import svg
+
+    try:
+        drawn = svg(chart.drawing, number=number, wide=chart.wide)
+    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        warnings.warn(f"a chart is not drawn: {type(error).__name__}", stacklevel=2)
+        return None
+    return Markup(drawn)  # noqa: S704 -- Matplotlib escapes its texts
+
+
+def _slides(section: Section) -> bool:
+    """Whether there is a slider in a section."""
+    own = any(isinstance(block, Slider) for block in section.blocks)
+    return own or any(map(_slides, section.parts))
+
+
+@functools.cache
+def _template() -> Template:
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.from_string(_text("page.html.jinja"))
+
+
+def _text(name: str) -> str:
+    return files("statpress.tasks.pages").joinpath(name).read_text(encoding="utf-8")
+
+
+def _digest(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
+
+
+def _is_number(text: Any) -> bool:
+    """Whether a cell of a table is aligned as a number is.
+
+    >>> _is_number("1,234"), _is_number("± 3 %"), _is_number("9 to 12")
+    (True, True, False)
+    """
+    plain = str(text).strip("±% ").replace(",", "")
+    try:
+        float(plain)
+    except ValueError:
+        return False
+    return True

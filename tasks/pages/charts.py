@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tasks.pages.axes import numbered, plain_decades
-from tasks.pages.drawings import Bars, Curves, Drawing, HeatMap, Intervals
-from tasks.pages.label_width import inches_of
-from tasks.pages.numbers import measured
+from statpress.tasks.pages.blocks import Bars, Curves, Drawing, HeatMap, Intervals, inches_of
+from statpress.tasks.pages.numbers import measured, numbered, plain_decades
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
 
 _INK, _SOFT = "#000001", "#000002"
 _SERIES = ("#000011", "#000012", "#000013", "#000014")

@@ -1,7 +1,13 @@
-"""Charts of how records are distributed over the cells of one column, or of two."""
+"""Charts of how records are distributed, and of how columns are related.
+
+The cells of a declared column as a person reads them, from a data package's field.
+Charts of how records are distributed over the cells of one column, or of two.
+How strongly pairs of columns are related, by their noisy joint tables, and charts of that.
+"""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,11 +15,70 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.domain.columns import Column
-from tasks.pages.blocks import Chart, Grid
-from tasks.pages.drawings import Bars, Curves, HeatMap, Line
-from tasks.pages.numbers import count, give_or_take, share
-from tasks.products.cell_names import MISSING, axis, cell_names, heading, places
+from statpress.mechanisms.domain.columns import Column, Date, Integer, Numeric
+from statpress.tasks.pages.blocks import Bars, Chart, Curves, Grid, HeatMap, Line
+from statpress.tasks.pages.numbers import count, give_or_take, plain, share
+
+MISSING, OTHER = "missing", "other"
+
+
+def cell_names(column: Column, field: Mapping[str, Any]) -> list[str]:
+    """By code what the cell holds: a label, a value, a range, ``other`` or ``missing``.
+
+    Args:
+        column: As declared.
+        field: The same in the data package, with the labels of its ``categories``.
+
+    >>> from statpress.mechanisms.domain.columns import Numeric
+    >>> cell_names(Numeric(name="pay", edges=(0.0, 20.0, 25.5), missing=True), {})
+    ['0 to 20', '20 to 25.5', 'missing']
+    """
+    codes = np.arange(column.n_values)
+    if isinstance(column, Numeric):
+        ends = [plain(edge) for edge in column.edges]
+        names = [f"{low} to {high}" for low, high in itertools.pairwise(ends)]
+    elif isinstance(column, Integer) and column.width > 1:
+        lows = (column.lower + codes * column.width).tolist()
+        names = [f"{low} to {low + column.width - 1}" for low in lows]
+    else:
+        names = [_text(value) for value in column.decode(codes).tolist()]
+    if len(labels := field.get("categories", ())) == len(names):
+        names = [str(each["label"]) for each in labels]  # a format may write values otherwise
+    names += [OTHER] * (column.other_code is not None)
+    return names + [MISSING] * column.missing
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def places(column: Column) -> NDArray[np.float64] | None:
+    """Where the cells of values begin on an axis, and where the last ends: float64[n_values + 1].
+
+    None for a column whose values are not numbers.
+    """
+    steps = np.arange(column.n_values + 1)
+    if isinstance(column, Numeric):
+        return column.edge_array
+    if isinstance(column, Integer):
+        return np.asarray(column.lower + steps * float(column.width))
+    if isinstance(column, Date) and column.by != "day":
+        first = column.period_of(column.first)
+        return np.asarray((first + steps) / (1 if column.by == "year" else 12))
+    return None
+
+
+def heading(field: Mapping[str, Any]) -> str:
+    """A column's name, with its label where it has one."""
+    title = field.get("title") or field.get("label")
+    return f"{field['name']}: {title}" if title else str(field["name"])
+
+
+def axis(field: Mapping[str, Any]) -> str:
+    """The same for an axis: the unit behind it."""
+    unit = field.get("unit")
+    return f"{field['name']} ({unit})" if unit else str(field["name"])
+
 
 NORMAL_95 = 1.96
 """Standard errors on either side that hold with 95 % under normal noise."""
@@ -161,3 +226,38 @@ def typical_figure(found: Distribution, where: str) -> tuple[str, str] | None:
     first = next(k for k, name in enumerate(names) if name != MISSING)
     figure = f"{count(found.counts[first])} {reach_95(found.errors[first])}"
     return figure, f"records with {where} = {names[first]}. {CERTAIN}"
+
+
+Pair = tuple[str, str]
+
+EXPLAINED = (
+    "Strength is Cramér's V: 0 where the two columns have nothing to do with each other, 1 where "
+    "one tells the other. What noise alone would show has been taken off, so that 0 also stands "
+    "for a relation too weak to be told from noise."
+)
+
+
+def matrix_chart(names: Sequence[str], strengths: Mapping[Pair, float], marked: str) -> Chart:
+    """A matrix of all pairs, shaded by strength; pairs without one are marked.
+
+    Args:
+        names: Of the columns, in order.
+        strengths: By pair in that order.
+        marked: What a pair without one is; may be empty.
+    """
+    rows, columns = list(names[1:]), list(names[:-1])
+    values: list[list[float | None]] = [
+        [strengths.get((column, row)) if j <= i else np.nan for j, column in enumerate(columns)]
+        for i, row in enumerate(rows)
+    ]
+    ordered = sorted(strengths.items(), key=lambda each: -each[1])
+    cells = [(a, b, f"{value:.2f}") for (a, b), value in ordered[:60]]
+    part = f", the {len(cells)} strongest of {len(ordered)}" if len(cells) < len(ordered) else ""
+    said = f"strongest are {cells[0][0]} and {cells[0][1]}, {cells[0][2]}" if cells else "none"
+    return Chart(
+        "How strongly each pair of columns is related",
+        HeatMap(rows, columns, values, marked=marked, scale="Cramér's V"),
+        f"Matrix of pairs of columns; {said}.",
+        Grid(("column", "column", "strength"), cells, title=f"Strengths{part}", folded=True),
+        EXPLAINED,
+    )

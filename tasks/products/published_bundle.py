@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mechanisms.marginals.marginals import Marginals
-from tasks.bundle.manifest import verify_bundle
-from tasks.products.counts.published import PublishedProduct
-from tasks.products.registry import KINDS
-from tasks.products.understanding import understood
+from statpress.mechanisms.marginals.marginals import Marginals
+from statpress.tasks.bundle.manifest import verify_bundle
+from statpress.tasks.products.kinds import KINDS
+from statpress.tasks.products.product_kind import understood
+from statpress.tasks.products.published_counts import PublishedProduct
 
 
 @dataclass(frozen=True)

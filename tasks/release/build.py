@@ -11,26 +11,33 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from configs.loading import Release
-from configs.models.formats import STAT
-from mechanisms.planning.plan import Plan
-from mechanisms.planning.verdict import disclosures
-from tasks.bundle.manifest import REVIEWED, seal_and_sign
-from tasks.ledger_rules.amounts import canonical
-from tasks.ledger_rules.entries import Entry
-from tasks.metadata.writing import rehearse_metadata, write_metadata
-from tasks.package.codebook_file import write_codebook
-from tasks.package.data_package import data_package, write_package
-from tasks.package.publication_section import with_publication
-from tasks.plans.verdicts import mostly_noise
-from tasks.products.codebook import codebook
-from tasks.products.files import Profile, check_size, profile_product, write_product
-from tasks.products.markdown import code_span, escaped
-from tasks.products.registry import families, kind_of
-from tasks.release.places import Run
-from tasks.report.privacy_page import write_privacy_page
-from tasks.report.report import write_report
-from tasks.statement.statement import SCHEMA, charged_statement, statement
+from statpress.configs.formats import STAT
+from statpress.configs.loading import Release
+from statpress.mechanisms.planning.plan import Plan, disclosures
+from statpress.tasks.bundle.manifest import REVIEWED, seal_and_sign
+from statpress.tasks.catalogues.data_package import (
+    data_package,
+    with_publication,
+    write_codebook,
+    write_package,
+)
+from statpress.tasks.catalogues.metadata_files import rehearse_metadata, write_metadata
+from statpress.tasks.ledger.entries import Entry, canonical
+from statpress.tasks.products.kinds import families, kind_of
+from statpress.tasks.products.product_kind import (
+    Profile,
+    check_size,
+    code_span,
+    codebook,
+    escaped,
+    profile_product,
+    write_product,
+)
+from statpress.tasks.release.foreseen import mostly_noise
+from statpress.tasks.release.run_places import Run
+from statpress.tasks.release.statement import SCHEMA, charged_statement, statement
+from statpress.tasks.report.privacy_page import write_privacy_page
+from statpress.tasks.report.report import write_report
 
 _INSECURE = (
     "**NOT PUBLISHABLE: drawn from a known seed, for tests only. No guarantee holds: whoever "
@@ -86,7 +93,7 @@ def write_bundle(
         release: The config.
         plan: Of that.
         charge: The ledger's entry.
-        spent: What the dataset has spent with it (``tasks.statement.lifetime``).
+        spent: What the dataset has spent with it (``tasks.release.statement``).
         products: What was released, and what follows from it.
     """
     (run.building / "data").mkdir()
@@ -245,7 +252,7 @@ def _paragraphs(text: str | None) -> list[str]:
 
 def write_schema(folder: Path) -> None:
     """Write the JSON Schema of ``privacy.json`` beside it."""
-    (folder / SCHEMA).write_bytes(files("configs").joinpath(SCHEMA).read_bytes())
+    (folder / SCHEMA).write_bytes(files("statpress.configs").joinpath(SCHEMA).read_bytes())
 
 
 def _write_json(run: Run, name: str, value: Any) -> None:

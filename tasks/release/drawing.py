@@ -1,4 +1,6 @@
-"""Drawing one product in a process of its own, which is told a home, a run and a number.
+"""Drawing products in other processes: what is handed over, and what comes back.
+
+Drawing one product in a process of its own, which is told a home, a run and a number.
 
 All else lies in the folder ``draw`` of the run's private work folder, for its owner only:
 
@@ -13,18 +15,25 @@ All else lies in the folder ``draw`` of the run's private work folder, for its o
 
 ``entry`` comes last and only after the charge, and without it no generator can be made. A process
 says one of a few public words; everything else that happens in it goes to the curator log.
+
+The run's side of drawing in other processes: what it writes for them, and what they drew.
+
+All that can fail without a random bit does so before the charge: that a process sees the run's
+folder, knows its mechanisms, and that the counts are written.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import os
 import pickle
 import platform
+import secrets
 import sys
 import uuid
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
@@ -33,17 +42,18 @@ import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.counted import Counted
-from mechanisms.domain.domain import Domain
-from mechanisms.errors import StatpressError
-from tasks.counting.spilled_columns import SpilledColumns
-from tasks.execution.private_zone import CuratorLog, guarded, silence_core_dumps
-from tasks.execution.side_channels import IN_A_STEP
-from tasks.execution.workers import Task, tasks_of_parent
-from tasks.products.registry import kind_of
-from tasks.release.entropy import generator
-from tasks.source.private_files import new_file
+from statpress.mechanisms.domain.contingency_table import ContingencyTable, Counted
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.errors import InternalError, StatpressError, WorkerError
+from statpress.mechanisms.planning.plan import Plan, PlannedProduct
+from statpress.tasks.ledger.entries import Entry
+from statpress.tasks.private_zone.guards import IN_A_STEP, CuratorLog, guarded, silence_core_dumps
+from statpress.tasks.private_zone.workers import Task, Workers, tasks_of_parent
+from statpress.tasks.products.kinds import kind_of
+from statpress.tasks.release.entropy import generator
+from statpress.tasks.release.run_places import Run
+from statpress.tasks.source.guarding import new_file
+from statpress.tasks.source.scanning import SpilledColumns
 
 FOLDER = "draw"
 READY, UNSEEN, FOREIGN, UNKNOWN = "ready", "unseen", "foreign", "unknown"
@@ -204,3 +214,106 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+
+
+_FLAWS = {
+    UNSEEN: (
+        "It does not see the run's private folder, or may not write there. Nothing was charged.",
+        "Have the home in a folder that all workers see at the same path, and run them as the"
+        " user who owns it.",
+    ),
+    FOREIGN: (
+        "It has other versions of Python, statpress, NumPy or OpenDP. Nothing was charged.",
+        "Install the same versions for all workers.",
+    ),
+    UNKNOWN: (
+        "It cannot import a mechanism or statistic of the plan. Nothing was charged.",
+        "Have its module on PYTHONPATH where the workers start.",
+    ),
+    FAILED: (
+        "It failed to look at the run's private folder. Nothing was charged.",
+        "The curator finds the detail in the curator log.",
+    ),
+}
+
+
+def introduce(run: Run, plan: Plan, workers: Workers) -> None:
+    """Give the plan to the workers, and see that all of them can do their part.
+
+    Raises:
+        WorkerError: One cannot; nothing is charged.
+        OSError: The disk is full, or fails.
+    """
+    folder, token = run.work / FOLDER, secrets.token_hex(16)
+    folder.mkdir(mode=0o700)
+    unfit = None
+    try:
+        save(folder / "plan", light(plan))
+    except OSError:
+        raise
+    except Exception as error:  # whatever an object from outside the package does
+        unfit = type(error).__name__
+    if unfit is not None:
+        raise WorkerError(
+            f"A mechanism of the plan cannot be given to another process ({unfit}). Nothing was"
+            " charged.",
+            next_step="Define its functions at the top of a module, or run with --workers 1.",
+        )
+    with new_file(folder / "token") as file:
+        file.write(json.dumps({"token": token, "versions": versions()}).encode())
+    for word in workers.everywhere(("look", token)):
+        if word != READY:
+            flaw, step = _FLAWS.get(word, _FLAWS[FAILED])
+            raise WorkerError(flaw, where=workers.place, next_step=step)
+
+
+def light(plan: Plan) -> list[PlannedProduct[Any]]:
+    """The products as one who draws has need of them: losses are large, and charged already."""
+    return [replace(each, loss=cast("Any", None), choice=None) for each in plan.products]
+
+
+def hand_over(run: Run, counted: Counted) -> None:
+    """Write what was counted for the workers.
+
+    Raises:
+        OSError: The disk is full, or fails.
+    """
+    save_counted(run.work / FOLDER, counted)
+
+
+def draw_by(workers: Workers, run: Run, plan: Plan, draw: Entry) -> dict[str, Any]:
+    """Have every product drawn by a worker, the longest first; what they released, by name.
+
+    Raises:
+        WorkerError: A worker ended before it was done.
+        InternalError: One failed; the detail is in the curator log.
+        OSError: The disk of one is full, or fails.
+    """
+    folder, products = run.work / FOLDER, plan.products
+    save(folder / "entry", (draw, run.insecure_seed))
+    order = sorted(range(len(products)), key=lambda number: -products[number].draws)
+    for number, word in workers.each({each: ("draw", str(each)) for each in order}):
+        _check(word, products[number].name, run, workers)
+        run.advance(products[number].draws)
+    return {
+        product.name: load(folder / f"{number}.drawn") for number, product in enumerate(products)
+    }
+
+
+def _check(word: str, product: str, run: Run, workers: Workers) -> None:
+    """Refuse any word but that the product is drawn."""
+    if word == DONE:
+        return
+    kind, _, number = word.partition(" ")
+    if kind == DISK:
+        raise OSError(int(number), os.strerror(int(number)))
+    if word == CLAIMED:
+        raise WorkerError(
+            f"A worker began to draw '{product}' and ended before it was done; nothing is drawn"
+            " twice.",
+            where=workers.place,
+        )
+    raise InternalError(
+        f"An unforeseen error stopped the run; incident {run.run_id}.",
+        next_step=f"The curator finds the detail in the curator log {run.run_id}.log.",
+    )

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.sampling.randomness import Randomness
-from tasks.ledger_rules.entries import Entry
+from statpress.mechanisms.sampling.randomness import Randomness
+from statpress.tasks.ledger.entries import Entry
 
 _AT_ONCE = 1 << 16
 
@@ -46,7 +46,7 @@ def generator(draw: Entry, product: str, *, insecure_seed: int | None = None) ->
 
 
 def key_of_choice(*, insecure_seed: int | None = None) -> str:
-    """A key for the choice of a unit's records (tasks.counting.units), 256 bits in hexadecimal.
+    """A key for the choice of a unit's records (tasks.source.aggregates), 256 bits in hexadecimal.
 
     It is drawn before the charge, with the count: what it decides reaches nobody unless
     the run is charged, and the guarantee holds for every key.

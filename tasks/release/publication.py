@@ -1,4 +1,8 @@
-"""The steps that publish an approved bundle; they may run weeks after the release.
+"""The steps that publish an approved bundle, and its note in the ledger.
+
+Noting a bundle in the ledger, where a run ended before it could do so itself.
+
+The steps that publish an approved bundle; they may run weeks after the release.
 
 Only the home and the ledger hold state. Every step may be cut off and begun again: the
 prepared bundle is kept until the ledger has noted the publication, what appears in the
@@ -14,29 +18,81 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from mechanisms.errors import (
+from statpress.mechanisms.errors import (
     ApprovalError,
     BundleVerificationError,
     OutputNotWritableError,
     StatpressError,
 )
-from tasks.bundle.approval import NAME as APPROVAL
-from tasks.bundle.approval import approval_text
-from tasks.bundle.manifest import verify_bundle
-from tasks.execution.folders import claims, remove_abandoned
-from tasks.execution.home import Home
-from tasks.execution.steps import step
-from tasks.ledger.ledger import Ledger
-from tasks.ledger_rules.accounts import Charge, Status
-from tasks.ledger_rules.entries import Entry
-from tasks.release.outcome import Outcome, outcome_of
-from tasks.release.places import (
+from statpress.tasks.bundle.manifest import APPROVAL_NAME as APPROVAL
+from statpress.tasks.bundle.manifest import approval_text, verify_bundle
+from statpress.tasks.ledger.accounts import Charge, Status
+from statpress.tasks.ledger.entries import Entry
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.private_zone.folders import Home, claims, remove_abandoned
+from statpress.tasks.private_zone.run_context import step
+from statpress.tasks.release.ledger_check import charge_of_bundle, check_described
+from statpress.tasks.release.run_places import (
     BUILDING,
     PREPARED,
+    Outcome,
     final_places,
     make_directory,
+    outcome_of,
     publish_folder,
 )
+
+
+def note_bundle(home: Home, bundle: Path, prepared_for: Path | None = None) -> Entry:
+    """Note a whole bundle as published or as prepared, where a run ended before it could.
+
+    Args:
+        home: Where the ledger lies.
+        bundle: The bundle.
+        prepared_for: For one that waits for its approval, where it is to be published.
+
+    Raises:
+        BundleVerificationError: The bundle is not whole, or not what was charged.
+        ApprovalError: It is under review, and is not approved.
+        LedgerError: Its run never drew, or published another bundle.
+    """
+    manifest = verify_bundle(bundle, prepared=prepared_for is not None)
+    if manifest.get("reprint_of"):
+        raise BundleVerificationError(
+            "This is a reprint; the ledger notes only its original.",
+            where=str(bundle),
+            next_step=f"Note the bundle with the seal {manifest['reprint_of']['seal']}.",
+        )
+    with Ledger.open(home.ledger, create=False) as ledger:
+        charge = charge_of_bundle(ledger, bundle, manifest)
+        check_described(charge, bundle)
+        if prepared_for is not None:
+            if "review" not in manifest:
+                raise BundleVerificationError(
+                    "The bundle could be used without its approval.", where=str(bundle)
+                )
+            if bundle.resolve() != (home.root / PREPARED / manifest["run_id"]).resolve():
+                raise BundleVerificationError(
+                    "The bundle is not where prepared bundles of this home wait.",
+                    where=str(bundle),
+                    next_step=f"Note the one in {home.root / PREPARED}.",
+                )
+            return ledger.prepare(
+                run_id=manifest["run_id"],
+                dataset=charge.entry.body["dataset"],
+                bundle=str(prepared_for.absolute()),
+                manifest_sha256=manifest["seal"],
+            )
+        if charge.publication is not None:
+            place = charge.publication.body["bundle"]
+        else:
+            place = str(bundle.absolute())
+        return ledger.publish(
+            run_id=manifest["run_id"],
+            dataset=charge.entry.body["dataset"],
+            bundle=place,
+            manifest_sha256=manifest["seal"],
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

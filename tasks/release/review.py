@@ -6,18 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mechanisms.errors import ApprovalError, BundleVerificationError
-from tasks.bundle.approval import NAME as APPROVAL
-from tasks.bundle.manifest import verify_bundle
-from tasks.execution.home import Home
-from tasks.execution.run_context import RunContext
-from tasks.execution.steps import step
-from tasks.ledger.ledger import Ledger
-from tasks.ledger_rules.accounts import Charge, Status
-from tasks.ledger_rules.entries import Entry
-from tasks.release.places import PREPARED
-from tasks.release.publication import check_sealed
-from tasks.release.unfinished_runs import undecided
+from statpress.mechanisms.errors import ApprovalError, BundleVerificationError
+from statpress.tasks.bundle.manifest import APPROVAL_NAME as APPROVAL
+from statpress.tasks.bundle.manifest import verify_bundle
+from statpress.tasks.ledger.accounts import Charge, Status
+from statpress.tasks.ledger.entries import Entry
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.private_zone.folders import Home
+from statpress.tasks.private_zone.run_context import RunContext, step
+from statpress.tasks.release.publication import check_sealed
+from statpress.tasks.release.run_places import PREPARED, undecided
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

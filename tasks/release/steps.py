@@ -1,45 +1,134 @@
-"""The steps of a release, each a few lines of load, call, save."""
+"""The steps of a release, each a few lines of load, call, save.
+
+What an unforeseen error, or a worker that ended, says of the charge that came before it.
+What the ledger says of runs that a gate stopped because of what the data hold.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-from configs.loading import Release, load_order
-from configs.order import Order
-from configs.planned_order import PlannedOrder
-from mechanisms.domain.counted import Counted
-from mechanisms.errors import ApprovalError, StatpressError
-from mechanisms.planning.plan import Plan
-from tasks.audit.ledger_check import charge_fields, check_covered
-from tasks.counting import aggregates, scanning
-from tasks.counting.declared_source import source_of, units_of
-from tasks.counting.failing_records import first_of
-from tasks.counting.scanning import Scan
-from tasks.counting.spilled_columns import spill
-from tasks.execution.folders import at_work
-from tasks.execution.run_context import RunContext
-from tasks.execution.steps import step
-from tasks.execution.workers import Workers
-from tasks.ledger.last_head import check_head, keep_head
-from tasks.ledger.ledger import Ledger
-from tasks.ledger_rules.accounts import Status
-from tasks.ledger_rules.chain import check_run
-from tasks.ledger_rules.entries import Entry
-from tasks.plans.account_plan import plan_for_account
-from tasks.plans.memory import check_memory
-from tasks.plans.verdicts import check_verdicts
-from tasks.products.registry import kind_of
-from tasks.quality import gates as quality
-from tasks.release import build as bundle
-from tasks.release.build import Released
-from tasks.release.entropy import generator, key_of_choice
-from tasks.release.handover import draw_by, hand_over, introduce
-from tasks.release.outcome import Outcome, outcome_of
-from tasks.release.places import Run, keep_folder, publish_folder, writing
-from tasks.release.unfinished_runs import beginning
-from tasks.statement.lifetime import lifetime
+from statpress.configs.loading import PlannedOrder, Release, load_order
+from statpress.configs.order import Order
+from statpress.mechanisms.domain.contingency_table import Counted
+from statpress.mechanisms.errors import (
+    ApprovalError,
+    ColumnNotFoundError,
+    InternalError,
+    SourceAccessError,
+    SourceChangedError,
+    SourceError,
+    SourceNotFoundError,
+    SourceUnavailableError,
+    StatpressError,
+    WorkerError,
+)
+from statpress.mechanisms.planning.plan import Plan
+from statpress.tasks.ledger.accounts import Status
+from statpress.tasks.ledger.chain import check_run
+from statpress.tasks.ledger.entries import Entry
+from statpress.tasks.ledger.export import check_head, keep_head
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.ledger.rules import check_open
+from statpress.tasks.private_zone import gates as quality
+from statpress.tasks.private_zone.folders import at_work
+from statpress.tasks.private_zone.run_context import RunContext, step
+from statpress.tasks.private_zone.workers import Workers
+from statpress.tasks.products.kinds import kind_of
+from statpress.tasks.release import build as bundle
+from statpress.tasks.release.build import Released
+from statpress.tasks.release.drawing import draw_by, hand_over, introduce
+from statpress.tasks.release.entropy import generator, key_of_choice
+from statpress.tasks.release.foreseen import check_memory, check_verdicts, plan_for_account
+from statpress.tasks.release.ledger_check import charge_fields, check_covered
+from statpress.tasks.release.run_places import (
+    Outcome,
+    Run,
+    beginning,
+    keep_folder,
+    outcome_of,
+    publish_folder,
+    refusals_in_words,
+    writing,
+)
+from statpress.tasks.release.statement import lifetime
+from statpress.tasks.source import aggregates, scanning
+from statpress.tasks.source.aggregates import first_of, source_of, units_of
+from statpress.tasks.source.scanning import Scan, spill
+
+
+@contextmanager
+def saying_charged(charge: Entry) -> Iterator[None]:
+    """Add to such an error what the run was charged; inside nothing is published yet.
+
+    Args:
+        charge: The ledger's entry, which is public.
+
+    Raises:
+        InternalError: The one that was raised inside.
+        WorkerError: The same.
+    """
+    try:
+        yield
+    except (InternalError, WorkerError) as error:
+        error.what += (
+            f" The run was charged epsilon {charge.body['epsilon']}, delta {charge.body['delta']},"
+            " which stays spent; nothing was published."
+        )
+        raise
+
+
+_OF_NO_RECORD = (
+    SourceNotFoundError,
+    ColumnNotFoundError,
+    SourceUnavailableError,
+    SourceAccessError,
+    SourceChangedError,
+)
+"""Faults of a path, a column's name, a server, a right, or of who writes meanwhile: they say
+nothing of records."""
+
+
+@contextmanager
+def noting_refusals(run: Run, release: Release) -> Iterator[None]:
+    """Write an entry if what the source holds stops the run inside.
+
+    Every fault of a source counts but those of names, servers and too little memory: also that
+    it is empty, that a column is of another type or that something in it cannot be read depends on
+    the records.
+
+    Raises:
+        RefusalLimitError: Other runs reached the limit since this one began; nothing was looked at.
+        LedgerError: The entry cannot be written.
+    """
+    dataset, stop = release.config.dataset, None
+    with _ledger_of_refusal(run) as ledger:
+        check_open(ledger.account_terms(dataset))
+    try:
+        yield
+    except SourceError as error:
+        if isinstance(error, _OF_NO_RECORD) or type(error) is SourceError:  # the last: no memory
+            raise
+        stop = error
+    if stop is None:
+        return
+    with _ledger_of_refusal(run) as ledger:
+        entry = ledger.refuse(run_id=run.run_id, dataset=dataset, config_sha256=release.sha256)
+        keep_head(run.home, ledger)
+        account = ledger.account_terms(dataset)
+    run.context.notify(
+        f"That the run was stopped is entry {entry.sequence} of the ledger."
+        f" {refusals_in_words(account)}"
+    )
+    run.context.deliver_notices()
+    raise stop
+
+
+def _ledger_of_refusal(run: Run) -> Ledger:
+    return Ledger.open(run.home.ledger, create=False, known=run.context.ledger_positions)
 
 
 @step("read config")

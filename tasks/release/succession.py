@@ -9,14 +9,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from configs.loading import Release, load_order
-from configs.order import Order, Override
-from configs.yaml_text import parse
-from mechanisms.errors import RereleaseError, SourceNotFoundError, UnregisteredDatasetError
-from tasks.audit.ledger_check import check_bundle
-from tasks.bundle.manifest import CONFIG, verify_bundle
-from tasks.execution.home import Home
-from tasks.ledger.budgets import remaining_budget
+from statpress.configs.loading import Release, load_order
+from statpress.configs.order import Order, Override
+from statpress.configs.yaml_text import parse
+from statpress.mechanisms.errors import (
+    RereleaseError,
+    SourceNotFoundError,
+    UnregisteredDatasetError,
+)
+from statpress.tasks.bundle.manifest import CONFIG, verify_bundle
+from statpress.tasks.ledger.acts import remaining_budget
+from statpress.tasks.private_zone.folders import Home
+from statpress.tasks.release.ledger_check import check_bundle
 
 _VINTAGE = {("privacy", "n_records"), ("privacy", "n_units")}
 _RENEWED = ("title", "dataset", "source", "publish", "curator")

@@ -1,4 +1,1 @@
-"""The pages that people read: a release's report, a plan before it is paid for.
-
-They are composed of ``tasks.pages`` from what is public, and never see a table of counts.
-"""
+"""The pages that people read: a release's report, a plan, ``PRIVACY.md``."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mechanisms.base.parameters import shown
-from mechanisms.planning.registry import kinds
-from tasks.pages.numbers import measured, share
+from statpress.mechanisms.mechanism import shown
+from statpress.mechanisms.registry import kinds
+from statpress.tasks.pages.numbers import measured, share
 
 PARAMETERS: Mapping[str, str] = {
     "scale": "How wide the noise on each count is spread.",

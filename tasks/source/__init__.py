@@ -1,4 +1,1 @@
-"""The source as an engine sees it: its files, how they are written, what is wrong with them.
-
-Nothing here counts, and copies of a source go into the run's folder alone.
-"""
+"""Private sources: engines that open and count them, declared discretisation, their files."""

@@ -1,5 +1,9 @@
 """The files of a private source as a table of the counting engine.
 
+Whether the files of a source are what they were when the first of them was read.
+Why a declared column cannot be taken from a source: from names and types, and no value.
+Columns that all files of a source have, by name and type.
+
 No word of the engine leaves this module or ``counting``, since its messages quote values
 (``tasks.source.guarding``): a failure says nothing but the public path and column.
 """
@@ -11,31 +15,148 @@ import csv
 import glob
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from configs.models.source_formats import SourceFormat, is_stat
-from mechanisms.errors import (
+from statpress.configs.formats import SourceFormat, is_stat
+from statpress.mechanisms.errors import (
+    ColumnNotFoundError,
+    SourceChangedError,
     SourceError,
     SourceNotFoundError,
     SourceUnreadableError,
     StatpressError,
+    together,
 )
-from tasks.source.column_faults import check_columns
-from tasks.source.csv_files import CsvFiles
-from tasks.source.csv_options import CsvOptions
-from tasks.source.engine import Limits, connect, out_of_memory
-from tasks.source.faults import CsvFaultError, cannot_be_read
-from tasks.source.file_states import FileState, check_unchanged, states_of
-from tasks.source.guarding import guarded
-from tasks.source.parquet_columns import parquet_schema, shared_columns, unique
-from tasks.source.private_log import PRIVATE
-from tasks.source.stat_files import copied
+from statpress.tasks.source.csv_files import CsvFaultError, CsvFiles, cannot_be_read
+from statpress.tasks.source.engine import CsvOptions, Limits, connect, out_of_memory
+from statpress.tasks.source.guarding import PRIVATE, guarded
+from statpress.tasks.source.stat_files import copied
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
+
+
+@dataclass(frozen=True)
+class FileState:
+    """A file at one moment: another one, or another content, has another state.
+
+    Attributes:
+        path: Where it lies.
+        mark: Device, inode, size and times of the last change of its content and of itself, in
+            nanoseconds; None if it is not there. Of an object in a store what that says of it.
+    """
+
+    path: str
+    mark: tuple[object, ...] | None
+
+
+def states_of(paths: Sequence[str]) -> tuple[FileState, ...]:
+    """The states of files, as they are now."""
+    return tuple(FileState(path, _mark(path)) for path in paths)
+
+
+def check_unchanged(states: Sequence[FileState], where: str) -> None:
+    """Raise if a file is another, or has another content.
+
+    Args:
+        states: As they were.
+        where: Public name of the source.
+
+    Raises:
+        SourceChangedError: One is.
+    """
+    if any(_mark(state.path) != state.mark for state in states):
+        raise changed(where)
+
+
+def changed(where: str) -> SourceChangedError:
+    """The error of a source that did not stay as it was."""
+    return SourceChangedError("The source changed while it was read.", where=where)
+
+
+def _mark(path: str) -> tuple[object, ...] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+Schema = Sequence[tuple[str, str]]
+"""Name and type of every column of a file."""
+
+
+def check_columns(wanted: Iterable[str], usable: Iterable[str], schemas: Sequence[Schema]) -> None:
+    """Raise if a column is not among the usable ones.
+
+    Args:
+        wanted: Names of columns that are declared.
+        usable: Those that all files have, once and of one type.
+        schemas: Of each file.
+
+    Raises:
+        ColumnNotFoundError: With all such columns, each with its fault.
+    """
+    known = set(usable)
+    faults = [
+        ColumnNotFoundError(_fault(name, schemas), where=name)
+        for name in wanted
+        if name not in known
+    ]
+    if faults:
+        raise together(faults)
+
+
+def _fault(name: str, schemas: Sequence[Schema]) -> str:
+    """What is wrong with a column."""
+    files = "the source" if len(schemas) == 1 else "a file of the source"
+    kinds = [[kind for other, kind in schema if other == name] for schema in schemas]
+    if not any(kinds):
+        return f"The source has no column '{name}' (names are compared exactly)."
+    if not all(kinds):
+        return f"Not all files of the source have a column '{name}' (names are compared exactly)."
+    if any(len(each) > 1 for each in kinds):
+        return f"The column '{name}' is more than once in {files}."
+    if len({each[0] for each in kinds}) > 1:
+        return f"The column '{name}' is not of one type in all files of the source."
+    return f"Another column of {files} differs from '{name}' in upper and lower case only."
+
+
+def parquet_schema(path: str) -> Schema:
+    """Names and types of a Parquet file's top-level columns."""
+    import pyarrow.parquet as pq
+
+    schema = pq.read_metadata(path).schema.to_arrow_schema()
+    return [(column.name, str(column.type)) for column in schema]
+
+
+def shared_columns(schemas: Sequence[Schema]) -> dict[str, int]:
+    """Positions, in the first file, of columns that all files have with one type.
+
+    The engine matches the columns of several files by folded name and casts
+    them to the first file's type, so a name or a type that is not the same
+    throughout is left out.
+    """
+    first = schemas[0]
+    positions = unique([name for name, _ in first])
+    for schema in schemas if len(schemas) > 1 else []:
+        folded = unique([name.lower() for name, _ in schema])
+        types = dict(schema)
+        positions = {
+            name: position
+            for name, position in positions.items()
+            if name.lower() in folded and types.get(name) == first[position][1]
+        }
+    return positions
+
+
+def unique(names: Sequence[str]) -> dict[str, int]:
+    """Positions of the names that occur once."""
+    return {name: index for index, name in enumerate(names) if names.count(name) == 1}
+
 
 _Result = TypeVar("_Result")
 

@@ -1,15 +1,29 @@
-"""Silence around an engine: its messages quote values, so only their kind gets out.
+"""Silence around an engine, whose messages quote values, and private files.
+
+The logger of what a source's reader says; only a run's curator log hears it.
+
+Silence around an engine: its messages quote values, so only their kind gets out.
 
 Each failure is found and raised outside the ``except`` block, so that it carries no context.
+
+Files in the run's private folder: of mode 0600, and an error of ours where the disk fails.
 """
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Callable
+from io import FileIO
+from pathlib import Path
 from typing import TypeVar
 
-from mechanisms.errors import InternalError, StatpressError
-from tasks.source.private_log import PRIVATE
+from statpress.mechanisms.errors import InternalError, OutputNotWritableError, StatpressError
+
+PRIVATE = logging.getLogger("statpress.private")
+PRIVATE.propagate = False
+PRIVATE.addHandler(logging.NullHandler())
+
 
 _Result = TypeVar("_Result")
 
@@ -43,3 +57,60 @@ def guarded(
     finally:
         del caught
     raise failure or InternalError("Counting failed.", where=where)
+
+
+def new_file(path: Path, mode: int = 0o600) -> FileIO:
+    """A new file, its owner's only from the start, without a buffer left to write at the end."""
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
+    return os.fdopen(os.open(path, flags, mode), "wb", buffering=0)
+
+
+def write_all(file: FileIO, data: memoryview) -> None:
+    """Write all bytes, whatever the system takes at once."""
+    while data:
+        data = data[file.write(data) :]
+
+
+def write_new(path: Path, text: str, mode: int = 0o600) -> None:
+    """Write a new file that is its owner's only from the start."""
+    with new_file(path, mode) as file:
+        write_all(file, memoryview(text.encode("utf-8")))
+
+
+def text_of_owner(path: Path, longest: int) -> tuple[bytes, str]:
+    """What a file holds that only its owner can use, or what is wrong with it.
+
+    Args:
+        path: The file.
+        longest: Bytes that are read at most.
+    """
+    try:
+        with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_mode & 0o077:
+                return b"", "others than its owner can use it"
+            return file.read(longest), ""
+    except OSError as error:
+        return b"", os.strerror(error.errno) if error.errno else "it cannot be read"
+
+
+def writable(act: Callable[[], _Result], place: Path, what: str, next_step: str) -> _Result:
+    """Say what is wrong where a private copy cannot be written.
+
+    Args:
+        act: Writes.
+        place: A folder in that of the run.
+        what: Of what it is a copy.
+        next_step: What else helps than free space.
+
+    Raises:
+        OutputNotWritableError: The disk is full, or fails.
+    """
+    try:
+        return act()
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else "the disk fails"
+    raise OutputNotWritableError(
+        f"The private copy of {what} cannot be written ({reason}). Nothing was charged.",
+        where=str(place.parent.parent),
+        next_step=f"Free space in the home's work folder, or {next_step}; then run again.",
+    )

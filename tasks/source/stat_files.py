@@ -22,12 +22,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from configs.models.source_formats import StatFormat
-from mechanisms.errors import SourceUnreadableError
-from tasks.source.private_files import new_file, writable
+from statpress.configs.formats import StatFormat
+from statpress.mechanisms.errors import SourceUnreadableError
+from statpress.tasks.source.guarding import new_file, writable
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
 
 VALUES = 1 << 21
 """Values that are in memory at once."""

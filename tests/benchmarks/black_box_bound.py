@@ -3,7 +3,7 @@
 ``python -m tests.benchmarks.black_box_bound`` prints it over a grid of designs, for the settings of
 tests.benchmarks.black_box_widths; in some minutes, ``--quick`` for two designs.
 
-In the model of mechanisms.inference.resampling.unknown_variance let h be *any* function of S^2 with
+In the model of statpress.mechanisms.estimates.resampling_noise let h be *any* function of S^2 with
 h at most the cap, and let the centre +- h(S^2) cover with chance at least L for every V in [0, M].
 Weak duality: for weights w_j >= 0 on some variances V_j,
 
@@ -29,18 +29,17 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.errors import InfeasibleBudgetError
-from mechanisms.inference.intervals import normal_quantile
-from mechanisms.inference.resampling.replicates import BootstrapReplicates
-from mechanisms.inference.resampling.subsample_designs import SplitDesign
-from mechanisms.inference.resampling.subsample_release import SubsampleSplit
-from mechanisms.inference.resampling.unknown_variance import (
+from statpress.mechanisms.errors import InfeasibleBudgetError
+from statpress.mechanisms.estimates.fieller import normal_quantile
+from statpress.mechanisms.estimates.replicates import BootstrapReplicates
+from statpress.mechanisms.estimates.resampling_noise import (
     AROUND,
     TOLERANCE,
     NoisyVariance,
     least_reach,
     mean_width,
 )
+from statpress.mechanisms.estimates.subsample_split import SplitDesign, SubsampleSplit
 from tests.benchmarks.black_box_widths import STATISTICS
 
 Doubles = NDArray[np.float64]

@@ -20,12 +20,11 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.inference.intervals import normal_quantile
-from mechanisms.inference.resampling.replicate_intervals import default_replicates
-from mechanisms.inference.resampling.replicates import BootstrapReplicates
-from mechanisms.inference.resampling.subsample_release import SubsampleSplit
-from mechanisms.inference.resampling.unknown_variance import least_reach
-from mechanisms.inference.statistics import Mean, Statistic, Variance
+from statpress.mechanisms.estimates.fieller import normal_quantile
+from statpress.mechanisms.estimates.replicates import BootstrapReplicates, default_replicates
+from statpress.mechanisms.estimates.resampling_noise import least_reach
+from statpress.mechanisms.estimates.statistics import Mean, Statistic, Variance
+from statpress.mechanisms.estimates.subsample_split import SubsampleSplit
 from tests.benchmarks.interval_populations import Law, populations
 
 Doubles = NDArray[np.float64]

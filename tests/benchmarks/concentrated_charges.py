@@ -21,15 +21,13 @@ from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
-from configs.loading import load
-from configs.order import Override
-from mechanisms.accounting.analytic import PureLoss
-from mechanisms.accounting.draws.lattice import LatticeLoss
-from mechanisms.accounting.draws.truncated_draws import approximately_concentrated
-from mechanisms.accounting.draws_loss import DrawsLoss
-from mechanisms.inference.quantiles.quantile_choice import END_SHARE, quantile_loss
-from mechanisms.tables.drawn.exponential_ks import ExponentialKS
-from mechanisms.tables.drawn.sample_resample import SampleResample
+from statpress.configs.loading import load
+from statpress.configs.order import Override
+from statpress.mechanisms.accounting.draws import DrawsLoss, LatticeLoss, approximately_concentrated
+from statpress.mechanisms.accounting.losses import PureLoss
+from statpress.mechanisms.estimates.noisy_quantile import END_SHARE, quantile_loss
+from statpress.mechanisms.tables.exponential_ks import ExponentialKS
+from statpress.mechanisms.tables.sample_resample import SampleResample
 
 SUPPORT = str(Path(__file__).parents[1] / "support")
 SHIPPED = Path(__file__).parents[2] / "configs" / "census2000.yaml"

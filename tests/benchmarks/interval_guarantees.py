@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from mechanisms.inference import guaranteed
-from mechanisms.inference.guaranteed import FOR_SQUARES, mean_limit
-from mechanisms.inference.intervals import normal_quantile
+from statpress.mechanisms.estimates import guaranteed
+from statpress.mechanisms.estimates.fieller import normal_quantile
+from statpress.mechanisms.estimates.guaranteed import FOR_SQUARES, mean_limit
 from tests.benchmarks.interval_populations import Doubles
 
 

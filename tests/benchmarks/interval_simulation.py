@@ -19,32 +19,32 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.base.mechanism import Target
-from mechanisms.estimates.noisy_quantile import largest_epsilon
-from mechanisms.inference import guaranteed_variance
-from mechanisms.inference.guaranteed import mean_limits
-from mechanisms.inference.guaranteed_variance import FOR_MEAN
-from mechanisms.inference.intervals import normal_quantile
-from mechanisms.inference.moments import moment_designs
-from mechanisms.inference.moments.moment_designs import POWERS, MomentDesign
-from mechanisms.inference.moments.moment_functions import (
-    CORRELATION,
-    GROUP_DIFFERENCE,
-    RATIO,
-    SLOPE,
-    VARIANCE,
-    Derived,
-    intercept,
-)
-from mechanisms.inference.moments.moment_pairs import NoisyPair, PairMoments
-from mechanisms.inference.moments.one_column import JointMoments, moment_interval
-from mechanisms.inference.moments.rare_values import (
+from statpress.mechanisms.estimates import guaranteed as guaranteed_variance
+from statpress.mechanisms.estimates import moment_designs
+from statpress.mechanisms.estimates.fieller import normal_quantile
+from statpress.mechanisms.estimates.guaranteed import FOR_MEAN, mean_limits
+from statpress.mechanisms.estimates.joint_moments import (
+    JointMoments,
     inference_words,
+    moment_interval,
     worst_of_mean,
     worst_of_quotient,
     worst_of_share,
 )
-from mechanisms.inference.quantiles.quantile_choice import NoisyQuantile
+from statpress.mechanisms.estimates.moment_designs import (
+    CORRELATION,
+    GROUP_DIFFERENCE,
+    POWERS,
+    RATIO,
+    SLOPE,
+    VARIANCE,
+    Derived,
+    MomentDesign,
+    intercept,
+)
+from statpress.mechanisms.estimates.noisy_quantile import NoisyQuantile, largest_epsilon
+from statpress.mechanisms.estimates.pair_moments import NoisyPair, PairMoments
+from statpress.mechanisms.mechanism import Target
 from tests.benchmarks.interval_guarantees import guaranteed_holds
 from tests.benchmarks.interval_populations import (
     Law,
@@ -69,7 +69,7 @@ MEANS: dict[str, tuple[bool, Callable[[Law], Law]]] = {
 mean or a proportion, and its interval holds it whenever theirs does."""
 
 PAIRS: dict[str, tuple[Derived, MomentDesign, Callable[[Law], Law]]] = {
-    "ratio": (RATIO, moment_designs.RATIO, with_response),
+    "ratio": (RATIO, moment_designs.RATIO_DESIGN, with_response),
     "slope": (SLOPE, moment_designs.PAIR, with_response),
     "intercept": (intercept(0.0), moment_designs.PAIR, with_response),
     "correlation": (CORRELATION, moment_designs.PAIR, with_response),

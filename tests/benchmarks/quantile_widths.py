@@ -28,10 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
-from mechanisms.accounting.analytic import BoundedRangeLoss
-from mechanisms.base.mechanism import Target
-from mechanisms.estimates.noisy_quantile import largest_epsilon
-from mechanisms.inference.quantiles.quantile_choice import NoisyQuantile
+from statpress.mechanisms.accounting.losses import BoundedRangeLoss
+from statpress.mechanisms.estimates.noisy_quantile import NoisyQuantile, largest_epsilon
+from statpress.mechanisms.mechanism import Target
 
 Doubles = NDArray[np.float64]
 SIZES, MUS, CELLS = (300, 1000, 5000, 50_000), (0.1, 0.3, 0.7, 3.0), (20, 200, 10_000)

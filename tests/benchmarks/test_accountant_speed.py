@@ -6,8 +6,8 @@ import time
 from fractions import Fraction
 from typing import Any
 
-from mechanisms.base.mechanism import Target
-from mechanisms.tables.drawn.bootstrap import Bootstrap, BootstrapKnobs
+from statpress.mechanisms.mechanism import Target
+from statpress.mechanisms.tables.bootstrap import Bootstrap, BootstrapKnobs
 
 
 def query(records: int) -> float:

@@ -24,15 +24,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mechanisms.base.mechanism import Target
-from mechanisms.domain.columns import Integer
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.domain import Domain
-from mechanisms.planning.budget_split import Budget, Part, targets
-from mechanisms.planning.mechanism_choice import Candidate, choose
-from mechanisms.postprocessing.simplex import project_to_simplex
-from mechanisms.tables.kind import TABLE, AutoKnobs
-from tasks.release.entropy import SeededRandomness
+from statpress.mechanisms.domain.columns import Integer
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.mechanism import Target
+from statpress.mechanisms.planning.choice import Budget, Candidate, Part, choose, targets
+from statpress.mechanisms.postprocessing.consistency import project_to_simplex
+from statpress.mechanisms.tables.count_tables import TABLE, AutoKnobs
+from statpress.tasks.release.entropy import SeededRandomness
 
 WITHIN, SHARE = 1.05, 0.95
 SLOW = {"exponential_ks", "sample_resample"}

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from mechanisms.bernstein.polynomials import evaluate, iterate
-from tasks.products.function.evaluate import FORMAT, Function
+from statpress.mechanisms.functions.polynomials import evaluate, iterate
+from statpress.tasks.products.evaluate import FORMAT, Function
 
 CASES = [
     pytest.param(1, 200, 100_000, None, id="1d-100k"),

@@ -23,11 +23,11 @@ import pyarrow.parquet as pq
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from mechanisms.domain.columns import Categorical, Column, Integer, Numeric, Ordinal
-from mechanisms.domain.domain import Domain
-from tasks.counting import discretise
-from tasks.counting.spilled_columns import spill
-from tasks.source.files import Source, open_source
+from statpress.mechanisms.domain.columns import Categorical, Column, Integer, Numeric, Ordinal
+from statpress.mechanisms.domain.domain import Domain
+from statpress.tasks.source import discretise
+from statpress.tasks.source.files import Source, open_source
+from statpress.tasks.source.scanning import spill
 
 ROOT = Path(__file__).parents[2]
 SIZES = [4 + 5 * j % 9 for j in range(40)]

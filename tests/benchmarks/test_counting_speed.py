@@ -24,13 +24,13 @@ import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from configs.models.source_formats import SourceFormat
-from mechanisms.domain.columns import Categorical, Integer, Numeric
-from mechanisms.domain.domain import Domain
-from tasks.counting.aggregates import count, profile
-from tasks.counting.scanning import scan
-from tasks.source.engine import MEMORY_LIMIT
-from tasks.source.files import Source
+from statpress.configs.formats import SourceFormat
+from statpress.mechanisms.domain.columns import Categorical, Integer, Numeric
+from statpress.mechanisms.domain.domain import Domain
+from statpress.tasks.source.aggregates import count, profile
+from statpress.tasks.source.engine import MEMORY_LIMIT
+from statpress.tasks.source.files import Source
+from statpress.tasks.source.scanning import scan
 
 ROOT = Path(__file__).parents[2]
 RECORDS = "SELECT i, hash(i) h, hash(i * 3 + 1) k FROM range({n}) r(i)"
@@ -71,7 +71,7 @@ SIZES = [
 COUNT_IN_A_FRESH_PROCESS = """
 import resource, sys
 from pathlib import Path
-from tasks.counting.aggregates import Source, count
+from statpress.tasks.source.aggregates import Source, count
 from {module} import DOMAIN
 table = count(Source(sys.argv[1], "parquet"), DOMAIN, scratch=Path(sys.argv[2]))
 assert table.n_records == int(sys.argv[3])
@@ -191,8 +191,8 @@ COUNT_FINE_IN_A_FRESH_PROCESS = """
 import resource, sys
 from pathlib import Path
 import {module} as benchmark
-from tasks.counting.aggregates import count
-from tasks.source.files import Source
+from statpress.tasks.source.aggregates import count
+from statpress.tasks.source.files import Source
 domain = benchmark.fine_domain(sys.argv[3], 1_000_000)
 count(Source(sys.argv[1], "parquet"), domain, scratch=Path(sys.argv[2]))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)

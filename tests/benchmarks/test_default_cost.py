@@ -2,7 +2,7 @@
 
 A classifier is learned from a population, noise is added, and its sign assigns: the share that is
 assigned wrongly, for every cost of the grid. The default has chosen without seeing the population.
-None is one of its references (mechanisms.functions.default_cost): a plane divides them elsewhere or
+None is one of its references (mechanisms.functions.risk): a plane divides them elsewhere or
 with other slopes, records are not evenly spread, one variable has no effect, or the second class
 lies in a box, which no plane divides (not for ``logistic``, which can only draw planes).
 ``-m benchmark_full`` takes n from 1000 to 100,000 and epsilon from .1 to 3 in one and two variables
@@ -19,16 +19,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mechanisms.base.mechanism import Target
-from mechanisms.bernstein.lattice_release import BernsteinMechanism
-from mechanisms.bernstein.polynomials import iterated_basis
-from mechanisms.domain.columns import Categorical, Numeric
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.domain import Domain
-from mechanisms.errors import ConfigError
-from mechanisms.functions.bernstein import FunctionRelease
-from mechanisms.functions.empirical_risk import EmpiricalRisk
-from mechanisms.functions.knobs import FunctionKnobs
+from statpress.mechanisms.domain.columns import Categorical, Numeric
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.errors import ConfigError
+from statpress.mechanisms.functions.bernstein import FunctionRelease
+from statpress.mechanisms.functions.function_targets import FunctionKnobs
+from statpress.mechanisms.functions.lattice_release import BernsteinMechanism
+from statpress.mechanisms.functions.polynomials import iterated_basis
+from statpress.mechanisms.functions.risk import EmpiricalRisk
+from statpress.mechanisms.mechanism import Target
 
 Floats = NDArray[np.float64]
 COSTS = [2.0**exponent for exponent in range(17)]

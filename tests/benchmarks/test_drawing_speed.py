@@ -19,24 +19,21 @@ import numpy as np
 import pytest
 from requirements import needed
 
-from mechanisms.domain.columns import Integer
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.counted import Counted
-from mechanisms.domain.domain import Domain
-from mechanisms.domain.privacy_unit import Adjacency, Privacy, Unit
-from mechanisms.planning.budget_split import Budget
-from mechanisms.planning.calibration import ProductRequest
-from mechanisms.planning.plan import Plan
-from mechanisms.planning.planner import plan_release
-from mechanisms.planning.registry import REGISTRY
-from mechanisms.tables.kind import TABLE
-from tasks.execution.private_zone import CuratorLog
-from tasks.execution.workers import LocalProcesses
-from tasks.ledger_rules.entries import Entry
-from tasks.products.registry import kind_of
-from tasks.release import drawing
-from tasks.release.entropy import generator
-from tasks.release.handover import draw_by, hand_over, introduce
+from statpress.mechanisms.domain.columns import Integer
+from statpress.mechanisms.domain.contingency_table import ContingencyTable, Counted
+from statpress.mechanisms.domain.domain import Adjacency, Domain, Privacy, Unit
+from statpress.mechanisms.planning.choice import Budget, ProductRequest
+from statpress.mechanisms.planning.plan import Plan
+from statpress.mechanisms.planning.planner import plan_release
+from statpress.mechanisms.registry import REGISTRY
+from statpress.mechanisms.tables.count_tables import TABLE
+from statpress.tasks.ledger.entries import Entry
+from statpress.tasks.private_zone.guards import CuratorLog
+from statpress.tasks.private_zone.workers import LocalProcesses
+from statpress.tasks.products.kinds import kind_of
+from statpress.tasks.release import drawing
+from statpress.tasks.release.drawing import draw_by, hand_over, introduce
+from statpress.tasks.release.entropy import generator
 
 psutil = needed("psutil")
 

@@ -20,16 +20,16 @@ from coded import CodesInMemory
 from numpy.typing import NDArray
 from requirements import needed
 
-from mechanisms.base.mechanism import Target, needs_of
-from mechanisms.domain.columns import Integer
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.domain import Domain
-from mechanisms.domain.group_counts import smallest_unsigned
-from mechanisms.planning.mechanism_choice import Choice, choose
-from mechanisms.postprocessing.rounding import round_systematically, round_to_total
-from mechanisms.postprocessing.simplex import project_to_simplex
-from mechanisms.tables.kind import MICRODATA, PAIRS, AutoRecordsKnobs
-from tasks.release.entropy import SeededRandomness
+from statpress.mechanisms.domain.coded_columns import smallest_unsigned
+from statpress.mechanisms.domain.columns import Integer
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.mechanism import Target, needs_of
+from statpress.mechanisms.planning.choice import Choice, choose
+from statpress.mechanisms.postprocessing.consistency import project_to_simplex
+from statpress.mechanisms.postprocessing.rounding import round_systematically, round_to_total
+from statpress.mechanisms.tables.count_tables import MICRODATA, PAIRS, AutoRecordsKnobs
+from statpress.tasks.release.entropy import SeededRandomness
 
 Codes = NDArray[np.int64]
 WITHIN, NEAR_BEST = 1.4, 1.15

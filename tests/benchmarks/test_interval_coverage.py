@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mechanisms.inference.guaranteed import mean_limits
-from mechanisms.inference.intervals import normal_quantile
-from mechanisms.inference.moments.moment_designs import POWERS
-from mechanisms.inference.moments.one_column import moment_interval
-from mechanisms.inference.moments.rare_values import (
+from statpress.mechanisms.estimates.fieller import normal_quantile
+from statpress.mechanisms.estimates.guaranteed import mean_limits
+from statpress.mechanisms.estimates.joint_moments import (
     inference_words,
+    moment_interval,
     worst_of_mean,
     worst_of_quotient,
     worst_of_share,
 )
-from mechanisms.inference.quantiles.quantile_choice import NoisyQuantile
-from tasks.release.entropy import SeededRandomness
+from statpress.mechanisms.estimates.moment_designs import POWERS
+from statpress.mechanisms.estimates.noisy_quantile import NoisyQuantile
+from statpress.tasks.release.entropy import SeededRandomness
 from tests.benchmarks.interval_coverage import (
     LEVELS,
     REPLICATES,

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from randomgen import AESCounter
 
-from mechanisms.domain.columns import Codes
-from mechanisms.sampling.ks_sampler import Band, sample_ks
+from statpress.mechanisms.domain.columns import Codes
+from statpress.mechanisms.tables.exponential_ks import Band, sample_ks
 
 CELLS = 100
 

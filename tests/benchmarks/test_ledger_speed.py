@@ -22,11 +22,11 @@ from typing import Any
 
 import pytest
 
-from tasks.ledger.ledger import Ledger
-from tasks.ledger_rules.accounts import State
-from tasks.ledger_rules.chain import next_entry
-from tasks.ledger_rules.entries import Entry
-from tasks.ledger_rules.rules import RULES
+from statpress.tasks.ledger.accounts import State
+from statpress.tasks.ledger.chain import next_entry
+from statpress.tasks.ledger.entries import Entry
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.ledger.rules import RULES
 
 ROOT = Path(__file__).parents[2]
 SYSTEM = ROOT / "tests" / "system"  # where the module ``postgres`` is

@@ -18,21 +18,20 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mechanisms.base.mechanism import Target
-from mechanisms.inference.fieller import RARE, Quotient
-from mechanisms.inference.intervals import normal_quantile
-from mechanisms.inference.moments import moment_designs
-from mechanisms.inference.moments.moment_designs import MomentDesign
-from mechanisms.inference.moments.moment_errors import Errors
-from mechanisms.inference.moments.moment_functions import (
+from statpress.mechanisms.estimates import moment_designs
+from statpress.mechanisms.estimates.fieller import RARE, Quotient, normal_quantile
+from statpress.mechanisms.estimates.moment_designs import (
     CORRELATION,
     COVARIANCE,
     RATIO,
     SLOPE,
     VARIANCE,
     Derived,
+    Errors,
+    MomentDesign,
     intercept,
 )
+from statpress.mechanisms.mechanism import Target
 from tests.benchmarks.interval_populations import Law, by_group, in_group
 from tests.benchmarks.interval_simulation import PAIRS, released
 
@@ -43,7 +42,7 @@ STATISTICS: dict[str, tuple[Derived, MomentDesign, Callable[[Law], Law]]] = {
     "correlation": (CORRELATION, moment_designs.PAIR, lambda law: law),
     "covariance": (COVARIANCE, moment_designs.PAIR, lambda law: law),
     "variance": (VARIANCE, moment_designs.ONE, lambda law: Law(law.records[:, :1], law.masses)),
-    "ratio": (RATIO, moment_designs.RATIO, lambda law: law),
+    "ratio": (RATIO, moment_designs.RATIO_DESIGN, lambda law: law),
     "mean where (5%)": PAIRS["mean where (5%)"][:2] + (lambda law: in_group(law, 0.05),),
     "difference (10%)": PAIRS["difference (10%)"][:2] + (lambda law: by_group(law, 0.1),),
 }

@@ -24,9 +24,9 @@ PROGRAM = """
 import json, sys, time
 from pathlib import Path
 
-from configs.order import Order
-from flows.runner import open_context, plain_context, run_release
-from tasks.execution.home import Home
+from statpress.configs.order import Order
+from statpress.flows.runner import open_context, plain_context, run_release
+from statpress.tasks.private_zone.folders import Home
 
 home = Home(Path(sys.argv[2]))
 with open_context(home) as opened:

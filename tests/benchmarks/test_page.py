@@ -11,11 +11,7 @@ import pytest
 
 from tests.benchmarks import page
 from tests.benchmarks.peers import asked, compare, environments
-from tests.benchmarks.peers.add_remove import (
-    AddRemoveGaussian,
-    AddRemoveLaplace,
-    AddRemoveTarget,
-)
+from tests.benchmarks.peers.add_remove import AddRemoveGaussian, AddRemoveLaplace, AddRemoveTarget
 from tests.benchmarks.record import charts, counting, history, summary
 from tests.benchmarks.record.figure import Figure
 
@@ -126,9 +122,8 @@ def test_the_line_is_found_and_how_far_off_it_is() -> None:
 
 def test_noise_for_add_and_remove_meets_the_budget_and_no_more() -> None:
     """One cell moves by one: Laplace noise of 1/epsilon, and sqrt(2) less Gaussian noise."""
-    from mechanisms.base.mechanism import Target
-    from mechanisms.tables.gaussian import GaussianTable
-    from mechanisms.tables.perturbed_histogram import PerturbedKnobs
+    from statpress.mechanisms.mechanism import Target
+    from statpress.mechanisms.tables.perturbed import GaussianTable, PerturbedKnobs
 
     frame = {"n_records": 1000, "n_cells": 20}
     pure = Target(epsilon=0.5, delta=0.0, **frame)

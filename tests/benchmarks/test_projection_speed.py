@@ -16,8 +16,8 @@ import pytest
 from numpy.typing import NDArray
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from mechanisms.postprocessing.rounding import round_to_total
-from mechanisms.postprocessing.simplex import project_to_simplex
+from statpress.mechanisms.postprocessing.consistency import project_to_simplex
+from statpress.mechanisms.postprocessing.rounding import round_to_total
 
 Floats = NDArray[np.float64]
 N_CELLS = 2**60

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from randomgen import AESCounter
 
-from mechanisms.inference.statistics import Covariance, Mean, evaluated
-from mechanisms.sampling.resample_sampler import BootstrapSampler
+from statpress.mechanisms.estimates.statistics import Covariance, Mean, evaluated
+from statpress.mechanisms.sampling.record_sampler import BootstrapSampler
 
 CHUNK = 1 << 20  # counts held at a time, as a release does
 
@@ -100,7 +100,7 @@ PEAK = """
 import resource
 import numpy as np
 from randomgen import AESCounter
-from mechanisms.sampling.resample_sampler import BootstrapSampler
+from statpress.mechanisms.sampling.record_sampler import BootstrapSampler
 rng = np.random.default_rng(1)
 counts = rng.multinomial(10**7, rng.dirichlet(np.ones(10**4)))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from randomgen import AESCounter
 
-from mechanisms.domain.columns import Integer
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.domain import Domain
-from mechanisms.sampling.smoothed_records import draw_counts
+from statpress.mechanisms.domain.columns import Integer
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.sampling.record_sampler import draw_counts
 
 OCCUPIED = 20_000
 

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.demo import prepare
-from tasks.execution.home import Home
+from statpress.flows.demo import prepare
+from statpress.tasks.private_zone.folders import Home
 
 CONFIG = Path(__file__).parents[2] / "configs" / "census2000.yaml"
 MOST_TURNS = 4

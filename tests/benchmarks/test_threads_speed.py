@@ -17,13 +17,12 @@ import pytest
 from coded import domain_of
 from wide_tables import latent
 
-from mechanisms.domain.group_counts import smallest_unsigned
-from mechanisms.parallel.threads import using_threads
-from mechanisms.records.record_counts import counts_of
-from mechanisms.records.swaps import swap_towards
-from mechanisms.records.target_table import TargetTable
-from tasks.counting.spilled_columns import SpilledColumns
-from tasks.execution.resources import usable_processors
+from statpress.mechanisms.domain.coded_columns import smallest_unsigned
+from statpress.mechanisms.marginals.swaps import swap_towards
+from statpress.mechanisms.marginals.target_tables import TargetTable, counts_of
+from statpress.mechanisms.parallel import using_threads
+from statpress.tasks.private_zone.workers import usable_processors
+from statpress.tasks.source.scanning import SpilledColumns
 
 pytestmark = pytest.mark.skipif(usable_processors() < 2, reason="there is one processor")
 N, COLUMNS = 1 << 20, 8

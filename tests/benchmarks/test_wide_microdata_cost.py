@@ -7,12 +7,11 @@ import time
 import numpy as np
 from coded import dependent_codes, domain_of, in_memory
 
-from mechanisms.base.mechanism import Target
-from mechanisms.marginals.knobs import MarginalsKnobs
-from mechanisms.marginals.marginals import Marginals
-from mechanisms.marginals.model import model_of
-from mechanisms.marginals.synthesis import synthesise
-from tasks.release.entropy import SeededRandomness
+from statpress.mechanisms.marginals.denoising import model_of
+from statpress.mechanisms.marginals.marginals import Marginals, MarginalsKnobs
+from statpress.mechanisms.marginals.synthesis import synthesise
+from statpress.mechanisms.mechanism import Target
+from statpress.tasks.release.entropy import SeededRandomness
 
 
 def test_the_cost_of_records_is_linear_in_their_number() -> None:

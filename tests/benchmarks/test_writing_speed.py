@@ -28,11 +28,11 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from randomgen import AESCounter
 
-from mechanisms.domain.columns import Categorical, Integer, Numeric
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.domain import Domain
-from mechanisms.sampling.smoothed_records import draw_counts
-from tasks.formats.writing import write_codes, write_records
+from statpress.mechanisms.domain.columns import Categorical, Integer, Numeric
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.sampling.record_sampler import draw_counts
+from statpress.tasks.bundle.rows import write_codes, write_records
 
 KIND, FOLDER, FORMATS = sys.argv[1], Path(sys.argv[2]), sys.argv[5:]
 RECORDS, ROUNDS = map(int, sys.argv[3:5])

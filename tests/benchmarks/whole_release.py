@@ -122,12 +122,12 @@ def _peak() -> float:
 
 def measure(config: Path) -> dict[str, Any]:
     """Run one release in this process."""
-    from configs.order import Order
-    from configs.planned_order import PlannedOrder
-    from flows.runner import open_context, run_release
-    from tasks.execution.home import Home
-    from tasks.ledger.ledger import Ledger
-    from tasks.plans.memory import forecast_facts
+    from statpress.configs.loading import PlannedOrder
+    from statpress.configs.order import Order
+    from statpress.flows.runner import open_context, run_release
+    from statpress.tasks.ledger.ledger import Ledger
+    from statpress.tasks.private_zone.folders import Home
+    from statpress.tasks.release.foreseen import forecast_facts
 
     begun = time.perf_counter()
     home = Home(config.parent / "home")

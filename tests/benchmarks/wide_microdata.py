@@ -91,13 +91,12 @@ def measure(name: str, epsilon: float, seeds: int, *, system_noise: bool = False
     from coded import CodesInMemory
     from wide_tables import ManyColumns, coded, columns_of, latent
 
-    from mechanisms.base.mechanism import Target
-    from mechanisms.domain.columns import Ordinal
-    from mechanisms.domain.domain import Domain
-    from mechanisms.marginals.knobs import MarginalsKnobs
-    from mechanisms.marginals.marginals import Marginals
-    from mechanisms.records.column_kernel import compiled_column
-    from tasks.release.entropy import SeededRandomness, SystemRandomness
+    from statpress.mechanisms.domain.columns import Ordinal
+    from statpress.mechanisms.domain.domain import Domain
+    from statpress.mechanisms.marginals.marginals import Marginals, MarginalsKnobs
+    from statpress.mechanisms.marginals.swaps import compiled_column
+    from statpress.mechanisms.mechanism import Target
+    from statpress.tasks.release.entropy import SeededRandomness, SystemRandomness
 
     compiled_column("uint8")
     table, _, width = name.partition(":")

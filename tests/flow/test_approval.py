@@ -18,33 +18,37 @@ from uuid import uuid4
 import pytest
 from prepared import OFFICER, RUN, SECOND, STRANGER, Office
 
-import flows.deployed
-from flows import publication as flow
-from flows.report.outcomes import form_text
-from flows.runner import plain_context, run_publication
-from mechanisms.errors import (
+import statpress.flows.deployed
+from statpress.flows import publishing as flow
+from statpress.flows.facts import form_text
+from statpress.flows.runner import plain_context, run_publication
+from statpress.mechanisms.errors import (
     ApprovalError,
     BundleVerificationError,
     LedgerError,
     LedgerIntegrityError,
     OutputNotWritableError,
 )
-from tasks.audit.ledger_check import check_bundle, verify_ledger
-from tasks.bundle.approval import NAME, approved_by
-from tasks.bundle.manifest import FACTS, REVIEWED, seal, verify_bundle
-from tasks.execution.home import Home
-from tasks.execution.run_context import RunContext, Silent
-from tasks.ledger.export import restore, write_export
-from tasks.ledger.ledger import Ledger
-from tasks.ledger_rules.accounts import Status
-from tasks.ledger_rules.entries import canonical_json, entry_hash
-from tasks.ledger_rules.signing import public_text
-from tasks.ledger_store import guards as ledger_guards
-from tasks.orchestration.final_state import AWAITING
-from tasks.release import publication
-from tasks.release.noting import note_bundle
-from tasks.release.outcome import Outcome
-from tasks.release.review import (
+from statpress.tasks.bundle.manifest import (
+    APPROVAL_NAME,
+    FACTS,
+    REVIEWED,
+    approved_by,
+    seal,
+    verify_bundle,
+)
+from statpress.tasks.ledger import tables as ledger_guards
+from statpress.tasks.ledger.accounts import Status
+from statpress.tasks.ledger.entries import canonical_json, entry_hash, public_text
+from statpress.tasks.ledger.export import restore, write_export
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.orchestration.server import AWAITING
+from statpress.tasks.private_zone.folders import Home
+from statpress.tasks.private_zone.run_context import RunContext, Silent
+from statpress.tasks.release import publication
+from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
+from statpress.tasks.release.publication import note_bundle
+from statpress.tasks.release.review import (
     check_unsigned,
     decide,
     describe_waiting,
@@ -52,6 +56,7 @@ from tasks.release.review import (
     record_unsigned,
     waiting,
 )
+from statpress.tasks.release.run_places import Outcome
 
 
 def publish(run_id: str, *, home: Home) -> Outcome:
@@ -142,14 +147,14 @@ def test_a_deployed_release_is_not_charged_while_another_is_undecided(
 
     def deployed(**parameters: str) -> Any:
         FlowRun.id = str(uuid4())
-        return flows.deployed.release.fn(config=str(agency.config), **parameters)
+        return statpress.flows.deployed.release.fn(config=str(agency.config), **parameters)
 
     class FlowRun:
         id = ""
 
     monkeypatch.setenv("STATPRESS_HOME", str(agency.home.root))
-    monkeypatch.setattr(flows.deployed, "flow_run", FlowRun)
-    monkeypatch.setattr(flows.deployed, "open_context", opened)
+    monkeypatch.setattr(statpress.flows.deployed, "flow_run", FlowRun)
+    monkeypatch.setattr(statpress.flows.deployed, "open_context", opened)
     with Ledger.open(agency.home.ledger) as ledger:
         ledger.set_approvers(dataset="testdata", approvers=[public_text(OFFICER)])
     agency.replace(", name: first", "")
@@ -309,7 +314,7 @@ def test_unsigned_decisions_count_where_the_ledger_says_so(tmp_path: Path) -> No
         approve(office, None, by="two\nlines")
     approve(office, None, by="A. Officer")
     bundle = publish(RUN, home=office.home).bundle
-    approval = json.loads((bundle / NAME).read_text())["body"]
+    approval = json.loads((bundle / APPROVAL_NAME).read_text())["body"]
     assert approval["by"] == "A. Officer" and "signature" not in approval
     with pytest.raises(ApprovalError, match="None of the given keys"):
         approved_by(bundle, verify_bundle(bundle), [public_text(OFFICER)])
@@ -361,13 +366,13 @@ def test_publishing_killed_at_any_step_is_begun_again(
                 honest(*args, **kwargs)
             os.kill(os.getpid(), signal.SIGKILL)
 
-        patch.setattr(f"flows.publication.{step}", ends)
+        patch.setattr(f"statpress.flows.publishing.{step}", ends)
         killed(lambda: publish(RUN, home=office.home))
     outcome = publish(RUN, home=office.home)
     assert outcome.bundle == office.target
     assert office.published() == ["first"]
     found = contents(office.target)
-    assert json.loads(found.pop(NAME))["kind"] == "decide"
+    assert json.loads(found.pop(APPROVAL_NAME))["kind"] == "decide"
     assert found == before
     assert not office.prepared.exists()
     assert office.kinds()[-3:] == ["prepare", "decide", "publish"]
@@ -418,7 +423,7 @@ def test_a_name_taken_during_the_review_loses_nothing(office: Office) -> None:
     office.target.mkdir(parents=True)
     (office.target / "theirs").write_text("x")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("flows.publication.note_publication", cut)
+        patch.setattr("statpress.flows.publishing.note_publication", cut)
         with pytest.raises(CutError):
             publish(RUN, home=office.home)
     outcome = publish(RUN, home=office.home)
@@ -481,7 +486,7 @@ def _extra(folder: Path) -> None:
 
 
 def _approval(folder: Path) -> None:
-    (folder / NAME).write_text("{}")
+    (folder / APPROVAL_NAME).write_text("{}")
 
 
 def _link(folder: Path) -> None:
@@ -567,8 +572,8 @@ def _approved(body: dict[str, Any]) -> None:
 
 
 def _by_a_stranger(body: dict[str, Any]) -> None:
-    from tasks.ledger_rules.review_rules import decision_statement
-    from tasks.ledger_rules.signing import sign_statement
+    from statpress.tasks.ledger.entries import sign_statement
+    from statpress.tasks.ledger.rules import decision_statement
 
     body |= {"decision": "approve", "public_key": public_text(STRANGER)}
     body["signature"] = sign_statement(STRANGER, decision_statement(body))
@@ -602,7 +607,7 @@ def test_the_approval_is_in_the_bundle_and_cannot_be_taken_out(office: Office) -
     assert approval is not None and approval.body["public_key"] == public_text(OFFICER)
     with pytest.raises(ApprovalError, match="None of the given keys"):
         approved_by(bundle, manifest, [public_text(STRANGER)])
-    true = (bundle / NAME).read_text()
+    true = (bundle / APPROVAL_NAME).read_text()
     parts = json.loads(true)
     others = {
         "another reason": parts | {"body": parts["body"] | {"reason": "fine"}},
@@ -614,10 +619,10 @@ def test_the_approval_is_in_the_bundle_and_cannot_be_taken_out(office: Office) -
     }
     texts = [json.dumps(other, indent=2) + "\n" for other in others.values()]
     for text in (*texts, true + " ", "", "{", "[" * 5000):
-        (bundle / NAME).write_text(text)
+        (bundle / APPROVAL_NAME).write_text(text)
         with pytest.raises(BundleVerificationError, match="no approval of this bundle"):
             verify_bundle(bundle)
-    (bundle / NAME).unlink()
+    (bundle / APPROVAL_NAME).unlink()
     with pytest.raises(BundleVerificationError, match="needs an approval"):
         verify_bundle(bundle)
 
@@ -626,10 +631,10 @@ def test_an_approval_does_not_serve_another_seal(office: Office) -> None:
     """The same run and officer, and a bundle that was changed and sealed again."""
     approve(office)
     bundle = publish(RUN, home=office.home).bundle
-    approval = (bundle / NAME).read_text()
-    (bundle / NAME).unlink()
+    approval = (bundle / APPROVAL_NAME).read_text()
+    (bundle / APPROVAL_NAME).unlink()
     _resealed(bundle)
-    (bundle / NAME).write_text(approval)
+    (bundle / APPROVAL_NAME).write_text(approval)
     with pytest.raises(BundleVerificationError, match="no approval of this bundle"):
         verify_bundle(bundle)
 
@@ -640,7 +645,7 @@ def test_a_bundle_that_needs_no_approval_has_none(agency: Any) -> None:
     assert approved_by(bundle, manifest, []) is None
     with pytest.raises(ApprovalError):
         approved_by(bundle, manifest, [public_text(OFFICER)])
-    (bundle / NAME).write_text("{}")
+    (bundle / APPROVAL_NAME).write_text("{}")
     with pytest.raises(BundleVerificationError, match="was added"):
         verify_bundle(bundle)
     with pytest.raises(ApprovalError, match="without a review"):

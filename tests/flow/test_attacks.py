@@ -17,9 +17,9 @@ import pytest
 from bad_input import CANARY
 from signed_bundles import make_bundle
 
-from configs.sections.checks import RESERVED_COLUMNS
-from flows.report.terminal import plain
-from mechanisms.errors import (
+from statpress.configs.checks import RESERVED_COLUMNS
+from statpress.flows.terminal import plain
+from statpress.mechanisms.errors import (
     BundleVerificationError,
     ConfigError,
     InsufficientBudgetError,
@@ -29,12 +29,12 @@ from mechanisms.errors import (
     OutputNotWritableError,
     StatpressError,
 )
-from tasks.audit.ledger_check import check_bundle
-from tasks.bundle.manifest import NAME, seal, verify_bundle
-from tasks.execution.private_zone import CuratorLog, guarded
-from tasks.ledger.ledger import Ledger
-from tasks.products.counts import product as counts
-from tasks.quality.inspector import Between, Inspector
+from statpress.tasks.bundle.manifest import MANIFEST_NAME, seal, verify_bundle
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.private_zone.gates import Between, Inspector
+from statpress.tasks.private_zone.guards import CuratorLog, guarded
+from statpress.tasks.products import count_product as counts
+from statpress.tasks.release.ledger_check import check_bundle
 
 
 def raised(function, log: CuratorLog) -> tuple[BaseException, str]:
@@ -136,7 +136,10 @@ def test_the_quality_process_is_ours_and_restarted_once_it_died(
     monkeypatch.chdir(tmp_path)
     with Inspector(CuratorLog(tmp_path, "log")) as inspector:
         assert inspector.meets("gate", {"x": 1}, [Between("x", 1, 1)])
-        assert inspector._process.args[2:4] == ["-m", "tasks.quality.process"]
+        assert inspector._process.args[2:4] == [
+            "-m",
+            "statpress.tasks.private_zone.quality_process",
+        ]
         # Once it died it is started again, and that folder is not run then either.
         inspector._process.kill()
         inspector._process.wait()
@@ -147,7 +150,7 @@ def test_the_quality_process_is_ours_and_restarted_once_it_died(
 
 MODULES_OF_THE_QUALITY_PROCESS = """
 import sys
-from tasks.quality import process
+from statpress.tasks.private_zone.gates import process
 process.tasks_of_parent = lambda: (iter(sys.argv[1:]), sys.stdout)
 process.main()
 print(*sys.modules, file=sys.stderr)
@@ -192,7 +195,7 @@ def test_an_added_trigger_is_found_and_a_swallowed_entry_too(agency, monkeypatch
         )
     with pytest.raises(LedgerIntegrityError, match="zz"):
         agency.run()
-    monkeypatch.setattr("tasks.ledger.opening.check_schema", lambda connection: True)
+    monkeypatch.setattr("statpress.tasks.ledger.ledger.check_schema", lambda connection: True)
     with pytest.raises(LedgerIntegrityError):
         agency.run()
     assert agency.bundles() == []
@@ -247,7 +250,7 @@ def test_rehearsal_stops_before_the_charge(agency, monkeypatch) -> None:
         found = honest(path, domain, extra)
         return found | ({"rows": 0} if path.stem == "rehearsal" else {})
 
-    monkeypatch.setattr("tasks.products.counts.product.profile_file", unfaithful)
+    monkeypatch.setattr("statpress.tasks.products.count_product.profile_file", unfaithful)
     with pytest.raises(ConfigError, match="read back"):
         agency.run()
     assert [entry.kind for entry in agency.entries()] == ["register"]
@@ -317,17 +320,17 @@ def test_verify_with_the_ledger_needs_a_noted_publication(agency, monkeypatch) -
 
 
 def _duplicate_key(bundle: Path, manifest: dict) -> None:
-    path = bundle / NAME
+    path = bundle / MANIFEST_NAME
     path.write_text(path.read_text().replace("{", '{\n  "publishable": true,', 1))
 
 
 def _trailing(bundle: Path, manifest: dict) -> None:
-    with (bundle / NAME).open("a") as file:
+    with (bundle / MANIFEST_NAME).open("a") as file:
         file.write(" ")
 
 
 def _deep(bundle: Path, manifest: dict) -> None:
-    (bundle / NAME).write_text("[" * 100_000)
+    (bundle / MANIFEST_NAME).write_text("[" * 100_000)
 
 
 def _missing_fact(bundle: Path, manifest: dict) -> None:
@@ -342,7 +345,7 @@ def _declared_link(bundle: Path, manifest: dict) -> None:
 
 def _odd_files(bundle: Path, manifest: dict) -> None:
     text = json.dumps(manifest | {"files": [{"path": ["x"], "bytes": 1, "sha256": "a" * 64}]})
-    (bundle / NAME).write_text(text)
+    (bundle / MANIFEST_NAME).write_text(text)
 
 
 @pytest.mark.parametrize(

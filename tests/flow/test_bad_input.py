@@ -6,7 +6,7 @@ import traceback
 import bad_input
 import pytest
 
-from mechanisms.errors import (
+from statpress.mechanisms.errors import (
     ColumnNotFoundError,
     SourceError,
     SourceNotFoundError,

@@ -13,17 +13,17 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from configs.loading import load
-from configs.order import from_options
-from flows.report.plan import plan_facts
-from mechanisms.errors import BundleVerificationError, ConfigError
-from mechanisms.tables.band_laws import LIMITS, law_of
-from tasks.bundle.manifest import verify_bundle
-from tasks.derivation.refine import Options, refine
-from tasks.derivation.reprint import check_reprint, reprint
-from tasks.plans.plan_difference import difference
-from tasks.products.counts.bands import profile_band
-from tasks.products.published_bundle import open_bundle
+from statpress.configs.loading import load
+from statpress.configs.order import from_options
+from statpress.flows.facts import plan_facts
+from statpress.mechanisms.errors import BundleVerificationError, ConfigError
+from statpress.mechanisms.tables.bands import LIMITS, law_of
+from statpress.tasks.bundle.manifest import verify_bundle
+from statpress.tasks.products.published_bundle import open_bundle
+from statpress.tasks.products.published_counts import profile_band
+from statpress.tasks.release.plan_difference import difference
+from statpress.tasks.release.refine import Options, refine
+from statpress.tasks.release.reprint import check_reprint, reprint
 
 PRODUCTS = """\
 products:

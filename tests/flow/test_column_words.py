@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from configs.loading import load
-from mechanisms.errors import ConfigError
-from tasks.derivation.refine import Options, refine
-from tasks.derivation.reprint import check_reprint, reprint
-from tasks.products.codebook import codebook, with_words
+from statpress.configs.loading import load
+from statpress.mechanisms.errors import ConfigError
+from statpress.tasks.products.product_kind import codebook, with_words
+from statpress.tasks.release.refine import Options, refine
+from statpress.tasks.release.reprint import check_reprint, reprint
 
 REGION = "categories: [north, south], "
 PAY = "pay: {type: numeric, "

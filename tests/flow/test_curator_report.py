@@ -16,22 +16,20 @@ import pyarrow.parquet as pq
 import pytest
 from prepared import OFFICER
 
-import tasks.release.curator_report as report
-from configs.loading import load_order
-from configs.order import Order, from_environment, from_options
-from flows.runner import run_release
-from mechanisms.errors import UnknownKeyError
-from tasks.bundle.manifest import verify_bundle
-from tasks.execution.private_zone import CuratorLog
-from tasks.ledger.ledger import Ledger
-from tasks.ledger_rules.accounts import Status
-from tasks.ledger_rules.signing import public_text
-from tasks.pages.numbers import measured
-from tasks.products.counts.product import CountsProduct
-from tasks.products.counts.table import Table
-from tasks.products.kind import ProductKind
-from tasks.products.true_errors import TrueErrors
-from tasks.report.curator_page import BANNER
+from statpress.configs.loading import load_order
+from statpress.configs.order import Order, from_environment, from_options
+from statpress.flows.runner import run_release
+from statpress.mechanisms.errors import UnknownKeyError
+from statpress.tasks.bundle.manifest import verify_bundle
+from statpress.tasks.ledger.accounts import Status
+from statpress.tasks.ledger.entries import public_text
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.pages.numbers import measured
+from statpress.tasks.private_zone.guards import CuratorLog
+from statpress.tasks.products.count_product import CountsProduct, Table
+from statpress.tasks.products.product_kind import ProductKind, TrueErrors
+from statpress.tasks.release import curator_report as report
+from statpress.tasks.release.curator_report import BANNER
 
 RUN = "c" * 32
 PRODUCTS = """\

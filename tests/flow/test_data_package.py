@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from configs.order import from_options
-from flows.rerelease import propose
-from tasks.derivation.reprint import check_reprint, reprint
-from tasks.execution.home import Home
-from tasks.package.codebook_file import codebook_text
+from statpress.configs.order import from_options
+from statpress.flows.rerelease import propose
+from statpress.tasks.catalogues.data_package import codebook_text
+from statpress.tasks.private_zone.folders import Home
+from statpress.tasks.release.reprint import check_reprint, reprint
 
 N = 400
 ABOUT = """\

@@ -10,8 +10,8 @@ import pytest
 from outbursts import Bursting, FullDisk, Instead, Stalling, killing, put_in_place
 from victims import InProcess
 
-from mechanisms.errors import InternalError, OutputNotWritableError, WorkerError
-from tasks.execution.workers import Parallel
+from statpress.mechanisms.errors import InternalError, OutputNotWritableError, WorkerError
+from statpress.tasks.private_zone.workers import Parallel
 
 SUPPORT = str(Path(__file__).parents[1] / "support")
 TWO = Parallel(2)

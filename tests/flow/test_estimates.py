@@ -14,14 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from configs.loading import load
-from flows.report import plan as plan_report
-from mechanisms.errors import StatpressError
-from mechanisms.planning.charges import recompute_charge
-from tasks.audit.ledger_check import check_bundle, verify_ledger
-from tasks.bundle.manifest import verify_bundle
-from tasks.ledger.ledger import Ledger
-from tasks.products.estimate.files import COLUMNS
+from statpress.configs.loading import load
+from statpress.flows import facts as plan_report
+from statpress.mechanisms.errors import StatpressError
+from statpress.mechanisms.planning.charges import recompute_charge
+from statpress.tasks.bundle.manifest import verify_bundle
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.products.estimate_product import COLUMNS
+from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
 
 PRODUCTS = """\
   ages: {kind: estimate, columns: [age], statistic: mean, confidence: 0.9, share: 0.1,

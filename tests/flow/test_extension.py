@@ -49,11 +49,11 @@ IN_TURN = """\
 import json, sys
 from pathlib import Path
 import toys
-import flows.runner
+import statpress.flows.runner
 from command_forks import forked
 from victims import InProcess
 
-flows.runner.Inspector = InProcess  # its process takes seconds to start
+statpress.flows.runner.Inspector = InProcess  # its process takes seconds to start
 said = [forked(*each, "--json", cwd=Path.cwd()) for each in json.loads(sys.argv[1])]
 assert [each.returncode for each in said] == [0] * len(said), said
 print(json.dumps([json.loads(each.stdout) for each in said]))
@@ -97,8 +97,8 @@ import toys
 from exact_laws import law_of
 from law_values import NoiseLaw, laplace_noise
 
-from mechanisms.planning.registry import register
-from mechanisms.tables.laplace import LaplaceTable
+from statpress.mechanisms.registry import register
+from statpress.mechanisms.tables.perturbed import LaplaceTable
 
 
 class HalfLaw(NoiseLaw):
@@ -168,9 +168,9 @@ def test_a_mechanism_from_outside_inherits_the_contract(tmp_path: Path) -> None:
 
 
 def test_a_name_is_taken_once() -> None:
-    from mechanisms.planning.registry import REGISTRY, register
-    from tasks.products.registry import KINDS
-    from tasks.products.registry import register as register_kind
+    from statpress.mechanisms.registry import REGISTRY, register
+    from statpress.tasks.products.kinds import KINDS
+    from statpress.tasks.products.kinds import register as register_kind
 
     with pytest.raises(ValueError, match="already"):
         register(REGISTRY["laplace"])

@@ -14,15 +14,15 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from configs.loading import load
-from flows.report import plan as plan_report
-from mechanisms.errors import BundleVerificationError, StatpressError
-from mechanisms.planning.registry import REGISTRY
-from tasks.audit.ledger_check import check_bundle, verify_ledger
-from tasks.bundle.manifest import verify_bundle
-from tasks.products.function import evaluate
-from tasks.products.function.files import columns_of
-from tasks.products.published_bundle import open_bundle
+from statpress.configs.loading import load
+from statpress.flows import facts as plan_report
+from statpress.mechanisms.errors import BundleVerificationError, StatpressError
+from statpress.mechanisms.registry import REGISTRY
+from statpress.tasks.bundle.manifest import verify_bundle
+from statpress.tasks.products import evaluate
+from statpress.tasks.products.function_product import columns_of
+from statpress.tasks.products.published_bundle import open_bundle
+from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
 
 PRODUCTS = """\
   age_density: {kind: function, target: kde, columns: [age], bandwidth: 0.1, normalise: true,

@@ -19,20 +19,20 @@ from typing import Any
 
 import pytest
 
-from configs.loading import load
-from flows import cli
-from tasks.bundle.manifest import verify_bundle
-from tasks.execution import folders as claiming
-from tasks.execution import interruption
-from tasks.release import places
-from tasks.release.places import PREPARED, open_run
+from statpress.configs.loading import load
+from statpress.flows import cli
+from statpress.tasks.bundle.manifest import verify_bundle
+from statpress.tasks.private_zone import folders as claiming
+from statpress.tasks.private_zone import guards
+from statpress.tasks.release import run_places
+from statpress.tasks.release.run_places import PREPARED, open_run
 
 HELD = """\
 import pathlib, sys, time
 import importlib
-import flows.release
-import flows.runner
-from flows.cli import main
+import statpress.flows.release
+import statpress.flows.runner
+from statpress.flows.cli import main
 from victims import InProcess
 
 reached, module, step = pathlib.Path(sys.argv.pop(1)), sys.argv.pop(1), sys.argv.pop(1)
@@ -43,7 +43,7 @@ def held(*arguments, **named):
         time.sleep(0.05)
 
 setattr(importlib.import_module(module), step, held)
-flows.runner.Inspector = InProcess  # its process takes seconds to start
+statpress.flows.runner.Inspector = InProcess  # its process takes seconds to start
 main()
 """
 
@@ -69,14 +69,14 @@ def terminated(agency, module: str, step: str) -> tuple[int, str, str]:
 
 
 def test_a_terminated_run_leaves_no_folder(agency) -> None:
-    code, _, told = terminated(agency, "flows.release", "check_counts")
+    code, _, told = terminated(agency, "statpress.flows.release", "check_counts")
     assert code == 130, told
     assert agency.bundles() == []
 
 
 def test_a_run_terminated_in_the_curators_report_is_published(agency) -> None:
     agency.replace("publish:", "curator: {report: true}\npublish:")
-    code, out, told = terminated(agency, "tasks.release.curator_report", "true_errors")
+    code, out, told = terminated(agency, "statpress.tasks.release.curator_report", "true_errors")
     assert code == 0, told
     facts = json.loads(out)
     assert facts["status"] == "published"
@@ -93,7 +93,7 @@ def signalled_at(number: int, work: Callable[[], None]) -> tuple[str, bool]:
     Returns:
         The line, or "" if there are fewer; and whether the work was interrupted.
     """
-    files = {module.__file__ for module in (places, claiming, interruption, contextlib)}
+    files = {module.__file__ for module in (run_places, claiming, guards, contextlib)}
     lines, hit, before = count(), "", sys.gettrace()
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:
@@ -231,8 +231,8 @@ def test_every_signal_that_came_is_delivered_once() -> None:
         raise _Told
 
     def nested() -> None:
-        with interruption.uninterrupted():
-            with interruption.uninterrupted():
+        with guards.uninterrupted():
+            with guards.uninterrupted():
                 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
                     signal.raise_signal(number)
             assert told == []
@@ -259,7 +259,7 @@ def test_a_signal_while_the_handlers_return_loses_none(monkeypatch: pytest.Monke
 
     with _handlers(handle):
         with monkeypatch.context() as patched:
-            patched.setattr(interruption.signal, "signal", interrupted)
-            with pytest.raises(_Told), interruption.uninterrupted():
+            patched.setattr(guards.signal, "signal", interrupted)
+            with pytest.raises(_Told), guards.uninterrupted():
                 signal.raise_signal(signal.SIGALRM)
         assert {signal.SIGINT, signal.SIGTERM, signal.SIGALRM} == set(told)

@@ -13,10 +13,10 @@ import pytest
 from bad_input import CANARY, N
 from people import RECORD, UNIT, ZEROS, put
 
-from configs.loading import load
-from mechanisms import errors
-from tasks.bundle.manifest import verify_bundle
-from tasks.derivation.query import Question, ask
+from statpress.configs.loading import load
+from statpress.mechanisms import errors
+from statpress.tasks.bundle.manifest import verify_bundle
+from statpress.tasks.release.query import Question, ask
 
 PRODUCTS = """\
 products:

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from flows.ledger_verification import verify
-from mechanisms.domain.privacy_unit import Adjacency, Privacy, Unit
-from mechanisms.errors import LedgerError, LedgerIntegrityError, StatpressError
-from tasks.audit.ledger_check import confirm_ledger, verify_ledger
-from tasks.execution.private_zone import CuratorLog
-from tasks.ledger.budgets import register_dataset
-from tasks.ledger.ledger import Ledger
+from statpress.flows.deployed import verify
+from statpress.mechanisms.domain.domain import Adjacency, Privacy, Unit
+from statpress.mechanisms.errors import LedgerError, LedgerIntegrityError, StatpressError
+from statpress.tasks.ledger.acts import register_dataset
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.private_zone.guards import CuratorLog
+from statpress.tasks.release.ledger_check import confirm_ledger, verify_ledger
 
 PRIVACY = Privacy(adjacency=Adjacency.REPLACE_ONE, unit=Unit.RECORD, n_records=10)
 ALWAYS = "The ledger could not be verified."

@@ -15,20 +15,20 @@ import pytest
 from requirements import needed
 from victims import InProcess
 
-from configs.order import Order, Override
-from flows.runner import run_release
-from mechanisms.errors import BundleVerificationError
-from tasks.bundle.manifest import files_of, seal, verify_bundle
-from tasks.derivation.refine import Options, refine
-from tasks.derivation.reprint import check_reprint, reprint
-from tasks.execution.home import Home
-from tasks.execution.private_zone import CuratorLog, new_run_id
-from tasks.execution.run_context import RunContext
-from tasks.formats.registry import read_batches
-from tasks.ledger.ledger import Ledger
-from tasks.metadata import croissant, dcat
-from tasks.metadata.publication import Publication
-from tasks.metadata.writing import metadata_files, structure_files
+from statpress.configs.order import Order, Override
+from statpress.flows.runner import run_release
+from statpress.mechanisms.errors import BundleVerificationError
+from statpress.tasks.bundle.formats import read_batches
+from statpress.tasks.bundle.manifest import files_of, seal, verify_bundle
+from statpress.tasks.catalogues import linked_data
+from statpress.tasks.catalogues.linked_data import Publication
+from statpress.tasks.catalogues.metadata_files import metadata_files, structure_files
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.private_zone.folders import Home
+from statpress.tasks.private_zone.guards import CuratorLog, new_run_id
+from statpress.tasks.private_zone.run_context import RunContext
+from statpress.tasks.release.refine import Options, refine
+from statpress.tasks.release.reprint import check_reprint, reprint
 
 SHAPES = Path(__file__).with_name("data") / "dcat_ap_shapes.ttl"
 N = 300
@@ -200,7 +200,7 @@ def test_dcat_meets_the_profile(bundle: Path) -> None:
     needed("pyshacl")
     document = read_json(bundle / "dcat.jsonld")
     assert conforms(document)
-    assert conforms(dcat.dataset(without_words(bundle)))
+    assert conforms(linked_data.dcat_dataset(without_words(bundle)))
     first = document["dcat:distribution"][0]
     for broken in (  # each is seen
         document | {"dct:title": None},
@@ -257,7 +257,7 @@ def test_croissant_lists_files_that_its_reader_does_not_know(bundle: Path) -> No
     only = [each for each in package["resources"] if each["path"].endswith((".csv", ".json"))]
     changed = Publication(bundle)
     vars(changed)["package"] = package | {"resources": only}
-    sets = croissant.dataset(changed)["recordSet"]
+    sets = linked_data.croissant_dataset(changed)["recordSet"]
     assert {each["field"][0]["source"]["fileObject"]["@id"][-4:] for each in sets} == {".csv"}
 
 

@@ -10,16 +10,16 @@ from typing import Any, Literal
 
 import pytest
 
-import tasks.formats
-from configs.models import formats
-from configs.models.release import PublishConfig, ReleaseConfig
-from mechanisms.errors import ConfigError
-from tasks.audit.ledger_check import check_bundle
-from tasks.bundle.manifest import verify_bundle
-from tasks.derivation.refine import Options, refine
-from tasks.derivation.reprint import check_reprint, reprint
-from tasks.formats.registry import format_named, read_batches
-from tasks.products.published_bundle import open_bundle
+import statpress.tasks.bundle.formats
+from statpress.configs import formats
+from statpress.configs.release_config import PublishConfig, ReleaseConfig
+from statpress.mechanisms.errors import ConfigError
+from statpress.tasks.bundle.formats import format_named, read_batches
+from statpress.tasks.bundle.manifest import verify_bundle
+from statpress.tasks.products.published_bundle import open_bundle
+from statpress.tasks.release.ledger_check import check_bundle
+from statpress.tasks.release.refine import Options, refine
+from statpress.tasks.release.reprint import check_reprint, reprint
 
 MODULE = '''
 """JSON Lines: the schema is not in the file, so dates and types come from the caller."""
@@ -65,7 +65,11 @@ def json_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     folder = tmp_path / "elsewhere"
     folder.mkdir()
     (folder / "jsonl.py").write_text(MODULE)
-    monkeypatch.setattr(tasks.formats, "__path__", [*tasks.formats.__path__, str(folder)])
+    monkeypatch.setattr(
+        statpress.tasks.bundle.formats,
+        "__path__",
+        [*statpress.tasks.bundle.formats.__path__, str(folder)],
+    )
     known = formats.FORMATS
     monkeypatch.setattr(formats, "FORMATS", (*known, "jsonl"))
     models_allow(*known, "jsonl")

@@ -13,17 +13,17 @@ import pyarrow.parquet as pq
 import pytest
 from people import RECORD, UNIT, ZEROS, put_people
 
-from configs.loading import load
-from configs.order import from_options
-from mechanisms.errors import BundleVerificationError
-from mechanisms.planning.plan import Plan
-from mechanisms.postprocessing.simplex import project_to_simplex
-from tasks.audit.ledger_check import check_bundle
-from tasks.bundle.manifest import FACTS, NAME, seal, verify_bundle
-from tasks.derivation.refine import Options, refine
-from tasks.derivation.reprint import check_reprint, reprint
-from tasks.formats.reading import read_records
-from tasks.products.published_bundle import open_bundle
+from statpress.configs.loading import load
+from statpress.configs.order import from_options
+from statpress.mechanisms.errors import BundleVerificationError
+from statpress.mechanisms.planning.plan import Plan
+from statpress.mechanisms.postprocessing.consistency import project_to_simplex
+from statpress.tasks.bundle.manifest import FACTS, MANIFEST_NAME, seal, verify_bundle
+from statpress.tasks.bundle.rows import read_records
+from statpress.tasks.products.published_bundle import open_bundle
+from statpress.tasks.release.ledger_check import check_bundle
+from statpress.tasks.release.refine import Options, refine
+from statpress.tasks.release.reprint import check_reprint, reprint
 
 PRODUCTS = """\
 products:
@@ -80,7 +80,7 @@ def table_of(bundle: Path, stem: str) -> Any:
 
 
 def reseal(bundle: Path) -> None:
-    manifest = json.loads((bundle / NAME).read_text())
+    manifest = json.loads((bundle / MANIFEST_NAME).read_text())
     seal(bundle, {fact: manifest[fact] for fact in FACTS if fact in manifest})
 
 

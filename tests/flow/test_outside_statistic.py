@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 from command_forks import forked
 
-from mechanisms.estimates.statistics.registry import STATISTICS
+from statpress.mechanisms.estimates.statistics import STATISTICS
 
 PRESS = """
-import flows.runner
+import statpress.flows.runner
 from victims import InProcess
-flows.runner.Inspector = InProcess  # its process takes seconds to start
+statpress.flows.runner.Inspector = InProcess  # its process takes seconds to start
 import sys; from {module} import {name} as main; sys.argv[0] = 'statpress'; main()
 """
 SUPPORT = Path(__file__).parents[1] / "support"
@@ -29,8 +29,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 import sys
 
-from mechanisms.estimates.statistics.named_statistic import NamedStatistic
-from mechanisms.estimates.statistics.registry import register
+from statpress.mechanisms.estimates.statistics import NamedStatistic
+from statpress.mechanisms.estimates.statistics import register
 
 @dataclass(frozen=True)
 class SecondMoment:

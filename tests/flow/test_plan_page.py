@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from flows.cli import app
-from mechanisms.errors import OutputNotWritableError
-from mechanisms.planning.prices import TIMES
+from statpress.flows.cli import app
+from statpress.mechanisms.errors import OutputNotWritableError
+from statpress.mechanisms.planning.planner import TIMES
 
 CONFIG = """
 title: Births & <deaths>

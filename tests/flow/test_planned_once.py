@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-import configs.loading
-from flows.cli import app
-from tasks.execution.private_zone import CuratorLog
+import statpress.configs.loading
+from statpress.flows.cli import app
+from statpress.tasks.private_zone.guards import CuratorLog
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def calls(agency: Any, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     counted: Counter[str] = Counter()
 
     def counting(name: str) -> Any:
-        honest = getattr(configs.loading, name)
+        honest = getattr(statpress.configs.loading, name)
 
         def call(*arguments: Any, **named: Any) -> Any:
             counted[name] += 1
@@ -30,13 +30,13 @@ def calls(agency: Any, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         return call
 
     for name in ("validate", "plan_release"):
-        monkeypatch.setattr(configs.loading, name, counting(name))
+        monkeypatch.setattr(statpress.configs.loading, name, counting(name))
 
     def opened(log: CuratorLog) -> Any:
         agency.inspector.log = log
         return nullcontext(agency.inspector)
 
-    monkeypatch.setattr("flows.runner.Inspector", opened)
+    monkeypatch.setattr("statpress.flows.runner.Inspector", opened)
     monkeypatch.setenv("STATPRESS_HOME", str(agency.home.root))
     monkeypatch.chdir(agency.folder)
     return counted

@@ -11,19 +11,19 @@ import pytest
 from bad_input import N
 from rich.console import Console
 
-from configs.loading import load
-from flows.report import plan as plan_report
-from mechanisms.accounting.numerics.enclosures import Bounds
-from mechanisms.errors import (
+from statpress.configs.loading import load
+from statpress.flows import facts as plan_report
+from statpress.mechanisms.accounting.balls import Bounds
+from statpress.mechanisms.errors import (
     BudgetValueError,
     ConfigError,
     InfeasibleBudgetError,
     InternalError,
     StatpressError,
 )
-from mechanisms.planning.plan import Plan
-from tasks.audit.ledger_check import verify_ledger
-from tasks.ledger.ledger import Ledger
+from statpress.mechanisms.planning.plan import Plan
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.release.ledger_check import verify_ledger
 
 OPEN = """\
 products:

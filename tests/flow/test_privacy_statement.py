@@ -12,14 +12,14 @@ from typing import Any
 import jsonschema
 import pytest
 
-from configs.loading import load
-from configs.models.privacy_statement import FORMAT
-from configs.schema import privacy_schema_text
-from tasks.bundle.manifest import verify_bundle
-from tasks.derivation.reprint import check_reprint, reprint
-from tasks.ledger.ledger import Ledger
-from tasks.report.privacy_page import NAME, privacy_page
-from tasks.statement.statement import statement
+from statpress.configs.loading import load
+from statpress.configs.privacy_statement import FORMAT
+from statpress.configs.schema import privacy_schema_text
+from statpress.tasks.bundle.manifest import verify_bundle
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.release.reprint import check_reprint, reprint
+from statpress.tasks.release.statement import statement
+from statpress.tasks.report.privacy_page import NAME, privacy_page
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads(privacy_schema_text())

@@ -14,13 +14,13 @@ import pytest
 from prepared import OFFICER
 from victims import InProcess
 
-from configs.order import Order
-from flows.runner import run_release
-from tasks.execution.private_zone import CuratorLog, new_run_id
-from tasks.execution.run_context import RunContext, Silent
-from tasks.ledger.ledger import Ledger
-from tasks.ledger_rules.signing import public_text
-from tasks.source import private_files
+from statpress.configs.order import Order
+from statpress.flows.runner import run_release
+from statpress.tasks.ledger.entries import public_text
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.private_zone.guards import CuratorLog, new_run_id
+from statpress.tasks.private_zone.run_context import RunContext, Silent
+from statpress.tasks.source import guarding
 
 PRODUCTS = """\
 products:
@@ -89,9 +89,9 @@ def test_a_new_file_has_its_mode_from_the_start(
     def looking(file: FileIO, data: memoryview) -> None:
         modes.append(os.fstat(file.fileno()).st_mode & 0o777)
 
-    monkeypatch.setattr(private_files, "write_all", looking)
-    private_files.write_new(tmp_path / "a", "x")
-    private_files.write_new(tmp_path / "b", "x", mode=0o700)
+    monkeypatch.setattr(guarding, "write_all", looking)
+    guarding.write_new(tmp_path / "a", "x")
+    guarding.write_new(tmp_path / "b", "x", mode=0o700)
     assert modes == [0o600, 0o700]
     with pytest.raises(FileExistsError):
-        private_files.write_new(tmp_path / "a", "x")
+        guarding.write_new(tmp_path / "a", "x")

@@ -10,12 +10,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-import flows.release
-from configs.order import Order
-from configs.planned_order import PlannedOrder
-from flows.runner import run_release
-from tasks.execution.private_zone import CuratorLog
-from tasks.release.places import Run
+import statpress.flows.release
+from statpress.configs.loading import PlannedOrder
+from statpress.configs.order import Order
+from statpress.flows.runner import run_release
+from statpress.tasks.private_zone.guards import CuratorLog
+from statpress.tasks.release.run_places import Run
 
 PRODUCTS = """\
 products:
@@ -42,15 +42,15 @@ def test_two_private_tables_with_one_draw_give_one_bundle(
     agency: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever else of the private tables reached a file, the files would differ."""
-    honest, seen, drawn = flows.release.draw_records, [], {}
+    honest, seen, drawn = statpress.flows.release.draw_records, [], {}
 
     def draw_records(*arguments: Any) -> dict[str, Any]:
         seen.append(arguments[2])
         own = honest(*arguments)
         return drawn.setdefault("first", own)
 
-    monkeypatch.setattr("flows.release.draw_records", draw_records)
-    monkeypatch.setattr("tasks.ledger.acts.now", lambda: TIME)
+    monkeypatch.setattr("statpress.flows.release.draw_records", draw_records)
+    monkeypatch.setattr("statpress.tasks.ledger.acts.now", lambda: TIME)
     monkeypatch.setattr(Run, "created", TIME)
     agency.home.ledger.unlink()
     agency.register()  # at the time that stands still

@@ -14,19 +14,19 @@ import pyarrow.parquet as pq
 import pytest
 from rederiving import rederived
 
-from configs.loading import load
-from mechanisms.errors import (
+from statpress.configs.loading import load
+from statpress.mechanisms.errors import (
     BundleExistsError,
     BundleVerificationError,
     OutputNotWritableError,
     RefinementError,
 )
-from mechanisms.postprocessing.consistency import disagreement
-from tasks.bundle.manifest import FACTS, NAME, seal, verify_bundle
-from tasks.derivation.refine import Options, _chosen, refine
-from tasks.formats.writing import write_cells
-from tasks.products.published_bundle import open_bundle
-from tasks.products.registry import KINDS, kind_of
+from statpress.mechanisms.postprocessing.consistency import disagreement
+from statpress.tasks.bundle.manifest import FACTS, MANIFEST_NAME, seal, verify_bundle
+from statpress.tasks.bundle.rows import write_cells
+from statpress.tasks.products.kinds import KINDS, kind_of
+from statpress.tasks.products.published_bundle import open_bundle
+from statpress.tasks.release.refine import Options, _chosen, refine
 
 PRODUCTS = """\
 products:
@@ -67,7 +67,7 @@ def bundle(
 
 
 def reseal(bundle: Path) -> None:
-    manifest = json.loads((bundle / NAME).read_text())
+    manifest = json.loads((bundle / MANIFEST_NAME).read_text())
     seal(bundle, {name: manifest[name] for name in FACTS})
 
 
@@ -325,7 +325,7 @@ def test_a_failure_leaves_nothing_behind(
     def full(*arguments: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("tasks.derivation.refined_files.write_cells", full)
+    monkeypatch.setattr("statpress.tasks.release.refine.write_cells", full)
     with pytest.raises(OutputNotWritableError, match="No space left"):
         refine(bundle, tmp_path / "new" / "refined", Options())
     assert list((tmp_path / "new").iterdir()) == []
@@ -338,7 +338,7 @@ def test_a_place_taken_in_the_meantime_is_left_alone(
         (tmp_path / "new" / "refined").mkdir(exist_ok=True)
         write_cells(*arguments)
 
-    monkeypatch.setattr("tasks.derivation.refined_files.write_cells", slow)
+    monkeypatch.setattr("statpress.tasks.release.refine.write_cells", slow)
     with pytest.raises(BundleExistsError):
         refine(bundle, tmp_path / "new" / "refined", Options())
     assert [path.name for path in (tmp_path / "new").rglob("*")] == ["refined"]

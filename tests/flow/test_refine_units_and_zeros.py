@@ -15,15 +15,15 @@ import pytest
 from people import RECORD, UNIT, ZEROS, put_people
 from rederiving import rederived
 
-from configs.loading import load
-from flows.report.outcomes import refinement_report
-from mechanisms.errors import BundleVerificationError, RefinementError
-from mechanisms.planning.plan import Plan
-from tasks.bundle.manifest import FACTS, NAME, seal
-from tasks.derivation.refine import Options, refine
-from tasks.formats.writing import write_cells
-from tasks.products.published_bundle import open_bundle
-from tasks.products.registry import KINDS
+from statpress.configs.loading import load
+from statpress.flows.facts import refinement_report
+from statpress.mechanisms.errors import BundleVerificationError, RefinementError
+from statpress.mechanisms.planning.plan import Plan
+from statpress.tasks.bundle.manifest import FACTS, MANIFEST_NAME, seal
+from statpress.tasks.bundle.rows import write_cells
+from statpress.tasks.products.kinds import KINDS
+from statpress.tasks.products.published_bundle import open_bundle
+from statpress.tasks.release.refine import Options, refine
 
 PRODUCTS = """\
 products:
@@ -87,7 +87,7 @@ def edit(bundle: Path, change: Callable[[Any], None], name: str = "privacy.json"
     stated = json.loads((bundle / name).read_text())
     change(stated)
     (bundle / name).write_text(json.dumps(stated))
-    manifest = json.loads((bundle / NAME).read_text())
+    manifest = json.loads((bundle / MANIFEST_NAME).read_text())
     seal(bundle, {fact: manifest[fact] for fact in FACTS})
 
 

@@ -11,17 +11,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.cli import app
-from mechanisms.errors import (
+from statpress.flows.cli import app
+from statpress.mechanisms.errors import (
     LedgerError,
     LedgerReadOnlyError,
     QualityGateError,
     RefusalLimitError,
     SourceNotFoundError,
 )
-from tasks.audit.ledger_check import verify_ledger
-from tasks.counting import scanning
-from tasks.ledger.ledger import Ledger
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.release.ledger_check import verify_ledger
+from statpress.tasks.source import scanning
 
 FIGURE = "401"  # records of the source, where 400 are declared
 
@@ -104,7 +104,7 @@ def test_runs_at_the_same_time_do_not_pass_the_limit(
     surplus: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Others are stopped after this run has checked its budget, and before it looks."""
-    from tasks.release import steps
+    from statpress.tasks.release import steps
 
     real = steps.check_budget
 
@@ -113,7 +113,7 @@ def test_runs_at_the_same_time_do_not_pass_the_limit(
         close(surplus, 20)
         return reviewed
 
-    monkeypatch.setattr("flows.release.check_budget", slow)
+    monkeypatch.setattr("statpress.flows.release.check_budget", slow)
     with pytest.raises(RefusalLimitError):
         surplus.run()
     assert len(surplus.entries()) == 21

@@ -13,20 +13,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from configs.loading import load
-from flows.release import press
-from mechanisms.errors import (
+from statpress.configs.loading import load
+from statpress.flows.release import press
+from statpress.mechanisms.errors import (
     BundleVerificationError,
     InsufficientBudgetError,
     InternalError,
     ReleaseGateError,
 )
-from mechanisms.tables.drawn.bootstrap import Bootstrap
-from tasks.audit.ledger_check import check_bundle, verify_ledger
-from tasks.bundle.manifest import verify_bundle
-from tasks.formats import writing
-from tasks.ledger.ledger import Ledger
-from tasks.release import steps as pipeline
+from statpress.mechanisms.tables.bootstrap import Bootstrap
+from statpress.tasks.bundle import rows as writing
+from statpress.tasks.bundle.manifest import verify_bundle
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.release import steps as pipeline
+from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
 
 
 def test_bundle_holds_what_was_planned(agency) -> None:
@@ -171,7 +171,7 @@ def test_release_gate_stops_a_file_that_is_not_as_planned(
             table = pq.read_table(path)
             pq.write_table(table.slice(1), path)
 
-    monkeypatch.setattr("tasks.products.counts.product.write_records", broken)
+    monkeypatch.setattr("statpress.tasks.products.count_product.write_records", broken)
     with pytest.raises(ReleaseGateError, match=r"people\.parquet"):
         agency.run()
     assert agency.bundles() == []
@@ -184,7 +184,7 @@ def test_an_unforeseen_error_after_the_charge_says_that_it_stays_spent(
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("tasks.release.steps.generator", broken)
+    monkeypatch.setattr("statpress.tasks.release.steps.generator", broken)
     with pytest.raises(InternalError) as caught:
         agency.run()
     charge = agency.entries()[1].body
@@ -210,7 +210,7 @@ def test_release_gate_finds_a_value_outside_the_domain(
             field = table.schema.field(column)
             pq.write_table(table.set_column(index, field, pa.array(values, field.type)), path)
 
-    monkeypatch.setattr("tasks.products.counts.product.write_records", broken)
+    monkeypatch.setattr("statpress.tasks.products.count_product.write_records", broken)
     with pytest.raises(ReleaseGateError, match=r"people\.parquet"):
         agency.run()
     assert agency.bundles() == []
@@ -224,7 +224,7 @@ def test_a_name_taken_during_the_run_loses_nothing(agency, monkeypatch) -> None:
         (agency.releases / "first" / "theirs").write_text("x")
         return honest(run, release, charge)
 
-    monkeypatch.setattr("tasks.release.steps.bundle.seal_bundle", late)
+    monkeypatch.setattr("statpress.tasks.release.steps.bundle.seal_bundle", late)
     outcome = agency.run()
     assert outcome.bundle.name == f"first-{outcome.run_id[:8]}"
     verify_bundle(outcome.bundle)
@@ -234,7 +234,7 @@ def test_a_name_taken_during_the_run_loses_nothing(agency, monkeypatch) -> None:
 def test_verify_against_the_ledger_finds_a_resealed_bundle(agency) -> None:
     bundle = agency.run().bundle
     manifest = verify_bundle(bundle)
-    from tasks.bundle.manifest import seal
+    from statpress.tasks.bundle.manifest import seal
 
     (bundle / "README.md").write_text("rewritten")
     facts = {k: v for k, v in manifest.items() if k not in ("format", "files", "seal")}
@@ -246,7 +246,7 @@ def test_verify_against_the_ledger_finds_a_resealed_bundle(agency) -> None:
 
 def test_verify_against_the_ledger_finds_a_charge_for_another_size(agency, monkeypatch) -> None:
     """The same mechanism on more cells would cost less."""
-    from mechanisms.planning.plan import Plan
+    from statpress.mechanisms.planning.plan import Plan
 
     honest = Plan.describe
     larger = {"n_cells": str(2**40)}

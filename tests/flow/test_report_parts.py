@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from mechanisms.errors import InternalError
-from tasks.bundle.manifest import verify_bundle
-from tasks.products.counts.microdata import Microdata
-from tasks.report.report import UNSHOWN
+from statpress.mechanisms.errors import InternalError
+from statpress.tasks.bundle.manifest import verify_bundle
+from statpress.tasks.products.count_product import Microdata
+from statpress.tasks.report.report import UNSHOWN
 
 OUTBURST = "a figure that no page can show"
 

@@ -18,19 +18,19 @@ import pytest
 from cyclopts import CycloptsError
 from people import RECORD, UNIT, ZEROS, put_people
 
-from configs.order import Order, from_environment, from_options
-from configs.planned_order import PlannedOrder
-from configs.yaml_text import parse
-from flows.cli import app
-from flows.rerelease import proposal_report, propose
-from flows.runner import run_release
-from mechanisms import errors
-from tasks.audit.ledger_check import check_bundle, verify_ledger
-from tasks.bundle.manifest import FACTS, NAME, seal, verify_bundle
-from tasks.derivation.reprint import check_reprint, reprint
-from tasks.execution.private_zone import CuratorLog, new_run_id
-from tasks.ledger.ledger import Ledger
-from tasks.release.noting import note_bundle
+from statpress.configs.loading import PlannedOrder
+from statpress.configs.order import Order, from_environment, from_options
+from statpress.configs.yaml_text import parse
+from statpress.flows.cli import app
+from statpress.flows.rerelease import proposal_report, propose
+from statpress.flows.runner import run_release
+from statpress.mechanisms import errors
+from statpress.tasks.bundle.manifest import FACTS, MANIFEST_NAME, seal, verify_bundle
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.private_zone.guards import CuratorLog, new_run_id
+from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
+from statpress.tasks.release.publication import note_bundle
+from statpress.tasks.release.reprint import check_reprint, reprint
 
 PRODUCTS = """\
 products:
@@ -78,7 +78,7 @@ def first(agency: Any) -> Path:
 
 
 def manifest_of(bundle: Path) -> Any:
-    return json.loads((bundle / NAME).read_text())
+    return json.loads((bundle / MANIFEST_NAME).read_text())
 
 
 def reseal(bundle: Path, **facts: Any) -> None:
@@ -323,7 +323,7 @@ def test_what_is_no_bundle_of_this_version_is_not_reprinted(first: Path) -> None
 def test_a_bundle_of_a_later_version_is_named_as_such(
     first: Path, agency, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tasks.bundle.manifest.FORMAT", "statpress-bundle/9")
+    monkeypatch.setattr("statpress.tasks.bundle.manifest.FORMAT", "statpress-bundle/9")
     reseal(first)
     monkeypatch.undo()
     for act in (reprint, verify_bundle, lambda bundle: follow(agency, bundle)):
@@ -334,7 +334,7 @@ def test_a_bundle_of_a_later_version_is_named_as_such(
 
 def test_a_bundle_of_the_first_form_still_verifies(first: Path, monkeypatch) -> None:
     manifest = manifest_of(first)
-    monkeypatch.setattr("tasks.bundle.manifest.FORMAT", "statpress-bundle/1")
+    monkeypatch.setattr("statpress.tasks.bundle.manifest.FORMAT", "statpress-bundle/1")
     seal(first, {name: manifest[name] for name in FACTS[:-3]} | {"config_sha256": "a" * 64})
     monkeypatch.undo()
     assert verify_bundle(first)["format"] == "statpress-bundle/1"
@@ -518,7 +518,7 @@ def test_the_command_in_its_three_ways(
         app([*arguments, "--json"], exit_on_error=False)
         return json.loads(capsys.readouterr().out)
 
-    monkeypatch.setattr("flows.runner.Inspector", opened)
+    monkeypatch.setattr("statpress.flows.runner.Inspector", opened)
     monkeypatch.setenv("STATPRESS_HOME", str(agency.home.root))
     monkeypatch.chdir(agency.folder)
     bundle, original = str(first), manifest_of(first)["seal"]
@@ -557,7 +557,7 @@ def _order(given: Order | PlannedOrder) -> Order:
 def test_the_deployed_flow_orders_a_renewal_or_a_revision(
     first: Path, agency, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from flows import deployed
+    from statpress.flows import deployed
 
     ordered: list[Order] = []
     monkeypatch.setattr(

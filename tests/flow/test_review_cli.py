@@ -10,14 +10,19 @@ import pytest
 from cyclopts import CycloptsError
 from prepared import OFFICER, RUN, SECOND, STRANGER, Office, write_keys
 
-from flows.cli import app
-from flows.cli.options import home_of
-from flows.report.outcomes import outcome_report
-from flows.report.terminal import Progress, show, show_error
-from mechanisms.errors import ApprovalError, LedgerUnavailableError, StatpressError, exit_codes
-from tasks.ledger_rules.accounts import Status
-from tasks.ledger_rules.signing import public_text
-from tasks.release.outcome import Outcome
+from statpress.flows.cli import app
+from statpress.flows.cli.options import home_of
+from statpress.flows.facts import outcome_report
+from statpress.flows.terminal import Progress, show, show_error
+from statpress.mechanisms.errors import (
+    ApprovalError,
+    LedgerUnavailableError,
+    StatpressError,
+    exit_codes,
+)
+from statpress.tasks.ledger.accounts import Status
+from statpress.tasks.ledger.entries import public_text
+from statpress.tasks.release.run_places import Outcome
 
 REFUSED = exit_codes()["ApprovalError"]
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from configs.loading import load
-from mechanisms.errors import BundleVerificationError, LedgerError, StatpressError
-from tasks.audit.ledger_check import check_bundle, recomputed, verify_ledger
-from tasks.bundle.manifest import verify_bundle
-from tasks.ledger.ledger import Ledger
-from tasks.ledger_rules.amounts import Loss
-from tasks.release.noting import note_bundle
+from statpress.configs.loading import load
+from statpress.mechanisms.errors import BundleVerificationError, LedgerError, StatpressError
+from statpress.tasks.bundle.manifest import verify_bundle
+from statpress.tasks.ledger.entries import Loss
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.release.ledger_check import check_bundle, recomputed, verify_ledger
+from statpress.tasks.release.publication import note_bundle
 
 
 class CutError(Exception):
@@ -33,7 +33,7 @@ def test_a_run_cut_before_it_drew_goes_on_with_its_charge(
     agency: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("flows.release.draw_records", cut)
+        patch.setattr("statpress.flows.release.draw_records", cut)
         with pytest.raises(StatpressError):
             agency.run()
     assert kinds(agency) == ["register", "charge"]
@@ -47,7 +47,7 @@ def test_a_run_cut_while_it_drew_never_draws_again(
     agency: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("tasks.release.steps.generator", cut)
+        patch.setattr("statpress.tasks.release.steps.generator", cut)
         with pytest.raises(StatpressError):
             agency.run()
     assert kinds(agency) == ["register", "charge", "draw"]
@@ -65,7 +65,7 @@ def test_a_run_whose_charge_is_void_never_draws(
     agency: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("flows.release.draw_records", cut)
+        patch.setattr("statpress.flows.release.draw_records", cut)
         with pytest.raises(StatpressError):
             agency.run()
     run_id = agency.inspector.log.run_id
@@ -81,17 +81,17 @@ def test_a_run_whose_charge_is_void_never_draws(
 def test_void_between_charge_and_draw_stops_the_run(
     agency: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import flows.release
+    import statpress.flows.release
 
-    honest, drawn = flows.release.draw_records, []
+    honest, drawn = statpress.flows.release.draw_records, []
 
     def too_late(run: Any, *rest: Any) -> Any:
         with Ledger.open(run.home.ledger) as ledger:
             ledger.void(run_id=run.run_id, dataset="testdata", reason="the officer was faster")
         return honest(run, *rest)
 
-    monkeypatch.setattr("tasks.release.steps.generator", lambda *a, **k: drawn.append(a))
-    monkeypatch.setattr("flows.release.draw_records", too_late)
+    monkeypatch.setattr("statpress.tasks.release.steps.generator", lambda *a, **k: drawn.append(a))
+    monkeypatch.setattr("statpress.flows.release.draw_records", too_late)
     with pytest.raises(LedgerError, match="void"):
         agency.run()
     assert drawn == []
@@ -196,7 +196,7 @@ def test_a_place_that_the_ledger_could_not_note_is_refused_before_the_charge(age
 def test_a_charge_that_verify_would_refuse_is_refused_before_it_is_made(
     agency: Any, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], said: str
 ) -> None:
-    from mechanisms.planning.plan import PlannedProduct
+    from statpress.mechanisms.planning.plan import PlannedProduct
 
     honest = PlannedProduct.describe
 

@@ -11,20 +11,20 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from configs.loading import load
-from flows.report.plan import plan_facts, plan_report
-from mechanisms.errors import (
+from statpress.configs.loading import load
+from statpress.flows.facts import plan_facts, plan_report
+from statpress.mechanisms.errors import (
     AmountError,
     ConfigError,
     InfeasibleBudgetError,
     RecordsError,
     RefinementError,
 )
-from mechanisms.planning.charges import recompute_charge
-from mechanisms.planning.registry import REGISTRY
-from tasks.audit.ledger_check import verify_ledger
-from tasks.bundle.manifest import verify_bundle
-from tasks.derivation.refine import Options, refine
+from statpress.mechanisms.planning.charges import recompute_charge
+from statpress.mechanisms.registry import REGISTRY
+from statpress.tasks.bundle.manifest import verify_bundle
+from statpress.tasks.release.ledger_check import verify_ledger
+from statpress.tasks.release.refine import Options, refine
 
 PRODUCTS = """\
 products:

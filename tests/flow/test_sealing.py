@@ -18,16 +18,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flows.report import outcomes as reports
-from mechanisms.domain.columns import Integer
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.domain import Domain
-from mechanisms.errors import StatpressError
-from tasks.audit.account_reading import read_account
-from tasks.counting import scanning
-from tasks.execution.private_zone import CuratorLog, guarded
-from tasks.execution.side_channels import BETWEEN_STEPS, IN_A_STEP, closed
-from tasks.ledger.ledger import Ledger
+from statpress.flows import facts as reports
+from statpress.mechanisms.domain.columns import Integer
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.errors import StatpressError
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.private_zone.guards import (
+    BETWEEN_STEPS,
+    IN_A_STEP,
+    CuratorLog,
+    closed,
+    guarded,
+)
+from statpress.tasks.release.ledger_check import read_account
+from statpress.tasks.source import scanning
 
 ROOT = Path(__file__).parents[2]
 PRIVATE_TYPES = {"ContingencyTable", "Run", "Scan", "SourceProfile"}
@@ -109,7 +114,7 @@ def test_modes_and_spill_files_under_the_widest_umask(
         seen["scratch"] = str(scratch)
         return honest(source, domain, joint, scratch=scratch)
 
-    monkeypatch.setattr("tasks.release.steps.scanning.scan", looking)
+    monkeypatch.setattr("statpress.tasks.release.steps.scanning.scan", looking)
     before = os.umask(0)
     try:
         agency.run()
@@ -137,7 +142,7 @@ def test_a_curator_log_is_closed_from_its_first_byte(tmp_path: Path) -> None:
 def test_no_process_of_a_run_leaves_its_memory() -> None:
     ask = (
         "import ctypes, resource, sys\n"
-        "from tasks.execution.private_zone import silence_core_dumps\n"
+        "from statpress.tasks.private_zone.guards import silence_core_dumps\n"
         "if 'silent' in sys.argv: silence_core_dumps()\n"
         "print(resource.getrlimit(resource.RLIMIT_CORE)[1], ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
     )
@@ -216,7 +221,7 @@ def test_what_a_run_left_is_said_to_the_next_and_by_ledger_show(
         raise ValueError
 
     with monkeypatch.context() as patch:
-        patch.setattr("tasks.release.steps.generator", cut)
+        patch.setattr("statpress.tasks.release.steps.generator", cut)
         with pytest.raises(StatpressError):
             agency.run()
     run_id = agency.inspector.log.run_id

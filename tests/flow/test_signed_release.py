@@ -18,23 +18,21 @@ from cryptography.hazmat.primitives.serialization import (
 from prepared import OFFICER, write_keys
 from signed_bundles import FOREIGN, PUBLISHER
 
-import flows.deployed
-from configs.loading import load
-from configs.models.release import PublishConfig
-from flows.cli import app
-from flows.runner import plain_context, run_publication
-from mechanisms.errors import SigningKeyError
-from tasks.audit.ledger_check import check_bundle
-from tasks.bundle.manifest import verify_bundle
-from tasks.bundle.signature import NAME, signed_by
-from tasks.derivation.reprint import check_reprint, reprint
-from tasks.execution.home import Home
-from tasks.execution.run_context import RunContext
-from tasks.ledger.ledger import Ledger
-from tasks.ledger_rules.signing import public_text
-from tasks.plans.foreseen import foreseen
-from tasks.plans.wrong_places import check_places
-from tasks.release.review import decide
+import statpress.flows.deployed
+from statpress.configs.loading import load
+from statpress.configs.release_config import PublishConfig
+from statpress.flows.cli import app
+from statpress.flows.runner import plain_context, run_publication
+from statpress.mechanisms.errors import SigningKeyError
+from statpress.tasks.bundle.manifest import SIGNATURE_NAME, signed_by, verify_bundle
+from statpress.tasks.ledger.entries import public_text
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.private_zone.folders import Home
+from statpress.tasks.private_zone.run_context import RunContext
+from statpress.tasks.release.foreseen import check_places, foreseen
+from statpress.tasks.release.ledger_check import check_bundle
+from statpress.tasks.release.reprint import check_reprint, reprint
+from statpress.tasks.release.review import decide
 
 OURS = public_text(PUBLISHER)
 
@@ -57,7 +55,7 @@ def signer(bundle: Path) -> str | None:
 def test_a_config_signs_and_what_follows_is_signed_again_or_not_at_all(signing: Any) -> None:
     bundle = signing.run().bundle
     assert signer(bundle) == OURS
-    assert (bundle / NAME).stat().st_mode & 0o777 == 0o644
+    assert (bundle / SIGNATURE_NAME).stat().st_mode & 0o777 == 0o644
     check_bundle(signing.home, bundle, verify_bundle(bundle))
     for path in bundle.rglob("*.*"):
         assert b"PRIVATE" not in path.read_bytes()
@@ -83,17 +81,19 @@ def test_a_deployed_release_under_review_takes_the_key_of_its_config(
         id = str(uuid4())
 
     monkeypatch.setenv("STATPRESS_HOME", str(signing.home.root))
-    monkeypatch.setattr(flows.deployed, "flow_run", FlowRun)
-    monkeypatch.setattr(flows.deployed, "open_context", opened)
+    monkeypatch.setattr(statpress.flows.deployed, "flow_run", FlowRun)
+    monkeypatch.setattr(statpress.flows.deployed, "open_context", opened)
     monkeypatch.chdir("/")
     with Ledger.open(signing.home.ledger) as ledger:
         ledger.set_approvers(dataset="testdata", approvers=[public_text(OFFICER)])
-    flows.deployed.release.fn(config=str(signing.config))
+    statpress.flows.deployed.release.fn(config=str(signing.config))
     (run_id,) = [entry.body["run_id"] for entry in signing.entries() if entry.kind == "charge"]
-    assert (signing.home.root / "prepared" / run_id / NAME).exists()
+    assert (signing.home.root / "prepared" / run_id / SIGNATURE_NAME).exists()
     decide(signing.home, run_id, "approve", reason=None, key=OFFICER)
     place = run_publication(plain_context(signing.home, orchestrated=False), run_id).bundle
-    assert signer(place) == OURS and {NAME, "approval.json"} < {p.name for p in place.iterdir()}
+    assert signer(place) == OURS and {SIGNATURE_NAME, "approval.json"} < {
+        p.name for p in place.iterdir()
+    }
     check_bundle(signing.home, place, verify_bundle(place))
 
 
@@ -165,8 +165,8 @@ def test_the_option_of_the_command(agency: Any, capsys: Any, monkeypatch: Any) -
     def opened(*_: Any, **__: Any) -> Iterator[RunContext]:
         yield agency.context()
 
-    monkeypatch.setattr("flows.runner.run_release", run_release)
-    monkeypatch.setattr("flows.runner.open_context", opened)
+    monkeypatch.setattr("statpress.flows.runner.run_release", run_release)
+    monkeypatch.setattr("statpress.flows.runner.open_context", opened)
     words = ["--sign", str(private), "--home", str(agency.home.root), "--json"]
     app(["run", str(agency.config), *words], exit_on_error=False)
     bundle = json.loads(capsys.readouterr().out)["bundle"]

@@ -12,11 +12,11 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from configs.loading import load
-from mechanisms.errors import ConfigError, InfeasibleBudgetError
-from mechanisms.planning.registry import REGISTRY
-from tasks.audit.ledger_check import verify_ledger
-from tasks.bundle.manifest import verify_bundle
+from statpress.configs.loading import load
+from statpress.mechanisms.errors import ConfigError, InfeasibleBudgetError
+from statpress.mechanisms.registry import REGISTRY
+from statpress.tasks.bundle.manifest import verify_bundle
+from statpress.tasks.release.ledger_check import verify_ledger
 
 TABLES = """\
 products:

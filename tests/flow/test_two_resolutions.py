@@ -11,14 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 from rederiving import rederived
 
-from configs.loading import load
-from mechanisms.errors import ConfigError, RefinementError
-from mechanisms.tables.two_resolutions import TwoResolutions
-from tasks.audit.ledger_check import verify_ledger
-from tasks.bundle.manifest import FACTS, NAME, seal, verify_bundle
-from tasks.derivation.refine import Options, refine
-from tasks.formats.writing import write_cells
-from tasks.products.published_bundle import open_bundle
+from statpress.configs.loading import load
+from statpress.mechanisms.errors import ConfigError, RefinementError
+from statpress.mechanisms.tables.two_resolutions import TwoResolutions
+from statpress.tasks.bundle.manifest import FACTS, MANIFEST_NAME, seal, verify_bundle
+from statpress.tasks.bundle.rows import write_cells
+from statpress.tasks.products.published_bundle import open_bundle
+from statpress.tasks.release.ledger_check import verify_ledger
+from statpress.tasks.release.refine import Options, refine
 
 PRODUCTS = """\
 products:
@@ -100,7 +100,7 @@ def test_a_resealed_bundle_whose_blocks_disagree_is_refused(blocked: Any, tmp_pa
             shown[0] += 1
             place = table.column_names.index("raw_block")
             pq.write_table(table.set_column(place, table.schema.field(place), [shown]), path)
-    manifest = json.loads((bundle / NAME).read_text())
+    manifest = json.loads((bundle / MANIFEST_NAME).read_text())
     seal(bundle, {name: manifest[name] for name in FACTS})
     with pytest.raises(RefinementError, match="several counts of their block"):
         refine(bundle, tmp_path / "refined", Options())

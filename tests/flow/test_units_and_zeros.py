@@ -16,8 +16,8 @@ import pytest
 from bad_input import CANARY, N
 from people import RECORD, UNIT, UNITS, ZEROS, persons, put, put_people
 
-from configs.loading import load
-from mechanisms.errors import (
+from statpress.configs.loading import load
+from statpress.mechanisms.errors import (
     ColumnNotFoundError,
     ColumnTypeError,
     ConfigError,
@@ -25,9 +25,9 @@ from mechanisms.errors import (
     QualityGateError,
     StatpressError,
 )
-from mechanisms.planning.registry import REGISTRY
-from tasks.audit.ledger_check import verify_ledger
-from tasks.bundle.manifest import verify_bundle
+from statpress.mechanisms.registry import REGISTRY
+from statpress.tasks.bundle.manifest import verify_bundle
+from statpress.tasks.release.ledger_check import verify_ledger
 
 PRODUCTS = """\
 products:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mechanisms.errors import QualityGateError
+from statpress.mechanisms.errors import QualityGateError
 
 N, UNREADABLE = 400, 300
 

@@ -11,21 +11,21 @@ from prepared import OFFICER
 from published import Publisher
 from victims import InProcess
 
-import tasks.release.curator_report
-import tasks.targets.upload
-from configs.models.targets import S3Target
-from flows.report.outcomes import outcome_report
-from flows.runner import plain_context, run_publication, run_upload
-from flows.uploading import upload_release
-from mechanisms.errors import ApprovalError, BundleError, StatpressError, UploadError
-from tasks.bundle.manifest import NAME as MANIFEST
-from tasks.bundle.manifest import verify_bundle
-from tasks.ledger.ledger import Ledger
-from tasks.ledger_rules.accounts import Status
-from tasks.ledger_rules.signing import public_text
-from tasks.release.outcome import Outcome
-from tasks.release.review import decide
-from tasks.targets.store import Bundle
+import statpress.tasks.release.curator_report
+import statpress.tasks.uploads.upload
+from statpress.configs.upload_targets import S3Target
+from statpress.flows.facts import outcome_report
+from statpress.flows.publishing import upload_release
+from statpress.flows.runner import plain_context, run_publication, run_upload
+from statpress.mechanisms.errors import ApprovalError, BundleError, StatpressError, UploadError
+from statpress.tasks.bundle.manifest import MANIFEST_NAME as MANIFEST
+from statpress.tasks.bundle.manifest import verify_bundle
+from statpress.tasks.ledger.accounts import Status
+from statpress.tasks.ledger.entries import public_text
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.release.review import decide
+from statpress.tasks.release.run_places import Outcome
+from statpress.tasks.uploads.upload import Bundle
 
 TARGETS = "targets: [{s3: s3://bucket/a}, {s3: s3://bucket/b}]"
 
@@ -69,7 +69,7 @@ class Folder:
 @pytest.fixture
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folders:
     made = Folders(tmp_path / "targets")
-    monkeypatch.setattr(tasks.targets.upload, "store_of", made)
+    monkeypatch.setattr(statpress.tasks.uploads.upload, "store_of", made)
     return made
 
 
@@ -136,7 +136,7 @@ def test_a_published_run_that_is_told_to_end_says_what_is_left_to_upload(
     report = moment == "in the curator's report"
     with monkeypatch.context() as patch:
         if report:
-            patch.setattr(tasks.release.curator_report, "true_errors", interrupted)
+            patch.setattr(statpress.tasks.release.curator_report, "true_errors", interrupted)
             releasing.replace("publish:", "curator: {report: true}\npublish:")
         else:
             patch.setattr(Folder, "read", interrupted)
@@ -201,15 +201,15 @@ def test_what_is_not_publishable_or_not_published_is_not_uploaded(
         delta="0", ledger_entry="", publishable=False,
     )  # fmt: skip
     assert upload_release(context, outcome, [target]) is outcome
-    assert tasks.targets.upload.targets_in(seeded) == ()
+    assert statpress.tasks.uploads.upload.targets_in(seeded) == ()
     for bundle, flaw in ((seeded, "NOT PUBLISHABLE"), (tmp_path / "none", "no such folder")):
         with pytest.raises(BundleError, match=flaw):
-            tasks.targets.upload.upload(publisher.home, bundle, [target])
+            statpress.tasks.uploads.upload.upload(publisher.home, bundle, [target])
     bundle = publisher.publish("first")
     (bundle / "data" / "t.csv").write_text("a,raw\n1,7\n")
     with pytest.raises(BundleError, match=r"t\.csv was changed"):
-        tasks.targets.upload.upload(publisher.home, bundle, [target])
+        statpress.tasks.uploads.upload.upload(publisher.home, bundle, [target])
     stranger = Publisher(tmp_path / "stranger").publish("first")
     with pytest.raises(BundleError, match="no such charge"):
-        tasks.targets.upload.upload(publisher.home, stranger, [target])
+        statpress.tasks.uploads.upload.upload(publisher.home, stranger, [target])
     assert folders.order == []

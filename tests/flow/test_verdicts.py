@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from configs.loading import load
-from flows.cli import app
-from flows.cli import release as commands
-from flows.rerelease import proposal_report, propose
-from mechanisms.errors import (
+from statpress.configs.loading import load
+from statpress.flows.cli import app
+from statpress.flows.cli import release_commands as commands
+from statpress.flows.rerelease import proposal_report, propose
+from statpress.mechanisms.errors import (
     BundleExistsError,
     ConfigError,
     LedgerUnavailableError,
@@ -22,8 +22,8 @@ from mechanisms.errors import (
     SourceNotFoundError,
     StatpressError,
 )
-from tasks.bundle.manifest import verify_bundle
-from tasks.execution.home import Home
+from statpress.tasks.bundle.manifest import verify_bundle
+from statpress.tasks.private_zone.folders import Home
 
 ACCEPT = "accept: mostly_noise"
 
@@ -39,8 +39,10 @@ def test_a_wrong_place_is_found_before_a_run_starts(
             app(["run", str(agency.config)], exit_on_error=False)
 
     context = SimpleNamespace(home=agency.home)
-    monkeypatch.setattr("flows.runner.run_release", started)
-    monkeypatch.setattr("flows.runner.open_context", lambda *_, **__: nullcontext(context))
+    monkeypatch.setattr("statpress.flows.runner.run_release", started)
+    monkeypatch.setattr(
+        "statpress.flows.runner.open_context", lambda *_, **__: nullcontext(context)
+    )
     (agency.releases / "first").mkdir(parents=True)
     refused(BundleExistsError)
     agency.source.rename(agency.folder / "elsewhere")
@@ -220,7 +222,7 @@ def test_products_that_no_budget_serves_are_named_together(agency: Any) -> None:
 
 
 def test_every_error_has_a_line_of_its_own(agency: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    from flows.report.terminal import show_error
+    from statpress.flows.terminal import show_error
 
     refusing(agency)
     with pytest.raises(MostlyNoiseError) as caught:

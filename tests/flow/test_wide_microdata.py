@@ -19,20 +19,20 @@ import pytest
 from bad_input import CANARY, N
 from people import RECORD, UNIT, ZEROS, put, put_people
 
-from configs.loading import load
-from configs.order import from_options
-from flows.cli import app
-from flows.rerelease import propose
-from mechanisms import errors
-from mechanisms.accounting.analytic import GaussianLoss
-from mechanisms.planning.plan import Plan
-from mechanisms.planning.registry import REGISTRY
-from tasks.audit.ledger_check import check_bundle, verify_ledger
-from tasks.bundle.manifest import verify_bundle
-from tasks.derivation.query import Question, ask, conditions_of
-from tasks.derivation.refine import Options, refine
-from tasks.derivation.reprint import check_reprint, reprint
-from tasks.products.published_bundle import open_bundle
+from statpress.configs.loading import load
+from statpress.configs.order import from_options
+from statpress.flows.cli import app
+from statpress.flows.rerelease import propose
+from statpress.mechanisms import errors
+from statpress.mechanisms.accounting.losses import GaussianLoss
+from statpress.mechanisms.planning.plan import Plan
+from statpress.mechanisms.registry import REGISTRY
+from statpress.tasks.bundle.manifest import verify_bundle
+from statpress.tasks.products.published_bundle import open_bundle
+from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
+from statpress.tasks.release.query import Question, ask, conditions_of
+from statpress.tasks.release.refine import Options, refine
+from statpress.tasks.release.reprint import check_reprint, reprint
 
 COLUMNS = """\
   work: {type: categorical, categories: [works, "unempl, laid off", school], missing: true}

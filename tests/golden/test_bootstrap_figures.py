@@ -6,9 +6,15 @@ from fractions import Fraction
 
 import pytest
 
-from mechanisms.base.mechanism import Target
-from mechanisms.tables.drawn.bootstrap import Bootstrap, BootstrapKnobs, _least_pseudocount
-from mechanisms.tables.drawn.bootstrap_paper import corollary_3, paper_parameters, theorem_2_records
+from statpress.mechanisms.mechanism import Target
+from statpress.mechanisms.tables.bootstrap import (
+    Bootstrap,
+    BootstrapKnobs,
+    _least_pseudocount,
+    corollary_3,
+    paper_parameters,
+    theorem_2_records,
+)
 
 SMALL = {"n_records": 10_000, "n_cells": 20}
 LARGE = {"n_records": 10**6, "n_cells": 1000}

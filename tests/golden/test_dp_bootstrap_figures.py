@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from mechanisms.accounting.pld import tail_account
-from mechanisms.accounting.resampling_losses import BootstrapLoss
-from mechanisms.inference.resampling.resampling_calibration import (
+from statpress.mechanisms.accounting.noise_losses import BootstrapLoss
+from statpress.mechanisms.accounting.privacy_loss_distributions import tail_account
+from statpress.mechanisms.estimates.resampling_noise import (
     gaussian_goal,
     largest_mu_squared,
     paper_mu_squared,

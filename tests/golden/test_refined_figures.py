@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow.csv
 import pytest
 
-from tasks.bundle.manifest import seal
-from tasks.derivation.refine import Options, refine
+from statpress.tasks.bundle.manifest import seal
+from statpress.tasks.release.refine import Options, refine
 
 SEX = {"kind": "categorical", "name": "sex", "missing": False, "categories": ["f", "m"],
        "other": False}  # fmt: skip

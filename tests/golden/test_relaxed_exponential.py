@@ -19,7 +19,7 @@ divided by, which has two consequences that the paper leaves out.
   the appendix has c = 1). If others have probability at most delta, the release is
   (m D_gamma, delta)-DP, where Theorem 5 states m = epsilon/(2 D_gamma), hence 2 m D_gamma.
 
-Both are bounds that the exact accountant (mechanisms.accounting.draws.lattice) undercuts; none is
+Both are bounds that the exact accountant (mechanisms.accounting.draws) undercuts; none is
 charged.
 
 Checked here as an identity, and what it bounds by enumeration.
@@ -33,8 +33,8 @@ from fractions import Fraction
 import pytest
 from flint import arb, ctx
 
-from mechanisms.accounting.numerics.enclosures import Bounds, ball, enclosed
-from mechanisms.tables.drawn.bootstrap import Bootstrap
+from statpress.mechanisms.accounting.balls import Bounds, ball, enclosed
+from statpress.mechanisms.tables.bootstrap import Bootstrap
 
 Table = tuple[int, ...]
 CASES = [(3, 3, Fraction(1)), (4, 2, Fraction(1, 3)), (2, 4, Fraction(7, 2))]
@@ -102,7 +102,7 @@ def typical_sensitivity(
     """Enclosure of D_gamma, the theorem's bound on the same over typical sequences.
 
     It holds for a unit whose records move between two cells, as its c records do in the
-    worst pair (mechanisms.tables.drawn.bootstrap).
+    worst pair (mechanisms.tables.bootstrap).
 
     Args:
         pseudocount: k > 0.

@@ -12,12 +12,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mechanisms.domain.columns import Ordinal
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.domain import Domain
-from mechanisms.functions.empirical_risk import EmpiricalRisk
-from mechanisms.functions.knobs import FunctionKnobs
-from mechanisms.functions.targets import learner_of
+from statpress.mechanisms.domain.columns import Ordinal
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.functions.function_targets import FunctionKnobs, learner_of
+from statpress.mechanisms.functions.risk import EmpiricalRisk
 
 N = 124
 FIGURES = {

@@ -17,16 +17,13 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from mechanisms.domain.coded_columns import MOST_TABLE_CELLS
-from mechanisms.domain.columns import Integer
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.domain import MAX_CELLS, Domain
-from mechanisms.domain.packed_codes import PackedCodes
-from mechanisms.domain.structural_zeros import ZeroPattern
-from tasks.counting.aggregates import count
-from tasks.counting.spilled_columns import SpilledColumns, spill
-from tasks.counting.units import Units
-from tasks.source.files import Source
+from statpress.mechanisms.domain.coded_columns import MOST_TABLE_CELLS, PackedCodes
+from statpress.mechanisms.domain.columns import Integer
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import MAX_CELLS, Domain, ZeroPattern
+from statpress.tasks.source.aggregates import Units, count
+from statpress.tasks.source.files import Source
+from statpress.tasks.source.scanning import SpilledColumns, spill
 
 CHECK = settings(
     max_examples=15,

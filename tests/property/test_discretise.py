@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 from generated_sources import read, tables, text_tables
 from hypothesis import HealthCheck, assume, given, settings
 
-from mechanisms.domain.columns import Categorical, Column, Integer, Numeric
-from mechanisms.domain.domain import MAX_CELLS, Domain
-from tasks.counting.aggregates import count, profile
-from tasks.source.files import Source
+from statpress.mechanisms.domain.columns import Categorical, Column, Integer, Numeric
+from statpress.mechanisms.domain.domain import MAX_CELLS, Domain
+from statpress.tasks.source.aggregates import count, profile
+from statpress.tasks.source.files import Source
 
 CHECK = settings(
     max_examples=60,

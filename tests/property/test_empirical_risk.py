@@ -10,18 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from mechanisms.base.mechanism import Target
-from mechanisms.bernstein.lattice_release import BernsteinMechanism
-from mechanisms.bernstein.polynomials import evaluate_grid
-from mechanisms.bernstein.unit_cube import axes_of
-from mechanisms.domain.columns import Categorical, Integer, Numeric
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.domain import Domain
-from mechanisms.errors import ConfigError, InternalError
-from mechanisms.functions import empirical_risk
-from mechanisms.functions.empirical_risk import EmpiricalRisk
-from mechanisms.functions.risk_solver import Rows, duality_gap, minimiser, slopes
-from tasks.release.entropy import SeededRandomness
+from statpress.mechanisms.domain.columns import Categorical, Integer, Numeric
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.errors import ConfigError, InternalError
+from statpress.mechanisms.functions import risk as empirical_risk
+from statpress.mechanisms.functions.lattice_release import BernsteinMechanism
+from statpress.mechanisms.functions.learner import axes_of
+from statpress.mechanisms.functions.polynomials import evaluate_grid
+from statpress.mechanisms.functions.risk import EmpiricalRisk, Rows, duality_gap, minimiser, slopes
+from statpress.mechanisms.mechanism import Target
+from statpress.tasks.release.entropy import SeededRandomness
 
 CLASS = Categorical(name="class", categories=("no", "yes"), missing=True)
 AMOUNT = Numeric(name="amount", edges=(-3.0, -1.0, 1.0, 5.0))

@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms.bernstein.function_shape import clip_below, monotone, normalise_density, unimodal
+from statpress.mechanisms.functions.released_function import (
+    clip_below,
+    monotone,
+    normalise_density,
+    unimodal,
+)
 
 VALUES = st.lists(st.floats(-5, 5), min_size=2, max_size=12).map(np.array)
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.errors import InsufficientBudgetError, RecordsError
-from mechanisms.marginals.gdp_filter import GdpFilter
+from statpress.mechanisms.errors import InsufficientBudgetError, RecordsError
+from statpress.mechanisms.marginals.measurement import GdpFilter
 
 F = Fraction
 SQUARES = st.fractions(min_value=0, max_value=4, max_denominator=10**9)

@@ -12,11 +12,10 @@ from census_ledger import TERMS
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from mechanisms.errors import InsufficientBudgetError, LedgerError, LedgerIntegrityError
-from tasks.ledger_rules.accounts import State
-from tasks.ledger_rules.amounts import MEASURES, canonical, exact
-from tasks.ledger_rules.chain import apply, next_entry, replay, resume
-from tasks.ledger_rules.entries import Entry
+from statpress.mechanisms.errors import InsufficientBudgetError, LedgerError, LedgerIntegrityError
+from statpress.tasks.ledger.accounts import State
+from statpress.tasks.ledger.chain import apply, next_entry, replay, resume
+from statpress.tasks.ledger.entries import MEASURES, Entry, canonical, exact
 
 TIMES = {"created": "2026-01-01T00:00:00+00:00"}
 LIMITS = {

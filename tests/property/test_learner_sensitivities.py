@@ -10,17 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms.bernstein.learner import DeclaredFunction, Learner
-from mechanisms.bernstein.polynomials import evaluate_grid, lattice
-from mechanisms.bernstein.unit_cube import Axis, axes_of
-from mechanisms.domain.columns import Categorical, Column, Integer, Numeric
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.domain import Domain
-from mechanisms.errors import ConfigError
-from mechanisms.functions.kernel_density import KernelDensity
-from mechanisms.functions.kernels import ProductKernel
-from mechanisms.functions.naive_bayes import NaiveBayes
-from mechanisms.functions.priestley_chao import PriestleyChao
+from statpress.mechanisms.domain.columns import Categorical, Column, Integer, Numeric
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.errors import ConfigError
+from statpress.mechanisms.functions.kernels import (
+    KernelDensity,
+    NaiveBayes,
+    PriestleyChao,
+    ProductKernel,
+)
+from statpress.mechanisms.functions.learner import Axis, DeclaredFunction, Learner, axes_of
+from statpress.mechanisms.functions.polynomials import evaluate_grid, lattice
 
 LABEL = Categorical(name="label", categories=("no", "yes"), other=True, missing=True)
 RESPONSE = Numeric(name="response", edges=(-2.0, -0.5, 0.0, 1.0), missing=True)
@@ -129,7 +130,7 @@ def test_the_lattice_sensitivity_of_a_density_is_attained(bandwidth: float, miss
 def test_the_bounds_for_many_cells_hold_where_pairs_can_be_compared(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from mechanisms.functions import kernels
+    from statpress.mechanisms.functions import kernels
 
     axes = tuple(Axis.of(column) for column in variables(2))
     pairs = ProductKernel("gaussian", axes, (0.1, 0.2)).replacement(4)

@@ -21,7 +21,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from mechanisms.errors import (
+from statpress.mechanisms.errors import (
     AlreadyRegisteredError,
     AmountError,
     ApprovalError,
@@ -31,8 +31,8 @@ from mechanisms.errors import (
     StatpressError,
     UnregisteredDatasetError,
 )
-from tasks.ledger.ledger import Ledger
-from tasks.ledger_rules.signing import public_text
+from statpress.tasks.ledger.entries import public_text
+from statpress.tasks.ledger.ledger import Ledger
 
 LIMITED = {"basic": ["epsilon", "delta"], "zcdp": ["rho", "rho_delta"]}
 MEASURES = [*LIMITED["basic"], *LIMITED["zcdp"]]

@@ -14,12 +14,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric, Ordinal
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.domain import Domain
-from tasks.formats.reading import read_counts, read_records
-from tasks.formats.writing import write_cells, write_records
-from tasks.products.counts.fields import column_from, describe_column
+from statpress.mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric, Ordinal
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import Domain
+from statpress.tasks.bundle.rows import read_counts, read_records, write_cells, write_records
+from statpress.tasks.products.published_counts import column_from, describe_column
 
 DAYS = st.dates(datetime.date(1, 1, 1), datetime.date(9999, 12, 31))
 TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=("Cs",)), max_size=8)

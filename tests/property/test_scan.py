@@ -13,14 +13,12 @@ from generated_sources import tables, text_tables
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from mechanisms.domain.columns import Categorical, Integer
-from mechanisms.domain.domain import MAX_CELLS, Domain
-from mechanisms.domain.structural_zeros import ZeroPattern
-from tasks.counting import scanning
-from tasks.counting.aggregates import count, profile
-from tasks.counting.scanning import scan, scan_wide
-from tasks.counting.spilled_columns import SpilledColumns, spill
-from tasks.source.files import Source
+from statpress.mechanisms.domain.columns import Categorical, Integer
+from statpress.mechanisms.domain.domain import MAX_CELLS, Domain, ZeroPattern
+from statpress.tasks.source import scanning
+from statpress.tasks.source.aggregates import count, profile
+from statpress.tasks.source.files import Source
+from statpress.tasks.source.scanning import SpilledColumns, scan, scan_wide, spill
 
 CHECK = settings(
     max_examples=8,

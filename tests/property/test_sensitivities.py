@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms.errors import ConfigError
-from mechanisms.inference.statistics import (
+from statpress.mechanisms.errors import ConfigError
+from statpress.mechanisms.estimates.statistics import (
     Covariance,
     Mean,
     Statistic,

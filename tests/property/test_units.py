@@ -16,11 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from mechanisms.domain.columns import Categorical, Integer
-from mechanisms.domain.domain import Domain
-from tasks.counting.aggregates import count, profile
-from tasks.counting.units import Units
-from tasks.source.files import Source
+from statpress.mechanisms.domain.columns import Categorical, Integer
+from statpress.mechanisms.domain.domain import Domain
+from statpress.tasks.source.aggregates import Units, count, profile
+from statpress.tasks.source.files import Source
 
 CHECK = settings(
     max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric
+from statpress.mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric
 
 DAYS = st.dates(datetime.date(1, 1, 1), datetime.date(9990, 12, 31))
 LAST = float(np.nextafter(1.0, 0.0))

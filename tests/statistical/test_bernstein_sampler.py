@@ -11,16 +11,14 @@ import pytest
 from randomgen import AESCounter
 from scipy import stats
 
-from mechanisms.base.mechanism import Target
-from mechanisms.bernstein.integer_values import integer_values
-from mechanisms.bernstein.lattice_release import BernsteinMechanism
-from mechanisms.bernstein.unit_cube import axes_of
-from mechanisms.domain.columns import Numeric
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.domain import Domain
-from mechanisms.functions.kernel_density import KernelDensity
-from mechanisms.functions.kernels import ProductKernel
-from tasks.release.entropy import SystemRandomness
+from statpress.mechanisms.domain.columns import Numeric
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.functions.kernels import KernelDensity, ProductKernel
+from statpress.mechanisms.functions.lattice_release import BernsteinMechanism, integer_values
+from statpress.mechanisms.functions.learner import axes_of
+from statpress.mechanisms.mechanism import Target
+from statpress.tasks.release.entropy import SystemRandomness
 
 LEVEL = 1e-6
 DOMAIN = Domain((Numeric(name="x", edges=Numeric.uniform_edges(0, 1, 8)),))

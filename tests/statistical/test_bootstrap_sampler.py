@@ -12,11 +12,11 @@ import pytest
 from randomgen import AESCounter
 from scipy import stats
 
-from mechanisms.domain.columns import Integer
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.domain import Domain
-from mechanisms.sampling.smoothed_records import below, draw_counts
-from mechanisms.tables.drawn.bootstrap import Bootstrap
+from statpress.mechanisms.domain.columns import Integer
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.sampling.record_sampler import below, draw_counts
+from statpress.mechanisms.tables.bootstrap import Bootstrap
 
 LEVEL = 1e-6
 DRAWS = 1_000_000

@@ -18,16 +18,25 @@ from numpy.typing import NDArray
 from randomgen import AESCounter
 from scipy import stats
 
-from mechanisms.domain.columns import Integer
-from mechanisms.domain.domain import Domain
-from mechanisms.sampling.density_sampler import (
+from statpress.mechanisms.domain.columns import Integer
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.tables.density import (
+    Density,
     HistogramKernel,
     Kernel,
+    SmoothedHistogram,
     gaussian_kernel,
     sample_density,
 )
-from mechanisms.sampling.ks_sampler import Band, sample_ks
-from mechanisms.tables.drawn.candidate_scores import (
+from statpress.mechanisms.tables.exponential_ks import (
+    Band,
+    ExponentialKS,
+    dense_counts,
+    sample_ks,
+    sparse_table,
+)
+from statpress.mechanisms.tables.sample_resample import (
+    SampleResample,
     Scores,
     choose_candidate,
     cramer_von_mises_scores,
@@ -36,12 +45,7 @@ from mechanisms.tables.drawn.candidate_scores import (
     ks_scores,
     series_features,
 )
-from mechanisms.tables.drawn.density import Density
-from mechanisms.tables.drawn.exponential_ks import ExponentialKS
-from mechanisms.tables.drawn.exponential_records import dense_counts, sparse_table
-from mechanisms.tables.drawn.sample_resample import SampleResample
-from mechanisms.tables.drawn.smoothed_histogram import SmoothedHistogram
-from tasks.release.entropy import SystemRandomness
+from statpress.tasks.release.entropy import SystemRandomness
 
 LEVEL = 1e-6
 Table = tuple[int, ...]

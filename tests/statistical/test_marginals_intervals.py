@@ -9,11 +9,10 @@ import pytest
 from coded import dependent_codes, domain_of, in_memory
 from scipy import stats
 
-from mechanisms.base.mechanism import Target
-from mechanisms.marginals.knobs import MarginalsKnobs
-from mechanisms.marginals.marginals import Marginals
-from mechanisms.marginals.query import query
-from tasks.release.entropy import SeededRandomness
+from statpress.mechanisms.marginals.marginals import Marginals, MarginalsKnobs
+from statpress.mechanisms.marginals.residuals import query
+from statpress.mechanisms.mechanism import Target
+from statpress.tasks.release.entropy import SeededRandomness
 
 SIZES = (4, 7, 3, 5, 2)
 N = 2000

@@ -9,9 +9,8 @@ import pytest
 from coded import dependent_codes, domain_of, in_memory
 from scipy import stats
 
-from mechanisms.marginals.gdp_filter import GdpFilter
-from mechanisms.marginals.measurement import GRID, measure_tables, score_pairs
-from tasks.release.entropy import SeededRandomness, SystemRandomness
+from statpress.mechanisms.marginals.measurement import GRID, GdpFilter, measure_tables, score_pairs
+from statpress.tasks.release.entropy import SeededRandomness, SystemRandomness
 
 LEVEL = 1e-6
 SIZES = (120, 125)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mechanisms.inference.moments.one_column import JointMoments, moment_interval
-from tasks.release.entropy import SeededRandomness, SystemRandomness
+from statpress.mechanisms.estimates.joint_moments import JointMoments, moment_interval
+from statpress.tasks.release.entropy import SeededRandomness, SystemRandomness
 
 LEVEL = 1e-6
 LEVELS = (0.9, 0.95, 0.99)

@@ -10,17 +10,17 @@ import pytest
 from randomgen import AESCounter
 from scipy import stats
 
-from mechanisms.accounting.analytic import GaussianLoss
-from mechanisms.accounting.resampling_losses import (
+from statpress.mechanisms.accounting.losses import GaussianLoss
+from statpress.mechanisms.accounting.noise_losses import (
     BootstrapLoss,
     ResampledGaussianLoss,
     SubsampleLoss,
 )
-from mechanisms.inference.resampling.replicates import BootstrapReplicates
-from mechanisms.inference.statistics import Mean
-from mechanisms.sampling.resample_sampler import subset_counts
-from mechanisms.sampling.statistic_noise import StatisticNoise
-from tasks.release.entropy import SeededRandomness
+from statpress.mechanisms.estimates.replicates import BootstrapReplicates
+from statpress.mechanisms.estimates.statistics import Mean
+from statpress.mechanisms.sampling.randomness import StatisticNoise
+from statpress.mechanisms.sampling.record_sampler import subset_counts
+from statpress.tasks.release.entropy import SeededRandomness
 
 LEVEL = 1e-6
 DRAWS = 20_000

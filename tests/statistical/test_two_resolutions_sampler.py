@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mechanisms.domain.columns import Integer
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.domain import Domain
-from mechanisms.tables.two_resolutions import BlockCounts, TwoResolutions
-from tasks.release.entropy import SeededRandomness, SystemRandomness
+from statpress.mechanisms.domain.columns import Integer
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.tables.two_resolutions import BlockCounts, TwoResolutions
+from statpress.tasks.release.entropy import SeededRandomness, SystemRandomness
 
 LEVEL = 1e-6
 BLOCKS, SCALE = 30_000, Fraction(5, 4)  # of two cells each

@@ -13,17 +13,16 @@ import pytest
 from randomgen import AESCounter
 from scipy import stats
 
-from mechanisms.domain.columns import Integer
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.domain import Domain
-from mechanisms.domain.structural_zeros import ZeroPattern
-from mechanisms.postprocessing.debias import debias
-from mechanisms.postprocessing.simplex import project_to_simplex
-from mechanisms.sampling import smoothed_records as sampling
-from mechanisms.sampling.smoothed_records import draw_counts
-from mechanisms.tables.drawn.bootstrap import Bootstrap
-from mechanisms.tables.laplace import LaplaceTable
-from tasks.release.entropy import SeededRandomness
+from statpress.mechanisms.domain.columns import Integer
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import Domain, ZeroPattern
+from statpress.mechanisms.postprocessing.consistency import project_to_simplex
+from statpress.mechanisms.postprocessing.covariance import debias
+from statpress.mechanisms.sampling import record_sampler as sampling
+from statpress.mechanisms.sampling.record_sampler import draw_counts
+from statpress.mechanisms.tables.bootstrap import Bootstrap
+from statpress.mechanisms.tables.perturbed import LaplaceTable
+from statpress.tasks.release.entropy import SeededRandomness
 
 LEVEL = 1e-6
 DRAWS = 400_000

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mechanisms import errors
+from statpress.mechanisms import errors
 
 N = 400
 CANARY = "Zyx-canary-7719"

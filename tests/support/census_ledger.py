@@ -6,8 +6,8 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from mechanisms.errors import StatpressError
-from tasks.ledger.ledger import Ledger
+from statpress.mechanisms.errors import StatpressError
+from statpress.tasks.ledger.ledger import Ledger
 
 TERMS: dict[str, Any] = {
     "adjacency": "replace_one",

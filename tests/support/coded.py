@@ -10,13 +10,11 @@ from typing import Any, NoReturn, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.domain.coded_columns import check_groups
-from mechanisms.domain.columns import Integer
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.domain import Domain
-from mechanisms.domain.group_counts import GroupCounts, smallest_unsigned
-from mechanisms.domain.structural_zeros import ZeroPattern
-from tasks.release.entropy import SeededRandomness
+from statpress.mechanisms.domain.coded_columns import GroupCounts, check_groups, smallest_unsigned
+from statpress.mechanisms.domain.columns import Integer
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import Domain, ZeroPattern
+from statpress.tasks.release.entropy import SeededRandomness
 
 _CHUNK = 1 << 17
 

@@ -99,9 +99,9 @@ def _become(
         if "prefect.context" in sys.modules:
             sys.modules["prefect.context"].refresh_global_settings_context()
         if program == ENGINE or arguments[0] in PRESSING:
-            import flows.runner
+            import statpress.flows.runner
 
-            flows.runner.Inspector = victims.InProcess
+            statpress.flows.runner.Inspector = victims.InProcess
         if arguments[0] == "deploy" and program == "statpress":
             subprocess.run = _run_prefect  # type: ignore[assignment]
         sys.argv = [program, *arguments]
@@ -126,7 +126,7 @@ def _main(program: str) -> Callable[[], object]:
     if program == ENGINE:
         sys.modules.pop(ENGINE, None)  # the server of processes may have imported it
         return functools.partial(runpy.run_module, ENGINE, run_name="__main__")
-    from flows.cli import main
+    from statpress.flows.cli import main
 
     return main
 

@@ -25,15 +25,15 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.sparse import csr_array, vstack
 
-from mechanisms.domain.domain import Domain
-from mechanisms.postprocessing.consistency import (
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.postprocessing.consistency import (
     ConsistentTable,
     Floats,
     Names,
     Shared,
     shared_columns,
 )
-from mechanisms.postprocessing.debias import DebiasedTable
+from statpress.mechanisms.postprocessing.covariance import DebiasedTable
 
 _MOST_CONSTRAINTS = 4000
 _BLOCK = 4096

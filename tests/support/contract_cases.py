@@ -16,22 +16,20 @@ import numpy as np
 from coded import CodesInMemory
 from estimating import COLUMNS, columns_of, draw, needed_knobs
 
-from mechanisms.base.mechanism import Mechanism, Target, needs_of
-from mechanisms.domain.columns import Column, Integer
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.domain import Domain
-from mechanisms.domain.privacy_unit import Privacy
-from mechanisms.errors import ConfigError
-from mechanisms.estimates.knobs import EstimandKnobs
-from mechanisms.estimates.statistics.registry import STATISTICS
-from mechanisms.functions.knobs import FunctionKnobs
-from mechanisms.planning.budget_split import Budget
-from mechanisms.planning.calibration import ProductRequest
-from mechanisms.planning.plan import Plan
-from mechanisms.planning.planner import plan_release
-from mechanisms.planning.registry import REGISTRY, kinds
-from mechanisms.tables.drawn.sample_resample import SampleResampleKnobs
-from mechanisms.tables.kind import CountsKind
+from statpress.mechanisms.domain.columns import Column, Integer
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import Domain, Privacy
+from statpress.mechanisms.errors import ConfigError
+from statpress.mechanisms.estimates.estimand import EstimandKnobs
+from statpress.mechanisms.estimates.statistics import STATISTICS
+from statpress.mechanisms.functions.function_targets import FunctionKnobs
+from statpress.mechanisms.mechanism import Mechanism, Target, needs_of
+from statpress.mechanisms.planning.choice import Budget, ProductRequest
+from statpress.mechanisms.planning.plan import Plan
+from statpress.mechanisms.planning.planner import plan_release
+from statpress.mechanisms.registry import REGISTRY, kinds
+from statpress.mechanisms.tables.count_tables import CountsKind
+from statpress.mechanisms.tables.sample_resample import SampleResampleKnobs
 
 KNOBS: dict[str, Any] = {"bernstein": FunctionKnobs(target="kde")}
 """Knobs of mechanisms that have no defaults for all of them."""

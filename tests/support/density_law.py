@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from mechanisms.domain.columns import Codes
-from mechanisms.sampling.density_sampler import Kernel
+from statpress.mechanisms.domain.columns import Codes
+from statpress.mechanisms.tables.density import Kernel
 
 
 def cell_probabilities(counts: Codes, kernel: Kernel, uniform: Fraction) -> list[Fraction]:

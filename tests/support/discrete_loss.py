@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from flint import arb, ctx
 
-from mechanisms.accounting.numerics.enclosures import (
+from statpress.mechanisms.accounting.balls import (
     BITS,
     Bounds,
     ball,
@@ -18,7 +18,7 @@ from mechanisms.accounting.numerics.enclosures import (
     outwards,
     supremum,
 )
-from mechanisms.accounting.privacy_loss import Loss, Order, exact_order
+from statpress.mechanisms.accounting.losses import Loss, Order, exact_order
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mechanisms.base.mechanism import Target
-from mechanisms.domain.columns import Categorical, Column, Integer, Numeric
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.domain import Domain
-from mechanisms.estimates.knobs import Among, EstimandKnobs
-from mechanisms.estimates.mechanism import resampling_goal
-from mechanisms.estimates.released import Estimate
-from mechanisms.estimates.statistics.named_statistic import NamedStatistic
-from tasks.release.entropy import SeededRandomness
+from statpress.mechanisms.domain.columns import Categorical, Column, Integer, Numeric
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.estimates.estimand import Among, EstimandKnobs
+from statpress.mechanisms.estimates.estimate import Estimate, resampling_goal
+from statpress.mechanisms.estimates.statistics import NamedStatistic
+from statpress.mechanisms.mechanism import Target
+from statpress.tasks.release.entropy import SeededRandomness
 
 LEVEL = 1e-6
 COLUMNS: dict[str, Column] = {

@@ -32,21 +32,19 @@ from law_values import (
     tables,
 )
 
-from mechanisms.estimates.dp_bootstrap import BootstrapEstimate
-from mechanisms.estimates.joint_moments import MeanEstimate
-from mechanisms.estimates.noisy_quantile import QuantileOfCells
-from mechanisms.estimates.pair_moments import PairEstimate
-from mechanisms.estimates.subsample_split import SplitEstimate
-from mechanisms.functions.bernstein import FunctionRelease
-from mechanisms.inference.quantiles.quantile_choice import NoisyQuantile
-from mechanisms.marginals.marginals import Marginals
-from mechanisms.tables.drawn.bootstrap import Bootstrap
-from mechanisms.tables.drawn.density import Density
-from mechanisms.tables.drawn.exponential_ks import ExponentialKS
-from mechanisms.tables.drawn.sample_resample import SampleResample
-from mechanisms.tables.gaussian import GaussianTable
-from mechanisms.tables.laplace import LaplaceTable
-from mechanisms.tables.two_resolutions import TwoResolutions
+from statpress.mechanisms.estimates.dp_bootstrap import BootstrapEstimate
+from statpress.mechanisms.estimates.joint_moments import MeanEstimate
+from statpress.mechanisms.estimates.noisy_quantile import NoisyQuantile, QuantileOfCells
+from statpress.mechanisms.estimates.pair_moments import PairEstimate
+from statpress.mechanisms.estimates.subsample_split import SplitEstimate
+from statpress.mechanisms.functions.bernstein import FunctionRelease
+from statpress.mechanisms.marginals.marginals import Marginals
+from statpress.mechanisms.tables.bootstrap import Bootstrap
+from statpress.mechanisms.tables.density import Density
+from statpress.mechanisms.tables.exponential_ks import ExponentialKS
+from statpress.mechanisms.tables.perturbed import GaussianTable, LaplaceTable
+from statpress.mechanisms.tables.sample_resample import SampleResample
+from statpress.mechanisms.tables.two_resolutions import TwoResolutions
 
 
 @functools.singledispatch

@@ -12,8 +12,8 @@ import pyarrow as pa
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric, Ordinal
-from mechanisms.domain.domain import Domain
+from statpress.mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric, Ordinal
+from statpress.mechanisms.domain.domain import Domain
 
 NAMES = ("a", "A", "q\"uo'te", "s p a.c;e", "größe", "value_0", "digit_0", "c1", "cell", "select")
 INTEGERS = {

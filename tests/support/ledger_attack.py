@@ -13,14 +13,13 @@ from typing import Any, NamedTuple
 from census_ledger import KEY, TERMS
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from mechanisms.errors import LedgerIntegrityError
-from tasks.ledger.ledger import Ledger
-from tasks.ledger_rules.entries import Entry
-from tasks.ledger_rules.rules import RULES
-from tasks.ledger_rules.signing import public_text
-from tasks.ledger_rules.verification import inspect
-from tasks.ledger_store import guards as ledger_guards
-from tasks.ledger_store import tables
+from statpress.mechanisms.errors import LedgerIntegrityError
+from statpress.tasks.ledger import tables
+from statpress.tasks.ledger import tables as ledger_guards
+from statpress.tasks.ledger.chain import inspect
+from statpress.tasks.ledger.entries import Entry, public_text
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.ledger.rules import RULES
 
 Row = tuple[Any, ...]  # sequence, kind, body, previous, hash, dataset, run_id
 COLUMNS = ("sequence", "kind", "body", "previous", "hash", "dataset", "run_id")

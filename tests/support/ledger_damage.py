@@ -9,14 +9,14 @@ from typing import Any
 
 from census_ledger import TERMS
 
-from mechanisms.errors import LedgerIntegrityError, StatpressError
-from tasks.execution.home import Home
-from tasks.ledger.last_head import check_head
-from tasks.ledger.ledger import Ledger
-from tasks.ledger_rules.accounts import State
-from tasks.ledger_rules.chain import next_entry
-from tasks.ledger_rules.entries import Entry
-from tasks.ledger_rules.rules import RULES
+from statpress.mechanisms.errors import LedgerIntegrityError, StatpressError
+from statpress.tasks.ledger.accounts import State
+from statpress.tasks.ledger.chain import next_entry
+from statpress.tasks.ledger.entries import Entry
+from statpress.tasks.ledger.export import check_head
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.ledger.rules import RULES
+from statpress.tasks.private_zone.folders import Home
 
 DATASETS = ("alpha", "beta", "gamma")
 WORK: dict[str, Any] = {

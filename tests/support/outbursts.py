@@ -122,7 +122,7 @@ def put_in_place(patch: Any, kind: type[Instead], folder: Path, product: str = "
             changes["mechanism"] = kind(planned.mechanism, str(folder))
         return replace(planned, **changes)
 
-    patch.setattr("tasks.release.handover.replace", changed)
+    patch.setattr("statpress.tasks.release.drawing.replace", changed)
 
 
 @contextmanager

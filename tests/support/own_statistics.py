@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from configs.sections.user_defined import user_defined
+from statpress.configs.requests import user_defined
 
 
 def imported(said: dict[str, Any], noun: str = "statistic") -> dict[str, Any]:

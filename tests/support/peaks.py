@@ -33,11 +33,10 @@ def product_of(name: str, kind: str, domain: Any, n: int, knobs: Any = None) -> 
     """A planned product of these columns by a mechanism, with the knobs that it needs."""
     from contract_cases import KNOBS
 
-    from mechanisms.domain.privacy_unit import Privacy
-    from mechanisms.planning.budget_split import Budget
-    from mechanisms.planning.calibration import ProductRequest
-    from mechanisms.planning.planner import plan_release
-    from mechanisms.planning.registry import REGISTRY, kinds
+    from statpress.mechanisms.domain.domain import Privacy
+    from statpress.mechanisms.planning.choice import Budget, ProductRequest
+    from statpress.mechanisms.planning.planner import plan_release
+    from statpress.mechanisms.registry import REGISTRY, kinds
 
     request = ProductRequest(
         name="p", kind=kinds()[kind], mechanism=name, columns=domain.names, share=Decimal(1),
@@ -54,7 +53,7 @@ def product_of(name: str, kind: str, domain: Any, n: int, knobs: Any = None) -> 
 
 def foreseen(product: Any) -> dict[str, int]:
     """The most bytes that each stage of a product may take, by its forecast."""
-    from tasks.products.registry import kind_of
+    from statpress.tasks.products.kinds import kind_of
 
     need = kind_of(product).working_memory(product)
     write = need.kept + need.write
@@ -70,13 +69,13 @@ def measured(
     """
     from coded import CodesInMemory, domain_of
 
-    from configs.models.release import PublishConfig
-    from mechanisms.base.mechanism import needs_of
-    from mechanisms.domain.contingency_table import ContingencyTable
-    from mechanisms.planning.registry import REGISTRY
-    from tasks.products.files import profile_product, write_product
-    from tasks.products.registry import kind_of
-    from tasks.release.entropy import SystemRandomness
+    from statpress.configs.release_config import PublishConfig
+    from statpress.mechanisms.domain.contingency_table import ContingencyTable
+    from statpress.mechanisms.mechanism import needs_of
+    from statpress.mechanisms.registry import REGISTRY
+    from statpress.tasks.products.kinds import kind_of
+    from statpress.tasks.products.product_kind import profile_product, write_product
+    from statpress.tasks.release.entropy import SystemRandomness
 
     domain = domain_of(tuple(sizes))
     knobs = REGISTRY[name].knobs(statistic=STATISTIC[name]) if name in STATISTIC else None

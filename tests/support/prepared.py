@@ -16,11 +16,11 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from tasks.bundle.manifest import FACTS, REVIEWED, seal
-from tasks.execution.home import Home
-from tasks.ledger.ledger import Ledger
-from tasks.ledger_rules.accounts import Status
-from tasks.ledger_rules.signing import public_text
+from statpress.tasks.bundle.manifest import FACTS, REVIEWED, seal
+from statpress.tasks.ledger.accounts import Status
+from statpress.tasks.ledger.entries import public_text
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.private_zone.folders import Home
 
 RUN = "ab" * 16
 OFFICER = Ed25519PrivateKey.from_private_bytes(b"o" * 32)

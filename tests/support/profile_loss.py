@@ -7,9 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from mechanisms.accounting.analytic import PureLoss
-from mechanisms.accounting.numerics.enclosures import Bounds, exactly
-from mechanisms.accounting.privacy_loss import Loss, Order, exact_order
+from statpress.mechanisms.accounting.balls import Bounds, exactly
+from statpress.mechanisms.accounting.losses import Loss, Order, PureLoss, exact_order
 
 
 @dataclass(frozen=True)

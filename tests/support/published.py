@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tasks.bundle.manifest import FACTS, seal
-from tasks.execution.home import Home
-from tasks.ledger.ledger import Ledger
+from statpress.tasks.bundle.manifest import FACTS, seal
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.private_zone.folders import Home
 
 TERMS = {"adjacency": "replace_one", "unit": "record", "unit_records": 1, "n_records": 9}
 LOSS = {"epsilon": "0.1", "delta": "0", "rho": "0.005", "rho_delta": "0"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tasks.products.counts.published import PublishedProduct
+from statpress.tasks.products.published_counts import PublishedProduct
 
 
 def rederived(product: PublishedProduct, n_records: int) -> dict[str, Any]:

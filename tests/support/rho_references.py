@@ -12,7 +12,7 @@ import numpy as np
 from exact_laws import law_of
 from law_values import neighbours
 
-from mechanisms.accounting.draws.lattice import LatticeLoss
+from statpress.mechanisms.accounting.draws import LatticeLoss
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 ORDERS = (1.0001, 1.01, 1.1, 1.5, 2.0, 3.0, 5.0, 9.0, 17.0, 33.0)

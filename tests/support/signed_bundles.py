@@ -16,10 +16,8 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tasks.bundle.manifest import FACTS, seal_and_sign
-from tasks.bundle.places import Folder, Place
-from tasks.bundle.web_prefix import WebPrefix
-from tasks.bundle.zip_file import ZipFile
+from statpress.tasks.bundle.manifest import FACTS, seal_and_sign
+from statpress.tasks.bundle.places import Folder, Place, WebPrefix, ZipFile
 
 PUBLISHER = Ed25519PrivateKey.from_private_bytes(b"p" * 32)
 FOREIGN = Ed25519PrivateKey.from_private_bytes(b"f" * 32)

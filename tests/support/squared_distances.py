@@ -1,6 +1,6 @@
 """Largest squared distance of the functions of two records, bounded by branch and bound.
 
-The proof of mechanisms.inference.moments.moment_designs: enclosures of polynomials in balls, sums
+The proof of statpress.mechanisms.estimates.moment_designs: enclosures of polynomials in balls, sums
 of products of them in exact integers, rounded outwards.
 """
 
@@ -13,7 +13,12 @@ import numpy as np
 from flint import arb, arb_poly
 from numpy.typing import NDArray
 
-from mechanisms.inference.moments.moment_designs import MomentDesign, Polynomial, Product, Rectangle
+from statpress.mechanisms.estimates.moment_designs import (
+    MomentDesign,
+    Polynomial,
+    Product,
+    Rectangle,
+)
 
 _FIRST, _DEEPEST, _MOST_PAIRS = 3, 14, 200_000
 _FINE, _COARSE = 28, 22  # bits of enclosures of polynomials, and of functions

@@ -21,8 +21,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from tasks.execution.run_context import Silent
-from tasks.quality.inspector import Inspector
+from statpress.tasks.private_zone.gates import Inspector
+from statpress.tasks.private_zone.run_context import Silent
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["victims_ready"])
@@ -144,7 +144,7 @@ def _live(order: Order) -> None:
         del os.environ[name]
     os.environ.update(order.environment)
     with contextlib.suppress(ValueError):
-        from flows.cli import _interrupt, _interrupt_again
+        from statpress.flows.cli import _interrupt, _interrupt_again
 
         signal.signal(signal.SIGTERM, _interrupt)
         signal.signal(signal.SIGALRM, _interrupt)
@@ -179,12 +179,12 @@ class _Listener(Silent):
 
 def _release(order: Order, tell: Callable[[str], None]) -> int:
     """Press the release; the exit code that the command line would give."""
-    from configs.order import Order as Ordered
-    from flows.runner import run_release
-    from mechanisms.errors import StatpressError
-    from tasks.execution.home import Home
-    from tasks.execution.private_zone import CuratorLog, new_run_id, silence_core_dumps
-    from tasks.execution.run_context import RunContext
+    from statpress.configs.order import Order as Ordered
+    from statpress.flows.runner import run_release
+    from statpress.mechanisms.errors import StatpressError
+    from statpress.tasks.private_zone.folders import Home
+    from statpress.tasks.private_zone.guards import CuratorLog, new_run_id, silence_core_dumps
+    from statpress.tasks.private_zone.run_context import RunContext
 
     orchestrated = "PREFECT_API_URL" in order.environment
     if orchestrated:
@@ -214,9 +214,9 @@ def _release(order: Order, tell: Callable[[str], None]) -> int:
 
 def _hold(step: str, folder: Path, before: Callable[[], None] | None) -> None:
     """Have the flow wait before a step."""
-    import flows.release
+    import statpress.flows.release
 
-    honest = getattr(flows.release, step)
+    honest = getattr(statpress.flows.release, step)
 
     def held(*arguments: Any, **named: Any) -> Any:
         (folder / "reached").touch()
@@ -226,21 +226,21 @@ def _hold(step: str, folder: Path, before: Callable[[], None] | None) -> None:
             before()
         return honest(*arguments, **named)
 
-    setattr(flows.release, step, held)
+    setattr(statpress.flows.release, step, held)
 
 
 def _light(fuse: float) -> None:
     """Have the process ended by an alarm, in the midst of whatever it does."""
-    import flows.release
+    import statpress.flows.release
 
-    honest = flows.release.charge_ledger
+    honest = statpress.flows.release.charge_ledger
 
     def lit(*arguments: Any, **named: Any) -> Any:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)  # ends it as SIGKILL would
         signal.setitimer(signal.ITIMER_REAL, fuse)
         return honest(*arguments, **named)
 
-    flows.release.charge_ledger = lit
+    statpress.flows.release.charge_ledger = lit
 
 
 def short_of_disk() -> None:

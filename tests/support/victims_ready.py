@@ -12,6 +12,6 @@ import pyarrow.parquet  # noqa: F401
 import randomgen  # noqa: F401
 import victims  # noqa: F401
 
-import flows.cli
-import flows.deployed
-import flows.release  # noqa: F401
+import statpress.flows.cli
+import statpress.flows.deployed
+import statpress.flows.release  # noqa: F401

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.domain.columns import Categorical, Column, Ordinal
+from statpress.mechanisms.domain.columns import Categorical, Column, Ordinal
 
 
 @dataclass(frozen=True)

@@ -37,9 +37,9 @@ from postgres_tables import write_table
 from prefect_server import ask
 from victims import InProcess, all_ended, press, short_of_memory, warm
 
-import flows.release
-import tasks.release.steps
-from mechanisms.errors import (
+import statpress.flows.release
+import statpress.tasks.release.steps
+from statpress.mechanisms.errors import (
     ConfigError,
     InternalError,
     QualityGateError,
@@ -47,9 +47,9 @@ from mechanisms.errors import (
     SourceUnreadableError,
     StatpressError,
 )
-from tasks.execution.private_zone import CuratorLog
-from tasks.execution.workers import Parallel
-from tasks.quality.inspector import Between, Inspector
+from statpress.tasks.private_zone.gates import Between, Inspector
+from statpress.tasks.private_zone.guards import CuratorLog
+from statpress.tasks.private_zone.workers import Parallel
 
 if TYPE_CHECKING:
     from postgres import Server
@@ -79,19 +79,19 @@ HOSTILE = {
 """Settings of somebody who wants the orchestrator to keep everything."""
 
 IN_STEPS = {
-    "read config": "tasks.release.steps.load_order",
-    "plan": "configs.loading.Release.plan",
-    "check budget": "tasks.release.steps.check_covered",
-    "rehearse": "tasks.release.steps.bundle.rehearse",
-    "check input": "tasks.release.steps.scanning.scan",
-    "count once": "tasks.release.steps.key_of_choice",
-    "check counts": "tasks.release.steps.quality.check_table",
-    "charge ledger": "tasks.release.steps.Ledger.charge",
-    "draw records": "tasks.release.steps.generator",
-    "post-process": "tasks.release.steps.bundle.derive",
-    "write bundle": "tasks.release.steps.bundle.write_bundle",
-    "check release": "tasks.release.steps.bundle.profile_bundle",
-    "publish": "tasks.release.steps.bundle.seal_bundle",
+    "read config": "statpress.tasks.release.steps.load_order",
+    "plan": "statpress.configs.loading.Release.plan",
+    "check budget": "statpress.tasks.release.steps.check_covered",
+    "rehearse": "statpress.tasks.release.steps.bundle.rehearse",
+    "check input": "statpress.tasks.release.steps.scanning.scan",
+    "count once": "statpress.tasks.release.steps.key_of_choice",
+    "check counts": "statpress.tasks.release.steps.quality.check_table",
+    "charge ledger": "statpress.tasks.release.steps.Ledger.charge",
+    "draw records": "statpress.tasks.release.steps.generator",
+    "post-process": "statpress.tasks.release.steps.bundle.derive",
+    "write bundle": "statpress.tasks.release.steps.bundle.write_bundle",
+    "check release": "statpress.tasks.release.steps.bundle.profile_bundle",
+    "publish": "statpress.tasks.release.steps.bundle.seal_bundle",
 }
 BAD_INPUT = (
     "missing file", "unreadable Parquet", "text named Parquet", "truncated Parquet",
@@ -217,10 +217,12 @@ def sweep(
             _run_from_database(made, patch, postgres_server)
         _run_elsewhere(made, patch)
         with recorded(made.said_by_twin), patch.context() as broken:
-            broken.setattr("tasks.execution.steps.guarded", lambda function, *_: function)
-            broken.setattr("tasks.release.steps.scanning.scan", unsealed_outburst)
+            broken.setattr(
+                "statpress.tasks.private_zone.run_context.guarded", lambda function, *_: function
+            )
+            broken.setattr("statpress.tasks.release.steps.scanning.scan", unsealed_outburst)
             made.run("broken twin")
-            broken.setattr("flows.runner.guarded", lambda function, *_: function)
+            broken.setattr("statpress.flows.runner.guarded", lambda function, *_: function)
             broken.setattr(sys, "unraisablehook", sys.__unraisablehook__)  # not pytest's
             broken.setattr(threading, "excepthook", threading.__excepthook__)
             made.run("broken twin in a broken body")
@@ -254,13 +256,13 @@ def recorded(path: Path) -> Iterator[None]:
 
 def _run_all(sweep: Sweep, patch: pytest.MonkeyPatch, inspector: Inspector) -> None:
     """The kinds of failure, each in a fresh agency."""
-    from flows import deployed
+    from statpress.flows import deployed
 
     with patch.context() as telling:
-        telling.setattr("tasks.products.counts.true_errors.cell_names", _telling_names)
+        telling.setattr("statpress.tasks.products.count_errors.cell_names", _telling_names)
         sweep.run("nothing fails")
     with patch.context() as broken:
-        broken.setattr("tasks.release.curator_report.true_errors", outburst)
+        broken.setattr("statpress.tasks.release.curator_report.true_errors", outburst)
         sweep.run("the curator's report fails")
     for name, place in IN_STEPS.items():
         with patch.context() as broken:
@@ -268,7 +270,9 @@ def _run_all(sweep: Sweep, patch: pytest.MonkeyPatch, inspector: Inspector) -> N
             sweep.run(f"in {name}")
     with patch.context() as broken:
         # Between steps the orchestrator's own loggers speak, to tell of the steps.
-        broken.setattr("flows.release.open_run", functools.partial(outburst, run_logs=False))
+        broken.setattr(
+            "statpress.flows.release.open_run", functools.partial(outburst, run_logs=False)
+        )
         sweep.run("in the flow body")
     for name in BAD_INPUT:
         sweep.run(name, bad_input.CASES[name][0])
@@ -277,11 +281,13 @@ def _run_all(sweep: Sweep, patch: pytest.MonkeyPatch, inspector: Inspector) -> N
         raise KeyboardInterrupt(CANARY)
 
     with patch.context() as broken:
-        broken.setattr("tasks.release.steps.scanning.scan", interrupted)
+        broken.setattr("statpress.tasks.release.steps.scanning.scan", interrupted)
         sweep.run("interrupted")
     with patch.context() as broken:
-        honest = flows.release.check_counts
-        broken.setattr("flows.release.check_counts", lambda run, release, table: honest(table))
+        honest = statpress.flows.release.check_counts
+        broken.setattr(
+            "statpress.flows.release.check_counts", lambda run, release, table: honest(table)
+        )
         sweep.run("mis-called")
 
     def slow(*_: Any, **__: Any) -> None:
@@ -298,11 +304,13 @@ def _run_all(sweep: Sweep, patch: pytest.MonkeyPatch, inspector: Inspector) -> N
         agency = sweep.agency(name)
         with patch.context() as broken:
             broken.setenv("STATPRESS_HOME", str(agency.home.root))
-            broken.setattr("flows.deployed.open_context", _without_quality_process)
+            broken.setattr("statpress.flows.deployed.open_context", _without_quality_process)
             if name == "timed out":
-                broken.setattr("tasks.release.steps.scanning.scan", slow)
+                broken.setattr("statpress.tasks.release.steps.scanning.scan", slow)
             else:
-                broken.setattr("tasks.release.steps.scanning.scan", _noting_process(agency))
+                broken.setattr(
+                    "statpress.tasks.release.steps.scanning.scan", _noting_process(agency)
+                )
             flow = deployed.release.with_options(**options)
             sweep.keep(name, agency, lambda flow=flow, a=agency: flow(config=str(a.config)))
 
@@ -353,14 +361,16 @@ def _run_elsewhere(sweep: Sweep, patch: pytest.MonkeyPatch) -> None:
         with recorded(sweep.said):
             sweep.run_parallel("on a Dask worker", dask)
             with patch.context() as broken:
-                broken.setattr("tasks.release.steps.hand_over", outburst)
+                broken.setattr("statpress.tasks.release.steps.hand_over", outburst)
                 sweep.run_parallel("in hand over counts", dask)
             with patch.context() as broken:
                 put_in_place(broken, Bursting, sweep.folder)
                 sweep.run_parallel("in a Dask worker", dask)
                 sweep.run_parallel("in a worker process", Parallel(2))
         with recorded(sweep.said_by_twin), patch.context() as broken:
-            broken.setattr("tasks.orchestration.drawing_workers.drawing.perform", unsealed)
+            broken.setattr(
+                "statpress.tasks.orchestration.drawing_workers.drawing.perform", unsealed
+            )
             sweep.run_parallel("broken twin on Dask", dask)
         sweep.shown = cluster.told()
         cluster.keep(TWIN)
@@ -381,7 +391,7 @@ def _pool() -> Any:
 @contextlib.contextmanager
 def _without_quality_process(home: Any, run_id: str) -> Iterator[Any]:
     """The context of a deployed flow, but for the process that takes seconds to start."""
-    from flows.runner import plain_context
+    from statpress.flows.runner import plain_context
 
     context = plain_context(home, run_id=run_id)
     context.inspector = InProcess(context.log)
@@ -390,7 +400,7 @@ def _without_quality_process(home: Any, run_id: str) -> Iterator[Any]:
 
 def _noting_process(agency: Any) -> Callable[..., Any]:
     """Count as usual, and note in which process."""
-    honest = tasks.release.steps.scanning.scan
+    honest = statpress.tasks.release.steps.scanning.scan
 
     def noting(*arguments: Any, **named: Any) -> Any:
         (agency.folder / "counted-by").write_text(str(os.getpid()))
@@ -403,7 +413,7 @@ def _by_api(server: dict[str, str], given: dict[str, Any]) -> None:
     """Ask the server for a run of a deployed flow, with a table for a path."""
     from prefect.utilities.callables import parameter_schema
 
-    from flows.deployed import release
+    from statpress.flows.deployed import release
 
     flow = ask(server, "/flows/", {"name": "statpress-release"})["id"]
     schema = parameter_schema(release).model_dump_for_openapi()
@@ -427,7 +437,7 @@ def _quality_fails(sweep: Sweep, inspector: Inspector) -> None:
         wrong = {"type": "ExpectNothing", "arguments": {"column": CANARY, "min_value": RARE}}
         broken.setattr(Between, "as_request", lambda self: wrong)
         # Where it is started again.
-        broken.setattr("tasks.execution.workers.sys.executable", "/bin/false")
+        broken.setattr("statpress.tasks.private_zone.workers.sys.executable", "/bin/false")
         sweep.keep("quality process breaks", agency, lambda: agency.run(orchestrated=True))
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import command_forks
 import pytest
 
-from mechanisms.errors import exit_codes
+from statpress.mechanisms.errors import exit_codes
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -36,8 +36,8 @@ def forked(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 def commands(*parents: str) -> list[str]:
     """All commands, as the help lists them."""
-    from flows.cli import app
-    from flows.cli.ledger import ledger_app
+    from statpress.flows.cli import app
+    from statpress.flows.cli.ledger_commands import ledger_app
 
     found = [name for name in app if not name.startswith("-") and name != "ledger"]
     return found + [f"ledger {name}" for name in ledger_app if not name.startswith("-")]

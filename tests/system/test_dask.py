@@ -15,12 +15,12 @@ from outbursts import Stalling, killing, put_in_place
 from prefect_server import closed_port
 from victims import InProcess
 
-from configs.order import Order
-from flows.runner import run_release
-from mechanisms.errors import WorkerError
-from tasks.execution.home import Home
-from tasks.execution.private_zone import CuratorLog, new_run_id
-from tasks.execution.workers import Parallel
+from statpress.configs.order import Order
+from statpress.flows.runner import run_release
+from statpress.mechanisms.errors import WorkerError
+from statpress.tasks.private_zone.folders import Home
+from statpress.tasks.private_zone.guards import CuratorLog, new_run_id
+from statpress.tasks.private_zone.workers import Parallel
 
 pytestmark = pytest.mark.system
 

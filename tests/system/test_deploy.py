@@ -15,10 +15,10 @@ from command_forks import forked_with_prefect
 from prefect_server import BIN, ask, closed_port
 from ruamel.yaml import YAML
 
-from mechanisms.errors import DeploymentError, exit_codes
-from tasks.execution.home import Home
-from tasks.ledger.ledger import Ledger
-from tasks.orchestration.deployment import apply
+from statpress.mechanisms.errors import DeploymentError, exit_codes
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.orchestration.deployment import apply
+from statpress.tasks.private_zone.folders import Home
 
 pytestmark = pytest.mark.system
 ROOT = Path(__file__).parents[2]
@@ -78,7 +78,7 @@ def test_deploy_creates_pools_and_deployments(
     assert docker == json.loads((ROOT / "deploy" / "work-pools" / "docker.json").read_text())
 
     release = deployment(server, "release", "statpress-release")
-    assert release["entrypoint"] == "flows.deployed.release"
+    assert release["entrypoint"] == "statpress.flows.deployed.release"
     assert release["pull_steps"] in (None, [])
     assert release["work_pool_name"] == "statpress-process"
     assert release["enforce_parameter_schema"] is True
@@ -111,11 +111,14 @@ def test_deploy_creates_pools_and_deployments(
         "while_undecided",
     }
     form = deployment(server, "release-with-form", "statpress-release-with-form")
-    assert form["entrypoint"] == "flows.deployed.release_with_form" and form["schedules"] == []
+    assert (
+        form["entrypoint"] == "statpress.flows.deployed.release_with_form"
+        and form["schedules"] == []
+    )
     publish = deployment(server, "publish", "statpress-publish")
     assert publish["parameter_openapi_schema"]["required"] == ["run_id"]
     verify = deployment(server, "verify-ledger", "statpress-verify-ledger")
-    assert verify["entrypoint"] == "flows.ledger_verification.verify"
+    assert verify["entrypoint"] == "statpress.flows.deployed.verify"
     assert verify["schedules"][0]["schedule"]["cron"] == "0 2 1 * *"
     assert set(verify["parameter_openapi_schema"]["properties"]) == {"head", "public_key"}
 
@@ -202,7 +205,7 @@ def test_what_the_server_or_prefect_refuses(
     good = FILE.read_text().replace("work-pools/", f"{FILE.parent}/work-pools/")
     for old, new, told in (
         ("type: docker", "type: process", "of type 'docker'"),
-        ("flows.deployed.release", "flows.deployed.nothing", "nothing"),
+        ("statpress.flows.deployed.release", "statpress.flows.deployed.nothing", "nothing"),
     ):
         assert old in good
         file.write_text(good.replace(old, new))

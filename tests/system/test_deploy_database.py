@@ -9,11 +9,11 @@ import psycopg
 import pytest
 from postgres import Server, program, run
 
-from mechanisms.domain.privacy_unit import Adjacency, Privacy, Unit
-from tasks.audit.ledger_check import verify_ledger
-from tasks.execution.home import Home
-from tasks.ledger.budgets import register_dataset
-from tasks.ledger.ledger import Ledger
+from statpress.mechanisms.domain.domain import Adjacency, Privacy, Unit
+from statpress.tasks.ledger.acts import register_dataset
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.private_zone.folders import Home
+from statpress.tasks.release.ledger_check import verify_ledger
 
 pytestmark = pytest.mark.system
 SCRIPT = Path(__file__).parents[2] / "deploy" / "postgres" / "ledger.sql"

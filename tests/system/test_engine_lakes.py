@@ -19,10 +19,10 @@ from hypothesis import HealthCheck, assume, given, settings
 from requirements import needed
 from s3_server import KEY, SECRET, s3_server
 
-from configs.loading import load
-from mechanisms.domain.columns import Categorical, Integer
-from mechanisms.domain.domain import MAX_CELLS, Domain
-from mechanisms.errors import (
+from statpress.configs.loading import load
+from statpress.mechanisms.domain.columns import Categorical, Integer
+from statpress.mechanisms.domain.domain import MAX_CELLS, Domain
+from statpress.mechanisms.errors import (
     ColumnNotFoundError,
     ConfigError,
     SourceAccessError,
@@ -32,12 +32,11 @@ from mechanisms.errors import (
     SourceUnavailableError,
     SourceUnreadableError,
 )
-from tasks.counting.aggregates import count, profile
-from tasks.counting.scanning import scan, scan_wide
-from tasks.engines.snapshot import Snapshot
-from tasks.source import files, lakes
-from tasks.source.lakes import Lake
-from tasks.source.object_store import Store
+from statpress.tasks.source import files, lakes
+from statpress.tasks.source.aggregates import count, profile
+from statpress.tasks.source.engine import Snapshot
+from statpress.tasks.source.lakes import Lake, Store
+from statpress.tasks.source.scanning import scan, scan_wide
 
 pytestmark = pytest.mark.system
 AGE = Domain((Integer(name="age", lower=0, upper=9),))

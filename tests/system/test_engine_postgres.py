@@ -20,9 +20,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from postgres_tables import write_table
 
-from mechanisms.domain.columns import Categorical, Column, Integer, Numeric
-from mechanisms.domain.domain import MAX_CELLS, Domain
-from mechanisms.errors import (
+from statpress.mechanisms.domain.columns import Categorical, Column, Integer, Numeric
+from statpress.mechanisms.domain.domain import MAX_CELLS, Domain
+from statpress.mechanisms.errors import (
     ColumnNotFoundError,
     ColumnTypeError,
     SourceAccessError,
@@ -32,16 +32,12 @@ from mechanisms.errors import (
     SourceUnreadableError,
     StatpressError,
 )
-from tasks.counting.aggregates import count, profile
-from tasks.counting.scanning import scan, scan_wide
-from tasks.counting.spilled_columns import SpilledColumns, spill
-from tasks.counting.units import Units
-from tasks.engines import postgres_copy
-from tasks.engines.credentials import Credentials
-from tasks.engines.postgres import Source
-from tasks.engines.registry import reader_named
-from tasks.engines.snapshot import Snapshot
-from tasks.source import files
+from statpress.tasks.source import files
+from statpress.tasks.source import postgres as postgres_copy
+from statpress.tasks.source.aggregates import Units, count, profile
+from statpress.tasks.source.engine import Credentials, Snapshot, reader_named
+from statpress.tasks.source.postgres import Source
+from statpress.tasks.source.scanning import SpilledColumns, scan, scan_wide, spill
 
 if TYPE_CHECKING:
     from postgres import Server

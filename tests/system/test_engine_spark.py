@@ -30,19 +30,13 @@ from spark_sources import (
     refused,
 )
 
-from mechanisms.domain.domain import MAX_CELLS, Domain
-from mechanisms.errors import (
-    SourceUnavailableError,
-)
-from tasks.counting.aggregates import count, profile
-from tasks.counting.scanning import scan, scan_wide
-from tasks.counting.spilled_columns import SpilledColumns, spill
-from tasks.counting.units import Units
-from tasks.engines import postgres
-from tasks.engines.credentials import Credentials
-from tasks.engines.snapshot import Snapshot
-from tasks.engines.spark import Source
-from tasks.source import files
+from statpress.mechanisms.domain.domain import MAX_CELLS, Domain
+from statpress.mechanisms.errors import SourceUnavailableError
+from statpress.tasks.source import files, postgres
+from statpress.tasks.source.aggregates import Units, count, profile
+from statpress.tasks.source.engine import Credentials, Snapshot
+from statpress.tasks.source.scanning import SpilledColumns, scan, scan_wide, spill
+from statpress.tasks.source.spark import Source
 
 if TYPE_CHECKING:
     from postgres import Server

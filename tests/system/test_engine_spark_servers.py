@@ -15,20 +15,19 @@ from prefect_server import closed_port
 from spark_servers import SparkServers
 from spark_sources import AGE, JOINT, OF_RECORDS, RECORDS, ages, faults_of_files, refused
 
-from mechanisms.errors import (
+from statpress.mechanisms.errors import (
     SourceAccessError,
     SourceChangedError,
     SourceNotFoundError,
     SourceUnavailableError,
     SourceUnreadableError,
 )
-from tasks.counting.aggregates import count
-from tasks.counting.scanning import scan, scan_wide
-from tasks.counting.units import Units
-from tasks.engines import spark_session
-from tasks.engines.snapshot import Snapshot
-from tasks.engines.spark import Source
-from tasks.source import files
+from statpress.tasks.source import files
+from statpress.tasks.source import spark as spark_session
+from statpress.tasks.source.aggregates import Units, count
+from statpress.tasks.source.engine import Snapshot
+from statpress.tasks.source.scanning import scan, scan_wide
+from statpress.tasks.source.spark import Source
 
 if TYPE_CHECKING:
     from conftest import Agency

@@ -22,14 +22,13 @@ from typing import Any
 import pytest
 from victims import InProcess
 
-import flows.release
-import tasks.release.steps
-from configs.loading import load_order
-from configs.order import Order
-from configs.planned_order import PlannedOrder
-from tasks.audit.ledger_check import verify_ledger
-from tasks.bundle.manifest import verify_bundle
-from tasks.ledger.ledger import Ledger
+import statpress.flows.release
+import statpress.tasks.release.steps
+from statpress.configs.loading import PlannedOrder, load_order
+from statpress.configs.order import Order
+from statpress.tasks.bundle.manifest import verify_bundle
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.release.ledger_check import verify_ledger
 
 pytestmark = pytest.mark.system
 
@@ -52,13 +51,13 @@ def in_child(agency: Any, arm: Callable[[], None], order: PlannedOrder | None = 
         code = 1
         try:
             marker = agency.folder / "drawn"
-            honest = tasks.release.steps.generator
+            honest = statpress.tasks.release.steps.generator
 
             def noted(*arguments: Any, **named: Any) -> Any:
                 marker.write_text("a random bit may have been used")
                 return honest(*arguments, **named)
 
-            tasks.release.steps.generator = noted
+            statpress.tasks.release.steps.generator = noted
             arm()
             agency.run(order)
             code = 0
@@ -107,7 +106,7 @@ def quick(agency: Any) -> Any:
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("step", STEPS)
 def test_killed_at_a_steps_border(quick: Any, step: str, after: bool) -> None:
-    honest = getattr(flows.release, step)
+    honest = getattr(statpress.flows.release, step)
 
     def lethal(*arguments: Any, **named: Any) -> Any:
         if not after:
@@ -115,7 +114,7 @@ def test_killed_at_a_steps_border(quick: Any, step: str, after: bool) -> None:
         honest(*arguments, **named)
         die()
 
-    status = in_child(quick, lambda: setattr(flows.release, step, lethal))
+    status = in_child(quick, lambda: setattr(statpress.flows.release, step, lethal))
     assert os.WTERMSIG(status) == signal.SIGKILL
     assert_sound(quick)
     assert_next_run_is_clean(quick)

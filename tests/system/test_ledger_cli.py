@@ -13,10 +13,10 @@ import pytest
 from postgres import Server
 from sqlalchemy import make_url
 
-from flows.cli import main
-from mechanisms.errors import exit_codes
-from tasks.execution.home import Home
-from tasks.ledger.ledger import Ledger
+from statpress.flows.cli import main
+from statpress.mechanisms.errors import exit_codes
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.private_zone.folders import Home
 
 pytestmark = pytest.mark.system
 Press = Callable[..., subprocess.CompletedProcess[str]]

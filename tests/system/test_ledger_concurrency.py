@@ -18,12 +18,16 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Engine, create_engine, event
 
-import tasks.ledger.opening
-from mechanisms.errors import AlreadyRegisteredError, InsufficientBudgetError, StatpressError
-from tasks.ledger.ledger import Ledger
-from tasks.ledger_rules.chain import next_entry, repeated
-from tasks.ledger_rules.entries import Body, Entry, entry_hash
-from tasks.ledger_store.tables import append
+import statpress.tasks.ledger.ledger
+from statpress.mechanisms.errors import (
+    AlreadyRegisteredError,
+    InsufficientBudgetError,
+    StatpressError,
+)
+from statpress.tasks.ledger.chain import next_entry, repeated
+from statpress.tasks.ledger.entries import Body, Entry, entry_hash
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.ledger.tables import append
 
 pytestmark = pytest.mark.system
 
@@ -69,7 +73,7 @@ def charge(ledger: Ledger, run_id: str, epsilon: str) -> Entry:
 def work(location: str, worker: int, attempts: int, limit: str, spoil: str) -> dict[str, Any]:
     """Open the ledger, register, and charge until all attempts are made."""
     if spoil:
-        tasks.ledger.opening.check_schema = lambda connection: True  # type: ignore[attr-defined]
+        statpress.tasks.ledger.ledger.check_schema = lambda connection: True  # type: ignore[attr-defined]
     with Ledger.open(location) as ledger:
         SPOILS[spoil](ledger)
         registered = True
@@ -99,8 +103,8 @@ def attempt(ledger: Ledger, run_id: str, epsilon: str) -> dict[str, Any]:
 
 def race(folder: str, location: str, workers: int, attempts: int, limit: str, spoil: str) -> None:
     """Fork the workers, let them go at the same moment, and wait for them."""
-    from tasks.ledger_store import schema as ledger_schema  # noqa: F401 (warm before the fork)
-    from tasks.ledger_store import store
+    from statpress.tasks.ledger import store
+    from statpress.tasks.ledger import tables as ledger_schema  # noqa: F401 (warm before the fork)
 
     store.BUSY_SECONDS = 600.0  # a busy machine may keep a worker waiting for long
 
@@ -330,7 +334,7 @@ def test_the_race_finds_a_ledger_that_is_broken(
 ) -> None:
     reports, _ = run_race(tmp_path, location, workers=8, attempts=40, spoil=spoil)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tasks.ledger.opening, "check_schema", lambda connection: True)
+        patch.setattr(statpress.tasks.ledger.ledger, "check_schema", lambda connection: True)
         with Ledger.open(location, create=False) as ledger:
             found = flaws(reports, ledger, 40)
     kinds = {flaw.split(":")[0].split()[0] for flaw in found}

@@ -19,10 +19,10 @@ from ledger_damage import failure, overspends, spent_ledger, verdict
 from postgres import Server, run
 from sqlalchemy import make_url
 
-from tasks.execution.home import Home
-from tasks.ledger.last_head import keep_head
-from tasks.ledger.ledger import Ledger
-from tasks.ledger_rules.entries import Entry, canonical_json
+from statpress.tasks.ledger.entries import Entry, canonical_json
+from statpress.tasks.ledger.export import keep_head
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.private_zone.folders import Home
 
 pytestmark = pytest.mark.system
 

@@ -17,9 +17,9 @@ from postgres import Server, run
 from sqlalchemy import Engine, Pool, event
 from sqlalchemy.engine.default import DefaultDialect
 
-from mechanisms.errors import AlreadyRegisteredError, LedgerError, LedgerUnavailableError
-from tasks.ledger.ledger import Ledger
-from tasks.ledger_rules.entries import Entry
+from statpress.mechanisms.errors import AlreadyRegisteredError, LedgerError, LedgerUnavailableError
+from statpress.tasks.ledger.entries import Entry
+from statpress.tasks.ledger.ledger import Ledger
 
 pytestmark = pytest.mark.system
 

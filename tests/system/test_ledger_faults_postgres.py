@@ -16,7 +16,7 @@ from census_ledger import TERMS
 from postgres import Server, run
 from sqlalchemy import Connection, event, make_url
 
-from mechanisms.errors import (
+from statpress.mechanisms.errors import (
     LedgerError,
     LedgerIntegrityError,
     LedgerLockedError,
@@ -25,10 +25,10 @@ from mechanisms.errors import (
     LedgerUnavailableError,
     StatpressError,
 )
-from tasks.ledger import transactions
-from tasks.ledger.ledger import Ledger
-from tasks.ledger_rules.entries import Entry
-from tasks.ledger_store import store as ledger_store
+from statpress.tasks.ledger import ledger as transactions
+from statpress.tasks.ledger import store as ledger_store
+from statpress.tasks.ledger.entries import Entry
+from statpress.tasks.ledger.ledger import Ledger
 
 pytestmark = pytest.mark.system
 
@@ -424,7 +424,7 @@ def test_a_second_charge_of_a_run_is_refused_by_the_database(url: str) -> None:
 def test_an_entry_that_the_database_refuses_is_an_error_of_integrity(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tasks.ledger_store import tables
+    from statpress.tasks.ledger import tables
 
     honest = tables.append
 

@@ -22,9 +22,9 @@ import pytest
 from census_ledger import TERMS
 from sqlalchemy import event
 
-from mechanisms.errors import StatpressError
-from tasks.ledger.ledger import Ledger
-from tasks.ledger_rules.entries import Entry
+from statpress.mechanisms.errors import StatpressError
+from statpress.tasks.ledger.entries import Entry
+from statpress.tasks.ledger.ledger import Ledger
 
 pytestmark = pytest.mark.system
 

@@ -13,13 +13,15 @@ import pytest
 from prefect_server import as_client, ask
 from victims import InProcess
 
-import flows.deployed
-from flows.runner import plain_context
-from mechanisms.errors import LedgerError, OrchestratorError, StatpressError
-from tasks.execution.home import Home
-from tasks.execution.run_context import RunContext
-from tasks.orchestration import exclusion, monitoring, notices
-from tasks.orchestration.exclusion import limit_name
+import statpress.flows.deployed
+from statpress.flows.runner import plain_context
+from statpress.mechanisms.errors import LedgerError, OrchestratorError, StatpressError
+from statpress.tasks.orchestration import monitoring
+from statpress.tasks.orchestration import server as exclusion
+from statpress.tasks.orchestration import server as notices
+from statpress.tasks.orchestration.server import limit_name
+from statpress.tasks.private_zone.folders import Home
+from statpress.tasks.private_zone.run_context import RunContext
 
 pytestmark = pytest.mark.system
 
@@ -121,17 +123,17 @@ def test_a_flow_run_started_again_by_the_orchestrator_is_one_run(
         raise RuntimeError
 
     monkeypatch.setenv("STATPRESS_HOME", str(watched.home.root))
-    monkeypatch.setattr(flows.deployed, "flow_run", FlowRun)
-    monkeypatch.setattr(flows.deployed, "open_context", _without_quality_process)
+    monkeypatch.setattr(statpress.flows.deployed, "flow_run", FlowRun)
+    monkeypatch.setattr(statpress.flows.deployed, "open_context", _without_quality_process)
     with monkeypatch.context() as patch:
-        patch.setattr("flows.release.draw_records", cut)
+        patch.setattr("statpress.flows.release.draw_records", cut)
         with pytest.raises(StatpressError):
-            flows.deployed.release.fn(config=str(watched.config))
-    flows.deployed.release.fn(config=str(watched.config))
+            statpress.flows.deployed.release.fn(config=str(watched.config))
+    statpress.flows.deployed.release.fn(config=str(watched.config))
     kinds = ["register", "register", "charge", "draw", "publish"]
     assert [entry.kind for entry in watched.entries()] == kinds
     assert watched.entries()[2].body["run_id"] == FlowRun.id.replace("-", "")
     watched.replace("title: Test release", "title: Another release")
     with pytest.raises(LedgerError):
-        flows.deployed.release.fn(config=str(watched.config))
+        statpress.flows.deployed.release.fn(config=str(watched.config))
     assert [entry.kind for entry in watched.entries()] == kinds

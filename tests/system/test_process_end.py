@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mechanisms.errors import UnwrittenResultError
+from statpress.mechanisms.errors import UnwrittenResultError
 
 SCRIPT = Path(sys.executable).with_name("statpress")
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -20,7 +20,7 @@ WRONG = ["validate", "none.yaml"]
 UNBUFFERED = pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
 WORK = """
 import atexit, os, signal, sys, threading
-from flows.cli import ending, main, program
+from statpress.flows.cli import ending, main, program
 
 class Kept:
     def __del__(self, write=os.write):
@@ -33,8 +33,8 @@ def work(command, **options):
     print("command")
     return status_of(lambda: {ending}, **options)
 
-import flows.cli
-kept, status_of, flows.cli.status_of = Kept(), ending.status_of, work
+import statpress.flows.cli
+kept, status_of, statpress.flows.cli.status_of = Kept(), ending.status_of, work
 {entry}()
 """
 
@@ -73,7 +73,7 @@ def test_an_interrupted_command_says_so(signalled: str) -> None:
     """As it comes out of the command line's own handling of a command."""
     code = f"""
 import os, signal
-from flows.cli import app, program
+from statpress.flows.cli import app, program
 import sys
 sys.argv[1:] = ["wait"]
 

@@ -18,8 +18,8 @@ import pytest
 from browser import Browser, missing, opened
 from requirements import lacking, needed
 
-from configs.order import Order, from_options
-from tasks.source.demo_data import write_demo_data
+from statpress.configs.order import Order, from_options
+from statpress.tasks.source.demo_data import write_demo_data
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 AXE = Path(__file__).parent / "axe" / "axe.min.js"

@@ -9,10 +9,9 @@ import pytest
 from command_forks import forked_engine
 from prefect_server import PASSWORD, ask
 
-from tasks.bundle.approval import NAME
-from tasks.bundle.manifest import verify_bundle
-from tasks.ledger.ledger import Ledger
-from tasks.ledger_rules.accounts import Status
+from statpress.tasks.bundle.manifest import APPROVAL_NAME, verify_bundle
+from statpress.tasks.ledger.accounts import Status
+from statpress.tasks.ledger.ledger import Ledger
 
 pytestmark = pytest.mark.system
 
@@ -29,7 +28,11 @@ def test_a_form_approves_and_publishes(
         ledger.set_approvers(dataset="testdata", approvers=[], unsigned=True)
     environment = server | {"STATPRESS_HOME": str(agency.home.root)}
     flow = ask(server, "/flows/", {"name": "statpress-release-with-form"})["id"]
-    deployment = {"name": "test", "flow_id": flow, "entrypoint": "flows.deployed.release_with_form"}
+    deployment = {
+        "name": "test",
+        "flow_id": flow,
+        "entrypoint": "statpress.flows.deployed.release_with_form",
+    }
     made = ask(server, "/deployments/", deployment)["id"]
     body = {"parameters": {"config": str(agency.config)}}
     run_id = ask(server, f"/deployments/{made}/create_flow_run", body)["id"]
@@ -55,14 +58,14 @@ def test_a_form_approves_and_publishes(
     assert state(server, run_id) == ("COMPLETED", "Completed"), second.stdout + second.stderr
     assert agency.bundles() == [agency.releases / "first"]
     verify_bundle(agency.releases / "first")
-    approval = json.loads((agency.releases / "first" / NAME).read_text())["body"]
+    approval = json.loads((agency.releases / "first" / APPROVAL_NAME).read_text())["body"]
     assert (approval["by"], approval["reason"]) == ("A. Officer", "as planned")
     kinds = [entry.kind for entry in agency.entries()][2:]
     assert kinds == ["charge", "draw", "prepare", "decide", "publish"]
     # Publishing is a flow of its own as well; again, it changes nothing.
     from prefect import settings
 
-    from flows.deployed import publish
+    from statpress.flows.deployed import publish
 
     monkeypatch.setenv("STATPRESS_HOME", str(agency.home.root))
     here = {

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from mechanisms.errors import ApprovalError
-from tasks.ledger.ledger import Ledger
-from tasks.ledger_rules.signing import public_text
+from statpress.mechanisms.errors import ApprovalError
+from statpress.tasks.ledger.entries import public_text
+from statpress.tasks.ledger.ledger import Ledger
 
 pytestmark = pytest.mark.system
 KEYS = [Ed25519PrivateKey.from_private_bytes(bytes([n] * 32)) for n in (1, 2)]

@@ -21,12 +21,12 @@ from postgres import Server
 from prefect_server import ask
 from victims import Victim, all_ended, press, short_of_disk, warm
 
-from mechanisms.errors import exit_codes
-from tasks.audit.ledger_check import check_bundle, verify_ledger
-from tasks.bundle.manifest import verify_bundle
-from tasks.execution.private_zone import new_run_id
-from tasks.ledger.ledger import Ledger
-from tasks.release.noting import note_bundle
+from statpress.mechanisms.errors import exit_codes
+from statpress.tasks.bundle.manifest import verify_bundle
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.private_zone.guards import new_run_id
+from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
+from statpress.tasks.release.publication import note_bundle
 
 pytestmark = pytest.mark.system
 CODES = exit_codes()
@@ -283,8 +283,8 @@ def test_a_clock_that_jumps_back(quick: Any, monkeypatch: pytest.MonkeyPatch) ->
         def now(cls, tz: Any = None) -> datetime.datetime:
             return datetime.datetime(next(years), 1, 1, tzinfo=tz)
 
-    monkeypatch.setattr("tasks.ledger.acts.datetime", Clock)
-    monkeypatch.setattr("tasks.release.places.datetime.datetime", Clock)
+    monkeypatch.setattr("statpress.tasks.ledger.acts.datetime", Clock)
+    monkeypatch.setattr("statpress.tasks.release.run_places.datetime.datetime", Clock)
     runs = [quick.run() for _ in range(2)]
     assert kinds(quick) == ["charge", "draw", "publish"] * 2
     dates = [entry.body["created"] for entry in quick.entries()[1:]]

@@ -36,10 +36,9 @@ from requirements import lacking
 from ruamel.yaml import YAML
 from victims import warm
 
-from tasks.bundle.approval import approved_by
-from tasks.bundle.manifest import verify_bundle
-from tasks.ledger.ledger import Ledger
-from tasks.ledger_rules.signing import public_text
+from statpress.tasks.bundle.manifest import approved_by, verify_bundle
+from statpress.tasks.ledger.entries import public_text
+from statpress.tasks.ledger.ledger import Ledger
 
 pytestmark = pytest.mark.system
 DEPLOY = Path(__file__).parents[2] / "deploy"

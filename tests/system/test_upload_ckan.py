@@ -19,13 +19,11 @@ from cut_proxy import CutProxy
 from published import Publisher
 from requirements import needed
 
-from configs.models.targets import CkanTarget
-from mechanisms.errors import UploadError
-from tasks.release.outcome import Uploaded
-from tasks.targets.ckan_words import NEWEST, extra
-from tasks.targets.registry import store_of
-from tasks.targets.store import Bundle
-from tasks.targets.upload import read_bundle, send
+from statpress.configs.upload_targets import CkanTarget
+from statpress.mechanisms.errors import UploadError
+from statpress.tasks.release.run_places import Uploaded
+from statpress.tasks.uploads.ckan import NEWEST, extra
+from statpress.tasks.uploads.upload import Bundle, read_bundle, send, store_of
 
 needed("ckanapi")
 pytestmark = pytest.mark.system

@@ -17,18 +17,16 @@ from cut_proxy import CutProxy
 from published import Publisher
 from s3_server import KEY, SECRET, s3_server
 
-from configs.models.targets import S3Target
-from flows.cli import app
-from mechanisms.errors import UploadError
-from tasks.bundle.manifest import NAME as MANIFEST
-from tasks.bundle.manifest import verify_bundle
-from tasks.release.outcome import Uploaded
-from tasks.source import object_store
-from tasks.targets import s3
-from tasks.targets.registry import store_of
-from tasks.targets.store import Bundle
-from tasks.targets.upload import read_bundle, upload
-from tasks.targets.upload import send as send_all
+from statpress.configs.upload_targets import S3Target
+from statpress.flows.cli import app
+from statpress.mechanisms.errors import UploadError
+from statpress.tasks.bundle.manifest import MANIFEST_NAME as MANIFEST
+from statpress.tasks.bundle.manifest import verify_bundle
+from statpress.tasks.release.run_places import Uploaded
+from statpress.tasks.source import lakes
+from statpress.tasks.uploads import s3
+from statpress.tasks.uploads.upload import Bundle, read_bundle, store_of, upload
+from statpress.tasks.uploads.upload import send as send_all
 
 pytestmark = pytest.mark.system
 
@@ -117,7 +115,7 @@ def test_cut_at_every_request(
     bucket: Bucket, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each release follows the one before it; readers see the one or the other."""
-    monkeypatch.setattr(object_store, "_ATTEMPTS", 1)
+    monkeypatch.setattr(lakes, "_ATTEMPTS", 1)
     made = read_bundle(publisher.home, publisher.bundles[0])
     through, direct = bucket.target("cut", direct=False), bucket.target("cut")
     seen, k, done = {"old": 0, "new": 0, "between": 0}, 0, False
@@ -241,7 +239,7 @@ def test_no_secret_is_shown_or_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The command, with a right key and a wrong one, a dead server and no bucket."""
-    monkeypatch.setattr(object_store, "_ATTEMPTS", 1)
+    monkeypatch.setattr(lakes, "_ATTEMPTS", 1)
     monkeypatch.setenv("COLUMNS", "300")
     publisher, said = Publisher(tmp_path), []
     endpoint = f", endpoint: 'http://127.0.0.1:{bucket.port}', region: us-east-1"

@@ -16,8 +16,8 @@ from bad_input import CANARY, RARE, N
 from leaks import Search
 from people import RECORD, UNIT, put_people
 
-from mechanisms import errors
-from tasks.bundle.manifest import verify_bundle
+from statpress.mechanisms import errors
+from statpress.tasks.bundle.manifest import verify_bundle
 
 pytestmark = pytest.mark.system
 

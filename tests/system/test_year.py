@@ -19,11 +19,11 @@ from typing import Any
 import pytest
 from victims import all_ended, press, warm
 
-from tasks.audit.ledger_check import verify_ledger
-from tasks.bundle.manifest import verify_bundle
-from tasks.ledger.ledger import Ledger
-from tasks.ledger_rules.accounts import Status
-from tasks.ledger_rules.amounts import Loss
+from statpress.tasks.bundle.manifest import verify_bundle
+from statpress.tasks.ledger.accounts import Status
+from statpress.tasks.ledger.entries import Loss
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.release.ledger_check import verify_ledger
 
 pytestmark = pytest.mark.system
 DATASETS = ("persons", "households", "firms")

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from packaging import licenses
 
-from configs.loading import Release, load
-from configs.models import about
-from configs.models.about import AboutConfig, Contact, Publisher
-from configs.models.release import ReleaseConfig
-from mechanisms.errors import ConfigError
+from statpress.configs import about
+from statpress.configs.about import AboutConfig, Contact, Publisher
+from statpress.configs.loading import Release, load
+from statpress.configs.release_config import ReleaseConfig
+from statpress.mechanisms.errors import ConfigError
 
 CONFIG = """\
 title: About

@@ -7,9 +7,9 @@ from fractions import Fraction
 
 import pytest
 
-from mechanisms.errors import AmountError, LedgerError
-from tasks.ledger_rules.amounts import MEASURES, Loss, canonical, exact
-from tasks.ledger_rules.policies import limit_of, measures_of
+from statpress.mechanisms.errors import AmountError, LedgerError
+from statpress.tasks.ledger.accounts import limit_of, measures_of
+from statpress.tasks.ledger.entries import MEASURES, Loss, canonical, exact
 
 
 def loss(epsilon: str, delta: str = "0", rho: str = "0", rho_delta: str = "0") -> Loss:

@@ -13,14 +13,18 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from mechanisms.domain.columns import Categorical, Column, Integer, Ordinal
-from mechanisms.errors import ConfigError
-from mechanisms.inference.bands import cell_bands, cumulated_noise, distribution_bands
-from mechanisms.inference.bands.cell_bands import DrawnCells, NoisyCells
-from mechanisms.inference.bands.cumulated_noise import Strays, of_blocks, of_noise
-from mechanisms.inference.bands.noise_tails import DiscreteNoise
-from mechanisms.tables.band_laws import noisy_law
-from mechanisms.tables.bands import BandKnobs, check_columns, knobs_from
+from statpress.mechanisms.domain.columns import Categorical, Column, Integer, Ordinal
+from statpress.mechanisms.errors import ConfigError
+from statpress.mechanisms.tables import band_limits
+from statpress.mechanisms.tables.band_limits import (
+    DiscreteNoise,
+    DrawnCells,
+    NoisyCells,
+    Strays,
+    of_blocks,
+    of_noise,
+)
+from statpress.mechanisms.tables.bands import BandKnobs, check_columns, knobs_from, noisy_law
 
 LEVEL = 0.9
 LAWS = [
@@ -99,7 +103,7 @@ def test_the_walk_of_few_cells_is_exact(noise: DiscreteNoise, end: int) -> None:
 def test_reflection_bounds_it(
     noise: DiscreteNoise, end: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cumulated_noise, "_MOST_WALK", 0)
+    monkeypatch.setattr(band_limits, "_MOST_WALK", 0)
     strays = of_noise(noise, 4, end)
     assert strays is not None
     for sums, masses in exact_tails(noise, end):
@@ -175,7 +179,7 @@ def held(
 def limits_of(law: NoisyCells, level: float) -> tuple[Any, Any]:
     reach = 9 * math.ceil(law.noise.sd) + 3
     y = np.arange(-reach, law.n_records + reach + 1)
-    return law.counts(y, level), cell_bands.share_limits(law, y, level)
+    return law.counts(y, level), band_limits.share_limits(law, y, level)
 
 
 @pytest.mark.parametrize("noise", [DiscreteNoise(1.3), DiscreteNoise(0.9, True)])
@@ -200,7 +204,7 @@ def test_bands_of_drawn_cells_hold_for_every_table() -> None:
     law = DrawnCells(draws=7, pseudocount=0.7, n_records=5, n_cells=3)
     z = np.arange(8)
     least, most = law.counts(z, LEVEL)
-    low, high = cell_bands.share_limits(law, z, LEVEL)
+    low, high = band_limits.share_limits(law, z, LEVEL)
     wrong = np.array(law.counts(z, 0.3))  # a twin at another level
     for shares in LAWS:
         counted = lawful = twin = 0.0
@@ -219,7 +223,7 @@ def test_bands_of_drawn_cells_hold_for_every_table() -> None:
 def test_without_noise_limits_are_those_of_clopper_and_pearson() -> None:
     y, n, cells = np.array([0, 1, 5, 12, 39, 40]), 40, 4
     alpha = (1 - LEVEL) / (2 * cells)
-    low, high = cell_bands.share_limits(NoisyCells(DiscreteNoise(0.02), n, cells), y, LEVEL)
+    low, high = band_limits.share_limits(NoisyCells(DiscreteNoise(0.02), n, cells), y, LEVEL)
     exact_low = np.where(y > 0, stats.beta.ppf(alpha, np.maximum(y, 1), n - y + 1), 0)
     exact_high = np.where(y < n, stats.beta.ppf(1 - alpha, y + 1, np.maximum(n - y, 1)), 1)
     assert np.all(low <= exact_low + 1e-9) and np.all(high >= exact_high - 1e-9)
@@ -228,21 +232,21 @@ def test_without_noise_limits_are_those_of_clopper_and_pearson() -> None:
 
 
 def test_the_total_narrows_limits_and_contradicts_none() -> None:
-    low, high = cell_bands.with_total(np.array([6.0, 0, 0]), np.array([9.0, 7, 2]), 10.0)
+    low, high = band_limits.with_total(np.array([6.0, 0, 0]), np.array([9.0, 7, 2]), 10.0)
     assert low.tolist() == [6, 0, 0] and high.tolist() == [9, 4, 2]
-    low, high = cell_bands.with_total(np.array([0.0, 0]), np.array([9.0, 3]), 10.0)
+    low, high = band_limits.with_total(np.array([0.0, 0]), np.array([9.0, 3]), 10.0)
     assert low.tolist() == [7, 1]
     missed = np.array([6.0, 6.0]), np.array([9.0, 9.0])
-    assert cell_bands.with_total(*missed, 10.0) == missed
+    assert band_limits.with_total(*missed, 10.0) == missed
 
 
 def test_more_values_than_are_searched_are_rounded_outwards(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     law, y = NoisyCells(DiscreteNoise(3.0), 500, 40), np.arange(-10, 120, 3)
-    each = cell_bands.share_limits(law, y, LEVEL)
-    monkeypatch.setattr(cell_bands, "_MOST_VALUES", 12)
-    some = cell_bands.share_limits(law, y, LEVEL)
+    each = band_limits.share_limits(law, y, LEVEL)
+    monkeypatch.setattr(band_limits, "_MOST_VALUES", 12)
+    some = band_limits.share_limits(law, y, LEVEL)
     assert np.all(some[0] <= each[0]) and np.all(some[1] >= each[1])
     assert np.any(some[0] < each[0]) and some[0][0] == each[0][0]
 
@@ -260,8 +264,8 @@ def test_cumulative_bands_hold_for_every_table(noise: DiscreteNoise) -> None:
     for end in range(-cells * reach, cells * reach + 1):
         strays = law.strays(end)
         assert strays is not None
-        count = distribution_bands.count_distance(strays, LEVEL)
-        distances[end] = (count, distribution_bands.share_distance(strays, n, LEVEL), strays.centre)
+        count = band_limits.count_distance(strays, LEVEL)
+        distances[end] = (count, band_limits.share_distance(strays, n, LEVEL), strays.centre)
     ends = steps.sum(axis=1)
     counts, sums = (np.array([distances[end][i] for end in ends]) for i in range(2))
     centres = np.array([distances[end][2] for end in ends])
@@ -307,7 +311,7 @@ def test_cumulative_bands_by_place_hold_for_every_table() -> None:
     assert twin < held
 
 
-def holds(found: distribution_bands.Places, truth: float) -> NDArray[np.bool_]:
+def holds(found: band_limits.Places, truth: float) -> NDArray[np.bool_]:
     """bool[k]: where neither end excludes the truth, which is what the limits are the ends of."""
     alpha = (1 - LEVEL) / (2 * found.number)
     p = np.full(len(found.y), truth)
@@ -331,8 +335,8 @@ def test_limits_by_place_are_where_the_truth_is_excluded() -> None:
 
 def test_both_errors_together_take_less_than_a_divided_level() -> None:
     n = 1000
-    strays = cumulated_noise.of_draws(n, n, 10)
-    joint = distribution_bands.share_distance(strays, n, 0.95)
+    strays = band_limits.of_draws(n, n, 10)
+    joint = band_limits.share_distance(strays, n, 0.95)
     assert joint < 0.94 * 2 * strays.quantile(0.025)
     rng = np.random.default_rng(4)
     counts = rng.multinomial(n, np.full(10, 0.1), 2000)
@@ -345,18 +349,18 @@ def test_both_errors_together_take_less_than_a_divided_level() -> None:
 def test_a_sum_that_hardly_occurs_leaves_everything_open() -> None:
     strays = of_noise(DiscreteNoise(0.5, True), 3, 200)
     assert strays is not None
-    assert math.isinf(distribution_bands.count_distance(strays, 0.95))
-    assert math.isinf(distribution_bands.share_distance(strays, 50, 0.95))
+    assert math.isinf(band_limits.count_distance(strays, 0.95))
+    assert math.isinf(band_limits.share_distance(strays, 50, 0.95))
 
 
 def test_bands_do_not_decrease_and_end_at_the_whole() -> None:
-    low, high = distribution_bands.count_band(np.array([3.0, 0.5, 8.2, 9.9]), 2.0, 10)
+    low, high = band_limits.cumulated_count_band(np.array([3.0, 0.5, 8.2, 9.9]), 2.0, 10)
     assert low.tolist() == [1, 1, 7, 10] and high.tolist() == [2, 2, 10, 10]
 
 
 def test_limits_that_noise_would_make_cross_are_turned_round() -> None:
     """The gate for releases stops limits out of order, after the charge."""
-    low, high = distribution_bands.count_band(np.array([3.0, -2.5, 8.2, 9.9]), 2.0, 10)
+    low, high = band_limits.cumulated_count_band(np.array([3.0, -2.5, 8.2, 9.9]), 2.0, 10)
     assert low.tolist() == [0, 0, 7, 10] and high.tolist() == [1, 1, 10, 10]
 
 

@@ -10,26 +10,29 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mechanisms.accounting.analytic import ConcentratedLoss, GaussianLoss, PureLoss
-from mechanisms.base.mechanism import Target
-from mechanisms.bernstein.accuracy import (
+from statpress.mechanisms.accounting.losses import ConcentratedLoss, GaussianLoss, PureLoss
+from statpress.mechanisms.domain.columns import Integer, Numeric
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
+from statpress.mechanisms.functions.kernels import KernelDensity, ProductKernel
+from statpress.mechanisms.functions.lattice_release import (
+    BernsteinMechanism,
+    integer_sensitivity,
+    integer_values,
+)
+from statpress.mechanisms.functions.learner import (
+    DeclaredFunction,
+    LatticeSensitivity,
+    axes_of,
     expected_noise,
     least_error,
     least_gaussian_error,
     noise_bound,
 )
-from mechanisms.bernstein.integer_values import integer_sensitivity, integer_values
-from mechanisms.bernstein.lattice_release import BernsteinMechanism
-from mechanisms.bernstein.learner import DeclaredFunction, LatticeSensitivity
-from mechanisms.bernstein.polynomials import iterated_basis
-from mechanisms.bernstein.unit_cube import axes_of
-from mechanisms.domain.columns import Integer, Numeric
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.domain import Domain
-from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
-from mechanisms.functions.kernel_density import KernelDensity
-from mechanisms.functions.kernels import ProductKernel
-from tasks.release.entropy import SeededRandomness
+from statpress.mechanisms.functions.polynomials import iterated_basis
+from statpress.mechanisms.mechanism import Target
+from statpress.tasks.release.entropy import SeededRandomness
 
 TWO = Domain((Integer(name="x", lower=0, upper=1),))
 PURE = Target(epsilon=1.0, delta=0.0, n_records=2, n_cells=2)

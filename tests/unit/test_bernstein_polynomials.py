@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mechanisms.bernstein import polynomials as bernstein_polynomials
-from mechanisms.bernstein.polynomials import (
+from statpress.mechanisms.functions import polynomials as bernstein_polynomials
+from statpress.mechanisms.functions.polynomials import (
     BernsteinFunction,
     basis,
     evaluate,

@@ -29,18 +29,15 @@ from estimating import (
 )
 from own_statistics import imported
 
-from configs.sections.user_defined import user_defined
-from mechanisms.domain.privacy_unit import Privacy
-from mechanisms.errors import ConfigError, InfeasibleBudgetError
-from mechanisms.estimates.dp_bootstrap import BootstrapEstimate, BootstrapKnobs
-from mechanisms.estimates.kind import ESTIMATE, WIDTH
-from mechanisms.estimates.knobs import Among
-from mechanisms.estimates.released import RawEstimates
-from mechanisms.inference.resampling.replicate_intervals import FEWEST
-from mechanisms.planning.budget_split import Budget
-from mechanisms.planning.calibration import ProductRequest
-from mechanisms.planning.mechanism_choice import choose
-from mechanisms.planning.planner import plan_release
+from statpress.configs.requests import user_defined
+from statpress.mechanisms.domain.domain import Privacy
+from statpress.mechanisms.errors import ConfigError, InfeasibleBudgetError
+from statpress.mechanisms.estimates.dp_bootstrap import BootstrapEstimate, BootstrapKnobs
+from statpress.mechanisms.estimates.estimand import Among
+from statpress.mechanisms.estimates.estimate import ESTIMATE, WIDTH, RawEstimates
+from statpress.mechanisms.estimates.replicates import FEWEST
+from statpress.mechanisms.planning.choice import Budget, ProductRequest, choose
+from statpress.mechanisms.planning.planner import plan_release
 
 F = Fraction
 OWN = "own_statistics:both_means"

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mechanisms.errors import ConfigError
-from mechanisms.inference.resampling.replicate_intervals import (
+from statpress.mechanisms.errors import ConfigError
+from statpress.mechanisms.estimates.replicates import (
     NoisyReplicates,
     check_replicates,
     suggested_replicates,

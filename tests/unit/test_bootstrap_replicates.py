@@ -11,20 +11,27 @@ import pytest
 from randomgen import AESCounter
 from scipy import stats
 
-from mechanisms.accounting.analytic import GaussianLoss
-from mechanisms.accounting.pld import tail_account
-from mechanisms.accounting.resampling_losses import BootstrapLoss, SubsampleLoss
-from mechanisms.errors import RecordsError
-from mechanisms.inference import statistics as bounded_statistics
-from mechanisms.inference.resampling import replicates as bootstrap_replicates
-from mechanisms.inference.resampling.replicates import BootstrapReplicates
-from mechanisms.inference.resampling.resampling_calibration import gaussian_goal, paper_mu_squared
-from mechanisms.inference.resampling.subsample_designs import SplitDesign, default_design
-from mechanisms.inference.resampling.subsample_release import SubsampleSplit
-from mechanisms.inference.resampling.unknown_variance import least_reach, mean_width
-from mechanisms.inference.statistics import Covariance, Mean, Variance
-from mechanisms.sampling.statistic_noise import StatisticNoise
-from tasks.release.entropy import SeededRandomness
+from statpress.mechanisms.accounting.losses import GaussianLoss
+from statpress.mechanisms.accounting.noise_losses import BootstrapLoss, SubsampleLoss
+from statpress.mechanisms.accounting.privacy_loss_distributions import tail_account
+from statpress.mechanisms.errors import RecordsError
+from statpress.mechanisms.estimates import replicates as bootstrap_replicates
+from statpress.mechanisms.estimates import statistics as bounded_statistics
+from statpress.mechanisms.estimates.replicates import BootstrapReplicates
+from statpress.mechanisms.estimates.resampling_noise import (
+    gaussian_goal,
+    least_reach,
+    mean_width,
+    paper_mu_squared,
+)
+from statpress.mechanisms.estimates.statistics import Covariance, Mean, Variance
+from statpress.mechanisms.estimates.subsample_split import (
+    SplitDesign,
+    SubsampleSplit,
+    default_design,
+)
+from statpress.mechanisms.sampling.randomness import StatisticNoise
+from statpress.tasks.release.entropy import SeededRandomness
 
 F = Fraction
 LEVEL = 1e-6

@@ -9,8 +9,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from mechanisms.accounting.analytic import BoundedRangeLoss, PureLoss
-from mechanisms.accounting.composition import compose
+from statpress.mechanisms.accounting.composition import compose
+from statpress.mechanisms.accounting.losses import BoundedRangeLoss, PureLoss
 
 F = Fraction
 RANGES = [F(1, 1000), F(1, 3), F(1), F(4), F(30)]

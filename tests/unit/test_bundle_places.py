@@ -25,15 +25,17 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 from signed_bundles import make_bundle, served, zipped
 
-from flows.cli import app
-from mechanisms.errors import BundleFetchError, BundleVerificationError, StatpressError
-from tasks.bundle import web_prefix, zip_file
-from tasks.bundle.finding import place_of
-from tasks.bundle.manifest import NAME, seal_and_sign, verify_bundle, verify_place
-from tasks.bundle.signature import NAME as SIGNATURE
-from tasks.bundle.web_pace import Pace
-from tasks.bundle.web_prefix import WebPrefix
-from tasks.bundle.zip_file import ZipFile
+from statpress.flows.cli import app
+from statpress.mechanisms.errors import BundleFetchError, BundleVerificationError, StatpressError
+from statpress.tasks.bundle import places
+from statpress.tasks.bundle.manifest import (
+    MANIFEST_NAME,
+    seal_and_sign,
+    verify_bundle,
+    verify_place,
+)
+from statpress.tasks.bundle.manifest import SIGNATURE_NAME as SIGNATURE
+from statpress.tasks.bundle.places import Pace, WebPrefix, ZipFile, place_of
 
 
 @pytest.fixture
@@ -270,7 +272,7 @@ def test_a_list_of_entries_without_end_is_not_read(
     bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = zipped(bundle)
-    monkeypatch.setattr(zip_file, "_INDEX", 100)
+    monkeypatch.setattr(places, "_INDEX", 100)
     assert refused(path) == "The zip file is damaged."
 
 
@@ -435,7 +437,7 @@ def test_a_silent_server_is_not_waited_for(published: Path) -> None:
         pytest.raises(BundleFetchError, match="did not answer in time"),
     ):
         fetched(address, timeout=0.1)
-    assert 10 <= web_prefix.TIMEOUT <= 120
+    assert 10 <= places.TIMEOUT <= 120
 
 
 DRIPS = {
@@ -573,11 +575,11 @@ def test_the_pace_is_an_average_over_a_minute(monkeypatch: pytest.MonkeyPatch) -
 def test_a_manifest_leads_nowhere_else(tmp_path: Path) -> None:
     """A hostile one names files above the prefix; nobody asks the server for them."""
     bundle = make_bundle(tmp_path / "first", None)
-    manifest = json.loads((bundle / NAME).read_text())
+    manifest = json.loads((bundle / MANIFEST_NAME).read_text())
     facts = {k: v for k, v in manifest.items() if k not in ("format", "files", "seal")}
     (tmp_path / "secret").write_text("x")
     (bundle / "..\\secret").write_text("x")
-    (bundle / NAME).unlink()
+    (bundle / MANIFEST_NAME).unlink()
     seal_and_sign(bundle, facts, None)
     asked = []
 

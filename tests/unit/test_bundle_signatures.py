@@ -11,19 +11,29 @@ from typing import Any
 import pytest
 from signed_bundles import FOREIGN, PLACES, PUBLISHER, facts, make_bundle
 
-from mechanisms.errors import BundleVerificationError, SignatureError
-from tasks.bundle.manifest import NAME, seal, seal_and_sign, verify_bundle, verify_place
-from tasks.bundle.places import Folder
-from tasks.bundle.signature import FORMAT, SIGNER, bundle_statement, signed_by, write_signature
-from tasks.bundle.signature import NAME as SIGNATURE
-from tasks.ledger_rules.review_rules import decision_statement
-from tasks.ledger_rules.signing import (
+from statpress.mechanisms.errors import BundleVerificationError, SignatureError
+from statpress.tasks.bundle.manifest import (
+    MANIFEST_NAME,
+    SIGNATURE_FORMAT,
+    SIGNER,
+    bundle_statement,
+    seal,
+    seal_and_sign,
+    signed_by,
+    verify_bundle,
+    verify_place,
+    write_signature,
+)
+from statpress.tasks.bundle.manifest import SIGNATURE_NAME as SIGNATURE
+from statpress.tasks.bundle.places import Folder
+from statpress.tasks.ledger.entries import (
     checkpoint_statement,
     fingerprint,
     public_text,
     sign_statement,
     statement_signed,
 )
+from statpress.tasks.ledger.rules import decision_statement
 
 Tamper = Callable[[Path], str]
 
@@ -111,20 +121,20 @@ def _unsign(bundle: Path) -> str:
 
 
 def _edit(bundle: Path) -> str:
-    path = bundle / NAME
+    path = bundle / MANIFEST_NAME
     path.write_text(path.read_text().replace("Wages", "Wagers"))
     return "manifest.json was changed"
 
 
 def _garbage(bundle: Path) -> str:
-    (bundle / NAME).write_text("[1, 2]")
+    (bundle / MANIFEST_NAME).write_text("[1, 2]")
     return "manifest.json was changed"
 
 
 def _reseal(bundle: Path) -> str:
     """The work of somebody who has no key: all is in order but the signature."""
     (bundle / "data" / "wages.csv").write_text("age,raw\n1,9\n")
-    (bundle / NAME).unlink()
+    (bundle / MANIFEST_NAME).unlink()
     kept = (bundle / SIGNATURE).read_bytes()
     (bundle / SIGNATURE).unlink()
     seal(bundle, facts(signer=public_text(PUBLISHER)))
@@ -134,7 +144,7 @@ def _reseal(bundle: Path) -> str:
 
 def _foreign(bundle: Path) -> str:
     """A signature by another key over the right seal."""
-    sealed = json.loads((bundle / NAME).read_text())["seal"]
+    sealed = json.loads((bundle / MANIFEST_NAME).read_text())["seal"]
     write_signature(bundle, FOREIGN, sealed)
     return "signature.json is not the signature of this bundle"
 
@@ -148,7 +158,7 @@ def _moved(bundle: Path) -> str:
 
 def _moved_with_its_seal(bundle: Path) -> str:
     _moved(bundle)
-    sign_again(bundle, seal=json.loads((bundle / NAME).read_text())["seal"])
+    sign_again(bundle, seal=json.loads((bundle / MANIFEST_NAME).read_text())["seal"])
     return "signature.json is not the signature of this bundle"
 
 
@@ -166,7 +176,7 @@ def _older_signature(bundle: Path) -> str:
 
 def _older_bundle(bundle: Path) -> str:
     """A true signature beside the manifest of a form that knows of none."""
-    for name in (NAME, SIGNATURE):
+    for name in (MANIFEST_NAME, SIGNATURE):
         (bundle / name).unlink()
     write_signature(bundle, PUBLISHER, seal(bundle, facts()))
     return "signature.json was added"
@@ -229,7 +239,7 @@ def test_a_server_says_nothing_of_files_that_nobody_asks_for(bundle: Path) -> No
 
 @pytest.mark.parametrize("place", PLACES)
 def test_a_manifest_that_is_missing_is_named(bundle: Path, place: str) -> None:
-    (bundle / NAME).unlink()
+    (bundle / MANIFEST_NAME).unlink()
     assert "manifest.json is missing" in flawed(bundle, place)
     (bundle / "privacy.json").unlink()
     assert "no manifest.json" in flawed(bundle, place)
@@ -239,7 +249,7 @@ def test_a_flip_of_any_byte_is_found(bundle: Path) -> None:
     """Each byte with another bit; the hex digits of a signature may flip to upper case."""
     for path in sorted(bundle.rglob("*.*")):
         content = path.read_bytes()
-        for at in range(0, len(content), 4 if path.name == NAME else 1):
+        for at in range(0, len(content), 4 if path.name == MANIFEST_NAME else 1):
             path.write_bytes(
                 content[:at]
                 + bytes([content[at] ^ (1 << (5 if at % 2 else at % 8))])
@@ -268,12 +278,12 @@ def test_a_signature_is_of_one_statement_alone(bundle: Path) -> None:
         assert not statement_signed(ours, signature, statement)
         sign_again(bundle, signature=sign_statement(PUBLISHER, statement))
         assert "not the signature" in flawed(bundle)
-    assert bundle_statement(sealed)[1] == FORMAT
+    assert bundle_statement(sealed)[1] == SIGNATURE_FORMAT
 
 
 @pytest.mark.parametrize("signer", ["", "AB" * 32, 7, None])
 def test_a_manifest_names_a_key_or_none(bundle: Path, signer: Any) -> None:
-    for name in (NAME, SIGNATURE):
+    for name in (MANIFEST_NAME, SIGNATURE):
         (bundle / name).unlink()
     seal(bundle, facts(**{SIGNER: signer}))
     assert "manifest.json was changed" in flawed(bundle)
@@ -295,7 +305,9 @@ def test_a_verifier_that_does_not_look_at_the_signature_would_take_a_forgery(
 ) -> None:
     expected = _reseal(bundle)
     assert expected in flawed(bundle)
-    monkeypatch.setattr("tasks.bundle.manifest.signature_at", lambda place, manifest: None)
+    monkeypatch.setattr(
+        "statpress.tasks.bundle.manifest.signature_at", lambda place, manifest: None
+    )
     verify_place(Folder(bundle))
 
 
@@ -310,6 +322,6 @@ def test_the_fingerprint_is_that_of_the_der_form() -> None:
 
 def test_a_bundle_cannot_be_sealed_twice_over_its_signature(bundle: Path) -> None:
     """A signature in the folder would be a file of the manifest, and is then found missing."""
-    (bundle / NAME).unlink()
+    (bundle / MANIFEST_NAME).unlink()
     seal_and_sign(bundle, facts(), PUBLISHER)
     assert "signature.json is missing" in flawed(bundle)

@@ -10,8 +10,8 @@ import pytest
 from flint import ctx
 from numpy.typing import NDArray
 
-from mechanisms.tables.drawn import candidate_scores as candidates
-from mechanisms.tables.drawn.candidate_scores import (
+from statpress.mechanisms.tables import sample_resample as candidates
+from statpress.mechanisms.tables.sample_resample import (
     Scores,
     choose_candidate,
     cramer_von_mises_scores,

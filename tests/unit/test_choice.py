@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mechanisms.base.mechanism import Target
-from mechanisms.errors import InfeasibleBudgetError
-from mechanisms.estimates.kind import ESTIMATE
-from mechanisms.estimates.knobs import EstimandKnobs
-from mechanisms.planning.mechanism_choice import choose, compare
-from mechanisms.postprocessing.simplex import project_to_simplex
-from mechanisms.tables.expected_variation import projected_total_variation
-from mechanisms.tables.kind import TABLE, AutoKnobs, CountsKind
+from statpress.mechanisms.errors import InfeasibleBudgetError
+from statpress.mechanisms.estimates.estimand import EstimandKnobs
+from statpress.mechanisms.estimates.estimate import ESTIMATE
+from statpress.mechanisms.mechanism import Target
+from statpress.mechanisms.planning.choice import choose, compare
+from statpress.mechanisms.postprocessing.consistency import project_to_simplex
+from statpress.mechanisms.tables.count_tables import TABLE, AutoKnobs, CountsKind
+from statpress.mechanisms.tables.expected import projected_total_variation
 
 
 def target(delta: float, *, epsilon: float = 1.0, cells: int = 50, n: int = 10_000) -> Target:
@@ -79,7 +79,7 @@ def test_the_expected_error_is_that_of_simulated_projections(laplace: bool, shap
     gaps = [np.abs(project_to_simplex(counts + z, n).values - counts).sum() for z in noise]
     simulated = float(np.mean(gaps)) / (2 * n)
 
-    from mechanisms.tables import expected_variation
+    from statpress.mechanisms.tables import expected as expected_variation
 
     weights, levels = expected_variation._shape(
         shape == "uniform", cells // 10 if shape == "tenth" else cells, n

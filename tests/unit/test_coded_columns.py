@@ -21,16 +21,18 @@ import pytest
 from bad_input import CANARY
 from coded import CodesInMemory
 
-from mechanisms.domain import coded_columns, group_counts
-from mechanisms.domain.coded_columns import SelectedColumns, check_groups
-from mechanisms.domain.columns import Categorical, Integer
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.counted import Counted
-from mechanisms.domain.domain import MAX_CELLS, Domain
-from mechanisms.domain.group_counts import smallest_unsigned
-from mechanisms.domain.packed_codes import PackedCodes
-from mechanisms.domain.structural_zeros import ZeroPattern
-from mechanisms.errors import (
+from statpress.mechanisms.domain import coded_columns
+from statpress.mechanisms.domain import coded_columns as group_counts
+from statpress.mechanisms.domain.coded_columns import (
+    PackedCodes,
+    SelectedColumns,
+    check_groups,
+    smallest_unsigned,
+)
+from statpress.mechanisms.domain.columns import Categorical, Integer
+from statpress.mechanisms.domain.contingency_table import ContingencyTable, Counted
+from statpress.mechanisms.domain.domain import MAX_CELLS, Domain, ZeroPattern
+from statpress.mechanisms.errors import (
     DomainTooLargeError,
     EmptySourceError,
     InternalError,
@@ -38,10 +40,10 @@ from mechanisms.errors import (
     SourceUnreadableError,
     StatpressError,
 )
-from tasks.counting import spilled_columns
-from tasks.counting.spilled_columns import SpilledColumns, spill
-from tasks.counting.units import Units
-from tasks.source.files import Source, open_source
+from statpress.tasks.source import scanning
+from statpress.tasks.source.aggregates import Units
+from statpress.tasks.source.files import Source, open_source
+from statpress.tasks.source.scanning import SpilledColumns, spill
 
 SIZES = (3, 300, 2, 5, 70_000, 4)
 N = 5_000
@@ -90,7 +92,7 @@ def test_tables_are_those_of_the_records(
     chunk: int,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(group_counts, "_SHARED", shared)
-    monkeypatch.setattr(spilled_columns, "CHUNK", N // chunk + 1)
+    monkeypatch.setattr(scanning, "CHUNK", N // chunk + 1)
     on_disk = spill(source, domain_of(*SIZES), n_records=N, folder=tmp_path)
     assert on_disk.n_records == N
     for columns in (on_disk, in_memory(codes)):
@@ -219,7 +221,7 @@ def test_a_full_disk(source: Source, tmp_path: Path, monkeypatch: Any) -> None:
         said = refused(OutputNotWritableError, source, tmp_path)
     assert "File too large" in said and "Nothing was charged" in said
     # Known beforehand, from public sizes alone.
-    monkeypatch.setattr(spilled_columns, "open_source", None)
+    monkeypatch.setattr(scanning, "open_source", None)
     said = refused(OutputNotWritableError, source, tmp_path, n_records=2**60)
     assert "No space left on device" in said
 
@@ -273,9 +275,9 @@ def test_what_the_engine_says_is_heard_by_the_curator_alone(
     folder.mkdir()
     pq.write_table(pa.table({"x": [CANARY]}), path)
     domain = Domain((Categorical(name="x", categories=("a",), other=True),))
-    honest = spilled_columns._check_possible
+    honest = scanning._check_possible
     with pytest.MonkeyPatch.context() as broken:
-        broken.setattr(spilled_columns, "_check_possible", lambda *_: honest(CANARY, CANARY))
+        broken.setattr(scanning, "_check_possible", lambda *_: honest(CANARY, CANARY))
         with caplog.at_level(logging.DEBUG):
             refused(InternalError, Source(str(path), "parquet"), folder, domain=domain)
     assert CANARY not in caplog.text

@@ -9,14 +9,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from mechanisms.domain.columns import Categorical, Integer
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.domain import Domain
-from tasks.formats import writing
-from tasks.formats.arrow_types import schema_of
-from tasks.formats.reading import read_records
-from tasks.formats.registry import read_batches
-from tasks.formats.writing import write_batches, write_codes, write_records
+from statpress.mechanisms.domain.columns import Categorical, Integer
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import Domain
+from statpress.tasks.bundle import rows as writing
+from statpress.tasks.bundle.formats import read_batches, schema_of
+from statpress.tasks.bundle.rows import read_records, write_batches, write_codes, write_records
 
 DOMAIN = Domain(
     (

@@ -17,14 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from profile_loss import ProfileLoss
 
-from mechanisms.accounting import pld
-from mechanisms.accounting.analytic import GaussianLoss, PureLoss
-from mechanisms.accounting.composition import ComposedLoss, compose, compose_quickly
-from mechanisms.accounting.draws.lattice import LatticeLoss
-from mechanisms.accounting.draws_loss import DrawsLoss
-from mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
-from mechanisms.accounting.numerics import convolution
-from mechanisms.accounting.privacy_loss import PrivacyLoss
+from statpress.mechanisms.accounting import balls, privacy_loss_distributions
+from statpress.mechanisms.accounting.composition import ComposedLoss, compose, compose_quickly
+from statpress.mechanisms.accounting.draws import DrawsLoss, LatticeLoss
+from statpress.mechanisms.accounting.losses import GaussianLoss, PrivacyLoss, PureLoss
+from statpress.mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
 
 F = Fraction
 DELTAS = (1e-2, 1e-6, 1e-9)
@@ -33,7 +30,11 @@ Atoms = list[tuple[float, float]]  # loss and probability under P
 
 
 def forget() -> None:
-    for cached in (pld.account, pld._grid, pld.reach):
+    for cached in (
+        privacy_loss_distributions.account,
+        privacy_loss_distributions._grid,
+        privacy_loss_distributions.reach,
+    ):
         cached.cache_clear()
 
 
@@ -218,17 +219,17 @@ def test_rho_and_divergences_add() -> None:
 
 @pytest.mark.usefixtures("fresh")
 def test_optimistic_rounding_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = pld._grid.__wrapped__
+    honest = privacy_loss_distributions._grid.__wrapped__
 
     def broken(part: PrivacyLoss, h: float) -> Any:
         grid = honest(part, h)
-        return pld._Grid(grid.first - 1, grid.masses, 0.0, 0.0, 0.0)
+        return privacy_loss_distributions._Grid(grid.first - 1, grid.masses, 0.0, 0.0, 0.0)
 
     parts = [PureLoss(F(1, 10))] * 50
     exact = exact_epsilon(convolved([atoms(part) for part in parts]), 1e-6)
     assert compose(parts).epsilon(1e-6).upper >= exact
-    pld.account.cache_clear()
-    monkeypatch.setattr(pld, "_grid", broken)
+    privacy_loss_distributions.account.cache_clear()
+    monkeypatch.setattr(privacy_loss_distributions, "_grid", broken)
     assert compose(parts).epsilon(1e-6).upper < exact
 
 
@@ -237,15 +238,17 @@ def test_rounding_up_by_whole_intervals_breaks_the_one_percent_rule(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An excess of n intervals, which connecting the dots avoids."""
-    honest = pld._grid.__wrapped__
+    honest = privacy_loss_distributions._grid.__wrapped__
 
     def broken(part: PrivacyLoss, h: float) -> Any:
         grid = honest(part, h)
-        return pld._Grid(grid.first + 1, grid.masses, grid.infinite, 0.0, 0.0)
+        return privacy_loss_distributions._Grid(
+            grid.first + 1, grid.masses, grid.infinite, 0.0, 0.0
+        )
 
     parts = [PureLoss(F(1, 10))] * 50
     exact = exact_epsilon(convolved([atoms(part) for part in parts]), 1e-6)
-    monkeypatch.setattr(pld, "_grid", broken)
+    monkeypatch.setattr(privacy_loss_distributions, "_grid", broken)
     monkeypatch.setattr(ComposedLoss, "_interval", lambda self, e, d: self._coarse())
     assert compose(parts).epsilon(1e-6).upper > 1.01 * exact
 
@@ -261,13 +264,13 @@ def test_fifty_parts_are_quick_and_repeated_ones_compose_with_themselves(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen = []
-    real = convolution.power
+    real = balls.power
 
     def counted(masses: Any, times: int) -> Any:
         seen.append(times)
         return real(masses, times)
 
-    monkeypatch.setattr(convolution, "power", counted)
+    monkeypatch.setattr(balls, "power", counted)
     forget()
     start = time.process_time()
     repeated = PureLoss(F(1, 31))
@@ -282,8 +285,8 @@ def test_composition_imports_no_logging_library() -> None:
     code = (
         "import logging, sys\n"
         "from fractions import Fraction\n"
-        "from mechanisms.accounting.analytic import GaussianLoss, PureLoss\n"
-        "from mechanisms.accounting.composition import compose\n"
+        "from statpress.mechanisms.accounting.losses import GaussianLoss, PureLoss\n"
+        "from statpress.mechanisms.accounting.composition import compose\n"
         "parts = [PureLoss(Fraction(1, 9))] * 3 + [GaussianLoss(Fraction(1, 3))]\n"
         "assert compose(parts).epsilon(1e-6).upper > 0\n"
         "assert not logging.root.handlers\n"
@@ -314,25 +317,25 @@ def test_transform_errors_stay_within_what_is_charged() -> None:
     for size, times in ((301, 7), (801, 60)):
         masses = np.exp(-((np.arange(size) - size / 2) ** 2) / 800.0) * rng.uniform(0.5, 1, size)
         masses /= masses.sum()
-        found = convolution.power(masses, times)
+        found = balls.power(masses, times)
         exact = np.array([1.0])
         for _ in range(times):
             exact = np.convolve(exact, masses)
         part = exact[found.first : found.first + len(found.masses)]
         assert np.abs(found.masses - part).sum() <= found.error
-        assert exact.sum() - part.sum() <= convolution.TRUNCATION + 1e-16
-        both = convolution.product(masses, masses)
+        assert exact.sum() - part.sum() <= balls.TRUNCATION + 1e-16
+        both = balls.product(masses, masses)
         error = np.abs(both - np.convolve(masses, masses)).sum()
-        assert error <= convolution.product_error(masses, masses)
+        assert error <= balls.product_error(masses, masses)
 
 
 def test_next_to_no_mass_left_is_composed_all_the_same(fresh: None) -> None:
     """Nearly all losses are beyond the grid: then the truth is a delta of nearly 1."""
-    assert len(convolution.power(np.array([1e-9, 1e-9]), 3).masses) == 1
+    assert len(balls.power(np.array([1e-9, 1e-9]), 3).masses) == 1
     for sigma_squared, step in ((F(1, 100_000), 64.0), (F(1, 8150), 16.0)):
         part = DiscreteGaussianLoss(sigma_squared, 1, 1)
         for counts in (((part, 2),), ((part, 3), (DiscreteLaplaceLoss(F(3), 1, 2), 2))):
-            found = pld.account(counts, step)
+            found = privacy_loss_distributions.account(counts, step)
             assert found.lower(1.0) <= 1.0 == found.upper(1.0)
 
 
@@ -346,13 +349,13 @@ def test_convolutions_equal_those_of_dp_accounting() -> None:
     for size, times in ((2, 3), (301, 7), (801, 60), (50, 100_000)):
         masses = rng.uniform(0, 1, size) ** 4
         masses /= masses.sum() * 1.01
-        theirs = dense(0.01, -5, masses, 0.01, True).self_compose(times, convolution.TRUNCATION)
-        ours = convolution.power(masses, times)
+        theirs = dense(0.01, -5, masses, 0.01, True).self_compose(times, balls.TRUNCATION)
+        ours = balls.power(masses, times)
         assert theirs._lower_loss == -5 * times + ours.first
         assert np.array_equal(theirs._probs, ours.masses)
         other = rng.uniform(0, 1, 1 + size // 3)
         theirs = dense(0.01, 0, masses, 0.0, True).compose(dense(0.01, 0, other, 0.0, True), 0.0)
-        assert np.array_equal(theirs._probs, convolution.product(masses, other))
+        assert np.array_equal(theirs._probs, balls.product(masses, other))
 
 
 PARTS = st.one_of(

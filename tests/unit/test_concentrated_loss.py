@@ -9,11 +9,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mechanisms.accounting.analytic import ConcentratedLoss, GaussianLoss
-from mechanisms.accounting.conversions import epsilon_of_rho, tail_of_rho
-from mechanisms.accounting.noise_losses import DiscreteGaussianLoss
-from mechanisms.tables.gaussian import GaussianTable
-from mechanisms.tables.two_resolutions import TwoResolutions
+from statpress.mechanisms.accounting.losses import (
+    ConcentratedLoss,
+    GaussianLoss,
+    epsilon_of_rho,
+    tail_of_rho,
+)
+from statpress.mechanisms.accounting.noise_losses import DiscreteGaussianLoss
+from statpress.mechanisms.tables.perturbed import GaussianTable
+from statpress.mechanisms.tables.two_resolutions import TwoResolutions
 
 F20 = Fraction(20)
 EPSILONS = [0.0, 0.1, 0.5, 1.0, 2.0, 4.0]

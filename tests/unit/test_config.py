@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from configs.loading import load
-from configs.models.release import CheckConfig
-from configs.schema import privacy_schema_text, schema_text
-from configs.sections.checks import Limits, limits
-from configs.yaml_text import parse
-from mechanisms import errors
-from mechanisms.domain.columns import Categorical, Numeric
-from mechanisms.errors import ConfigError
-from mechanisms.planning.charges import recompute_charge
-from mechanisms.planning.registry import kinds, serving
-from mechanisms.tables.kind import MICRODATA
+from statpress.configs.checks import Limits, limits
+from statpress.configs.loading import load
+from statpress.configs.release_config import CheckConfig
+from statpress.configs.schema import privacy_schema_text, schema_text
+from statpress.configs.yaml_text import parse
+from statpress.mechanisms import errors
+from statpress.mechanisms.domain.columns import Categorical, Numeric
+from statpress.mechanisms.errors import ConfigError
+from statpress.mechanisms.planning.charges import recompute_charge
+from statpress.mechanisms.registry import kinds, serving
+from statpress.mechanisms.tables.count_tables import MICRODATA
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "configs" / "census2000.yaml"
@@ -67,10 +67,12 @@ def test_the_shipped_products_are_within_a_tenth_of_rho_and_a_tenth_buys_more(
 
 def test_shipped_schemas_are_the_models() -> None:
     shipped = (ROOT / "configs" / "release.schema.json").read_text()
-    assert shipped == schema_text(), "python -m configs.schema > configs/release.schema.json"
+    assert shipped == schema_text(), (
+        "python -m statpress.configs.schema > configs/release.schema.json"
+    )
     shipped = (ROOT / "configs" / "privacy.schema.json").read_text()
     assert shipped == privacy_schema_text(), (
-        "python -m configs.schema privacy > configs/privacy.schema.json"
+        "python -m statpress.configs.schema privacy > configs/privacy.schema.json"
     )
 
 

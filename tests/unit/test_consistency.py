@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from mechanisms.domain.columns import Integer
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.domain import Domain
-from mechanisms.postprocessing.consistency import (
+from statpress.mechanisms.domain.columns import Integer
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.postprocessing.consistency import (
     ConsistentTable,
     NoisyTable,
     disagreement,
     make_consistent,
 )
-from mechanisms.tables.drawn.bootstrap import Bootstrap
+from statpress.mechanisms.tables.bootstrap import Bootstrap
 
 Floats = NDArray[np.float64]
 Adjust = Callable[..., list[ConsistentTable]]

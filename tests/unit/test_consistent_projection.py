@@ -9,12 +9,16 @@ import numpy as np
 import pytest
 from scipy.optimize import nnls
 
-from mechanisms.domain.columns import Integer
-from mechanisms.domain.domain import Domain
-from mechanisms.postprocessing import nonnegative as consistent_projection
-from mechanisms.postprocessing.consistency import NoisyTable, disagreement, make_consistent
-from mechanisms.postprocessing.nonnegative import project_consistently
-from mechanisms.postprocessing.simplex import project_to_simplex
+from statpress.mechanisms.domain.columns import Integer
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.postprocessing import consistency as consistent_projection
+from statpress.mechanisms.postprocessing.consistency import (
+    NoisyTable,
+    disagreement,
+    make_consistent,
+    project_consistently,
+    project_to_simplex,
+)
 
 SIZES = {"a": 2, "b": 3, "c": 2, "e": 4}
 SCHEMES = [("ab", "bc", "ca"), ("ab", "cb", "b"), ("ab", "ce"), ("abc", "cab", "a"), ("be",)]

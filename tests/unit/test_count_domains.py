@@ -7,20 +7,17 @@ from typing import Any, ClassVar
 
 import pytest
 
-from mechanisms.base.mechanism import Needs, needs_of
-from mechanisms.domain.columns import Integer
-from mechanisms.domain.domain import Domain
-from mechanisms.domain.privacy_unit import Adjacency, Privacy, Unit
-from mechanisms.errors import AmountError, DomainTooLargeError, InfeasibleBudgetError
-from mechanisms.planning import charges
-from mechanisms.planning.budget_split import Budget
-from mechanisms.planning.calibration import ProductRequest
-from mechanisms.planning.count_domains import coded_domain, joint_domains
-from mechanisms.planning.plan import Plan
-from mechanisms.planning.planner import plan_release
-from mechanisms.planning.registry import REGISTRY
-from mechanisms.tables.drawn.bootstrap import Bootstrap, BootstrapKnobs
-from mechanisms.tables.kind import MICRODATA, AutoKnobs
+from statpress.mechanisms.domain.columns import Integer
+from statpress.mechanisms.domain.domain import Adjacency, Domain, Privacy, Unit
+from statpress.mechanisms.errors import AmountError, DomainTooLargeError, InfeasibleBudgetError
+from statpress.mechanisms.mechanism import Needs, needs_of
+from statpress.mechanisms.planning import charges
+from statpress.mechanisms.planning.choice import Budget, ProductRequest, coded_domain, joint_domains
+from statpress.mechanisms.planning.plan import Plan
+from statpress.mechanisms.planning.planner import plan_release
+from statpress.mechanisms.registry import REGISTRY
+from statpress.mechanisms.tables.bootstrap import Bootstrap, BootstrapKnobs
+from statpress.mechanisms.tables.count_tables import MICRODATA, AutoKnobs
 
 WIDE = Domain(tuple(Integer(name=f"c{i}", lower=0, upper=999) for i in range(30)), absent=True)
 FRAME = Privacy(adjacency=Adjacency.REPLACE_ONE, unit=Unit.RECORD, n_records=100_000)

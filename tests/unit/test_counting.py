@@ -16,10 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 from privileges import held_to_modes
 
-from mechanisms.domain.columns import Categorical, Date, Integer, Numeric
-from mechanisms.domain.domain import Domain
-from mechanisms.domain.structural_zeros import ZeroPattern
-from mechanisms.errors import (
+from statpress.mechanisms.domain.columns import Categorical, Date, Integer, Numeric
+from statpress.mechanisms.domain.domain import Domain, ZeroPattern
+from statpress.mechanisms.errors import (
     ColumnNotFoundError,
     ColumnTypeError,
     EmptySourceError,
@@ -29,10 +28,9 @@ from mechanisms.errors import (
     SourceUnreadableError,
     StatpressError,
 )
-from tasks.counting.aggregates import SourceProfile, count, profile
-from tasks.counting.units import Units
-from tasks.source import engine, files
-from tasks.source.files import Source, open_source
+from statpress.tasks.source import engine, files
+from statpress.tasks.source.aggregates import SourceProfile, Units, count, profile
+from statpress.tasks.source.files import Source, open_source
 
 CANARY = "Zyx-canary-7719"
 STATE = Categorical(name="state", categories=("CA", "NY"), other=True, missing=True)
@@ -250,7 +248,7 @@ def test_engine_spills_to_scratch_installs_nothing_and_uses_utc(
 
 def test_import_is_light() -> None:
     code = (
-        "import sys, tasks.counting.aggregates, tasks.counting.discretise; "
+        "import sys, statpress.tasks.source.aggregates, statpress.tasks.source.discretise; "
         "print(sorted({'ibis', 'duckdb', 'pyarrow', 'pandas'} & set(sys.modules)))"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from mechanisms.postprocessing.covariance import (
+from statpress.mechanisms.postprocessing.covariance import (
     Floats,
     IndependentErrors,
     MultinomialErrors,

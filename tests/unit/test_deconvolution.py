@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import integrate, interpolate, optimize, stats
 
-from mechanisms.errors import ConfigError
-from mechanisms.inference.resampling.deconvolution import (
+from statpress.mechanisms.errors import ConfigError
+from statpress.mechanisms.estimates.replicates import (
     Deconvolved,
     deconvolve,
     objective,

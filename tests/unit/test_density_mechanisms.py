@@ -12,16 +12,25 @@ import numpy as np
 import pytest
 from density_law import cell_probabilities
 
-from mechanisms.base.mechanism import Target
-from mechanisms.domain.columns import Integer
-from mechanisms.domain.domain import Domain
-from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError, StatpressError
-from mechanisms.sampling.density_sampler import balanced_draws
-from mechanisms.tables.drawn.bootstrap import Bootstrap
-from mechanisms.tables.drawn.density import Density, DensityKnobs
-from mechanisms.tables.drawn.exponential_records import sparse_table
-from mechanisms.tables.drawn.smoothed_histogram import SmoothedHistogram, SmoothedHistogramKnobs
-from tasks.release.entropy import SeededRandomness
+from statpress.mechanisms.domain.columns import Integer
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.errors import (
+    ConfigError,
+    InfeasibleBudgetError,
+    RecordsError,
+    StatpressError,
+)
+from statpress.mechanisms.mechanism import Target
+from statpress.mechanisms.tables.bootstrap import Bootstrap
+from statpress.mechanisms.tables.density import (
+    Density,
+    DensityKnobs,
+    SmoothedHistogram,
+    SmoothedHistogramKnobs,
+    balanced_draws,
+)
+from statpress.mechanisms.tables.exponential_ks import sparse_table
+from statpress.tasks.release.entropy import SeededRandomness
 
 Table = tuple[int, ...]
 Law = dict[Table, Fraction]
@@ -232,7 +241,7 @@ def test_one_cell_costs_nothing_and_is_released() -> None:
 
 
 def test_many_draws_come_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mechanisms.tables.drawn import density
+    from statpress.mechanisms.tables import density
 
     monkeypatch.setattr(density, "_CHUNK", 100)
     told: list[int] = []

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from density_law import cell_probabilities
 
-from mechanisms.sampling.density_sampler import (
+from statpress.mechanisms.tables.density import (
     HistogramKernel,
     Kernel,
     TableKernel,

@@ -15,7 +15,7 @@ import pytest
 from cyclopts import CycloptsError
 from ruamel.yaml import YAML
 
-from flows.cli import app
+from statpress.flows.cli import app
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from installation import DEPLOY, QUIET, program
 
-from flows.cli import app
+from statpress.flows.cli import app
 
 UNITS = sorted(path.name for path in (DEPLOY / "systemd").glob("*.service"))
 

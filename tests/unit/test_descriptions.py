@@ -14,15 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configs.descriptions.column_list import column_of
-from configs.descriptions.described import DescribedColumn, Description
-from configs.descriptions.drafting import MARK, Frame, draft
-from configs.descriptions.interview import interview, publication
-from configs.descriptions.publication import about_of
-from configs.descriptions.reading import DATA_SUFFIXES, read_description
-from configs.loading import load
-from configs.yaml_text import parse
-from mechanisms.errors import ConfigError, ConfigNotFoundError, DescriptionError
+from statpress.configs.descriptions.column_list import column_of
+from statpress.configs.descriptions.described import DescribedColumn, Description, about_of
+from statpress.configs.descriptions.drafting import MARK, Frame, draft, interview, publication
+from statpress.configs.descriptions.reading import DATA_SUFFIXES, read_description
+from statpress.configs.loading import load
+from statpress.configs.yaml_text import parse
+from statpress.mechanisms.errors import ConfigError, ConfigNotFoundError, DescriptionError
 
 FIELDS = [
     {"name": "pid", "type": "integer"},

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric, Ordinal
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.domain import MAX_CELLS, Domain
-from mechanisms.errors import (
+from statpress.mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric, Ordinal
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import MAX_CELLS, Domain
+from statpress.mechanisms.errors import (
     ConfigError,
     DomainTooLargeError,
     DuplicateColumnError,

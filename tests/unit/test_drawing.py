@@ -13,20 +13,19 @@ from coded import CodesInMemory
 from contract_cases import SERVED, case, planned
 from estimating import seeded
 
-from configs.models.release import PublishConfig
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.counted import Counted
-from mechanisms.errors import ConfigError, DependencyError
-from tasks.counting.spilled_columns import SpilledColumns
-from tasks.execution.private_zone import CuratorLog
-from tasks.execution.workers import Parallel
-from tasks.ledger_rules.entries import Entry
-from tasks.orchestration.drawing_workers import LONG, DaskWorkers, processes_for
-from tasks.products.files import write_product
-from tasks.products.registry import kind_of
-from tasks.release import drawing
-from tasks.release.entropy import SystemRandomness, generator
-from tasks.release.handover import light
+from statpress.configs.release_config import PublishConfig
+from statpress.mechanisms.domain.contingency_table import ContingencyTable, Counted
+from statpress.mechanisms.errors import ConfigError, DependencyError
+from statpress.tasks.ledger.entries import Entry
+from statpress.tasks.orchestration.drawing_workers import LONG, DaskWorkers, processes_for
+from statpress.tasks.private_zone.guards import CuratorLog
+from statpress.tasks.private_zone.workers import Parallel
+from statpress.tasks.products.kinds import kind_of
+from statpress.tasks.products.product_kind import write_product
+from statpress.tasks.release import drawing
+from statpress.tasks.release.drawing import light
+from statpress.tasks.release.entropy import SystemRandomness, generator
+from statpress.tasks.source.scanning import SpilledColumns
 
 RUN = "0" * 32
 PUBLISH = PublishConfig(directory="releases", formats=["csv"], plots=False)
@@ -97,7 +96,9 @@ def test_it_says_whether_it_can_do_its_part(folder: Path) -> None:
 def test_a_plan_that_it_cannot_read_is_one_it_does_not_know(folder: Path) -> None:
     plan = folder / "plan"
     plan.write_bytes(
-        plan.read_bytes().replace(b"mechanisms.tables.laplace", b"mechanisms.tables.laplacf")
+        plan.read_bytes().replace(
+            b"statpress.mechanisms.tables.perturbed", b"statpress.mechanisms.tables.laplacf"
+        )
     )
     assert said(folder, "look", "t") == drawing.UNKNOWN
 
@@ -162,7 +163,9 @@ def test_options_and_environment_say_where(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_dask_is_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.orchestration.drawing_workers.find_spec", lambda name: None)
+    monkeypatch.setattr(
+        "statpress.tasks.orchestration.drawing_workers.find_spec", lambda name: None
+    )
     cluster = DaskWorkers("tcp://127.0.0.1:1", str(tmp_path), CuratorLog(tmp_path, RUN))
     with pytest.raises(DependencyError, match="Dask is not installed"), cluster:
         pass

@@ -10,19 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.accounting.analytic import ConcentratedLoss, GaussianLoss, PureLoss
-from mechanisms.accounting.composition import compose
-from mechanisms.accounting.draws.lattice import LatticeLoss
-from mechanisms.accounting.draws_loss import DrawsLoss
-from mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
-from mechanisms.accounting.numerics.enclosures import (
+from statpress.mechanisms.accounting.balls import (
     Above,
     Bounds,
     double_above,
     double_below,
     last_true,
 )
-from mechanisms.accounting.privacy_loss import PrivacyLoss
+from statpress.mechanisms.accounting.composition import compose
+from statpress.mechanisms.accounting.draws import DrawsLoss, LatticeLoss
+from statpress.mechanisms.accounting.losses import (
+    ConcentratedLoss,
+    GaussianLoss,
+    PrivacyLoss,
+    PureLoss,
+)
+from statpress.mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
 
 
 @given(st.fractions() | st.decimals(allow_nan=False, allow_infinity=False, places=30))

@@ -8,10 +8,15 @@ from typing import Any
 
 import pytest
 
-from configs.loading import load
-from mechanisms.errors import ConfigError, DependencyError, SourceAccessError, StatpressError
-from tasks.counting.declared_source import source_of
-from tasks.engines.registry import reader_named
+from statpress.configs.loading import load
+from statpress.mechanisms.errors import (
+    ConfigError,
+    DependencyError,
+    SourceAccessError,
+    StatpressError,
+)
+from statpress.tasks.source.aggregates import source_of
+from statpress.tasks.source.engine import reader_named
 
 SECRET = "hunter2-7719"
 URL = f"postgresql://reader:{SECRET}@db.example.org/survey"
@@ -112,7 +117,7 @@ def test_validating_and_planning_open_no_source(
 ) -> None:
     """Not even the variable with the credentials has to be set."""
     psycopg = pytest.importorskip("psycopg")
-    from flows.cli import app
+    from statpress.flows.cli import app
 
     def fail(*arguments: Any, **options: Any) -> None:
         raise AssertionError("a connection was made")

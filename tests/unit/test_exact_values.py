@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 from estimating import COLUMNS, columns_of, draw, needed_knobs, table_of, values_of
 
-from mechanisms.estimates.estimand import Estimand
-from mechanisms.estimates.exact_values import exact_values
-from mechanisms.estimates.knobs import Among, EstimandKnobs
-from mechanisms.estimates.statistics.registry import STATISTICS
-from mechanisms.estimates.terms import Scale
+from statpress.mechanisms.estimates.estimand import Among, Estimand, EstimandKnobs
+from statpress.mechanisms.estimates.exact_values import exact_values
+from statpress.mechanisms.estimates.statistics import STATISTICS, Scale
 
 N = 500
 CODES = draw(N, seed=3)

@@ -12,22 +12,25 @@ import numpy as np
 import pytest
 from estimating import seeded
 
-from mechanisms.base.mechanism import Target
-from mechanisms.domain.columns import Integer
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.domain import Domain
-from mechanisms.domain.structural_zeros import ZeroPattern
-from mechanisms.errors import ConfigError
-from mechanisms.expectations import few_draws, pairs_of_columns
-from mechanisms.expectations.pairs_of_columns import MOST_SIMULATED, pair_total_variation
-from mechanisms.planning.mechanism_choice import choose
-from mechanisms.planning.registry import REGISTRY
-from mechanisms.postprocessing.rounding import round_systematically
-from mechanisms.postprocessing.simplex import project_to_simplex
-from mechanisms.tables.drawn.bootstrap import Bootstrap
-from mechanisms.tables.expected_error import ExpectedRecords
-from mechanisms.tables.expected_variation import drawn_total_variation
-from mechanisms.tables.kind import MICRODATA, TABLE, AutoKnobs, AutoRecordsKnobs
+from statpress.mechanisms.domain.columns import Integer
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import Domain, ZeroPattern
+from statpress.mechanisms.errors import ConfigError
+from statpress.mechanisms.mechanism import Target
+from statpress.mechanisms.planning.choice import choose
+from statpress.mechanisms.postprocessing.consistency import project_to_simplex
+from statpress.mechanisms.postprocessing.rounding import round_systematically
+from statpress.mechanisms.registry import REGISTRY
+from statpress.mechanisms.tables import expected as few_draws
+from statpress.mechanisms.tables import expected as pairs_of_columns
+from statpress.mechanisms.tables.bootstrap import Bootstrap
+from statpress.mechanisms.tables.count_tables import MICRODATA, TABLE, AutoKnobs, AutoRecordsKnobs
+from statpress.mechanisms.tables.expected import (
+    MOST_SIMULATED,
+    ExpectedRecords,
+    drawn_total_variation,
+    pair_total_variation,
+)
 
 NOISY = ("gaussian", "laplace", "two_resolutions")
 

@@ -13,29 +13,28 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
-from mechanisms.accounting.analytic import BoundedRangeLoss
-from mechanisms.accounting.privacy_loss import PrivacyLoss
-from mechanisms.base.mechanism import Target
-from mechanisms.domain.columns import Integer
-from mechanisms.domain.domain import Domain
-from mechanisms.errors import (
+from statpress.mechanisms.accounting.losses import BoundedRangeLoss, PrivacyLoss
+from statpress.mechanisms.domain.columns import Integer
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.errors import (
     BudgetValueError,
     ConfigError,
     InfeasibleBudgetError,
     RecordsError,
     StatpressError,
 )
-from mechanisms.sampling import ks_sampler
-from mechanisms.tables.drawn import candidate_scores as candidates
-from mechanisms.tables.drawn import sample_resample
-from mechanisms.tables.drawn.exponential_ks import ExponentialKS, ExponentialKSKnobs
-from mechanisms.tables.drawn.exponential_records import (
+from statpress.mechanisms.mechanism import Target
+from statpress.mechanisms.tables import exponential_ks, sample_resample
+from statpress.mechanisms.tables import sample_resample as candidates
+from statpress.mechanisms.tables.exponential_ks import (
+    ExponentialKS,
+    ExponentialKSKnobs,
     ExponentialRecords,
     dense_counts,
     sparse_table,
 )
-from mechanisms.tables.drawn.sample_resample import SampleResample, SampleResampleKnobs
-from tasks.release.entropy import SeededRandomness
+from statpress.mechanisms.tables.sample_resample import SampleResample, SampleResampleKnobs
+from statpress.tasks.release.entropy import SeededRandomness
 
 Table = tuple[int, ...]
 Law = dict[Table, float]
@@ -80,7 +79,7 @@ def ks_law(mechanism: ExponentialKS, table: Table) -> Law:
         return at
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ks_sampler, "choose_real", choose)
+        patch.setattr(exponential_ks, "choose_real", choose)
         while scripts:
             state |= {"script": scripts.pop(), "taken": (), "probability": 1.0}
             rng = SeededRandomness(np.random.PCG64(1))

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from configs.loading import load
-from configs.models.stat_names import fault_of, stored_name
-from mechanisms.errors import ConfigError, DependencyError
-from tasks.formats.writing import write_columns
-from tasks.metadata import sdmx_identifiers
-from tasks.plans.foreseen import plan_or_faults
+from statpress.configs.formats import fault_of, stored_name
+from statpress.configs.loading import load
+from statpress.mechanisms.errors import ConfigError, DependencyError
+from statpress.tasks.bundle.rows import write_columns
+from statpress.tasks.catalogues import sdmx as sdmx_identifiers
+from statpress.tasks.release.foreseen import plan_or_faults
 
 CONFIG = """\
 title: Exports

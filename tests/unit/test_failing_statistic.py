@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mechanisms.inference.statistics import evaluated
+from statpress.mechanisms.estimates.statistics import evaluated
 
 
 class Failing:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from mechanisms.inference.fieller import (
+from statpress.mechanisms.estimates.fieller import (
     GAP,
     HALF_LINE,
     INTERVAL,
@@ -17,8 +17,8 @@ from mechanisms.inference.fieller import (
     ConfidenceSet,
     Quotient,
     cautious_quantile,
+    normal_quantile,
 )
-from mechanisms.inference.intervals import normal_quantile
 
 ALL = (-math.inf, math.inf)
 

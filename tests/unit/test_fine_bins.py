@@ -12,15 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mechanisms.domain.columns import Numeric
-from mechanisms.domain.domain import Domain
-from mechanisms.expectations.falling_root import falling_root
-from tasks.counting.aggregates import count
-from tasks.counting.equal_bins import EdgeFormula, guessing_scale
-from tasks.counting.scanning import scan, scan_wide
-from tasks.counting.unequal_bins import BinFinder, bucket_runs
-from tasks.engines import duckdb
-from tasks.source.files import Source
+from statpress.mechanisms.domain.columns import Numeric
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.tables.expected import falling_root
+from statpress.tasks.source import duckdb
+from statpress.tasks.source.aggregates import count
+from statpress.tasks.source.bins import BinFinder, EdgeFormula, bucket_runs, guessing_scale
+from statpress.tasks.source.files import Source
+from statpress.tasks.source.scanning import scan, scan_wide
 
 
 @pytest.mark.parametrize(

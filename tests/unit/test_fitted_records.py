@@ -10,17 +10,19 @@ from coded import dependent_codes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.marginals.synthesis import one_way_counts
-from mechanisms.parallel.threads import using_threads
-from mechanisms.postprocessing.rounding import round_to_total
-from mechanisms.records import record_counts, swap_kernel, swaps
-from mechanisms.records.column_kernel import compiled_column
-from mechanisms.records.fitting import fit_margins, fit_pair, fit_triple
-from mechanisms.records.impossible import Box
-from mechanisms.records.record_counts import counts_of, tables_of
-from mechanisms.records.start_records import integer_table, start_records, tree
-from mechanisms.records.swaps import swap_towards
-from mechanisms.records.target_table import TargetTable
+from statpress.mechanisms.marginals import swaps, target_tables
+from statpress.mechanisms.marginals import swaps as swap_kernel
+from statpress.mechanisms.marginals.denoising import fit_margins, fit_pair, fit_triple
+from statpress.mechanisms.marginals.swaps import compiled_column, swap_towards
+from statpress.mechanisms.marginals.synthesis import (
+    integer_table,
+    one_way_counts,
+    start_records,
+    tree,
+)
+from statpress.mechanisms.marginals.target_tables import Box, TargetTable, counts_of, tables_of
+from statpress.mechanisms.parallel import using_threads
+from statpress.mechanisms.postprocessing.rounding import round_to_total
 
 SIZES = (4, 3, 5)
 TRUE = dependent_codes(2000, SIZES, 9)
@@ -323,7 +325,7 @@ def test_where_nothing_can_be_cached_it_is_compiled_all_the_same(
         return whole(*arguments, **options)
 
     monkeypatch.setattr(numba, "njit", njit)
-    made = (swap_kernel.compiled, compiled_column, record_counts._compiled)
+    made = (swap_kernel.compiled, compiled_column, target_tables._compiled)
     for each in made:
         each.cache_clear()
     try:

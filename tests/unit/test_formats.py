@@ -13,16 +13,19 @@ import pyarrow as pa
 import pytest
 from requirements import needed
 
-from configs.models.formats import FORMATS, STAT
-from configs.models.release import PublishConfig
-from configs.models.stat_names import fault_of, stored_name
-from mechanisms.domain.columns import Categorical, Date, Integer
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.domain import Domain
-from tasks.formats.profile import profile_file
-from tasks.formats.reading import read_counts, read_records
-from tasks.formats.registry import FileFormat, format_named, read_batches
-from tasks.formats.writing import write_cells, write_columns, write_records
+from statpress.configs.formats import FORMATS, STAT, fault_of, stored_name
+from statpress.configs.release_config import PublishConfig
+from statpress.mechanisms.domain.columns import Categorical, Date, Integer
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import Domain
+from statpress.tasks.bundle.formats import FileFormat, format_named, profile_file, read_batches
+from statpress.tasks.bundle.rows import (
+    read_counts,
+    read_records,
+    write_cells,
+    write_columns,
+    write_records,
+)
 
 TEXTS = ["a, b", 'say "no"', "two\nlines", "two\r\nlines", "", None, "null", "NA", "é 😀 \u2028",
          " padded\t", "'", "\\n", "0"]  # fmt: skip

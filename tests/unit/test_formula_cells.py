@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from mechanisms.errors import ConfigError
-from tasks.formats.registry import read_batches
-from tasks.formats.writing import write_columns
+from statpress.mechanisms.errors import ConfigError
+from statpress.tasks.bundle.formats import read_batches
+from statpress.tasks.bundle.rows import write_columns
 
 TEXTS = [
     '=HYPERLINK("http://x","y")', "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "=", "'=1", "''=1",

@@ -10,16 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mechanisms.base.mechanism import Target
-from mechanisms.domain.columns import Numeric
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.domain import Domain
-from mechanisms.functions.bernstein import FunctionRelease
-from mechanisms.functions.kind import FUNCTION
-from mechanisms.functions.knobs import FunctionKnobs
-from tasks.products.files import profile_product, resources_of, write_product
-from tasks.products.function.files import FunctionProduct
-from tasks.release.entropy import SeededRandomness
+from statpress.mechanisms.domain.columns import Numeric
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.functions.bernstein import FUNCTION, FunctionRelease
+from statpress.mechanisms.functions.function_targets import FunctionKnobs
+from statpress.mechanisms.mechanism import Target
+from statpress.tasks.products.function_product import FunctionProduct
+from statpress.tasks.products.product_kind import profile_product, resources_of, write_product
+from statpress.tasks.release.entropy import SeededRandomness
 
 DOMAIN = Domain(tuple(Numeric(name=c, edges=(0.0, 0.1, 0.7)) for c in "xy"))
 PUBLISH: Any = SimpleNamespace(formats=["parquet", "csv"], plots=False)

@@ -13,27 +13,22 @@ import numpy as np
 import pytest
 from own_statistics import imported
 
-from mechanisms.accounting.analytic import ConcentratedLoss, GaussianLoss, PureLoss
-from mechanisms.base.mechanism import Target
-from mechanisms.base.user_defined import UserDefined
-from mechanisms.bernstein.lattice_release import NoisyLattice
-from mechanisms.bernstein.released_function import FunctionShape, ReleasedFunction
-from mechanisms.domain.columns import Categorical, Integer, Numeric
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.domain import Domain
-from mechanisms.domain.structural_zeros import ZeroPattern
-from mechanisms.errors import ConfigError, InfeasibleBudgetError
-from mechanisms.functions.bernstein import FunctionRelease
-from mechanisms.functions.empirical_risk import EmpiricalRisk
-from mechanisms.functions.kernel_density import KernelDensity
-from mechanisms.functions.kind import FUNCTION
-from mechanisms.functions.knobs import FunctionKnobs
-from mechanisms.functions.priestley_chao import PriestleyChao
-from mechanisms.functions.targets import learner_of
-from mechanisms.planning.mechanism_choice import compare
-from tasks.products.function import evaluate
-from tasks.products.function.files import function_facts
-from tasks.release.entropy import SeededRandomness
+from statpress.mechanisms.accounting.losses import ConcentratedLoss, GaussianLoss, PureLoss
+from statpress.mechanisms.domain.columns import Categorical, Integer, Numeric
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import Domain, ZeroPattern
+from statpress.mechanisms.errors import ConfigError, InfeasibleBudgetError
+from statpress.mechanisms.functions.bernstein import FUNCTION, FunctionRelease
+from statpress.mechanisms.functions.function_targets import FunctionKnobs, learner_of
+from statpress.mechanisms.functions.kernels import KernelDensity, PriestleyChao
+from statpress.mechanisms.functions.lattice_release import NoisyLattice
+from statpress.mechanisms.functions.released_function import FunctionShape, ReleasedFunction
+from statpress.mechanisms.functions.risk import EmpiricalRisk
+from statpress.mechanisms.mechanism import Target, UserDefined
+from statpress.mechanisms.planning.choice import compare
+from statpress.tasks.products import evaluate
+from statpress.tasks.products.function_product import function_facts
+from statpress.tasks.release.entropy import SeededRandomness
 
 AGE = Integer(name="age", lower=0, upper=99, width=5)
 PAY = Numeric(name="pay", edges=Numeric.uniform_edges(-3, 7, 12), missing=True)

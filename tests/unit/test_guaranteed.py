@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mechanisms.inference import guaranteed, guaranteed_variance
-from mechanisms.inference.guaranteed import excluded, mean_limits
-from mechanisms.inference.guaranteed_variance import variance_limits
-from mechanisms.inference.moments.one_column import JointMoments, NoisyMoments
+from statpress.mechanisms.estimates import guaranteed
+from statpress.mechanisms.estimates import guaranteed as guaranteed_variance
+from statpress.mechanisms.estimates.guaranteed import excluded, mean_limits, variance_limits
+from statpress.mechanisms.estimates.joint_moments import JointMoments, NoisyMoments
 
 
 @pytest.mark.parametrize("scale", [4, 30])

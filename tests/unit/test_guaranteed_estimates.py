@@ -6,24 +6,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from estimating import (
-    EPSILON_DELTA,
-    calibrated,
-    draw,
-    released,
-    seeded,
-    table_of,
-)
+from estimating import EPSILON_DELTA, calibrated, draw, released, seeded, table_of
 
-from mechanisms.errors import ConfigError
-from mechanisms.estimates.joint_moments import MeanEstimate
-from mechanisms.estimates.kind import ESTIMATE
-from mechanisms.estimates.knobs import Among, EstimandKnobs
-from mechanisms.estimates.noisy_quantile import QuantileOfCells
-from mechanisms.estimates.pair_moments import PairEstimate
-from mechanisms.estimates.subsample_split import SplitEstimate
-from mechanisms.inference.fieller import WHOLE_LINE
-from mechanisms.planning.registry import REGISTRY
+from statpress.mechanisms.errors import ConfigError
+from statpress.mechanisms.estimates.estimand import Among, EstimandKnobs
+from statpress.mechanisms.estimates.estimate import ESTIMATE
+from statpress.mechanisms.estimates.fieller import WHOLE_LINE
+from statpress.mechanisms.estimates.joint_moments import MeanEstimate
+from statpress.mechanisms.estimates.noisy_quantile import QuantileOfCells
+from statpress.mechanisms.estimates.pair_moments import PairEstimate
+from statpress.mechanisms.estimates.subsample_split import SplitEstimate
+from statpress.mechanisms.registry import REGISTRY
 
 SERVED: dict[str, tuple[Any, dict[str, Any], str]] = {
     "mean": (MeanEstimate, {}, "age"),

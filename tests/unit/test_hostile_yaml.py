@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from configs.loading import load
-from configs.yaml_text import parse
-from mechanisms.errors import ConfigError, YamlError
+from statpress.configs.loading import load
+from statpress.configs.yaml_text import parse
+from statpress.mechanisms.errors import ConfigError, YamlError
 
 
 def aliases(depth: int, width: int = 9) -> str:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from configs.descriptions.reading import read_description
-from configs.loading import load
-from flows.cli import app
-from mechanisms.errors import DescriptionError, OutputNotWritableError, StatpressError
+from statpress.configs.descriptions.reading import read_description
+from statpress.configs.loading import load
+from statpress.flows.cli import app
+from statpress.mechanisms.errors import DescriptionError, OutputNotWritableError, StatpressError
 
 LIST = """\
 name,type,categories,lower,upper,label

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from mechanisms.accounting.analytic import GaussianLoss
-from mechanisms.accounting.noise_losses import DiscreteGaussianLoss
-from mechanisms.errors import ConfigError, RecordsError
-from mechanisms.inference.moments.one_column import (
+from statpress.mechanisms.accounting.losses import GaussianLoss
+from statpress.mechanisms.accounting.noise_losses import DiscreteGaussianLoss
+from statpress.mechanisms.errors import ConfigError, RecordsError
+from statpress.mechanisms.estimates.joint_moments import (
     WEIGHT,
     JointMoments,
     NoisyMoments,
     moment_interval,
 )
-from mechanisms.sampling.gaussian_noise import KERNEL, equivalent_variance, scale_for
-from tasks.release.entropy import SeededRandomness
+from statpress.mechanisms.sampling.randomness import KERNEL, equivalent_variance, scale_for
+from statpress.tasks.release.entropy import SeededRandomness
 
 F = Fraction
 GOLDEN = (11 + 5 * math.sqrt(5)) / 2

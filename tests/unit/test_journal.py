@@ -12,16 +12,15 @@ from typing import Any
 import pytest
 from census_ledger import TERMS
 
-from mechanisms.errors import (
+from statpress.mechanisms.errors import (
     AmountError,
     InsufficientBudgetError,
     LedgerError,
     LedgerIntegrityError,
     StatpressError,
 )
-from tasks.ledger_rules.accounts import State, Status
-from tasks.ledger_rules.amounts import MEASURES, Loss
-from tasks.ledger_rules.chain import (
+from statpress.tasks.ledger.accounts import State, Status
+from statpress.tasks.ledger.chain import (
     apply,
     check_recomputed,
     check_run,
@@ -30,7 +29,15 @@ from tasks.ledger_rules.chain import (
     replay,
     resume,
 )
-from tasks.ledger_rules.entries import ZERO_HASH, Entry, canonical_json, entry_hash, parse_entry
+from statpress.tasks.ledger.entries import (
+    MEASURES,
+    ZERO_HASH,
+    Entry,
+    Loss,
+    canonical_json,
+    entry_hash,
+    parse_entry,
+)
 
 NOW = "2026-01-01T00:00:00+00:00"
 LIMITS = {

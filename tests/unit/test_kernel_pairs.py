@@ -8,15 +8,13 @@ import math
 import numpy as np
 import pytest
 
-from mechanisms.bernstein.polynomials import lattice
-from mechanisms.bernstein.unit_cube import axes_of
-from mechanisms.domain.columns import Categorical, Numeric
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.domain import Domain
-from mechanisms.functions import kernel_pairs
-from mechanisms.functions.kernel_pairs import largest_moves
-from mechanisms.functions.kernels import ProductKernel
-from mechanisms.functions.naive_bayes import NaiveBayes
+from statpress.mechanisms.domain.columns import Categorical, Numeric
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.functions import kernels as kernel_pairs
+from statpress.mechanisms.functions.kernels import NaiveBayes, ProductKernel, largest_moves
+from statpress.mechanisms.functions.learner import axes_of
+from statpress.mechanisms.functions.polynomials import lattice
 
 LABEL = Categorical(name="label", categories=(0, 1))
 CELLS = (5, 4)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
-from mechanisms.sampling import ks_sampler
-from mechanisms.sampling.ks_sampler import Band, Radii, sample_ks
-from mechanisms.sampling.real_weights import choose_real
+from statpress.mechanisms.sampling.randomness import choose_real
+from statpress.mechanisms.tables import exponential_ks
+from statpress.mechanisms.tables.exponential_ks import Band, Radii, sample_ks
 
 Table = tuple[int, ...]
 Law = dict[Table, float]
@@ -73,7 +73,7 @@ class Everything:
         self.found: dict[Any, float] = {}
         self.scripts: list[tuple[tuple[int, float], ...]] = [()]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(ks_sampler, "choose_real", self.choose)
+            patch.setattr(exponential_ks, "choose_real", self.choose)
             while self.scripts:
                 self.script, self.taken, self.probability = [*self.scripts.pop()], (), 1.0
                 outcome = run()

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mechanisms.accounting.draws.lattice import LatticeLoss
-from mechanisms.base.mechanism import Target
-from mechanisms.errors import InfeasibleBudgetError, RecordsError
-from mechanisms.tables.drawn.bootstrap import Bootstrap, BootstrapKnobs
+from statpress.mechanisms.accounting.draws import LatticeLoss
+from statpress.mechanisms.errors import InfeasibleBudgetError, RecordsError
+from statpress.mechanisms.mechanism import Target
+from statpress.mechanisms.tables.bootstrap import Bootstrap, BootstrapKnobs
 
 EPSILONS = (0.0, 0.1, 0.3, 0.4, 0.9, 1.7)
 

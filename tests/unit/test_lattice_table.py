@@ -9,12 +9,11 @@ from flint import arb, ctx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms.accounting import lattice_table
-from mechanisms.accounting.draws.lattice import LatticeLoss
-from mechanisms.accounting.draws_loss import DrawsLoss
-from mechanisms.accounting.lattice_table import TabulatedLoss, fits
-from mechanisms.accounting.numerics.enclosures import Bounds
-from mechanisms.tables.drawn.bootstrap import Bootstrap
+from statpress.mechanisms.accounting import privacy_loss_distributions
+from statpress.mechanisms.accounting.balls import Bounds
+from statpress.mechanisms.accounting.draws import DrawsLoss, LatticeLoss
+from statpress.mechanisms.accounting.privacy_loss_distributions import TabulatedLoss, fits
+from statpress.mechanisms.tables.bootstrap import Bootstrap
 
 SETTINGS = [
     (Fraction(1, 2), 3, 3, 3),
@@ -98,22 +97,22 @@ def test_a_window_that_cuts_the_tail_off_says_so(monkeypatch: pytest.MonkeyPatch
     def narrow(_: LatticeLoss) -> int:
         return 12
 
-    monkeypatch.setattr(lattice_table, "_window", narrow)
-    lattice_table._sums.cache_clear()
+    monkeypatch.setattr(privacy_loss_distributions, "_window", narrow)
+    privacy_loss_distributions._table_sums.cache_clear()
     assert overlap(TabulatedLoss(loss).delta(0.5), loss.delta(0.5))
-    monkeypatch.setattr(lattice_table, "_outside", lambda *_: arb(0))
-    lattice_table._sums.cache_clear()
+    monkeypatch.setattr(privacy_loss_distributions, "_outside", lambda *_: arb(0))
+    privacy_loss_distributions._table_sums.cache_clear()
     assert not overlap(TabulatedLoss(loss).delta(1.0), exact)
-    lattice_table._sums.cache_clear()
+    privacy_loss_distributions._table_sums.cache_clear()
 
 
 def test_the_tail_bound_bounds_the_tail() -> None:
     loss = Bootstrap(Fraction(3), 300).lattice(n_records=200, n_cells=10)
-    table = lattice_table._sums(loss)
+    table = privacy_loss_distributions._table_sums(loss)
     with ctx.workprec(192):
         for start in (2, 10, 40, len(table) - 2):
             above, below = table[start]
-            bound = lattice_table._outside(loss, start)
+            bound = privacy_loss_distributions._outside(loss, start)
             assert bound.upper() >= (above + below).lower()
             if start > 5:
                 assert bound < 1

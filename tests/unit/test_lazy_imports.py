@@ -6,10 +6,9 @@ import inspect
 
 import pytest
 
-from flows.cli import app
-from flows.cli.commands import COMMANDS
-from mechanisms.planning.registry import KINDS, REGISTRY, served_by
-from tasks.products import registry as products
+from statpress.flows.cli import COMMANDS, app
+from statpress.mechanisms.registry import KINDS, REGISTRY, served_by
+from statpress.tasks.products import kinds as products
 
 
 @pytest.mark.parametrize("name", REGISTRY)

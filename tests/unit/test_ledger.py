@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from census_ledger import KEY, TERMS, assert_plain, charge, draw, publish, register, void
 
-from mechanisms.errors import (
+from statpress.mechanisms.errors import (
     AlreadyRegisteredError,
     AmountError,
     InsufficientBudgetError,
@@ -24,9 +24,9 @@ from mechanisms.errors import (
     StatpressError,
     UnregisteredDatasetError,
 )
-from tasks.ledger.ledger import Ledger
-from tasks.ledger_rules.accounts import Status
-from tasks.ledger_rules.verification import Verification
+from statpress.tasks.ledger.accounts import Status
+from statpress.tasks.ledger.chain import Verification
+from statpress.tasks.ledger.ledger import Ledger
 
 
 @pytest.fixture
@@ -227,7 +227,7 @@ def test_all_but_the_draw_may_be_repeated(ledger: Ledger, monkeypatch: pytest.Mo
     charge(ledger, "run-2")
     voided = void(ledger, "run-2")
     later = ledger_clock("2099-01-01T00:00:00+00:00")
-    monkeypatch.setattr("tasks.ledger.acts.datetime", later)
+    monkeypatch.setattr("statpress.tasks.ledger.acts.datetime", later)
     assert charge(ledger, epsilon="0.10") == first
     assert publish(ledger) == published
     assert void(ledger, "run-2") == voided

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from ledger_damage import failure, flipped, overspends, put, spent_ledger, verdict
 
-from tasks.execution.home import Home
-from tasks.ledger.last_head import keep_head
-from tasks.ledger.ledger import Ledger
+from statpress.tasks.ledger.export import keep_head
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.private_zone.folders import Home
 
 PAGE = 4096
 INDEXES = ("sqlite_autoindex_entries_1", "entries_by_dataset", "entries_by_run")

@@ -11,15 +11,15 @@ import pytest
 from census_ledger import TERMS
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from mechanisms.errors import (
+from statpress.mechanisms.errors import (
     AmountError,
     LedgerError,
     LedgerIntegrityError,
     LedgerUnavailableError,
     StatpressError,
 )
-from tasks.ledger.export import read_head, restore, write_export
-from tasks.ledger.ledger import Ledger
+from statpress.tasks.ledger.export import read_head, restore, write_export
+from statpress.tasks.ledger.ledger import Ledger
 
 
 def charge(ledger: Ledger, run_id: str) -> Any:

@@ -13,7 +13,7 @@ from privileges import held_to_modes
 from sqlalchemy import Engine, event
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from mechanisms.errors import (
+from statpress.mechanisms.errors import (
     LedgerError,
     LedgerFullError,
     LedgerIntegrityError,
@@ -23,9 +23,9 @@ from mechanisms.errors import (
     LedgerUnavailableError,
     StatpressError,
 )
-from tasks.ledger.ledger import Ledger
-from tasks.ledger_store import sqlite as ledger_sqlite
-from tasks.ledger_store import store as ledger_store
+from statpress.tasks.ledger import store as ledger_sqlite
+from statpress.tasks.ledger import store as ledger_store
+from statpress.tasks.ledger.ledger import Ledger
 
 
 def register(ledger: Ledger, dataset: str = "census") -> None:
@@ -164,7 +164,7 @@ def test_entries_reports_a_fault_like_the_rest(path: Path) -> None:
 
 def test_a_forked_process_has_to_open_its_own(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Ledger.open(path) as ledger:
-        monkeypatch.setattr("tasks.ledger.transactions.os.getpid", lambda: -1)
+        monkeypatch.setattr("statpress.tasks.ledger.ledger.os.getpid", lambda: -1)
         for attempt in (ledger.verify, lambda: charge(ledger), lambda: next(ledger.entries())):
             assert_fault(attempt, LedgerUnavailableError, "another process")
 

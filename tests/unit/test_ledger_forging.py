@@ -31,10 +31,10 @@ from ledger_attack import (
     write_review,
 )
 
-from mechanisms.errors import InsufficientBudgetError, LedgerIntegrityError
-from tasks.ledger.ledger import Ledger
-from tasks.ledger_rules import chain as journal
-from tasks.ledger_rules.rules import RULES
+from statpress.mechanisms.errors import InsufficientBudgetError, LedgerIntegrityError
+from statpress.tasks.ledger import chain as journal
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.ledger.rules import RULES
 
 
 @pytest.fixture(scope="module")

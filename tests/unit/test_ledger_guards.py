@@ -10,14 +10,10 @@ from typing import Any
 import pytest
 from census_ledger import KEY, assert_plain, charge, draw, publish, register
 
-from mechanisms.errors import (
-    LedgerError,
-    LedgerIntegrityError,
-    UnregisteredDatasetError,
-)
-from tasks.ledger.ledger import Ledger
-from tasks.ledger_rules.amounts import Loss
-from tasks.ledger_store import guards as ledger_guards
+from statpress.mechanisms.errors import LedgerError, LedgerIntegrityError, UnregisteredDatasetError
+from statpress.tasks.ledger import tables as ledger_guards
+from statpress.tasks.ledger.entries import Loss
+from statpress.tasks.ledger.ledger import Ledger
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ import pytest
 from census_ledger import TERMS
 from requirements import needed
 
-from mechanisms.errors import LedgerError, LedgerUnavailableError, StatpressError
-from tasks.execution.home import Home
-from tasks.ledger.export import write_export
-from tasks.ledger.ledger import Ledger
-from tasks.ledger_rules.entries import canonical_json
+from statpress.mechanisms.errors import LedgerError, LedgerUnavailableError, StatpressError
+from statpress.tasks.ledger.entries import canonical_json
+from statpress.tasks.ledger.export import write_export
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.private_zone.folders import Home
 
 
 @pytest.mark.parametrize("name", ["STATPRESS_LEDGER", "STATPRESS_HOME"])

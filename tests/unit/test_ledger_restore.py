@@ -11,13 +11,10 @@ import pytest
 from census_ledger import KEY, TERMS, assert_plain, charge, draw, publish, register, void
 from sqlalchemy import event
 
-from mechanisms.errors import (
-    LedgerError,
-    LedgerIntegrityError,
-)
-from tasks.ledger.ledger import Ledger
-from tasks.ledger_rules.entries import ZERO_HASH, Entry, entry_hash
-from tasks.ledger_rules.verification import Verification
+from statpress.mechanisms.errors import LedgerError, LedgerIntegrityError
+from statpress.tasks.ledger.chain import Verification
+from statpress.tasks.ledger.entries import ZERO_HASH, Entry, entry_hash
+from statpress.tasks.ledger.ledger import Ledger
 
 
 @pytest.fixture
@@ -123,7 +120,7 @@ def work_of_acts(path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[list[int]
         steps[-1] += 1
         return 0
 
-    from tasks.ledger_store import tables as ledger_tables
+    from statpress.tasks.ledger import tables as ledger_tables
 
     real = ledger_tables.parse_entry
     with Ledger.open(path) as ledger, monkeypatch.context() as patch:

@@ -16,12 +16,10 @@ from discrete_loss import DiscreteLoss
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms.accounting.analytic import BoundedRangeLoss, GaussianLoss, PureLoss
-from mechanisms.accounting.draws.lattice import LatticeLoss
-from mechanisms.accounting.draws_loss import DrawsLoss
-from mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
-from mechanisms.accounting.numerics.enclosures import Bounds
-from mechanisms.accounting.privacy_loss import Loss
+from statpress.mechanisms.accounting.balls import Bounds
+from statpress.mechanisms.accounting.draws import DrawsLoss, LatticeLoss
+from statpress.mechanisms.accounting.losses import BoundedRangeLoss, GaussianLoss, Loss, PureLoss
+from statpress.mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
 
 F = Fraction
 EPSILONS = (-1.3, -0.2, 0.0, 0.1, 0.45, 1.0, 2.7)

@@ -15,16 +15,16 @@ from coded import CodesInMemory
 from contract_cases import planned
 from estimating import seeded
 
-from configs.models.formats import DEFAULT, FORMATS
-from configs.models.release import PublishConfig
-from mechanisms.domain.columns import Integer
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.domain import Domain
-from mechanisms.errors import ConfigError
-from mechanisms.planning.plan import PlannedProduct
-from tasks.products.files import profile_product, write_product
-from tasks.products.marginals import product as module
-from tasks.products.registry import kind_of
+from statpress.configs.formats import DEFAULT, FORMATS
+from statpress.configs.release_config import PublishConfig
+from statpress.mechanisms.domain.columns import Integer
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.errors import ConfigError
+from statpress.mechanisms.planning.plan import PlannedProduct
+from statpress.tasks.products import marginal_product as module
+from statpress.tasks.products.kinds import kind_of
+from statpress.tasks.products.product_kind import profile_product, write_product
 
 INSTALLED = FORMATS if find_spec("pyreadstat") else DEFAULT
 PUBLISH = PublishConfig(directory="releases", formats=list(INSTALLED), plots=False)

@@ -12,17 +12,17 @@ import pytest
 from coded import WithoutNoise, domain_of, in_memory
 from scipy import signal, stats
 
-from mechanisms.accounting.analytic import GaussianLoss
-from mechanisms.errors import InsufficientBudgetError, RecordsError
-from mechanisms.marginals import measurement
-from mechanisms.marginals.gdp_filter import GdpFilter
-from mechanisms.marginals.measurement import (
+from statpress.mechanisms.accounting.losses import GaussianLoss
+from statpress.mechanisms.errors import InsufficientBudgetError, RecordsError
+from statpress.mechanisms.marginals import measurement
+from statpress.mechanisms.marginals.measurement import (
+    GdpFilter,
     measure_tables,
     score_pairs,
     score_sensitivity_squared,
     table_sensitivity_squared,
 )
-from mechanisms.sampling.gaussian_noise import equivalent_variance
+from statpress.mechanisms.sampling.randomness import equivalent_variance
 
 F = Fraction
 SIZES = (2, 3)

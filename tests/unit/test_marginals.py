@@ -12,16 +12,20 @@ import numpy as np
 import pytest
 from coded import WithoutNoise, dependent_codes, domain_of, in_memory
 
-from mechanisms.base.mechanism import Target
-from mechanisms.domain.structural_zeros import ZeroPattern
-from mechanisms.errors import ConfigError, InfeasibleBudgetError, NotMeasuredError, RecordsError
-from mechanisms.marginals import synthesis
-from mechanisms.marginals.knobs import ColumnGroup, MarginalsKnobs
-from mechanisms.marginals.marginals import Marginals
-from mechanisms.marginals.model import model_of
-from mechanisms.marginals.query import query
-from mechanisms.records.impossible import boxes_of, impossible_records
-from tasks.release.entropy import SeededRandomness
+from statpress.mechanisms.domain.domain import ZeroPattern
+from statpress.mechanisms.errors import (
+    ConfigError,
+    InfeasibleBudgetError,
+    NotMeasuredError,
+    RecordsError,
+)
+from statpress.mechanisms.marginals import synthesis
+from statpress.mechanisms.marginals.denoising import model_of
+from statpress.mechanisms.marginals.marginals import ColumnGroup, Marginals, MarginalsKnobs
+from statpress.mechanisms.marginals.residuals import query
+from statpress.mechanisms.marginals.target_tables import boxes_of, impossible_records
+from statpress.mechanisms.mechanism import Target
+from statpress.tasks.release.entropy import SeededRandomness
 
 SIZES = (4, 3, 5, 2)
 N = 3000
@@ -71,8 +75,8 @@ def test_the_description_gives_everything_back() -> None:
 @pytest.mark.parametrize("screen", ["yes", "no"])
 @pytest.mark.parametrize("unit_records", [1, 2])
 def test_no_more_is_spent_than_mu_squared(screen: str, unit_records: int) -> None:
-    from mechanisms.marginals.measurement import GRID
-    from mechanisms.sampling.gaussian_noise import equivalent_variance
+    from statpress.mechanisms.marginals.measurement import GRID
+    from statpress.mechanisms.sampling.randomness import equivalent_variance
 
     mechanism = made(knobs=MarginalsKnobs(screen=screen), unit_records=unit_records)
     out = mechanism.release(in_memory(domain_of(SIZES), CODES), seeded())
@@ -133,10 +137,10 @@ import hashlib, sys
 sys.path.insert(0, {support!r})
 import numpy as np
 from coded import dependent_codes, domain_of, in_memory
-from mechanisms.base.mechanism import Target
-from mechanisms.marginals.knobs import MarginalsKnobs
-from mechanisms.marginals.marginals import Marginals
-from tasks.release.entropy import SeededRandomness
+from statpress.mechanisms.mechanism import Target
+from statpress.mechanisms.marginals.marginals import MarginalsKnobs
+from statpress.mechanisms.marginals.marginals import Marginals
+from statpress.tasks.release.entropy import SeededRandomness
 sizes = (70, 60, 3, 40)
 domain = domain_of(sizes)
 coded = in_memory(domain, dependent_codes(4000, sizes, 1))

@@ -16,13 +16,13 @@ from contract_cases import NAMES, case, case_of, serves_counts
 from estimating import least, seeded
 from numpy.typing import NDArray
 
-from mechanisms.domain.columns import Codes
-from mechanisms.errors import ConfigError
-from mechanisms.inference.bands import cell_bands
-from mechanisms.inference.bands.distribution_bands import count_distance, share_distance
-from mechanisms.planning.registry import REGISTRY
-from mechanisms.tables.band_laws import BandLaw, law_of
-from mechanisms.tables.kind import TABLE
+from statpress.mechanisms.domain.columns import Codes
+from statpress.mechanisms.errors import ConfigError
+from statpress.mechanisms.registry import REGISTRY
+from statpress.mechanisms.tables import band_limits
+from statpress.mechanisms.tables.band_limits import count_distance, share_distance
+from statpress.mechanisms.tables.bands import BandLaw, law_of
+from statpress.mechanisms.tables.count_tables import TABLE
 
 RECORDS, RELEASES, LEVEL = 60, 250, 0.9
 SHARES = np.array([0.55, 0.25, 0.15, 0.05])
@@ -80,7 +80,7 @@ def test_all_limits_of_a_band_hold_together(name: str) -> None:
         return law.cells.counts(values, LEVEL)
 
     def shares(values: Codes) -> tuple[Floats, Floats]:
-        return cell_bands.share_limits(law.cells, values, LEVEL)
+        return band_limits.share_limits(law.cells, values, LEVEL)
 
     def to_counts(strays: Any) -> float:
         return count_distance(strays, LEVEL)

@@ -17,11 +17,10 @@ from typing import Any
 import pytest
 from contract_cases import BUDGET, NAMES, SERVED, budgets, case, optional_budgets, planned
 
-from mechanisms.base.citation import PROOF
-from mechanisms.base.mechanism import Target
-from mechanisms.errors import ConfigError, InfeasibleBudgetError
-from mechanisms.planning.charges import recompute_charge
-from mechanisms.planning.registry import REGISTRY, kinds, serving
+from statpress.mechanisms.errors import ConfigError, InfeasibleBudgetError
+from statpress.mechanisms.mechanism import PROOF, Target
+from statpress.mechanisms.planning.charges import recompute_charge
+from statpress.mechanisms.registry import REGISTRY, kinds, serving
 
 EPSILONS = (0.0, 0.25, 0.5, 1.0, 2.0, 5.0)
 ORDERS = (1.5, 2, 8, 40)

@@ -17,12 +17,12 @@ from contract_cases import COUNTS, N_COUNTS, NAMES, case, serves_counts
 from estimating import LEVEL, seeded
 from scipy import stats
 
-from mechanisms.postprocessing.covariance import (
+from statpress.mechanisms.postprocessing.covariance import (
     Covariance,
+    DebiasedTable,
     IndependentErrors,
     MultinomialErrors,
 )
-from mechanisms.postprocessing.debias import DebiasedTable
 
 RELEASES = 2500
 FOR_COUNTS = [name for name in NAMES if serves_counts(name)]
@@ -138,7 +138,7 @@ def stated_by(covariance: Covariance, tables: list[DebiasedTable]) -> Floats:
     )
     found = covariance.released(true, n_records=N_COUNTS)
     variances = found.variances.ravel()
-    if found.drawn:  # mechanisms.postprocessing.reconciliation
+    if found.drawn:  # statpress.mechanisms.postprocessing.covariance
         return np.asarray(np.diag(variances) - np.outer(variances, variances) / variances.sum())
     return np.asarray(np.diag(variances))
 

@@ -17,9 +17,9 @@ from estimating import LEVEL, seeded
 from exact_laws import has_law, has_noise, law_of, noise_of
 from law_values import FiniteLaw, Law, independence, neighbours, table_of, tables
 
-from mechanisms.domain.domain import Domain
-from mechanisms.errors import ConfigError
-from mechanisms.planning.registry import REGISTRY
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.errors import ConfigError
+from statpress.mechanisms.registry import REGISTRY
 
 EPSILONS = (0.0, 0.3, 0.7, 1.2, 2.0, 3.0)
 ENUMERATED = pytest.mark.parametrize("name", [name for name in NAMES if has_law(REGISTRY[name])])

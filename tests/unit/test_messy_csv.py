@@ -18,14 +18,14 @@ from typing import Any
 
 import pytest
 
-from mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric
-from mechanisms.domain.domain import Domain
-from mechanisms.errors import ColumnNotFoundError, SourceUnreadableError, StatpressError
-from tasks.counting.aggregates import count
-from tasks.counting.scanning import scan
-from tasks.source.csv_options import CsvOptions
-from tasks.source.faults import Fault, cannot_be_read
-from tasks.source.files import Source
+from statpress.mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.errors import ColumnNotFoundError, SourceUnreadableError, StatpressError
+from statpress.tasks.source.aggregates import count
+from statpress.tasks.source.csv_files import Fault, cannot_be_read
+from statpress.tasks.source.engine import CsvOptions
+from statpress.tasks.source.files import Source
+from statpress.tasks.source.scanning import scan
 
 TOWN = Categorical(name="town", categories=("Köln", "Århus", "Łódź"), other=True, missing=True)
 AGE = Integer(name="age", lower=0, upper=99, missing=True)

@@ -10,9 +10,15 @@ from typing import Any
 import pytest
 from census_ledger import TERMS
 
-from mechanisms.errors import LedgerIntegrityError, LedgerSchemaError, LedgerUnavailableError
-from tasks.ledger.ledger import Ledger
-from tasks.ledger_store import guards, migrations, schema
+from statpress.mechanisms.errors import (
+    LedgerIntegrityError,
+    LedgerSchemaError,
+    LedgerUnavailableError,
+)
+from statpress.tasks.ledger import migrations
+from statpress.tasks.ledger import tables as guards
+from statpress.tasks.ledger import tables as schema
+from statpress.tasks.ledger.ledger import Ledger
 
 THIRD_FORM = """
 import sqlalchemy as sa

@@ -10,35 +10,33 @@ import pytest
 from flint import arb, arb_poly, fmpq_poly
 from squared_distances import is_proven
 
-from mechanisms.inference.moments.moment_designs import (
+from statpress.mechanisms.estimates.moment_designs import (
+    CORRELATION,
+    COVARIANCE,
     DESIGNS,
     FIRST_ONE,
     FIRST_PAIR,
     GROUP,
+    GROUP_DIFFERENCE,
     ONE,
     PAIR,
     POWERS,
-    RATIO,
-    SOME,
-    MomentDesign,
-)
-from mechanisms.inference.moments.moment_functions import (
-    CORRELATION,
-    COVARIANCE,
-    GROUP_DIFFERENCE,
+    RATIO_DESIGN,
     SLOPE,
+    SOME,
     VARIANCE,
     Derived,
+    MomentDesign,
 )
-from mechanisms.inference.moments.moment_functions import RATIO as RATIO_OF_SUMS
-from mechanisms.inference.moments.moment_pairs import NoisyPair, PairMoments
+from statpress.mechanisms.estimates.moment_designs import RATIO as RATIO_OF_SUMS
+from statpress.mechanisms.estimates.pair_moments import NoisyPair, PairMoments
 
 F = Fraction
 SLACK = F(1, 2**12)
 ATTAINED: list[tuple[MomentDesign, Fraction, list[tuple[float, ...]]]] = [
     (PAIR, F(13, 4), [(0, 0), (1, 0)]),
     (ONE, F(1), [(0,), (1,)]),
-    (RATIO, F(2), [(0, 0), (1, 1)]),
+    (RATIO_DESIGN, F(2), [(0, 0), (1, 1)]),
     (GROUP, F(2), [(1, 0), (1, 1)]),
     (SOME, F(1), [(1, 0), (1, 1)]),
     (FIRST_PAIR, F(3), [(0, 1), (1, 0)]),
@@ -159,7 +157,7 @@ CASES = {
     "covariance": (PAIR, FIRST_PAIR, COVARIANCE, ("uniform", "skewed", "normal"), 0.8),
     "slope": (PAIR, FIRST_PAIR, SLOPE, ("uniform", "skewed", "normal"), 0.78),
     "variance": (ONE, FIRST_ONE, VARIANCE, ("uniform", "skewed", "normal"), 0.96),
-    "ratio": (RATIO, FIRST_PAIR, RATIO_OF_SUMS, ("uniform", "skewed", "normal"), 0.9),
+    "ratio": (RATIO_DESIGN, FIRST_PAIR, RATIO_OF_SUMS, ("uniform", "skewed", "normal"), 0.9),
     "difference": (GROUP, FIRST_PAIR, GROUP_DIFFERENCE, ("groups",), 0.9),
     "mean of some": (SOME, FIRST_PAIR, RATIO_OF_SUMS, ("some",), 0.8),
 }

@@ -8,11 +8,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mechanisms.inference.intervals import normal_quantile
-from mechanisms.inference.moments.moment_designs import POWERS
-from mechanisms.inference.moments.moment_errors import Errors
-from mechanisms.inference.moments.moment_functions import CORRELATION, SLOPE, intercept
-from mechanisms.inference.moments.moment_sets import FIRST, MomentSets
+from statpress.mechanisms.estimates.fieller import normal_quantile
+from statpress.mechanisms.estimates.moment_designs import (
+    CORRELATION,
+    POWERS,
+    SLOPE,
+    Errors,
+    intercept,
+)
+from statpress.mechanisms.estimates.pair_moments import FIRST, MomentSets
 
 Doubles = NDArray[np.float64]
 ONCE = np.zeros(())

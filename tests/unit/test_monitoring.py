@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from configs.loading import load
-from mechanisms.domain.privacy_unit import Adjacency, Privacy, Unit
-from tasks.execution.home import Home
-from tasks.execution.private_zone import CuratorLog
-from tasks.execution.run_context import RunContext
-from tasks.ledger.budgets import register_dataset
-from tasks.ledger_rules.accounts import Account
-from tasks.orchestration import monitoring
-from tasks.orchestration.monitoring import DrawingProgress, budget_text, plan_row
-from tasks.orchestration.server import key_of
-from tasks.products.markdown import escaped
+from statpress.configs.loading import load
+from statpress.mechanisms.domain.domain import Adjacency, Privacy, Unit
+from statpress.tasks.ledger.accounts import Account
+from statpress.tasks.ledger.acts import register_dataset
+from statpress.tasks.orchestration import monitoring
+from statpress.tasks.orchestration.monitoring import DrawingProgress, budget_text, plan_row
+from statpress.tasks.orchestration.server import key_of
+from statpress.tasks.private_zone.folders import Home
+from statpress.tasks.private_zone.guards import CuratorLog
+from statpress.tasks.private_zone.run_context import RunContext
+from statpress.tasks.products.product_kind import escaped
 
 
 def context_in(folder: Path) -> RunContext:

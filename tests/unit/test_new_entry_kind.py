@@ -14,15 +14,21 @@ from typing import Any
 
 import pytest
 
-from mechanisms.errors import InsufficientBudgetError, LedgerError, LedgerIntegrityError
-from tasks.ledger.export import restore, write_export
-from tasks.ledger.ledger import Ledger
-from tasks.ledger_rules.accounts import State, Status, keep_with_charge, refusal
-from tasks.ledger_rules.amounts import MEASURES, Loss
-from tasks.ledger_rules.entries import Body, Entry, canonical_json, entry_hash
-from tasks.ledger_rules.fields import OF_DATASET, OF_RUN
-from tasks.ledger_rules.rules import RULES, Rule, no_effect
-from tasks.ledger_rules.run_rules import same_body
+from statpress.mechanisms.errors import InsufficientBudgetError, LedgerError, LedgerIntegrityError
+from statpress.tasks.ledger.accounts import State, Status, keep_with_charge, refusal
+from statpress.tasks.ledger.entries import (
+    MEASURES,
+    OF_DATASET,
+    OF_RUN,
+    Body,
+    Entry,
+    Loss,
+    canonical_json,
+    entry_hash,
+)
+from statpress.tasks.ledger.export import restore, write_export
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.ledger.rules import RULES, Rule, no_effect, same_body
 
 TERMS: dict[str, Any] = {
     "adjacency": "replace_one",

@@ -14,12 +14,15 @@ import pytest
 from randomgen import AESCounter
 from scipy import stats
 
-from mechanisms.accounting.analytic import BoundedRangeLoss
-from mechanisms.errors import ConfigError
-from mechanisms.inference.quantiles import quantile_choice
-from mechanisms.inference.quantiles.cell_choice import choose_cell, runs_of
-from mechanisms.inference.quantiles.quantile_choice import NoisyQuantile
-from mechanisms.inference.quantiles.quantile_margins import EndRule
+from statpress.mechanisms.accounting.losses import BoundedRangeLoss
+from statpress.mechanisms.errors import ConfigError
+from statpress.mechanisms.estimates import noisy_quantile
+from statpress.mechanisms.estimates.noisy_quantile import (
+    EndRule,
+    NoisyQuantile,
+    choose_cell,
+    runs_of,
+)
 
 F = Fraction
 LEVEL = 1e-6
@@ -180,7 +183,7 @@ def test_coverage_is_at_least_the_level(draw: str, share: Fraction) -> None:
 def test_an_interval_without_the_binomial_tail_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     made = NoisyQuantile(tuple(np.linspace(0, 1, 257).tolist()), F(1, 2), 0.9, F(300), 2000)
     assert coverage(made, "uniform")[0] > 0.88
-    monkeypatch.setattr(quantile_choice.NoisyQuantile, "wanted", (1000, 995, 1005))
+    monkeypatch.setattr(noisy_quantile.NoisyQuantile, "wanted", (1000, 995, 1005))
     assert coverage(made, "uniform")[0] < 0.6
 
 

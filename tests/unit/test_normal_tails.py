@@ -8,9 +8,9 @@ from fractions import Fraction as F
 import pytest
 from flint import arb, ctx
 
-from mechanisms.accounting.integer_noise import SumOfNoise, residue_weights
-from mechanisms.accounting.numerics import normal_tails
-from mechanisms.accounting.numerics.normal_tails import twice_above
+from statpress.mechanisms.accounting import balls
+from statpress.mechanisms.accounting.balls import twice_above
+from statpress.mechanisms.accounting.noise_losses import SumOfNoise, residue_weights
 
 POINTS = [F(0), F(1, 16), F(1, 3), F(15, 16), F(2), F(61, 16), F(22, 7), F(9), F(1201, 100), F(40)]
 
@@ -18,8 +18,8 @@ POINTS = [F(0), F(1, 16), F(1, 3), F(15, 16), F(2), F(61, 16), F(22, 7), F(9), F
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Series so short that what they leave out is far above all rounding."""
-    kept = normal_tails._expanded
-    monkeypatch.setattr(normal_tails, "_POWER", 9)
+    kept = balls._expanded
+    monkeypatch.setattr(balls, "_POWER", 9)
     kept.cache_clear()
     yield
     kept.cache_clear()
@@ -49,8 +49,8 @@ def test_what_a_short_series_leaves_out_is_bounded(x: F) -> None:
 
 @pytest.mark.usefixtures("short")
 def test_a_series_without_that_bound_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    expanded = normal_tails._expanded
-    monkeypatch.setattr(normal_tails, "_expanded", lambda place: (expanded(place)[0], arb(0)))
+    expanded = balls._expanded
+    monkeypatch.setattr(balls, "_expanded", lambda place: (expanded(place)[0], arb(0)))
     assert not enclosed(F(61, 16)).contains(exact(F(61, 16)))
 
 

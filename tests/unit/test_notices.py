@@ -14,7 +14,7 @@ from prefect._vendor.croniter import croniter
 from prefect.server.events.schemas.automations import EventTrigger
 from prefect.server.events.schemas.events import ReceivedEvent
 
-from tasks.orchestration.review_notices import WAITING
+from statpress.tasks.orchestration.monitoring import WAITING
 
 (DESCRIBED,) = load_all(DEPLOY / "automations.yaml")
 NOTICES = {each["name"].removeprefix("statpress "): each for each in DESCRIBED["automations"]}

@@ -12,11 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.accounting.draws.lattice import LatticeLoss
-from mechanisms.accounting.draws.renyi import concentrated, renyi_divergence
-from mechanisms.accounting.odometer import _level, _levelled, read_odometer
-from mechanisms.tables.drawn.bootstrap import Bootstrap
-from tasks.audit.account_reading import read_account
+from statpress.mechanisms.accounting.composition import _level, _levelled, read_odometer
+from statpress.mechanisms.accounting.draws import LatticeLoss, concentrated, renyi_divergence
+from statpress.mechanisms.tables.bootstrap import Bootstrap
+from statpress.tasks.release.ledger_check import read_account
 
 D = Decimal
 ORDERS = tuple(1 + 2.0 ** (k / 4) for k in range(-32, 65))

@@ -12,12 +12,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from configs import yaml_changes
-from configs.loading import Release, load
-from configs.order import from_environment, from_options, from_scalars
-from configs.yaml_changes import flow_text, with_values
-from configs.yaml_text import parse
-from mechanisms import errors
+from statpress.configs import order
+from statpress.configs.loading import Release, load
+from statpress.configs.order import (
+    flow_text,
+    from_environment,
+    from_options,
+    from_scalars,
+    with_values,
+)
+from statpress.configs.yaml_text import parse
+from statpress.mechanisms import errors
 
 CONFIG = """\
 # of the whole file \U0001f4c4
@@ -356,10 +361,10 @@ def test_a_document_takes_one_change_after_another() -> None:
 def test_a_change_that_would_alter_another_value_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest = yaml_changes._text
+    honest = order._text
     for broken in (lambda text: text.replace("n_records: 5", "n_records: 6"), lambda text: "]"):
         with monkeypatch.context() as patched:
-            patched.setattr(yaml_changes, "_text", lambda root, broken=broken: broken(honest(root)))
+            patched.setattr(order, "_text", lambda root, broken=broken: broken(honest(root)))
             with pytest.raises(errors.ConfigError, match="laid out") as caught:
                 changed(tmp_path, "publish.directory=e")
         assert caught.value.where == "--set publish.directory (for c.yaml)"

@@ -16,16 +16,16 @@ from cyclopts import CycloptsError, MissingArgumentError, ValidationError
 from requirements import needed
 from ruamel.yaml import YAML
 
-from configs.loading import load
-from configs.models.domain import COLUMNS
-from configs.models.formats import FORMATS
-from configs.models.release import ReleaseConfig
-from flows.cli import app
-from flows.reference import PAGE, commands, exit_code_rows, page
-from mechanisms.errors import ConfigError
-from mechanisms.estimates.statistics.registry import STATISTICS
-from mechanisms.functions.knobs import TargetName
-from mechanisms.planning.registry import REGISTRY
+from statpress.configs.columns import COLUMNS
+from statpress.configs.formats import FORMATS
+from statpress.configs.loading import load
+from statpress.configs.release_config import ReleaseConfig
+from statpress.flows.cli import app
+from statpress.flows.reference import PAGE, commands, exit_code_rows, page
+from statpress.mechanisms.errors import ConfigError
+from statpress.mechanisms.estimates.statistics import STATISTICS
+from statpress.mechanisms.functions.function_targets import TargetName
+from statpress.mechanisms.registry import REGISTRY
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("configs", "deploy", "flows", "mechanisms", "tasks", "tests")
@@ -191,7 +191,7 @@ def test_the_rooms_of_a_package_are_those_on_its_page(package: str) -> None:
 
 
 def test_the_generated_part_of_the_page_of_commands_is_up_to_date() -> None:
-    assert page(PAGE.read_text()) == PAGE.read_text(), "run python -m flows.reference"
+    assert page(PAGE.read_text()) == PAGE.read_text(), "run python -m statpress.flows.reference"
 
 
 def test_every_command_has_help_and_stands_on_the_page() -> None:

@@ -23,15 +23,14 @@ from estimating import (
     values_of,
 )
 
-from configs.sections.user_defined import user_defined
-from mechanisms.base.mechanism import Target
-from mechanisms.domain.columns import Categorical, Integer
-from mechanisms.domain.domain import Domain
-from mechanisms.errors import ConfigError, InfeasibleBudgetError
-from mechanisms.estimates.estimand import Estimand
-from mechanisms.estimates.knobs import Among, EstimandKnobs
-from mechanisms.estimates.pair_moments import PairEstimate
-from mechanisms.inference.moments.moment_designs import FIRST_ONE, FIRST_PAIR
+from statpress.configs.requests import user_defined
+from statpress.mechanisms.domain.columns import Categorical, Integer
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.errors import ConfigError, InfeasibleBudgetError
+from statpress.mechanisms.estimates.estimand import Among, Estimand, EstimandKnobs
+from statpress.mechanisms.estimates.moment_designs import FIRST_ONE, FIRST_PAIR
+from statpress.mechanisms.estimates.pair_moments import PairEstimate
+from statpress.mechanisms.mechanism import Target
 
 
 def line(y: np.ndarray, x: np.ndarray) -> list[float]:

@@ -11,20 +11,20 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mechanisms.inference.fieller import GAP, INTERVAL, WHOLE_LINE, WHOLE_RANGE
-from mechanisms.inference.moments.moment_designs import ONE
-from mechanisms.inference.moments.moment_functions import (
+from statpress.mechanisms.estimates.fieller import GAP, INTERVAL, WHOLE_LINE, WHOLE_RANGE
+from statpress.mechanisms.estimates.moment_designs import (
     CORRELATION,
     COVARIANCE,
     GROUP_DIFFERENCE,
+    ONE,
     RATIO,
     SLOPE,
     VARIANCE,
     Derived,
     intercept,
 )
-from mechanisms.inference.moments.moment_pairs import NoisyPair, PairMoments
-from tasks.release.entropy import SeededRandomness
+from statpress.mechanisms.estimates.pair_moments import NoisyPair, PairMoments
+from statpress.tasks.release.entropy import SeededRandomness
 
 F = Fraction
 INTERCEPT = intercept(0.0)

@@ -9,16 +9,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
-from mechanisms.base.mechanism import Target
-from mechanisms.domain.columns import Categorical
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.domain import Domain
-from mechanisms.errors import InfeasibleBudgetError, RecordsError
-from mechanisms.tables.gaussian import GaussianTable
-from mechanisms.tables.laplace import LaplaceTable
-from mechanisms.tables.perturbed_histogram import PerturbedKnobs
-from tasks.release.entropy import SeededRandomness, SystemRandomness
+from statpress.mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
+from statpress.mechanisms.domain.columns import Categorical
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.errors import InfeasibleBudgetError, RecordsError
+from statpress.mechanisms.mechanism import Target
+from statpress.mechanisms.tables.perturbed import GaussianTable, LaplaceTable, PerturbedKnobs
+from statpress.tasks.release.entropy import SeededRandomness, SystemRandomness
 
 FRAME = {"n_records": 3, "n_cells": 3}
 

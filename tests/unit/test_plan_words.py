@@ -6,10 +6,10 @@ from pathlib import Path
 
 from requirements import needed
 
-from configs.loading import load
-from flows.report.plan import plan_report
-from mechanisms.base.parameters import figure, label, shown
-from tasks.report.parameter_words import PARAMETERS
+from statpress.configs.loading import load
+from statpress.flows.facts import plan_report
+from statpress.mechanisms.mechanism import figure, label, shown
+from statpress.tasks.report.parameter_words import PARAMETERS
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 

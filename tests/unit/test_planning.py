@@ -12,23 +12,19 @@ from typing import Any
 
 import pytest
 
-from mechanisms.accounting.analytic import GaussianLoss
-from mechanisms.base.mechanism import Target
-from mechanisms.domain.columns import Categorical, Integer
-from mechanisms.domain.domain import Domain
-from mechanisms.domain.privacy_unit import Adjacency, Privacy, Unit
-from mechanisms.domain.structural_zeros import ZeroPattern
-from mechanisms.errors import AmountError, ConfigError, InfeasibleBudgetError
-from mechanisms.planning.budget_split import Budget, gaussian_mu
-from mechanisms.planning.calibration import ProductRequest
-from mechanisms.planning.charges import recompute_charge
-from mechanisms.planning.mechanism_choice import choose
-from mechanisms.planning.plan import Plan
-from mechanisms.planning.planner import plan_release
-from mechanisms.planning.registry import REGISTRY
-from mechanisms.tables.drawn.bootstrap import BootstrapKnobs
-from mechanisms.tables.kind import MICRODATA, TABLE, AutoKnobs
-from mechanisms.tables.perturbed_histogram import PerturbedKnobs
+from statpress.mechanisms.accounting.losses import GaussianLoss
+from statpress.mechanisms.domain.columns import Categorical, Integer
+from statpress.mechanisms.domain.domain import Adjacency, Domain, Privacy, Unit, ZeroPattern
+from statpress.mechanisms.errors import AmountError, ConfigError, InfeasibleBudgetError
+from statpress.mechanisms.mechanism import Target
+from statpress.mechanisms.planning.charges import recompute_charge
+from statpress.mechanisms.planning.choice import Budget, ProductRequest, choose, gaussian_mu
+from statpress.mechanisms.planning.plan import Plan
+from statpress.mechanisms.planning.planner import plan_release
+from statpress.mechanisms.registry import REGISTRY
+from statpress.mechanisms.tables.bootstrap import BootstrapKnobs
+from statpress.mechanisms.tables.count_tables import MICRODATA, TABLE, AutoKnobs
+from statpress.mechanisms.tables.perturbed import PerturbedKnobs
 
 DOMAIN = Domain(tuple(Integer(name=f"c{i}", lower=0, upper=3 + i) for i in range(5)))
 PAIRS = list(itertools.combinations(DOMAIN.names, 2))

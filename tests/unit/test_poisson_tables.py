@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from randomgen import AESCounter
 from scipy import stats
 
-from mechanisms.sampling import poisson_sampler as poisson_tables
-from mechanisms.sampling.poisson_sampler import LARGEST_MULTIPLE, PoissonTables
+from statpress.mechanisms.sampling import record_sampler as poisson_tables
+from statpress.mechanisms.sampling.record_sampler import LARGEST_MULTIPLE, PoissonTables
 
 LEVEL = 1e-6
 RATES = st.integers(2**22, 2**24).map(lambda a: a / 2**24)

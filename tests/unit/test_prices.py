@@ -8,16 +8,20 @@ from typing import Any
 
 import pytest
 
-from mechanisms.domain.columns import Integer
-from mechanisms.domain.domain import Domain
-from mechanisms.domain.privacy_unit import Adjacency, Privacy, Unit
-from mechanisms.planning.budget_split import Budget
-from mechanisms.planning.calibration import ProductRequest
-from mechanisms.planning.plan import Plan
-from mechanisms.planning.planner import plan_release
-from mechanisms.planning.prices import TIMES, Offer, error_at_part, error_of, errors_over
-from mechanisms.planning.registry import REGISTRY
-from mechanisms.tables.kind import TABLE
+from statpress.mechanisms.domain.columns import Integer
+from statpress.mechanisms.domain.domain import Adjacency, Domain, Privacy, Unit
+from statpress.mechanisms.planning.choice import Budget, ProductRequest
+from statpress.mechanisms.planning.plan import Plan
+from statpress.mechanisms.planning.planner import (
+    TIMES,
+    Offer,
+    error_at_part,
+    error_of,
+    errors_over,
+    plan_release,
+)
+from statpress.mechanisms.registry import REGISTRY
+from statpress.mechanisms.tables.count_tables import TABLE
 
 DOMAIN = Domain(tuple(Integer(name=f"c{i}", lower=0, upper=9) for i in range(3)))
 FRAME = Privacy(adjacency=Adjacency.REPLACE_ONE, unit=Unit.RECORD, n_records=10_000)

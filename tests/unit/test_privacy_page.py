@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from mechanisms.accounting.trade_off import limit_advantage
-from tasks.report import privacy_figures as figures
-from tasks.report.privacy_page import privacy_page
-from tasks.report.privacy_words import lifetime_sentences
+from statpress.mechanisms.accounting.trade_off import limit_advantage
+from statpress.tasks.report import privacy_page as figures
+from statpress.tasks.report.privacy_page import lifetime_sentences, privacy_page
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "privacy"
 HEADINGS = (

@@ -13,17 +13,20 @@ from coded import CodesInMemory
 from contract_cases import SERVED, case, constant_case, planned
 from estimating import seeded
 
-from configs.models.formats import FORMATS as KNOWN
-from configs.models.formats import STAT
-from configs.models.release import PublishConfig
-from mechanisms.domain.counted import Counted
-from mechanisms.planning.registry import REGISTRY, kinds
-from tasks.pages.blocks import Page
-from tasks.pages.page import rendered
-from tasks.products.files import profile_product, resources_of, write_product
-from tasks.products.kind import TableForm
-from tasks.products.registry import KINDS, families, kind_named, kind_of
-from tasks.products.true_errors import TrueErrors
+from statpress.configs.formats import FORMATS as KNOWN
+from statpress.configs.formats import STAT
+from statpress.configs.release_config import PublishConfig
+from statpress.mechanisms.domain.contingency_table import Counted
+from statpress.mechanisms.registry import REGISTRY, kinds
+from statpress.tasks.pages.blocks import Page, rendered
+from statpress.tasks.products.kinds import KINDS, families, kind_named, kind_of
+from statpress.tasks.products.product_kind import (
+    TableForm,
+    TrueErrors,
+    profile_product,
+    resources_of,
+    write_product,
+)
 
 FORMATS = [form for form in KNOWN if form not in STAT or importlib.util.find_spec("pyreadstat")]
 PUBLISH = PublishConfig(directory="releases", formats=FORMATS, plots=False)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from mechanisms.postprocessing.simplex import SimplexProjection, project_to_simplex
+from statpress.mechanisms.postprocessing.consistency import SimplexProjection, project_to_simplex
 
 Project = Callable[..., SimplexProjection]
 NUMBERS = st.one_of(st.floats(-1e6, 1e6), st.integers(-3, 3).map(float))

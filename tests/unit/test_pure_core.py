@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import mechanisms
+from statpress import mechanisms
 
 ROOT = Path(mechanisms.__file__).parent
 BUILTINS = {"open", "print", "input", "eval", "exec", "compile", "__import__", "breakpoint"}

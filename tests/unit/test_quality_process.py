@@ -17,8 +17,8 @@ psutil = needed("psutil")
 RUN = """
 import sys, threading, time
 from pathlib import Path
-from tasks.execution.private_zone import CuratorLog
-from tasks.quality.inspector import Inspector
+from statpress.tasks.private_zone.guards import CuratorLog
+from statpress.tasks.private_zone.gates import Inspector
 
 def start():
     print(Inspector(CuratorLog(Path(sys.argv[1]), "log"))._process.pid, flush=True)

@@ -22,18 +22,18 @@ from estimating import (
     values_of,
 )
 
-from mechanisms.accounting.analytic import BoundedRangeLoss
-from mechanisms.base.mechanism import Target
-from mechanisms.domain.columns import Column, Integer, Numeric, Ordinal
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.domain import Domain
-from mechanisms.errors import ConfigError
-from mechanisms.estimates.kind import ESTIMATE
-from mechanisms.estimates.knobs import EstimandKnobs
-from mechanisms.estimates.noisy_quantile import OrderedCells, QuantileOfCells
-from mechanisms.planning.mechanism_choice import choose
-from tasks.products.estimate.part import trust
-from tasks.release.entropy import SeededRandomness
+from statpress.mechanisms.accounting.losses import BoundedRangeLoss
+from statpress.mechanisms.domain.columns import Column, Integer, Numeric, Ordinal
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.errors import ConfigError
+from statpress.mechanisms.estimates.estimand import EstimandKnobs
+from statpress.mechanisms.estimates.estimate import ESTIMATE
+from statpress.mechanisms.estimates.noisy_quantile import OrderedCells, QuantileOfCells
+from statpress.mechanisms.mechanism import Target
+from statpress.mechanisms.planning.choice import choose
+from statpress.tasks.products.estimate_product import trust
+from statpress.tasks.release.entropy import SeededRandomness
 
 MEDIAN = EstimandKnobs(statistic="median", confidence=0.9)
 TOP = EstimandKnobs(statistic="quantile", q=Fraction(9, 10), confidence=0.9)

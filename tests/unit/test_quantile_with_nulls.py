@@ -13,16 +13,20 @@ import pytest
 from randomgen import AESCounter
 from scipy import stats
 
-from mechanisms.base.mechanism import Target
-from mechanisms.domain.columns import Integer, Numeric
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.domain import Domain
-from mechanisms.estimates.knobs import EstimandKnobs
-from mechanisms.estimates.noisy_quantile import QuantileOfCells
-from mechanisms.inference.quantiles import quantile_choice
-from mechanisms.inference.quantiles.cell_choice import choose_cell, runs_of, without_end
-from mechanisms.inference.quantiles.quantile_choice import NoisyQuantile
-from tasks.release.entropy import SeededRandomness
+from statpress.mechanisms.domain.columns import Integer, Numeric
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.estimates import noisy_quantile
+from statpress.mechanisms.estimates.estimand import EstimandKnobs
+from statpress.mechanisms.estimates.noisy_quantile import (
+    NoisyQuantile,
+    QuantileOfCells,
+    choose_cell,
+    runs_of,
+    without_end,
+)
+from statpress.mechanisms.mechanism import Target
+from statpress.tasks.release.entropy import SeededRandomness
 
 F = Fraction
 LEVEL = 1e-6
@@ -166,7 +170,7 @@ def test_an_interval_without_the_binomial_tail_is_caught(monkeypatch: pytest.Mon
     quantile = NoisyQuantile(edges, F(1, 2), 0.9, F(300), 2000, values_lacking=True)
     assert coverage(quantile, 0.4)[0] > 0.88
     narrow = lambda self, m: (m // 2, m // 2 - 5, m // 2 + 5)  # noqa: E731
-    monkeypatch.setattr(quantile_choice.NoisyQuantile, "wanted_of", narrow)
+    monkeypatch.setattr(noisy_quantile.NoisyQuantile, "wanted_of", narrow)
     assert coverage(quantile, 0.4)[0] < 0.6
 
 

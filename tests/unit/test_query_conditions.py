@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mechanisms.domain.column import Column
-from mechanisms.domain.columns import Categorical, Integer, Numeric
-from mechanisms.errors import QueryError
-from tasks.derivation.query import MISSING, _allowed, _values, conditions_of, named_cells
+from statpress.mechanisms.domain.columns import Categorical, Column, Integer, Numeric
+from statpress.mechanisms.errors import QueryError
+from statpress.tasks.release.query import MISSING, _allowed, _values, conditions_of, named_cells
 
 WORK = Categorical(
     name="work",

@@ -6,16 +6,16 @@ from fractions import Fraction
 
 import pytest
 
-from mechanisms.inference.moments import rare_values
-from mechanisms.inference.moments.one_column import JointMoments
+from statpress.mechanisms.estimates import joint_moments
+from statpress.mechanisms.estimates.joint_moments import JointMoments
 
 WEIGHT = 3.33
 
 
 def shortfall(monkeypatch: pytest.MonkeyPatch, way: float, noise: float, level: float) -> float:
     """Level less least coverage, where the variance goes this far to that about the noisy mean."""
-    monkeypatch.setattr(rare_values, "ABOUT_MEAN", way)
-    return level - rare_values.worst_of_mean.__wrapped__(noise, WEIGHT, level)
+    monkeypatch.setattr(joint_moments, "ABOUT_MEAN", way)
+    return level - joint_moments.worst_of_mean.__wrapped__(noise, WEIGHT, level)
 
 
 @pytest.mark.parametrize("level", [0.9, 0.99])
@@ -34,11 +34,11 @@ def test_up_to_what_budget_a_mean_is_asymptotic() -> None:
     """With the noise of a product at this mu: at each level, up to mu = 1.5."""
     made = JointMoments.calibrate(Fraction(3, 2), lower=0.0, upper=1.0)
     for level in (0.9, 0.95, 0.99):
-        least = rare_values.worst_of_mean(made.sigma, made.square_weight, level)
-        assert rare_values.inference_words(least, level) == "asymptotic"
+        least = joint_moments.worst_of_mean(made.sigma, made.square_weight, level)
+        assert joint_moments.inference_words(least, level) == "asymptotic"
         assert (
-            rare_values.inference_words(
-                rare_values.worst_of_mean(made.sigma / 2, made.square_weight, level), level
+            joint_moments.inference_words(
+                joint_moments.worst_of_mean(made.sigma / 2, made.square_weight, level), level
             )
             == "approximate"
         )

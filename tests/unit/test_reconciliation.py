@@ -11,16 +11,18 @@ import pytest
 from constrained_least_squares import CellwiseTable, solved
 from numpy.typing import NDArray
 
-from mechanisms.domain.columns import Integer
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.domain import Domain
-from mechanisms.domain.structural_zeros import ZeroPattern
-from mechanisms.postprocessing.consistency import NoisyTable, disagreement, make_consistent
-from mechanisms.postprocessing.debias import DebiasedTable
-from mechanisms.postprocessing.reconciliation import ReleasedTable, reconcile
-from mechanisms.tables.drawn.bootstrap import Bootstrap
-from mechanisms.tables.gaussian import GaussianTable
-from tasks.release.entropy import SeededRandomness
+from statpress.mechanisms.domain.columns import Integer
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import Domain, ZeroPattern
+from statpress.mechanisms.postprocessing.consistency import (
+    NoisyTable,
+    disagreement,
+    make_consistent,
+)
+from statpress.mechanisms.postprocessing.covariance import DebiasedTable, ReleasedTable, reconcile
+from statpress.mechanisms.tables.bootstrap import Bootstrap
+from statpress.mechanisms.tables.perturbed import GaussianTable
+from statpress.tasks.release.entropy import SeededRandomness
 
 Floats = NDArray[np.float64]
 SIZES = {"a": 2, "b": 3, "c": 2, "d": 1, "e": 4}

@@ -10,7 +10,7 @@ import pytest
 from census_ledger import KEY, TERMS, charge, draw, register, void
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from mechanisms.errors import (
+from statpress.mechanisms.errors import (
     AmountError,
     ApprovalError,
     LedgerError,
@@ -18,11 +18,10 @@ from mechanisms.errors import (
     RefusalLimitError,
     UnregisteredDatasetError,
 )
-from tasks.ledger.ledger import Ledger
-from tasks.ledger_rules.accounts import DEFAULT_MAX_REFUSALS
-from tasks.ledger_rules.chain import check_run, replay
-from tasks.ledger_rules.entries import Entry, entry_hash
-from tasks.ledger_rules.signing import public_text
+from statpress.tasks.ledger.accounts import DEFAULT_MAX_REFUSALS
+from statpress.tasks.ledger.chain import check_run, replay
+from statpress.tasks.ledger.entries import Entry, entry_hash, public_text
+from statpress.tasks.ledger.ledger import Ledger
 
 CONFIG = "c" * 64
 OTHER = Ed25519PrivateKey.from_private_bytes(b"o" * 32)

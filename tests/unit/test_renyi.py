@@ -14,10 +14,9 @@ from flint import arb, ctx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms.accounting.conversions import epsilon_at, epsilon_of_rho, tail_of_rho
-from mechanisms.accounting.draws.lattice import LatticeLoss
-from mechanisms.accounting.draws.renyi import _Draw, concentrated, renyi_divergence
-from mechanisms.tables.drawn.bootstrap import Bootstrap
+from statpress.mechanisms.accounting.draws import LatticeLoss, _Draw, concentrated, renyi_divergence
+from statpress.mechanisms.accounting.losses import epsilon_at, epsilon_of_rho, tail_of_rho
+from statpress.mechanisms.tables.bootstrap import Bootstrap
 
 TINY = mpmath.mpf(10) ** -40
 PROPERTY = settings(max_examples=80, deadline=None)

@@ -13,33 +13,40 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mechanisms.base.mechanism import Target
-from mechanisms.domain.columns import Categorical, Date, Integer, Numeric
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.domain import Domain
-from mechanisms.functions.bernstein import FunctionRelease
-from mechanisms.functions.knobs import FunctionKnobs
-from mechanisms.postprocessing.pair_strength import strength
-from mechanisms.tables.gaussian import GaussianTable
-from mechanisms.tables.mechanism import TableMechanism
-from mechanisms.tables.two_resolutions import TwoResolutions
-from tasks.package.column_facts import column_facts
-from tasks.pages.blocks import Chart, Gallery, Grid, Page, Section
-from tasks.pages.charts import svg
-from tasks.pages.drawings import Bars, Curves, HeatMap, Line
-from tasks.pages.page import rendered
-from tasks.products.cell_names import cell_names, places
-from tasks.products.counts.part import table_blocks
-from tasks.products.counts.sums import EstimatedTable
-from tasks.products.distributions import Distribution
-from tasks.products.function.part import noise_sd
-from tasks.products.kind import ReportPart
-from tasks.products.marginals.part import _pairs
-from tasks.release.entropy import SeededRandomness
-from tasks.report.marked import link, marked
-from tasks.report.public_words import PublicWords
-from tasks.report.sections.columns_section import columns_section
-from tasks.report.summary import summary
+from statpress.mechanisms.domain.columns import Categorical, Date, Integer, Numeric
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.functions.bernstein import FunctionRelease
+from statpress.mechanisms.functions.function_targets import FunctionKnobs
+from statpress.mechanisms.mechanism import Target
+from statpress.mechanisms.postprocessing.covariance import strength
+from statpress.mechanisms.tables.count_tables import TableMechanism
+from statpress.mechanisms.tables.perturbed import GaussianTable
+from statpress.mechanisms.tables.two_resolutions import TwoResolutions
+from statpress.tasks.catalogues.data_package import column_facts
+from statpress.tasks.pages.blocks import (
+    Bars,
+    Chart,
+    Curves,
+    Gallery,
+    Grid,
+    HeatMap,
+    Line,
+    Page,
+    Section,
+    link,
+    marked,
+    rendered,
+)
+from statpress.tasks.pages.charts import svg
+from statpress.tasks.products.count_product import table_blocks
+from statpress.tasks.products.distributions import Distribution, cell_names, places
+from statpress.tasks.products.function_product import noise_sd
+from statpress.tasks.products.marginal_product import _pairs
+from statpress.tasks.products.product_kind import ReportPart
+from statpress.tasks.products.published_counts import EstimatedTable
+from statpress.tasks.release.entropy import SeededRandomness
+from statpress.tasks.report.report import PublicWords, columns_section, summary
 
 RELATED = np.array([[400.0, 100.0, 50.0], [50.0, 300.0, 100.0]])
 SD = 12.0

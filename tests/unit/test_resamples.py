@@ -11,10 +11,13 @@ import pytest
 from randomgen import AESCounter
 from scipy import stats
 
-from mechanisms.errors import RecordsError
-from mechanisms.sampling import resample_sampler as resamples
-from mechanisms.sampling.poisson_sampler import PoissonTables
-from mechanisms.sampling.resample_sampler import BootstrapSampler, subset_counts
+from statpress.mechanisms.errors import RecordsError
+from statpress.mechanisms.sampling import record_sampler as resamples
+from statpress.mechanisms.sampling.record_sampler import (
+    BootstrapSampler,
+    PoissonTables,
+    subset_counts,
+)
 
 LEVEL = 1e-6
 Law = dict[tuple[int, ...], float]

@@ -12,19 +12,17 @@ import pytest
 from flint import arb
 from scipy import stats
 
-from mechanisms.accounting import resampling_losses
-from mechanisms.accounting.analytic import GaussianLoss
-from mechanisms.accounting.composition import compose
-from mechanisms.accounting.numerics import enclosures
-from mechanisms.accounting.pld import tail_account
-from mechanisms.accounting.privacy_loss import Loss
-from mechanisms.accounting.resampling_losses import (
+from statpress.mechanisms.accounting import balls, noise_losses
+from statpress.mechanisms.accounting.composition import compose
+from statpress.mechanisms.accounting.losses import GaussianLoss, Loss
+from statpress.mechanisms.accounting.noise_losses import (
     BootstrapLoss,
     ResampledGaussianLoss,
     SubsampleLoss,
 )
-from mechanisms.errors import InfeasibleBudgetError, RecordsError
-from mechanisms.inference.resampling.resampling_calibration import (
+from statpress.mechanisms.accounting.privacy_loss_distributions import tail_account
+from statpress.mechanisms.errors import InfeasibleBudgetError, RecordsError
+from statpress.mechanisms.estimates.resampling_noise import (
     composed,
     gaussian_goal,
     largest_mu_squared,
@@ -119,8 +117,8 @@ def test_a_sum_that_ends_early_encloses_the_whole(monkeypatch: pytest.MonkeyPatc
     """Where 2^-10 of the curve may be left out, its bounds are as far apart and hold."""
     part = BootstrapLoss(F(1), 3000)
     whole = [part.delta(epsilon) for epsilon in EPSILONS]
-    monkeypatch.setattr(resampling_losses, "_LEFT_OUT", arb(2) ** -10)
-    monkeypatch.setattr(enclosures, "_MOST_BITS", 128)
+    monkeypatch.setattr(noise_losses, "_LEFT_OUT", arb(2) ** -10)
+    monkeypatch.setattr(balls, "_MOST_BITS", 128)
     ended = [part.delta(epsilon) for epsilon in EPSILONS]
     for (low, high), (least, most) in zip(whole, ended, strict=True):
         assert least <= low <= high <= most

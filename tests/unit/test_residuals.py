@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.errors import ConfigError, NotMeasuredError
-from mechanisms.marginals.measurement import GRID, NoisyTable
-from mechanisms.marginals.query import query, table_with_errors
-from mechanisms.marginals.residuals import combine, subgroups
+from statpress.mechanisms.errors import ConfigError, NotMeasuredError
+from statpress.mechanisms.marginals.measurement import GRID, NoisyTable
+from statpress.mechanisms.marginals.residuals import combine, query, subgroups, table_with_errors
 
 SIZES = (2, 3, 4)
 GROUPS = ((0,), (1,), (2,), (0, 1), (1, 2), (0, 1, 2))

@@ -12,16 +12,15 @@ import pyarrow
 import pytest
 from coded import CodesInMemory, dependent_codes, domain_of
 
-from configs.loading import Release, load
-from mechanisms.errors import ConfigError, MemoryLimitError, exit_codes
-from mechanisms.parallel.threads import in_threads, threads, using_threads
-from mechanisms.records.record_counts import counts_of
-from tasks.counting.declared_source import source_of
-from tasks.counting.spilled_columns import spill
-from tasks.execution.resources import limited_threads, usable_processors
-from tasks.plans.foreseen import foreseen
-from tasks.plans.memory import check_memory, forecast_facts, forecasts, peak
-from tasks.source.engine import LEAST_SHARE, RUN, Limits, connect, engine_share
+from statpress.configs.loading import Release, load
+from statpress.mechanisms.errors import ConfigError, MemoryLimitError, exit_codes
+from statpress.mechanisms.marginals.target_tables import counts_of
+from statpress.mechanisms.parallel import in_threads, threads, using_threads
+from statpress.tasks.private_zone.workers import limited_threads, usable_processors
+from statpress.tasks.release.foreseen import check_memory, forecast_facts, forecasts, foreseen, peak
+from statpress.tasks.source.aggregates import source_of
+from statpress.tasks.source.engine import LEAST_SHARE, RUN, Limits, connect, engine_share
+from statpress.tasks.source.scanning import spill
 
 CONFIG = """\
 title: Test
@@ -118,9 +117,9 @@ def test_a_plan_that_may_need_more_is_refused_by_step_product_and_figure(tmp_pat
 
 def test_validate_and_run_refuse_it_and_plan_says_so(tmp_path: Path) -> None:
     """There is neither a source nor a ledger: nothing is opened, nothing charged."""
-    from configs.order import Order
-    from flows.cli.release import plan, validate
-    from tasks.release.steps import fix_plan
+    from statpress.configs.order import Order
+    from statpress.flows.cli.release_commands import plan, validate
+    from statpress.tasks.release.steps import fix_plan
 
     release = config(tmp_path, "resources: {memory: 1GB}")
     path = tmp_path / "test.yaml"
@@ -202,12 +201,12 @@ def test_a_fault_in_a_thread_is_raised() -> None:
 def test_records_are_counted_alike_by_any_number_of_threads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from mechanisms.records import record_counts
+    from statpress.mechanisms.marginals import target_tables
 
     codes = dependent_codes(5000, (4, 3, 5), 9)
     groups, shapes = [(0,), (0, 2), (0, 1, 2)], [(4,), (4, 5), (4, 3, 5)]
     alone = counts_of(codes, groups, shapes)
-    monkeypatch.setattr(record_counts, "_LEAST", 100)
+    monkeypatch.setattr(target_tables, "_LEAST", 100)
     with using_threads(3):
         assert all(map(np.array_equal, counts_of(codes, groups, shapes), alone))
     for group, shape, counts in zip(groups, shapes, alone, strict=True):
@@ -218,7 +217,7 @@ def test_records_are_counted_alike_by_any_number_of_threads(
 def test_coded_columns_are_counted_alike_by_any_number_of_threads(tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
-    from tasks.source.files import Source
+    from statpress.tasks.source.files import Source
 
     domain = domain_of((4, 3, 5))
     codes = dependent_codes(5000, (4, 3, 5), 9)

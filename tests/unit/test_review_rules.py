@@ -9,19 +9,24 @@ import pytest
 from census_ledger import TERMS
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from mechanisms.errors import (
+from statpress.mechanisms.errors import (
     ApprovalError,
     LedgerError,
     LedgerIntegrityError,
     StatpressError,
     UnregisteredDatasetError,
 )
-from tasks.ledger_rules import review_rules
-from tasks.ledger_rules.accounts import State, Status
-from tasks.ledger_rules.chain import apply, next_entry, repeated, replay, resume
-from tasks.ledger_rules.entries import Entry, entry_hash
-from tasks.ledger_rules.review_rules import approvers_statement, check_decision, decision_statement
-from tasks.ledger_rules.signing import checkpoint_statement, public_text, sign_statement
+from statpress.tasks.ledger import rules as review_rules
+from statpress.tasks.ledger.accounts import State, Status
+from statpress.tasks.ledger.chain import apply, next_entry, repeated, replay, resume
+from statpress.tasks.ledger.entries import (
+    Entry,
+    checkpoint_statement,
+    entry_hash,
+    public_text,
+    sign_statement,
+)
+from statpress.tasks.ledger.rules import approvers_statement, check_decision, decision_statement
 
 NOW = "2026-01-01T00:00:00+00:00"
 FIRST, SECOND, THIEF = (Ed25519PrivateKey.from_private_bytes(c * 32) for c in (b"1", b"2", b"3"))

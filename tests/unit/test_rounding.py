@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from mechanisms.postprocessing.rounding import (
+from statpress.mechanisms.postprocessing.rounding import (
     round_systematically,
     round_table,
     round_to_total,

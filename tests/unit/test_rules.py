@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from census_ledger import TERMS
 
-from mechanisms.errors import (
+from statpress.mechanisms.errors import (
     AlreadyRegisteredError,
     AmountError,
     InsufficientBudgetError,
@@ -18,10 +18,10 @@ from mechanisms.errors import (
     StatpressError,
     UnregisteredDatasetError,
 )
-from tasks.ledger_rules.accounts import State, Status
-from tasks.ledger_rules.amounts import Loss
-from tasks.ledger_rules.chain import apply, next_entry
-from tasks.ledger_rules.rules import RULES
+from statpress.tasks.ledger.accounts import State, Status
+from statpress.tasks.ledger.chain import apply, next_entry
+from statpress.tasks.ledger.entries import Loss
+from statpress.tasks.ledger.rules import RULES
 
 NOW = "2026-01-01T00:00:00+00:00"
 BASIC = {"policy": "basic", "epsilon": "1", "delta": "1e-8"}

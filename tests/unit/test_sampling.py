@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.domain.columns import Integer
-from mechanisms.domain.contingency_table import ContingencyTable, sum_by_cell
-from mechanisms.domain.domain import Domain
-from mechanisms.errors import RecordsError
-from mechanisms.sampling import smoothed_records as sampling
-from mechanisms.tables.drawn.bootstrap import Bootstrap
+from statpress.mechanisms.domain.columns import Integer
+from statpress.mechanisms.domain.contingency_table import ContingencyTable, sum_by_cell
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.errors import RecordsError
+from statpress.mechanisms.sampling import record_sampler as sampling
+from statpress.mechanisms.tables.bootstrap import Bootstrap
 
 
 def table_of(counts: dict[int, int], n_cells: int) -> ContingencyTable:

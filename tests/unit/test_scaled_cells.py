@@ -7,11 +7,11 @@ import datetime
 import numpy as np
 import pytest
 
-from mechanisms.bernstein.unit_cube import Axis, WeightedPoints
-from mechanisms.domain.columns import Categorical, Date, Integer, Numeric, Ordinal
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.domain import Domain
-from mechanisms.errors import ConfigError
+from statpress.mechanisms.domain.columns import Categorical, Date, Integer, Numeric, Ordinal
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.errors import ConfigError
+from statpress.mechanisms.functions.learner import Axis, WeightedPoints
 
 
 def test_middles_are_the_declared_ones_scaled_by_the_declared_range() -> None:

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from mechanisms.tables.drawn.bootstrap import Bootstrap
-from mechanisms.tables.gaussian import GaussianTable
-from tasks.metadata.sdmx import Table
-from tasks.metadata.sdmx_structure import measure_in_words
+from statpress.mechanisms.tables.bootstrap import Bootstrap
+from statpress.mechanisms.tables.perturbed import GaussianTable
+from statpress.tasks.catalogues.sdmx import Table, measure_in_words
 
 N, CELLS = 5000, 3300
 

@@ -17,12 +17,14 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from mechanisms.errors import LedgerError, LedgerIntegrityError, SigningKeyError
-from tasks.ledger_rules.accounts import State
-from tasks.ledger_rules.amounts import Loss
-from tasks.ledger_rules.chain import apply, next_entry, replay
-from tasks.ledger_rules.entries import ZERO_HASH, Entry, canonical_json
-from tasks.ledger_rules.signing import (
+from statpress.mechanisms.errors import LedgerError, LedgerIntegrityError, SigningKeyError
+from statpress.tasks.ledger.accounts import State
+from statpress.tasks.ledger.chain import Verification, apply, inspect, next_entry, replay
+from statpress.tasks.ledger.entries import (
+    ZERO_HASH,
+    Entry,
+    Loss,
+    canonical_json,
     checkpoint_statement,
     public_text,
     read_private_key,
@@ -30,7 +32,6 @@ from tasks.ledger_rules.signing import (
     sign_statement,
     statement_signed,
 )
-from tasks.ledger_rules.verification import Verification, inspect
 
 NOW = "2026-01-01T00:00:00+00:00"
 

@@ -11,14 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mechanisms.domain.columns import Integer
-from mechanisms.domain.domain import Domain
-from mechanisms.errors import SourceChangedError
-from tasks.counting.aggregates import count, profile
-from tasks.engines.registry import open_source
-from tasks.engines.snapshot import Snapshot
-from tasks.release import steps
-from tasks.source.files import Source
+from statpress.mechanisms.domain.columns import Integer
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.errors import SourceChangedError
+from statpress.tasks.release import steps
+from statpress.tasks.source.aggregates import count, profile
+from statpress.tasks.source.engine import Snapshot, open_source
+from statpress.tasks.source.files import Source
 
 DOMAIN = Domain((Integer(name="age", lower=0, upper=9),))
 

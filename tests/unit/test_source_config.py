@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from configs.loading import load
-from mechanisms.errors import ConfigError
-from tasks.counting.declared_source import source_of
-from tasks.source.csv_options import CsvOptions
+from statpress.configs.loading import load
+from statpress.mechanisms.errors import ConfigError
+from statpress.tasks.source.aggregates import source_of
+from statpress.tasks.source.engine import CsvOptions
 
 CONFIG = """\
 title: t

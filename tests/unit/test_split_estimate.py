@@ -30,15 +30,18 @@ from estimating import (
 from own_statistics import imported
 from scipy import stats
 
-from configs.sections.user_defined import user_defined
-from mechanisms.errors import ConfigError, InfeasibleBudgetError
-from mechanisms.estimates.kind import ESTIMATE, WIDTH
-from mechanisms.estimates.subsample_split import SplitEstimate, SplitKnobs
-from mechanisms.inference.resampling.split_multipliers import Multiplier
-from mechanisms.inference.resampling.subsample_designs import SplitDesign
-from mechanisms.inference.resampling.subsample_release import SubsampleSplit
-from mechanisms.inference.statistics import Mean
-from mechanisms.planning.mechanism_choice import choose
+from statpress.configs.requests import user_defined
+from statpress.mechanisms.errors import ConfigError, InfeasibleBudgetError
+from statpress.mechanisms.estimates.estimate import ESTIMATE, WIDTH
+from statpress.mechanisms.estimates.statistics import Mean
+from statpress.mechanisms.estimates.subsample_split import (
+    Multiplier,
+    SplitDesign,
+    SplitEstimate,
+    SplitKnobs,
+    SubsampleSplit,
+)
+from statpress.mechanisms.planning.choice import choose
 
 
 def knobs_of(statistic: str, **said: Any) -> SplitKnobs:

@@ -15,20 +15,19 @@ import pyarrow.parquet as pq
 import pytest
 from requirements import needed
 
-from configs.loading import load
-from configs.models.source_formats import STAT_SUFFIXES, format_of
-from mechanisms.domain.columns import Categorical, Date, Integer, Numeric
-from mechanisms.domain.domain import Domain
-from mechanisms.errors import (
+from statpress.configs.formats import STAT_SUFFIXES, format_of
+from statpress.configs.loading import load
+from statpress.mechanisms.domain.columns import Categorical, Date, Integer, Numeric
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.errors import (
     ColumnNotFoundError,
     DependencyError,
     OutputNotWritableError,
     SourceUnreadableError,
 )
-from tasks.counting.aggregates import count, profile
-from tasks.counting.units import Units
-from tasks.source import stat_files
-from tasks.source.files import Source
+from statpress.tasks.source import stat_files
+from statpress.tasks.source.aggregates import Units, count, profile
+from statpress.tasks.source.files import Source
 
 DATA = Path(__file__).parent / "data"
 N = 250

@@ -12,24 +12,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from estimating import (
-    COLUMNS,
-    EPSILON_DELTA,
-    KNOBS,
-    columns_of,
-    domain_of,
-    needed_knobs,
-    target,
-)
+from estimating import COLUMNS, EPSILON_DELTA, KNOBS, columns_of, domain_of, needed_knobs, target
 
-from mechanisms.errors import ConfigError
-from mechanisms.estimates.estimand import Estimand
-from mechanisms.estimates.knobs import EstimandKnobs
-from mechanisms.estimates.statistics.named_statistic import NamedStatistic
-from mechanisms.estimates.statistics.registry import STATISTICS, named, register
-from mechanisms.estimates.terms import Scale
-from mechanisms.inference.statistics import Statistic, evaluated, largest_move
-from mechanisms.planning.registry import REGISTRY
+from statpress.mechanisms.errors import ConfigError
+from statpress.mechanisms.estimates.estimand import Estimand, EstimandKnobs
+from statpress.mechanisms.estimates.statistics import (
+    STATISTICS,
+    NamedStatistic,
+    Scale,
+    Statistic,
+    evaluated,
+    largest_move,
+    named,
+    register,
+)
+from statpress.mechanisms.registry import REGISTRY
 
 ROUNDING = 1 + 1e-9
 ALL = pytest.mark.parametrize("statistic", STATISTICS.values(), ids=list(STATISTICS))
@@ -55,7 +52,7 @@ def bounded(statistic: NamedStatistic) -> Statistic:
 @ALL
 def test_it_is_named_as_its_module(statistic: NamedStatistic) -> None:
     assert named(statistic.name) is statistic
-    module = importlib.import_module(f"mechanisms.estimates.statistics.{statistic.name}")
+    module = importlib.import_module(f"statpress.mechanisms.estimates.statistics.{statistic.name}")
     assert getattr(module, statistic.name.upper()) is statistic
 
 

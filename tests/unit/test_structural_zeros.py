@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms.domain import domain as domain_module
-from mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.domain import Domain
-from mechanisms.domain.structural_zeros import (
+from statpress.mechanisms.domain import domain as domain_module
+from statpress.mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import (
+    Domain,
     ZeroPattern,
     codes_of_range,
     codes_of_values,
     n_covered,
 )
-from mechanisms.errors import ConfigError
+from statpress.mechanisms.errors import ConfigError
 
 SIZES = {"a": 3, "b": 4, "c": 2}
 COLUMNS = tuple(Integer(name=name, lower=0, upper=size - 1) for name, size in SIZES.items())

@@ -12,10 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rho_references import truncated_reference
 
-from mechanisms.accounting.conversions import delta_of_rho
-from mechanisms.accounting.draws.lattice import LatticeLoss
-from mechanisms.accounting.draws.truncated_draws import Approximate, approximately_concentrated
-from mechanisms.accounting.draws_loss import DrawsLoss
+from statpress.mechanisms.accounting.draws import (
+    Approximate,
+    DrawsLoss,
+    LatticeLoss,
+    approximately_concentrated,
+)
+from statpress.mechanisms.accounting.losses import delta_of_rho
 
 F = Fraction
 

@@ -10,27 +10,32 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mechanisms.accounting.noise_losses import DiscreteGaussianLoss
-from mechanisms.base.mechanism import Target
-from mechanisms.domain.columns import Integer
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.domain import Domain
-from mechanisms.domain.structural_zeros import ZeroPattern
-from mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
-from mechanisms.planning.mechanism_choice import choose
-from mechanisms.postprocessing.consistency import NoisyTable, make_consistent
-from mechanisms.postprocessing.simplex import project_to_simplex
-from mechanisms.tables import block_estimates, two_resolutions
-from mechanisms.tables.block_estimates import (
+from statpress.mechanisms.accounting.noise_losses import DiscreteGaussianLoss
+from statpress.mechanisms.domain.columns import Integer
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import Domain, ZeroPattern
+from statpress.mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
+from statpress.mechanisms.mechanism import Target
+from statpress.mechanisms.planning.choice import choose
+from statpress.mechanisms.postprocessing.consistency import (
+    NoisyTable,
+    make_consistent,
+    project_to_simplex,
+)
+from statpress.mechanisms.tables import two_resolutions
+from statpress.mechanisms.tables import two_resolutions as block_estimates
+from statpress.mechanisms.tables.count_tables import TABLE, AutoKnobs
+from statpress.mechanisms.tables.expected import ExpectedCounts
+from statpress.mechanisms.tables.two_resolutions import (
+    BlockCounts,
+    TwoResolutions,
+    TwoResolutionsKnobs,
     ends_of,
     projected_by_blocks,
     projected_rows,
     simulated_variation,
 )
-from mechanisms.tables.expected_error import ExpectedCounts
-from mechanisms.tables.kind import TABLE, AutoKnobs
-from mechanisms.tables.two_resolutions import BlockCounts, TwoResolutions, TwoResolutionsKnobs
-from tasks.release.entropy import SeededRandomness
+from statpress.tasks.release.entropy import SeededRandomness
 
 EPSILONS = (0.0, 0.3, 0.7, 1.5)
 SPLITS = [(2, 2), (5, 5), (6, 2), (7, 3), (10, 4), (23, 5)]

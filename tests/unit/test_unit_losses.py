@@ -15,19 +15,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mechanisms.accounting.analytic import ConcentratedLoss, GaussianLoss
-from mechanisms.accounting.composition import compose
-from mechanisms.accounting.conversions import delta_of_rho
-from mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
-from mechanisms.base.mechanism import Target
-from mechanisms.domain.columns import Integer
-from mechanisms.domain.domain import Domain
-from mechanisms.domain.structural_zeros import ZeroPattern
-from mechanisms.errors import RecordsError
-from mechanisms.tables.drawn.bootstrap import Bootstrap
-from mechanisms.tables.gaussian import GaussianTable
-from mechanisms.tables.laplace import LaplaceTable
-from mechanisms.tables.perturbed_histogram import PerturbedKnobs
+from statpress.mechanisms.accounting.composition import compose
+from statpress.mechanisms.accounting.losses import ConcentratedLoss, GaussianLoss, delta_of_rho
+from statpress.mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
+from statpress.mechanisms.domain.columns import Integer
+from statpress.mechanisms.domain.domain import Domain, ZeroPattern
+from statpress.mechanisms.errors import RecordsError
+from statpress.mechanisms.mechanism import Target
+from statpress.mechanisms.tables.bootstrap import Bootstrap
+from statpress.mechanisms.tables.perturbed import GaussianTable, LaplaceTable, PerturbedKnobs
 
 COLUMNS = tuple(Integer(name=name, lower=0, upper=1) for name in "ab")
 CORNER = (ZeroPattern((("a", ((0, 0),)), ("b", ((1, 1),)))),)

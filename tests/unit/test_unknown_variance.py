@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mechanisms.inference.intervals import normal_quantile
-from mechanisms.inference.resampling.split_multipliers import former_multiplier
-from mechanisms.inference.resampling.unknown_variance import (
+from statpress.mechanisms.estimates.fieller import normal_quantile
+from statpress.mechanisms.estimates.resampling_noise import (
     AROUND,
     TOLERANCE,
     NoisyVariance,
@@ -22,6 +21,7 @@ from mechanisms.inference.resampling.unknown_variance import (
     least_reach,
     mean_width,
 )
+from statpress.mechanisms.estimates.subsample_split import former_multiplier
 from tests.benchmarks.black_box_bound import least_width
 
 LEVEL, RUNS = 1e-6, 40_000

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from configs.sections.user_defined import user_defined
-from mechanisms.errors import ConfigError
+from statpress.configs.requests import user_defined
+from statpress.mechanisms.errors import ConfigError
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from requirements import needed
 
-from configs.loading import Release, load
-from flows.report.plan import plan_facts
-from mechanisms.errors import MostlyNoiseError
-from mechanisms.planning.verdict import Verdict, disclosures, release_verdict, verdict
-from tasks.plans.verdicts import check_verdicts, warnings
+from statpress.configs.loading import Release, load
+from statpress.flows.facts import plan_facts
+from statpress.mechanisms.errors import MostlyNoiseError
+from statpress.mechanisms.planning.plan import Verdict, disclosures, release_verdict, verdict
+from statpress.tasks.release.foreseen import check_verdicts, warnings
 
 SHIPPED = Path(__file__).parents[2] / "configs"
 DOMAIN = "\n".join(f"  c{i}: {{type: integer, lower: 0, upper: 9}}" for i in range(12))

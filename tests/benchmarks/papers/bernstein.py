@@ -11,7 +11,7 @@ machine (figure 2), against epsilon, averaged over fresh noise on the same data:
 The paper does not print its bandwidth; figure 1 takes 0.03 (the normal reference rule, 1.06
 times the deviation times n^(-1/5)) and two wider ones. For figure 2 it does not print k either,
 and its S(F) = M C / n is half of what replacing a record needs
-(mechanisms.functions.empirical_risk): it is used as it stands, though its noise then costs 2
+(mechanisms.functions.risk): it is used as it stands, though its noise then costs 2
 epsilon.
 
     python -m tests.benchmarks.papers.bernstein [--quick] [--output DIR]
@@ -32,19 +32,16 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import track
 
-from mechanisms.base.mechanism import Target
-from mechanisms.bernstein.integer_values import integer_values
-from mechanisms.bernstein.lattice_release import BernsteinMechanism
-from mechanisms.bernstein.learner import Learner
-from mechanisms.bernstein.polynomials import iterated_basis, lattice
-from mechanisms.bernstein.unit_cube import axes_of
-from mechanisms.domain.columns import Categorical, Numeric
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.domain import Domain
-from mechanisms.functions.empirical_risk import EmpiricalRisk
-from mechanisms.functions.kernel_density import KernelDensity
-from mechanisms.functions.kernels import ProductKernel
-from tasks.release.entropy import SeededRandomness
+from statpress.mechanisms.domain.columns import Categorical, Numeric
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.functions.kernels import KernelDensity, ProductKernel
+from statpress.mechanisms.functions.lattice_release import BernsteinMechanism, integer_values
+from statpress.mechanisms.functions.learner import Learner, axes_of
+from statpress.mechanisms.functions.polynomials import iterated_basis, lattice
+from statpress.mechanisms.functions.risk import EmpiricalRisk
+from statpress.mechanisms.mechanism import Target
+from statpress.tasks.release.entropy import SeededRandomness
 
 Floats = NDArray[np.float64]
 

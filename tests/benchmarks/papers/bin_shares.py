@@ -9,12 +9,12 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.domain.columns import Integer
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.domain.domain import Domain
-from mechanisms.postprocessing.debias import DebiasedTable
-from mechanisms.postprocessing.simplex import project_to_simplex
-from mechanisms.sampling.density_sampler import HistogramKernel, density_epsilon, sample_density
+from statpress.mechanisms.domain.columns import Integer
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.postprocessing.consistency import project_to_simplex
+from statpress.mechanisms.postprocessing.covariance import DebiasedTable
+from statpress.mechanisms.tables.density import HistogramKernel, density_epsilon, sample_density
 
 Shares = NDArray[np.float64]
 Counts = NDArray[np.int64]

@@ -10,7 +10,7 @@ exponential mechanism, whose exact sampler takes a third of a second.
 
 The paper does not say which gamma its figure has, and with it which pseudocount and
 records. Here they are those of Corollary 3 at the gamma that is best for it
-(``mechanisms.tables.drawn.bootstrap_paper``). It debiases and does not project; both are drawn.
+(``mechanisms.tables.bootstrap``). It debiases and does not project; both are drawn.
 
 All curves see the same data, and a curve's noise has the same seed at every epsilon.
 OpenDP alone takes its bits from the operating system, so its curve differs a little
@@ -30,15 +30,14 @@ from typing import Any
 
 import numpy as np
 
-from mechanisms.base.mechanism import Mechanism, Target
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.sampling.ks_sampler import sample_ks
-from mechanisms.sampling.randomness import Randomness
-from mechanisms.tables.drawn.bootstrap import Bootstrap, BootstrapKnobs
-from mechanisms.tables.gaussian import GaussianTable
-from mechanisms.tables.laplace import LaplaceTable
-from mechanisms.tables.two_resolutions import TwoResolutions
-from tasks.release.entropy import SeededRandomness
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.mechanism import Mechanism, Target
+from statpress.mechanisms.sampling.randomness import Randomness
+from statpress.mechanisms.tables.bootstrap import Bootstrap, BootstrapKnobs
+from statpress.mechanisms.tables.exponential_ks import sample_ks
+from statpress.mechanisms.tables.perturbed import GaussianTable, LaplaceTable
+from statpress.mechanisms.tables.two_resolutions import TwoResolutions
+from statpress.tasks.release.entropy import SeededRandomness
 from tests.benchmarks.papers.beta_distribution import bin_counts, kolmogorov_smirnov, sample
 from tests.benchmarks.papers.bin_shares import (
     Counts,

@@ -34,23 +34,20 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
-from mechanisms.accounting.resampling_losses import BootstrapLoss
-from mechanisms.inference.intervals import normal_quantile
-from mechanisms.inference.moments.one_column import moment_interval
-from mechanisms.inference.resampling.replicate_intervals import NoisyReplicates
-from mechanisms.inference.resampling.resampling_calibration import (
+from statpress.mechanisms.accounting.noise_losses import BootstrapLoss
+from statpress.mechanisms.estimates.fieller import normal_quantile
+from statpress.mechanisms.estimates.joint_moments import moment_interval
+from statpress.mechanisms.estimates.replicates import NoisyReplicates
+from statpress.mechanisms.estimates.resampling_noise import (
+    Reach,
     gaussian_goal,
     largest_mu_squared,
+    least_reach,
     paper_mu_squared,
 )
-from mechanisms.inference.resampling.subsample_release import SubsampleSplit
-from mechanisms.inference.resampling.unknown_variance import Reach, least_reach
-from mechanisms.inference.statistics import Covariance, Mean, Statistic
-from tests.benchmarks.papers.noisy_variance import (
-    NoisyMoment,
-    covariance_interval,
-    mean_margin,
-)
+from statpress.mechanisms.estimates.statistics import Covariance, Mean, Statistic
+from statpress.mechanisms.estimates.subsample_split import SubsampleSplit
+from tests.benchmarks.papers.noisy_variance import NoisyMoment, covariance_interval, mean_margin
 
 MUS = (1.0, 0.5, 0.3, 0.1)
 PAPER_TABLE_2 = {

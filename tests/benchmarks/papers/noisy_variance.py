@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from mechanisms.accounting.analytic import GaussianLoss
-from mechanisms.errors import RecordsError
-from mechanisms.inference.intervals import normal_quantile
+from statpress.mechanisms.accounting.losses import GaussianLoss
+from statpress.mechanisms.errors import RecordsError
+from statpress.mechanisms.estimates.fieller import normal_quantile
 
 _Doubles = NDArray[np.float64]
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2_contingency
 
-from mechanisms.tables.drawn.bootstrap import Bootstrap
+from statpress.mechanisms.tables.bootstrap import Bootstrap
 from tests.benchmarks.papers import bootstrapping_mechanism as figure
 from tests.benchmarks.papers.bin_shares import table_of
 from tests.benchmarks.papers.comparison import Comparison, Estimate

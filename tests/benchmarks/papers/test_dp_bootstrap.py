@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mechanisms.accounting.resampling_losses import BootstrapLoss
-from mechanisms.inference.resampling.deconvolution import deconvolve
-from mechanisms.inference.resampling.resampling_calibration import gaussian_goal, largest_mu_squared
-from mechanisms.inference.statistics import Covariance, Mean
+from statpress.mechanisms.accounting.noise_losses import BootstrapLoss
+from statpress.mechanisms.estimates.replicates import deconvolve
+from statpress.mechanisms.estimates.resampling_noise import gaussian_goal, largest_mu_squared
+from statpress.mechanisms.estimates.statistics import Covariance, Mean
 from tests.benchmarks.papers import dp_bootstrap
 
 Row = dict[str, object]

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mechanisms.errors import RecordsError
+from statpress.mechanisms.errors import RecordsError
 from tests.benchmarks.papers.noisy_variance import (
     NoisyMoment,
     clamped_variance,

@@ -15,7 +15,7 @@ mechanism's own base measure. The released series has m_k = 2 terms by section 5
 its error cannot fall to that of the estimate, as figure 2 says it does, because two terms
 miss 0.298 of the density; so it is drawn with m_n terms as well.
 
-Ours: the same mechanism at the smallest Delta (``mechanisms.tables.drawn.candidate_scores``), also
+Ours: the same mechanism at the smallest Delta (``mechanisms.tables.sample_resample``), also
 with candidates of clustered records; and releases of n^(1/2) bins whose series is taken afterwards,
 of which the discrete Laplace table is projected first.
 """
@@ -31,19 +31,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.base.mechanism import Target
-from mechanisms.sampling.ks_sampler import sample_ks
-from mechanisms.sampling.randomness import Randomness
-from mechanisms.tables.drawn.candidate_scores import (
+from statpress.mechanisms.mechanism import Target
+from statpress.mechanisms.sampling.randomness import Randomness
+from statpress.mechanisms.tables.exponential_ks import sample_ks
+from statpress.mechanisms.tables.perturbed import LaplaceTable, PerturbedKnobs
+from statpress.mechanisms.tables.sample_resample import (
     choose_candidate,
     draw_candidates,
     feature_scores,
     series_features,
     series_terms,
 )
-from mechanisms.tables.laplace import LaplaceTable
-from mechanisms.tables.perturbed_histogram import PerturbedKnobs
-from tasks.release.entropy import SeededRandomness
+from statpress.tasks.release.entropy import SeededRandomness
 from tests.benchmarks.papers.beta_distribution import (
     SQUARED_DENSITY,
     bin_counts,

@@ -13,11 +13,10 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
-from mechanisms.accounting.privacy_loss import PrivacyLoss
-from mechanisms.base.mechanism import Target
-from mechanisms.tables.gaussian import GaussianTable
-from mechanisms.tables.laplace import LaplaceTable
+from statpress.mechanisms.accounting.losses import PrivacyLoss
+from statpress.mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
+from statpress.mechanisms.mechanism import Target
+from statpress.mechanisms.tables.perturbed import GaussianTable, LaplaceTable
 
 _ROOT = Fraction(math.sqrt(2) * (1 - 1e-12))
 

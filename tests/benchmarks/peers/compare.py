@@ -70,7 +70,7 @@ class Data:
         sys.path.insert(0, SUPPORT)
         from wide_tables import coded, columns_of
 
-        from mechanisms.domain.columns import Ordinal
+        from statpress.mechanisms.domain.columns import Ordinal
 
         sizes, codes = coded(name)
         np.save(folder / f"{name}.npy", codes)

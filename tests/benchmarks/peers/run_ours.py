@@ -20,24 +20,26 @@ from coded import in_memory  # noqa: E402
 from randomgen import AESCounter  # noqa: E402
 from task_file import Task, answer, cells, unit_values  # noqa: E402
 
-from mechanisms.accounting.composition import compose  # noqa: E402
-from mechanisms.accounting.noise_losses import (  # noqa: E402
-    DiscreteGaussianLoss,
-    DiscreteLaplaceLoss,
+from statpress.mechanisms.accounting.composition import compose  # noqa: E402
+from statpress.mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss  # noqa: E402
+from statpress.mechanisms.domain.columns import Categorical, Integer, Ordinal  # noqa: E402
+from statpress.mechanisms.domain.contingency_table import ContingencyTable  # noqa: E402
+from statpress.mechanisms.domain.domain import Domain  # noqa: E402
+from statpress.mechanisms.estimates.joint_moments import JointMoments  # noqa: E402
+from statpress.mechanisms.marginals.marginals import (  # noqa: E402
+    Marginals,
+    MarginalsKnobs,
 )
-from mechanisms.base.mechanism import Target  # noqa: E402
-from mechanisms.domain.columns import Categorical, Integer, Ordinal  # noqa: E402
-from mechanisms.domain.contingency_table import ContingencyTable  # noqa: E402
-from mechanisms.domain.domain import Domain  # noqa: E402
-from mechanisms.inference.moments.one_column import JointMoments  # noqa: E402
-from mechanisms.marginals.knobs import MarginalsKnobs  # noqa: E402
-from mechanisms.marginals.marginals import Marginals  # noqa: E402
-from mechanisms.postprocessing.simplex import project_to_simplex  # noqa: E402
-from mechanisms.records.column_kernel import compiled_column  # noqa: E402
-from mechanisms.tables.gaussian import GaussianTable  # noqa: E402
-from mechanisms.tables.laplace import LaplaceTable  # noqa: E402
-from mechanisms.tables.perturbed_histogram import Perturbed, PerturbedKnobs  # noqa: E402
-from tasks.release.entropy import SystemRandomness  # noqa: E402
+from statpress.mechanisms.marginals.swaps import compiled_column  # noqa: E402
+from statpress.mechanisms.mechanism import Target  # noqa: E402
+from statpress.mechanisms.postprocessing.consistency import project_to_simplex  # noqa: E402
+from statpress.mechanisms.tables.perturbed import (  # noqa: E402
+    GaussianTable,
+    LaplaceTable,
+    Perturbed,
+    PerturbedKnobs,
+)
+from statpress.tasks.release.entropy import SystemRandomness  # noqa: E402
 from tests.benchmarks.peers.add_remove import (  # noqa: E402
     AddRemoveGaussian,
     AddRemoveLaplace,

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tasks.pages.blocks import Block, Chart, Gallery, Grid, Page, Prose, Section
-from tasks.pages.drawings import Bars, Curves, Line
-from tasks.pages.page import rendered
+from statpress.tasks.pages.blocks import (
+    Bars,
+    Block,
+    Chart,
+    Curves,
+    Gallery,
+    Grid,
+    Line,
+    Page,
+    Prose,
+    Section,
+    rendered,
+)
 from tests.benchmarks.peers.asked import TABLES
 from tests.benchmarks.peers.compare import Compared
 from tests.benchmarks.record.history import Latest, Record, latest, latest_peers

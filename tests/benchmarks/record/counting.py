@@ -77,7 +77,7 @@ def bare(path: str, warm: str, rounds: int) -> dict[str, Any]:
     """The least time of some counts by hand-written SQL."""
     import duckdb
 
-    from tasks.source.engine import MEMORY_LIMIT
+    from statpress.tasks.source.engine import MEMORY_LIMIT
 
     config = {"preserve_insertion_order": False, "memory_limit": f"{MEMORY_LIMIT}B"}
     with duckdb.connect(config=config) as engine:
@@ -93,15 +93,14 @@ def ours(path: str, warm: str, rounds: int) -> dict[str, Any]:
     """The same by this project, and a noisy table of what was counted."""
     from randomgen import AESCounter
 
-    from mechanisms.base.mechanism import Target
-    from mechanisms.domain.columns import Integer, Numeric
-    from mechanisms.domain.contingency_table import ContingencyTable
-    from mechanisms.domain.domain import Domain
-    from mechanisms.tables.gaussian import GaussianTable
-    from mechanisms.tables.perturbed_histogram import PerturbedKnobs
-    from tasks.counting.aggregates import count
-    from tasks.release.entropy import SystemRandomness
-    from tasks.source.files import Source
+    from statpress.mechanisms.domain.columns import Integer, Numeric
+    from statpress.mechanisms.domain.contingency_table import ContingencyTable
+    from statpress.mechanisms.domain.domain import Domain
+    from statpress.mechanisms.mechanism import Target
+    from statpress.mechanisms.tables.perturbed import GaussianTable, PerturbedKnobs
+    from statpress.tasks.release.entropy import SystemRandomness
+    from statpress.tasks.source.aggregates import count
+    from statpress.tasks.source.files import Source
 
     domain = Domain(
         (

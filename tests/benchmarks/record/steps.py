@@ -48,7 +48,7 @@ def drawing(records: int) -> dict[str, float]:
 
     from randomgen import AESCounter
 
-    from mechanisms.sampling.smoothed_records import draw_counts
+    from statpress.mechanisms.sampling.record_sampler import draw_counts
     from tests.benchmarks.test_sampler_speed import occupied_table
 
     table, rng = occupied_table(), np.random.Generator(AESCounter())
@@ -79,7 +79,7 @@ def accounting(records: int) -> dict[str, float]:
 
 def projection(cells: int) -> dict[str, float]:
     """Noisy cells projected onto a public total."""
-    from mechanisms.postprocessing.simplex import project_to_simplex
+    from statpress.mechanisms.postprocessing.consistency import project_to_simplex
     from tests.benchmarks.test_projection_speed import N_CELLS, estimates
 
     values, total = estimates("noise", cells)

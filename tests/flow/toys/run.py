@@ -2,6 +2,6 @@
 
 import toys  # noqa: F401  (before anything reads configs)
 
-from flows.cli import main
+from statpress.flows.cli import main
 
 main()

@@ -11,22 +11,29 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from mechanisms.accounting.noise_losses import DiscreteLaplaceLoss
-from mechanisms.accounting.privacy_loss import PrivacyLoss
-from mechanisms.base.citation import DWORK, Citation
-from mechanisms.base.kind import Kind, Variant
-from mechanisms.base.mechanism import Mechanism, Needs, Target, check_frame
-from mechanisms.domain.coded_columns import CodedColumns
-from mechanisms.domain.contingency_table import ContingencyTable
-from mechanisms.planning import registry
-from mechanisms.postprocessing.covariance import Covariance, IndependentErrors
-from mechanisms.tables.kind import TABLE
-from mechanisms.tables.laplace import LaplaceTable
-from tasks.formats.registry import read_batches
-from tasks.formats.writing import write_columns
-from tasks.pages.blocks import Prose, Section
-from tasks.products import registry as products
-from tasks.products.kind import ProductKind, ReportPart, TableForm
+from statpress.mechanisms import registry
+from statpress.mechanisms.accounting.losses import PrivacyLoss
+from statpress.mechanisms.accounting.noise_losses import DiscreteLaplaceLoss
+from statpress.mechanisms.domain.coded_columns import CodedColumns
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.mechanism import (
+    DWORK,
+    Citation,
+    Kind,
+    Mechanism,
+    Needs,
+    Target,
+    Variant,
+    check_frame,
+)
+from statpress.mechanisms.postprocessing.covariance import Covariance, IndependentErrors
+from statpress.mechanisms.tables.count_tables import TABLE
+from statpress.mechanisms.tables.perturbed import LaplaceTable
+from statpress.tasks.bundle.formats import read_batches
+from statpress.tasks.bundle.rows import write_columns
+from statpress.tasks.pages.blocks import Prose, Section
+from statpress.tasks.products import kinds as products
+from statpress.tasks.products.product_kind import ProductKind, ReportPart, TableForm
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ import toys
 import victims
 import victims_ready  # noqa: F401  (what each fork would have to import)
 
-from tasks.audit.ledger_check import verify_ledger
-from tasks.counting import spilled_columns
-from tasks.execution.home import Home
+from statpress.tasks.private_zone.folders import Home
+from statpress.tasks.release.ledger_check import verify_ledger
+from statpress.tasks.source import scanning
 
 CONFIG, HOME = map(Path, sys.argv[1:3])
 
@@ -37,7 +37,7 @@ def _before(place: Any, name: str, act: Any) -> None:
 
 def _in_the_midst(number: int) -> None:
     """Send a signal once the files are there and the first codes about to be written."""
-    _before(spilled_columns, "write_all", lambda: os.kill(os.getpid(), number))
+    _before(scanning, "write_all", lambda: os.kill(os.getpid(), number))
 
 
 def _small_files(size: int) -> None:
@@ -46,7 +46,7 @@ def _small_files(size: int) -> None:
 
 FAULTS = {
     "none": lambda: None,
-    "full disk": lambda: _before(spilled_columns, "_make", lambda: _small_files(8)),
+    "full disk": lambda: _before(scanning, "_make", lambda: _small_files(8)),
     "terminated": lambda: _in_the_midst(signal.SIGTERM),
     "killed": lambda: _in_the_midst(signal.SIGKILL),
     "killed drawing": lambda: _before(

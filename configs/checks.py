@@ -1,0 +1,438 @@
+"""What the sections of a config must be to each other, in whole and in part.
+
+The parts of a faulty config that are in order, so that their own faults are found as well.
+The domain that a config declares: its columns and structural zeros, as far as in order.
+What the parts of a config must be to each other, and the limits of the checks on its input.
+What a config's formats cannot hold, and what they need, found before anything is charged.
+
+Public totals that a config keeps in files of their own, read in.
+
+They are published with the config. So a file must be a table of totals by its form: a CSV file
+of that very name below the config's folder, a row for each combination of values at most, and
+never the source.
+"""
+
+from __future__ import annotations
+
+import csv
+import glob
+import importlib.util
+import io
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from statpress.configs import formats
+from statpress.configs.columns import build_zero
+from statpress.configs.formats import fault_of, stored_name
+from statpress.configs.release_config import CheckConfig, ReleaseConfig
+from statpress.configs.yaml_text import Document, Findings, placed, read_text
+from statpress.configs.yaml_text import Place as Keys
+from statpress.mechanisms.domain.columns import Categorical, Column, Numeric, labels
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.errors import ConfigError, DependencyError, DuplicateColumnError
+from statpress.mechanisms.marginals.target_tables import KnownTotal
+
+_NAMED = ("domain", "products", "checks")
+_STAND_INS: dict[str, Any] = {
+    "title": "-",
+    "about": {},
+    "dataset": "-",
+    "source": {"path": "-"},
+    "privacy": {"adjacency": "replace_one", "unit": "record", "n_records": 1},
+    "budget": {"epsilon": 1, "delta": 0},
+    "publish": {"directory": "-"},
+    "resources": {},
+}
+"""For sections at fault. Nothing comes of them: a config with a fault is never returned."""
+
+
+def rest_of(document: Document) -> ReleaseConfig | None:
+    """The config without the columns, products, checks and sections that are at fault.
+
+    Returns:
+        None if too little is left to be checked.
+    """
+    if not isinstance(document.value, dict):
+        return None
+    value = dict(document.value)
+    try:
+        return ReleaseConfig.model_validate(value)
+    except ValidationError as error:
+        places = [detail["loc"] for detail in error.errors(include_url=False)]
+    except ConfigError:
+        return None
+    for part, *inner in places:
+        if part in _NAMED and inner and isinstance(value.get(part), dict):
+            value[part] = {k: v for k, v in value[part].items() if k != inner[0]}
+        elif part in _STAND_INS:
+            value[part] = _STAND_INS[part]
+        else:
+            value.pop(part, None)
+    try:
+        return ReleaseConfig.model_validate(value)
+    except (ValidationError, ConfigError):
+        return None
+
+
+def declared_columns(document: Document) -> frozenset[str]:
+    """Names of all columns of the domain, those at fault as well."""
+    section = document.value.get("domain") if isinstance(document.value, dict) else None
+    return frozenset(section) if isinstance(section, dict) else frozenset()
+
+
+def columns_in_order(
+    config: ReleaseConfig, document: Document, folder: Path, findings: Findings
+) -> dict[str, Column]:
+    """The columns that are in order, by name."""
+    columns = {}
+    for name, column in config.domain.items():
+
+        def read_lines(relative: str, name: str = name) -> list[str]:
+            where = document.where(("domain", name, "categories"))
+            path = (folder / relative).resolve()
+            if path.suffix != ".txt" or folder.resolve() not in path.parents:
+                # Its lines are published, so it must not be a data file by mistake.
+                raise ConfigError(
+                    f"'{relative}' is not a .txt file in or below the config's folder.",
+                    where=where,
+                    next_step="Keep the categories in a .txt file in the config's folder.",
+                )
+            text = read_text(path, f"{where}: {relative}")
+            return [line for line in text.splitlines() if line.strip()]
+
+        with findings.noting(), placed(document, ("domain", name)):
+            columns[name] = column.build(name, read_lines)
+            config.source.check_column(columns[name])
+    return columns
+
+
+def domain_of(
+    config: ReleaseConfig, columns: dict[str, Column], document: Document, findings: Findings
+) -> Domain:
+    """The domain of the columns that are in order."""
+    with placed(document, ("domain",)):
+        domain = Domain(tuple(columns.values()))
+    zeros = []
+    for i, declared in enumerate(config.structural_zeros):
+        if not columns.keys() >= declared.keys() & config.domain.keys():
+            continue  # of a column that is not in order, which is said already
+        with findings.noting(), placed(document, ("structural_zeros", i)):
+            zeros.append(build_zero(declared, columns))
+    with placed(document, ("structural_zeros",)):
+        # A unit of one record lacks none, and needs no cell for what it lacks.
+        return Domain(domain.columns, tuple(zeros), absent=config.privacy.pads)
+
+
+_PARTS = (
+    "", "_debiased", "_estimates", "_table", "_raw", "_distribution", "_cells_band",
+    "_cumulative_band",
+)  # fmt: skip
+"""Of the names of files."""
+RESERVED_COLUMNS = ("estimate", "projected", "raw", "raw_block", "standard_error")
+OF_BANDS = ("count_lower", "count_upper", "share_lower", "share_upper")
+
+
+def check_columns(document: Document, findings: Findings) -> None:
+    """Check names of columns and of files; what is wrong with them goes to the findings.
+
+    Products and checks with other faults are checked as well.
+    """
+    stems: set[str] = set()
+    declared = declared_columns(document)
+    for product, said in _written(document, "products").items():
+        place: Keys = ("products", product, "columns")
+        written = {f"{product}{part}".casefold() for part in _PARTS}
+        if written & stems:
+            found = ConfigError(
+                "This product and another would be written to the same file.",
+                where=document.where(("products", product)),
+                next_step="Rename one of them.",
+            )
+            findings.errors.append(found)
+        stems |= written
+        for i, name in enumerate(before := _named_columns(said)):
+            with findings.noting():
+                if name in OF_BANDS and said.get("bands"):
+                    raise ConfigError(
+                        f"'{name}' is the name of a column of every band.",
+                        where=document.where((*place, i)),
+                        next_step="Rename the column in the source, or leave out 'bands'.",
+                    )
+                _check_column(name, before[:i], declared, document.where((*place, i)))
+    for name in _written(document, "checks"):
+        if name not in declared:
+            findings.errors.append(_undeclared(name, document.where(("checks", name))))
+
+
+def _written(document: Document, section: str) -> dict[str, Any]:
+    """A section as it is written, with the entries that are at fault."""
+    said = document.value.get(section) if isinstance(document.value, dict) else None
+    if not isinstance(said, dict):
+        return {}
+    return {key: value for key, value in said.items() if isinstance(key, str)}
+
+
+def _named_columns(product: Any) -> list[str]:
+    """The columns of a product as it is written; none where they are not a list of names."""
+    columns = product.get("columns") if isinstance(product, dict) else None
+    if not isinstance(columns, list) or not all(isinstance(each, str) for each in columns):
+        return []
+    return columns
+
+
+def _check_column(name: str, before: Sequence[str], declared: Collection[str], where: str) -> None:
+    """Refuse a column of a product that is not declared, is reserved, or is named twice."""
+    if name not in declared:
+        raise _undeclared(name, where)
+    if name in RESERVED_COLUMNS:
+        raise ConfigError(
+            f"'{name}' is the name of a column of every debiased table.",
+            where=where,
+            next_step="Rename the column in the source.",
+        )
+    if name in before:
+        raise DuplicateColumnError(f"Column '{name}' is named twice.", where=where)
+
+
+def _undeclared(name: str, where: str) -> ConfigError:
+    return ConfigError(f"The domain declares no column '{name}'.", where=where)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The largest shares of a column's values that the input gate accepts.
+
+    Attributes:
+        missing: Of nulls.
+        outside: Of undeclared or clamped values; None if they are not limited.
+        unreadable: Of values that are there and cannot be read as declared.
+    """
+
+    missing: Decimal
+    outside: Decimal | None
+    unreadable: Decimal
+
+
+def limits(column: Column, declared: CheckConfig | None) -> Limits:
+    """What the input gate accepts of a column.
+
+    Without a declaration a value that has no cell of its own is not accepted, nor is one that
+    cannot be read; clamped values are not limited.
+    """
+    declared = declared or CheckConfig()
+    missing, outside = declared.missing_at_most, declared.outside_at_most
+    if missing is None:
+        missing = Decimal(1) if column.missing else Decimal(0)
+    if outside is None and column.kind in ("categorical", "ordinal") and column.other_code is None:
+        outside = Decimal(0)
+    return Limits(missing, outside, declared.unreadable_at_most or Decimal(0))
+
+
+def check_exports(
+    config: ReleaseConfig, columns: Mapping[str, Column], document: Document, findings: Findings
+) -> None:
+    """Check names and values for CSV, Stata and SPSS, and that SDMX knows its agency.
+
+    Args:
+        config: As far as it is valid.
+        columns: Those that are in order.
+        document: Places of the values, for messages.
+        findings: Take what is wrong.
+    """
+    publish = config.publish
+    if "csv" in publish.formats:
+        released = {name for product in config.products.values() for name in product.columns}
+        for name in config.domain:
+            if name in released and name.startswith(tuple(formats.FORMULA_MARKS)):
+                findings.errors.append(
+                    ConfigError(
+                        f"A spreadsheet would take the name of the column {name!r} for a formula "
+                        "in the header of CSV files.",
+                        where=document.where(("domain", name)),
+                        next_step="Rename it in the source, or leave 'csv' out of publish.formats.",
+                    )
+                )
+    for form in (each for each in formats.STAT if each in publish.formats):
+        where = document.where(("publish", "formats"))
+        for fault, change in _faults(config, columns, form):
+            findings.errors.append(
+                ConfigError(
+                    f"{fault} in files of {formats.PACKAGES[form]}.",
+                    where=where,
+                    next_step=f"{change}, or leave '{form}' out of publish.formats.",
+                )
+            )
+    if publish.sdmx and config.about.publisher is None:
+        findings.errors.append(
+            ConfigError(
+                "SDMX names the agency that maintains a table's structure, and the config names no "
+                "publisher.",
+                where=document.where(("publish", "sdmx")),
+                next_step="Add a publisher with its name to the section 'about', or leave out "
+                "'sdmx'.",
+            )
+        )
+
+
+def check_exports_installed(config: ReleaseConfig, document: Document) -> None:
+    """See that what writes the config's formats is there.
+
+    Raises:
+        DependencyError: An extra is not installed.
+    """
+    formats.check_writable(config.publish.formats, document.where(("publish", "formats")))
+    if config.publish.sdmx and importlib.util.find_spec("pysdmx") is None:
+        raise DependencyError(
+            "Tables in SDMX need the extra 'sdmx', which is not installed.",
+            where=document.where(("publish", "sdmx")),
+            next_step="Install it with: pip install 'statpress[sdmx]'",
+        )
+
+
+def _faults(
+    config: ReleaseConfig, columns: Mapping[str, Column], form: str
+) -> Iterator[tuple[str, str]]:
+    """Names of two columns that become one, values that would not come back; and what to do."""
+    used: dict[str, None] = {}
+    for product in config.products.values():
+        names = {name: stored_name(name, form) for name in product.columns}
+        taken = {each: each for each in (*RESERVED_COLUMNS, *OF_BANDS)}
+        for name, stored in names.items():
+            other = taken.setdefault(stored.casefold(), name)
+            if other != name:
+                yield (
+                    f"The columns '{other}' and '{name}' would both be called '{stored}'",
+                    f"Rename '{name}' in the source",
+                )
+        used |= dict.fromkeys(names)
+    for name in used:
+        for value in _values(columns.get(name)):
+            fault = fault_of(value, form)
+            if fault is not None:
+                what = f"The value {value!r} of '{name}' would be lost ({fault})"
+                yield what, "Declare another value"
+
+
+def _values(column: Column | None) -> list[object]:
+    """The declared values that may be beyond what a file holds."""
+    if isinstance(column, Categorical):
+        return list(column.categories)
+    if isinstance(column, Numeric):
+        return list(column.edge_array.tolist())
+    return []
+
+
+COUNT = "count"
+"""Name of the column of totals."""
+_NEXT = "Write a CSV file with a header: the columns' names, then 'count'; a row for each cell."
+
+
+def with_counts(
+    known: Mapping[str, KnownTotal],
+    domain: Domain,
+    folder: Path,
+    source: str | None,
+) -> dict[str, KnownTotal]:
+    """The totals of a product with the counts of their files, by cells.
+
+    Args:
+        known: As the config has them.
+        domain: The product's columns.
+        folder: Of the config.
+        source: Path of the private source, as the config has it; None if it is not a file.
+
+    Raises:
+        ConfigError: A file is missing, not of that form, or the source.
+    """
+    found = {}
+    for name, total in known.items():
+        columns = total.columns or (name,)
+        for column in columns:
+            if column not in domain.names:
+                raise ConfigError(f"The product has no column '{column}'.", where="known")
+        counts = total.counts
+        if counts is None:
+            assert total.file is not None
+            path = _checked_path(total.file, folder, source)
+            text = read_text(path, total.file)
+            counts = _counts(text, [domain[column] for column in columns], total.file)
+        found[name] = KnownTotal(columns=columns, counts=counts)
+    return found
+
+
+def _checked_path(relative: str, folder: Path, source: str | None) -> Path:
+    path = None if "\0" in relative else (folder / relative).resolve()
+    if path is None or path.suffix != ".csv" or folder.resolve() not in path.parents:
+        raise ConfigError(
+            f"'{relative}' is not a .csv file in or below the config's folder.",
+            where="known",
+            next_step="Keep public totals in a .csv file in the config's folder.",
+        )
+    files = () if source is None else (folder / source, *_globbed(folder, source))
+    if any(_same(path, each) for each in files):
+        raise ConfigError(
+            f"'{relative}' is the private source, whose records would be published as totals.",
+            where="known",
+            next_step="Name a file of public totals.",
+        )
+    return path
+
+
+def _globbed(folder: Path, source: str) -> list[Path]:
+    """The files of a source that is a pattern, relative or absolute; names are looked at only."""
+    try:
+        found = glob.glob(str(Path(glob.escape(str(folder))) / source), recursive=True)
+    except (ValueError, OSError):
+        return []
+    return list(map(Path, found))
+
+
+def _same(path: Path, other: Path) -> bool:
+    """Whether two paths name one file, by whatever links."""
+    try:
+        return path == other.resolve() or path.samefile(other)
+    except (ValueError, OSError):
+        return False
+
+
+def _counts(text: str, columns: list[Column], name: str) -> tuple[int, ...]:
+    """Counts of all combinations of the columns' cells, the last column's running fastest."""
+    try:
+        rows = list(csv.reader(io.StringIO(text)))
+    except csv.Error:
+        raise _problem("The file is not CSV", name, None) from None
+    header = [*(column.name for column in columns), COUNT]
+    if not rows or rows[0] != header:
+        raise _problem(f"The file must begin with the line '{','.join(header)}'", name, 1)
+    cells = math.prod(column.size for column in columns)
+    if len(rows) - 1 > cells:
+        raise _problem(f"The file has more rows than there are cells ({cells:,})", name, None)
+    places = [
+        {label or "": code for code, label in enumerate(labels(column))} for column in columns
+    ]
+    found: dict[int, int] = {}
+    for line, row in enumerate(rows[1:], start=2):
+        if len(row) != len(header):
+            raise _problem("A row does not have as many values as the header", name, line)
+        cell = 0
+        for column, place, value in zip(columns, places, row, strict=False):
+            if value not in place:
+                raise _problem(f"The column '{column.name}' has no such cell", name, line)
+            cell = cell * column.size + place[value]
+        if cell in found:
+            raise _problem("A cell is listed twice, which no table of totals does", name, line)
+        if not (row[-1].isascii() and row[-1].isdigit()) or len(row[-1]) > 15:
+            raise _problem("A count is not a whole number of at least 0", name, line)
+        found[cell] = int(row[-1])
+    return tuple(found.get(cell, 0) for cell in range(cells))
+
+
+def _problem(what: str, name: str, line: int | None) -> ConfigError:
+    place = f"'{name}'" if line is None else f"'{name}', line {line}"
+    return ConfigError(f"{what} ({place}).", where="known", next_step=_NEXT)

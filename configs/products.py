@@ -1,0 +1,180 @@
+"""The models of products: one for each mechanism, and one where the mechanism is left open.
+
+A model follows from the knobs of its mechanism, and is built when a config first has such a
+product: building all of them, and importing their mechanisms, takes longer than the rest of a
+config.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import Annotated, Any, Literal, Union, get_type_hints
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    StrictStr,
+    Tag,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
+
+from statpress.configs.columns import Line, Paragraphs, Section, Share
+from statpress.mechanisms.mechanism import UserDefined
+from statpress.mechanisms.planning.choice import AUTO
+from statpress.mechanisms.registry import KINDS, REGISTRY, served_by
+
+
+def _short(value: Any) -> Any:
+    """Refuse text such as 1e99999999, whose exact value would fill the memory."""
+    if isinstance(value, str) and (len(value) > 100 or re.search("[0-9.][eE]", value)):
+        raise PydanticCustomError("RecordsError", "must be written out in at most 100 characters")
+    return value
+
+
+class ProductConfig(Section):
+    """Fields that every product has."""
+
+    columns: Annotated[list[StrictStr], Field(min_length=1)]  # of an estimate or function: its own
+    share: Share | None = Field(
+        default=None,
+        description="Share of the release's budget. Products without one divide equally what "
+        "the others leave.",
+    )
+    accept: Literal["mostly_noise"] | None = Field(
+        default=None,
+        description="Release the product although the plan says that it is mostly noise.",
+    )
+    title: Line | None = Field(default=None, description="What it is, in a few words.")
+    description: Paragraphs | None = Field(
+        default=None, description="What else a reader has to know of it."
+    )
+
+
+def _written(hint: Any) -> Any:
+    """The type of a knob in the file, where a user-defined object is named."""
+    return str | None if hint == UserDefined | None else hint
+
+
+def _product_model(title: str, mechanism: Any, knobs: type, served: tuple[str, ...]) -> Any:
+    """A product model: the kinds it is for, the key ``mechanism``, and knobs as keys."""
+    hints = {
+        name: Annotated[_written(hint), BeforeValidator(_short)]
+        for name, hint in get_type_hints(knobs).items()
+    }
+    keys: dict[str, Any] = {
+        "kind": (Literal[served], ...),
+        "mechanism": mechanism,
+        **{knob.name: (hints[knob.name], knob.default) for knob in fields(knobs)},
+    }
+    for further in (KINDS[name].further for name in served):
+        if further is not None:
+            own = get_type_hints(further)
+            keys |= {each.name: (own[each.name], each.default) for each in fields(further)}
+    return create_model(f"{title}Product", __base__=ProductConfig, **keys)
+
+
+@functools.cache
+def _named_model(mechanism: str) -> Any:
+    """The model of products by a mechanism that the config names."""
+    title, knobs = mechanism.title().replace("_", ""), REGISTRY[mechanism].knobs
+    return _product_model(title, (Literal[mechanism], ...), knobs, served_by(mechanism))
+
+
+@functools.cache
+def open_forms() -> dict[str, tuple[type, bool, list[str]]]:
+    """The forms of products whose mechanism is left open: knobs, may it be omitted, kinds."""
+    groups: dict[tuple[type, bool], list[str]] = {}
+    for kind in KINDS.values():
+        groups.setdefault((kind.left_open, kind.may_omit), []).append(kind.name)
+    forms: dict[str, tuple[type, bool, list[str]]] = {}
+    for (knobs, may_omit), served in groups.items():
+        form = f"{AUTO} {served[0]}" if may_omit or AUTO in forms else AUTO
+        forms[form] = (knobs, may_omit, served)
+    return forms
+
+
+@functools.cache
+def _open_model(form: str) -> Any:
+    """The model of products whose mechanism is left open."""
+    knobs, may_omit, served = open_forms()[form]
+    mechanism = (Literal[AUTO], AUTO if may_omit else ...)
+    return _product_model(form.title().replace(" ", ""), mechanism, knobs, tuple(served))
+
+
+class _Models(Mapping[str, Any]):
+    """Builds a model when it is looked up."""
+
+    def __getitem__(self, form: str) -> Any:
+        return _named_model(form) if form in REGISTRY else _open_model(form)
+
+    def __contains__(self, form: object) -> bool:
+        return form in REGISTRY or form in open_forms()
+
+    def __iter__(self) -> Iterator[str]:
+        yield from open_forms()
+        yield from REGISTRY
+
+    def __len__(self) -> int:
+        return len(open_forms()) + len(REGISTRY)
+
+
+PRODUCTS: Mapping[str, Any] = _Models()
+"""The models by form: the mechanism, or what stands for one that is left open."""
+
+
+def _form(value: Any) -> Any:
+    """Which model a product is of: its mechanism, or its kind where that is left open."""
+    said = value if isinstance(value, dict) else vars(value)
+    if isinstance(said.get("mechanism"), str) and said["mechanism"] in REGISTRY:
+        return said["mechanism"]
+    kind = KINDS.get(said["kind"]) if isinstance(said.get("kind"), str) else None
+    named = said.get("mechanism", AUTO if kind and kind.may_omit else None)
+    if named != AUTO or kind is None:
+        return named
+    return next(form for form, (*_, served) in open_forms().items() if kind.name in served)
+
+
+def _product(value: Any) -> Any:
+    """A product by its model; where a fault is, its form comes first, as for a tagged union."""
+    if not isinstance(value, dict | BaseModel):
+        raise PydanticCustomError("ConfigError", "must be a mapping of keys")
+    form = _form(value)
+    if form is None:
+        raise PydanticCustomError("union_tag_not_found", "has neither a mechanism nor a kind")
+    if not isinstance(form, str) or form not in PRODUCTS:
+        raise PydanticCustomError("union_tag_invalid", "has a mechanism that is not known")
+    try:
+        return PRODUCTS[form].model_validate(value)
+    except ValidationError as error:
+        details = [
+            InitErrorDetails(
+                type=PydanticCustomError(each["type"], each["msg"]),
+                loc=(form, *each["loc"]),
+                input=each["input"],
+            )
+            for each in error.errors(include_url=False, include_context=False)
+        ]
+        raise ValidationError.from_exception_data(error.title, details) from None
+
+
+class _ByForm:
+    """Validates a product by the model of its form; the JSON Schema has all of them."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        return core_schema.no_info_plain_validator_function(_product)
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> Any:
+        members = tuple(Annotated[model, Tag(form)] for form, model in PRODUCTS.items())
+        union: Any = Annotated[Union[members], Discriminator(_form)]  # noqa: UP007
+        return handler(TypeAdapter(union).core_schema)
+
+
+AnyProduct: Any = Annotated[Any, _ByForm()]

@@ -1,0 +1,239 @@
+"""The release config: what a methodologist writes and a disclosure officer reviews."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    Discriminator,
+    Field,
+    StrictStr,
+    Tag,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from statpress.configs.about import AboutConfig
+from statpress.configs.columns import (
+    ColumnConfig,
+    Count,
+    Delta,
+    Epsilon,
+    KeyPath,
+    Line,
+    Name,
+    Section,
+    ZeroConfig,
+)
+from statpress.configs.formats import DEFAULT, Format
+from statpress.configs.products import AnyProduct
+from statpress.configs.sources import AnySourceConfig, ResourcesConfig
+from statpress.configs.upload_targets import Targets
+from statpress.mechanisms.domain.domain import Adjacency, Privacy, Unit
+
+Fraction01 = Annotated[Decimal, Field(ge=0, le=1)]
+
+
+class UnitColumn(Section):
+    """A source column that names the privacy unit of every record."""
+
+    column: Annotated[Line, Field(max_length=150)]
+    max_records: Count = Field(
+        description="Records of a unit that are used, chosen at random; it is padded to as many."
+    )
+
+
+def _unit_form(value: Any) -> str:
+    return "by column" if isinstance(value, (dict, UnitColumn)) else "by record"
+
+
+def _size_of(unit: Unit | UnitColumn) -> tuple[str, str]:
+    """Name of the size that goes with a unit, and the unit in words."""
+    if isinstance(unit, UnitColumn):
+        return "n_units", "a unit column"
+    return "n_records", "'unit: record'"
+
+
+class PrivacyConfig(Section):
+    """What the guarantee protects. Nothing here has a default but what the unit decides."""
+
+    adjacency: Adjacency
+    unit: Annotated[
+        Annotated[Unit, Tag("by record")] | Annotated[UnitColumn, Tag("by column")],
+        Discriminator(_unit_form),
+    ]
+    n_records: Count | None = Field(
+        default=None,
+        description="Number of records in the source, public under replace_one; "
+        "for 'unit: record'.",
+    )
+    n_units: Count | None = Field(
+        default=None,
+        description="Number of units in the source, public under replace_one; for a unit column.",
+    )
+
+    @field_validator("n_records", "n_units")
+    @classmethod
+    def _of_the_unit(cls, size: int | None, info: ValidationInfo) -> int | None:
+        """Refuse the size that goes with the other kind of unit, at its own place."""
+        if size is None or "unit" not in info.data:
+            return size
+        name, form = _size_of(info.data["unit"])
+        if name != info.field_name:
+            raise PydanticCustomError(
+                "ConfigError",
+                "leave out {given}: with {form} the size is {name}",
+                {"given": info.field_name, "form": form, "name": name},
+            )
+        return size
+
+    @model_validator(mode="after")
+    def _one_size(self) -> Self:
+        name, form = _size_of(self.unit)
+        if getattr(self, name) is None:
+            raise PydanticCustomError(
+                "ConfigError",
+                "'{name}' is missing, the public number of {what} in the source: it goes with "
+                "{form}",
+                {"name": name, "what": name.removeprefix("n_"), "form": form},
+            )
+        return self
+
+    @property
+    def pads(self) -> bool:
+        """Whether a unit may have fewer records than are counted for it."""
+        return isinstance(self.unit, UnitColumn) and self.unit.max_records > 1
+
+    def build(self) -> Privacy:
+        """The guarantee's frame of reference."""
+        if isinstance(self.unit, UnitColumn):
+            assert self.n_units is not None
+            return Privacy.of_units(
+                adjacency=self.adjacency,
+                column=self.unit.column,
+                max_records=self.unit.max_records,
+                n_units=self.n_units,
+            )
+        assert self.n_records is not None
+        return Privacy(adjacency=self.adjacency, unit=self.unit, n_records=self.n_records)
+
+
+class BudgetConfig(Section):
+    """Privacy loss that this release may cost in all: epsilon at delta, or rho."""
+
+    epsilon: Epsilon | None = None
+    delta: Delta = Field(description="Beside rho: where the epsilon of the release is stated.")
+    rho: Epsilon | None = Field(default=None, description="Zero-concentrated privacy.")
+    rho_delta: Delta | None = Field(
+        default=None,
+        description="The largest delta with which rho may fail, where that makes it smaller; by "
+        "default delta, and 0 for an account of rho whose delta is 0.",
+    )
+
+    @model_validator(mode="after")
+    def _one_measure(self) -> Self:
+        if (self.epsilon is None) == (self.rho is None):
+            raise PydanticCustomError("BudgetValueError", "give either epsilon, or rho")
+        if self.rho is not None and not self.delta:
+            raise PydanticCustomError(
+                "BudgetValueError", "a budget of rho needs a delta above 0, to state epsilon at"
+            )
+        return self
+
+
+class CheckConfig(Section):
+    """Declared expectations on one source column, as shares of the records."""
+
+    missing_at_most: Fraction01 | None = Field(
+        default=None,
+        description="Share of nulls; by default 0 unless the column has a missing cell.",
+    )
+    outside_at_most: Fraction01 | None = Field(
+        default=None,
+        description="Share of undeclared or clamped values; by default 0 for categories "
+        "without an 'other' cell, and not checked where values are clamped.",
+    )
+    unreadable_at_most: Fraction01 | None = Field(
+        default=None,
+        description="Share of values in a CSV that are there and cannot be read as declared; by "
+        "default 0. Those that are allowed count as missing.",
+    )
+
+
+class PublishConfig(Section):
+    """Where the bundle goes."""
+
+    directory: Line = Field(description="Relative to the folder of the config.")
+    formats: Annotated[list[Format], Field(min_length=1)] = Field(
+        default_factory=lambda: list(DEFAULT),
+        description="By default parquet and csv; dta (Stata) and sav (SPSS) need the extra 'stat'.",
+    )
+    plots: bool = Field(
+        default=True, description="Whether the report has charts, or their figures as tables."
+    )
+    sdmx: bool = Field(
+        default=False,
+        description="Write tables as SDMX-CSV 2.0 too, with their structure; needs the extra "
+        "'sdmx'.",
+    )
+    name: Name | None = Field(
+        default=None, description="Name of the bundle; by default dataset, time and run."
+    )
+    targets: Targets = Field(
+        default_factory=list,
+        description="Where the bundle is uploaded to once it is published in the directory.",
+    )
+    review: Literal["required"] | None = Field(
+        default=None,
+        description="Charge nothing unless the ledger names who approves releases of the "
+        "dataset; where it does, every release waits for them, with or without this line.",
+    )
+    sign: KeyPath | None = Field(
+        default=None,
+        description="File of the private Ed25519 key that signs the bundle, relative to the folder "
+        "of the config; without a passphrase, and for its owner only.",
+    )
+
+
+class CuratorConfig(Section):
+    """What a run leaves in the home for the curator only, and never in the bundle."""
+
+    report: bool = Field(
+        default=False,
+        description="Once the release is out, write a report of its exact errors into the home's "
+        "private folder. Beside the release it reveals exact counts.",
+    )
+
+
+class ReleaseConfig(Section):
+    """One release, as it stands in the file."""
+
+    title: Line
+    about: AboutConfig = Field(
+        default_factory=AboutConfig,
+        description="Who publishes, on what terms, and what the release is about.",
+    )
+    dataset: Annotated[Line, Field(max_length=200)]
+    source: AnySourceConfig
+    privacy: PrivacyConfig
+    budget: BudgetConfig
+    domain: Annotated[dict[StrictStr, ColumnConfig], Field(min_length=1)]
+    structural_zeros: list[ZeroConfig] = Field(
+        default_factory=list,
+        description="Combinations of values that no record can have: per pattern some columns, "
+        "each with a list of values or a range of whole cells.",
+    )
+    products: Annotated[dict[Name, AnyProduct], Field(min_length=1)]
+    checks: dict[StrictStr, CheckConfig] = Field(default_factory=dict)
+    publish: PublishConfig
+    curator: CuratorConfig = Field(
+        default_factory=CuratorConfig,
+        description="What a run leaves in the home for the curator only.",
+    )
+    resources: ResourcesConfig = Field(
+        default_factory=ResourcesConfig,
+        description="What a run may take of its machine.",
+    )

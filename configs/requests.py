@@ -1,0 +1,169 @@
+"""The products of a config, each with its mechanism, knobs, columns and share.
+
+Imports the statistics and functions that a config names as ``module:name``.
+What a config says of what is published besides a product, whatever its mechanism.
+The shares of the budget: those that are given, and what is left for the others.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from decimal import ROUND_DOWN, Context, Decimal, localcontext
+from pathlib import Path
+from typing import Any
+
+from statpress.configs.checks import declared_columns, with_counts
+from statpress.configs.products import ProductConfig
+from statpress.configs.release_config import ReleaseConfig
+from statpress.configs.yaml_text import Document, Findings, placed
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.errors import BudgetValueError, ConfigError
+from statpress.mechanisms.mechanism import Kind, UserDefined
+from statpress.mechanisms.planning.choice import AUTO, ProductRequest
+from statpress.mechanisms.registry import KINDS, REGISTRY, serving
+
+
+def user_defined(name: str, noun: str) -> UserDefined:
+    """The object ``module:name``.
+
+    Args:
+        name: As written in the config.
+        noun: What it is to be, for the message.
+
+    Raises:
+        ConfigError: It cannot be imported.
+    """
+    module, _, attribute = name.partition(":")
+    try:
+        value: Any = getattr(importlib.import_module(module), attribute)
+    except Exception as error:  # the module's own code runs, and may fail in any way
+        raise ConfigError(
+            f"There is no {noun} '{name}' ({type(error).__name__}).",
+            where="function",
+            next_step=f"Write module:name of a {noun} that can be imported where runs are made.",
+        ) from None
+    return UserDefined(name, value)
+
+
+def further_of(kind: Kind, product: Any) -> Any:
+    """What the config says of what is published besides a product; None if it says nothing.
+
+    Raises:
+        ConfigError: Nothing can be said of a product of this kind.
+    """
+    own = {f.name for f in fields(kind.further)} if kind.further else set()
+    said = product.model_fields_set - ProductConfig.model_fields.keys() - {"kind", "mechanism"}
+    named = REGISTRY.get(product.mechanism)
+    knobs: Any = kind.left_open if named is None else named.knobs
+    foreign = said - own - {f.name for f in fields(knobs)}
+    for name in sorted(foreign):  # of another kind that the same model serves
+        able = ", ".join(k.name for k in KINDS.values() if k.further)
+        raise ConfigError(f"'{name}' is a key of products of kind {able}.", where=name)
+    if not said & own or kind.further is None:
+        return None
+    return kind.further(**{name: getattr(product, name) for name in own})
+
+
+def may_have_nulls(config: ReleaseConfig, product: Any) -> bool:
+    """Whether the checks let pass values that count as the lowest of a column of the product."""
+    return any(
+        check.missing_at_most
+        or check.unreadable_at_most
+        or (check.outside_at_most and config.domain[name].type in ("categorical", "ordinal"))
+        for name in product.columns
+        if (check := config.checks.get(name))
+    )
+
+
+def requests_of(
+    config: ReleaseConfig,
+    domain: Domain,
+    shares: Mapping[str, Decimal],
+    document: Document,
+    folder: Path,
+    findings: Findings,
+) -> Iterator[ProductRequest]:
+    """The products that are in order, without those of columns that are not.
+
+    Args:
+        config: The config, as far as it is valid.
+        domain: Of the columns that are in order.
+        shares: Of the budget, by product.
+        document: Places of the values, for messages.
+        folder: Of the config, where paths of known totals go from.
+        findings: Take what is wrong with the others.
+    """
+    declared = declared_columns(document)
+    for name, product in config.products.items():
+        if not {*domain.names} >= {*product.columns}:
+            continue  # which is said already
+        mechanism, kind = product.mechanism, KINDS[product.kind]
+        if mechanism == AUTO and [each.knobs for each in serving(kind)] == [kind.left_open]:
+            mechanism = serving(kind)[0].name  # the only one, of which everything can be said
+        known = REGISTRY.get(mechanism)
+        knobs = kind.left_open if known is None else known.knobs
+        with findings.noting(), placed(document, ("products", name)):
+            values = {f.name: getattr(product, f.name) for f in fields(knobs)}
+            if values.get("known"):
+                own = domain.project(product.columns)
+                values["known"] = with_counts(values["known"], own, folder, config.source.files)
+            if values.get("function") is not None:
+                values["function"] = user_defined(values["function"], kind.user_defined)
+            said = knobs(**values)
+            further = further_of(kind, product)
+            if further is not None:
+                own = domain.project(product.columns)
+                kind.check_further(further, own, may_have_nulls(config, product))
+            extra = kind.extra_columns(said)
+            for column in extra:
+                if column in domain.names or column not in declared:
+                    domain[column]  # or an error
+            yield ProductRequest(
+                name=name,
+                kind=kind,
+                mechanism=mechanism,
+                knobs=said,
+                columns=tuple(dict.fromkeys((*product.columns, *extra))),
+                share=shares[name],
+                further=further,
+            )
+
+
+_DIGITS = Context(prec=12, rounding=ROUND_DOWN)
+
+
+def divided(given: Mapping[str, Decimal | None]) -> dict[str, Decimal]:
+    """Every product's share; they add up to 1 exactly.
+
+    Those without a share divide equally what the others leave. Each gets twelve digits of its part,
+    and the last of them the rest.
+
+    Args:
+        given: By product its share, None where it is left out.
+
+    Raises:
+        BudgetValueError: The shares do not add up to 1, or leave nothing for the others.
+
+    >>> divided({"a": Decimal("0.5"), "b": None, "c": None})
+    {'a': Decimal('0.5'), 'b': Decimal('0.25'), 'c': Decimal('0.25')}
+    """
+    without = [name for name, share in given.items() if share is None]
+    known = {name: share for name, share in given.items() if share is not None}
+    with localcontext(prec=1000):
+        total = sum(known.values(), Decimal(0))
+        left = 1 - total
+        if not without and left:
+            raise BudgetValueError(f"The products' shares add up to {total}, not 1.")
+        if without and left <= 0:
+            named = ", ".join(f"'{name}'" for name in without)
+            raise BudgetValueError(
+                f"The shares that are given add up to {total} and leave nothing for {named}."
+            )
+        parts = {}
+        if without:
+            each = _DIGITS.divide(left, len(without))
+            parts = dict.fromkeys(without, each)
+            parts[without[-1]] = left - each * (len(without) - 1)
+    return {name: known[name] if name in known else parts[name] for name in given}

@@ -1,0 +1,196 @@
+"""Commands on a bundle, which need neither data nor a ledger: parse, call, return the result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from statpress.configs.formats import Format
+from statpress.flows.cli.options import HomeFolder, Json, Result, home_of
+from statpress.mechanisms.errors import BundleVerificationError
+
+Consistent = Annotated[
+    bool,
+    Parameter(
+        name="--consistent",
+        negative="",
+        help="Make the tables agree on every marginal they share; lists every cell, at most "
+        "10,000,000 in a table.",
+    ),
+]
+Integers = Annotated[
+    bool,
+    Parameter(
+        name="--integers",
+        negative="",
+        help="Round to integers that add up to the number of records, absent ones left out.",
+    ),
+]
+Products = Annotated[
+    list[str] | None,
+    Parameter(
+        name="--products",
+        consume_multiple=True,
+        negative="",
+        help="Names of products; by default all whose counts are published.",
+    ),
+]
+
+
+Columns = Annotated[
+    list[str] | None,
+    Parameter(
+        name="--columns",
+        consume_multiple=True,
+        negative="",
+        help="Columns whose cells are listed; without any, one sum is.",
+    ),
+]
+Conditions = Annotated[
+    list[str] | None,
+    Parameter(
+        name="--where",
+        negative="",
+        help="A condition COLUMN=VALUE, or COLUMN=VALUE,VALUE for any of several; may be repeated.",
+    ),
+]
+
+
+def verify(
+    bundle: str,
+    *,
+    key: Annotated[list[Path] | None, Parameter(negative="")] = None,
+    public_key: Annotated[list[Path] | None, Parameter(negative="")] = None,
+    home: HomeFolder = None,
+    json: Json = False,
+) -> Result:
+    """Check every file of a bundle against its manifest, its signature and its approval.
+
+    No ledger is needed. Of a folder, a reprint must also follow from what was drawn for its
+    original, and with --home the ledger must know the bundle or its original, the charge and the
+    approval.
+
+    Args:
+        bundle: The bundle's folder, a zip file of it, or the address below which its files lie
+            (https://host/path/).
+        key: PEM file of a public key that the publisher is known by; one of them must have signed
+            it. Without any, a valid signature is reported with the fingerprint of its key.
+        public_key: PEM file of a trusted officer's key; one of them must have approved it.
+    """
+    from statpress.flows import facts as reports
+    from statpress.flows.facts import signature_report, whole_report
+    from statpress.tasks.bundle.manifest import approved_by, signed_by, verify_place
+    from statpress.tasks.bundle.places import Folder, place_of
+    from statpress.tasks.ledger.entries import read_public_key
+
+    place = place_of(bundle)
+    publishers = [read_public_key(path) for path in key or []]
+    officers = [read_public_key(path) for path in public_key or []]
+    if home is not None and not isinstance(place, Folder):
+        raise BundleVerificationError(
+            "A ledger is asked only about a bundle that is a folder.",
+            where=place.where,
+            next_step="Unpack or download it, or leave out --home.",
+        )
+    manifest = verify_place(place)
+    signed = signed_by(place.where, manifest, publishers)
+    approval = approved_by(place, manifest, officers)
+    rederived = None
+    if manifest.get("reprint_of") and isinstance(place, Folder):
+        from statpress.tasks.release.reprint import check_reprint
+
+        rederived = check_reprint(Path(bundle))
+    if home is not None:
+        from statpress.tasks.release.ledger_check import check_bundle
+
+        check_bundle(home_of(home), Path(bundle), manifest)
+
+    def facts() -> dict[str, Any]:
+        decision = {"approval": reports.decision_facts(approval)} if approval else {}
+        checks = {"against_ledger": home is not None, "rederived": rederived}
+        seen = {"signature": signed, "others_looked_for": place.lists}
+        return {"verified": True, **checks, **seen, **decision, **manifest}
+
+    def report() -> Iterator[str]:
+        yield whole_report(place.where, manifest, lists=place.lists, rederived=rederived)
+        yield signature_report(signed)
+        if home is not None:
+            yield "The ledger has the charge for it."
+        if approval:
+            yield reports.decision_report(approval)
+
+    return Result(json=json, facts=facts, report=report)
+
+
+def refine(
+    bundle: Path,
+    *,
+    output: Path,
+    consistent: Consistent = False,
+    integers: Integers = False,
+    products: Products = None,
+    format: Format = "parquet",
+    json: Json = False,
+) -> Result:
+    """Derive better tables from a bundle, without data or ledger; costs no budget.
+
+    Args:
+        bundle: The bundle's folder.
+        output: A new folder for the tables, beside the bundle.
+        format: Of the tables.
+    """
+    from statpress.flows import facts as reports
+    from statpress.flows.terminal import Progress
+    from statpress.tasks.release.refine import Options
+    from statpress.tasks.release.refine import refine as refined
+
+    options = Options(
+        consistent=consistent,
+        integers=integers,
+        products=None if products is None else tuple(products),
+        format=format,
+    )
+    with Progress(shown=not json) as progress:
+        facts = refined(bundle, output, options, progress.announce)
+    return Result(
+        json=json,
+        facts=lambda: {"output": str(output), **facts},
+        report=lambda: reports.refinement_report(output, facts),
+    )
+
+
+def query(
+    bundle: Path,
+    *,
+    columns: Columns = None,
+    where: Conditions = None,
+    product: str | None = None,
+    confidence: float = 0.95,
+    population: bool = False,
+    json: Json = False,
+) -> Result:
+    """Estimate counts with intervals from a bundle's noisy tables; costs no budget.
+
+    Answers never come from synthetic records. What was not measured is refused.
+
+    Args:
+        bundle: The bundle's folder.
+        product: Microdata by marginals; by default the only such product.
+        confidence: Of the intervals.
+        population: Add the error of sampling, if the records are a random sample.
+    """
+    from statpress.flows import facts as reports
+    from statpress.tasks.release.query import Question, ask, conditions_of
+
+    question = Question(
+        columns=tuple(columns or ()),
+        conditions=conditions_of(where or ()),
+        product=product,
+        confidence=confidence,
+        population=population,
+    )
+    facts = ask(bundle, question)
+    return Result(json=json, facts=lambda: facts, report=lambda: reports.query_report(facts))

@@ -1,0 +1,422 @@
+"""Commands on the accounts of a ledger, and on the ledger as a whole.
+
+Commands that verify, copy, sign and repair a ledger: parse, call, return the result.
+Commands on the accounts of a ledger: parse, call, return the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import App, Parameter
+
+from statpress.flows.cli.options import HomeFolder, Json, Result, home_of, private_key
+from statpress.flows.cli.review_commands import approvers
+
+
+def verify(
+    *,
+    head: str | None = None,
+    public_key: Annotated[list[Path] | None, Parameter(negative="")] = None,
+    home: HomeFolder = None,
+    json: Json = False,
+) -> Result:
+    """Recompute the chain, every sum and every charge from its mechanisms' descriptions.
+
+    The database checks itself as well, and the chain must hold the last head that this home saw.
+
+    Args:
+        head: A hash kept elsewhere; a chain that holds it was not cut or rewritten up to there.
+        public_key: PEM file of a trusted key; every checkpoint must be signed by one.
+    """
+    from statpress.tasks.ledger.entries import read_public_key
+    from statpress.tasks.release.ledger_check import DATABASE_NOT_CHECKED, verify_ledger
+
+    trusted = [read_public_key(path) for path in public_key or []]
+    found = verify_ledger(home_of(home), head=head, trusted=trusted)
+    facts = {
+        "verified": True,
+        "entries": found.entries,
+        "head": found.head,
+        "held_head": head,
+        "checkpoints": list(found.checkpoints),
+        "signers": sorted(found.signers),
+        "database_checked": found.database_checked,
+    }
+
+    def report() -> Iterator[str]:
+        yield f"{found.entries} entries, chain and sums hold. Head {found.head}"
+        if found.checkpoints:
+            by = "trusted keys" if trusted else "keys not compared: give --public-key"
+            last = found.checkpoints[-1]
+            yield f"{len(found.checkpoints)} checkpoints, last entry {last} ({by})."
+        if not found.database_checked:
+            yield DATABASE_NOT_CHECKED
+
+    return Result(json=json, facts=lambda: facts, report=report)
+
+
+def export(file: Path, *, home: HomeFolder = None, json: Json = False) -> Result:
+    """Write all entries as JSON Lines, ending with the head to keep elsewhere.
+
+    Args:
+        file: The file; an export that this ledger continues is replaced, no other.
+    """
+    from statpress.tasks.ledger.export import write_export
+    from statpress.tasks.ledger.ledger import Ledger
+
+    with Ledger.open(home_of(home).ledger, create=False) as ledger:
+        found = write_export(ledger, file)
+    facts = {"file": str(file), "entries": found.entries, "head": found.head}
+    return Result(
+        json=json,
+        facts=lambda: facts,
+        report=lambda: f"{file}: {found.entries} entries. Head {found.head}",
+    )
+
+
+def import_ledger(file: Path, *, home: HomeFolder = None, json: Json = False) -> Result:
+    """Write an export into an empty ledger, if every entry holds.
+
+    Args:
+        file: As 'ledger export' wrote it.
+    """
+    from statpress.tasks.ledger.export import restore
+    from statpress.tasks.ledger.ledger import Ledger
+
+    place = home_of(home)
+    place.folder("")
+    with Ledger.open(place.ledger) as ledger:
+        state = restore(ledger, file)
+    entries = state.next_sequence - 1
+    facts = {"file": str(file), "entries": entries, "head": state.head}
+    return Result(
+        json=json,
+        facts=lambda: facts,
+        report=lambda: f"{entries} entries from {file}. Head {state.head}",
+    )
+
+
+def checkpoint(*, key: Path, home: HomeFolder = None, json: Json = False) -> Result:
+    """Sign the head of the chain; the signature becomes an entry.
+
+    Args:
+        key: PEM file of a private Ed25519 key, for its owner only.
+    """
+    from statpress.tasks.ledger.ledger import Ledger
+
+    private = private_key(key)
+    with Ledger.open(home_of(home).ledger, create=False) as ledger:
+        entry = ledger.checkpoint(private)
+    facts = {
+        "sequence": entry.sequence,
+        "signed_head": entry.previous,
+        "head": entry.hash,
+        "public_key": entry.body["public_key"],
+        "signature": entry.body["signature"],
+    }
+    return Result(
+        json=json,
+        facts=lambda: facts,
+        report=lambda: (
+            f"Entry {entry.sequence} signs the head {entry.previous}.",
+            f"Keep elsewhere: head {entry.hash}",
+        ),
+    )
+
+
+def void(run_id: str, *, reason: str, home: HomeFolder = None, json: Json = False) -> Result:
+    """Give back the charge of a run that never began to draw.
+
+    Args:
+        run_id: The run, as 'ledger charge-history' lists it.
+        reason: Stays in the ledger.
+    """
+    from statpress.flows import facts as reports
+    from statpress.mechanisms.errors import LedgerError
+    from statpress.tasks.ledger.ledger import Ledger
+
+    with Ledger.open(home_of(home).ledger, create=False) as ledger:
+        charge = ledger.state().charges.get(run_id)
+        if charge is None:
+            raise LedgerError(
+                "The ledger has no charge of this run.",
+                where=f"run {run_id!r}",
+                next_step="'statpress ledger charge-history' lists the runs.",
+            )
+        dataset = charge.entry.body["dataset"]
+        entry = ledger.void(run_id=run_id, dataset=dataset, reason=reason)
+        account = ledger.account(dataset)
+    return Result(
+        json=json,
+        facts=lambda: {"entry": entry.hash, **reports.account_facts(account)},
+        report=lambda: f"Run {run_id} is void; {dataset} has left: {account.remaining}.",
+    )
+
+
+def note(
+    bundle: Path, *, place: Path | None = None, home: HomeFolder = None, json: Json = False
+) -> Result:
+    """Note a whole bundle as published, where its run ended before it could.
+
+    Args:
+        bundle: The bundle's folder.
+        place: For a bundle that waits for its approval: where it is to be published.
+    """
+    from statpress.tasks.release.publication import note_bundle
+
+    entry = note_bundle(home_of(home), bundle, place)
+    facts = {"entry": entry.hash, "sequence": entry.sequence, "bundle": entry.body["bundle"]}
+    return Result(
+        json=json,
+        facts=lambda: facts,
+        report=lambda: f"Entry {entry.sequence} notes {entry.body['bundle']}.",
+    )
+
+
+def upgrade(*, home: HomeFolder = None, json: Json = False) -> Result:
+    """Bring the ledger of an older version to the present form; its entries stay as they are."""
+    from statpress.tasks.ledger.ledger import Ledger
+    from statpress.tasks.ledger.tables import FORMS
+
+    form, present = Ledger.upgrade(home_of(home).ledger), FORMS[-1]
+    text = f"The ledger is of the present form, {present!r}; there is nothing to upgrade."
+    if form != present:
+        text = f"The ledger was of the form {form!r} and is now of the form {present!r}."
+    return Result(json=json, facts=lambda: {"from": form, "to": present}, report=lambda: text)
+
+
+Policy = Literal["basic", "zcdp"]
+
+
+def register(
+    dataset: str,
+    *,
+    n_records: int | None = None,
+    policy: Policy = "basic",
+    epsilon: str | None = None,
+    delta: str | None = None,
+    rho: str | None = None,
+    adjacency: Literal["replace_one"] = "replace_one",
+    unit: Literal["record"] = "record",
+    unit_column: str | None = None,
+    max_records: int | None = None,
+    n_units: int | None = None,
+    max_refusals: int | None = None,
+    home: HomeFolder = None,
+    json: Json = False,
+) -> Result:
+    """Open a dataset's account with the budget of its whole life.
+
+    Args:
+        dataset: Name of the account, as configs give it.
+        n_records: Public number of records, where the unit is the record.
+        policy: 'basic' limits epsilon and delta; 'zcdp' rho, and the delta with which it may fail.
+        epsilon: Limit of the sum of all charges, under 'basic'.
+        delta: Limit of the sum of all charges.
+        rho: Limit of the sum of all charges, under 'zcdp'.
+        adjacency: Neighbouring relation.
+        unit: Privacy unit, unless a column names it.
+        unit_column: Column that names every record's unit; needs max_records and n_units.
+        max_records: Records of a unit that are used, as in the configs.
+        n_units: Public number of units.
+        max_refusals: Runs that gates may stop before 'ledger amend --reopen'; by default 20.
+    """
+    from statpress.flows import facts as reports
+    from statpress.mechanisms.domain.domain import Adjacency, Privacy, Unit
+    from statpress.mechanisms.errors import ConfigError
+    from statpress.tasks.ledger.acts import register_dataset
+
+    neighbours, by_column = Adjacency(adjacency), (unit_column, max_records, n_units)
+    if n_records is not None and by_column == (None, None, None):
+        frame = Privacy(adjacency=neighbours, unit=Unit(unit), n_records=n_records)
+    elif n_records is None and unit_column and max_records is not None and n_units is not None:
+        frame = Privacy.of_units(
+            adjacency=neighbours, column=unit_column, max_records=max_records, n_units=n_units
+        )
+    else:
+        raise ConfigError(
+            "The privacy unit is not stated in full.",
+            where="ledger register",
+            next_step="Give either --n-records, or --unit-column, --max-records and --n-units.",
+        )
+    limits = _limits(policy, epsilon, delta, rho)
+    account = register_dataset(
+        home_of(home), dataset, frame, policy=policy, max_refusals=max_refusals, **limits
+    )
+    return Result(
+        json=json,
+        facts=lambda: {
+            "entry": account.registration.hash,
+            **reports.account_facts(account),
+        },
+        report=lambda: f"Registered {dataset} under {policy}: {account.limit}.",
+    )
+
+
+def amend(
+    dataset: str,
+    *,
+    policy: Policy | None = None,
+    epsilon: str | None = None,
+    delta: str | None = None,
+    rho: str | None = None,
+    reopen: Annotated[bool, Parameter(negative="")] = False,
+    key: Path | None = None,
+    reason: str | None = None,
+    home: HomeFolder = None,
+    json: Json = False,
+) -> Result:
+    """Put another limit or policy in force, or let runs look at the data again.
+
+    Old and new limits stay in the chain, and so do the runs that gates stopped.
+
+    Args:
+        dataset: Name of the account.
+        policy: The new policy; by default the one in force.
+        epsilon: The new limit; what is not given stays as it is.
+        delta: The new limit.
+        rho: The new limit, under 'zcdp'.
+        reopen: Count anew the runs that gates stopped; as many as the limit close the dataset.
+        key: PEM file of an approver's private key, to reopen without a reason.
+        reason: Needed to raise a limit or to change the policy; and to reopen without a key.
+    """
+    if reopen or key:
+        limits = (policy, epsilon, delta, rho)
+        return _reopen(dataset, reopen and not any(limits), key, reason, home, json)
+    from statpress.flows import facts as reports
+    from statpress.tasks.ledger.ledger import Ledger
+
+    with Ledger.open(home_of(home).ledger, create=False) as ledger:
+        was = ledger.account(dataset)
+        given = _limits(policy or was.policy, epsilon, delta, rho)
+        entry = ledger.amend(dataset=dataset, policy=policy, reason=reason, **given)
+        account = ledger.account(dataset)
+    return Result(
+        json=json,
+        facts=lambda: {"entry": entry.hash, **reports.account_facts(account)},
+        report=lambda: (
+            f"{dataset}: {was.policy} with {was.limit}",
+            f"  now {account.policy} with {account.limit}",
+        ),
+    )
+
+
+def _reopen(
+    dataset: str, alone: bool, key: Path | None, reason: str | None, home: Path | None, json: bool
+) -> Result:
+    """Count the refusals of a dataset anew."""
+    from statpress.flows import facts as reports
+    from statpress.mechanisms.errors import ConfigError
+    from statpress.tasks.ledger.ledger import Ledger
+
+    if not alone:
+        raise ConfigError(
+            "A dataset is reopened by itself, and only that is signed.",
+            where="ledger amend",
+            next_step="Give --reopen with --reason or --key; amend limits by another command.",
+        )
+    signer = private_key(key) if key else None
+    with Ledger.open(home_of(home).ledger, create=False) as ledger:
+        number = ledger.account(dataset).open_refusals
+        entry = ledger.reopen(dataset=dataset, reason=reason, key=signer)
+        account = ledger.account(dataset)
+    return Result(
+        json=json,
+        facts=lambda: {"entry": entry.hash, **reports.account_facts(account)},
+        report=lambda: (
+            f"{dataset} is reopened after {number} refusals; 0 of "
+            f"{account.max_refusals} count from here."
+        ),
+    )
+
+
+def show_ledger(
+    dataset: str | None = None,
+    *,
+    delta: str | None = None,
+    home: HomeFolder = None,
+    json: Json = False,
+) -> Result:
+    """Print what each dataset has spent, reserved and left, and what that amounts to.
+
+    Args:
+        dataset: One account; by default all.
+        delta: Of the (epsilon, delta) reading; by default the registered one, or 1e-8.
+    """
+    from statpress.flows import facts as reports
+    from statpress.tasks.ledger.ledger import Ledger
+    from statpress.tasks.release.ledger_check import read_account
+
+    at = _delta(delta)
+    with Ledger.open(home_of(home).ledger, create=False) as ledger:
+        accounts = [ledger.account(dataset)] if dataset else list(ledger.accounts().values())
+    readings = [read_account(account, at) for account in accounts]
+    pairs = list(zip(accounts, readings, strict=True))
+
+    def report() -> Iterator[Any]:
+        if not pairs:
+            yield "No accounts."
+        for pair in pairs:
+            yield from reports.account_report(*pair)
+
+    return Result(
+        json=json,
+        facts=lambda: {"accounts": [reports.account_facts(*pair) for pair in pairs]},
+        report=report,
+    )
+
+
+def charge_history(
+    dataset: str | None = None, *, home: HomeFolder = None, json: Json = False
+) -> Result:
+    """Print every charge: when, for which run, how much, and what became of it.
+
+    Args:
+        dataset: One account; by default all.
+    """
+    from statpress.flows import facts as reports
+    from statpress.tasks.ledger.ledger import Ledger
+
+    with Ledger.open(home_of(home).ledger, create=False) as ledger:
+        accounts = [ledger.account(dataset)] if dataset else list(ledger.accounts().values())
+    charges = [reports.charge_facts(c) for a in accounts for c in a.charges.values()]
+    charges.sort(key=lambda charge: charge["sequence"])
+    return Result(
+        json=json,
+        facts=lambda: {"charges": charges},
+        report=lambda: reports.history_report(charges),
+    )
+
+
+def _limits(policy: str, epsilon: str | None, delta: str | None, rho: str | None) -> dict[str, Any]:
+    """The limits that were given, by the names the ledger has for them."""
+    named = {"epsilon": epsilon, "rho": rho, "delta" if policy == "basic" else "rho_delta": delta}
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def _delta(text: str | None) -> Decimal | None:
+    """A delta in (0, 1), if one was given."""
+    from statpress.mechanisms.errors import AmountError
+    from statpress.tasks.ledger.entries import exact
+
+    if text is None:
+        return None
+    delta = exact(text, where="--delta")
+    if not 0 < delta < 1:
+        raise AmountError("A reading needs a delta between 0 and 1.", where="--delta")
+    return delta
+
+
+ledger_app = App(name="ledger")
+for command in (
+    *(register, amend, charge_history, approvers),
+    *(verify, export, checkpoint),
+    *(void, note, upgrade),
+):
+    ledger_app.command(command)
+ledger_app.command(show_ledger, name="show")
+ledger_app.command(import_ledger, name="import")

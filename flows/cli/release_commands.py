@@ -1,0 +1,366 @@
+"""Commands that lead from a config to a release, and to deployments.
+
+Commands that lead from a config to a release: parse, call, return the result.
+The command that releases a bundle anew: parses, calls, returns the result.
+The command that sets up deployments: parses, calls, returns the result.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Group, Parameter
+from cyclopts.validators import LimitedChoice
+
+from statpress.flows.cli.options import (
+    Dask,
+    HomeFolder,
+    Json,
+    NoOrchestrator,
+    Overrides,
+    Result,
+    Sign,
+    Timings,
+    WorkerCount,
+    Yes,
+    home_of,
+    order_of,
+    overrides_of,
+    private_key,
+)
+
+if TYPE_CHECKING:
+    from statpress.tasks.private_zone.run_context import RunContext
+    from statpress.tasks.release.run_places import Outcome
+
+
+Seed = Annotated[
+    int | None,
+    Parameter(name="--insecure-seed", help="Draw from a known seed; never publishable."),
+]
+
+
+def demo(
+    *,
+    directory: Path = Path("statpress-demo"),
+    yes: Yes = False,
+    no_orchestrator: NoOrchestrator = False,
+    timings: Timings = False,
+    json: Json = False,
+) -> Result:
+    """Release a synthetic file of fifteen columns from real survey data, in a folder of its own.
+
+    Args:
+        directory: Folder for data, config, ledger and releases.
+    """
+    started = time.perf_counter()
+    from statpress.flows.runner import open_context, run_release
+    from statpress.flows.terminal import Progress, confirm
+    from statpress.tasks.private_zone.folders import Home
+
+    home = Home(directory.absolute() / "home")
+    with (
+        Progress(shown=not json) as progress,
+        open_context(home, orchestrated=not no_orchestrator, listener=progress) as context,
+    ):
+        from statpress.flows.demo import cost_of_another, next_commands, prepare
+
+        order, known = prepare(directory.absolute(), home)
+        planned = time.perf_counter() - started
+        if known and not yes:
+            confirm(cost_of_another(order, home), "Charge again?")
+        outcome = run_release(context, order)
+    steps = next_commands(directory, outcome.bundle)
+    done = outcome_result(
+        json, outcome, context, started, planned if timings else None, {"next": steps}
+    )
+
+    def report() -> Iterator[Any]:
+        yield from done.report()
+        page = directory / outcome.bundle.parent.name / outcome.bundle.name / "report.html"
+        yield f"\nLook at {page}, then try"
+        yield "\n".join(f"  {step}" for step in steps)
+
+    return Result(json=json, facts=done.facts, report=report)
+
+
+def validate(config: Path, *, set_: Overrides = None, json: Json = False) -> Result:
+    """Check a config without opening its source.
+
+    Args:
+        config: The release config.
+    """
+    from statpress.configs.loading import load_order
+    from statpress.mechanisms.errors import together
+    from statpress.tasks.release.foreseen import plan_or_faults, warnings
+
+    release = load_order(order_of(config, set_))
+    planned, faults = plan_or_faults(release)
+    if planned is None or faults:
+        raise together(faults)
+    cells, said = planned.domain.n_possible, warnings(release, planned)
+    facts = {
+        "valid": True,
+        "config_sha256": release.sha256,
+        "cells": str(cells),
+        "warnings": said,
+    }
+
+    def report() -> Iterator[str]:
+        yield f"{config}: valid ({cells:,} cells)."
+        yield from (f"warning: {text}" for text in said)
+
+    return Result(json=json, facts=lambda: facts, report=report)
+
+
+def plan(
+    config: Path,
+    *,
+    compare: bool = False,
+    html: Annotated[Path | None, Parameter(name="--html")] = None,
+    set_: Overrides = None,
+    home: HomeFolder = None,
+    json: Json = False,
+) -> Result:
+    """Print what a release draws, what it costs and the errors to expect, without the source.
+
+    Args:
+        config: The release config.
+        compare: Show what every mechanism would do for each product.
+        html: Write a page for deciding before paying, with the errors at other budgets.
+    """
+    from statpress.configs.loading import PlannedOrder
+    from statpress.flows import facts as reports
+    from statpress.tasks.ledger.acts import remaining_budget
+    from statpress.tasks.release.foreseen import foreseen, plan_for_account
+
+    if html is not None:
+        from statpress.tasks.report.plan_page import check_page
+
+        check_page(html)
+    order, place = PlannedOrder.of(order_of(config, set_)), home_of(home)
+    remaining = remaining_budget(place, order.release.config.dataset)
+    planned = plan_for_account(place, order.release, order.plan)
+    stopping = foreseen(order.release, planned)
+    written: dict[str, Any] = {}
+    if html is not None:
+        from statpress.flows.terminal import Progress
+        from statpress.tasks.report.plan_page import write_plan_page
+
+        with Progress(shown=not json) as progress:
+            write_plan_page(
+                html, place, order.release, planned, remaining, stopping, progress.announce
+            )
+        written = {"page": str(html)}
+
+    def facts() -> dict[str, Any]:
+        compared = {"comparison": reports.comparison_facts(planned)} if compare else {}
+        stops = {"would_stop": [str(each) for each in stopping]}
+        return reports.plan_facts(order.release, planned, remaining) | stops | compared | written
+
+    def report() -> Iterator[Any]:
+        yield from reports.plan_report(order.release, planned, remaining)
+        yield from (f"A run would stop: {each}" for each in stopping)
+        yield from reports.comparison_report(planned) if compare else ()
+        if html is not None:
+            yield f"Wrote {html}."
+
+    return Result(json=json, facts=facts, report=report)
+
+
+def run(
+    config: Path,
+    *,
+    set_: Overrides = None,
+    home: HomeFolder = None,
+    no_orchestrator: NoOrchestrator = False,
+    timings: Timings = False,
+    insecure_seed: Seed = None,
+    sign: Sign = None,
+    workers: WorkerCount = None,
+    dask: Dask = None,
+    json: Json = False,
+) -> Result:
+    """Press a release: count, charge, draw, check, publish.
+
+    Args:
+        config: The release config.
+    """
+    started = time.perf_counter()
+    from statpress.flows.runner import open_context, run_release
+    from statpress.flows.terminal import Progress
+    from statpress.tasks.private_zone.workers import Parallel
+
+    written = order_of(config, set_)
+    signer = private_key(sign) if sign else None
+    parallel = Parallel.of(os.environ, workers, dask)
+    with (
+        Progress(shown=not json) as progress,
+        open_context(
+            home_of(home),
+            orchestrated=not no_orchestrator,
+            listener=progress,
+            parallel=parallel,
+        ) as context,
+    ):
+        from statpress.configs.loading import PlannedOrder
+        from statpress.tasks.release.foreseen import check_places
+
+        order = PlannedOrder.of(written)  # a faulty config need not wait for a server
+        check_places(
+            context.home, order.release, seeded=insecure_seed is not None, signed=sign is not None
+        )
+        planned = time.perf_counter() - started
+        outcome = run_release(context, order, insecure_seed=insecure_seed, signer=signer)
+    return outcome_result(json, outcome, context, started, planned if timings else None)
+
+
+def outcome_result(
+    json: bool,
+    outcome: Outcome,
+    context: RunContext,
+    started: float,
+    planned: float | None,
+    facts: Mapping[str, Any] | None = None,
+) -> Result:
+    """What came of a run.
+
+    Args:
+        json: Which form is asked for.
+        outcome: Of the run.
+        context: The run.
+        started: When the command began, by ``time.perf_counter``.
+        planned: Seconds until the release was planned; None if no timings are asked for.
+        facts: More facts.
+    """
+    from statpress.flows import facts as reports
+    from statpress.tasks.ledger.acts import remaining_budget
+
+    remaining = remaining_budget(context.home, outcome.dataset)
+    spent = None
+    if planned is not None:
+        total = time.perf_counter() - started
+        spent = {"plan beforehand": planned, **context.timings}
+        rest = total - sum(spent.values())
+        spent |= {"orchestrator, and between steps": rest, "total": total}
+
+    def report() -> Iterator[Any]:
+        yield reports.outcome_report(outcome, remaining)
+        if spent is not None:
+            yield reports.timings_report(spent)
+
+    return Result(
+        json=json,
+        facts=lambda: reports.outcome_facts(outcome, remaining, spent) | dict(facts or {}),
+        report=report,
+    )
+
+
+_HOW = Group("How", validator=LimitedChoice(1, 1), help="Give exactly one.")
+
+
+def rerelease(
+    bundle: Path,
+    *,
+    reprint: Annotated[bool, Parameter(group=_HOW, negative="")] = False,
+    renew: Annotated[bool, Parameter(group=_HOW, negative="")] = False,
+    revise: Annotated[Path | None, Parameter(group=_HOW)] = None,
+    set_: Overrides = None,
+    name: str | None = None,
+    folder: Path | None = None,
+    plan_only: Annotated[bool, Parameter(negative="")] = False,
+    yes: Yes = False,
+    home: HomeFolder = None,
+    no_orchestrator: NoOrchestrator = False,
+    sign: Sign = None,
+    workers: WorkerCount = None,
+    dask: Dask = None,
+    timings: Timings = False,
+    json: Json = False,
+) -> Result:
+    """Release a published bundle anew: derived again, on new data, or with a changed config.
+
+    Args:
+        bundle: The bundle's folder.
+        reprint: Derive its products again from what was drawn; free, without data or ledger.
+        renew: The same config on the data of today; charged as a run of its own.
+        revise: A changed config, whose changes are shown first; charged as a run of its own.
+        name: Of the new bundle; the same as --set publish.name.
+        folder: Where the config's paths are taken from under --renew; by default the folder of
+            the bundle's own config if the data is there, else the current one.
+        plan_only: Show what it would change and cost, and stop.
+    """
+    started = time.perf_counter()
+    from statpress.configs.order import from_options
+    from statpress.flows import rerelease as flow
+    from statpress.flows.terminal import Progress, confirm, show
+    from statpress.tasks.private_zone.workers import Parallel
+
+    parallel = Parallel.of(os.environ, workers, dask)
+    options = [*(set_ or ()), *([] if name is None else [f"publish.name={name}"])]
+    signer = private_key(sign) if sign else None
+    if reprint:
+        with Progress(shown=not json) as progress:
+            facts = flow.reprint(bundle, from_options(options), progress, signer)
+        return Result(json=json, facts=lambda: facts, report=lambda: flow.reprint_report(facts))
+    place = home_of(home)
+    proposal = flow.propose(bundle, revise, overrides_of(options), folder, place)
+    planned = time.perf_counter() - started
+    if plan_only:
+        return Result(
+            json=json,
+            facts=lambda: {"plan": proposal.facts()},
+            report=lambda: flow.proposal_report(proposal),
+        )
+    for part in () if json else flow.proposal_report(proposal):
+        show(part)  # before the question
+    proposal.check(place)
+    if not yes:
+        confirm(proposal.words, "Charge this?")
+    from statpress.flows.runner import open_context, run_release
+
+    with (
+        Progress(shown=not json) as progress,
+        open_context(
+            place,
+            orchestrated=not no_orchestrator,
+            listener=progress,
+            parallel=parallel,
+        ) as context,
+    ):
+        outcome = run_release(context, proposal.planned, signer=signer)
+    return outcome_result(
+        json,
+        outcome,
+        context,
+        started,
+        planned if timings else None,
+        {"plan": proposal.facts()},
+    )
+
+
+def deploy(file: Path = Path("deploy/prefect.yaml"), *, json: Json = False) -> Result:
+    """Put work pools and deployments on the Prefect server that PREFECT_API_URL names.
+
+    A pool that exists stays as it is; applying a file again changes nothing.
+
+    Args:
+        file: Deployments as 'prefect deploy' reads them, and the pools they need.
+    """
+    from dataclasses import asdict
+
+    from statpress.tasks.orchestration.deployment import apply
+
+    applied = apply(file)
+
+    def report() -> Iterator[str]:
+        yield f"Server {applied.api}"
+        for kind, found in (("work pool", applied.pools), ("deployment", applied.deployments)):
+            for name, change in found.items():
+                yield f"  {kind} {name}: {change}"
+
+    return Result(json=json, facts=lambda: asdict(applied), report=report)

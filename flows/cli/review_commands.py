@@ -1,0 +1,203 @@
+"""Commands of the review: parse, call, return the result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from statpress.flows.cli.options import (
+    HomeFolder,
+    Json,
+    NoOrchestrator,
+    Result,
+    home_of,
+    private_key,
+)
+
+if TYPE_CHECKING:
+    from statpress.tasks.private_zone.folders import Home
+
+
+Target = Annotated[
+    str, Parameter(help="The run, as 'statpress review' lists it, or the folder of its bundle.")
+]
+Key = Annotated[
+    Path | None,
+    Parameter(name="--key", help="PEM file of your private Ed25519 key, for its owner only."),
+]
+By = Annotated[
+    str | None,
+    Parameter(
+        name="--by", help="Your name instead of a key, where the ledger allows unsigned decisions."
+    ),
+]
+Reason = Annotated[str | None, Parameter(name="--reason", help="Stays in the ledger.")]
+
+
+def review(*, home: HomeFolder = None, json: Json = False) -> Result:
+    """List the prepared bundles that wait for a decision or for their publication."""
+    from statpress.flows import facts as reports
+    from statpress.tasks.release.review import waiting
+
+    found = waiting(home_of(home))
+    return Result(
+        json=json,
+        facts=lambda: {"waiting": [reports.waiting_facts(each) for each in found]},
+        report=lambda: reports.waiting_report(found),
+    )
+
+
+def approve(
+    target: Target,
+    *,
+    key: Key = None,
+    by: By = None,
+    reason: Reason = None,
+    home: HomeFolder = None,
+    json: Json = False,
+) -> Result:
+    """Approve a prepared bundle, in your name, to the last byte; 'publish' then publishes it."""
+    return _decide(home_of(home), target, "approve", key, by, reason, json)
+
+
+def reject(
+    target: Target,
+    *,
+    reason: Annotated[str, Parameter(name="--reason", help="Stays in the ledger.")],
+    key: Key = None,
+    by: By = None,
+    home: HomeFolder = None,
+    json: Json = False,
+) -> Result:
+    """Reject a prepared bundle for good; its budget stays spent."""
+    return _decide(home_of(home), target, "reject", key, by, reason, json)
+
+
+def publish(
+    run_id: Annotated[str, Parameter(help="The run, as 'statpress review' lists it.")],
+    *,
+    no_orchestrator: NoOrchestrator = False,
+    home: HomeFolder = None,
+    json: Json = False,
+) -> Result:
+    """Publish a prepared bundle that is approved; may be repeated."""
+    from statpress.flows import facts as reports
+    from statpress.flows.runner import plain_context, run_publication
+    from statpress.flows.terminal import Progress
+    from statpress.tasks.ledger.acts import remaining_budget
+
+    with Progress(shown=not json) as progress:
+        context = plain_context(home_of(home), orchestrated=not no_orchestrator, listener=progress)
+        outcome = run_publication(context, run_id)
+    remaining = remaining_budget(context.home, outcome.dataset)
+    return Result(
+        json=json,
+        facts=lambda: reports.outcome_facts(outcome, remaining, None),
+        report=lambda: reports.outcome_report(outcome, remaining),
+    )
+
+
+def upload(
+    bundle: Annotated[Path, Parameter(help="The folder of a published bundle.")],
+    *,
+    config: Annotated[
+        Path | None,
+        Parameter(name="--config", help="Take the targets of this config, not of the bundle's."),
+    ] = None,
+    home: HomeFolder = None,
+    json: Json = False,
+) -> Result:
+    """Upload a published bundle to the targets of its config; may be repeated, charges nothing."""
+    from statpress.flows import facts as reports
+    from statpress.flows.runner import plain_context, run_upload
+    from statpress.flows.terminal import Progress
+
+    with Progress(shown=not json) as progress:
+        context = plain_context(home_of(home), orchestrated=False, listener=progress)
+        uploads = run_upload(context, bundle, config)
+    return Result(
+        json=json,
+        facts=lambda: reports.upload_facts(uploads),
+        report=lambda: reports.upload_lines(uploads),
+    )
+
+
+def approvers(
+    dataset: Annotated[str, Parameter(help="Name of the account.")],
+    *,
+    public_key: Annotated[
+        list[Path] | None,
+        Parameter(
+            name="--public-key",
+            negative="",
+            help="PEM file of one who approves; give it for each.",
+        ),
+    ] = None,
+    unsigned: Annotated[
+        bool,
+        Parameter(
+            name="--unsigned",
+            negative="",
+            help="Let decisions count that nobody signed, as those by a form in Prefect.",
+        ),
+    ] = False,
+    key: Annotated[
+        Path | None,
+        Parameter(name="--key", help="PEM file of the private key of an approver in force."),
+    ] = None,
+    reason: Reason = None,
+    home: HomeFolder = None,
+    json: Json = False,
+) -> Result:
+    """Set all those who approve a dataset's releases; each release then waits for one of them.
+
+    With nobody named, later releases need no approval. Changing who approves needs the key
+    of an approver in force, and a reason.
+    """
+    from statpress.flows import facts as reports
+    from statpress.tasks.ledger.entries import read_public_key
+    from statpress.tasks.ledger.ledger import Ledger
+
+    keys = [read_public_key(path) for path in public_key or []]
+    signer = private_key(key) if key else None
+    with Ledger.open(home_of(home).ledger, create=False) as ledger:
+        entry = ledger.set_approvers(
+            dataset=dataset, approvers=keys, unsigned=unsigned, reason=reason, key=signer
+        )
+        account = ledger.account(dataset)
+    return Result(
+        json=json,
+        facts=lambda: {"entry": entry.hash, **reports.account_facts(account)},
+        report=lambda: f"{dataset}: {reports.review_text(account)}",
+    )
+
+
+def _decide(
+    home: Home,
+    target: str,
+    decision: str,
+    key: Path | None,
+    by: str | None,
+    reason: str | None,
+    json: bool,
+) -> Result:
+    """Record a decision."""
+    from statpress.flows import facts as reports
+    from statpress.mechanisms.errors import SigningKeyError
+    from statpress.tasks.release.review import decide
+
+    if (key is None) == (by is None):
+        raise SigningKeyError(
+            "A decision is signed by one key, or made in one name.",
+            where=decision,
+            next_step="Give --key FILE; or --by NAME, where the ledger allows it.",
+        )
+    signer = private_key(key) if key else None
+    entry = decide(home, target, decision, reason=reason, key=signer, by=by)
+    return Result(
+        json=json,
+        facts=lambda: reports.decision_facts(entry),
+        report=lambda: reports.decision_report(entry),
+    )

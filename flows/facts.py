@@ -1,0 +1,567 @@
+"""Plans, outcomes and accounts as JSON facts and as text. Public quantities only.
+
+Answers to questions as text.
+Uploads as JSON facts and as text.
+What was found of a bundle, for a person.
+Outcomes and accounts as JSON facts and as text. Public quantities alone.
+A plan as JSON facts and as text. Public quantities alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from decimal import ROUND_CEILING, Context, Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from statpress.configs.loading import Release
+from statpress.flows.terminal import registration, share_bar, table
+from statpress.mechanisms.mechanism import shown
+from statpress.mechanisms.planning.choice import Candidate, compare
+from statpress.mechanisms.planning.plan import Plan, PlannedProduct, verdict
+from statpress.tasks.ledger.accounts import Account, Charge, Status
+from statpress.tasks.ledger.entries import Loss, canonical
+from statpress.tasks.products.kinds import kind_of
+from statpress.tasks.release.foreseen import (
+    forecast_facts,
+    forecasts,
+    peak,
+    size_in_words,
+    verdict_facts,
+    warnings,
+)
+from statpress.tasks.release.run_places import refusals_in_words, unfinished_in_words
+from statpress.tasks.report.privacy_page import EXPLANATIONS, at_most
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from statpress.mechanisms.accounting.composition import Reading
+    from statpress.tasks.ledger.entries import Entry
+    from statpress.tasks.release.review import Waiting
+    from statpress.tasks.release.run_places import Outcome, Uploaded
+
+
+def query_report(facts: Mapping[str, Any]) -> Iterator[Any]:
+    """A row for each cell: its values, the estimate, its error and interval."""
+    columns = facts["columns"]
+    rows = [
+        [
+            *(cell["values"][name] for name in columns),
+            *(f"{cell[part]:,.1f}" for part in ("estimate", "standard_error", "lower", "upper")),
+        ]
+        for cell in facts["cells"]
+    ]
+    level = f"{facts['confidence']:.4g}"
+    conditions = [f"{name} = {' or '.join(values)}" for name, values in facts["where"].items()]
+    title = f"{facts['product']}: records" + (f" with {', '.join(conditions)}" * bool(conditions))
+    headings = [*columns, "estimate", "standard error", f"from ({level})", f"to ({level})"]
+    yield table(title, headings, rows)
+    notes = [
+        "Unbiased estimates from noisy tables, which may be negative. One interval covers with "
+        f"probability {level}, not all of them together."
+    ]
+    if facts["of"] == "these records":
+        notes.append("They are of the records that were counted, without any error of sampling.")
+    if facts["chosen_by_noisy_scores"]:
+        notes.append(
+            "Noisy scores decided which pairs were measured; errors hold given that decision."
+        )
+    yield "\n".join(notes)
+
+
+def upload_facts(uploads: Sequence[Uploaded]) -> dict[str, Any]:
+    """What came of uploads."""
+    return {"uploads": [asdict(each) for each in uploads]}
+
+
+def upload_lines(uploads: Sequence[Uploaded]) -> Iterator[str]:
+    """The same for a person, a line or two for each."""
+    for each in uploads:
+        files = "1 file" if each.sent == 1 else f"{each.sent} files"
+        there = f", {each.kept} already there" if each.kept else ""
+        yield f"Uploaded to {each.place}: {files} sent{there}, all read back."
+        if each.latest:
+            yield f"  {each.latest}"
+
+
+def whole_report(
+    where: str, manifest: Mapping[str, Any], *, lists: bool, rederived: bool | None
+) -> str:
+    """That every file is as its manifest says, and what else is known of it."""
+    text = f"{where}: {len(manifest['files'])} files, all as the manifest says."
+    if manifest.get("reprint_of"):
+        text += f" A reprint of what was drawn for {manifest['reprint_of']['seal']}."
+        if rederived is None:
+            text += " That it follows from that was not checked: verify its folder."
+        elif not rederived:
+            text += " Its estimates, by other versions, were not derived again."
+    if not manifest["publishable"]:
+        text += " It is NOT PUBLISHABLE (known seed)."
+    if not lists:
+        text += " A server does not list its files: whether it has more of them is not known."
+    return text
+
+
+def signature_report(signed: Mapping[str, Any] | None) -> str:
+    """Who signed it."""
+    if signed is None:
+        return "It is not signed."
+    if signed["trusted"]:
+        return f"Signed by the given key, whose fingerprint is {signed['fingerprint']}."
+    return (
+        f"Signed by a key that was not given, whose fingerprint is {signed['fingerprint']}. Anyone "
+        "can sign: give the publisher's public key with --key, and have it from elsewhere."
+    )
+
+
+_WORDS = {"rho_delta": "delta"}
+
+
+def outcome_facts(
+    outcome: Outcome, remaining: Loss | None, timings: dict[str, float] | None
+) -> dict[str, Any]:
+    """What a run did."""
+    facts: dict[str, Any] = {
+        "run_id": outcome.run_id,
+        "dataset": outcome.dataset,
+        "status": str(outcome.status),
+        "bundle": str(outcome.bundle),
+        "seal": outcome.seal,
+        "epsilon": outcome.epsilon,
+        "delta": outcome.delta,
+        "ledger_entry": outcome.ledger_entry,
+        "publishable": outcome.publishable,
+        "remaining": loss_facts(remaining),
+    }
+    if outcome.uploads:
+        facts |= upload_facts(outcome.uploads)
+    if timings is not None:
+        facts["timings"] = {title: round(spent, 3) for title, spent in timings.items()}
+    return facts
+
+
+def outcome_report(outcome: Outcome, remaining: Loss | None) -> str:
+    """The same for a person."""
+    prepared = outcome.status is Status.PREPARED
+    lines = [
+        f"{'Prepared' if prepared else 'Published'} {outcome.bundle}",
+        f"  charged   epsilon {outcome.epsilon}, delta {outcome.delta}",
+        f"  remaining {remaining_text(remaining)}",
+        f"  ledger    {outcome.ledger_entry}",
+    ]
+    if not outcome.publishable:
+        lines.append("  NOT PUBLISHABLE: drawn from a known seed")
+    if prepared:
+        lines.append(f"  It waits for its approval: statpress approve {outcome.run_id} --key FILE")
+    return "\n".join([*lines, *upload_lines(outcome.uploads)])
+
+
+def refinement_report(output: Path, facts: dict[str, Any]) -> Iterator[Any]:
+    """Refined tables for a person."""
+    source = facts["source"]
+    mark = "" if source["publishable"] else " It is NOT PUBLISHABLE (known seed)."
+    rows = [
+        [
+            name,
+            f"{product['kind']} by {product['mechanism']['mechanism']}",
+            f"{product['rows']:,}",
+            f"{product['root_mean_square_standard_error']:,.1f}" if product["rows"] else "-",
+            product.get("rounding_keeps", "not rounded"),
+        ]
+        for name, product in facts["products"].items()
+    ]
+    columns = ["product", "from", "rows", "standard error (rms)", "rounding keeps"]
+    yield table(f"Refined {source['title']}; no budget is spent", columns, rows)
+    gaps = facts.get("largest_disagreement_in_records", {})
+    if gaps:
+        said = ", ".join(f"{name} {gap:,.2f}" for name, gap in gaps.items())
+        yield f"Largest disagreement between tables, in records: {said}."
+    if facts["without_counts"]:
+        yield f"Without counts, left out: {', '.join(facts['without_counts'])}."
+    yield f"Wrote {output} from the bundle with the seal {source['seal'][:16]}.{mark}"
+
+
+def timings_report(timings: dict[str, float]) -> Table:
+    """Seconds per step."""
+    return table("Timings", ["step", "seconds"], [[k, f"{v:.2f}"] for k, v in timings.items()])
+
+
+def account_facts(account: Account, reading: Reading | None = None) -> dict[str, Any]:
+    """One account of the ledger."""
+    facts: dict[str, Any] = {
+        "dataset": account.dataset,
+        "policy": account.policy,
+        "limit": loss_facts(account.limit),
+        "spent": loss_facts(account.spent - account.reserved),
+        "reserved": loss_facts(account.reserved),
+        "remaining": loss_facts(account.remaining),
+        "registered": dict(account.registration.body),
+        "amendments": [dict(entry.body) for entry in account.amendments],
+        "approvers": list(account.approvers),
+        "unsigned_approvals": account.unsigned,
+        "max_refusals": account.max_refusals,
+        "refusals_since_reopening": account.open_refusals,
+        "refusals": [{**entry.body, "sequence": entry.sequence} for entry in account.refusals],
+        "reopenings": [{**e.body, "sequence": e.sequence} for e in account.reopenings],
+        "charges": [charge_facts(charge) for charge in account.charges.values()],
+    }
+    if reading is not None:
+        facts["reading"] = {
+            "delta": canonical(reading.delta),
+            "epsilon_adaptive": _finite(reading.adaptive),
+            "epsilon_fixed": _finite(reading.fixed),
+        }
+    return facts
+
+
+def charge_facts(charge: Charge) -> dict[str, Any]:
+    """One charge, with what became of it."""
+    body, publication = charge.entry.body, charge.publication
+    return {
+        "sequence": charge.entry.sequence,
+        "created": body["created"],
+        "dataset": body["dataset"],
+        "run_id": body["run_id"],
+        **charge.loss.texts(),
+        "status": str(charge.status),
+        "published": charge.published,
+        "config_sha256": body["config_sha256"],
+        "publishable": not body["insecure_seed"],
+        "bundle": publication.body["bundle"] if publication else None,
+        "decision": decision_facts(charge.decision) if charge.decision else None,
+        "entry": charge.entry.hash,
+    }
+
+
+def account_report(account: Account, reading: Reading) -> Iterator[Any]:
+    """The same for a person: the odometer, with a bar per limited measure."""
+    reserved = account.reserved
+    rows, bars = [], []
+    for measure, limit in account.limit.amounts.items():
+        spent, kept = account.spent[measure] - reserved[measure], reserved[measure]
+        left = account.remaining[measure]
+        amounts = [canonical(amount) for amount in (limit, spent, kept, left)]
+        rows.append([_WORDS.get(measure, measure), *amounts])
+        bars.append(share_bar(f"{_WORDS.get(measure, measure):<8}", left, limit))
+    columns = ["", "limit", "spent", "reserved", "remaining"]
+    yield table(f"{account.dataset}: policy {account.policy}", columns, rows)
+    yield from bars
+    was = account.registration.body
+    yield (
+        f"Registered {was['created'][:10]}: {was['n_records']:,} records, {was['adjacency']}, "
+        f"unit {was['unit']}{_of_several(was['unit_records'])}."
+    )
+    counts = Counter(str(charge.status) for charge in account.charges.values())
+    runs = ", ".join(f"{n} {status}" for status, n in counts.items()) or "none"
+    yield f"Charges: {runs}."
+    yield from unfinished_in_words(account)
+    if account.refusals:
+        yield refusals_in_words(account)
+        last = account.refusals[-1].body
+        yield f"  {len(account.refusals)} in all, the last at {last['created']}: {last['run_id']}."
+    if account.amendments:
+        last = account.amendments[-1].body
+        yield f"Amended {len(account.amendments)} times, last at {last['created']}."
+    if account.reviewed:
+        yield review_text(account)
+    delta = canonical(reading.delta)
+    yield f"All charges together: epsilon {_rounded_spend(reading.adaptive)} at delta {delta}."
+    if reading.fixed < reading.adaptive:
+        yield (
+            "  If no config depended on an earlier release: "
+            f"epsilon {_rounded_spend(reading.fixed)} at delta {delta}."
+        )
+    yield ""
+
+
+def _of_several(unit_records: int) -> str:
+    return f" of {unit_records:,} records each" if unit_records > 1 else ""
+
+
+def history_report(charges: list[dict[str, Any]]) -> str:
+    """All charges for a person, two lines each."""
+    lines = []
+    for charge in charges:
+        mark = "" if charge["publishable"] else " NOT PUBLISHABLE"
+        lines += [
+            f"{charge['sequence']:>6}  {charge['created']}  {charge['dataset']}  "
+            f"{charge['status']}{mark}  run {charge['run_id']}",
+            f"        epsilon {charge['epsilon']}, delta {charge['delta']}; rho {charge['rho']}, "
+            f"delta {charge['rho_delta']}{'; ' + charge['bundle'] if charge['bundle'] else ''}",
+        ]
+    return "\n".join(lines or ["No charges."])
+
+
+def review_text(account: Account) -> str:
+    """Who approves the releases of a dataset."""
+    if not account.reviewed:
+        return "Releases need no approval."
+    by = [f"the keys {', '.join(account.approvers)}"] if account.approvers else []
+    by += ["unsigned decisions"] if account.unsigned else []
+    return f"Releases wait for an approval, by {' or '.join(by)}."
+
+
+def decision_facts(decision: Entry) -> dict[str, Any]:
+    """An approval or a rejection; ``signed_by`` or, without a signature, ``by``."""
+    body = decision.body
+    names = ("decision", "dataset", "run_id", "created", "reason", "manifest_sha256")
+    return {
+        **{name: body[name] for name in names},
+        "signed_by": body.get("public_key"),
+        "by": body.get("by"),
+        "entry": decision.hash,
+    }
+
+
+def decision_report(decision: Entry) -> str:
+    """The same for a person."""
+    body = decision.body
+    by = f"{body['by']} (not signed)" if "by" in body else f"the key {body['public_key']}"
+    word = {"approve": "Approved", "reject": "Rejected"}[body["decision"]]
+    why = f": {body['reason']}" if body["reason"] else "."
+    return f"{word} {body['created']} by {by}{why}"
+
+
+def waiting_facts(found: Waiting) -> dict[str, Any]:
+    """A prepared bundle, in public facts."""
+    body, preparation = found.charge.entry.body, found.charge.preparation
+    assert preparation is not None
+    return {
+        "run_id": body["run_id"],
+        "dataset": body["dataset"],
+        "title": found.title,
+        "status": str(found.charge.status),
+        "prepared": preparation.body["created"],
+        **found.charge.loss.texts(),
+        "products": list(dict.fromkeys(each["product"] for each in body["mechanisms"])),
+        "publishable": not body["insecure_seed"],
+        "seal": preparation.body["manifest_sha256"],
+        "folder": str(found.folder),
+        "place": str(found.target),
+        "decision": decision_facts(found.charge.decision) if found.charge.decision else None,
+    }
+
+
+def form_text(found: Waiting) -> str:
+    """A prepared bundle in Markdown, above the form that asks for a decision."""
+    facts = waiting_facts(found)
+    mark = "" if facts["publishable"] else "\n\n**NOT PUBLISHABLE: drawn from a known seed.**"
+    return (
+        f"**{facts['title']}**, dataset `{facts['dataset']}`: epsilon {facts['epsilon']},"
+        f" delta {facts['delta']}, products {', '.join(facts['products'])}.{mark}\n\n"
+        f"The bundle lies in `{facts['folder']}` and would be published as `{facts['place']}`."
+        " Its budget is spent, whatever is decided. A rejection is final."
+    )
+
+
+def waiting_report(found: list[Waiting]) -> str:
+    """The same for a person, a few lines each."""
+    lines = []
+    for facts in map(waiting_facts, found):
+        mark = "" if facts["publishable"] else " NOT PUBLISHABLE"
+        step = "to be decided" if facts["decision"] is None else "approved, to be published"
+        title = facts["title"] or "the bundle is not in this home, or was changed"
+        lines += [
+            f"{facts['run_id']}  {facts['dataset']}  {step}{mark}",
+            f"        {title}",
+            f"        epsilon {facts['epsilon']}, delta {facts['delta']};"
+            f" products {', '.join(facts['products'])}; prepared {facts['prepared']}",
+            f"        in {facts['folder']}, for {facts['place']}",
+        ]
+    return "\n".join(lines or ["Nothing waits."])
+
+
+def loss_facts(loss: Loss | None) -> dict[str, str] | None:
+    """A loss as exact decimal text."""
+    return None if loss is None else loss.texts()
+
+
+def remaining_text(loss: Loss | None) -> str:
+    """What the ledger still grants, or that the dataset has no account."""
+    return "dataset not registered" if loss is None else str(loss)
+
+
+def _rounded_spend(epsilon: float) -> str:
+    """Five digits, rounded up."""
+    return f"{Context(prec=5, rounding=ROUND_CEILING).create_decimal(Decimal(epsilon)):f}"
+
+
+def _finite(epsilon: float) -> float | None:
+    return epsilon if math.isfinite(epsilon) else None
+
+
+def plan_facts(release: Release, plan: Plan, remaining: Loss | None) -> dict[str, Any]:
+    """Everything a plan says."""
+    products = {}
+    for product in plan.products:
+        products[product.request.name] = {
+            **product.describe(plan.privacy),
+            "kind": product.kind.name,
+            "columns": list(product.domain.names),
+            "share": canonical(product.request.share),
+            "epsilon_lower": product.epsilon_bounds.lower,
+            "epsilon_upper": product.epsilon_bounds.upper,
+            "expected_error": asdict(product.expected_error),
+            "verdict": verdict_facts(release, product),
+        }
+        if product.choice is not None:
+            products[product.request.name]["chosen"] = product.choice.reason()
+    return {
+        "dataset": release.config.dataset,
+        "config_sha256": release.sha256,
+        "unit": plan.privacy.unit,
+        "unit_in_words": plan.privacy.words,
+        **{measure: canonical(amount) for measure, amount in plan.amounts.items()},
+        "epsilon_lower": plan.epsilon_bounds.lower,
+        "epsilon_upper": plan.epsilon_bounds.upper,
+        "epsilon_added": canonical(plan.added),
+        "explanations": EXPLANATIONS,
+        "attack_advantage": plan.attack_advantage,
+        "products": products,
+        "warnings": _warnings(release, plan, remaining),
+        "remaining": loss_facts(remaining),
+        "memory": forecast_facts(release, plan),
+    }
+
+
+def plan_report(release: Release, plan: Plan, remaining: Loss | None) -> Iterator[Any]:
+    """The same for a person."""
+    yield f"{release.config.title}\n"
+    rows = [["protected", plan.privacy.words]]
+    for product in plan.products:
+        rows += _product_rows(product)
+    rows.append(["release: epsilon, delta", f"{canonical(plan.epsilon)}, {canonical(plan.delta)}"])
+    rows.append(["  epsilon at that delta, proven", _bounds(plan.epsilon_bounds)])
+    if plan.saved:
+        rows.append(
+            ["  saved by composing", f"{plan.saved:.0%} of {_rounded(plan.added)}, epsilons added"]
+        )
+    zcdp = ", ".join(canonical(plan.amounts[name]) for name in ("rho", "rho_delta"))
+    rows.append(["release under zcdp: rho, delta", zcdp])
+    rows.append(["an attack gains, at most", at_most(plan.attack_advantage)])
+    rows.append(["remaining budget", remaining_text(remaining)])
+    if remaining is not None:
+        fits = remaining.covers(Loss(plan.amounts))
+        rows.append(["it covers this release", "yes" if fits else "NO"])
+    yield table("Plan, from public quantities only", ["", ""], rows)
+    yield _memory(release, plan)
+    yield from _epsilons()
+    yield from (f"warning: {text}" for text in _warnings(release, plan, remaining))
+
+
+def _memory(release: Release, plan: Plan) -> str:
+    """The most that a run may need of memory, and where."""
+    most, declared = peak(forecasts(release, plan)), release.config.resources.memory
+    of = f" for '{most.product}'" if most.product else ""
+    limit = f"; declared: {declared}" if declared else ""
+    return (
+        f"memory. At most {size_in_words(most.bytes)}, in the step '{most.step}'{of} "
+        f"({most.figure}){limit}."
+    )
+
+
+def _epsilons() -> Iterator[str]:
+    """What each epsilon in the table is."""
+    yield f"alone: epsilon. {EXPLANATIONS['products.epsilon']}"
+    yield f"release: epsilon. {EXPLANATIONS['epsilon']}"
+    yield f"epsilon, proven. {EXPLANATIONS['epsilon_lower, epsilon_upper']}"
+
+
+def _warnings(release: Release, plan: Plan, remaining: Loss | None) -> list[str]:
+    """What stops a run, or should be known before it."""
+    found = warnings(release, plan)
+    if remaining is None:
+        found.append(
+            f"The dataset {release.config.dataset!r} is not registered in this ledger, so that a "
+            "run would stop. Register it once, with the budget of its whole life in place of the "
+            f"capitals: '{registration(release.config)}'."
+        )
+    return found
+
+
+def _product_rows(product: PlannedProduct[Any]) -> list[list[str]]:
+    described = kind_of(product).parameters(product)
+    rows = [
+        [product.request.name, f"{product.kind.name} by {described['mechanism']}"],
+        ["  share", f"{float(product.request.share):.6g}"],
+        ["  cells", f"{product.domain.n_possible:,}"],
+        *([f"  {label}", value] for label, value in shown(described)),
+        ["  alone: epsilon, delta", f"{canonical(product.epsilon)}, {canonical(product.delta)}"],
+        _rho_row(product),
+        *(
+            [f"  {label}" if label else "", shown]
+            for label, shown in product.kind.error_rows(product.mechanism, product.expected_error)
+        ),
+    ]
+    rows.append(["  verdict", verdict(product).words])
+    if product.choice is not None:
+        rows.insert(1, ["  chosen", product.choice.reason()])
+    return rows
+
+
+def _rho_row(product: PlannedProduct[Any]) -> list[str]:
+    """Rho, with the delta with which it may fail if there is one."""
+    if not product.rho_delta:
+        return ["  alone: rho", canonical(product.rho)]
+    return ["  alone: rho, delta", f"{canonical(product.rho)}, {canonical(product.rho_delta)}"]
+
+
+def comparison_facts(plan: Plan) -> dict[str, Any]:
+    """What every mechanism would do at each product's target, by product and mechanism."""
+    return {
+        product.request.name: {
+            candidate.name: _candidate_facts(candidate) for candidate in _compared(product)
+        }
+        for product in plan.products
+    }
+
+
+def comparison_report(plan: Plan) -> Iterator[Any]:
+    """The same for a person: a table a product."""
+    for product in plan.products:
+        rows, unable = [], []
+        planned = product.kind.label(product.mechanism)
+        figures_by = product.kind.criteria
+        for candidate in _compared(product):
+            mark = " *" if candidate.name == planned else ""
+            if candidate.expected_error is None:
+                unable.append(f"  {candidate.name}{mark}: {candidate.reason}")
+                continue
+            figures = [candidate.error(name) for name in figures_by]
+            rows.append([candidate.name + mark, *map(_error, figures)])
+        yield table(
+            f"{product.request.name}: expected errors at its share, by mechanism (* planned)",
+            ["mechanism", *figures_by.values()],
+            rows,
+        )
+        if unable:
+            yield "\n".join(["Not compared:", *unable, ""])
+
+
+def _compared(product: PlannedProduct[Any]) -> tuple[Candidate, ...]:
+    kind, knobs = product.kind, product.request.knobs
+    found = compare(kind, knobs, product.target, product.pure_target)
+    return tuple(sorted(found, key=lambda candidate: candidate.error(kind.criterion(knobs))))
+
+
+def _candidate_facts(candidate: Candidate) -> dict[str, Any]:
+    if candidate.mechanism is None or candidate.expected_error is None:
+        return {"reason": candidate.reason}
+    error: Any = candidate.expected_error
+    return {**candidate.mechanism.describe(), "expected_error": asdict(error)}
+
+
+def _error(figure: float) -> str:
+    return f"{figure:,.4g}" if math.isfinite(figure) else "not stated"
+
+
+def _rounded(amount: Any) -> str:
+    return f"{float(amount):.6g}"
+
+
+def _bounds(bounds: tuple[float, float]) -> str:
+    return f"{bounds[0]:.12g} to {bounds[1]:.12g}"

@@ -1,0 +1,672 @@
+"""The loss of records drawn from a smoothed table, in every currency.
+
+Exact accountant for a privacy loss on a lattice (mechanisms/README.md, section 2).
+
+One draw has the dominating pair
+
+    P = (up, down, rest),  Q = (down, up, rest),
+
+so its privacy loss takes the values +l, -l, 0 with l = log(up/down), and the
+loss of m draws is l times a sum S of m independent steps. With j0 the first
+integer above epsilon/l,
+
+    delta(epsilon) = sum over j >= j0 of Pr[S = j] (1 - exp(epsilon - l j)).
+
+**Method.** With phi(z) = rest + up z + down/z and G(z) = sum over j of
+w_j z^-j (w_j the weight above), delta is the mean of phi(z)^m G(z) over a circle
+|z| = R. We take R at the saddle point and average over L equispaced nodes. Three
+things separate the average from delta, and each is bounded, not estimated:
+
+* *wrap-around.* The average over L nodes adds, for every k != 0, the terms with
+  the index of w shifted by kL. All are non-negative, and by Chernoff's bound with
+  M(t) = phi(e^t)^m they add up to at most
+  M(t) e^(-t j0) / (e^(L|t - log R|) - 1) on either side of log R, for any t in
+  the region where the series of G converges;
+* *nodes left out.* |phi(Re^(iu))/phi(R)|^2 is a convex quadratic in 1 - cos u, so
+  over any run of nodes it is largest at an end of the run; |G| <= G(R);
+* *rounding.* All arithmetic is ball arithmetic (Arb, through python-flint), whose
+  radius encloses every rounding error.
+
+The number of nodes depends on the accuracy asked for, not on m: a query for
+m = 10**12 costs what one for m = 10**4 costs. Where epsilon lies below the mean
+loss, 1 - delta is computed in the same way, with the weights min(1, e^(epsilon - l j)).
+
+Rényi divergence and zero-concentrated privacy of a loss on a lattice.
+
+The divergence of order alpha is D = log E_Q (P/Q)^alpha / (alpha - 1) (Mironov 2017, arXiv
+1702.07476). For one draw from the pair of statpress.mechanisms.accounting.draws, with t = alpha -
+1, l = log(up/down) and g = sqrt(up down), it is
+
+    D = log(1 + h) / t,  h = 4 g sinh(l (1 + t) / 2) sinh(l t / 2) >= 0,
+
+and m draws have m times as much. The loss is rho-zCDP when D <= rho alpha for every alpha > 1 (Bun
+and Steinke 2016, arXiv 1605.02065), so the smallest rho is m times the supremum over t > 0 of
+
+    f = D / alpha = log(1 + h) / y,  y = t (1 + t).
+
+**The supremum** is found by branch and bound. As a function of y, h is a power series with
+non-negative coefficients and h = 0 at y = 0; so it is convex, and on an interval a <= y <= b
+it lies below its chord. The logarithm is concave: that of the chord lies below its tangent
+at the middle. Hence log(1 + h) is at most a linear function of y, and a linear function
+over y is largest at an end. This bound holds everywhere and its excess falls with the
+square of the width. For a = 0 the chord gives f <= h(b)/b, which tends to the value
+at alpha = 1, the Kullback-Leibler divergence; beyond the last interval f <= l / alpha.
+Values of f at the ends are the lower bound.
+
+All arithmetic is ball arithmetic, and every result is rounded outwards.
+
+Approximate zero-concentrated privacy of draws, by how many fall on the two moved cells.
+
+One draw has the dominating pair (up, down, rest), (down, up, rest) of
+statpress.mechanisms.accounting.draws. The number T of draws that do not fall on "rest" is
+Binomial(m, up + down) under both orders of the pair, and given T the loss is that of T randomised
+responses of l = log(up/down), all else being the same under both.
+
+**Theorem.** For every t the m draws are delta-approximately rho-zero-concentrated (Bun and Steinke
+2016, arXiv 1605.02065, Definition 8.1) with delta = Pr[T > t] and
+
+    rho = sup over s > 0 of K(s)/(s (1 + s)),  K(s) = log E[r(s)^T | T <= t],
+    r(s) = cosh(l (s + 1/2))/cosh(l/2).
+
+*Proof.* The event T <= t has the probability 1 - delta under either of the pair, so the pair given
+the event is what the definition asks for. Given the event the weights of T = 0, .., t are the same
+in both, and with order 1 + s the mean of (P/Q)^s under P is the mean over T of what T independent
+randomised responses have: s D = log E[r^T | T <= t], since one of them has
+(e^(l (s + 1)) + e^(-l s))/(e^l + 1) = r(s). A post-processing of the pair, as each release is for
+its neighbours, is post-processing under the event too. []
+
+K is convex with K(0) = 0 and K(s) <= t l s, so that ``enclosures.supremum`` applies. Of all t the
+least with Pr[T > t] <= delta is best: by it the law of T given T <= t is least in the order of
+likelihood ratios, and K grows with T.
+
+**Evaluation.** E[r^T; T <= t] is a sum of terms whose ratios from t downwards fall, and those from
+t + 1 upwards too, in which case it is the rest of (1 + (up + down)(r - 1))^m. Either is summed from
+its largest term on for a number of terms; a geometric series is the bound on the rest. Over that
+largest term the sum is a polynomial in 1/r, or in r, whose coefficients are the same for all s.
+
+The loss of draws on a lattice, as one of the losses that compose.
+
+The curve of a few draws is a finite sum over their outcomes, evaluated as it stands. More of them
+have too many outcomes for that; then the contour integral of statpress.mechanisms.accounting.draws
+takes over.
+"""
+
+from __future__ import annotations
+
+import functools
+import heapq
+import itertools
+import math
+import operator
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import NamedTuple
+
+from flint import acb, arb, arb_poly, ctx, fmpq
+
+from statpress.mechanisms.accounting.balls import (
+    Above,
+    Bounds,
+    ball,
+    bisected,
+    enclosed,
+    outwards,
+    supremum,
+)
+from statpress.mechanisms.accounting.losses import ApproximateRho, Loss, Order
+
+_RELATIVE_BITS = 40
+_MOST_LATTICE_BITS = 8192
+_INVERSE = 2.0**-45  # relative width at which a search for epsilon stops
+_NEAR = 2.0**-49  # relative, on either side of where it is said to be
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatticeLoss:
+    """Loss of ``draws`` independent draws from the pair (up, down, rest).
+
+    Attributes:
+        up: Probability of +l under P, an exact fraction.
+        down: Probability of -l under P, with 0 < down <= up and up + down <= 1.
+        draws: Number of draws m >= 0.
+    """
+
+    up: Fraction
+    down: Fraction
+    draws: int
+
+    def __post_init__(self) -> None:
+        if not (0 < self.down <= self.up and self.up + self.down <= 1):
+            raise ValueError("the pair needs 0 < down <= up and up + down <= 1")
+        if self.draws < 0:
+            raise ValueError("draws must not be negative")
+
+    @property
+    def pure_epsilon(self) -> Bounds:
+        """M l, the epsilon at delta = 0 (Wasserman and Zhou, equation 8)."""
+        with ctx.workprec(128):
+            return outwards(_step(self) * self.draws)
+
+    def delta(self, epsilon: float) -> Bounds:
+        """Bounds on the smallest delta at which the loss is (epsilon, delta)-DP.
+
+        Args:
+            epsilon: Any finite number.
+        """
+        if not math.isfinite(epsilon):
+            raise ValueError("epsilon must be finite")
+        return _bounded(self, epsilon)
+
+    def _bounds(self, epsilon: float) -> Bounds:
+        if self.up == self.down or self.draws == 0:
+            with ctx.workprec(128):
+                return outwards(arb(max(0.0, -math.expm1(min(epsilon, 0.0)))))
+        bits = 80
+        while True:
+            with ctx.workprec(bits + self._guard_bits(epsilon)):
+                value = self._delta(epsilon, bits)
+                if value is not None:
+                    lower, upper = value
+                    tight = upper <= lower * (1 + arb(2) ** -_RELATIVE_BITS)
+                    if tight or bits >= _MOST_LATTICE_BITS:
+                        return outwards(lower.union(upper), most=1.0)
+            bits *= 2
+
+    def epsilon(self, delta: float, near: float | None = None) -> Bounds:
+        """Bounds on the smallest epsilon >= 0 at which the loss is (epsilon, delta)-DP.
+
+        Args:
+            delta: In [0, 1).
+            near: Where to look first; the bounds do not depend on it.
+        """
+        if not 0 <= delta < 1:
+            raise ValueError("delta must be in [0, 1)")
+        if delta == 0:
+            return self.pure_epsilon
+        at_zero = self.delta(0.0)
+        if at_zero.upper <= delta:
+            return Bounds(0.0, 0.0)
+        most = self.pure_epsilon.upper
+        lower, upper = Above.both(self.delta, delta)
+        if near is not None:
+            for side in (1 - _NEAR, 1 + _NEAR):
+                lower(near * side)
+        low, _ = bisected(lower, 0.0, most, _INVERSE)
+        _, high = bisected(upper, low, most, _INVERSE)
+        return Bounds(low, high)
+
+    def _guard_bits(self, epsilon: float) -> int:
+        """Bits lost to the m-th power and to a small step l."""
+        step = math.log1p(float(self.up / self.down - 1)) or 1e-300
+        scale = max(self.draws, 2) * (1 + abs(epsilon)) / min(step, 1.0)
+        return 64 + 2 * math.ceil(math.log2(scale))
+
+    def _delta(self, epsilon: float, bits: int) -> tuple[arb, arb] | None:
+        """Enclosure of delta with wrap-around near 2**-bits, None if undecided."""
+        if epsilon < 0:  # delta(-e) = 1 - e^-e + e^-e delta(e), the pair being symmetric
+            mirrored = self._delta(-epsilon, bits)
+            scale = arb(epsilon).exp()
+            return mirrored and (1 - scale + scale * mirrored[0], 1 - scale + scale * mirrored[1])
+        step = _step(self)
+        first = (arb(epsilon) / step).floor().unique_fmpz()
+        if first is None:
+            return None
+        j0 = int(first) + 1
+        m, p, q = self.draws, ball(self.up), ball(self.down)
+        edge = (arb(epsilon) - step * j0).exp()  # e^(epsilon - l j0) < 1
+        if j0 > m:
+            return arb(0), arb(0)
+        if j0 == m:
+            value = p**m * (1 - edge)
+            return value.lower(), value.upper()
+
+        centre, sd = self._saddle(j0)
+        spread = 1 / max(sd, 1.0)
+        ratio = q / p
+
+        def direct(z: acb) -> acb:
+            w = 1 / z
+            return w**j0 * (1 / (1 - w) - edge / (1 - ratio * w))
+
+        def complement(z: acb) -> acb:
+            return z ** (1 - j0) / (1 - z) + edge * z**-j0 / (1 - ratio / z)
+
+        if centre > -5 * spread:
+            contour = _Contour(self, j0, max(centre, spread), (0.0, math.inf), bits)
+            return contour.mean(direct)
+        # Just inside the region of convergence -l < theta < 0.
+        contour = _Contour(self, j0, centre, (-float(step.lower()) * (1 - 2**-50), 0.0), bits)
+        low, high = contour.mean(complement)
+        return 1 - high, 1 - low
+
+    def _saddle(self, j0: int) -> tuple[float, float]:
+        """The tilt whose mean is j0, and the standard deviation of S there."""
+        m, p, q = self.draws, float(self.up), float(self.down)
+        rest = float(1 - self.up - self.down)
+        root = math.hypot(j0 * rest, 2 * math.sqrt((m - j0) * (m + j0)) * math.sqrt(p * q))
+        z = (j0 * rest + root) / (2 * (m - j0) * p)
+        total = rest + p * z + q / z
+        up, down = p * z / total, q / z / total
+        variance = max(up + down - (up - down) ** 2, 4 * up * down)
+        return math.log(z), math.sqrt(m * variance)
+
+
+@functools.lru_cache(maxsize=4096)
+def _bounded(loss: LatticeLoss, epsilon: float) -> Bounds:
+    """The curve, found once: a plan asks a loss for it at 0 from several sides."""
+    return loss._bounds(epsilon)
+
+
+class _Contour:
+    """The circle log|z| = theta with enough nodes for an error near 2**-bits."""
+
+    def __init__(
+        self, loss: LatticeLoss, j0: int, theta: float, region: tuple[float, float], bits: int
+    ) -> None:
+        self.m, self.j0 = loss.draws, j0
+        self.p, self.q = ball(loss.up), ball(loss.down)
+        self.rest = ball(1 - loss.up - loss.down)
+        self.theta, self.bits = arb(theta), bits
+        self.radius = self.theta.exp()
+        phi = self.phi(self.radius)
+        up, down = self.p * self.radius / phi, self.q / self.radius / phi
+        # |phi(R e^iu) / phi(R)|^2 = 1 - 2 v x + b x^2 with x = 1 - cos u
+        self.v, self.b = up + down - (up - down) ** 2, 4 * up * down
+        sd = math.sqrt(self.m * float(self.v))
+        reach = min(math.sqrt(2 * bits * math.log(2)) / max(sd, 1e-9), 2.0)
+        self.below = arb(min(reach, theta - region[0]))
+        self.above = arb(min(reach, region[1] - theta))
+        if not (self.below > 0 and self.above > 0):
+            raise ArithmeticError("the contour lies outside the region of convergence")
+        self.nodes = 2 * math.ceil(self._nodes_needed() / 2) + 1
+
+    def phi(self, z: arb) -> arb:
+        return self.rest + self.p * z + self.q / z
+
+    def _chernoff(self, tilt: arb) -> arb:
+        """M(t) e^(-t j0) divided by its value on the circle."""
+        base = self.phi(tilt.exp()) / self.phi(self.radius)
+        return base**self.m * (-(tilt - self.theta) * self.j0).exp()
+
+    def _nodes_needed(self) -> float:
+        wanted = self.bits * math.log(2)
+        return max(
+            float((wanted + self._chernoff(self.theta + s * w).log()) / w)
+            for s, w in ((-1, self.below), (1, self.above))
+        )
+
+    def _quadratic(self, node: int) -> arb:
+        x = 1 - (arb.pi() * 2 * node / self.nodes).cos()
+        return 1 - 2 * self.v * x + self.b * x**2
+
+    def _left_out(self) -> tuple[int, int]:
+        """Half-open run of nodes in 1..L//2 whose terms are below 2**-bits."""
+        half = self.nodes // 2
+        none = half + 1, half + 1
+        v, b = self.v.mid(), self.b.mid()
+        gap = -(arb(-2 * self.bits) * arb(2).log() / self.m).expm1()
+        square = (v * v - b * gap).mid()
+        if not square > 0:
+            return none
+        root = square.sqrt()
+        x1, x2 = gap / (v + root), (v + root) / b
+        if not x1 < 2:
+            return none
+        circle = self.nodes / (2 * arb.pi())  # nodes in a unit of angle
+        first = _whole(2 * (x1 / 2).sqrt().asin() * circle) + 2
+        last = half
+        if x2 < 2:  # 1 - cos u = x as u = 2 asin sqrt(x/2), which keeps small angles
+            last = min(last, _whole((arb.pi() - 2 * (1 - x2 / 2).sqrt().asin()) * circle) - 1)
+        return (first, last + 1) if first <= last else none
+
+    def mean(self, weight: Callable[[acb], acb]) -> tuple[arb, arb]:
+        """Enclosure of the mean of phi(z)^m weight(z) over the circle."""
+        m, nodes = self.m, self.nodes
+
+        def term(node: int) -> acb:
+            z = acb(self.radius) * acb.exp_pi_i(acb(arb(2 * node) / nodes))
+            return (self.rest + self.p * z + self.q / z) ** m * weight(z)
+
+        on_axis = term(0).real
+        total = on_axis
+        start, stop = self._left_out()
+        for node in (*range(1, start), *range(stop, nodes // 2 + 1)):
+            total += 2 * term(node).real
+        total /= nodes
+        left_out = arb(0)
+        if stop > start:
+            largest = self._quadratic(start).max(self._quadratic(stop - 1))
+            left_out = largest.abs_upper() ** (arb(m) / 2) * on_axis
+        height = self.phi(self.radius) ** m * (-self.theta * self.j0).exp()
+        wrapped = sum(
+            (
+                height * self._chernoff(self.theta + s * w) / ((w * nodes).exp() - 1)
+                for s, w in ((-1, self.below), (1, self.above))
+            ),
+            arb(0),
+        )
+        low, high = total - left_out - wrapped, total + left_out
+        return low.lower().max(arb(0)), high.upper()
+
+
+def _step(loss: LatticeLoss) -> arb:
+    """L = log(up / down)."""
+    return ball(loss.up / loss.down).log()
+
+
+def _whole(value: arb) -> int:
+    """The floor of a ball's midpoint; off by one at most, which its callers allow for."""
+    return int(str(value.mid().floor().unique_fmpz()))
+
+
+_BITS = 192
+_MOST_BITS = 8192
+_ACCURATE_BITS = 60
+_GAP = 2.0**-36  # relative, between the bounds on the supremum
+_MOST_PIECES = 100_000  # then the bounds are as wide as they are, and still bounds
+
+
+class _Draw:
+    """One draw, in balls at the precision of the moment."""
+
+    def __init__(self, loss: LatticeLoss) -> None:
+        up, down = (fmpq(p.numerator, p.denominator) for p in (loss.up, loss.down))
+        self.step = arb(up / down - 1).log1p()
+        self.root = arb(up * down).sqrt()
+        self.mean = arb(up - down) * self.step  # the Kullback-Leibler divergence
+
+    def excess(self, t: arb) -> arb:
+        """The h of the module's text."""
+        return 4 * self.root * (self.step * (1 + t) / 2).sinh() * (self.step * t / 2).sinh()
+
+    def divergence(self, t: arb) -> arb:
+        """D of order 1 + t."""
+        return self.excess(t).log1p() / t
+
+    def ceiling(self, a: arb, b: arb, at_a: arb, at_b: arb) -> arb:
+        """At least f on a <= t <= b, given h at both ends."""
+        if not b.is_finite():
+            return self.step / (1 + a)
+        low, high = a * (1 + a), b * (1 + b)
+        if a == 0:
+            return at_b / high
+        middle = (at_a + at_b) / 2
+        level, rise = middle.log1p(), (at_b - at_a) / (2 * (1 + middle))
+        tangent = ((level - rise) / low).max((level + rise) / high)
+        return tangent.min(at_b.log1p() / low)  # far out the tangent is the worse
+
+
+def renyi_divergence(loss: LatticeLoss, order: Fraction | int | float) -> Bounds:
+    """Bounds on the Rényi divergence of all draws.
+
+    Args:
+        loss: The loss; its pair is symmetric, so the direction does not matter.
+        order: At least 1 and finite; a float is taken as its exact value. Order 1 is the
+            Kullback-Leibler divergence.
+    """
+    if not 1 <= order < math.inf:
+        raise ValueError("the order must be finite and at least 1")
+    if loss.up == loss.down or loss.draws == 0:
+        return Bounds(0.0, 0.0)
+    t, bits = Fraction(order) - 1, _BITS
+    while True:
+        with ctx.workprec(bits):
+            draw = _Draw(loss)
+            value = draw.divergence(ball(t)) if t else draw.mean
+            if value.rel_accuracy_bits() >= _ACCURATE_BITS or bits >= _MOST_BITS:
+                return outwards(value * loss.draws)
+        bits *= 2
+
+
+@functools.lru_cache(maxsize=256)
+def concentrated(loss: LatticeLoss) -> Bounds:
+    """Bounds on the smallest rho at which the loss is rho-zCDP, 2**-35 apart if they can be."""
+    if loss.up == loss.down or loss.draws == 0:
+        return Bounds(0.0, 0.0)
+    with ctx.workprec(_BITS):
+        draw = _Draw(loss)
+        lower, upper = _supremum(draw)
+        rho = draw.mean * loss.draws
+        return Bounds(outwards(rho * lower).lower, outwards(rho * upper).upper)
+
+
+def _supremum(draw: _Draw) -> Bounds:
+    """Bounds on sup f over its value at order 1, by best-first branch and bound."""
+    unit = (1 / draw.step).mid()  # of t, whose intervals are kept as floats
+
+    def piece(a: float, b: float, at_a: arb, at_b: arb) -> tuple[float, float, float, arb, arb]:
+        most = draw.ceiling(a * unit, b * unit, at_a, at_b) / draw.mean
+        return -outwards(most).upper if most.is_finite() else -math.inf, a, b, at_a, at_b
+
+    best, pieces = 1.0, [piece(0.0, math.inf, arb(0), arb(0))]
+    while -pieces[0][0] > best * (1 + _GAP) and len(pieces) < _MOST_PIECES:
+        _, a, b, at_a, at_b = heapq.heappop(pieces)
+        if b == math.inf:
+            cut = 16 * a or 1.0
+        elif b > 2 * a:
+            cut = math.sqrt(a * b) or b / 16
+        else:
+            cut = (a + b) / 2
+        t = cut * unit
+        at_cut = draw.excess(t)
+        best = max(best, outwards(draw.divergence(t) / (1 + t) / draw.mean).lower)
+        heapq.heappush(pieces, piece(a, cut, at_a, at_cut))
+        heapq.heappush(pieces, piece(cut, b, at_cut, at_b))
+    return Bounds(best, max(best, -pieces[0][0]))
+
+
+_TERMS = 160  # of a sum, before the rest is bounded
+
+
+class Approximate(NamedTuple):
+    """An approximate guarantee.
+
+    Attributes:
+        rho: Bounds on the smallest that this argument proves.
+        delta: Up to which it holds, rounded up.
+        most_moved: The t, the most draws that fall on the two cells but for that delta.
+    """
+
+    rho: Bounds
+    delta: float
+    most_moved: int
+
+
+@functools.lru_cache(maxsize=4096)
+def approximately_concentrated(loss: LatticeLoss, delta: float) -> Approximate | None:
+    """The least rho with at most this delta, or None if the draws have to be taken whole.
+
+    Args:
+        loss: The draws.
+        delta: At least 0.
+    """
+    if not 0 <= delta < 1:
+        raise ValueError("delta must be in [0, 1)")
+    if loss.up == loss.down or loss.draws == 0 or not delta:
+        return None
+    with ctx.workprec(_BITS):
+        draws = _Moved(loss)
+        t = draws.most(delta)
+        if t >= loss.draws:
+            return None
+        tail = draws.tail(t)
+        if t == 0:
+            return Approximate(Bounds(0.0, 0.0), outwards(tail, 1.0).upper, 0)
+        seen = [0.0]
+        kept = (1 - tail).log()
+
+        def cgf(s: arb) -> arb:
+            value = draws.cgf(s, t) - kept
+            seen.append(outwards(value / (s * (1 + s))).lower)
+            return value.upper()
+
+        response = draws.step * (draws.step / 2).tanh()  # the rho of one, and its mean
+        mean = draws.mean_below(t, tail) * response
+        upper = outwards(supremum(cgf, mean, t * draws.step)).upper
+        # The randomised responses of t moved draws bound those of fewer.
+        upper = min(upper, outwards(t * response).upper)
+        return Approximate(Bounds(min(max(seen), upper), upper), outwards(tail, 1.0).upper, t)
+
+
+class _Moved:
+    """T of the module's text, in balls at the precision of the moment."""
+
+    def __init__(self, loss: LatticeLoss) -> None:
+        self.loss = loss
+        self.draws, self.chance = loss.draws, loss.up + loss.down
+        self.step = ball(loss.up / loss.down).log()
+        self.moved, self.other = ball(self.chance), ball(1 - self.chance)
+        self.odds = ball(self.chance / (1 - self.chance)) if self.chance < 1 else arb(0)
+        self.chances: dict[int, arb] = {}  # logarithms of Pr[T = j]
+        self.further: dict[int, _Series] = {}
+        self.nearer: dict[int, _Series] = {}
+
+    def most(self, delta: float) -> int:
+        """The least t with Pr[T > t] proven to be at most delta."""
+        if self.chance == 1:
+            return self.draws
+        low, high = math.floor(self.draws * self.chance) - 1, self.draws
+        reach = math.isqrt(max(low, 1))  # about a standard deviation, or more
+        while high - low > 1:
+            reach *= 4
+            middle = min(low + reach, (low + high) // 2)
+            if middle >= 0 and self.tail(middle).upper() <= arb(delta):
+                high = middle
+            else:
+                low = middle
+        return high
+
+    def tail(self, t: int) -> arb:
+        """Pr[T > t], for t of at least the mean less 1."""
+        return self._above(t, arb(1)).exp() if t < self.draws else arb(0)
+
+    def mean_below(self, t: int, tail: arb) -> arb:
+        """E[T | T <= t] for 0 < t < m, by j Pr[T = j] = E[T] Pr[T' = j - 1], T' of m - 1."""
+        mean = self.moved * self.draws
+        found = (
+            mean * (1 - _Moved(replace(self.loss, draws=self.draws - 1)).tail(t - 1)) / (1 - tail)
+        )
+        return found if found < mean else mean
+
+    def cgf(self, s: arb, t: int) -> arb:
+        """Log E[r(s)^T; T <= t]."""
+        r = (self.step * (s + arb(0.5))).cosh() / (self.step / 2).cosh()
+        whole = self.draws * (self.moved * (r - 1)).log1p()
+        if float(self.odds * r) * (self.draws - t) < t + 1:  # the mean under r^T is below t
+            share = 1 - (self._above(t, r) - whole).exp()
+            return whole + share.log() if share > 0 else whole.union(self._term(t, r))
+        found = self._below(t, r)
+        return found if found.upper() < whole.upper() else whole.union(self._term(t, r))
+
+    def _term(self, j: int, r: arb) -> arb:
+        """The logarithm of the j-th term of E[r^T]."""
+        if j not in self.chances:
+            m = self.draws
+            ways = arb(m + 1).lgamma() - arb(j + 1).lgamma() - arb(m - j + 1).lgamma()
+            self.chances[j] = ways + j * self.moved.log() + (m - j) * self.other.log()
+        return self.chances[j] + j * r.log()
+
+    def _above(self, t: int, r: arb) -> arb:
+        """The logarithm of the sum of the terms above t."""
+        if t not in self.further:
+            m, odds = self.draws, self.odds
+            self.further[t] = _Series(odds * (m - j) / (j + 1) for j in range(t + 1, m))
+        return self._term(t + 1, r) + self.further[t].at(r).log()
+
+    def _below(self, t: int, r: arb) -> arb:
+        """The logarithm of the sum of the terms up to t."""
+        if t not in self.nearer:
+            m, odds = self.draws, self.odds
+            self.nearer[t] = _Series(j / (odds * (m - j + 1)) for j in range(t, 0, -1))
+        return self._term(t, r) + self.nearer[t].at(1 / r).log()
+
+
+class _Series:
+    """1 + q_0 x + q_0 q_1 x^2 + .. for ratios q that fall."""
+
+    def __init__(self, ratios: Iterable[arb]) -> None:
+        first = list(itertools.islice(ratios, _TERMS + 1))
+        self.beyond = first.pop() if len(first) > _TERMS else None
+        terms = list(itertools.accumulate(first, operator.mul, initial=arb(1)))
+        self.sum, self.last, self.power = arb_poly(terms), terms[-1], len(first)
+
+    def at(self, x: arb) -> arb:
+        """The sum, a ball without end where the rest does not fall."""
+        total: arb = self.sum(x)
+        if self.beyond is None:
+            return total
+        ratio = self.beyond * x
+        if not ratio < 1:
+            return arb(0, math.inf)
+        return total.union(total + self.last * x**self.power * ratio / (1 - ratio))
+
+
+FEW_DRAWS = 1000
+"""Up to which the masses of all draws are summed."""
+
+
+@dataclass(frozen=True)
+class DrawsLoss(Loss):
+    """The loss of statpress.mechanisms.accounting.draws as one of these values.
+
+    A few draws are summed from their exact masses, a polynomial power in balls.
+    """
+
+    lattice: LatticeLoss
+
+    def _ahead(self, epsilon: float) -> Bounds:
+        up, down, m = self.lattice.up, self.lattice.down, self.lattice.draws
+        if not (up > down and 0 < m <= FEW_DRAWS):
+            return self.lattice.delta(epsilon)
+
+        def value() -> arb:
+            first = (arb(epsilon) / ball(up / down).log()).floor().unique_fmpz()
+            if first is None:
+                return arb(0, math.inf)
+            count = max(m - int(first), 0)  # of lattice points above epsilon
+            p, q = _draws_sums(self.lattice, int(ctx.prec))
+            return p[count] - arb(epsilon).exp() * q[count]
+
+        return enclosed(value, 1.0)
+
+    def epsilon(self, delta: float) -> Bounds:
+        return self.lattice.epsilon(delta)
+
+    @property
+    def pure_epsilon(self) -> Bounds:
+        return self.lattice.pure_epsilon
+
+    @property
+    def rho(self) -> Bounds:
+        return concentrated(self.lattice)
+
+    def approximate_rho(self, delta: float) -> ApproximateRho:
+        """By the number of draws on the two cells, unless the whole loss has no larger rho."""
+        found = approximately_concentrated(self.lattice, delta)
+        if found is None or not self._has_more_than(found.rho.upper):
+            whole = self.rho
+            if found is None or found.rho.upper >= whole.upper:
+                return ApproximateRho(whole, 0.0)
+        return ApproximateRho(found.rho, found.delta)
+
+    def _has_more_than(self, rho: float) -> bool:
+        """Whether one divergence shows that the whole loss has a larger rho; quicker than its."""
+        order = 1 + 16 / math.log1p(float(self.lattice.up / self.lattice.down - 1))
+        return math.isfinite(order) and self.renyi(order).lower > rho * order * (1 + 1e-12)
+
+    def renyi(self, order: Order) -> Bounds:
+        return renyi_divergence(self.lattice, order)
+
+
+@functools.lru_cache(maxsize=64)
+def _draws_sums(loss: LatticeLoss, bits: int) -> tuple[list[arb], list[arb]]:
+    """Running sums of both distributions over the lattice, largest loss first."""
+    with ctx.workprec(bits):
+        up, down, rest = ball(loss.up), ball(loss.down), ball(1 - loss.up - loss.down)
+        powers = (arb_poly([up, rest, down]) ** loss.draws).coeffs()
+        p, q = [arb(0)], [arb(0)]
+        for mass, mirrored in zip(powers, reversed(powers), strict=True):
+            p.append(p[-1] + mass)
+            q.append(q[-1] + mirrored)  # the pair is symmetric
+        return p, q

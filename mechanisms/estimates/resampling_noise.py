@@ -1,0 +1,409 @@
+"""Noise for many resamples, and half-widths where it hides the variance.
+
+Noise for many resamples, calibrated strictly at their finite number.
+
+A goal is a list of points (epsilon, largest delta). ``largest_mu_squared`` finds the least
+noise whose proven composed curve is below all of them: a search on a quick double-precision
+composition, then the proven one of statpress.mechanisms.accounting.privacy_loss_distributions at
+the value found, which alone decides.
+
+**mu-GDP down to a delta.** No finite noise puts the bootstrap's curve below that of a Gaussian
+mechanism everywhere, its tail being heavier. ``gaussian_goal`` asks for it where the
+Gaussian's delta is at least a floor. Curves are convex in x = e^epsilon, so between two
+points a curve is below its chord, and the Gaussian's is above each of its tangents
+Phi(a) - x Phi(b); the limits are the tangents' values at both ends of each piece.
+
+The paper's noise (Wang, Cheng and Awan 2022, arXiv 2210.06140, Theorem 3.7) is asymptotic and
+always too small; ``paper_mu_squared`` has it for comparison, ``composed`` its true cost.
+
+Half-widths of normal intervals whose variance is itself estimated from noisy replicates.
+
+**Model.** A centre has variance b V + s^2, where V in [0, M] is the unknown variance of a
+statistic. Independent of it is S^2, a chi-square variable with f degrees of freedom, over f, times
+a V + t^2. Everything but V is public. So (S^2 - t^2)/a =: v estimates V without bias, but where
+t^2 is large beside a V it can be far off, and often negative.
+
+**Rule.** The half-width is z sqrt(s^2 + b max(0, alpha + beta v)), no more than the cap
+z sqrt(s^2 + b M). Alpha and beta are the pair with the least mean width, over variances from a
+quarter to four times the one presumed, of which the coverage is below the level by no more than
+5 % of 1 - level **for every V from 0 to M**, by quadrature over the law of S^2, before any data is
+seen. (At the level itself no finite pair is: a cap reached by chance can only lose.) Adding alpha
+before the maximum is taken, not after, keeps what a negative v says.
+
+How close that is to the best of all functions of S^2 is computed by duality in
+tests/benchmarks/black_box_bound.py.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Protocol
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+
+from statpress.mechanisms.accounting.balls import ball, enclosed, fast_length
+from statpress.mechanisms.accounting.composition import compose
+from statpress.mechanisms.accounting.losses import GaussianLoss, PrivacyLoss
+from statpress.mechanisms.accounting.noise_losses import ResampledGaussianLoss
+from statpress.mechanisms.accounting.privacy_loss_distributions import tail_account
+from statpress.mechanisms.errors import InfeasibleBudgetError
+from statpress.mechanisms.estimates.fieller import normal_quantile
+
+DELTA_FLOOR = 1e-10
+"""Smallest delta down to which a calibration to mu is checked."""
+
+Goal = tuple[tuple[float, float], ...]
+_Doubles = NDArray[np.float64]
+
+_PIECES = 256  # of the range of epsilon, each with a tangent of its own
+_INTERVAL = 0.09  # of the grid, over the mu of the goal and the square root of B
+_SLACK = 1e-5  # relative, of mu, what is searched for over what is tried first; then twice it
+_TRIES = 12
+_MOST_POINTS = 1 << 20
+
+
+@functools.lru_cache(maxsize=64)
+def gaussian_goal(mu: Fraction, floor: float = DELTA_FLOOR) -> Goal:
+    """The curve of mu-GDP where its delta is at least the floor, by tangents from below."""
+    if mu <= 0 or not 0 < floor < 1:
+        raise ValueError("mu must be positive and the floor in (0, 1)")
+    loss = GaussianLoss(mu)
+    end = loss.epsilon(floor).upper
+    ends = [end * k / _PIECES for k in range(_PIECES + 1)]
+    touch = [(a + b) / 2 for a, b in itertools.pairwise(ends)]
+
+    def tangent(at: float, epsilon: float) -> float:
+        def value() -> arb:
+            m, e, root = ball(mu), arb(at), arb(2).sqrt()
+            up, down = (e / m - m / 2) / root, (e / m + m / 2) / root
+            return (up.erfc() - arb(epsilon).exp() * down.erfc()) / 2
+
+        return enclosed(value).lower
+
+    limits = []
+    for k, epsilon in enumerate(ends):
+        others = touch[max(k - 1, 0) : k + 1]
+        limits.append((epsilon, min(tangent(at, epsilon) for at in others)))
+    return tuple(limits)
+
+
+def paper_mu_squared(mu: Fraction, replicates: int) -> Fraction:
+    """Square of the mu of one replicate by the paper's limit, mu^2 / ((2 - 2/e) B), rounded."""
+    return Fraction(float(mu**2) / (2 * -math.expm1(-1) * replicates))
+
+
+def composed(
+    part: ResampledGaussianLoss, times: int, others: Sequence[PrivacyLoss] = ()
+) -> PrivacyLoss:
+    """The loss of all resamples, and of what else is released."""
+    return compose([part] * times + list(others))
+
+
+@functools.lru_cache(maxsize=256)
+def largest_mu_squared(
+    like: ResampledGaussianLoss,
+    times: int,
+    goal: Goal,
+    others: tuple[GaussianLoss, ...] = (),
+) -> Fraction:
+    """The largest mu squared of one resample, within about 0.01 %, that is proven to meet a goal.
+
+    Args:
+        like: The kind of resampling; its own mu is not looked at.
+        times: Number of resamples B.
+        goal: Points (epsilon, largest delta).
+        others: Gaussian losses released with the resamples.
+
+    Raises:
+        InfeasibleBudgetError: These losses already exceed the goal.
+    """
+    if times < 1:
+        raise ValueError("times must be at least 1")
+    square = sum((loss.mu_squared for loss in others), Fraction(0))
+    plain = _goal_mu(goal) / math.sqrt(times)  # without amplification, near enough
+    mantissa, exponent = math.frexp(_INTERVAL * plain)
+    h = math.ldexp(math.floor(16 * mantissa) / 16, exponent)
+    fits, lowered = _quick_check(like, times, h, math.sqrt(square)), 0.0
+    for attempt in range(_TRIES):
+        limits = tuple((epsilon, delta - lowered) for epsilon, delta in goal)
+        mu = _search(functools.partial(fits, limits), plain) * (1 - _SLACK * 2**attempt)
+        found = Fraction(math.floor(mu * 2**40), 2**40)
+        excess = _excess(like.at(found**2), times, h, goal, others)
+        if excess <= 0:
+            return found**2
+        lowered += 1.1 * excess
+    raise InfeasibleBudgetError(
+        "No noise was proven to meet the budget.", next_step="Ask for fewer resamples."
+    )
+
+
+def _excess(
+    part: ResampledGaussianLoss, times: int, h: float, goal: Goal, others: tuple[GaussianLoss, ...]
+) -> float:
+    """By how much the proven curve passes a point of the goal at most; 0 or less is met."""
+    rest = ((compose(others), 1),) if others else ()
+    whole = tail_account(((part, times), *rest), h)
+    return max(whole.upper(epsilon) - delta for epsilon, delta in goal)
+
+
+def _goal_mu(goal: Goal) -> float:
+    """The mu of a Gaussian loss whose curve is below all points, near enough."""
+    epsilon, delta = np.array(goal, dtype=np.float64).T
+    low, high = 2.0**-40, 2.0**20
+    while high / low > 1.01:
+        mu = math.sqrt(low * high)
+        met = bool(np.all(_gaussian(epsilon, mu) <= 1.001 * delta))
+        low, high = (mu, high) if met else (low, mu)
+    return low
+
+
+def _search(fits: Callable[[float], bool], start: float) -> float:
+    """The largest mu that meets a goal, within 1e-6."""
+    low, high = _bracket(fits, start)
+    while high / low > 1 + 1e-6:
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def _bracket(fits: Callable[[float], bool], start: float) -> tuple[float, float]:
+    """A mu that meets the goal and one, larger by 2, that does not."""
+    mu = start
+    while not fits(mu):
+        mu /= 2
+        if mu < start * 2**-20:
+            raise InfeasibleBudgetError("No noise on the resamples meets the budget.")
+    while fits(2 * mu) and mu < start * 2**20:
+        mu *= 2
+    return mu, 2 * mu
+
+
+def _quick_check(
+    like: ResampledGaussianLoss, times: int, h: float, others: float
+) -> Callable[[Goal, float], bool]:
+    """A test of a goal in double precision."""
+    law = like.hits(64)
+    chances = np.array([float(p.mid()) for p in law.times])
+    copies = np.arange(1.0, len(chances) + 1)
+    some = float(law.any.mid())
+    rest = _chords(lambda epsilon: _gaussian(epsilon, others), h) if others else np.ones(1)
+
+    def fits(goal: Goal, mu: float) -> bool:
+        def curve(epsilon: _Doubles) -> _Doubles:
+            inner = np.log1p(np.expm1(epsilon) / some)
+            found: _Doubles = _gaussian(inner[:, None], copies * mu) @ chances
+            return found
+
+        epsilon, delta = np.array(goal, dtype=np.float64).T
+        read = _read(_chords(curve, h), times, rest, h, epsilon)
+        return bool(np.all(read <= delta))
+
+    return fits
+
+
+def _gaussian(epsilon: _Doubles, mu: float | _Doubles) -> _Doubles:
+    """Curves of Gaussian losses, in doubles."""
+    from scipy.special import log_ndtr
+
+    up = log_ndtr(-epsilon / mu + mu / 2)
+    down = log_ndtr(-epsilon / mu - mu / 2) + epsilon
+    found: _Doubles = np.exp(up) * -np.expm1(np.minimum(down - up, 0.0))
+    return found
+
+
+def _chords(curve: Callable[[_Doubles], _Doubles], h: float) -> _Doubles:
+    """Masses at h (-count .. count) of the chords of a curve."""
+    far = h
+    while curve(np.array([far]))[0] > 1e-19 and far < _MOST_POINTS * h:
+        far *= 1.5
+    count = math.ceil(far / h) + 1
+    grid: _Doubles = h * np.arange(count + 1, dtype=np.float64)
+    steps = np.diff(np.minimum.accumulate(curve(grid)))
+    inner = (steps[1:] - math.exp(h) * steps[:-1]) / math.expm1(h)
+    ahead = np.append(inner, steps[-1] / math.expm1(-h)).clip(min=0.0)
+    behind = (ahead * np.exp(-grid[1:]))[::-1]
+    return np.concatenate([behind, [max(0.0, 1 - ahead.sum() - behind.sum())], ahead])
+
+
+def _read(masses: _Doubles, times: int, rest: _Doubles, h: float, epsilon: _Doubles) -> _Doubles:
+    """The composed curve at some epsilons >= 0."""
+    half, other = len(masses) // 2, len(rest) // 2
+    offsets = np.arange(-half, half + 1)
+    mean, square = float(offsets @ masses), float(offsets**2 @ masses)
+    width = 14 * math.sqrt(times * square) + 2 * half + len(rest)
+    size = fast_length(int(min(2 * width, 2.0 * half * times + len(rest), _MOST_POINTS)))
+    start = int(times * mean) - size // 2
+    spectrum = np.fft.rfft(masses, size) ** times * np.fft.rfft(rest, size)
+    whole = np.roll(np.fft.irfft(spectrum, size), -(start + half * times + other) % size).clip(
+        min=0.0
+    )
+    weights = whole * np.exp(-np.maximum(h * (start + np.arange(size)), -700.0))
+    after, tail = (np.append(np.cumsum(x[::-1])[::-1], 0.0) for x in (whole, weights))
+    place = np.clip(np.floor(epsilon / h).astype(np.int64) + 1 - start, 0, size)
+    read: _Doubles = after[place] - np.exp(epsilon) * tail[place]
+    return read
+
+
+_NODES, _VARIANCES, _HALVINGS = 400, 72, 15
+TOLERANCE = 0.05
+"""By which part of 1 - level the coverage in the model may be below the level."""
+AROUND = (0.25, 0.5, 1.0, 2.0, 4.0)
+"""Variances over the presumed one at which the width counts."""
+_FACTORS = (1.0, 1.02, 1.05, 1.1, 1.2, 1.35, 1.6, 2.0, 2.5)
+
+
+@dataclass(frozen=True)
+class NoisyVariance:
+    """What is public of a centre and of replicates.
+
+    Attributes:
+        spread_gain: The a of the variance a V + t^2 of a replicate.
+        spread_noise: The t^2.
+        freedom: Degrees of freedom f of the replicates' variance S^2.
+        centre_gain: The b of the variance b V + s^2 of the centre.
+        centre_noise: The s^2.
+        most: The largest V there can be, M.
+    """
+
+    spread_gain: float
+    spread_noise: float
+    freedom: int
+    centre_gain: float
+    centre_noise: float
+    most: float
+
+    def variance_of_centre(self, variance: _Doubles) -> _Doubles:
+        """Of the centre, at these V."""
+        return self.centre_gain * variance + self.centre_noise
+
+    def estimated(self, spread: _Doubles) -> _Doubles:
+        """V estimated from S^2, without bias; perhaps negative."""
+        return (spread - self.spread_noise) / self.spread_gain
+
+    def spreads(self, variances: _Doubles, nodes: int = _NODES) -> _Doubles:
+        """Equally likely values float64[.., nodes] of S^2 at these V."""
+        means = self.spread_gain * variances + self.spread_noise
+        return means[..., None] * chi_square(self.freedom, nodes)
+
+    def capped(self, half_width: _Doubles, level: float) -> _Doubles:
+        """No wider than what follows from the largest V."""
+        largest = self.centre_gain * self.most + self.centre_noise
+        return np.minimum(half_width, normal_quantile(level) * math.sqrt(largest))
+
+
+class WidthRule(Protocol):
+    """From S^2 to the half-width of an interval."""
+
+    def half_width(self, known: NoisyVariance, spread: _Doubles, level: float) -> _Doubles:
+        """float64 of the shape of ``spread``."""
+
+
+@dataclass(frozen=True)
+class Reach:
+    """The rule of this module, with its two constants.
+
+    Attributes:
+        factor: Beta, on the estimated variance.
+        addend: Alpha, a variance.
+    """
+
+    factor: float
+    addend: float
+
+    def half_width(self, known: NoisyVariance, spread: _Doubles, level: float) -> _Doubles:
+        """The half-width at these S^2."""
+        presumed = self.addend + self.factor * known.estimated(spread)
+        square = known.variance_of_centre(np.maximum(presumed, 0.0))
+        return known.capped(normal_quantile(level) * np.sqrt(square), level)
+
+
+def described(rules: Sequence[Reach]) -> dict[str, str]:
+    """The constants of each coordinate, as part of a mechanism's description."""
+    return {
+        f"reach_{name}_{i}": repr(getattr(rule, name))
+        for i, rule in enumerate(rules, 1)
+        for name in ("factor", "addend")
+    }
+
+
+def from_description(description: Mapping[str, object], count: int) -> tuple[Reach, ...]:
+    """Read back what ``described`` wrote of so many coordinates."""
+    return tuple(
+        Reach(*(float(str(description[f"reach_{name}_{i}"])) for name in ("factor", "addend")))
+        for i in range(1, count + 1)
+    )
+
+
+def coverage(
+    rule: WidthRule, known: NoisyVariance, variances: _Doubles, level: float, nodes: int = _NODES
+) -> _Doubles:
+    """Of the intervals of a rule, at each of these V, in the model."""
+    from scipy.special import erf
+
+    deviation = np.sqrt(2 * known.variance_of_centre(variances))[:, None]
+    reach = rule.half_width(known, known.spreads(variances, nodes), level)
+    found: _Doubles = np.mean(erf(reach / deviation), axis=1)
+    return found
+
+
+def mean_width(
+    rule: WidthRule, known: NoisyVariance, variances: _Doubles, level: float
+) -> _Doubles:
+    """Mean widths of the intervals of a rule, at each of these V."""
+    half = rule.half_width(known, known.spreads(variances), level)
+    found: _Doubles = 2 * np.mean(half, axis=-1)
+    return found
+
+
+@functools.lru_cache(maxsize=256)
+def least_reach(known: NoisyVariance, presumed: float, level: float) -> Reach:
+    """The constants of the narrowest intervals around a presumed variance that keep the level.
+
+    With the factor 1 and the largest addend an interval is the cap, whatever was drawn. With a
+    larger factor it need not be, so that no rule is taken that was not seen to keep the level.
+    """
+    least = level - TOLERANCE * (1 - level)
+    every = np.concatenate([[0.0], known.most * np.geomspace(1e-6, 1.0, _VARIANCES - 1)])
+    typical = np.minimum(presumed * np.array(AROUND), known.most)
+    oracle = np.sqrt(known.variance_of_centre(typical))
+
+    hardest = 0  # where the coverage was least, which refuses most rules by itself
+
+    def covers(found: Reach) -> bool:
+        nonlocal hardest
+        if coverage(found, known, every[hardest : hardest + 1], level)[0] < least:
+            return False
+        covered = coverage(found, known, every, level)
+        hardest = int(np.argmin(covered))
+        return bool(covered[hardest] >= least)
+
+    best: list[tuple[float, Reach]] = []
+    for factor in _FACTORS:
+        low, high = -known.most, 4 * known.most + 2 * known.spread_noise / known.spread_gain
+        if not covers(Reach(factor, high)):
+            continue
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            low, high = (low, middle) if covers(Reach(factor, middle)) else (middle, high)
+        found = Reach(factor, high)
+        width = float(np.mean(mean_width(found, known, typical, level) / oracle))
+        best.append((width, found))
+    return min(best, key=lambda each: each[0])[1]
+
+
+@functools.lru_cache(maxsize=64)
+def chi_square(freedom: int, nodes: int) -> _Doubles:
+    """Equally likely values of a chi-square variable over its degrees of freedom."""
+    from scipy.special import gammaincinv
+
+    places = (np.arange(nodes) + 0.5) / nodes
+    found: _Doubles = gammaincinv(freedom / 2, places) / (freedom / 2)
+    found.flags.writeable = False
+    return found

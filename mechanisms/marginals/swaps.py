@@ -1,0 +1,738 @@
+"""Records brought near to all target tables by compiled swaps of values.
+
+One sweep of swaps, compiled.
+
+A move exchanges the values of some columns between two records. Of a table on other columns as
+well, a record's cell is the sum of a part from the columns that move and a part from those that
+stay, so a move changes at most four cells of each table, and the change of the weighted squared
+distance from the targets is known from them. All arithmetic is on 64-bit integers: the result is
+the same on every machine.
+
+Compilation takes about a second, once (mechanisms.parallel).
+
+One sweep of swaps of one column's values, compiled, where any two records may swap.
+
+It does what ``swap_kernel`` does, to the last bit, in some three fifths of the time: every table
+has the column, so what moves is known once for all tables of a pair of records.
+
+A sweep may be screened: where the tables of pairs alone get farther away by more than half of what
+larger tables usually make up for, these are not looked at and nothing is swapped. No swap is made
+that would not be made otherwise, and few are missed that would gain.
+
+Records brought near to all target tables by swaps of values between two records.
+
+A swap of one column's values between two records changes no one-way table. It is made whenever
+the weighted squared distance from all targets falls, round by round, until a round gains little.
+Where pairs are known exactly, a swap of one of their columns takes place only between records that
+agree in the other, and all columns that are tied to each other may move together.
+
+Long files are swapped in blocks, each in a thread of its own if there are several. A block sees its
+share of every difference, G / B of G, and swaps only among its records, so that no block waits for
+another. Since |sum g|^2 <= B sum |g|^2 (Cauchy and Schwarz), what lowers each block's distance
+lowers that of the whole. There are as many blocks however many threads there are. The last rounds,
+where differences are of a few records, see the whole.
+
+Long files are screened (``column_kernel``) until a round gains little.
+
+Impossible records made possible, before the swaps that never make one.
+
+Values are exchanged with records that can take them, which keeps all one-way tables. Where no
+record can, a value is replaced by the most frequent possible one, unless its column is known.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from statpress.mechanisms.errors import ConfigError
+from statpress.mechanisms.marginals.target_tables import (
+    Box,
+    Floats,
+    Group,
+    TargetTable,
+    impossible_records,
+    tables_of,
+)
+from statpress.mechanisms.parallel import compiled_kernel, in_threads
+
+Integers = NDArray[np.int64]
+UNIT = 64
+"""Differences from a target are multiples of 1/64 of a record."""
+
+
+def _sweep(  # type: ignore[no-untyped-def] # noqa: ANN202
+    codes,  # noqa: ANN001  unsigned[n, d]: the records, changed in place
+    order,  # noqa: ANN001  int32[n]: the order in which records meet
+    first,  # noqa: ANN001  int: the place in that order to begin at
+    visits,  # noqa: ANN001  int: how many places to visit from there, at most n
+    shift,  # noqa: ANN001  int: how far apart in that order the records of a pair are
+    moved,  # noqa: ANN001  int64[m]: columns whose values are exchanged
+    fixed,  # noqa: ANN001  int64[f]: columns that must be equal in both records
+    part_columns,  # noqa: ANN001  int64[t, p]: of each table, the columns that move
+    part_strides,  # noqa: ANN001  int64[t, p]: their strides, 0 for padding
+    rest_columns,  # noqa: ANN001  int64[t, r]: of each table, the columns that stay
+    rest_strides,  # noqa: ANN001  int64[t, r]
+    n_pairs,  # noqa: ANN001  int: tables of one column that moves and one that stays come first
+    offsets,  # noqa: ANN001  int64[t]: where each table begins
+    weights,  # noqa: ANN001  int64[t]
+    gaps,  # noqa: ANN001  int64[cells]: current count less target, in units of 1/64; changed
+    pattern_starts,  # noqa: ANN001  int64[z + 1]: of each impossible box, its columns
+    pattern_columns,  # noqa: ANN001  int64[s]
+    inside,  # noqa: ANN001  bool[s, most codes]: whether a code lies in the box
+    tolerance,  # noqa: ANN001  int: most increase of the distance that is accepted
+):
+    n = order.shape[0]
+    n_tables = offsets.shape[0]
+    ones = np.empty(n_tables, np.int64)
+    others = np.empty(n_tables, np.int64)
+    one_parts = np.empty(n_tables, np.int64)
+    other_parts = np.empty(n_tables, np.int64)
+    gain = np.int64(0)
+    accepted = np.int64(0)
+    for step in range(visits):
+        place = first + step
+        if place >= n:
+            place -= n
+        second = place + shift
+        if second >= n:
+            second -= n
+        i = order[place]
+        j = order[second]
+        same = True
+        for m in moved:
+            if codes[i, m] != codes[j, m]:
+                same = False
+        if same:
+            continue
+        for f in fixed:
+            if codes[i, f] != codes[j, f]:
+                same = True
+        if same:
+            continue
+        change = np.int64(0)
+        u, v = np.uintp(i), np.uintp(j)  # unsigned: no index is tried for being negative
+        for t in range(n_pairs):
+            c = np.uintp(rest_columns[t, 0])
+            a = np.int64(codes[u, c])
+            b = np.int64(codes[v, c])
+            one = offsets[t] + a * rest_strides[t, 0]
+            other = offsets[t] + b * rest_strides[t, 0]
+            m = np.uintp(part_columns[t, 0])
+            p = np.int64(codes[u, m]) * part_strides[t, 0]
+            q = np.int64(codes[v, m]) * part_strides[t, 0]
+            ones[t] = one
+            others[t] = other
+            one_parts[t] = p
+            other_parts[t] = q
+            slope = (
+                gaps[np.uintp(one + q)]
+                - gaps[np.uintp(one + p)]
+                + gaps[np.uintp(other + p)]
+                - gaps[np.uintp(other + q)]
+            )
+            change += weights[t] * (slope + 2 * UNIT) * (a != b and p != q)
+        for t in range(n_pairs, n_tables):
+            one = offsets[t]
+            other = one
+            for r in range(rest_columns.shape[1]):
+                c = np.uintp(rest_columns[t, r])
+                one += codes[u, c] * rest_strides[t, r]
+                other += codes[v, c] * rest_strides[t, r]
+            p = np.int64(0)
+            q = np.int64(0)
+            for r in range(part_columns.shape[1]):
+                c = np.uintp(part_columns[t, r])
+                p += codes[u, c] * part_strides[t, r]
+                q += codes[v, c] * part_strides[t, r]
+            ones[t] = one
+            others[t] = other
+            one_parts[t] = p
+            other_parts[t] = q
+            slope = (
+                gaps[np.uintp(one + q)]
+                - gaps[np.uintp(one + p)]
+                + gaps[np.uintp(other + p)]
+                - gaps[np.uintp(other + q)]
+            )
+            change += weights[t] * (slope + 2 * UNIT) * (one != other and p != q)
+        if change >= tolerance:
+            continue
+        if pattern_columns.shape[0] > 0:
+            for m in moved:
+                kept = codes[i, m]
+                codes[i, m] = codes[j, m]
+                codes[j, m] = kept
+            impossible = False
+            for z in range(pattern_starts.shape[0] - 1):
+                i_inside = True
+                j_inside = True
+                for s in range(pattern_starts[z], pattern_starts[z + 1]):
+                    c = pattern_columns[s]
+                    i_inside = i_inside and inside[s, codes[i, c]]
+                    j_inside = j_inside and inside[s, codes[j, c]]
+                if i_inside or j_inside:
+                    impossible = True
+            if impossible:
+                for m in moved:
+                    kept = codes[i, m]
+                    codes[i, m] = codes[j, m]
+                    codes[j, m] = kept
+                continue
+        else:
+            for m in moved:
+                kept = codes[i, m]
+                codes[i, m] = codes[j, m]
+                codes[j, m] = kept
+        gain -= change
+        accepted += 1
+        for t in range(n_tables):
+            a = ones[t]
+            b = others[t]
+            p = one_parts[t]
+            q = other_parts[t]
+            if a != b and p != q:
+                gaps[a + p] -= UNIT
+                gaps[a + q] += UNIT
+                gaps[b + q] -= UNIT
+                gaps[b + p] += UNIT
+    return gain, accepted
+
+
+@functools.cache
+def compiled(dtype: str) -> Callable[..., tuple[int, int]]:
+    """The sweep for records of an unsigned dtype."""
+    import numba
+    from numba import types as nt
+
+    vector, matrix = nt.int64[::1], nt.int64[:, ::1]
+    signature = nt.UniTuple(nt.int64, 2)(  # type: ignore[no-untyped-call]
+        numba.from_dtype(np.dtype(dtype))[:, ::1],
+        nt.int32[::1],
+        *(nt.int64, nt.int64, nt.int64),
+        *(vector, vector, matrix, matrix, matrix, matrix, nt.int64, vector, vector, vector),
+        *(vector, vector, nt.boolean[:, ::1]),
+        nt.int64,
+    )
+    found: Callable[..., tuple[int, int]] = compiled_kernel(_sweep, signature)
+    return found
+
+
+def _sweep_column(  # type: ignore[no-untyped-def] # noqa: ANN202
+    codes,  # noqa: ANN001  unsigned[n, d]: the records, changed in place
+    first,  # noqa: ANN001  int: the record to begin at
+    visits,  # noqa: ANN001  int: how many records to visit from there, at most n
+    shift,  # noqa: ANN001  int: how far apart the records of a pair are
+    column,  # noqa: ANN001  int: whose values are exchanged
+    part_strides,  # noqa: ANN001  uint64[t]: of each table, the column's stride
+    rest_columns,  # noqa: ANN001  uint64[t, r]: of each table, its other columns, r at least 2
+    rest_strides,  # noqa: ANN001  uint64[t, r]: their strides, 0 for padding
+    n_pairs,  # noqa: ANN001  int: tables of one other column come first,
+    n_small,  # noqa: ANN001  int: all of at most two next
+    offsets,  # noqa: ANN001  uint64[t]: where each table begins
+    weights,  # noqa: ANN001  int64[t]
+    gaps,  # noqa: ANN001  int64[cells]: current count less target, in units of 1/64; changed
+    screened,  # noqa: ANN001  bool
+):
+    # Indices are unsigned: none is tried for being negative.
+    n = codes.shape[0]
+    n_tables = offsets.shape[0]
+    moved = np.uintp(column)
+    a_columns, b_columns = rest_columns[:, 0].copy(), rest_columns[:, 1].copy()
+    a_strides, b_strides = rest_strides[:, 0].copy(), rest_strides[:, 1].copy()
+    one_row = np.empty(codes.shape[1], np.uintp)
+    other_row = np.empty(codes.shape[1], np.uintp)
+    ones = np.empty(n_tables, np.uintp)
+    others = np.empty(n_tables, np.uintp)
+    usual = np.int64(0)  # change by larger tables, a moving mean
+    gain = np.int64(0)
+    accepted = np.int64(0)
+    for step in range(visits):
+        place = first + step
+        if place >= n:
+            place -= n
+        second = place + shift
+        if second >= n:
+            second -= n
+        i, j = np.uintp(place), np.uintp(second)
+        if codes[i, moved] == codes[j, moved]:
+            continue
+        for c in range(codes.shape[1]):
+            one_row[c] = codes[i, c]
+            other_row[c] = codes[j, c]
+        one_code, other_code = one_row[moved], other_row[moved]
+        change = np.int64(0)
+        for t in range(n_pairs):
+            a = a_columns[t]
+            one = offsets[t] + one_row[a] * a_strides[t]
+            other = offsets[t] + other_row[a] * a_strides[t]
+            p = one_code * part_strides[t]
+            q = other_code * part_strides[t]
+            ones[t] = one
+            others[t] = other
+            slope = gaps[one + q] - gaps[one + p] + gaps[other + p] - gaps[other + q]
+            change += weights[t] * (slope + 2 * UNIT) * (one != other)
+        of_pairs = change
+        if screened and usual > 0 and of_pairs > usual // 2:
+            continue
+        for t in range(n_pairs, n_small):
+            a, b = a_columns[t], b_columns[t]
+            one = offsets[t] + one_row[a] * a_strides[t] + one_row[b] * b_strides[t]
+            other = offsets[t] + other_row[a] * a_strides[t] + other_row[b] * b_strides[t]
+            p = one_code * part_strides[t]
+            q = other_code * part_strides[t]
+            ones[t] = one
+            others[t] = other
+            slope = gaps[one + q] - gaps[one + p] + gaps[other + p] - gaps[other + q]
+            change += weights[t] * (slope + 2 * UNIT) * (one != other)
+        for t in range(n_small, n_tables):
+            one = offsets[t]
+            other = offsets[t]
+            for r in range(rest_columns.shape[1]):
+                one += one_row[rest_columns[t, r]] * rest_strides[t, r]
+                other += other_row[rest_columns[t, r]] * rest_strides[t, r]
+            p = one_code * part_strides[t]
+            q = other_code * part_strides[t]
+            ones[t] = one
+            others[t] = other
+            slope = gaps[one + q] - gaps[one + p] + gaps[other + p] - gaps[other + q]
+            change += weights[t] * (slope + 2 * UNIT) * (one != other)
+        if screened:
+            rest = abs(change - of_pairs)
+            usual = usual + ((rest - usual) >> 6) if usual > 0 else rest
+        if change >= 0:
+            continue
+        kept = codes[i, moved]
+        codes[i, moved] = codes[j, moved]
+        codes[j, moved] = kept
+        gain -= change
+        accepted += 1
+        for t in range(n_tables):
+            one = ones[t]
+            other = others[t]
+            p = one_code * part_strides[t]
+            q = other_code * part_strides[t]
+            if one != other:
+                gaps[one + p] -= UNIT
+                gaps[one + q] += UNIT
+                gaps[other + q] -= UNIT
+                gaps[other + p] += UNIT
+    return gain, accepted
+
+
+@functools.cache
+def compiled_column(dtype: str) -> Callable[..., tuple[int, int]]:
+    """The sweep for records of an unsigned dtype."""
+    import numba
+    from numba import types as nt
+
+    vector, matrix = nt.uint64[::1], nt.uint64[:, ::1]
+    signature = nt.UniTuple(nt.int64, 2)(  # type: ignore[no-untyped-call]
+        numba.from_dtype(np.dtype(dtype))[:, ::1],
+        *(nt.int64, nt.int64, nt.int64, nt.int64),
+        *(vector, matrix, matrix, nt.int64, nt.int64),
+        *(vector, nt.int64[::1], nt.int64[::1], nt.boolean),
+    )
+    found: Callable[..., tuple[int, int]] = compiled_kernel(_sweep_column, signature)
+    return found
+
+
+LEAST_VISITS, PARTS = 1 << 15, 8
+"""In long files a column gives way to the next after a part of the records: its first swaps gain
+most, and what the others then move gives it new ones."""
+BLOCKS, LEAST_BLOCK, MOST_BLOCK_CELLS = 4, 1 << 17, 1 << 22
+"""Records and cells of a file that is swapped in blocks: each holds a copy of all differences."""
+COARSE = 4 * BLOCKS
+"""Differences, in records, below which a share of them is too coarse a view."""
+
+
+@dataclass(frozen=True)
+class Enough:
+    """When to stop although a sweep still gains something.
+
+    Attributes:
+        gain: A sweep lowers the distance by less than this share of it.
+        distance: The tables of weight 1 are within this squared distance, in squared records.
+    """
+
+    gain: float
+    distance: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Layout:
+    """All target tables end to end."""
+
+    targets: Sequence[TargetTable]
+    offsets: Integers
+    gaps: Integers
+
+    @classmethod
+    def of(cls, targets: Sequence[TargetTable], codes: NDArray[Any]) -> _Layout:
+        offsets = np.cumsum([0] + [target.table.size for target in targets])
+        gaps = np.empty(offsets[-1], dtype=np.int64)
+        counted = tables_of(codes, {target.group: target.table.shape for target in targets})
+        for target, start in zip(targets, offsets.tolist(), strict=False):
+            wanted = np.rint(target.table * UNIT).astype(np.int64)
+            gap = counted[target.group] * UNIT - wanted
+            gaps[start : start + target.table.size] = gap.ravel()
+        return cls(targets, offsets[:-1].astype(np.int64), gaps)
+
+    def move(self, columns: Group) -> tuple[Any, ...]:
+        """The arguments of the kernel for tables that a move of these columns changes."""
+        chosen = [
+            i
+            for i, t in enumerate(self.targets)
+            if 0 < len(set(columns) & set(t.group)) < len(t.group)
+        ]
+        chosen.sort(key=lambda i: len(self.targets[i].group))
+        parts, rests = [], []
+        for i in chosen:
+            target = self.targets[i]
+            strides = [math.prod(target.table.shape[p + 1 :]) for p in range(len(target.group))]
+            both = list(zip(target.group, strides, strict=True))
+            parts.append([pair for pair in both if pair[0] in columns])
+            rests.append([pair for pair in both if pair[0] not in columns])
+        weights = [round(self.targets[i].weight * 64) for i in chosen]
+        return (
+            *_padded(parts),
+            *_padded(rests),
+            sum(len(self.targets[i].group) == 2 for i in chosen),
+            self.offsets[chosen],
+            np.array(weights, dtype=np.int64),
+        )
+
+    def move_of_column(self, column: Group) -> tuple[Any, ...]:
+        """The same for the kernel of single columns."""
+        _, strides, columns, rests, n_pairs, offsets, weights = self.move(column)
+        short = max(0, 2 - columns.shape[1])
+        columns, rests = (np.pad(each, ((0, 0), (0, short))) for each in (columns, rests))
+        n_small = int(np.count_nonzero((rests[:, 2:] == 0).all(axis=1)))
+        unsigned = (strides[:, 0], columns, rests)
+        made = (np.ascontiguousarray(each, dtype=np.uint64) for each in unsigned)
+        return *made, n_pairs, n_small, offsets.astype(np.uint64), weights
+
+
+def _padded(lists: Sequence[Sequence[tuple[int, int]]]) -> tuple[Integers, Integers]:
+    """Columns and strides int64[t, longest], padded with stride 0."""
+    width = max((len(each) for each in lists), default=1)
+    padded = [[*each, *[(0, 0)] * (width - len(each))] for each in lists]
+    found = np.array(padded, dtype=np.int64).reshape(len(lists), width, 2)
+    return np.ascontiguousarray(found[..., 0]), np.ascontiguousarray(found[..., 1])
+
+
+def swap_towards(
+    codes: NDArray[Any],
+    targets: Sequence[TargetTable],
+    rng: np.random.Generator,
+    *,
+    boxes: Sequence[Box] = (),
+    tied: Sequence[Group] = (),
+    sweeps: int = 15,
+    least_gain: float = 0.005,
+    floor: float = 0.0,
+    enough: Enough | None = None,
+) -> int:
+    """Swap in place; one-way tables and tied pairs stay as they are.
+
+    Args:
+        codes: unsigned[n, d], C-contiguous.
+        targets: Of two columns or more.
+        rng: Public.
+        boxes: Impossible records; none is made.
+        tied: Pairs whose tables stay as they are.
+        sweeps: How often every record is visited at most.
+        least_gain: Stop when a sweep, at the pace of the last round, would lower the distance by
+            less than this share of it.
+        floor: Stop at this weighted squared distance, in squared records.
+        enough: Stop sooner; for many records, whose sweeps take long.
+
+    Returns:
+        The number of rounds that were made: a sweep, or in long files a part of one.
+    """
+    n = len(codes)
+    if n < 2 or not targets:
+        return 0
+    layout = _Layout.of(targets, codes)
+    sweep = _Sweep.of(layout, moves_of(codes.shape[1], tied), boxes)
+    weights = np.repeat(
+        np.array([round(t.weight * 64) for t in targets], dtype=np.float64),
+        [t.table.size for t in targets],
+    )
+    visits = min(n, max(LEAST_VISITS, n // PARTS))
+    # Records that agree in a tied column may be too rare in a block.
+    screened = n >= BLOCKS * LEAST_BLOCK
+    divided = screened and len(weights) <= MOST_BLOCK_CELLS and not tied
+    coarse = (COARSE * UNIT) ** 2 * weights.sum()
+    rounds = -(-sweeps * n // visits)
+    before = _distance(weights, layout.gaps)
+    for made in range(rounds):
+        if before <= floor * 64 * UNIT**2:
+            return made
+        in_blocks = divided and before > coarse
+        if in_blocks:
+            _swap_blocks(sweep, codes, layout.gaps, visits, rng)
+        else:
+            sweep(codes, layout.gaps, visits, rng, screened=screened)
+        after = _distance(weights, layout.gaps)
+        gain = least_gain
+        if enough and _distance(weights * (weights == 64), layout.gaps) <= (
+            enough.distance * 64 * UNIT**2
+        ):
+            gain = max(gain, enough.gain)
+        little, before = before - after <= gain * before * (visits / n), after
+        if little and not in_blocks and not screened:
+            return made + 1
+        screened = screened and (in_blocks or not little)
+        divided = divided and not little  # what no block sees is left to the whole
+    return rounds
+
+
+@dataclass(frozen=True, eq=False)
+class _Sweep:
+    """The part of a round that visits some of the records once for each move."""
+
+    moves: Sequence[tuple[Group, Group, tuple[Any, ...]]]
+    boxes: Sequence[Box] = ()
+
+    @classmethod
+    def of(
+        cls, layout: _Layout, moves: Sequence[tuple[Group, Group]], boxes: Sequence[Box] = ()
+    ) -> _Sweep:
+        empty = cls((), boxes)
+        made = []
+        for moved, fixed in moves:
+            of_column = empty.is_of_column(moved, fixed)
+            tables = layout.move_of_column(moved) if of_column else layout.move(moved)
+            made.append((moved, fixed, tables))
+        return cls(made, boxes)
+
+    def is_of_column(self, moved: Group, fixed: Group) -> bool:
+        """Whether any two records may swap, so that the quicker kernel serves."""
+        return len(moved) == 1 and not fixed and not self.boxes
+
+    def __call__(
+        self,
+        codes: NDArray[Any],
+        gaps: Integers,
+        visits: int,
+        rng: np.random.Generator,
+        *,
+        screened: bool = False,
+    ) -> None:
+        """Swap; codes and gaps are changed in place. Only moves of single columns are screened."""
+        n, dtype = len(codes), codes.dtype.name
+        first = int(rng.integers(n)) if visits < n else 0
+        for moved, fixed, tables in self.moves:
+            if not len(tables[-1]):
+                continue
+            shift = int(rng.integers(1, n))
+            if self.is_of_column(moved, fixed):
+                compiled_column(dtype)(codes, first, visits, shift, *moved, *tables, gaps, screened)
+                continue
+            order = np.arange(n, dtype=np.int32)
+            if fixed:
+                order = _by_columns(codes, fixed, rng)
+                shift = int(rng.integers(1, 2 + min(n - 2, 40)))
+            compiled(dtype)(
+                codes,
+                order,
+                first,
+                visits,
+                shift,
+                np.array(moved, dtype=np.int64),
+                np.array(fixed, dtype=np.int64),
+                *tables,
+                gaps,
+                *_patterns(self.boxes),
+                0,
+            )
+
+
+def _swap_blocks(
+    sweep: _Sweep, codes: NDArray[Any], gaps: Integers, visits: int, rng: np.random.Generator
+) -> None:
+    """A round in blocks of records, each with its share of all differences."""
+    seeds = rng.integers(2**63, size=(BLOCKS, 2))
+    ends = np.linspace(0, len(codes), BLOCKS + 1).astype(int).tolist()
+    share = gaps // BLOCKS
+
+    def swapped(block: int) -> Integers:
+        own = share.copy()
+        part = codes[ends[block] : ends[block + 1]]
+        sweep(part, own, visits // BLOCKS, np.random.default_rng(seeds[block]), screened=True)
+        own -= share
+        return own
+
+    for moved in in_threads(swapped, range(BLOCKS)):
+        gaps += moved
+
+
+def _distance(weights: Floats, gaps: Integers) -> float:
+    """The weighted squared distance, 64 * UNIT**2 times over."""
+    found = gaps.astype(np.float64)
+    found *= found
+    found *= weights
+    return float(found.sum())
+
+
+def moves_of(n_columns: int, tied: Sequence[Group]) -> list[tuple[Group, Group]]:
+    """Columns that move together, and those in which the two records must agree."""
+    partners: dict[int, set[int]] = {column: set() for column in range(n_columns)}
+    for a, b in tied:
+        partners[a].add(b)
+        partners[b].add(a)
+    found: list[tuple[Group, Group]] = [
+        ((column,), tuple(sorted(partners[column]))) for column in range(n_columns)
+    ]
+    seen: set[int] = set()
+    for column in range(n_columns):
+        if partners[column] and column not in seen:
+            together = [column]
+            for each in together:
+                together += sorted(partners[each] - set(together))
+            seen.update(together)
+            found.append((tuple(sorted(together)), ()))
+    return found
+
+
+def _by_columns(codes: NDArray[Any], columns: Group, rng: np.random.Generator) -> NDArray[np.int32]:
+    """int32[n]: records sorted by some columns, in random order where they agree."""
+    order = np.arange(len(codes), dtype=np.int32)
+    rng.shuffle(order)
+    for column in columns:
+        order = order[np.argsort(codes[order, column], kind="stable")]
+    return order
+
+
+def _patterns(boxes: Sequence[Box]) -> tuple[Integers, Integers, NDArray[np.bool_]]:
+    """The boxes as the kernel takes them."""
+    starts = np.cumsum([0] + [len(box.columns) for box in boxes]).astype(np.int64)
+    columns = np.array([column for box in boxes for column in box.columns], dtype=np.int64)
+    masks = [mask for box in boxes for mask in box.inside]
+    inside = np.zeros((len(masks), max((len(mask) for mask in masks), default=1)), dtype=np.bool_)
+    for row, mask in zip(inside, masks, strict=True):
+        row[: len(mask)] = mask
+    return starts, columns, inside
+
+
+_ROUNDS, _TRIES = 30, 1 << 16
+
+
+def make_possible(
+    codes: NDArray[Any],
+    boxes: Sequence[Box],
+    one_way: Sequence[Floats],
+    known: Sequence[Group],
+    rng: np.random.Generator,
+) -> None:
+    """Change records in place until none lies in a box.
+
+    Args:
+        codes: unsigned[n, d].
+        boxes: Structural zeros.
+        one_way: Shares of every column's cells, 0 where a code is impossible by itself.
+        known: Groups whose tables stay as they are.
+        rng: Public.
+
+    Raises:
+        ConfigError: The known totals leave no possible records.
+    """
+    if not boxes:
+        return
+    tied = [group for group in known if len(group) == 2]
+    touched = {column for box in boxes for column in box.columns}
+    moves = [move for move in moves_of(codes.shape[1], tied) if touched & set(move[0])]
+    for _ in range(_ROUNDS):
+        bad = np.flatnonzero(impossible_records(codes, boxes))
+        if not len(bad):
+            return
+        for moved, fixed in moves:
+            _exchange(codes, bad, rng.integers(len(codes), size=len(bad)), moved, fixed, boxes)
+            bad = bad[impossible_records(codes[bad], boxes)]
+    fixed_columns = {column for group in known for column in group}
+    for record in np.flatnonzero(impossible_records(codes, boxes)).tolist():
+        if not _exchanged_with_any(codes, record, moves, boxes, rng):
+            _replace(codes, record, boxes, one_way, fixed_columns)
+
+
+def _exchange(
+    codes: NDArray[Any],
+    bad: NDArray[np.int64],
+    partners: NDArray[np.int64],
+    moved: Group,
+    fixed: Group,
+    boxes: Sequence[Box],
+) -> None:
+    """Exchange between pairs of records where both are possible afterwards."""
+    both = np.stack([bad, partners])
+    _, first = np.unique(both.T.ravel(), return_index=True)
+    alone = np.zeros(both.size, dtype=np.bool_)
+    alone[first] = True
+    allowed = alone.reshape(-1, 2).all(axis=1) & (bad != partners)
+    one, other = codes[bad].copy(), codes[partners].copy()
+    for column in fixed:
+        allowed &= one[:, column] == other[:, column]
+    columns = list(moved)
+    one[:, columns], other[:, columns] = other[:, columns].copy(), one[:, columns].copy()
+    allowed &= ~impossible_records(one, boxes) & ~impossible_records(other, boxes)
+    codes[bad[allowed]], codes[partners[allowed]] = one[allowed], other[allowed]
+
+
+def _exchanged_with_any(
+    codes: NDArray[Any],
+    record: int,
+    moves: Sequence[tuple[Group, Group]],
+    boxes: Sequence[Box],
+    rng: np.random.Generator,
+) -> bool:
+    n = len(codes)
+    for moved, fixed in moves:
+        start = int(rng.integers(n))
+        for chunk in range(0, n, _TRIES):
+            partners = (start + np.arange(chunk, min(chunk + _TRIES, n))) % n
+            others = codes[partners].copy()
+            ones = np.repeat(codes[record : record + 1], len(partners), axis=0)
+            allowed = partners != record
+            for column in fixed:
+                allowed &= ones[:, column] == others[:, column]
+            columns = list(moved)
+            ones[:, columns], others[:, columns] = (
+                others[:, columns].copy(),
+                ones[:, columns].copy(),
+            )
+            allowed &= ~impossible_records(ones, boxes) & ~impossible_records(others, boxes)
+            if allowed.any():
+                place = int(np.argmax(allowed))
+                codes[record], codes[partners[place]] = ones[place], others[place]
+                return True
+    return False
+
+
+def _replace(
+    codes: NDArray[Any],
+    record: int,
+    boxes: Sequence[Box],
+    one_way: Sequence[Floats],
+    fixed_columns: set[int],
+) -> None:
+    """Give one record values that leave its boxes, the most frequent such, column by column."""
+    free = sorted({column for box in boxes for column in box.columns} - fixed_columns)
+    for column in [*free, *free]:
+        tried = np.repeat(codes[record : record + 1], len(one_way[column]), axis=0)
+        tried[:, column] = np.arange(len(tried))
+        held = sum(box.contains(tried).astype(np.int64) for box in boxes)
+        shares = np.where(held == np.min(held), one_way[column], -1.0)
+        codes[record] = tried[int(np.argmax(shares))]
+        if np.min(held) == 0:
+            return
+    raise ConfigError(
+        "The known totals and the structural zeros leave no possible records.",
+        next_step="Leave out some of the known totals or of the zeros.",
+    )

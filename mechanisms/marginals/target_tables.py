@@ -1,0 +1,346 @@
+"""Tables that records should have: targets, impossible cells and public totals.
+
+A table of a group of columns that records should have.
+Tables of records by groups of their columns, all in one pass over the records, compiled.
+Structural zeros as boxes of codes by column position, for tables and for records.
+
+Public exact totals of single columns and of pairs, which records meet and no budget is spent on.
+
+Integer records with given tables of pairs always exist where the pairs form no cycle: along a
+tree each column is drawn given one other. With a cycle it is intractable to say whether they do
+(Irving and Jerrum 1994, doi 10.1137/S0097539790191010).
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.errors import ConfigError
+from statpress.mechanisms.parallel import compiled_kernel, in_threads, threads
+
+Group = tuple[int, ...]
+"""Positions of columns, ascending."""
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class TargetTable:
+    """A table that the records should have.
+
+    Attributes:
+        group: Positions of its columns.
+        table: float64 of their shape, in published records.
+        weight: Of its squared distance, a multiple of 1/64.
+    """
+
+    group: Group
+    table: Floats
+    weight: float
+
+
+_BLOCK = 1 << 10  # records whose codes stay near while table after table is counted
+_LEAST = 1 << 18  # records for which a thread is worth its copy of the tables
+_MOST_EACH = 1 << 21  # cells of that copy
+
+
+def counts_of(
+    codes: NDArray[Any], groups: Sequence[Group], shapes: Sequence[tuple[int, ...]]
+) -> list[Integers]:
+    """The counts of records by their codes of each group.
+
+    Args:
+        codes: unsigned[n, d], C-contiguous.
+        groups: Positions of columns.
+        shapes: Of each group the sizes of its columns.
+
+    Returns:
+        For each group int64[cells], with the code of the last column running fastest.
+    """
+    width = max((len(group) for group in groups), default=1)
+    columns = np.zeros((len(groups), width), dtype=np.int64)
+    strides = np.zeros((len(groups), width), dtype=np.int64)
+    offsets = np.cumsum([0, *(math.prod(shape) for shape in shapes)])
+    for place, (group, shape) in enumerate(zip(groups, shapes, strict=True)):
+        columns[place, : len(group)] = group
+        strides[place, : len(group)] = [math.prod(shape[p + 1 :]) for p in range(len(group))]
+    kernel = _compiled(codes.dtype.name)
+    parts = max(1, min(threads(), len(codes) // _LEAST)) if offsets[-1] <= _MOST_EACH else 1
+    ends = np.linspace(0, len(codes), parts + 1).astype(int).tolist()
+
+    def counted(part: int) -> Integers:
+        counts = np.zeros(offsets[-1], dtype=np.int64)
+        kernel(codes[ends[part] : ends[part + 1]], columns, strides, offsets[:-1], counts)
+        return counts
+
+    total, *others = in_threads(counted, range(parts))
+    for each in others:
+        total += each
+    return np.split(total, offsets[1:-1])
+
+
+def tables_of(
+    codes: NDArray[Any], shapes: Mapping[Group, tuple[int, ...]]
+) -> dict[Group, Integers]:
+    """The tables of groups; a pair that lies in a larger group is a sum over its table.
+
+    Args:
+        codes: unsigned[n, d], C-contiguous.
+        shapes: Of each group, positions of columns in order, the sizes of its columns.
+    """
+    larger = {
+        pair: group
+        for group in shapes
+        if len(group) > 2
+        for pair in itertools.combinations(group, 2)
+        if pair in shapes
+    }
+    apart = [group for group in shapes if group not in larger]
+    tables = counts_of(codes, apart, [shapes[group] for group in apart])
+    found = {g: table.reshape(shapes[g]) for g, table in zip(apart, tables, strict=True)}
+    for pair, group in larger.items():
+        others = tuple(axis for axis, column in enumerate(group) if column not in pair)
+        found[pair] = found[group].sum(axis=others)
+    return found
+
+
+def _count(  # type: ignore[no-untyped-def] # noqa: ANN202
+    codes,  # noqa: ANN001  unsigned[n, d]
+    columns,  # noqa: ANN001  int64[t, w]: of each table its columns
+    strides,  # noqa: ANN001  int64[t, w]: their strides, 0 for padding
+    offsets,  # noqa: ANN001  int64[t]: where each table begins
+    counts,  # noqa: ANN001  int64[cells]: changed
+):
+    n = codes.shape[0]
+    for start in range(0, n, _BLOCK):
+        stop = min(start + _BLOCK, n)
+        for t in range(columns.shape[0]):
+            for i in range(start, stop):
+                cell = offsets[t]
+                for c in range(columns.shape[1]):
+                    cell += codes[i, columns[t, c]] * strides[t, c]
+                counts[cell] += 1
+
+
+@functools.cache
+def _compiled(dtype: str) -> Callable[..., None]:
+    """The pass for records of an unsigned dtype."""
+    import numba
+    from numba import types as nt
+
+    matrix = nt.int64[:, ::1]
+    records = numba.from_dtype(np.dtype(dtype))[:, ::1]
+    signature = nt.void(records, matrix, matrix, nt.int64[::1], nt.int64[::1])
+    found: Callable[..., None] = compiled_kernel(_count, signature)
+    return found
+
+
+Booleans = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Box:
+    """Impossible records: those whose codes lie in all of the given sets at once.
+
+    Attributes:
+        columns: Positions, ascending.
+        inside: For each column bool[k], its codes in the box.
+    """
+
+    columns: Group
+    inside: tuple[Booleans, ...]
+
+    def contains(self, codes: NDArray[Any]) -> Booleans:
+        """bool[n]: which records unsigned[n, d] lie in the box."""
+        found = np.ones(len(codes), dtype=np.bool_)
+        for column, inside in zip(self.columns, self.inside, strict=True):
+            found &= inside[codes[:, column]]
+        return found
+
+
+def boxes_of(domain: Domain) -> tuple[Box, ...]:
+    """The declared structural zeros."""
+    names = [column.name for column in domain.columns]
+    found = []
+    for zero in domain.zeros:
+        sets = sorted((names.index(name), runs) for name, runs in zero.sets)
+        masks = []
+        for column, runs in sets:
+            inside = np.zeros(domain.columns[column].size, dtype=np.bool_)
+            for first, last in runs:
+                inside[first : last + 1] = True
+            masks.append(inside)
+        found.append(Box(tuple(column for column, _ in sets), tuple(masks)))
+    return tuple(found)
+
+
+def possible_cells(group: Group, sizes: Sequence[int], boxes: Sequence[Box]) -> Booleans:
+    """Bool of the group's shape: the cells that no box of its columns excludes."""
+    found = np.ones([sizes[column] for column in group], dtype=np.bool_)
+    for box in boxes:
+        if set(box.columns) <= set(group):
+            inside = np.ones(found.shape, dtype=np.bool_)
+            for column, mask in zip(box.columns, box.inside, strict=True):
+                shape = [1] * len(group)
+                shape[group.index(column)] = -1
+                inside &= mask.reshape(shape)
+            found &= ~inside
+    return found
+
+
+def impossible_records(codes: NDArray[Any], boxes: Sequence[Box]) -> Booleans:
+    """bool[n]: which records unsigned[n, d] lie in a box."""
+    found = np.zeros(len(codes), dtype=np.bool_)
+    for box in boxes:
+        found |= box.contains(codes)
+    return found
+
+
+_WHERE = "known"
+_MOST = 2**62
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownTotal:
+    """Public exact totals of one column or two: a file of them, or the counts themselves.
+
+    Attributes:
+        columns: Names; by default the one name that the totals are given under.
+        file: CSV with a column for each of them and one called ``count``.
+        counts: By combination of cells, that of the last column running fastest.
+    """
+
+    columns: tuple[str, ...] = ()
+    file: str | None = None
+    counts: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", tuple(self.columns))
+        if self.counts is not None:
+            object.__setattr__(self, "counts", tuple(self.counts))
+        if (self.file is None) == (self.counts is None):
+            raise ConfigError("Give either a file of known totals, or counts.", where="known")
+
+
+def totals_of(known: Mapping[str, KnownTotal], domain: Domain) -> dict[Group, NDArray[np.int64]]:
+    """Known totals with their counts by ascending positions of their columns.
+
+    Raises:
+        ConfigError: A column does not exist, occurs twice, or the counts do not fit it.
+    """
+    found: dict[Group, NDArray[np.int64]] = {}
+    for name, total in known.items():
+        columns = total.columns or (name,)
+        if not set(columns) <= set(domain.names) or len(set(columns)) < len(columns):
+            raise ConfigError("Known totals name columns of the product, each once.", where=_WHERE)
+        shape = [domain[column].size for column in columns]
+        if any(abs(count) > _MOST for count in total.counts or ()):
+            raise ConfigError(
+                f"The known totals '{name}' have a count that no table of records has.",
+                where=_WHERE,
+            )
+        counts = np.array(total.counts or (), dtype=np.int64)
+        if counts.size != math.prod(shape):
+            raise ConfigError(
+                f"The known totals '{name}' have {counts.size:,} counts for "
+                f"{math.prod(shape):,} cells.",
+                where=_WHERE,
+            )
+        positions = [domain.names.index(column) for column in columns]
+        order = sorted(range(len(columns)), key=lambda i: positions[i])
+        group = tuple(positions[i] for i in order)
+        if group in found:
+            raise ConfigError("Known totals of the same columns are given twice.", where=_WHERE)
+        found[group] = np.ascontiguousarray(counts.reshape(shape).transpose(order))
+    return found
+
+
+def check_known(
+    known: Mapping[Group, NDArray[np.int64]], domain: Domain, n_records: int
+) -> dict[Group, NDArray[np.int64]]:
+    """Known totals that agree with the domain, with each other and with the number of records.
+
+    Args:
+        known: By ascending positions of one column or two, int64 of the shape of their sizes.
+        domain: The declared columns.
+        n_records: Public number of records.
+
+    Raises:
+        ConfigError: They contradict each other, the number of records or the structural zeros,
+            form a cycle, or records may be absent.
+    """
+    if known and domain.absent:
+        raise ConfigError(
+            "Totals cannot be met exactly where the number of records is private.",
+            where=_WHERE,
+            next_step="Leave the known totals out, or release records of single-record units.",
+        )
+    margins: dict[int, NDArray[np.int64]] = {}
+    component = list(range(len(domain.columns)))
+    for group, table in sorted(known.items()):
+        names = " and ".join(f"'{domain.columns[column].name}'" for column in group)
+        _check_table(group, table, domain, n_records, names)
+        for axis, column in enumerate(group):
+            margin = table.sum(axis=tuple(i for i in range(len(group)) if i != axis))
+            if not np.array_equal(margins.setdefault(column, margin), margin):
+                raise ConfigError(
+                    f"The known totals of column '{domain.columns[column].name}' differ between "
+                    "tables.",
+                    where=_WHERE,
+                    next_step="Give tables that agree in the columns they share.",
+                )
+        if len(group) == 2:
+            one, other = (component[column] for column in group)
+            if one == other:
+                raise ConfigError(
+                    f"The known totals of {names} close a cycle of pairs.",
+                    where=_WHERE,
+                    next_step="Leave one pair of the cycle out.",
+                )
+            component = [one if each == other else each for each in component]
+    _check_boxes(margins, domain, n_records)
+    return dict(sorted(known.items()))
+
+
+def _check_table(
+    group: Group, table: NDArray[np.int64], domain: Domain, n_records: int, names: str
+) -> None:
+    sizes = [column.size for column in domain.columns]
+    problem = ""
+    if len(group) not in (1, 2) or tuple(sorted(set(group))) != group:
+        raise ConfigError("Known totals are of one column or of two.", where=_WHERE)
+    if table.shape != tuple(sizes[column] for column in group) or table.dtype != np.int64:
+        problem = "do not have one whole number for each cell"
+    elif table.min() < 0:
+        problem = "have a negative count"
+    elif int(table.max()) > n_records or sum(table.ravel().tolist()) != n_records:
+        problem = "do not add up to the number of records"
+    elif table[~possible_cells(group, sizes, boxes_of(domain))].any():
+        problem = "count records in cells that are declared impossible"
+    if problem:
+        raise ConfigError(f"The known totals of {names} {problem}.", where=_WHERE)
+
+
+def _check_boxes(margins: Mapping[int, NDArray[np.int64]], domain: Domain, n_records: int) -> None:
+    """Refuse one-way totals that force a record into an impossible box, by the union bound."""
+    for box in boxes_of(domain):
+        if set(box.columns) <= set(margins):
+            inside = sum(
+                int(margins[column][mask].sum())
+                for column, mask in zip(box.columns, box.inside, strict=True)
+            )
+            if inside > n_records * (len(box.columns) - 1):
+                raise ConfigError(
+                    "The known totals leave no place for some records but declared zeros.",
+                    where=_WHERE,
+                    next_step="Correct the totals, or the structural zeros.",
+                )

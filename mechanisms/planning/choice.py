@@ -1,0 +1,622 @@
+"""Dividing a budget, calibrating mechanisms to it, and choosing among them.
+
+Which tables the source is counted into, so that every product finds its own.
+
+Dividing a release's budget among its products, so that together they just meet it.
+
+All parameters of a release are fixed before any data is read, so the losses of its products
+compose (mechanisms.accounting.composition), and n products cost far less than their epsilons added
+up. What is divided has to add up all the same, and it does in these currencies:
+
+* **a budget of rho**: zero-concentrated privacy adds up, so a share of rho is a target of its own
+  (Bun and Steinke 2016, arXiv 1605.02065, Lemma 2.3), and so does the delta but for which it
+  holds (their section 8);
+* **one product, or a budget without delta**: a share of epsilon, at delta or at 0; and so
+  where parameters that are fixed fit no other division, a share of each;
+* **several products at (epsilon, delta)**: a share of the Rényi divergence of one order a,
+  which adds up too (Mironov 2017, Proposition 1). The order is the one that matters at
+  (epsilon, delta): the least of the bound (a - 1)(a mu^2/2 - epsilon) on log delta, for the
+  Gaussian mu of the budget, is at a = 1/2 + epsilon/mu^2. For Gaussian noise this is a share of
+  mu^2, whatever the order. Of the shares, scaled by s^2 together, only the proportions matter:
+  statpress.mechanisms.planning.choice finds the s at which the composed loss just meets (epsilon,
+  delta).
+
+Mechanisms that together meet a budget.
+
+One product is calibrated to the budget itself, and so are products that need no delta, each
+to its part of epsilon. Several at (epsilon, delta) are calibrated to their shares of a Rényi
+divergence (mechanisms.planning.choice), which are scaled together until the composed loss
+just meets the budget. The scale is a guess improved a few times; the last composition is the proof.
+
+Choosing a mechanism by its expected error, before any data is read.
+
+Each mechanism that serves the kind of product is calibrated, with its defaults, to the same
+target; the expected errors follow from public quantities, so choosing costs no privacy. A
+mechanism whose estimates are biased is never chosen: its error depends on the data.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
+from typing import Any
+
+from statpress.mechanisms.accounting.balls import double_below
+from statpress.mechanisms.accounting.composition import compose_quickly
+from statpress.mechanisms.accounting.losses import GaussianLoss, PrivacyLoss
+from statpress.mechanisms.domain.domain import MAX_CELLS, Domain
+from statpress.mechanisms.errors import ConfigError, InfeasibleBudgetError, StatpressError
+from statpress.mechanisms.mechanism import ExpectedError, Kind, Mechanism, Target, needs_of
+from statpress.mechanisms.planning.charges import EXACT, charged, exact_sum
+from statpress.mechanisms.registry import REGISTRY, serving
+
+Needed = tuple[Mechanism, tuple[str, ...]]
+"""A mechanism and the columns of its product."""
+
+
+def check_needs(mechanism: type[Mechanism], target: Target) -> None:
+    """Refuse a product whose joint table is needed and has too many cells.
+
+    Raises:
+        DomainTooLargeError: More than 2**63 - 1 cells.
+    """
+    if needs_of(mechanism) == "joint" and target.domain is not None:
+        target.domain.check_joint()
+
+
+def coded_domain(domain: Domain, products: Sequence[Needed]) -> Domain | None:
+    """The columns whose codes are kept, those of all products that need them; None if none does."""
+    names = {name for mechanism, own in products for name in own if needs_of(mechanism) != "joint"}
+    return _of(domain, names) if names else None
+
+
+SMALL_TABLE = 1 << 20
+"""Cells of a joint table that products always share."""
+
+
+def joint_domains(domain: Domain, products: Sequence[Needed], n_records: int) -> tuple[Domain, ...]:
+    """The domains of the joint tables to count, each of as many products as fit.
+
+    Products join, in their order, the first table that has room for their columns, as long as it
+    is small or can have no more occupied cells than two tables apart: of many columns nearly every
+    record has a cell of its own.
+
+    Args:
+        domain: All columns.
+        products: Those that need a joint table, and others.
+        n_records: Public number of records.
+    """
+
+    def together(names: set[str], own: Iterable[str]) -> bool:
+        cells = _of(domain, names.union(own)).n_cells
+        apart = (_of(domain, each).n_cells for each in (names, own))
+        most = max(SMALL_TABLE, sum(min(each, n_records) for each in apart))
+        return cells <= MAX_CELLS and min(cells, n_records) <= most
+
+    found: list[set[str]] = []
+    for mechanism, own in products:
+        if needs_of(mechanism) != "joint":
+            continue
+        for names in found:
+            if together(names, own):
+                names.update(own)
+                break
+        else:
+            found.append(set(own))
+    return tuple(_of(domain, names) for names in found)
+
+
+def _of(domain: Domain, names: Iterable[str]) -> Domain:
+    """Some of the columns, in the domain's order."""
+    wanted = set(names)
+    return domain.project(name for name in domain.names if name in wanted)
+
+
+_EXACT = Context(prec=1000)
+_LARGEST_MU = 64.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """What a release may cost: epsilon at delta, or rho.
+
+    Attributes:
+        delta: At least 0; with rho, where the epsilon of the release is stated.
+        epsilon: Above 0, or None.
+        rho: Above 0, or None; one of the two is given.
+        rho_delta: The largest delta with which the rho of products may fail; by default ``delta``.
+    """
+
+    delta: Decimal
+    epsilon: Decimal | None = None
+    rho: Decimal | None = None
+    rho_delta: Decimal | None = None
+
+    def __post_init__(self) -> None:
+        if (self.epsilon is None) == (self.rho is None):
+            raise ValueError("a budget is of epsilon or of rho")
+
+    def rho_delta_of(self, share: Decimal) -> Decimal:
+        """A share's part of the delta of rho, exactly."""
+        return part_of(self.delta if self.rho_delta is None else self.rho_delta, share)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One product's part: its share and the public quantities of its table.
+
+    Attributes:
+        shape: As a ``Target`` has it.
+        domain: The product's columns.
+    """
+
+    share: Decimal
+    n_records: int
+    n_cells: int
+    unit_records: int
+    shape: tuple[int, ...] = ()
+    domain: Domain | None = None
+
+    def _target(
+        self,
+        epsilon: float,
+        delta: float,
+        *,
+        rho: float | None = None,
+        rho_delta: float = 0.0,
+        renyi: tuple[int, float] | None = None,
+    ) -> Target:
+        return Target(
+            epsilon=epsilon,
+            delta=delta,
+            n_records=self.n_records,
+            n_cells=self.n_cells,
+            unit_records=self.unit_records,
+            rho=rho,
+            rho_delta=rho_delta,
+            renyi=renyi,
+            shape=self.shape,
+            domain=self.domain,
+        )
+
+
+def part_of(amount: Decimal, share: Decimal) -> Decimal:
+    """Share times amount, exactly."""
+    return _EXACT.multiply(amount, share)
+
+
+def targets(
+    budget: Budget,
+    parts: Sequence[Part],
+    *,
+    scale: float = 1.0,
+    pure: bool = False,
+    added: bool = False,
+) -> list[Target]:
+    """What each product may spend.
+
+    Args:
+        budget: Of the release.
+        parts: Its products; their shares add up to 1.
+        scale: Multiplies epsilon, or mu; exactly nothing is lost at 1.
+        pure: Leave delta aside.
+        added: Divide epsilon and delta, whose sums bound any composition.
+    """
+    delta = Decimal(0) if pure else budget.delta
+    factor = Decimal(scale)
+    if budget.rho is not None:
+        rhos = [_EXACT.multiply(part_of(budget.rho, part.share), factor**2) for part in parts]
+        return [
+            part._target(
+                *_gaussian(2 * float(rho), delta, part),
+                rho=double_below(rho),
+                rho_delta=double_below(budget.rho_delta_of(part.share)),
+            )
+            for rho, part in zip(rhos, parts, strict=True)
+        ]
+    assert budget.epsilon is not None
+    if added or len(parts) == 1 or not delta:
+        return [
+            part._target(
+                double_below(_EXACT.multiply(part_of(budget.epsilon, part.share), factor)),
+                double_below(part_of(delta, part.share)),
+            )
+            for part in parts
+        ]
+    mu = gaussian_mu(float(budget.epsilon), float(delta))
+    order = max(2, round(0.5 + float(budget.epsilon) / mu**2))
+    squares = [(scale * mu) ** 2 * float(part.share) for part in parts]
+    return [
+        part._target(*_gaussian(square, delta, part), renyi=(order, order * square / 2))
+        for square, part in zip(squares, parts, strict=True)
+    ]
+
+
+def losses_of(mechanisms: Sequence[Mechanism], parts: Sequence[Part]) -> list[PrivacyLoss]:
+    """Each mechanism's loss on its product's table."""
+    return [
+        mechanism.loss(
+            n_records=part.n_records, n_cells=part.n_cells, unit_records=part.unit_records
+        )
+        for mechanism, part in zip(mechanisms, parts, strict=True)
+    ]
+
+
+@functools.lru_cache(maxsize=256)
+def gaussian_mu(epsilon: float, delta: float) -> float:
+    """About the mu of the Gaussian loss with this delta at this epsilon; a guide, not a bound."""
+    low, high = 0.0, _LARGEST_MU
+    for _ in range(60):
+        middle = (low + high) / 2
+        if GaussianLoss(Fraction(middle)).delta(epsilon).upper > delta:
+            high = middle
+        else:
+            low = middle
+        if high - low <= 1e-9 * high:
+            break
+    return high
+
+
+def _gaussian(mu_squared: float, delta: Decimal, part: Part) -> tuple[float, float]:
+    """(epsilon, delta) of the Gaussian loss, at the product's part of delta."""
+    own = double_below(part_of(delta, part.share))
+    if not own:
+        return mu_squared / 2, 0.0
+    return _epsilon(mu_squared, own), own
+
+
+@functools.lru_cache(maxsize=256)
+def _epsilon(mu_squared: float, delta: float) -> float:
+    """Epsilon of the Gaussian loss, found once for all products of one share."""
+    return GaussianLoss(Fraction(mu_squared**0.5)).epsilon(delta).upper
+
+
+_ENOUGH = 0.9  # of delta, at which the search for the scale ends
+_AIM = 0.95
+_ROUNDS = 12
+_WORTH = Decimal("1.05")  # in epsilon, that composing pure mechanisms must gain to spend delta
+_SAID = Context(prec=4, rounding=ROUND_CEILING)
+_STEPS = 12
+_FAR = 2.0**20  # times the budget, up to which one that would do is looked for
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProductRequest:
+    """A product as declared: name, kind, columns, mechanism with its knobs, share.
+
+    Attributes:
+        further: What is published besides, a value of ``Kind.further``; None if that says nothing.
+    """
+
+    name: str
+    kind: Kind
+    mechanism: str
+    knobs: Any
+    columns: tuple[str, ...]
+    share: Decimal
+    further: Any = None
+
+
+def meet_budget(
+    requests: Sequence[ProductRequest], parts: Sequence[Part], budget: Budget
+) -> tuple[tuple[Mechanism, ...], Decimal]:
+    """Calibrated mechanisms, and the delta that they are charged.
+
+    Args:
+        requests: Products whose mechanisms are named.
+        parts: The same products' shares and public quantities.
+        budget: Of the release.
+
+    Raises:
+        InfeasibleBudgetError: A product's knobs do not fit its part.
+    """
+    pure = all(REGISTRY[request.mechanism].pure for request in requests)
+    try:
+        return _meeting(requests, parts, budget, pure)
+    except InfeasibleBudgetError as error:
+        if least := _least_budget(requests, parts, budget, pure):
+            error.what += f" The smallest {least[0]} that would do is about {least[1]}."
+        raise
+
+
+def _meeting(
+    requests: Sequence[ProductRequest], parts: Sequence[Part], budget: Budget, pure: bool
+) -> tuple[tuple[Mechanism, ...], Decimal]:
+    if budget.rho is not None:
+        return _calibrated(requests, targets(budget, parts)), budget.delta
+    if not budget.delta or (pure and len(parts) == 1):
+        return _calibrated(requests, targets(budget, parts, pure=True)), Decimal(0)
+    if len(parts) == 1:
+        return _calibrated(requests, targets(budget, parts)), budget.delta
+    try:
+        found = _fitted(
+            budget,
+            parts,
+            lambda scale: _calibrated(requests, targets(budget, parts, scale=scale)),
+        )
+    except InfeasibleBudgetError:
+        if pure:
+            return _calibrated(requests, targets(budget, parts, pure=True)), Decimal(0)
+        return _calibrated(requests, targets(budget, parts, added=True)), budget.delta
+    if pure and budget.epsilon is not None:
+        alone = (loss.pure_epsilon.upper for loss in losses_of(found, parts))
+        if exact_sum(charged(epsilon) for epsilon in alone) <= EXACT.multiply(
+            budget.epsilon, _WORTH
+        ):
+            return _calibrated(requests, targets(budget, parts, pure=True)), Decimal(0)
+    return found, budget.delta
+
+
+def _calibrated(
+    requests: Sequence[ProductRequest], asked: Sequence[Target]
+) -> tuple[Mechanism, ...]:
+    """The products' mechanisms; an error names the product."""
+    found = []
+    for request, target in zip(requests, asked, strict=True):
+        try:
+            mechanism = REGISTRY[request.mechanism]
+            check_needs(mechanism, target)
+            found.append(mechanism.calibrate(request.knobs, target))
+        except (ConfigError, InfeasibleBudgetError) as error:
+            error.where = request.name
+            raise
+    return tuple(found)
+
+
+def _least_budget(
+    requests: Sequence[ProductRequest], parts: Sequence[Part], budget: Budget, pure: bool
+) -> tuple[str, Decimal] | None:
+    """The smallest epsilon or rho that would do at the same delta, to about a hundredth."""
+    measure = "epsilon" if budget.rho is None else "rho"
+
+    def scaled(factor: float) -> Budget:
+        amount = EXACT.multiply(getattr(budget, measure), Decimal(factor))
+        return replace(budget, **{measure: _SAID.create_decimal(amount)})
+
+    def fits(factor: float) -> bool:
+        """Whether each product fits its part, divided in either way."""
+        larger = scaled(factor)
+        added, composed = (targets(larger, parts, added=added) for added in (True, False))
+        return _succeeds(_calibrated, requests, added) or _succeeds(_calibrated, requests, composed)
+
+    low, high = 1.0, 2.0
+    while not fits(high):
+        low, high = high, 4 * high
+        if high > _FAR:
+            return None
+    while high / low > 1.002:
+        middle = (low * high) ** 0.5
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    for _ in range(_STEPS):  # what composing adds
+        if _succeeds(_meeting, requests, parts, scaled(high), pure):
+            return measure, getattr(scaled(high), measure)
+        high *= 1.005
+    return None
+
+
+def _fitted(
+    budget: Budget, parts: Sequence[Part], calibrate: Callable[[float], Sequence[Mechanism]]
+) -> tuple[Mechanism, ...]:
+    """Mechanisms of several products that together just meet epsilon at delta > 0."""
+    assert budget.epsilon is not None and budget.delta
+    epsilon, delta = double_below(budget.epsilon), double_below(budget.delta)
+    aim = gaussian_mu(epsilon, _AIM * delta)
+    scale, low, high = 1.0, 0.0, float("inf")
+    found: tuple[Mechanism, ...] | None = None
+    tried: tuple[Mechanism, ...] | None = None
+    for _ in range(_ROUNDS):
+        mechanisms = tuple(calibrate(scale))
+        if mechanisms == tried:
+            break  # nothing is left to scale
+        tried = mechanisms
+        spent = compose_quickly(losses_of(mechanisms, parts)).delta(epsilon).upper
+        if spent <= delta:
+            found, low = mechanisms, scale
+            if spent >= _ENOUGH * delta:
+                break
+        else:
+            high = scale
+        guess = scale * min(aim / gaussian_mu(epsilon, spent), 2.0) if spent else 1.4 * scale
+        scale = guess if low < guess < high else (low + min(high, 2 * low + 1)) / 2
+    if found is None:
+        raise InfeasibleBudgetError(
+            "The products' fixed parameters pass the budget together.",
+            next_step="Raise the budget, or leave out parameters of a product.",
+        )
+    return found
+
+
+def _succeeds(attempt: Callable[..., object], *arguments: object) -> bool:
+    try:
+        attempt(*arguments)
+    except InfeasibleBudgetError:
+        return False
+    return True
+
+
+AUTO = "auto"
+"""Where a config leaves the mechanism open."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """What one mechanism could do for a product.
+
+    Attributes:
+        name: Label of the mechanism, which may name more than its class.
+        knobs: Its knobs.
+        mechanism: At fixed parameters; None if it cannot serve.
+        expected_error: From public quantities only; None if it cannot serve.
+        reason: Why it cannot.
+        needs_delta: Whether that is because the budget has no delta.
+    """
+
+    name: str
+    knobs: Any = None
+    mechanism: Mechanism | None = None
+    expected_error: ExpectedError | None = None
+    reason: str = ""
+    needs_delta: bool = False
+
+    def error(self, criterion: str) -> float:
+        """The figure that decides; infinite if the mechanism cannot serve."""
+        if self.expected_error is None:
+            return math.inf
+        return self.expected_error.deciding(criterion)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """A mechanism chosen, and what it was compared with.
+
+    Attributes:
+        mechanism: Name of the best.
+        minimise: The criterion.
+        candidates: All that serve the kind, best first.
+    """
+
+    mechanism: str
+    minimise: str
+    candidates: tuple[Candidate, ...]
+
+    @property
+    def knobs(self) -> Any:
+        """Those of the best."""
+        return self.candidates[0].knobs
+
+    @property
+    def least(self) -> float:
+        """The expected error of the best."""
+        return self.candidates[0].error(self.minimise)
+
+    def reason(self) -> str:
+        """Why, in a sentence."""
+        best, *others = self.candidates
+        words = self.minimise.replace("_", " ")
+        said = f"least expected {words}, {best.error(self.minimise):.4g}"
+        able = [c for c in others if c.expected_error is not None]
+        if able:
+            said += f"; next is {able[0].name} with {able[0].error(self.minimise):.4g}"
+        return said
+
+
+def compare(
+    kind: Kind, knobs: Any, target: Target, pure_target: Target | None = None
+) -> tuple[Candidate, ...]:
+    """Everything that serves a kind of product, calibrated with its defaults.
+
+    Args:
+        kind: Of the product.
+        knobs: What the config says of the product.
+        target: What it may spend.
+        pure_target: What a mechanism without delta may spend, where that is another budget.
+    """
+    return tuple(
+        _candidate(kind, *variant, pure_target if variant[1].pure and pure_target else target)
+        for variant in kind.variants(knobs, serving(kind))
+    )
+
+
+def choose(kind: Kind, knobs: Any, target: Target, pure_target: Target | None = None) -> Choice:
+    """The mechanism with the least expected error.
+
+    Args:
+        kind: Of the product.
+        knobs: What the config says of the product.
+        target: What it may spend.
+        pure_target: As for ``compare``.
+
+    Raises:
+        ConfigError: No mechanism can serve these columns.
+        InfeasibleBudgetError: None can serve at this budget.
+    """
+    kind.check(knobs, target)
+    minimise = kind.criterion(knobs)
+    found = sorted(
+        compare(kind, knobs, target, pure_target),
+        key=lambda candidate: (candidate.mechanism is None, candidate.error(minimise)),
+    )
+    if not found or found[0].mechanism is None:
+        if lacking := [f"'{each.name}'" for each in found if each.needs_delta]:
+            raise InfeasibleBudgetError(
+                f"No mechanism can serve this product without a delta above 0, which"
+                f" {', '.join(lacking)} would need.",
+                next_step="Give a delta above 0.",
+            )
+        named: dict[str, list[str]] = {}
+        for candidate in found:
+            named.setdefault(candidate.reason, []).append(candidate.name)
+        reasons = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in named.items())
+        raise InfeasibleBudgetError(f"No mechanism can serve this product ({reasons}).")
+    return Choice(mechanism=found[0].mechanism.name, minimise=minimise, candidates=tuple(found))
+
+
+def choose_open(
+    requests: Sequence[ProductRequest], asked: Sequence[Target], pure: Sequence[Target | None]
+) -> list[Choice | None]:
+    """The choices where requests leave the mechanism open, else None.
+
+    A mechanism that needs no delta divides epsilon if no other product needs delta. So it is
+    taken at that target if the product is alone, and among several products if all can do
+    without delta and none is worse for it.
+    """
+    alone = pure if len(asked) == 1 else [None] * len(asked)
+    found = [_choose(*entry) for entry in zip(requests, asked, alone, strict=True)]
+    if len(asked) > 1 and None not in pure:
+        found = _without_delta(requests, pure, found)
+    return found
+
+
+def _choose(request: ProductRequest, target: Target | None, pure: Target | None) -> Choice | None:
+    if request.mechanism != AUTO or target is None:
+        return None
+    try:
+        return choose(request.kind, request.knobs, target, pure)
+    except (ConfigError, InfeasibleBudgetError) as error:
+        error.where = request.name
+        raise
+
+
+def _without_delta(
+    requests: Sequence[ProductRequest],
+    pure: Sequence[Target | None],
+    found: list[Choice | None],
+) -> list[Choice | None]:
+    """The choices if no product may need delta, where all can do so and none is worse for it.
+
+    The first product that cannot, or is, ends the search: mostly that is the first of all.
+    """
+    named = (each.mechanism for each in requests if each.mechanism != AUTO)
+    if not all(REGISTRY[name].pure for name in named):
+        return found
+    second: list[Choice | None] = []
+    for request, target, one in zip(requests, pure, found, strict=True):
+        try:
+            two = _choose(request, target, None)
+        except InfeasibleBudgetError:
+            return found
+        worse = one is not None and two is not None and two.least > one.least
+        if worse or (two is not None and not REGISTRY[two.mechanism].pure):
+            return found
+        second.append(two)
+    return second
+
+
+def _candidate(
+    kind: Kind, label: str, mechanism: type[Mechanism], knobs: Any, target: Target
+) -> Candidate:
+    try:
+        check_needs(mechanism, target)
+        calibrated = mechanism.calibrate(knobs, target)
+        if reason := kind.objection(calibrated, target):
+            return Candidate(name=label, reason=reason)
+        error = kind.expected_error(calibrated, target)
+    except StatpressError as problem:
+        budget = isinstance(problem, InfeasibleBudgetError) and not mechanism.pure
+        lacking = budget and target.rho is None and not target.delta
+        return Candidate(name=label, reason=problem.what, needs_delta=lacking)
+    return Candidate(name=label, knobs=knobs, mechanism=calibrated, expected_error=error)

@@ -1,0 +1,346 @@
+"""Perturbed histograms: integer Laplace or Gaussian noise on every possible cell.
+
+Perturbed histogram: integer noise on every possible cell of the table.
+
+Microdata are the projected counts rounded to whole records, a post-processing.
+
+Source: Wasserman and Zhou (2010, doi 10.1198/jasa.2009.tm08651), section 4; the noise is discrete,
+as in Ghosh, Roughgarden and Sundararajan (2012, arXiv 0811.2841) for the Laplace form and Canonne,
+Kamath and Steinke (2020, arXiv 2004.00010) for the Gaussian one, so that no floating point reaches
+the output.
+
+Adjacency: replace-one. A record that moves takes one from a cell and adds one to another:
+two independent cells whose counts move by 1, and no other. For units of one record the
+loss of the table is that of these two cells, exactly. A unit of c records can move them
+between many cells: some counts fall, by at most c in all, others rise, by at most c in
+all.
+
+* *Laplace.* The noise of the cells that fall is independent of that of the cells that rise, and
+  either part, whose counts move by at most c in L1, satisfies pure (c/scale)-DP. Randomised
+  response dominates a pure guarantee (Kairouz, Oh and Viswanath 2015, arXiv 1311.0776), and
+  dominating pairs of independent parts multiply. So two randomised responses of c/scale dominate
+  the table: the loss of one record at scale/c, of which each cell is one.
+* *Gaussian.* The squares of all moves add up to at most 2 c^2, so the Rényi divergence of
+  order a is at most a rho with rho = c^2/scale^2 (Canonne, Kamath and Steinke 2020, Theorem
+  4, once for each cell). What this proves of the curve is charged. One of the moves takes
+  all c records from one cell to another: its loss, known exactly, is the lower bound; it
+  attains the divergence of order 1, so that rho is exact.
+
+Released are the noisy counts of all possible cells. As for every mechanism, the records
+lie in possible cells, in a table and in its neighbours.
+
+A table with discrete Laplace noise on every possible cell.
+
+The guarantee is proven in statpress.mechanisms.tables.perturbed.
+
+A table with discrete Gaussian noise on every possible cell.
+
+The guarantee is proven in statpress.mechanisms.tables.perturbed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from statpress.mechanisms.accounting.balls import double_above
+from statpress.mechanisms.accounting.losses import ConcentratedLoss, PrivacyLoss, PureLoss
+from statpress.mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.errors import InfeasibleBudgetError, RecordsError
+from statpress.mechanisms.mechanism import (
+    CANONNE_KAMATH_STEINKE,
+    DWORK,
+    GHOSH,
+    PROOF,
+    Citation,
+    Kind,
+    Target,
+    check_frame,
+)
+from statpress.mechanisms.postprocessing.covariance import (
+    Covariance,
+    DebiasedTable,
+    IndependentErrors,
+)
+from statpress.mechanisms.sampling.randomness import Progress, Randomness
+from statpress.mechanisms.tables.band_limits import DiscreteNoise
+from statpress.mechanisms.tables.bands import BandLaw, noisy_law
+from statpress.mechanisms.tables.count_tables import MICRODATA, TABLE
+from statpress.mechanisms.tables.expected import ExpectedCounts
+
+MOST_CELLS = 10_000_000
+_CHUNK = 1 << 16
+_FINEST, _WIDEST = Fraction(1, 2**20), Fraction(2**40)
+_ENDS = (-20 * 1024, 40 * 1024)  # their places on the grid
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NoisyCounts:
+    """Noisy counts of every possible cell of a domain.
+
+    Attributes:
+        domain: The release's domain.
+        cells: int64[n_possible], ascending: every possible cell.
+        counts: int64[n_possible]; may be negative.
+    """
+
+    domain: Domain
+    cells: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+    def figures(self) -> dict[str, NDArray[np.int64]]:
+        """The columns that are published as they are."""
+        return {"raw": self.counts}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PerturbedKnobs:
+    """What a config may say about this mechanism.
+
+    Attributes:
+        scale: Of the noise, in records: exp(-|z|/scale) for Laplace, the standard
+            deviation for Gaussian; by default the smallest that meets the budget.
+    """
+
+    scale: Fraction | None = None
+
+    def __post_init__(self) -> None:
+        if self.scale is not None:
+            check_scale(self.scale, "scale")
+
+
+@dataclass(frozen=True)
+class Perturbed:
+    """Independent noise of one scale on every cell.
+
+    A subclass gives ``name``, ``citations``, ``_loss``, ``_noise`` and ``sd``, and with
+    ``is_laplace`` the law that its bands and expected errors go by: discrete Laplace noise of
+    this scale, or Gaussian. Noise of another law overrides ``band_law`` and ``expected_error``
+    as well. With ``pure`` it says that a budget is best spent on it without delta.
+
+    Attributes:
+        scale: A fraction that is exactly a double, as the samplers take it.
+    """
+
+    kinds: ClassVar[tuple[Kind, ...]] = (MICRODATA, TABLE)
+    knobs: ClassVar[type] = PerturbedKnobs
+    pure: ClassVar[bool] = False
+    unbiased: ClassVar[bool] = True
+    raw: ClassVar[tuple[str, ...]] = ("raw",)
+    name: ClassVar[str]
+    is_laplace: ClassVar[bool]
+
+    scale: Fraction
+
+    def __post_init__(self) -> None:
+        check_scale(self.scale)
+        if Fraction(float(self.scale)) != self.scale:
+            raise RecordsError("The scale must be exactly a double.", where="scale")
+
+    def _loss(self, unit_records: int) -> PrivacyLoss:
+        raise NotImplementedError
+
+    def _noise(self, rng: Randomness, size: int) -> NDArray[np.int64]:
+        raise NotImplementedError
+
+    @property
+    def sd(self) -> float:
+        """Standard deviation of the noise on a cell, in records."""
+        raise NotImplementedError
+
+    def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
+        """The privacy loss of the whole table; takes no data."""
+        check_frame(n_records=n_records, n_cells=n_cells, unit_records=unit_records)
+        if n_cells == 1:  # every dataset of this size is the same table
+            return PureLoss(Fraction(0))
+        return self._loss(unit_records)
+
+    def rows(self, *, n_cells: int) -> int:
+        """Every cell is listed."""
+        return n_cells
+
+    def release(
+        self, table: ContingencyTable, rng: Randomness, progress: Progress | None = None
+    ) -> NoisyCounts:
+        """Add the noise."""
+        cells = table.domain.possible_cells()
+        noisy = noise_of_cells(lambda size: self._noise(rng, size), len(cells), progress)
+        noisy[np.searchsorted(cells, table.cells)] += table.counts
+        return NoisyCounts(table.domain, cells, noisy)
+
+    def postprocess(self, release: NoisyCounts, *, n_records: int) -> DebiasedTable:
+        """The noisy counts are unbiased as they are; their error is the noise's."""
+        return DebiasedTable(
+            domain=release.domain,
+            cells=release.cells,
+            estimates=release.counts.astype(np.float64),
+            standard_errors=np.full(len(release.counts), self.sd),
+            undrawn_estimate=0.0,
+            undrawn_standard_error=0.0,
+        )
+
+    def covariance(self, *, n_records: int, n_cells: int) -> Covariance:
+        """Independent noise on every cell."""
+        return IndependentErrors()
+
+    def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedCounts:
+        return ExpectedCounts.of_noise(
+            self.sd, n_records=n_records, n_cells=n_cells, laplace=self.is_laplace
+        )
+
+    def band_law(self, *, n_records: int, n_cells: int) -> BandLaw:
+        """Independent noise on every cell, for confidence bands."""
+        noise = DiscreteNoise(float(self.scale), laplace=self.is_laplace)
+        return noisy_law(noise, n_records=n_records, n_cells=n_cells)
+
+    def describe(self) -> dict[str, str | int]:
+        return {"mechanism": self.name, "scale": str(self.scale)}
+
+    @classmethod
+    def from_description(cls, description: Mapping[str, object]) -> Self:
+        return cls(Fraction(str(description["scale"])))
+
+    @classmethod
+    def calibrate(cls, knobs: PerturbedKnobs, target: Target) -> Self:
+        """The given scale, or the smallest within a thousandth that meets the target.
+
+        Raises:
+            InfeasibleBudgetError: No scale, or not the given one, meets it.
+        """
+        return cls(scale_for(knobs.scale, target, lambda scale: cls(scale).loss(**target.frame)))
+
+
+def noise_of_cells(
+    draw: Callable[[int], NDArray[np.int64]], n_cells: int, progress: Progress | None = None
+) -> NDArray[np.int64]:
+    """Noise int64[n_cells], drawn in chunks, of each of which ``progress`` hears."""
+    noise = np.empty(n_cells, np.int64)
+    for start in range(0, n_cells, _CHUNK):
+        part = noise[start : start + _CHUNK]
+        part[:] = draw(len(part))
+        if progress is not None:
+            progress(len(part))
+    return noise
+
+
+def scale_for(
+    given: Fraction | None, target: Target, loss: Callable[[Fraction], PrivacyLoss]
+) -> Fraction:
+    """The given scale, or the smallest within a thousandth, at which a loss meets the target.
+
+    Raises:
+        InfeasibleBudgetError: No scale, or not the given one, meets it.
+    """
+    if target.n_cells > MOST_CELLS:
+        raise InfeasibleBudgetError(
+            f"A noisy table has a row per cell; {target.n_cells:,} are too many.",
+            next_step=f"Declare at most {MOST_CELLS:,} cells, or use 'bootstrap'.",
+        )
+
+    def fits(scale: Fraction) -> bool:
+        return target.allows(loss(scale))
+
+    if given is None:
+        return _smallest(fits)
+    scale = Fraction(double_above(given))
+    if not fits(scale):
+        least = _smallest(fits)
+        raise InfeasibleBudgetError(
+            f"Noise of scale {float(scale):g} is too little for the budget.",
+            next_step=f"Give a scale of at least {float(least):.6g}, leave it out, or"
+            " raise the budget.",
+        )
+    return scale
+
+
+def _smallest(fits: Callable[[Fraction], bool]) -> Fraction:
+    """Smallest scale on the grid at which a budget is met."""
+    low, high = _ENDS
+    if fits(_grid(low)):
+        return _grid(low)
+    if not fits(_grid(high)):
+        raise InfeasibleBudgetError(
+            "No scale of this noise meets the budget.",
+            next_step="Raise the budget; Gaussian noise needs a delta above 0, 'laplace' none.",
+        )
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(_grid(middle)) else (middle, high)
+    return _grid(high)
+
+
+def _grid(index: int) -> Fraction:
+    """The index-th scale: 1024 steps from each power of two to the next; index 0 is 1."""
+    power, step = divmod(index, 1024)
+    return Fraction(1024 + step, 1024) * Fraction(2) ** power
+
+
+def check_scale(scale: Fraction, where: str = "") -> None:
+    """Refuse a scale outside the grid.
+
+    Raises:
+        RecordsError: It is not between 2**-20 and 2**40.
+    """
+    if not _FINEST <= scale <= _WIDEST:
+        raise RecordsError("The scale must be between 2**-20 and 2**40 records.", where=where)
+
+
+@dataclass(frozen=True)
+class LaplaceTable(Perturbed):
+    """Two-sided geometric noise, exp(-|z|/scale); charged its pure epsilon 2c/scale."""
+
+    name: ClassVar[str] = "laplace"
+    citations: ClassVar[tuple[Citation, ...]] = (
+        DWORK,
+        GHOSH,
+        PROOF.at("Theorems 3.1 and 3.2"),
+    )
+    pure: ClassVar[bool] = True
+    is_laplace: ClassVar[bool] = True
+
+    def _loss(self, unit_records: int) -> PrivacyLoss:
+        return DiscreteLaplaceLoss(self.scale / unit_records, 1, 2)
+
+    def _noise(self, rng: Randomness, size: int) -> NDArray[np.int64]:
+        return rng.discrete_laplace(self.scale, size)
+
+    @property
+    def sd(self) -> float:
+        """Of variance 2 r / (1 - r)**2, r = exp(-1/scale)."""
+        return math.sqrt(2) * math.exp(-0.5 / float(self.scale)) / -math.expm1(-1 / self.scale)
+
+
+@dataclass(frozen=True)
+class GaussianTable(Perturbed):
+    """Discrete Gaussian noise, exp(-z**2/(2 scale**2))."""
+
+    name: ClassVar[str] = "gaussian"
+    citations: ClassVar[tuple[Citation, ...]] = (
+        CANONNE_KAMATH_STEINKE.at("Theorem 4"),
+        PROOF.at("Theorems 3.1 and 3.2"),
+    )
+    is_laplace: ClassVar[bool] = False
+
+    def _loss(self, unit_records: int) -> PrivacyLoss:
+        one_move = DiscreteGaussianLoss(self.scale**2, unit_records, 2)
+        if unit_records == 1:
+            return one_move
+        return ConcentratedLoss.of_discrete_gaussian(
+            Fraction(2 * unit_records**2), self.scale, 2 * unit_records, one_move
+        )
+
+    def _noise(self, rng: Randomness, size: int) -> NDArray[np.int64]:
+        return rng.discrete_gaussian(self.scale, size)
+
+    @property
+    def sd(self) -> float:
+        """At most the scale (Canonne, Kamath and Steinke 2020, Corollary 9)."""
+        return float(self.scale)

@@ -1,0 +1,227 @@
+"""The formats of a bundle's files, by suffix, and profiles of written files.
+
+The format of a file, by its suffix: a module here that ``configs.formats`` lists.
+The Arrow types of a domain's columns, the same in every format.
+Aggregates of a written file, for the release gate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
+
+import numpy as np
+
+from statpress.configs import formats
+from statpress.mechanisms.domain.columns import Column
+from statpress.mechanisms.domain.domain import Domain
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class BatchWriter(Protocol):
+    """A file of a format, being written; the sink stays open when it is closed."""
+
+    def write(self, batch: pa.RecordBatch, /) -> Any:
+        """Append rows."""
+
+    def close(self) -> Any:
+        """Write what the format puts at the end of a file."""
+
+
+class FileFormat(Protocol):
+    """What the module of a format offers.
+
+    And, where there is something to say, ``MEDIA_TYPE`` of its files, ``ENCODING`` of their text,
+    ``RESOURCE_TYPE`` (see ``media_facts``) and ``as_written(text)``, how they hold a text that
+    they do not hold as it is.
+    """
+
+    def open_writer(self, sink: BinaryIO, schema: pa.Schema) -> BatchWriter:
+        """Begin a file of the schema; the same rows in the same batches give the same bytes.
+
+        A module with ``CODED_TEXT = True`` is given columns of text of few values with a
+        dictionary (``pyarrow.DictionaryArray``), in all batches of a file or in none; they are
+        read back as text. Any other is given batches of the schema.
+        """
+
+    def read_batches(self, path: Path, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
+        """The rows of a file, in order and in bounded memory.
+
+        Args:
+            path: The file.
+            schema: Names and types of columns as written, if known, and not always of all: the
+                types of the others are inferred, and all columns of the file come back in its
+                order. Only of use to a format whose files do not hold them.
+        """
+
+
+def format_named(name: str) -> FileFormat:
+    """The module of a format.
+
+    Raises:
+        ValueError: No format has this name.
+        DependencyError: The extra that it needs is not installed.
+    """
+    if name not in formats.FORMATS:
+        raise ValueError(f"no format is called '{name}' (known: {', '.join(formats.FORMATS)})")
+    formats.check_writable((name,), "")
+    return cast("FileFormat", import_module(f"{__package__}.{name}"))
+
+
+def as_written(name: str, text: str) -> str:
+    """A text as a file of a format holds it, where that is not the text itself."""
+    found: str = getattr(format_named(name), "as_written", str)(text)
+    return found
+
+
+def media_facts(name: str) -> dict[str, str]:
+    """What a data package says of a format's files: ``type``, ``mediatype`` and ``encoding``.
+
+    The type is ``file`` unless Frictionless checks the format's values as they are: it reads a
+    null in Parquet as NaN, which no constraint allows, and counts no bytes there.
+    """
+    module = format_named(name)
+    said = {
+        "type": getattr(module, "RESOURCE_TYPE", "file"),
+        "mediatype": getattr(module, "MEDIA_TYPE", ""),
+        "encoding": getattr(module, "ENCODING", ""),
+    }
+    return {key: value for key, value in said.items() if value}
+
+
+def format_of(path: Path) -> FileFormat:
+    """The format that a file's suffix names.
+
+    Raises:
+        ValueError: No format has this suffix.
+    """
+    return format_named(path.suffix.removeprefix("."))
+
+
+def read_batches(path: Path, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
+    """The record batches of a written file; some formats need the schema, if it is known.
+
+    Raises:
+        ValueError: No format has this suffix.
+    """
+    return format_of(path).read_batches(path, schema)
+
+
+def written_file(folder: Path, stem: str) -> Path | None:
+    """A data file of a bundle in any of the formats it has; None if it has none."""
+    paths = (folder / "data" / f"{stem}.{suffix}" for suffix in formats.FORMATS)
+    return next((path for path in paths if path.is_file()), None)
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """All rows of a small file; values are those that its format can tell."""
+    return [row for batch in read_batches(path, None) for row in batch.to_pylist()]
+
+
+LISTED = 1 << 17
+"""Values of a column up to which they are listed rather than compared with its ends."""
+
+
+def schema_of(domain: Domain, *, spread: bool = False) -> pa.Schema:
+    """Names and types of the columns, as written.
+
+    Args:
+        domain: The columns.
+        spread: Whether values lie anywhere within their cells.
+    """
+    import pyarrow as pa
+
+    types = {c.name: spread_type(c) if spread else arrow_type(c) for c in domain.columns}
+    return pa.schema([pa.field(c.name, types[c.name], nullable=c.missing) for c in domain.columns])
+
+
+def spread_type(column: Column) -> pa.DataType:
+    """The type of values within a column's cells."""
+    import pyarrow as pa
+
+    if column.ends is None:
+        return arrow_type(column)
+    kinds = {int: pa.int64(), float: pa.float64()}
+    return kinds.get(type(column.ends[0]), pa.string())
+
+
+def arrow_type(column: Column) -> pa.DataType:
+    """The type of a column's public values; the same for every release of it."""
+    import pyarrow as pa
+
+    sample = column.decode(np.zeros(1, dtype=np.int64))
+    if sample.dtype.kind in "if":
+        return pa.int64() if sample.dtype.kind == "i" else pa.float64()
+    kinds = {type(value) for value in column.decode(np.arange(min(column.size, LISTED)))}
+    named = {bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
+    if kinds == {int, float}:
+        return pa.float64()
+    return named.get(kinds.pop(), pa.string()) if len(kinds) == 1 else pa.string()
+
+
+def profile_file(
+    path: Path, domain: Domain, extra: tuple[str, ...] = (), *, spread: bool = False
+) -> dict[str, int]:
+    """Count the rows of a file and what does not fit the domain; reads it in batches.
+
+    Args:
+        path: The file.
+        domain: Its first columns.
+        extra: Names of those that follow.
+        spread: Whether values lie anywhere within their cells.
+
+    Returns:
+        ``rows``; ``schema``, 1 if names or types differ from the declared ones;
+        and per column the number of values outside the domain.
+    """
+    import pyarrow.compute as pc
+
+    schema = schema_of(domain, spread=spread)
+    figures = {"rows": 0, "schema": 0} | {f"outside {c.name}": 0 for c in domain.columns}
+    allowed = {
+        c.name: _between(c, c.ends) if spread and c.ends else _allowed(c) for c in domain.columns
+    }
+    for batch in read_batches(path, schema):
+        figures["rows"] += batch.num_rows
+        names = [*schema.names, *extra]
+        if batch.schema.names != names or any(
+            not batch.schema.field(f.name).type.equals(f.type) for f in schema
+        ):
+            figures["schema"] = 1
+            continue
+        for column in domain.columns:
+            inside = allowed[column.name](batch.column(column.name))
+            figures[f"outside {column.name}"] += batch.num_rows - (pc.sum(inside).as_py() or 0)
+    return figures
+
+
+def _allowed(column: Column) -> Callable[[Any], Any]:
+    """A function of an Arrow array: which of its values the domain declares."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    n_declared = column.size - column.missing
+    if n_declared <= LISTED:
+        listed = pa.array(column.decode(np.arange(n_declared)), arrow_type(column))
+
+        def inside(values: Any) -> Any:
+            found = pc.is_in(values, value_set=listed)
+            return pc.or_(found, pc.is_null(values)) if column.missing else found
+
+        return inside
+    return _between(column, column.decode(np.array([0, n_declared - 1])).tolist())
+
+
+def _between(column: Column, ends: Sequence[Any]) -> Callable[[Any], Any]:
+    """A function of an Arrow array: which of its values lie between two, or may be missing."""
+    import pyarrow.compute as pc
+
+    def between(values: Any) -> Any:
+        found = pc.and_(pc.greater_equal(values, ends[0]), pc.less_equal(values, ends[1]))
+        return pc.fill_null(found, column.missing)
+
+    return between

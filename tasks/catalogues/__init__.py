@@ -1,0 +1,1 @@
+"""What describes a bundle to programs: data package, DCAT, Croissant, SDMX."""

@@ -1,0 +1,673 @@
+"""``datapackage.json``, and the codebook, citation and facts that are read from it.
+
+What a data package says of columns and files, as values for pages that people read.
+
+``codebook.md`` and the columns of ``report.html`` are made of this; it needs nothing but the
+contents of ``datapackage.json``.
+
+How to cite a release, from its data package.
+Who publishes a bundle, on what terms and how to cite it: a section of its README.
+``codebook.md``: what every column of every file means, for people; made of the data package.
+
+``datapackage.json``: what a bundle is, who publishes it, and its files with their columns.
+
+Source: Frictionless Data Package v1 (https://specs.frictionlessdata.io/data-package/), with the
+``categories`` of Table Schema v2. Made from the config's words and the plan, and of the written
+files their sizes and hashes; so it says nothing of the source.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from statpress.mechanisms.domain.columns import Column
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.planning.plan import PlannedProduct
+from statpress.tasks.bundle.formats import as_written
+from statpress.tasks.products.product_kind import (
+    Field,
+    code_span,
+    codebook,
+    escaped,
+    resources_of,
+    with_words,
+)
+from statpress.tasks.products.published_counts import column_field, column_from
+
+if TYPE_CHECKING:
+    from statpress.configs.about import AboutConfig
+    from statpress.configs.release_config import ReleaseConfig
+
+
+_TYPES = {
+    "categorical": "categories",
+    "ordinal": "categories in an order",
+    "integer": "whole numbers",
+    "numeric": "numbers",
+    "date": "dates",
+}
+_FIELD_TYPES = {"string": "text", "boolean": "true or false", "integer": "whole number"}
+_WIDEST_CODES = 1e15
+_MOST_EDGES = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnFacts:
+    """A declared column in words; text that there is none of is empty.
+
+    Attributes:
+        name: In the files.
+        title: In a few words.
+        description: In more.
+        unit: Of the values.
+        type: Of what kind the values are.
+        range: The declared ends.
+        cells: How its values were grouped before anything was counted.
+        outside: Where values went that are not declared.
+        missing: Where nulls went, and how they show.
+        categories: Value and label of each; the label may be empty.
+        middles: Stems of the files that show the middle of each value's cell.
+        within: Stems of the files whose values were drawn within the cells.
+    """
+
+    name: str
+    title: str
+    description: str
+    unit: str
+    type: str
+    range: str
+    cells: str
+    outside: str
+    missing: str
+    categories: tuple[tuple[str, str], ...]
+    middles: tuple[str, ...]
+    within: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldFacts:
+    """A column of one file.
+
+    Attributes:
+        name: In the file.
+        type: Of its values, in words.
+        words: What it holds.
+        declared: Whether it is one of the declared columns, and not a figure.
+    """
+
+    name: str
+    type: str
+    words: str
+    declared: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileFacts:
+    """A file, in every format that it is written in.
+
+    Attributes:
+        stem: Its name without suffix.
+        product: That it is of; empty if several share it.
+        title: What it is.
+        description: What else to know.
+        paths: In the bundle, one for each format.
+        sizes: Bytes of each, None before it is written.
+        fields: Of a table.
+    """
+
+    stem: str
+    product: str
+    title: str
+    description: str
+    paths: tuple[str, ...]
+    sizes: tuple[int | None, ...]
+    fields: tuple[FieldFacts, ...]
+
+
+def column_facts(package: Mapping[str, Any]) -> list[ColumnFacts]:
+    """The declared columns of all files of a data package, each once, in their order."""
+    found = {each["name"]: each for each in package.get("columns", ()) if "declared" in each}
+    shown: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
+    for resource in package["resources"]:
+        stem = PurePosixPath(resource["path"]).stem
+        for field in resource.get("schema", {}).get("fields", ()):
+            if "declared" in field:
+                found.setdefault(field["name"], field)
+                shown.setdefault(field["name"], ({}, {}))[_is_spread(field)][stem] = None
+    return [
+        _column_of_field(field, *(tuple(stems) for stems in shown.get(name, ({}, {}))))
+        for name, field in found.items()
+    ]
+
+
+def file_facts(package: Mapping[str, Any]) -> list[FileFacts]:
+    """The files of a data package, those that differ in their format only as one."""
+    groups: dict[tuple[str, bool], list[Mapping[str, Any]]] = {}
+    for resource in package["resources"]:
+        path = PurePosixPath(resource["path"])
+        key = str(path.with_suffix("")) if "schema" in resource else str(path)
+        groups.setdefault((key, "schema" in resource), []).append(resource)
+    return [
+        FileFacts(
+            stem=PurePosixPath(first["path"]).stem,
+            product=first.get("product", ""),
+            title=first.get("title", ""),
+            description=first.get("description", ""),
+            paths=tuple(each["path"] for each in same),
+            sizes=tuple(each.get("bytes") for each in same),
+            fields=tuple(map(_field, first.get("schema", {}).get("fields", ()))),
+        )
+        for same in groups.values()
+        for first in same[:1]
+    ]
+
+
+def _is_spread(field: Mapping[str, Any]) -> bool:
+    """Whether values were drawn within cells: then ends are stated, and no values listed."""
+    return "minimum" in field.get("constraints", {})
+
+
+def _field(field: Mapping[str, Any]) -> FieldFacts:
+    declared = "declared" in field
+    kind = str(field.get("type", "string"))
+    words = field.get("title", "") if declared else field.get("description", "")
+    return FieldFacts(
+        name=field["name"], type=_FIELD_TYPES.get(kind, kind), words=words, declared=declared
+    )
+
+
+def _column_of_field(
+    field: Mapping[str, Any], middles: tuple[str, ...], within: tuple[str, ...]
+) -> ColumnFacts:
+    declared = field["declared"]
+    kind = declared["kind"]
+    extent, cells, outside, lowest = _FORMS[kind](declared)
+    missing = "They have a cell of their own, and show as null, which is an empty field in CSV."
+    if not declared.get("missing"):
+        missing = f"They have no cell; if the checks of `config.yaml` allow any, {lowest}."
+    labels = {_text(each["value"]): each["label"] for each in field.get("categories", ())}
+    whole = kind in ("categorical", "ordinal")
+    grouped = not whole and not (kind == "integer" and declared["width"] == 1)
+    return ColumnFacts(
+        name=field["name"],
+        title=field.get("title", ""),
+        description=field.get("description", ""),
+        unit=field.get("unit", ""),
+        type=_TYPES[kind],
+        range=extent,
+        cells=cells,
+        outside=outside,
+        missing=missing,
+        categories=tuple(
+            (_text(value), labels.get(_text(value), "")) for value in declared.get("categories", ())
+        ),
+        middles=middles if grouped and kind != "date" else (),
+        within=within,
+    )
+
+
+_Form = tuple[str, str, str, str]
+"""Range, cells, what becomes of values outside, and what a null counts as without its own cell."""
+
+
+def _categories_of_field(declared: Mapping[str, Any]) -> _Form:
+    values = declared["categories"]
+    first = f"`{_text(values[0])}`"
+    other = "`other`" if declared["other"] else None
+    outside = other or ("missing" if declared["missing"] else first)
+    counted = f"A value that is not listed counted as {outside}."
+    if not other:
+        allowed = "if the checks of `config.yaml` allow any"
+        counted = f"A value that is not listed, {allowed}, counted as {outside}."
+    return (
+        "",
+        f"{len(values):,} categories" + (", and one for all others" if other else ""),
+        counted,
+        f"they counted as {other or first}",
+    )
+
+
+def _integers(declared: Mapping[str, Any]) -> _Form:
+    lower, upper, width = declared["lower"], declared["upper"], declared["width"]
+    n_cells = (upper - lower + 1) // width
+    cells = f"{n_cells:,} values, each a cell"
+    if width > 1:
+        shown = [f"{low} to {low + width - 1}" for low in range(lower, upper + 1, width)[:2]]
+        if n_cells > len(shown):
+            shown.append(f"{'... ' if n_cells > 3 else ''}{upper - width + 1} to {upper}")
+        cells = f"{n_cells:,} cells of {width:,} values: {', '.join(shown)}"
+    outside = f"Fractions were rounded down; a value below {lower} counted as {lower}, one above "
+    return (
+        f"{lower} to {upper}",
+        cells,
+        f"{outside}{upper} as {upper}.",
+        "they counted in the lowest cell",
+    )
+
+
+def _numbers(declared: Mapping[str, Any]) -> _Form:
+    edges = declared["edges"]
+    low, high, n_cells = _text(edges[0]), _text(edges[-1]), len(edges) - 1
+    width = (edges[-1] - edges[0]) / n_cells
+    even = edges[0] + np.arange(len(edges)) * width
+    same = np.all(np.abs(even - edges) <= 1e-9 * max(abs(edges[0]), abs(edges[-1])))
+    cells = f"{n_cells:,} cells, each {width:.6g} wide"
+    if not same:
+        listed = [*map(_text, edges[:_MOST_EDGES])]
+        if len(edges) > _MOST_EDGES:
+            listed = [*listed[: _MOST_EDGES - 2], "...", high]
+        cells = f"{n_cells:,} cells between {', '.join(listed)}"
+    cells += "; a value on an edge is in the cell above"
+    outside = f"A value below {low} counted in the lowest cell, one above {high} in the highest."
+    return f"{low} to {high}", cells, outside, "they counted in the lowest cell"
+
+
+def _dates(declared: Mapping[str, Any]) -> _Form:
+    first, last, by = declared["first"], declared["last"], declared["by"]
+    outside = f"A date before {first} counted in the first cell, one after {last} in the last."
+    cells = f"{column_from(declared).n_values:,} cells, one for each {by}"
+    return f"{first} to {last}", cells, outside, "they counted in the first cell"
+
+
+_FORMS = {
+    "categorical": _categories_of_field,
+    "ordinal": _categories_of_field,
+    "integer": _integers,
+    "numeric": _numbers,
+    "date": _dates,
+}
+
+
+def _text(value: Any) -> str:
+    """A value as it stands in the files, without needless digits."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        whole = value.is_integer() and abs(value) < _WIDEST_CODES
+        return str(int(value)) if whole else f"{value:.10g}"
+    return str(value)
+
+
+def citation(package: Mapping[str, Any]) -> str:
+    """One line: publisher, year of creation, title, where to find it, and what identifies it.
+
+    The identifier is the config's, such as a DOI, or the run's; the latter is in the bundle's
+    manifest too. In the order of the American Psychological Association (7th edition, 10.9).
+
+    >>> citation({
+    ...     "title": "Pay", "created": "2026-11-23T01:00:00Z", "id": "https://doi.org/10.1234/a",
+    ...     "contributors": [{"title": "Office of Numbers", "role": "publisher"}]})
+    'Office of Numbers. (2026). Pay [Data set]. https://doi.org/10.1234/a'
+    """
+    publisher = contributor(package, "publisher")
+    year = str(package.get("created", ""))[:4] or "n.d."
+    title = f"{package['title']} [Data set]"
+    places = [package.get("homepage"), package.get("id")]
+    if str(places[1]).startswith("http"):
+        places = places[1:]
+    where = " ".join(str(each) for each in places if each)
+    if publisher is None:
+        return f"{title}. ({year}). {where}".rstrip()
+    return f"{str(publisher['title']).rstrip('.')}. ({year}). {title}. {where}".rstrip()
+
+
+def contributor(package: Mapping[str, Any], role: str) -> Mapping[str, Any] | None:
+    """Who has a role, ``publisher`` or ``contact``; None if nobody is named."""
+    named = (each for each in package.get("contributors", ()) if each.get("role") == role)
+    return next(named, None)
+
+
+HEADING = "## Publication"
+
+
+def publication_section(package: Mapping[str, Any]) -> str:
+    """The section as Markdown, from the data package; it ends with a line break."""
+    facts = {
+        "Publisher": _party(contributor(package, "publisher")),
+        "Contact": _party(contributor(package, "contact")),
+        "Licence": "; ".join(map(_party, package.get("licenses", ()))),
+        "Period": _period(package.get("temporal", {})),
+        "Area": _party(package.get("spatial")),
+        "Page": _address(package.get("homepage")),
+        "Keywords": ", ".join(map(escaped, package.get("keywords", ()))),
+        "Cite as": _citation(package),
+    }
+    lines = (f"- {name}: {said}" for name, said in facts.items() if said)
+    return "\n".join([HEADING, "", *lines, ""])
+
+
+def with_publication(text: str, package: Mapping[str, Any]) -> str:
+    """A README with this section at its end, in place of the one that it may have."""
+    kept, _, _ = text.partition(f"\n{HEADING}\n")
+    return f"{kept.rstrip()}\n\n{publication_section(package)}"
+
+
+def _citation(package: Mapping[str, Any]) -> str:
+    places = {package.get("homepage"), package.get("id")}
+    words = citation(package).split(" ")
+    return " ".join(_address(word) if word in places else escaped(word) for word in words)
+
+
+def _party(named: Mapping[str, Any] | None) -> str:
+    """A name with its addresses; a name that is one of them is not repeated."""
+    if not named:
+        return ""
+    return ", ".join(dict.fromkeys(_words(named)))
+
+
+def _words(named: Mapping[str, Any]) -> Iterator[str]:
+    addresses = [each for each in (named.get("email"), named.get("path")) if each]
+    if named["title"] not in addresses:
+        yield escaped(named["title"])
+    yield from map(_address, addresses)
+
+
+def _period(temporal: Mapping[str, str]) -> str:
+    start, end = temporal.get("start"), temporal.get("end")
+    if start and end:
+        return start if start == end else f"{start} to {end}"
+    return f"from {start}" if start else f"until {end}" if end else ""
+
+
+def _address(text: str | None) -> str:
+    """An address as an autolink (CommonMark, 6.5), in which nothing is Markdown."""
+    return f"<{text}>" if text else ""
+
+
+CODEBOOK_NAME = "codebook.md"
+_MOST_LISTED = 1000
+
+
+def write_codebook(folder: Path, package: Mapping[str, Any]) -> Path:
+    """Write the codebook of a bundle."""
+    path = folder / CODEBOOK_NAME
+    path.write_text(codebook_text(package), encoding="utf-8")
+    return path
+
+
+def codebook_text(package: Mapping[str, Any]) -> str:
+    """The codebook as Markdown; the same package gives the same text."""
+    columns, files = column_facts(package), file_facts(package)
+    lines = [
+        f"# Codebook: {escaped(package['title'])}",
+        "",
+        "Columns come first, then the files with what each of their columns holds. Values were "
+        "put into the cells declared here before anything was counted, whatever the records hold.",
+        "",
+    ]
+    if columns:
+        lines += ["## Columns", ""]
+    for column in columns:
+        lines += _column_lines(column)
+    lines += ["## Files", ""]
+    for file in files:
+        lines += _file(file, {column.name for column in columns})
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _column_lines(column: ColumnFacts) -> Iterator[str]:
+    title = f": {escaped(column.title)}" if column.title else ""
+    yield f"### {code_span(column.name)}{title}"
+    yield ""
+    if column.description:
+        yield escaped(column.description)
+        yield ""
+    facts = {
+        "Unit": escaped(column.unit),
+        "Values": column.type,
+        "Range": column.range,
+        "Cells": column.cells,
+        "Outside": column.outside,
+        "Missing": column.missing,
+        "Shown": _shown(column),
+    }
+    yield from (f"- {name}: {said}" for name, said in facts.items() if said)
+    yield ""
+    if column.categories:
+        yield from _category_lines(column.categories)
+        yield ""
+
+
+def _shown(column: ColumnFacts) -> str:
+    said = []
+    if column.middles:
+        said.append(f"in {_listed(column.middles)} as the middle of the cell")
+    if column.within:
+        said.append(
+            f"in {_listed(column.within)} as a value drawn evenly within the cell, which says no "
+            "more than the cell"
+        )
+    return "; ".join(said)
+
+
+def _category_lines(categories: Sequence[tuple[str, str]]) -> Iterator[str]:
+    labelled = any(label for _, label in categories)
+    yield "| value | meaning |" if labelled else "| value |"
+    yield "|---|---|" if labelled else "|---|"
+    for value, label in categories[:_MOST_LISTED]:
+        yield f"| {_cell(value)} | {escaped(label)} |" if labelled else f"| {_cell(value)} |"
+    if len(categories) > _MOST_LISTED:
+        yield ""
+        yield f"And {len(categories) - _MOST_LISTED:,} more, which `datapackage.json` lists."
+
+
+def _file(file: FileFacts, columns: set[str]) -> Iterator[str]:
+    yield f"### {code_span(file.stem if file.fields else file.paths[0])}"
+    yield ""
+    if file.title:
+        yield f"{escaped(file.title)}."
+        yield ""
+    if file.description:
+        yield escaped(file.description)
+        yield ""
+    if not file.fields:
+        return
+    yield f"Files: {', '.join(map(code_span, file.paths))}"
+    yield ""
+    yield "| column | type | what it holds |"
+    yield "|---|---|---|"
+    for field in file.fields:
+        words = escaped(field.words) or ("see above" if field.declared else "")
+        yield f"| {_cell(field.name)} | {field.type} | {words} |"
+    yield ""
+
+
+def _listed(stems: Sequence[str]) -> str:
+    return ", ".join(map(code_span, stems))
+
+
+def _cell(text: str) -> str:
+    """Text as code in a table, where a bar ends a cell even within code."""
+    return code_span(text).replace("|", "\\|")
+
+
+NAME = "datapackage.json"
+_SPDX = "https://spdx.org/licenses/{}.html"
+
+
+def data_package(
+    config: ReleaseConfig,
+    domain: Domain,
+    products: Sequence[PlannedProduct[Any]],
+    *,
+    run_id: str,
+    created: str,
+) -> dict[str, Any]:
+    """The data package of a release, without sizes and hashes.
+
+    Args:
+        config: Whose words it has.
+        domain: Its declared columns.
+        products: As planned.
+        run_id: Of the run, which gives the identifier unless the config has one.
+        created: When, as ISO 8601 text.
+    """
+    described = {product.name: words_of(config.products[product.name]) for product in products}
+    owners: dict[str, list[str]] = {}
+    files: dict[str, dict[str, Any]] = {}
+    for product in products:
+        for resource in resources_of(product, config.publish):
+            owners.setdefault(resource["path"], []).append(product.name)
+            files[resource["path"]] = resource
+    resources = [
+        with_product(resource, owners[path][0], described[owners[path][0]])
+        if len(owners[path]) == 1
+        else resource  # a file that several products share is of none of them
+        for path, resource in files.items()
+    ]
+    words = codebook(config.domain, domain)
+    used = {name for product in products for name in product.request.columns}
+    columns = [_column(domain[name], words.get(name, {})) for name in domain.names if name in used]
+    own = [{"name": name} | said for name, said in described.items() if said]
+    return {
+        "profile": "data-package",
+        "name": slug(config.dataset),
+        "id": config.about.identifier or uuid.UUID(run_id).urn,
+        "title": config.title,
+        **facts_of(config.about),
+        "created": created,
+        "resources": in_their_formats(with_words(resources, words)),
+        **({"products": own} if own else {}),
+        "columns": columns,
+    }
+
+
+def facts_of(about: AboutConfig) -> dict[str, Any]:
+    """What the section ``about`` says, under the keys of a data package; without blank ones."""
+    publisher, contact, licence = about.publisher, about.contact, about.licence
+    contributors = []
+    if publisher is not None:
+        contributors.append({"title": publisher.name, "path": publisher.url, "role": "publisher"})
+    if contact is not None:
+        title = contact.name or (publisher and publisher.name) or contact.email or contact.url
+        contributors.append(
+            {"title": title, "path": contact.url, "email": contact.email, "role": "contact"}
+        )
+    licences: list[Mapping[str, str | None]] = []
+    if isinstance(licence, str):
+        licences.append({"name": licence, "title": licence, "path": _SPDX.format(licence)})
+    elif licence is not None:
+        licences.append({"title": licence.name, "path": licence.url})
+    temporal, spatial = about.temporal, about.spatial
+    found = {
+        "description": about.description,
+        "homepage": about.landing_page,
+        "keywords": list(about.keywords),
+        "licenses": licences,
+        "contributors": [_given(each) for each in contributors],
+        "temporal": temporal and _given({"start": temporal.start, "end": temporal.end}),
+        "spatial": spatial and _given({"title": spatial.name, "path": spatial.url}),
+    }
+    return _given(found)
+
+
+def words_of(product: Any) -> dict[str, str]:
+    """What the config says of a product in words: ``title`` and ``description``."""
+    return _given({"title": product.title, "description": product.description})
+
+
+def with_product(
+    resource: Mapping[str, Any], product: str, words: Mapping[str, str]
+) -> dict[str, Any]:
+    """A resource with the product that it is of, and that product's words."""
+    what, said = resource.get("title"), resource.get("description")
+    title = words.get("title", product)
+    about = "\n\n".join(each for each in (words.get("description"), said) if each)
+    first = {key: resource[key] for key in ("name", "path")}
+    return first | _given(
+        {
+            "title": f"{title}: {what}" if what else title,
+            "description": about,
+            "product": product,
+            **{k: v for k, v in resource.items() if k not in ("title", "description", *first)},
+        }
+    )
+
+
+def in_their_formats(resources: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The resources with declared text as their formats write it."""
+    return [
+        {**each, "schema": {"fields": [_in_format(f, each["format"]) for f in _fields(each)]}}
+        if "schema" in each
+        else dict(each)
+        for each in resources
+    ]
+
+
+def with_digests(folder: Path, package: Mapping[str, Any]) -> dict[str, Any]:
+    """The package with the size and hash of every file that is written."""
+    return {
+        **package,
+        "resources": [_measured(folder / each["path"], each) for each in package["resources"]],
+    }
+
+
+def write_package(folder: Path, package: Mapping[str, Any]) -> Path:
+    """Write ``datapackage.json`` into the folder of a bundle, whose data files are there."""
+    value = with_digests(folder, package)
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    path = folder / NAME
+    path.write_text(text + "\n", encoding="utf-8")
+    return path
+
+
+def slug(text: str) -> str:
+    """Text as the name of a data package: small letters, digits, ``-``, ``.`` and ``_``.
+
+    >>> slug("Löhne 2024")
+    'l-hne-2024'
+    """
+    return re.sub(r"[^a-z0-9._-]", "-", text.lower())
+
+
+def _column(column: Column, words: Field) -> Field:
+    """A column that products are made of, which their files need not have."""
+    field = column_field(column)
+    first = {"name": field["name"], "type": field["type"]}
+    return first | words | {"declared": field["declared"]}
+
+
+def _measured(path: Path, resource: Mapping[str, Any]) -> dict[str, Any]:
+    if not path.is_file():
+        return dict(resource)
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    size = {"bytes": path.stat().st_size, "hash": f"sha256:{digest}"}
+    rest = {k: v for k, v in resource.items() if k not in (*size, "schema")}
+    return rest | size | {k: v for k, v in resource.items() if k == "schema"}
+
+
+def _fields(resource: Mapping[str, Any]) -> list[dict[str, Any]]:
+    fields: list[dict[str, Any]] = resource["schema"]["fields"]
+    return fields
+
+
+def _in_format(field: dict[str, Any], form: str) -> dict[str, Any]:
+    """A column with its declared text as a format writes it."""
+    if field["type"] != "string" or "declared" not in field:
+        return field
+    changed = dict(field)
+    if "enum" in field.get("constraints", {}):
+        listed = [as_written(form, value) for value in field["constraints"]["enum"]]
+        changed["constraints"] = field["constraints"] | {"enum": listed}
+        if form == "csv" and "" in listed:  # which readers of a CSV take for a null
+            changed["constraints"]["required"] = False
+    if "categories" in field:
+        changed["categories"] = [
+            each | {"value": as_written(form, each["value"])} for each in field["categories"]
+        ]
+    return changed
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What has a value."""
+    return {key: value for key, value in values.items() if value not in (None, "", [], {})}

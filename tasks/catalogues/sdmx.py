@@ -1,0 +1,421 @@
+"""Tables in SDMX-CSV 2.0, with their structure in SDMX-ML 3.0.
+
+Identifiers of SDMX for names and values that were not made for it.
+
+Source: SDMX 3.0, section 3A (SDMX-ML schemas, ``SDMXCommonReferences.xsd``): components and
+agencies begin with an ASCII letter and go on with letters, digits, ``_`` and ``-``; codes may begin
+with any of these, ``@`` or ``$``. Accents are taken off, anything else becomes ``_``, and of two
+identifiers that would be the same the later one is numbered.
+
+Tables in SDMX, as statistical offices exchange them: SDMX-CSV 2.0 with its structure.
+
+An observation is a listed cell. Its value is the unbiased estimate of the count, since sums of
+estimates stay right (with those of cells that were not drawn, which the structure states), with its
+standard error as an attribute; the projected count, which is never negative,
+is another. Source: SDMX 3.0, sections 3A (structures) and SDMX-CSV 2.0 (data); codes of status
+from the SDMX Cross-Domain Code Lists (CL_OBS_STATUS 2.3, CL_CONF_STATUS 1.3).
+
+The structure of a table in SDMX-ML 3.0: dataflow, data structure, concepts and code lists.
+"""
+
+from __future__ import annotations
+
+import datetime
+import io
+import re
+import unicodedata
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from statpress.mechanisms.domain.columns import Column, Date, Integer, Numeric
+from statpress.mechanisms.domain.domain import Domain
+from statpress.tasks.bundle.formats import read_batches, schema_of, written_file
+from statpress.tasks.catalogues.linked_data import Publication
+from statpress.tasks.products.published_counts import LISTED_CELLS, column_from
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pysdmx.model import Codelist, DataType, ItemReference
+    from pysdmx.model.dataflow import Component
+
+
+def agency(name: str) -> str:
+    """An identifier of an agency.
+
+    >>> agency("Institut für Statistik, Österreich")
+    'INSTITUT_FUR_STATISTIK_OSTERREICH'
+    >>> agency("統計局")
+    'AGENCY'
+    """
+    return _component_name(name) or "AGENCY"
+
+
+def components(names: Iterable[str], taken: Collection[str] = ()) -> list[str]:
+    """Identifiers of components, concepts or code lists, in the order of their names.
+
+    >>> components(["age", "Age", "2nd job", "α"], taken=["AGE"])
+    ['AGE_2', 'AGE_3', 'C_2ND_JOB', 'C_4']
+    """
+    return _distinct(
+        (_component_name(name) or f"C_{place}" for place, name in enumerate(names, 1)), taken
+    )
+
+
+def codes(values: Iterable[str], taken: Collection[str] = ()) -> list[str]:
+    """Identifiers of codes, in the order of their values.
+
+    >>> codes(["007", "a, b", "a. b", "-0.5", "é", ""])
+    ['007', 'a_b', 'a_b_2', '-0_5', 'e', 'CODE_6']
+    """
+    found = (_ascii(value, r"[^A-Za-z0-9_@$-]+") for value in values)
+    return _distinct((each or f"CODE_{place}" for place, each in enumerate(found, 1)), taken)
+
+
+def _component_name(name: str) -> str:
+    found = _ascii(name, r"[^A-Za-z0-9_-]+").upper()
+    return found if not found or found[0].isalpha() else f"C_{found}"
+
+
+def _ascii(text: str, others: str) -> str:
+    plain = unicodedata.normalize("NFKD", text)
+    plain = "".join(c for c in plain if not unicodedata.combining(c))
+    return re.sub(others, "_", plain).strip("_")
+
+
+def _distinct(found: Iterable[str], taken: Collection[str]) -> list[str]:
+    used, distinct = set(taken), []
+    for each in found:
+        name, number = each, 2
+        while name in used:
+            name, number = f"{each}_{number}", number + 1
+        used.add(name)
+        distinct.append(name)
+    return distinct
+
+
+VERSION = "1.0.0"
+TIME = "TIME_PERIOD"
+VALUE, ERROR, PROJECTED, STATUS, FREEDOM = (
+    "OBS_VALUE", "STANDARD_ERROR", "PROJECTED", "OBS_STATUS", "CONF_STATUS",
+)  # fmt: skip
+_RESERVED = (TIME, VALUE, ERROR, PROJECTED, STATUS, FREEDOM, "STRUCTURE", "STRUCTURE_ID", "ACTION")
+_OTHER, _UNKNOWN = "_O", "_U"
+_FIGURES = {VALUE: "estimate", ERROR: "standard_error", PROJECTED: "projected"}
+STATUSES = {"E": "Estimated value", "U": "Low reliability"}
+FREEDOMS = {
+    "F": "Free (free for publication)",
+    "N": "Not for publication, restricted for internal use only",
+}
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """A column of a table as a dimension.
+
+    Attributes:
+        id: Of the component and of its concept.
+        column: As it is declared.
+        name: For people.
+        labels: By code, of the categories that the config labels.
+    """
+
+    id: str
+    column: Column
+    name: str
+    labels: Sequence[str]
+
+    @property
+    def coded(self) -> bool:
+        """Whether its values are listed in a code list."""
+        return self.id != TIME and self.column.size <= LISTED_CELLS
+
+    @cached_property
+    def codes(self) -> dict[Any, tuple[str, str]]:
+        """By value the code and its name; None stands for missing."""
+        column = self.column
+        values = column.decode(np.arange(column.size - column.missing)).tolist()
+        special = {} if column.other_code is None else {column.other_code: _OTHER}
+        plain = [str(value).removesuffix(".0") for i, value in enumerate(values)]
+        listed = codes(
+            [text for i, text in enumerate(plain) if i not in special], (_OTHER, _UNKNOWN)
+        )
+        rest = iter(listed)
+        found = {
+            value: (special.get(i) or next(rest), self._name(i, plain[i]))
+            for i, value in enumerate(values)
+        }
+        return found | ({None: (_UNKNOWN, "missing")} if column.missing else {})
+
+    def code_of(self, value: Any) -> str:
+        """The code of a published value."""
+        if self.coded:
+            return self.codes[value][0]
+        return _UNKNOWN if value is None else str(value)
+
+    def _name(self, code: int, plain: str) -> str:
+        """What a code means: its label, the range of its cell, or the value itself."""
+        column = self.column
+        if code < len(self.labels):
+            return self.labels[code]
+        if isinstance(column, Numeric):
+            return f"{column.edges[code]:g} to {column.edges[code + 1]:g}"
+        if isinstance(column, Integer) and column.width > 1:
+            first = column.lower + code * column.width
+            return f"{first} to {first + column.width - 1}"
+        return plain
+
+
+@dataclass(frozen=True)
+class Table:
+    """A product of kind ``table`` as a dataflow.
+
+    Attributes:
+        publication: The folder.
+        product: Its name.
+        id: Of the dataflow.
+    """
+
+    publication: Publication
+    product: str
+    id: str
+
+    @property
+    def agency(self) -> str:
+        """The identifier of its publisher."""
+        said = self.publication.contributor("publisher")
+        return agency(said["title"] if said else "")
+
+    @cached_property
+    def resource(self) -> Mapping[str, Any]:
+        """Its file as the data package describes it."""
+        stems = (r for r in self.publication.package["resources"] if "schema" in r)
+        return next(r for r in stems if r["path"].rpartition(".")[0] == f"data/{self.product}")
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        return str(self.resource.get("title", self.product))
+
+    @cached_property
+    def dimensions(self) -> tuple[Dimension, ...]:
+        """Its declared columns; the first of dates without nulls, next to others, is the time."""
+        fields = [each for each in self.resource["schema"]["fields"] if "declared" in each]
+        columns = [column_from(each["declared"]) for each in fields]
+        times = [i for i, c in enumerate(columns) if isinstance(c, Date) and not c.missing]
+        ids = components([each["name"] for each in fields], _RESERVED)
+        if times and len(columns) > 1:
+            ids[times[0]] = TIME
+        found = (
+            Dimension(
+                id,
+                column,
+                str(field.get("title", field["name"])),
+                [each["label"] for each in field.get("categories", ())],
+            )
+            for id, column, field in zip(ids, columns, fields, strict=True)
+        )
+        return tuple(sorted(found, key=lambda each: each.id == TIME))  # which a structure has last
+
+    @property
+    def unbiased(self) -> bool:
+        """Whether its estimates are right on average."""
+        return bool(self.publication.privacy["products"][self.product].get("unbiased", True))
+
+    @property
+    def undrawn(self) -> float:
+        """The estimate of a cell without an observation, which sums need; 0 if all have one."""
+        stated = self.publication.privacy["products"][self.product]
+        uniform = stated.get("expected_error", {}).get("uniform_share") or 0.0
+        if not uniform:
+            return 0.0
+        return -float(stated["n_records"] * uniform / (1 - uniform) / int(stated["n_cells"]))
+
+    @property
+    def status(self) -> str:
+        """Of all its observations: estimated, or of low reliability where most is noise."""
+        verdict = self.publication.privacy["products"][self.product].get("verdict", {})
+        return "U" if verdict.get("name") == "mostly_noise" else "E"
+
+    @property
+    def freedom(self) -> str:
+        """Whether it may be published."""
+        return "F" if self.publication.privacy.get("publishable", True) else "N"
+
+
+def tables(publication: Publication) -> tuple[Table, ...]:
+    """The products of kind ``table``."""
+    stated = publication.privacy["products"]
+    names = [name for name, each in stated.items() if each.get("kind") == "table"]
+    ids = components(names)
+    return tuple(Table(publication, name, id) for name, id in zip(names, ids, strict=True))
+
+
+def observations(table: Table) -> bytes:
+    """The table as SDMX-CSV 2.0, a row for each row of its file."""
+    import pyarrow as pa
+    import pyarrow.csv
+
+    dimensions = table.dimensions
+    ids = [each.id for each in dimensions]
+    names = ["STRUCTURE", "STRUCTURE_ID", "ACTION", *ids, *_FIGURES, STATUS, FREEDOM]
+    schema = pa.schema([pa.field(n, pa.float64() if n in _FIGURES else pa.string()) for n in names])
+    constant = {
+        "STRUCTURE": "dataflow",
+        "STRUCTURE_ID": f"{table.agency}:{table.id}({VERSION})",
+        "ACTION": "I",
+        STATUS: table.status,
+        FREEDOM: table.freedom,
+    }
+    sink = io.BytesIO()
+    options = pyarrow.csv.WriteOptions(quoting_style="needed")
+    with pyarrow.csv.CSVWriter(sink, schema, write_options=options) as writer:
+        for batch in _batches(table):
+            columns = {each.id: _coded(each, batch) for each in dimensions}
+            columns |= {id: batch.column(name) for id, name in _FIGURES.items()}
+            columns |= {
+                name: pa.repeat(pa.scalar(text), batch.num_rows) for name, text in constant.items()
+            }
+            writer.write(pa.record_batch([columns[name] for name in names], schema=schema))
+    return sink.getvalue()
+
+
+def _batches(table: Table) -> Iterator[pa.RecordBatch]:
+    """The rows of the table's file, whichever format it has."""
+    import pyarrow as pa
+
+    path = written_file(table.publication.folder, table.product)
+    assert path is not None
+    schema = schema_of(Domain(tuple(each.column for each in table.dimensions)))
+    for name in _FIGURES.values():
+        schema = schema.append(pa.field(name, pa.float64(), nullable=False))
+    return read_batches(path, schema)
+
+
+def _coded(dimension: Dimension, batch: pa.RecordBatch) -> pa.Array:
+    """A column's codes, looked up once for each distinct value."""
+    import pyarrow as pa
+
+    coded = batch.column(dimension.column.name).dictionary_encode()
+    codes = pa.array([dimension.code_of(v) for v in coded.dictionary.to_pylist()], pa.string())
+    found = codes.take(coded.indices)
+    return found.fill_null(dimension.code_of(None)) if found.null_count else found
+
+
+_MEASURE = "Unbiased estimate of the number of records; may be negative"
+_BIASED = "Estimate of the number of records; biased, by an amount that depends on the data"
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_ATTRIBUTES = {
+    ERROR: ("Standard error of the estimate", "DOUBLE"),
+    PROJECTED: ("The nearest counts to the estimates that are not negative and add up", "DOUBLE"),
+    STATUS: ("Observation status", "STRING"),
+    FREEDOM: ("Confidentiality status", "STRING"),
+}
+
+
+def structure(table: Table) -> bytes:
+    """The message with all that is needed to read the table's observations."""
+    from pysdmx.io import write_sdmx
+    from pysdmx.io.format import Format
+    from pysdmx.model import Concept, ConceptScheme, DataType, Organisation
+    from pysdmx.model.dataflow import Components, Dataflow, DataStructureDefinition
+    from pysdmx.model.message import Header
+
+    lists = {each.id: _code_list(table, each) for each in table.dimensions if each.coded}
+    lists |= {
+        STATUS: _listed(table, "CL_OBS_STATUS", "Observation status", STATUSES),
+        FREEDOM: _listed(table, "CL_CONF_STATUS", "Confidentiality status", FREEDOMS),
+    }
+    concepts = {each.id: (each.name, _type_of(each)) for each in table.dimensions}
+    concepts |= {VALUE: (measure_in_words(table), DataType.DOUBLE)}
+    concepts |= {id: (words, DataType[kind]) for id, (words, kind) in _ATTRIBUTES.items()}
+    named: dict[str, Any] = {"agency": table.agency, "version": VERSION}
+    scheme = ConceptScheme(
+        id=f"CS_{table.id}",
+        name=f"Concepts of: {table.title}",
+        items=[Concept(id=id, name=words, dtype=kind) for id, (words, kind) in concepts.items()],
+        **named,
+    )
+    components = [_component(table, id, kind, lists.get(id)) for id, (_, kind) in concepts.items()]
+    definition = DataStructureDefinition(
+        id=f"DSD_{table.id}", name=table.title, components=Components(components), **named
+    )
+    flow = Dataflow(id=table.id, name=table.title, structure=definition, **named)
+    created = table.publication.created or "1970-01-01T00:00:00Z"
+    header = Header(
+        id=f"{table.id}_{created.translate(str.maketrans('', '', ':-'))}",
+        prepared=datetime.datetime.fromisoformat(created.replace("Z", "+00:00")),
+        sender=Organisation(id=table.agency),
+    )
+    text = write_sdmx(
+        [*lists.values(), scheme, definition, flow],
+        Format.STRUCTURE_SDMX_ML_3_0,
+        header=header,
+        prettyprint=True,
+    )
+    assert text is not None
+    return text.encode("utf-8")
+
+
+def measure_in_words(table: Table) -> str:
+    """What an observation's value is, and that of a cell without one, which sums need."""
+    words = _MEASURE if table.unbiased else _BIASED
+    if not table.undrawn:
+        return words
+    return f"{words}; a cell without an observation was not drawn: {table.undrawn:.6g} records"
+
+
+def _component(table: Table, id: str, kind: DataType, codes: Codelist | None) -> Component:
+    """A dimension, the measure, or an attribute of each observation."""
+    from pysdmx.model.dataflow import Component, Role
+
+    urn = "urn:sdmx:org.sdmx.infomodel.codelist.Codelist={}:{}({})"
+    role = Role.MEASURE if id == VALUE else Role.ATTRIBUTE if id in _ATTRIBUTES else Role.DIMENSION
+    return Component(
+        id=id,
+        required=True,
+        role=role,
+        concept=_reference(table, id),
+        local_dtype=kind,
+        local_codes=codes,
+        local_enum_ref=None if codes is None else urn.format(table.agency, codes.id, VERSION),
+        attachment_level="O" if role == Role.ATTRIBUTE else None,
+    )
+
+
+def _reference(table: Table, id: str) -> ItemReference:
+    from pysdmx.model import ItemReference
+
+    return ItemReference(
+        sdmx_type="Concept",
+        agency=table.agency,
+        id=f"CS_{table.id}",
+        version=VERSION,
+        item_id=id,
+    )
+
+
+def _type_of(dimension: Dimension) -> DataType:
+    from pysdmx.model import DataType
+
+    return DataType.PERIOD if dimension.id == TIME else DataType.STRING
+
+
+def _code_list(table: Table, dimension: Dimension) -> Codelist:
+    codes = dict(dimension.codes.values())
+    return _listed(table, f"CL_{table.id}_{dimension.id}", dimension.name, codes)
+
+
+def _listed(table: Table, id: str, name: str, codes: dict[str, str]) -> Codelist:
+    from pysdmx.model import Code, Codelist
+
+    items = [Code(id=code, name=_xml_text(words)) for code, words in codes.items()]
+    return Codelist(id=id, name=name, items=items, agency=table.agency, version=VERSION)
+
+
+def _xml_text(words: str) -> str:
+    """A name that an XML document can hold, which is never empty."""
+    return _NOT_XML.sub("\ufffd", words).strip() or "(empty)"

@@ -1,4 +1,0 @@
-"""New files from a published bundle, without data or ledger: refining and reprinting.
-
-Nothing here draws, charges or opens a source.
-"""

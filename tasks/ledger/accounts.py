@@ -1,0 +1,300 @@
+"""The state of a ledger after some of its entries: policies, accounts, charges.
+
+The policies an account can be kept under, each a filter for adaptive composition.
+
+A filter refuses a charge that would carry the sum of all charges past a limit. Both
+stay valid when each config depends on what earlier releases showed:
+
+* ``basic``: epsilons add up and deltas add up (Rogers, Roth, Ullman and Vadhan 2016, arXiv
+  1605.08294, "Privacy odometers and filters");
+* ``zcdp``: the rho of zero-concentrated differential privacy adds up, and so does the delta but
+  for which it holds, of those mechanisms that have no rho, or a larger one, without (Feldman and
+  Zrnic 2021, arXiv 2008.11193, "Individual privacy accounting via a Renyi filter"; for the
+  approximate form Whitehouse, Ramdas,
+  Rogers and Wu 2023, arXiv 2203.05481, "Fully adaptive composition in differential privacy",
+  Theorem 1).
+
+They hold for a limit that is fixed beforehand. A limit that is raised, or a policy that
+is changed, after looking at releases is a new promise; the chain keeps its reason.
+
+Every charge states its loss in the measures of every policy, so that an account can
+be moved from one to the other and nothing has to be guessed.
+
+The state of a ledger after some of its entries: accounts, charges, head of the chain.
+
+``tasks.ledger.chain`` computes it from the entries. Everyone else reads it and
+never changes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any
+
+from statpress.mechanisms.errors import LedgerError, UnregisteredDatasetError
+from statpress.tasks.ledger.entries import ZERO_HASH, Body, Entry, Loss
+
+POLICIES = {"basic": ("epsilon", "delta"), "zcdp": ("rho", "rho_delta")}
+
+
+def measures_of(policy: object) -> tuple[str, ...]:
+    """The measures that a policy limits.
+
+    Raises:
+        LedgerError: The policy is not known.
+    """
+    measures = POLICIES.get(policy) if isinstance(policy, str) else None
+    if measures is None:
+        raise LedgerError(
+            f"The policy {str(policy)[:60]!r} is not known.",
+            where="policy",
+            next_step="Give 'basic' (epsilons and deltas add up) or 'zcdp' (rhos add up).",
+        )
+    return measures
+
+
+def limit_of(body: Mapping[str, Any]) -> Loss:
+    """The limit that a registration or an amendment sets."""
+    return Loss.of(body, measures_of(body["policy"]))
+
+
+DEFAULT_MAX_REFUSALS = 20
+"""Of datasets that are registered without another number."""
+
+
+class Status(StrEnum):
+    """How far a charged run has come."""
+
+    RESERVED = "reserved"
+    """Charged, and provably nothing drawn: it may still be voided."""
+
+    DRAWN = "drawn"
+    """Drawing began: spent for good."""
+
+    PREPARED = "prepared"
+    """A sealed bundle of the run waits for its approval."""
+
+    APPROVED = "approved"
+    """The bundle may be published."""
+
+    REJECTED = "rejected"
+    """The bundle will never be published."""
+
+    PUBLISHED = "published"
+    """A bundle of the run was published."""
+
+    VOID = "void"
+    """Given back before anything was drawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """A charge, with the entries that followed for its run.
+
+    Attributes:
+        entry: The charge itself.
+        reviewed: Whether its dataset had approvers when it was charged.
+        later: The entries that followed for its run, by kind; a run has one of each.
+    """
+
+    entry: Entry
+    reviewed: bool = False
+    later: Mapping[str, Entry] = field(default_factory=dict)
+
+    @property
+    def void(self) -> Entry | None:
+        """It was given back."""
+        return self.later.get("void")
+
+    @property
+    def preparation(self) -> Entry | None:
+        """A sealed bundle was put before its approvers."""
+        return self.later.get("prepare")
+
+    @property
+    def decision(self) -> Entry | None:
+        """The bundle was approved or rejected."""
+        return self.later.get("decide")
+
+    @property
+    def publication(self) -> Entry | None:
+        """The bundle was published."""
+        return self.later.get("publish")
+
+    @property
+    def loss(self) -> Loss:
+        """What it spends, in every measure."""
+        return Loss.of(self.entry.body)
+
+    @property
+    def status(self) -> Status:
+        """How far the run has come."""
+        if self.publication is not None:
+            return Status.PUBLISHED
+        if self.void is not None:
+            return Status.VOID
+        if self.decision is not None:
+            approved = self.decision.body["decision"] == "approve"
+            return Status.APPROVED if approved else Status.REJECTED
+        if self.preparation is not None:
+            return Status.PREPARED
+        return Status.DRAWN if "draw" in self.later else Status.RESERVED
+
+    @property
+    def published(self) -> bool:
+        """Whether a bundle of this run was published."""
+        return self.publication is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The budget of one dataset and its charges by run, in order.
+
+    Attributes:
+        registration: The entry that opened it.
+        policy: The policy in force.
+        limit: The limit in force, in the policy's measures.
+        spent: Sum of all charges that are not void, in every measure.
+        charges: By run, in order.
+        amendments: Entries that changed policy or limit, in order.
+        review: The last entry that set who approves its releases.
+        refusals: Entries that say that a gate stopped a run, in order.
+        reopenings: Entries that answered for refusals, in order.
+    """
+
+    registration: Entry
+    policy: str
+    limit: Loss
+    spent: Loss = field(default_factory=Loss.nothing)
+    charges: dict[str, Charge] = field(default_factory=dict)
+    amendments: tuple[Entry, ...] = ()
+    review: Entry | None = None
+    refusals: tuple[Entry, ...] = ()
+    reopenings: tuple[Entry, ...] = ()
+
+    @property
+    def approvers(self) -> tuple[str, ...]:
+        """Public keys in force that approve its releases."""
+        return tuple(self.review.body["approvers"]) if self.review else ()
+
+    @property
+    def unsigned(self) -> bool:
+        """Whether decisions without a signature count."""
+        return bool(self.review and self.review.body["unsigned"])
+
+    @property
+    def reviewed(self) -> bool:
+        """Whether its releases need an approval, because there is someone to give it."""
+        return bool(self.approvers) or self.unsigned
+
+    @property
+    def max_refusals(self) -> int:
+        """How many runs gates may stop before someone has to look into them."""
+        return int(self.registration.body.get("max_refusals", DEFAULT_MAX_REFUSALS))
+
+    @property
+    def open_refusals(self) -> int:
+        """How many runs gates stopped since the last reopening."""
+        since = self.reopenings[-1].sequence if self.reopenings else 0
+        return sum(entry.sequence > since for entry in self.refusals)
+
+    @property
+    def closed(self) -> bool:
+        """Whether no run may look at the data until the account is reopened."""
+        return self.open_refusals >= self.max_refusals
+
+    @property
+    def dataset(self) -> str:
+        """The name it is registered under."""
+        return str(self.registration.body["dataset"])
+
+    @property
+    def remaining(self) -> Loss:
+        """What later charges may still spend, in the policy's measures."""
+        return self.limit - self.spent
+
+    @property
+    def remaining_share(self) -> Decimal:
+        """What is left of the limit, between 0 and 1, in the measure that has the least left."""
+        return min(
+            (
+                min(Decimal(1), max(Decimal(0), self.remaining[measure] / limit))
+                for measure, limit in self.limit.amounts.items()
+                if limit
+            ),
+            default=Decimal(0),
+        )
+
+    @property
+    def reserved(self) -> Loss:
+        """The part of ``spent`` whose runs have not begun to draw."""
+        total = Loss.nothing()
+        for charge in self.charges.values():
+            if charge.status is Status.RESERVED:
+                total += charge.loss
+        return total
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The accounts and charges after some entries, and the end of the chain.
+
+    Attributes:
+        accounts: By dataset, in order of registration.
+        charges: By run, in order.
+        refused: The refusals by run.
+        head: Hash of the last entry.
+        next_sequence: Sequence of the entry that would follow.
+    """
+
+    accounts: dict[str, Account] = field(default_factory=dict)
+    charges: dict[str, Charge] = field(default_factory=dict)
+    refused: dict[str, Entry] = field(default_factory=dict)
+    head: str = ZERO_HASH
+    next_sequence: int = 1
+
+    def account_of(self, dataset: str) -> Account:
+        """The account of a dataset.
+
+        Raises:
+            UnregisteredDatasetError: There is none.
+        """
+        account = self.accounts.get(dataset)
+        if account is None:
+            raise UnregisteredDatasetError(
+                "The ledger has no account of this name.", where=f"dataset {dataset!r}"
+            )
+        return account
+
+    def charge_of(self, body: Body) -> Charge:
+        """The charge of the run that a body names.
+
+        Raises:
+            LedgerError: There is none, or it belongs to another dataset.
+        """
+        charge = self.charges.get(body["run_id"])
+        if charge is None:
+            raise refusal(body, "The ledger has no charge of this run.", "Charge it first.")
+        if charge.entry.body["dataset"] != body["dataset"]:
+            raise refusal(body, "This run was charged to another dataset.", "Name that dataset.")
+        return charge
+
+    def keep(self, charge: Charge) -> None:
+        """File a charge by run, here and in its account; only for a draft of a state."""
+        body = charge.entry.body
+        self.charges[body["run_id"]] = charge
+        self.accounts[body["dataset"]].charges[body["run_id"]] = charge
+
+
+def keep_with_charge(draft: State, entry: Entry) -> None:
+    """The effect of an entry that follows a charge: it is kept with that charge."""
+    charge = draft.charges[entry.body["run_id"]]
+    draft.keep(replace(charge, later={**charge.later, entry.kind: entry}))
+
+
+def refusal(body: Body, flaw: str, next_step: str) -> LedgerError:
+    """The error that says why an entry about a run may not follow."""
+    return LedgerError(flaw, where=f"run {body['run_id']!r}", next_step=next_step)

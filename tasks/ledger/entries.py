@@ -1,0 +1,517 @@
+"""Ledger entries: amounts, fields, canonical text, hash and signatures.
+
+Amounts of privacy loss as exact decimals, and their one text form.
+
+Binary floats would let a thousand small charges drift past the limit. Here every
+sum keeps every digit, or it raises: nothing is ever rounded.
+
+A ledger entry, its canonical text and its hash.
+
+An entry is written as canonical JSON, of which there is exactly one for a given body,
+and carries the SHA-256 of itself and of the entry before it. Which fields it holds is
+the subject of ``tasks.ledger.entries``, and whether it may follow the entries
+before it that of ``tasks.ledger.rules``.
+
+The fields of a ledger entry, and the form of each.
+
+A field has the same form in every kind of entry. A field without a row in ``_FORMS`` is
+a short printable text.
+
+Ed25519 signatures: over the head of the ledger's chain, and over officers' statements.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Context, Decimal, Inexact, InvalidOperation
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from statpress.mechanisms.errors import (
+    AmountError,
+    LedgerError,
+    LedgerIntegrityError,
+    SigningKeyError,
+    StatpressError,
+)
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+
+_DIGITS = 400  # allowed on each side of the decimal point
+_EXACT = Context(prec=2000, Emin=-2000, Emax=2000, traps=[Inexact, InvalidOperation])
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+
+
+def exact(amount: object, *, where: str = "") -> Decimal:
+    """The exact decimal that a text or a number stands for.
+
+    A binary float stands for its shortest text that reads back as the same float.
+
+    Args:
+        amount: Text, int, float or Decimal.
+        where: The field it comes from, for the message.
+
+    Raises:
+        AmountError: It is not finite, is negative, or has more than 400 digits on
+            one side of the decimal point.
+    """
+    source = float.__repr__(amount) if isinstance(amount, float) else amount
+    if isinstance(source, str) and not (len(source) <= 1000 and _NUMBER.fullmatch(source)):
+        source = None
+    number = Decimal("NaN")
+    if isinstance(source, (str, int, Decimal)) and not isinstance(source, bool):
+        try:
+            number = _EXACT.normalize(_EXACT.create_decimal(source))
+        except ArithmeticError:
+            number = Decimal("NaN")
+    if number.is_finite() and number >= 0 and _short(number):
+        return number.copy_abs()
+    shown = repr(amount)[:60] if isinstance(amount, (str, float)) else type(amount).__name__
+    raise AmountError(
+        f"{shown} is not a finite, non-negative decimal of at most {_DIGITS} digits"
+        " on each side of the point.",
+        where=where,
+    )
+
+
+def _short(number: Decimal) -> bool:
+    """Whether it has at most 400 digits on each side of the point."""
+    return number.adjusted() < _DIGITS and int(number.as_tuple().exponent) >= -_DIGITS
+
+
+def canonical(number: Decimal) -> str:
+    """The one text of a decimal: no trailing zeros, no loss, ``1e-8`` for small ones."""
+    least = _EXACT.normalize(number)
+    plain = int(least.as_tuple().exponent) > 0 and least.adjusted() < 16
+    return format(least, "f") if plain else str(least).lower()
+
+
+MEASURES = ("epsilon", "delta", "rho", "rho_delta")
+"""What a charge is measured in: (epsilon, delta)-DP, and rho_delta-approximate rho-zCDP."""
+
+_NAMES = {"rho_delta": "delta"}  # as people write them
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A privacy loss, or a limit of it: exact decimals by measure.
+
+    Attributes:
+        amounts: Decimals by the names of some of ``MEASURES``.
+    """
+
+    amounts: Mapping[str, Decimal]
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any], measures: tuple[str, ...] = MEASURES) -> Loss:
+        """The loss that a mapping of amounts, as text or number, states in these measures."""
+        return cls({measure: exact(body[measure], where=measure) for measure in measures})
+
+    @classmethod
+    def sums(cls, texts: Mapping[str, str]) -> Loss:
+        """The sums that ``texts`` wrote, which may be longer than any single amount."""
+        return cls({measure: _EXACT.create_decimal(texts[measure]) for measure in MEASURES})
+
+    @classmethod
+    def nothing(cls) -> Loss:
+        """No loss, in every measure."""
+        return cls(dict.fromkeys(MEASURES, Decimal(0)))
+
+    def __getitem__(self, measure: str) -> Decimal:
+        return self.amounts[measure]
+
+    def __add__(self, other: Loss) -> Loss:
+        return Loss({m: _EXACT.add(self[m], other[m]) for m in self.amounts})
+
+    def __sub__(self, other: Loss) -> Loss:
+        """The difference in this loss's measures; below 0 where the other is larger."""
+        return Loss({m: _EXACT.subtract(self[m], other[m]) for m in self.amounts})
+
+    def within(self, measures: Iterable[str]) -> Loss:
+        """The same loss in some of its measures."""
+        return Loss({m: self[m] for m in measures})
+
+    def covers(self, other: Loss) -> bool:
+        """Whether the other loss is no larger in any of this loss's measures."""
+        return all(self[m] >= other[m] for m in self.amounts)
+
+    def texts(self) -> dict[str, str]:
+        """Canonical text by measure."""
+        return {m: canonical(amount) for m, amount in self.amounts.items()}
+
+    def __str__(self) -> str:
+        return " and ".join(f"{_NAMES.get(m, m)} {text}" for m, text in self.texts().items())
+
+
+Body = dict[str, Any]
+ZERO_HASH = "0" * 64
+_DEEPEST = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One link of the chain: sequence counts from 1, hashes are hex SHA-256."""
+
+    sequence: int
+    kind: str
+    body: Body
+    previous: str
+    hash: str
+
+
+def entry_hash(sequence: int, kind: str, body: Body, previous: str) -> str:
+    """The hash of an entry: SHA-256 over the canonical JSON of its four fields."""
+    return text_hash(sequence, kind, canonical_json(body), previous)
+
+
+def text_hash(sequence: int, kind: str, body: str, previous: str) -> str:
+    """The same, of an entry whose body is given as the text it is stored as."""
+    text = f"[{sequence},{json.dumps(kind)},{body},{json.dumps(previous)}]"
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def parse_entry(
+    sequence: object, kind: object, text: object, previous: object, hash_: object
+) -> Entry:
+    """The entry that stored or exported parts stand for.
+
+    Raises:
+        LedgerIntegrityError: A part is not text, or the body is not the canonical
+            JSON of an object.
+    """
+    parts = kind, text, previous, hash_
+    body: object = None
+    try:
+        body = json.loads(str(text))
+        whole = all(isinstance(part, str) for part in parts) and canonical_json(body) == text
+    except (ValueError, RecursionError, StatpressError):
+        whole = False
+    if not (whole and isinstance(body, dict)) or type(sequence) is not int:
+        raise LedgerIntegrityError(
+            "The entry is not in the form it was written in.",
+            sequence=sequence if type(sequence) is int else None,
+            where=f"entry {str(sequence)[:60]}",
+        )
+    return Entry(sequence, str(kind), body, str(previous), str(hash_))
+
+
+def canonical_json(value: object) -> str:
+    """ASCII JSON of a value without floats, with sorted keys and no spaces.
+
+    Raises:
+        AmountError: The value holds a binary float.
+        LedgerError: It holds anything else that JSON does not carry unchanged.
+    """
+    _refuse_inexact(value, "body")
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def _refuse_inexact(value: object, where: str, depth: int = 0) -> None:
+    """Raise unless JSON gives the value back as it is, every digit kept, anywhere."""
+    if depth > _DEEPEST:
+        raise LedgerError(
+            "The value is nested too deeply for a ledger entry.",
+            where=where[:200],
+            next_step=f"Nest lists and objects at most {_DEEPEST} deep.",
+        )
+    if value is None or isinstance(value, (str, bool)):
+        return
+    if isinstance(value, int) and abs(value) < 2**63:
+        return
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        for key, child in value.items():
+            _refuse_inexact(child, f"{where}.{key}", depth + 1)
+    elif isinstance(value, (list, tuple)):
+        for index, child in enumerate(value):
+            _refuse_inexact(child, f"{where}[{index}]", depth + 1)
+    elif isinstance(value, float):
+        raise AmountError("A ledger entry cannot hold a binary float.", where=where)
+    else:
+        raise LedgerError(
+            f"A ledger entry cannot hold this {type(value).__name__}.",
+            where=where,
+            next_step="Give text, whole numbers below 2**63, true, false, lists or objects.",
+        )
+
+
+OF_DATASET = frozenset({"dataset", "created"})
+"""Fields of every entry about a dataset."""
+
+OF_RUN = OF_DATASET | {"run_id"}
+"""Fields of every entry about a run."""
+
+BY_KEY = frozenset({"public_key", "signature"})
+"""Fields of an entry that someone signed."""
+
+
+def check_fields(body: Body, names: frozenset[str]) -> None:
+    """Raise unless the body has exactly these fields, each of a usable form.
+
+    Raises:
+        AmountError: An amount or a number of records is not usable.
+        LedgerError: A field is missing, unknown or not usable.
+    """
+    if body.keys() != names:
+        odd = ", ".join(sorted(body.keys() ^ names))
+        raise LedgerError(
+            f"Fields missing or not known: {odd}.",
+            where="ledger entry",
+            next_step="Give exactly the fields of this kind of entry.",
+        )
+    for name in sorted(names):
+        _FORMS.get(name, _short_text)(name, body[name])
+
+
+def check_place(value: str) -> None:
+    """Raise unless a bundle's path is one that the ledger can note.
+
+    Raises:
+        LedgerError: It is not.
+    """
+    _long_text("bundle", value)
+
+
+def check_name(name: str, value: object) -> None:
+    """Raise unless the value is text such as a dataset or a run is named by.
+
+    Raises:
+        LedgerError: It is not.
+    """
+    _short_text(name, value)
+
+
+def _short_text(name: str, value: object) -> None:
+    """Names, identifiers, versions and times."""
+    _text(name, value, 200)
+
+
+def _long_text(name: str, value: object) -> None:
+    """Paths and addresses."""
+    _text(name, value, 4000)
+
+
+def _text(name: str, value: object, most: int) -> None:
+    usable = isinstance(value, str) and 0 < len(value) <= most and value.isprintable()
+    _require(usable, name, f"printable text of 1 to {most} characters")
+
+
+def _digest(name: str, value: object) -> None:
+    usable = isinstance(value, str) and re.fullmatch(r"[0-9a-f]{64}", value) is not None
+    _require(usable, name, "64 lower-case hexadecimal digits")
+
+
+def _signature(name: str, value: object) -> None:
+    usable = isinstance(value, str) and re.fullmatch(r"[0-9a-f]{128}", value) is not None
+    _require(usable, name, "an Ed25519 signature in 128 lower-case hexadecimal digits")
+
+
+def _reason(name: str, value: object) -> None:
+    if value is not None:
+        _text(name, value, 1000)
+
+
+def _keys(name: str, value: object) -> None:
+    usable = isinstance(value, list) and len(value) <= 100
+    for each in value if isinstance(value, list) else ():
+        _digest(name, each)
+    usable = usable and isinstance(value, list) and value == sorted(set(value))
+    _require(usable, name, "at most 100 different public keys, in ascending order")
+
+
+def _decision(name: str, value: object) -> None:
+    _require(value in ("approve", "reject"), name, "'approve' or 'reject'")
+
+
+def _flag(name: str, value: object) -> None:
+    _require(isinstance(value, bool), name, "true or false")
+
+
+def _objects(name: str, value: object) -> None:
+    usable = isinstance(value, list) and all(isinstance(item, dict) for item in value)
+    _require(usable, name, "a list of objects, one for each mechanism")
+
+
+def _require(usable: bool, name: str, form: str) -> None:
+    if not usable:
+        raise LedgerError(
+            "The value is not usable in the ledger.", where=name, next_step=f"Give {form}."
+        )
+
+
+def _amount(name: str, value: object) -> None:
+    if value != canonical(exact(value, where=name)):
+        raise AmountError("The amount is not in its canonical text form.", where=name)
+
+
+def _delta(name: str, value: object) -> None:
+    _amount(name, value)
+    if exact(value) >= 1:
+        raise AmountError("A delta must be below 1.", where=name)
+
+
+def _count(name: str, value: object) -> None:
+    if type(value) is not int or not 0 < value < 2**63:
+        raise AmountError(
+            "This number is not a positive whole number.",
+            where=name,
+            next_step="Give a whole number of at least 1.",
+        )
+
+
+_FORMS: dict[str, Callable[[str, object], None]] = {
+    "approvers": _keys,
+    "bundle": _long_text,
+    "charge": _digest,
+    "config_sha256": _digest,
+    "decision": _decision,
+    "delta": _delta,
+    "epsilon": _amount,
+    "insecure_seed": _flag,
+    "manifest_sha256": _digest,
+    "mechanisms": _objects,
+    "max_refusals": _count,
+    "n_records": _count,
+    "public_key": _digest,
+    "reason": _reason,
+    "rho": _amount,
+    "rho_delta": _delta,
+    "signature": _signature,
+    "unit_records": _count,
+    "unsigned": _flag,
+}
+
+
+_LARGEST = 100_000
+_DER = bytes.fromhex("302a300506032b6570032100")  # RFC 8410: what stands before the raw key
+
+
+def checkpoint_statement(sequence: int, head: str) -> list[object]:
+    """What a checkpoint signs: its own place, and the hash of the entry before it."""
+    return ["statpress ledger checkpoint", sequence, head]
+
+
+def sign_statement(key: Ed25519PrivateKey, statement: list[object]) -> str:
+    """The signature of a statement, in hexadecimal; its first item names its kind."""
+    return key.sign(canonical_json(statement).encode("ascii")).hex()
+
+
+def signature_fields(key: Ed25519PrivateKey, statement: list[object]) -> dict[str, str]:
+    """The fields of a body that say who signed a statement, and how."""
+    return {"public_key": public_text(key), "signature": sign_statement(key, statement)}
+
+
+def statement_signed(public_key: str, signature: str, statement: list[object]) -> bool:
+    """Whether the signature is this key's over the statement."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key))
+        key.verify(bytes.fromhex(signature), canonical_json(statement).encode("ascii"))
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def public_text(key: Ed25519PrivateKey) -> str:
+    """The raw public key of a private one, in hexadecimal."""
+    return key.public_key().public_bytes_raw().hex()
+
+
+def is_public_text(value: object) -> bool:
+    """Whether a value has the form of a raw public key in hexadecimal."""
+    return isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value) is not None
+
+
+def fingerprint(public_key: str) -> str:
+    """What people compare of a public key: SHA-256 of its DER form, in hexadecimal.
+
+    ``openssl pkey -pubin -in public.pem -outform DER | sha256sum`` prints the same.
+
+    Args:
+        public_key: Raw, in hexadecimal.
+    """
+    return hashlib.sha256(_DER + bytes.fromhex(public_key)).hexdigest()
+
+
+def read_private_key(path: Path, ask: Callable[[], str] | None = None) -> Ed25519PrivateKey:
+    """A private key from a PEM file that only its owner can use.
+
+    Args:
+        path: The file.
+        ask: Gives the passphrase of a key that has one.
+
+    Raises:
+        SigningKeyError: There is no such key, or others can use the file.
+    """
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    text = _contents(path)
+    if path.stat().st_mode & 0o077:
+        raise SigningKeyError(
+            "Others than its owner can use this key file.",
+            where=str(path),
+            next_step=f"Run 'chmod 600 {path}'.",
+        )
+    encrypted = b"ENCRYPTED" in text
+    if encrypted and ask is None:
+        raise SigningKeyError(
+            "The key has a passphrase.",
+            where=str(path),
+            next_step="Run the command on a terminal, where it can ask for the passphrase.",
+        )
+    password = ask().encode(errors="surrogateescape") if encrypted and ask else None
+    key: object = None
+    with contextlib.suppress(TypeError, ValueError, UnsupportedAlgorithm):
+        key = load_pem_private_key(text, password)
+    if not isinstance(key, Ed25519PrivateKey):
+        wrong = ", or the passphrase is wrong" if encrypted else ""
+        raise SigningKeyError(
+            f"The file holds no private Ed25519 key in PEM form{wrong}.", where=str(path)
+        )
+    return key
+
+
+def read_public_key(path: Path) -> str:
+    """A public key from a PEM file, as raw bytes in hexadecimal.
+
+    Raises:
+        SigningKeyError: There is no such key.
+    """
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    text, key = _contents(path), None
+    with contextlib.suppress(ValueError, UnsupportedAlgorithm):
+        key = load_pem_public_key(text)
+    if not isinstance(key, Ed25519PublicKey):
+        raise SigningKeyError(
+            "The file holds no public Ed25519 key in PEM form.",
+            where=str(path),
+            next_step="Write it with 'openssl pkey -in key.pem -pubout -out public.pem'.",
+        )
+    return key.public_bytes_raw().hex()
+
+
+def _contents(path: Path) -> bytes:
+    """The bytes of a key file."""
+    failure = ""
+    text = b""
+    try:
+        with path.open("rb") as file:
+            text = file.read(_LARGEST)
+    except OSError as error:
+        failure = error.strerror or type(error).__name__
+    if failure:
+        raise SigningKeyError(f"The key cannot be read: {failure}.", where=str(path))
+    return text

@@ -1,0 +1,712 @@
+"""One row for each kind of ledger entry: its fields, when it may follow, what it changes.
+
+The rules of a dataset's account: it is opened once, and its limit or policy may change.
+
+The ledger's rules of review: who approves, what waits, what was decided.
+
+A decision is signed over the run, its charge, the seal of its bundle and the officer's
+words. So whoever holds the entry and the officer's public key can check it, with or
+without the ledger.
+
+The rules of refusals: a gate stopped a run because of what the data hold.
+
+Whether a run is stopped is an exact answer to a question about the data, which no noise hides and
+no budget pays for. Whoever may change a config could ask such questions without end; so
+each is an entry, and after so many the dataset is closed until someone has looked into them.
+
+The rules of a run: it is charged, then voided, or drawn and published.
+
+A new kind of entry is one row here and the functions that the row names. The same rule
+that refuses a new entry to its author finds a broken one when the chain is verified, so
+the two can never disagree.
+
+Two properties are guarded by the database as well, so a kind that differs in them needs
+a new form of the schema: every entry but a checkpoint is about a dataset, and a run has
+at most one entry of each kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, replace
+
+from statpress.mechanisms.errors import (
+    AlreadyRegisteredError,
+    AmountError,
+    ApprovalError,
+    InsufficientBudgetError,
+    LedgerError,
+    PolicyMismatchError,
+    RefusalLimitError,
+)
+from statpress.tasks.ledger.accounts import (
+    Account,
+    Charge,
+    State,
+    Status,
+    keep_with_charge,
+    limit_of,
+    measures_of,
+    refusal,
+)
+from statpress.tasks.ledger.entries import (
+    BY_KEY,
+    MEASURES,
+    OF_DATASET,
+    OF_RUN,
+    Body,
+    Entry,
+    Loss,
+    canonical_json,
+    check_fields,
+    checkpoint_statement,
+    statement_signed,
+)
+
+TERMS = ("adjacency", "unit", "unit_records", "n_records")
+"""What a registration states about its dataset, and every charge repeats."""
+
+
+def registration_fields(body: Body) -> frozenset[str]:
+    """The fields of a registration, which depend on its policy and what else it states.
+
+    Raises:
+        LedgerError: The policy is not known.
+    """
+    stated = {"max_refusals"} & body.keys()
+    return OF_DATASET | {"policy", *measures_of(body.get("policy")), *TERMS, *stated}
+
+
+def check_register(state: State, body: Body) -> None:
+    """Raise unless the body registers a new dataset with a limit above 0.
+
+    Raises:
+        AlreadyRegisteredError: The dataset has an account.
+        AmountError: The limit is 0.
+    """
+    measure = measures_of(body["policy"])[0]
+    if limit_of(body)[measure] == 0:
+        raise AmountError("The limit must be above 0.", where=measure)
+    account = state.accounts.get(body["dataset"])
+    if account:
+        was = account.registration.body
+        terms = ", ".join(f"{name} {was[name]}" for name in TERMS)
+        raise AlreadyRegisteredError(
+            f"Registered at {was['created']}; now policy {account.policy} with"
+            f" {account.limit}, {terms}.",
+            where=f"dataset {account.dataset!r}",
+        )
+
+
+def open_account(draft: State, entry: Entry) -> None:
+    """The effect of a registration."""
+    body = entry.body
+    draft.accounts[body["dataset"]] = Account(entry, body["policy"], limit_of(body))
+
+
+def amendment_fields(body: Body) -> frozenset[str]:
+    """The fields of an amendment, which depend on its policy.
+
+    Raises:
+        LedgerError: The policy is not known.
+    """
+    return OF_DATASET | {"policy", "reason", *measures_of(body.get("policy"))}
+
+
+def check_amend(state: State, body: Body) -> None:
+    """Raise unless the body changes policy or limit, with a reason if it allows more.
+
+    Raises:
+        UnregisteredDatasetError: There is no account of this dataset.
+        LedgerError: It changes nothing, lacks its reason, or is below what is spent.
+    """
+    account, limit = state.account_of(body["dataset"]), limit_of(body)
+    same_policy = body["policy"] == account.policy
+    flaw, step = "", ""
+    if same_policy and limit == account.limit:
+        flaw, step = "This is the policy in force.", "Give another limit."
+    elif not limit.covers(account.spent):
+        flaw = f"Spent is {account.spent.within(limit.amounts)} already."
+        step = "Give a limit of at least what is spent."
+    elif body["reason"] is None and not (same_policy and account.limit.covers(limit)):
+        flaw = "Raising a limit, or changing the policy, needs a reason."
+        step = "Give the reason, which stays in the ledger, with --reason."
+    if flaw:
+        raise LedgerError(flaw, where=f"dataset {account.dataset!r}", next_step=step)
+
+
+def amend_account(draft: State, entry: Entry) -> None:
+    """The effect of an amendment: another policy or limit is in force."""
+    body = entry.body
+    account = draft.account_of(body["dataset"])
+    draft.accounts[account.dataset] = replace(
+        account,
+        policy=body["policy"],
+        limit=limit_of(body),
+        amendments=(*account.amendments, entry),
+    )
+
+
+def approvers_statement(account: Account, body: Body) -> list[object]:
+    """What an approver signs to change who approves; it holds once, after the entry in force."""
+    before = account.review.hash if account.review else None
+    names = ("dataset", "approvers", "unsigned", "reason", "created")
+    return ["statpress approvers", *(body[name] for name in names), before]
+
+
+def decision_statement(body: Body) -> list[object]:
+    """What an approver signs to decide about a bundle."""
+    names = ("dataset", "run_id", "charge", "manifest_sha256", "decision", "reason", "created")
+    return ["statpress release decision", *(body[name] for name in names)]
+
+
+def approvers_fields(body: Body) -> frozenset[str]:
+    """The fields of a change of approvers, with those of its signature if it has one."""
+    fields = OF_DATASET | {"approvers", "unsigned", "reason"}
+    return fields | BY_KEY if "signature" in body else fields
+
+
+def decision_fields(body: Body) -> frozenset[str]:
+    """The fields of a decision, which is signed or states by whom it is made."""
+    fields = OF_RUN | {"charge", "decision", "manifest_sha256", "reason"}
+    return fields | ({"by"} if "by" in body else BY_KEY)
+
+
+def check_set_approvers(state: State, body: Body) -> None:
+    """Raise unless the body changes who approves, in the name of one who does already.
+
+    The first approvers need no signature; as long as there are keys in force, one of
+    them signs every change, also the one that ends the review.
+
+    Raises:
+        UnregisteredDatasetError: There is no account of this dataset.
+        ApprovalError: No approver in force signed the change.
+        LedgerError: It changes nothing, or lacks its reason.
+    """
+    signed = "signature" in body
+    account = state.account_of(body["dataset"])
+    place = f"dataset {account.dataset!r}"
+    if (tuple(body["approvers"]), body["unsigned"]) == (account.approvers, account.unsigned):
+        raise LedgerError(
+            "These are the approvers in force.",
+            where=place,
+            next_step="Name others with --public-key, or allow unsigned decisions.",
+        )
+    if account.reviewed and body["reason"] is None:
+        raise LedgerError(
+            "Changing who approves needs a reason.", where=place, next_step="Give --reason."
+        )
+    if account.approvers:
+        if not signed or body["public_key"] not in account.approvers:
+            raise ApprovalError(
+                "Only an approver in force changes who approves.",
+                where=place,
+                next_step="Sign with --key of one of the keys that 'statpress ledger show' lists.",
+            )
+        check_signature(body, approvers_statement(account, body))
+    elif signed:
+        raise LedgerError(
+            "Nobody is an approver yet, so nobody signs.", where=place, next_step="Leave out --key."
+        )
+
+
+def check_prepare(state: State, body: Body) -> None:
+    """Raise unless the body puts the bundle of a drawn run before its approvers, once.
+
+    Raises:
+        LedgerError: The run is unknown, not drawn, of another dataset, prepared before, or
+            was charged when its dataset had no approvers.
+    """
+    charge = state.charge_of(body)
+    if charge.status is not Status.DRAWN:
+        flaw = f"The run is {charge.status}; only what was drawn is prepared, and once."
+        raise refusal(body, flaw, "'statpress review' lists what is prepared.")
+    if not charge.reviewed:
+        flaw = "The run was charged when releases of its dataset needed no approval."
+        raise refusal(body, flaw, "Publish it without.")
+
+
+def check_decide(state: State, body: Body) -> None:
+    """Raise unless one who may approves or rejects a prepared bundle, once.
+
+    Raises:
+        ApprovalError: The signature does not hold, or whoever decides is not an approver, or
+            nothing of this charge and seal waits for a decision.
+        LedgerError: The run is unknown or of another dataset, or a field is not usable.
+    """
+    check_decider(state, body)
+    charge = state.charge_of(body)
+    flaw, step = {
+        Status.APPROVED: (
+            "This run is approved already.",
+            f"A decision is final. Publish it with 'statpress publish {body['run_id']}'.",
+        ),
+        Status.PUBLISHED: ("This run was published already.", "A decision is final."),
+        Status.REJECTED: (
+            "This run is rejected already.",
+            "A decision is final. Its budget stays spent; its folder may be deleted.",
+        ),
+    }.get(
+        charge.status,
+        (
+            "The ledger knows of no prepared bundle of this run.",
+            "'statpress review' lists what waits for a decision.",
+        ),
+    )
+    if charge.status is Status.PREPARED:
+        assert charge.preparation is not None
+        if body["charge"] == charge.entry.hash and _same_seal(charge.preparation, body):
+            return
+        flaw = "The decision is about another charge or seal than the prepared bundle's."
+    raise _no_approval(body, flaw, step)
+
+
+def check_decider(state: State, body: Body) -> None:
+    """Raise unless the account lets the decider that the body names decide.
+
+    Raises:
+        ApprovalError: It does not, or the signature does not hold.
+        LedgerError: A field is not usable, or there is no such account.
+    """
+    check_decision(body)
+    account = state.account_of(body["dataset"])
+    if "by" in body and not account.unsigned:
+        flaw = "Releases of this dataset are decided by signature only."
+        raise _no_approval(body, flaw, "Sign with --key.")
+    if "by" not in body and body["public_key"] not in account.approvers:
+        flaw = "This key is not one of the dataset's approvers."
+        raise _no_approval(body, flaw, "'statpress ledger show' lists who approves.")
+
+
+def check_decision(body: Body) -> None:
+    """Raise unless a decision is whole by itself: its fields, its reason, its signature.
+
+    Raises:
+        ApprovalError: The signature is not the key's over this decision.
+        LedgerError: A field is not usable, or a rejection has no reason.
+    """
+    check_fields(body, decision_fields(body))
+    if body["decision"] == "reject" and body["reason"] is None:
+        raise refusal(body, "A rejection needs its reason.", "Give --reason.")
+    if "by" not in body:
+        check_signature(body, decision_statement(body))
+
+
+def check_approved(state: State, body: Body) -> None:
+    """Raise unless a run may be published as far as its review goes.
+
+    Args:
+        state: As the rules get it.
+        body: Of a publication.
+
+    Raises:
+        ApprovalError: The run was charged under review, and is not approved with this seal.
+    """
+    charge = state.charge_of(body)
+    if not charge.reviewed or charge.status in {Status.RESERVED, Status.VOID, Status.PUBLISHED}:
+        return  # the rule of publication says what is wrong with those
+    if charge.status is not Status.APPROVED:
+        flaw = {
+            Status.PREPARED: "The bundle waits for its approval.",
+            Status.REJECTED: "The bundle was rejected.",
+        }.get(charge.status, "Releases of this dataset are reviewed; this one was never prepared.")
+        raise _no_approval(body, flaw, "'statpress review' lists what waits for a decision.")
+    assert charge.preparation is not None
+    if not _same_seal(charge.preparation, body):
+        flaw = "What was approved has another seal than this bundle."
+        raise _no_approval(body, flaw, "Find out who changed it; nothing else may be published.")
+
+
+def replace_approvers(draft: State, entry: Entry) -> None:
+    """The effect of a change of approvers: others are in force."""
+    account = draft.account_of(entry.body["dataset"])
+    draft.accounts[account.dataset] = replace(account, review=entry)
+
+
+def same_decision(state: State, entry: Entry, body: Body) -> bool:
+    """Whether a decision repeats the first one, by whomever and for whatever reason.
+
+    Raises:
+        ApprovalError: Whoever decides may not.
+        LedgerError: A field is not usable.
+    """
+    check_decider(state, body)
+    return bool(entry.body["decision"] == body["decision"])
+
+
+def _same_seal(preparation: Entry, body: Body) -> bool:
+    return bool(preparation.body["manifest_sha256"] == body["manifest_sha256"])
+
+
+def check_signature(body: Body, statement: list[object]) -> None:
+    """Raise unless the body's key signed the statement."""
+    if not statement_signed(body["public_key"], body["signature"], statement):
+        raise ApprovalError(
+            "The signature is not this key's over what the entry says.",
+            where=f"dataset {body['dataset']!r}",
+            next_step="Sign it again with the approver's key.",
+        )
+
+
+def _no_approval(body: Body, flaw: str, next_step: str) -> ApprovalError:
+    return ApprovalError(flaw, where=f"run {body['run_id']!r}", next_step=next_step)
+
+
+REFUSAL_FIELDS = OF_RUN | {"config_sha256"}
+
+
+def check_open(account: Account) -> None:
+    """Raise if as many runs were refused as may be without a look into them.
+
+    Raises:
+        RefusalLimitError: So it is.
+    """
+    if account.closed:
+        raise RefusalLimitError(
+            f"Gates stopped {account.open_refusals} runs, which is the limit; no run looks at the"
+            " data any more.",
+            where=f"dataset {account.dataset!r}",
+            next_step=f"Look into them ('statpress ledger show {account.dataset}'), then: statpress"
+            f" ledger amend {account.dataset} --reopen --reason …",
+        )
+
+
+def check_refuse(state: State, body: Body) -> None:
+    """Raise unless the run is of an account, and not past its gates.
+
+    Raises:
+        UnregisteredDatasetError: There is no account of this dataset.
+        LedgerError: The run was refused already, or is charged and void or may have drawn.
+    """
+    state.account_of(body["dataset"])
+    check_not_refused(state, body)
+    if body["run_id"] in state.charges and state.charge_of(body).status is not Status.RESERVED:
+        raise refusal(body, "The gates of this run are behind it.", "Start a new run.")
+
+
+def check_not_refused(state: State, body: Body) -> None:
+    """Raise if the run was refused: it has asked its question.
+
+    Raises:
+        LedgerError: It was.
+    """
+    if body["run_id"] in state.refused:
+        raise refusal(body, "A gate refused this run; it does not go on.", "Start a new run.")
+
+
+def keep_refusal(draft: State, entry: Entry) -> None:
+    """The effect of a refusal: one more of the account's."""
+    account = draft.account_of(entry.body["dataset"])
+    draft.accounts[account.dataset] = replace(account, refusals=(*account.refusals, entry))
+    draft.refused[entry.body["run_id"]] = entry
+
+
+def reopening_fields(body: Body) -> frozenset[str]:
+    """The fields of a reopening, with those of its signature if it has one."""
+    fields = OF_DATASET | {"reason"}
+    return fields | BY_KEY if "signature" in body else fields
+
+
+def reopening_statement(account: Account, body: Body) -> list[object]:
+    """What an approver signs to reopen a dataset; it holds once, after its last refusal."""
+    last = account.refusals[-1].hash if account.refusals else None
+    return ["statpress reopening", *(body[name] for name in ("dataset", "reason", "created")), last]
+
+
+def check_reopen(state: State, body: Body) -> None:
+    """Raise unless there are refusals to answer for, with a reason or by an approver.
+
+    Raises:
+        UnregisteredDatasetError: There is no account of this dataset.
+        ApprovalError: It is signed, and not by an approver in force.
+        LedgerError: There were no refusals, or the reason is missing.
+    """
+    account = state.account_of(body["dataset"])
+    place = f"dataset {account.dataset!r}"
+    if not account.open_refusals:
+        raise LedgerError(
+            "No gate has stopped a run since the last reopening.",
+            where=place,
+            next_step="There is nothing left to do.",
+        )
+    if "signature" not in body:
+        if body["reason"] is None:
+            raise LedgerError(
+                "Reopening needs a reason, or the signature of an approver.",
+                where=place,
+                next_step="Give --reason, which stays in the ledger, or --key.",
+            )
+        return
+    if body["public_key"] not in account.approvers:
+        raise ApprovalError(
+            "This key is not one of the dataset's approvers.",
+            where=place,
+            next_step="'statpress ledger show' lists who approves; or give a --reason only.",
+        )
+    check_signature(body, reopening_statement(account, body))
+
+
+def reopen_account(draft: State, entry: Entry) -> None:
+    """The effect of a reopening: refusals are counted from here."""
+    account = draft.account_of(entry.body["dataset"])
+    draft.accounts[account.dataset] = replace(account, reopenings=(*account.reopenings, entry))
+
+
+CHARGE_FIELDS = OF_RUN | {*MEASURES, *TERMS}
+CHARGE_FIELDS |= {"mechanisms", "config_sha256", "insecure_seed", "version"}
+_SET_WHEN_WRITTEN = {"created", "spent"}  # these do not distinguish an act from its repetition
+
+
+def check_charge(state: State, body: Body) -> None:
+    """Raise unless the account covers the charge, exactly to the last digit.
+
+    Raises:
+        UnregisteredDatasetError: There is no account of this dataset.
+        PolicyMismatchError: Adjacency, unit or size differ from the registration.
+        InsufficientBudgetError: Too little remains of a measure that the policy limits.
+        LedgerError: The run was charged already, or a gate refused it.
+    """
+    account = state.account_of(body["dataset"])
+    if body["run_id"] in state.charges:
+        raise refusal(body, "This run was charged already.", "Start a new run.")
+    check_not_refused(state, body)
+    was = account.registration.body
+    other = [f"{name} {body[name]} is not {was[name]}" for name in TERMS if body[name] != was[name]]
+    place = f"dataset {account.dataset!r}"
+    if other:
+        raise PolicyMismatchError(
+            f"The charge differs from the registration: {', '.join(other)}.",
+            where=place,
+            next_step="Make the config agree with 'statpress ledger show'; a registration never "
+            "changes, so where that is wrong register the dataset under another name.",
+        )
+    remaining = account.remaining
+    requested = Loss.of(body).within(account.limit.amounts)
+    if not remaining.covers(requested):
+        raise InsufficientBudgetError(
+            f"The charge asks for {requested}; what remains is {remaining}.",
+            remaining=remaining,
+            requested=requested,
+            where=place,
+        )
+
+
+def balance_of_charge(state: State, body: Body) -> Loss:
+    """What the account has spent after the charge."""
+    return state.account_of(body["dataset"]).spent + Loss.of(body)
+
+
+def open_charge(draft: State, entry: Entry) -> None:
+    """The effect of a charge; whether its run is reviewed is settled here."""
+    draft.keep(Charge(entry, draft.account_of(entry.body["dataset"]).reviewed))
+
+
+def check_draw(state: State, body: Body) -> None:
+    """Raise unless the run is charged, was not refused and never began to draw.
+
+    Raises:
+        LedgerError: The run is unknown, void, refused, of another dataset, or began before.
+    """
+    status = state.charge_of(body).status
+    check_not_refused(state, body)
+    if status is Status.VOID:
+        raise refusal(body, "The charge of this run is void.", "Start a new run.")
+    if status is not Status.RESERVED:
+        flaw = "This run was charged before and may have drawn."
+        raise refusal(body, flaw, "Start a new run.")
+
+
+def check_void(state: State, body: Body) -> None:
+    """Raise unless the charge is there and provably nothing was drawn.
+
+    Raises:
+        LedgerError: The run is unknown, void, of another dataset, or may have drawn.
+    """
+    if body["reason"] is None:
+        raise refusal(body, "A charge is not given back without a reason.", "Give --reason.")
+    status = state.charge_of(body).status
+    if status is Status.VOID:
+        raise refusal(body, "The charge of this run is void.", "There is nothing left to do.")
+    if status is not Status.RESERVED:
+        raise refusal(
+            body, "Drawing may have begun; what was charged stays spent.", "Start a new run."
+        )
+
+
+def balance_of_void(state: State, body: Body) -> Loss:
+    """What the account has spent once the charge is given back."""
+    return state.account_of(body["dataset"]).spent - state.charge_of(body).loss
+
+
+def check_publish(state: State, body: Body) -> None:
+    """Raise unless the body publishes a drawn run of the same dataset, once.
+
+    Raises:
+        ApprovalError: The run is under review, and is not approved with this seal.
+        LedgerError: The run is unknown, not drawn, of another dataset, or published.
+    """
+    check_approved(state, body)
+    status = state.charge_of(body).status
+    if status in {Status.DRAWN, Status.APPROVED}:
+        return
+    flaw = {
+        Status.PUBLISHED: "This run was published already.",
+        Status.VOID: "The charge of this run is void.",
+    }.get(status, "This run never began to draw.")
+    raise refusal(body, flaw, "Publish what 'statpress ledger charge-history' lists as drawn.")
+
+
+def same_body(state: State, entry: Entry, body: Body) -> bool:
+    """Whether an act repeats an entry of its run; the time of writing makes no difference.
+
+    Raises:
+        LedgerError: The run has an entry of this kind that says something else.
+    """
+    known = entry.body
+    names = (body.keys() | known.keys()) - _SET_WHEN_WRITTEN
+    different = [name for name in names if _text(body, name) != _text(known, name)]
+    if different:
+        raise refusal(
+            body,
+            f"The ledger has a {entry.kind} of this run that differs in"
+            f" {', '.join(sorted(different))}.",
+            "Repeat the run with what it was charged for, or start a new run.",
+        )
+    return True
+
+
+def same_charge(state: State, entry: Entry, body: Body) -> bool:
+    """As ``same_body``, for a charge, which is repeated only as long as it counts.
+
+    Raises:
+        LedgerError: The run was charged otherwise, or its charge is void.
+    """
+    same = same_body(state, entry, body)
+    if state.charge_of(body).status is Status.VOID:
+        raise refusal(body, "The charge of this run is void.", "Start a new run.")
+    return same
+
+
+def _text(body: Mapping[str, object], name: str) -> str:
+    """The canonical text of a field that may be missing."""
+    return canonical_json([body[name]] if name in body else [])
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Fields, condition and effect of one kind of entry.
+
+    Attributes:
+        fields: The fields of its body, or what computes them from a body that may lack some.
+        condition: Raises unless a body with these fields may follow the entries so far.
+        effect: Changes a draft of the state.
+        balance: For kinds that move the account's balance, the balance after the entry,
+            which the entry states in the additional field ``spent``.
+        repeats: For kinds of which a run that has one may ask again: whether the body
+            repeats that entry; raises if it contradicts it.
+        lasting: Whether every later act on the account depends on the entry.
+    """
+
+    fields: frozenset[str] | Callable[[Body], frozenset[str]]
+    condition: Callable[[State, Body], None]
+    effect: Callable[[State, Entry], None]
+    _: KW_ONLY
+    balance: Callable[[State, Body], Loss] | None = None
+    repeats: Callable[[State, Entry, Body], bool] | None = None
+    lasting: bool = False
+
+    def check(self, state: State, body: Body) -> None:
+        """Raise unless the body, without its balance, may follow the entries so far.
+
+        Raises:
+            AmountError: An amount or a number of records is not usable.
+            LedgerError: Another field is missing, unknown or not usable, or the
+                condition does not hold; then the error is the condition's.
+        """
+        check_fields(body, self.fields(body) if callable(self.fields) else self.fields)
+        self.condition(state, body)
+
+    def record(self, draft: State, entry: Entry) -> None:
+        """Write the entry, which was checked, into a draft of the state."""
+        balance = self.balance(draft, entry.body) if self.balance else None
+        self.effect(draft, entry)
+        if balance is not None:
+            account = draft.account_of(entry.body["dataset"])
+            draft.accounts[account.dataset] = replace(account, spent=balance)
+
+
+def check_checkpoint(state: State, body: Body) -> None:
+    """Raise unless the signature is the key's, over the head at this place.
+
+    Raises:
+        LedgerError: It is not.
+    """
+    statement = checkpoint_statement(state.next_sequence, state.head)
+    if not statement_signed(body["public_key"], body["signature"], statement):
+        raise LedgerError(
+            "The signature is not this key's over the head of the ledger.", where="checkpoint"
+        )
+
+
+def no_effect(draft: State, entry: Entry) -> None:
+    """The effect of an entry that changes no account."""
+
+
+_SEALED = OF_RUN | {"bundle", "manifest_sha256"}
+RULES: dict[str, Rule] = {
+    "register": Rule(
+        registration_fields,
+        check_register,
+        open_account,
+        lasting=True,
+    ),
+    "amend-policy": Rule(
+        amendment_fields,
+        check_amend,
+        amend_account,
+        lasting=True,
+    ),
+    "set-approvers": Rule(
+        approvers_fields,
+        check_set_approvers,
+        replace_approvers,
+        lasting=True,
+    ),
+    "charge": Rule(
+        CHARGE_FIELDS,
+        check_charge,
+        open_charge,
+        balance=balance_of_charge,
+        repeats=same_charge,
+    ),
+    "draw": Rule(OF_RUN, check_draw, keep_with_charge),
+    "void": Rule(
+        OF_RUN | {"reason"},
+        check_void,
+        keep_with_charge,
+        balance=balance_of_void,
+        repeats=same_body,
+    ),
+    "prepare": Rule(_SEALED, check_prepare, keep_with_charge, repeats=same_body),
+    "decide": Rule(
+        decision_fields,
+        check_decide,
+        keep_with_charge,
+        repeats=same_decision,
+    ),
+    "publish": Rule(_SEALED, check_publish, keep_with_charge, repeats=same_body),
+    "refuse": Rule(
+        REFUSAL_FIELDS,
+        check_refuse,
+        keep_refusal,
+        repeats=same_body,
+        lasting=True,
+    ),
+    "reopen": Rule(
+        reopening_fields,
+        check_reopen,
+        reopen_account,
+        lasting=True,
+    ),
+    "checkpoint": Rule(BY_KEY | {"created"}, check_checkpoint, no_effect),
+}

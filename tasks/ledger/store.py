@@ -1,0 +1,441 @@
+"""Ledgers in SQLite and PostgreSQL, and which of them an address names.
+
+What the ledger needs from a database, and which database an address names.
+
+A ledger in an SQLite file: its place, connections and faults.
+
+Write-ahead logging with ``synchronous=FULL`` keeps every acknowledged entry through
+a crash of the machine; ``BEGIN IMMEDIATE`` puts writers in a line.
+
+A ledger in a PostgreSQL database, for workers on several machines.
+
+It lives in a schema of its own, ``statpress``. A writing transaction is
+``SERIALIZABLE`` and begins by locking the table, before it takes its snapshot, so
+that writers queue instead of failing; what is undone all the same is run again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+import time
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from sqlalchemy import Connection, Engine, NullPool, QueuePool, create_engine, event, make_url, text
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+
+from statpress.mechanisms.errors import (
+    DependencyError,
+    LedgerError,
+    LedgerFullError,
+    LedgerIntegrityError,
+    LedgerLockedError,
+    LedgerReadOnlyError,
+    LedgerUnavailableError,
+)
+from statpress.tasks.private_zone.folders import make_private
+
+BUSY_SECONDS = 30.0
+"""How long a transaction waits for others before it gives up."""
+
+SCHEMA_DAMAGED = "The tables of the ledger are not as they were made."
+"""What it means that a database does not understand a statement, since ours never change."""
+
+
+class Store(Protocol):
+    """A database that may hold a ledger.
+
+    Attributes:
+        where: Its place as people may read it, without a password.
+        patience: Seconds for which a transaction waits for others.
+        reader: Transactions that see one moment and write nothing.
+        writer: Transactions that wait for all writers before them.
+        maker: Transactions that may change the schema.
+    """
+
+    where: str
+    patience: float
+    reader: Engine
+    writer: Engine
+    maker: Engine
+
+    def present(self) -> bool:
+        """Whether there is something to open."""
+        ...
+
+    def make(self) -> None:
+        """Make an empty place for the ledger unless there is one."""
+        ...
+
+    def fault(self, error: SQLAlchemyError) -> LedgerError:
+        """The error of the ledger that stands for a failure of the database."""
+        ...
+
+    def transient(self, error: SQLAlchemyError) -> bool:
+        """Whether the transaction was rolled back because of others and may be run again."""
+        ...
+
+
+def open_store(location: str | Path) -> Store:
+    """Return the store that a path or an address names.
+
+    Args:
+        location: Path of an SQLite file, ``sqlite:///file`` or ``postgresql://…``.
+
+    Raises:
+        LedgerUnavailableError: The address is neither.
+        DependencyError: The driver of PostgreSQL is not installed.
+    """
+    if isinstance(location, Path) or "://" not in location:
+        return SQLiteStore(Path(location).absolute(), BUSY_SECONDS)
+    url: URL | None = None
+    with contextlib.suppress(ArgumentError, ValueError):
+        url = make_url(location)
+    if url is not None and url.drivername in {"sqlite", "sqlite+pysqlite"}:
+        file = url.database
+        if file and file.startswith("/") and not url.query and not url.host:
+            return SQLiteStore(Path(file).absolute(), BUSY_SECONDS)
+    elif url is not None and url.drivername in {"postgresql", "postgres", "postgresql+psycopg"}:
+        return PostgresStore(url.set(drivername="postgresql+psycopg"), BUSY_SECONDS)
+    kind = url.get_backend_name() if url else "unreadable"
+    raise LedgerUnavailableError(
+        f"A ledger is an SQLite file or a PostgreSQL database; this address is neither ({kind}).",
+        where="ledger address",
+        next_step="Give a path, sqlite:////srv/press/ledger.db or postgresql://host/database.",
+    )
+
+
+_making = threading.Lock()  # closing any handle of a file drops SQLite's locks on it
+
+
+class SQLiteStore:
+    """A file that may hold a ledger.
+
+    Attributes:
+        path: The file.
+        where: The same as text.
+        patience: Seconds for which a transaction waits for others.
+        reader: Transactions that see one moment and write nothing.
+        writer: Transactions that wait for all writers before them.
+        maker: The same engine as ``writer``.
+    """
+
+    def __init__(self, path: Path, patience: float) -> None:
+        path = self.path = Path("/" + str(path).lstrip("/"))  # two slashes begin a host name
+        self.where = str(path)
+        self.patience = patience
+        self.reader = _sqlite_engine(path, patience, writable=False)
+        self.writer = self.maker = _sqlite_engine(path, patience, writable=True)
+
+    def present(self) -> bool:
+        """Whether there is a file.
+
+        Raises:
+            LedgerUnavailableError: Its folder cannot be entered.
+        """
+        failure = ""
+        try:
+            return self.path.is_file()
+        except OSError as error:
+            failure = error.strerror or type(error).__name__
+        raise LedgerUnavailableError(f"The ledger cannot be reached: {failure}.", where=self.where)
+
+    def make(self) -> None:
+        """Make the file and its folder, for their owner only, unless they exist.
+
+        Raises:
+            LedgerUnavailableError: They cannot be made.
+        """
+        failure = ""
+        try:
+            make_private(self.path.parent)
+            with _making:
+                os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        except FileExistsError:
+            failure = "" if self.path.is_file() else "Something that is not a file is in its place"
+        except OSError as error:
+            failure = error.strerror or type(error).__name__
+        if failure:
+            raise LedgerUnavailableError(f"The ledger cannot be made: {failure}.", where=self.where)
+
+    def fault(self, error: SQLAlchemyError) -> LedgerError:
+        """The error of the ledger that stands for a failure of the database."""
+        cause = getattr(error, "orig", None)
+        code = getattr(cause, "sqlite_errorcode", None)
+        code = code & 0xFF if isinstance(code, int) else None
+        name = getattr(cause, "sqlite_errorname", type(error).__name__)
+        kind, what = _SQLITE_FAULTS.get(
+            code, (LedgerUnavailableError, f"Reading or writing the ledger failed ({name}).")
+        )
+        return kind(what, where=self.where)
+
+    def transient(self, error: SQLAlchemyError) -> bool:
+        """Never: writers wait for each other before they begin."""
+        return False
+
+
+def _sqlite_engine(path: Path, patience: float, *, writable: bool) -> Engine:
+    """An engine of the file; its transactions take the write lock first if writable.
+
+    SQLite's own transaction control is off (``isolation_level`` None), and the
+    engine begins every transaction itself, as SQLAlchemy's SQLite pages describe.
+    """
+    url = URL.create(
+        "sqlite+pysqlite",
+        database=f"file:{quote(os.fsencode(path))}",
+        query={"uri": "true", "mode": "rw" if writable else "ro"},
+    )
+    # One writing connection: the threads of a process queue here, not at the lock.
+    size, more = (1, 0) if writable else (1, 10)
+    engine = create_engine(
+        url,
+        connect_args={"timeout": patience, "isolation_level": None},
+        poolclass=QueuePool,
+        pool_size=size,
+        max_overflow=more,
+        pool_timeout=patience,
+    )
+
+    @event.listens_for(engine, "connect")
+    def prepare(raw: sqlite3.Connection, _record: object) -> None:
+        # Bytes that are not UTF-8 become text that no hash agrees with.
+        raw.text_factory = lambda data: data.decode("utf-8", "replace")
+        if writable:
+            _log_ahead(raw, patience)
+            raw.execute("PRAGMA synchronous=FULL")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writable else "BEGIN")
+
+    return engine
+
+
+def _log_ahead(raw: sqlite3.Connection, patience: float) -> None:
+    """Write-ahead logging; the switch fails at once under contention, so try again."""
+    until = time.monotonic() + patience
+    while True:
+        try:
+            raw.execute("PRAGMA journal_mode=WAL").fetchone()
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+        time.sleep(0.01)
+
+
+_LOCKED = LedgerLockedError, "Another process has kept the ledger locked."
+_READ_ONLY = (
+    LedgerReadOnlyError,
+    "The ledger, or the folder it keeps its log in, cannot be written.",
+)
+_SQLITE_FAULTS: dict[int | None, tuple[type[LedgerError], str]] = {
+    sqlite3.SQLITE_NOTADB: (LedgerIntegrityError, "The file is not an SQLite database."),
+    sqlite3.SQLITE_ERROR: (LedgerIntegrityError, SCHEMA_DAMAGED),  # ours is always the same SQL
+    sqlite3.SQLITE_CORRUPT: (LedgerIntegrityError, "The file is damaged."),
+    sqlite3.SQLITE_CONSTRAINT: (
+        LedgerIntegrityError,
+        "The database refused an entry that does not follow the last one.",
+    ),
+    sqlite3.SQLITE_BUSY: _LOCKED,
+    sqlite3.SQLITE_LOCKED: _LOCKED,
+    sqlite3.SQLITE_READONLY: _READ_ONLY,
+    sqlite3.SQLITE_PERM: _READ_ONLY,
+    sqlite3.SQLITE_FULL: (LedgerFullError, "There is no space left for the ledger."),
+    sqlite3.SQLITE_CANTOPEN: (
+        LedgerUnavailableError,
+        "The ledger, or a file next to it, cannot be opened.",
+    ),
+}
+
+
+_SCHEMA = "statpress"
+_OPTIONS = {
+    "host", "port", "passfile", "service", "sslmode", "sslcert", "sslkey", "sslrootcert",
+    "sslcrl", "gssencmode", "channel_binding", "target_session_attrs",
+}  # fmt: skip
+_MAKING = 0x73746174  # the advisory lock of those who change the schema
+_HERE = f"SET LOCAL search_path TO {_SCHEMA}, pg_temp"
+# A server or role may be set to acknowledge before the disk has it: not for us.
+_WRITE = f"""{_HERE}; SET LOCAL synchronous_commit TO on; SET LOCAL lock_timeout TO %d;
+SET LOCAL statement_timeout TO %d; LOCK TABLE entries IN SHARE ROW EXCLUSIVE MODE"""
+_MAKE = f"""{_HERE}; SET LOCAL synchronous_commit TO on; SET LOCAL lock_timeout TO %d;
+SELECT pg_advisory_xact_lock({_MAKING})"""
+
+
+class PostgresStore:
+    """A database that may hold a ledger.
+
+    Attributes:
+        where: Its address without user and password.
+        patience: Seconds for which a transaction waits for others.
+        reader: Transactions that see one moment and write nothing.
+        writer: Transactions that wait for all writers before them.
+        maker: Transactions that may change the schema.
+
+    Raises:
+        DependencyError: The driver is not installed.
+        LedgerUnavailableError: The address has an unknown option.
+    """
+
+    def __init__(self, url: URL, patience: float) -> None:
+        try:
+            import psycopg  # noqa: F401
+        except ImportError:
+            missing = True
+        else:
+            missing = False
+        if missing:
+            raise DependencyError(
+                "The driver of PostgreSQL is not installed.",
+                where="ledger address",
+                next_step="Install it with: pip install 'statpress[postgres]'",
+            )
+        host, unclear = url.host or url.query.get("host", ""), url.query.keys() - _OPTIONS
+        if not isinstance(host, str) or "@" in f"{host}{url.database}" or unclear:
+            raise LedgerUnavailableError(
+                "The address has an option that is not known here, or is not well-formed.",
+                where="ledger address",
+                next_step="Write '@', '/' and ':' of a password as %40, %2F and %3A; options"
+                f" may be {', '.join(sorted(_OPTIONS))}.",
+            )
+        port = f":{url.port}" if url.port else ""
+        self.where = f"postgresql://{host}{port}/{url.database or ''}"
+        self.patience, wait = patience, int(patience * 1000)
+        self.reader = _postgres_engine(url, patience, "REPEATABLE READ", _HERE, more=10)
+        self.writer = _postgres_engine(url, patience, "SERIALIZABLE", _WRITE % (wait, 2 * wait))
+        self.maker = _postgres_engine(url, patience, "READ COMMITTED", _MAKE % wait, kept=False)
+
+    def present(self) -> bool:
+        """Whether the database has our schema.
+
+        Raises:
+            LedgerError: The database cannot be asked.
+        """
+        query = text("SELECT to_regnamespace(:schema) IS NOT NULL")
+        try:
+            with self.reader.begin() as connection:
+                return bool(connection.scalar(query, {"schema": _SCHEMA}))
+        except SQLAlchemyError as error:
+            failure = self.fault(error)
+        raise failure
+
+    def make(self) -> None:
+        """Make our schema unless it is there; the database itself must exist.
+
+        Raises:
+            LedgerError: It cannot be made.
+        """
+        if self.present():
+            return
+        failure = None
+        try:
+            with self.maker.begin() as connection:
+                connection.exec_driver_sql(f"CREATE SCHEMA IF NOT EXISTS {_SCHEMA}")
+        except SQLAlchemyError as error:
+            failure = self.fault(error)
+        if failure:
+            raise failure
+
+    def fault(self, error: SQLAlchemyError) -> LedgerError:
+        """The error of the ledger that stands for a failure of the database."""
+        state = _state(error)
+        if state in _POSTGRES_FAULTS:
+            kind, what = _POSTGRES_FAULTS[state]
+        elif state[:2] in _POSTGRES_FAULTS:
+            kind, what = _POSTGRES_FAULTS[state[:2]]
+        elif isinstance(error, DBAPIError) and not state:
+            # A failing COMMIT has no statement either, but breaks a connection there was.
+            broken = error.connection_invalidated or error.statement is not None
+            kind, what = LedgerUnavailableError, _LOST if broken else _UNREACHED
+        else:
+            name = state or type(error).__name__
+            kind, what = LedgerUnavailableError, f"The database failed ({name})."
+        step = _ADDRESS if what in (_UNREACHED, _LOST) else ""
+        return kind(what, where=self.where, next_step=step)
+
+    def transient(self, error: SQLAlchemyError) -> bool:
+        """A serialisation failure or a deadlock: the transaction left nothing."""
+        return _state(error) in {"40001", "40P01"}
+
+
+def _postgres_engine(
+    url: URL,
+    patience: float,
+    isolation: str,
+    begin_with: str,
+    *,
+    more: int = 0,
+    kept: bool = True,
+) -> Engine:
+    """An engine whose transactions begin with these statements, in one round trip."""
+    pool: dict[str, Any] = {"poolclass": NullPool}
+    if kept:
+        pool = {
+            "pool_size": 1,
+            "max_overflow": more,
+            "pool_timeout": patience,
+            "pool_pre_ping": True,  # after a restart of the server the next act just works
+            "pool_recycle": 3600,
+        }
+    engine = create_engine(
+        url,
+        isolation_level=isolation,
+        **pool,
+        connect_args={
+            "connect_timeout": 10,
+            "client_encoding": "utf8",
+            "keepalives_idle": 30,
+            "tcp_user_timeout": int(patience * 1000),
+            "application_name": "statpress ledger",
+            "prepare_threshold": None,  # poolers between us and the server drop prepared ones
+        },
+    )
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        connection.exec_driver_sql(begin_with)
+
+    return engine
+
+
+def _state(error: SQLAlchemyError) -> str:
+    """The SQLSTATE of a failure, or nothing."""
+    return str(getattr(getattr(error, "orig", None), "sqlstate", None) or "")
+
+
+_UNREACHED = (
+    "The server cannot be reached, does not accept this user, password or database,"
+    " or takes no more connections."
+)
+_LOST = (
+    "The connection to the server broke; whether the entry was written is not known,"
+    " and nothing was drawn. The same act may be repeated."
+)
+_ADDRESS = "Check the server, and the address in STATPRESS_LEDGER, then try again."
+_REFUSED = "The database refused an entry that does not follow the last one."
+_POSTGRES_FAULTS: dict[str, tuple[type[LedgerError], str]] = {
+    "P0001": (LedgerIntegrityError, _REFUSED),
+    "23": (LedgerIntegrityError, _REFUSED),
+    "0A000": (LedgerIntegrityError, "The table of entries does not take entries any more."),
+    "42P01": (LedgerIntegrityError, "The table of entries is missing."),
+    "42": (LedgerIntegrityError, SCHEMA_DAMAGED),
+    "XX": (LedgerIntegrityError, "The database is damaged."),
+    "25006": (LedgerReadOnlyError, "The database is read-only."),
+    "42501": (LedgerReadOnlyError, "This role may not do that in the ledger's schema."),
+    "53100": (LedgerFullError, "The server has no space left for the ledger."),
+    "53": (LedgerUnavailableError, "The server is out of memory or connections."),
+    "58": (LedgerUnavailableError, "The server failed to read or write its files."),
+    "55P03": (LedgerLockedError, "Another process has kept the ledger locked."),
+    "57014": (LedgerLockedError, "The server cancelled the act after it had waited too long."),
+    "40": (LedgerLockedError, "Other writers undid the act again and again."),
+    "57": (LedgerUnavailableError, _LOST),
+    "08": (LedgerUnavailableError, _LOST),
+    "28": (LedgerUnavailableError, "The server does not accept this user or password."),
+    "3D": (LedgerUnavailableError, "The server has no such database."),
+}

@@ -1,0 +1,1 @@
+"""How a step runs: guarded calls, home and work folders, worker processes, quality gates."""

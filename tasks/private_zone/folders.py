@@ -1,0 +1,223 @@
+"""The home of statpress, and folders that a run claims.
+
+Where statpress keeps what must not lie in a bundle: ledger, curator logs, work.
+
+The home is ``$STATPRESS_HOME`` or ``~/.local/share/statpress``. One place per
+user, whatever the current folder, because a second ledger would be a second
+budget. Workers on several machines share a ledger that ``$STATPRESS_LEDGER`` names.
+
+Folders that a run claims: locked while it is at work, removed after it.
+
+A run that was killed leaves folders that nobody holds a lock on; the next run removes them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from statpress.mechanisms.errors import OutputNotWritableError
+from statpress.tasks.private_zone.guards import uninterrupted
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder and what is missing above it, each for its owner only."""
+    for part in (*reversed(folder.parents), folder):
+        if not part.is_dir():
+            part.mkdir(mode=0o700, exist_ok=True)
+
+
+def _expanded(text: str, name: str) -> Path:
+    """A path with its ~ resolved."""
+    with contextlib.suppress(RuntimeError):
+        return Path(text).expanduser()
+    raise OutputNotWritableError(
+        "There is no such user's home.", where=name, next_step="Give a path without '~'."
+    )
+
+
+def _absolute(text: str, name: str) -> Path:
+    """A path from the environment: relative, it would mean another one in every folder.
+
+    The value is not shown, since it may be an address with a password, mistyped.
+    """
+    path = _expanded(text, name)
+    if not path.is_absolute():
+        raise OutputNotWritableError(
+            "This is neither an absolute path nor an address such as postgresql://host/database.",
+            where=name,
+            next_step=f"Set {name} to an absolute path.",
+        )
+    return path
+
+
+@dataclass(frozen=True)
+class Home:
+    """A home folder; only its owner can enter it.
+
+    Attributes:
+        root: The folder.
+        address: Where the ledger lies if not in the folder: an address such as
+            ``postgresql://host/database``, or a path.
+    """
+
+    root: Path
+    address: str | None = None
+
+    @classmethod
+    def default(cls) -> Home:
+        """The home that the environment names."""
+        data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+        chosen = os.environ.get("STATPRESS_HOME") or f"{data}/statpress"
+        address = os.environ.get("STATPRESS_LEDGER") or None
+        if address and "://" not in address:
+            address = str(_absolute(address, "STATPRESS_LEDGER"))
+        return cls(_absolute(chosen, "STATPRESS_HOME"), address)
+
+    @classmethod
+    def of(cls, folder: Path) -> Home:
+        """The home in a folder that a person named, and the ledger in it."""
+        return cls(_expanded(str(folder), "--home").absolute())
+
+    @property
+    def ledger(self) -> Path | str:
+        """The ledger's file or address."""
+        return self.address or self.root / "ledger.sqlite"
+
+    def folder(self, name: str) -> Path:
+        """A private folder of the home, made with mode 0700.
+
+        Raises:
+            OutputNotWritableError: It cannot be made.
+        """
+        folder = self.root / name
+        try:
+            make_private(folder)
+            folder.chmod(0o700)
+            reason = None
+        except OSError as error:
+            reason = error.strerror
+        if reason is not None:
+            raise OutputNotWritableError(
+                f"The home folder cannot be made ({reason}).",
+                where=str(folder),
+                next_step="Set STATPRESS_HOME to a folder of your own.",
+            )
+        return folder
+
+
+_RUN_ID = re.compile("[0-9a-f]{32}")
+_TRIES = 20
+
+
+@contextmanager
+def claims() -> Iterator[Callable[[Path], Path]]:
+    """Make folders of mode 0700 that are locked while in use and removed after.
+
+    A signal at any moment leaves no folder behind: signals wait while one is made and while
+    it is removed, and what a signal just before the removal prevents is done again.
+
+    Yields:
+        What makes and locks a folder; it raises ``OutputNotWritableError`` if that cannot
+        be made or another process works in it.
+    """
+    held: list[tuple[Path, int]] = []
+
+    def claim(folder: Path) -> Path:
+        with uninterrupted():
+            held.append((folder, _made(folder)))
+        return folder
+
+    try:
+        try:
+            yield claim
+        finally:
+            _remove(held)
+    finally:
+        _remove(held)
+
+
+def _made(folder: Path) -> int:
+    """Make a folder and lock it; the descriptor that holds the lock."""
+    for _ in range(_TRIES):  # another run's sweep may come between making and locking
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            folder.chmod(0o700)
+            descriptor = _locked(folder)
+            reason = "this very run is at work in another process"
+        except OSError as error:
+            descriptor, reason = None, str(error.strerror)
+        if descriptor is not None:
+            return descriptor
+    raise OutputNotWritableError(
+        f"A working folder cannot be made ({reason}).", where=str(folder.parent)
+    )
+
+
+def _remove(held: list[tuple[Path, int]]) -> None:
+    """Remove folders, and only then give their locks back."""
+    with uninterrupted():
+        while held:
+            folder, descriptor = held.pop()
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(descriptor)
+
+
+def _locked(folder: Path) -> int | None:
+    """A descriptor that holds the folder's lock; None if another has it or removed it."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(descriptor), folder.lstat()):
+            return descriptor
+    except OSError:
+        pass
+    os.close(descriptor)
+    return None
+
+
+def at_work(home: Home, run_id: str) -> bool:
+    """Whether a run holds its folder in this home just now."""
+    folder = home.root / "work" / run_id
+    try:
+        descriptor = _locked(folder)
+    except OSError:
+        return False
+    if descriptor is None:
+        return True
+    os.close(descriptor)
+    return False
+
+
+def remove_abandoned(parent: Path, prefix: str) -> list[str]:
+    """Remove folders of runs that were killed, whose lock nobody holds; their ids."""
+    removed = []
+    for folder in parent.iterdir():
+        name = folder.name.removeprefix(prefix)
+        if folder.name != f"{prefix}{name}" or not _RUN_ID.fullmatch(name):
+            continue  # not one of ours
+        try:
+            descriptor = _locked(folder)
+        except OSError:
+            continue
+        if descriptor is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(descriptor)
+            removed.append(name)
+    return removed
+
+
+def sync(path: Path) -> None:
+    """Have a file or folder on disk before going on."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

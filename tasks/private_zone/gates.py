@@ -1,0 +1,281 @@
+"""The three quality gates, checked in a process of their own.
+
+The run's side of the quality process: one gate at a time, booleans back.
+
+Importing this module and starting the process is cheap; the process then spends
+several seconds importing Great Expectations, so it is started as early as can be.
+
+The three quality gates: input, table, release.
+
+A gate is a profile, one row of aggregates computed by the engine, and a suite of
+Great Expectations on it. Nothing the size of the source is loaded and no result
+carries a value. What the input and table gates find is private: it goes to the
+curator log, and the run stops with a fixed message before anything is charged.
+(Stopping depends on the data and is outside the guarantee; a bundle says so, and the ledger
+counts and limits it: ``tasks.release.steps``.)
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import subprocess
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from statpress.configs.checks import limits
+from statpress.configs.loading import Release
+from statpress.mechanisms.domain.coded_columns import CodedColumns
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.errors import EmptySourceError, QualityGateError, ReleaseGateError
+from statpress.tasks.private_zone.guards import CuratorLog
+from statpress.tasks.private_zone.run_context import Gatekeeper
+from statpress.tasks.private_zone.workers import ended, started
+from statpress.tasks.source.aggregates import Fate, SourceProfile
+
+_PATIENCE_SECONDS = 180
+
+
+@dataclass(frozen=True)
+class Between:
+    """An expectation: one figure of the profile lies between two bounds."""
+
+    figure: str
+    least: int | None = None
+    most: int | None = None
+
+    def holds(self, observed: int) -> bool:
+        """Whether a figure meets it."""
+        above = self.least is None or observed >= self.least
+        return above and (self.most is None or observed <= self.most)
+
+    def __str__(self) -> str:
+        if self.least == self.most:
+            return f"{self.most:,} expected" if self.most else "none allowed"
+        bounds = [f"at least {self.least:,}"] if self.least else []
+        bounds += [f"at most {self.most:,}"] if self.most is not None else []
+        return ", ".join(bounds) or "not limited"
+
+    def as_request(self) -> dict[str, Any]:
+        """The expectation in Great Expectations' terms."""
+        bounds = {"min_value": self.least, "max_value": self.most}
+        return {
+            "type": "ExpectColumnValuesToBeBetween",
+            "arguments": {"column": self.figure, **bounds},
+        }
+
+
+class Inspector:
+    """The quality process of one run; starts at once, so that its import overlaps.
+
+    Args:
+        log: Curator log; takes the process's own output too.
+    """
+
+    def __init__(self, log: CuratorLog) -> None:
+        self.log = log
+        self._process = self._start()
+
+    def _start(self) -> subprocess.Popen[str]:
+        return started("statpress.tasks.private_zone.quality_process", (), self.log)
+
+    def _stop(self) -> None:
+        ended(self._process)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop()
+
+    def meets(self, gate: str, profile: Mapping[str, int], expectations: list[Between]) -> bool:
+        """Whether a profile meets all expectations; the detail goes to the curator.
+
+        Raises:
+            RuntimeError: The quality process does not answer; its output is in the curator log.
+        """
+        request = {
+            "gate": gate,
+            "profile": dict(profile),
+            "expectations": [each.as_request() for each in expectations],
+        }
+        answer = self._ask(request)
+        if answer is None:  # it died or hangs; a gate must not cost a charged run
+            self._stop()
+            self._process = self._start()
+            answer = self._ask(request)
+        if answer is None:
+            raise RuntimeError("the quality process does not answer")
+        if len(answer["met"]) != len(expectations):
+            raise RuntimeError("the quality process left an expectation out")
+        self.log.write(f"gate {gate}: {'passed' if answer['success'] else 'FAILED'}")
+        for failing in (True, False):  # what stopped the run first
+            for each in expectations:
+                if each.holds(profile[each.figure]) is not failing:
+                    mark = "FAILED " if failing else ""
+                    self.log.write(f"  {mark}{each.figure}: {profile[each.figure]:,}, {each}")
+        limited = {each.figure for each in expectations}
+        for figure in (figure for figure in profile if figure not in limited):
+            self.log.write(f"  {figure}: {profile[figure]:,}, not limited")
+        return bool(answer["success"]) and all(answer["met"].values())
+
+    def _ask(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The answer of the quality process, None if there is none in time."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+            ready = select.select([self._process.stdout], [], [], _PATIENCE_SECONDS)[0]
+            line = self._process.stdout.readline() if ready else ""
+        except OSError:
+            return None
+        answer: dict[str, Any] | None = json.loads(line) if line else None
+        return answer
+
+
+Locate = Callable[[Sequence[tuple[str, Fate]]], Iterable[tuple[str, Fate, str]]]
+"""Says of columns where the first record of a fate is."""
+
+
+def check_source(
+    inspector: Gatekeeper, release: Release, profile: SourceProfile, locate: Locate
+) -> None:
+    """Input gate: the declared size, and the declared expectations on each column.
+
+    The size is the number of records, or that of units where a column names them: then
+    every record must name one, and a unit may have more records than are used. No record
+    may lie in a structural zero. The curator is told where the first of the values is that
+    stopped the run, above the gate's figures, and what would allow them.
+
+    Raises:
+        EmptySourceError: The source has no records.
+        QualityGateError: An expectation is not met; which one is for the curator.
+    """
+    n = profile.n_records
+    if n == 0:
+        raise EmptySourceError("The source has no records.", where=release.config.source.place)
+    figures = {"records": n, "in a structural zero": profile.n_impossible}
+    expectations = [Between("in a structural zero", 0, 0)]
+    if profile.n_units is None:
+        declared_size = release.privacy.n_records
+        expectations.append(Between("records", declared_size, declared_size))
+    else:
+        figures |= {"units": profile.n_units, "without a unit": profile.n_unnamed}
+        declared_size = release.privacy.n_units
+        expectations.append(Between("units", declared_size, declared_size))
+        expectations.append(Between("without a unit", 0, 0))
+    advice: dict[tuple[str, Fate], str] = {}
+    refused: dict[tuple[str, Fate], str] = {}
+    for name, fate, count, share in fates(release, profile):
+        figures[f"{fate} {name}"] = count
+        if share is not None:
+            expectations.append(Between(f"{fate} {name}", 0, _floor(share * n)))
+            if count > share * n:
+                allowed = f"{_floor(share * n):,}" if share else "none"
+                refused[name, fate] = f"{count:,} {fate} of {n:,}, {allowed} allowed"
+                needed = (Decimal(count) / n).quantize(Decimal("0.001"), ROUND_CEILING)
+                advice[name, fate] = f"{{{fate}_at_most: {needed.normalize():f}}}"
+    if refused:
+        places = {(name, fate): place for name, fate, place in locate(list(refused))}
+        for (name, fate), what in refused.items():
+            where = f"; first in {places[name, fate]}" if (name, fate) in places else ""
+            inspector.log.write(
+                f"{name}: {what}{where}. Correct the source, or allow it:"
+                f" checks: {name}: {advice[name, fate]}"
+            )
+    if not inspector.meets("input", figures, expectations):
+        raise _private_stop("input", release, inspector)
+
+
+def fates(
+    release: Release, profile: SourceProfile
+) -> Iterator[tuple[str, Fate, int, Decimal | None]]:
+    """What became of the values of every column, beside what the checks allow.
+
+    Yields:
+        Column, fate, how many values had it (private), and the largest share of the records that
+        may have it, None if that is not limited.
+    """
+    for column in profile.columns:
+        most = limits(release.domain[column.name], release.config.checks.get(column.name))
+        yield column.name, "missing", column.n_null, most.missing
+        yield column.name, "outside", column.n_outside, most.outside
+        yield column.name, "unreadable", column.n_unreadable, most.unreadable
+
+
+def check_table(inspector: Gatekeeper, release: Release, table: ContingencyTable) -> None:
+    """Table gate: counts add up to n, every cell lies in the domain.
+
+    Raises:
+        QualityGateError: Not so.
+    """
+    figures = {
+        "sum of counts": table.n_records,
+        "smallest count": int(table.counts.min(initial=1)),
+        "smallest cell": int(table.cells.min(initial=0)),
+        "cells past the domain": int(np.sum(table.cells > table.domain.n_cells - 1)),
+    }
+    n = release.privacy.n_records
+    expectations = [
+        Between("sum of counts", n, n),
+        Between("smallest count", 1),
+        Between("smallest cell", 0),
+        Between("cells past the domain", 0, 0),
+    ]
+    if not inspector.meets("table", figures, expectations):
+        raise _private_stop("table", release, inspector)
+
+
+def check_coded(inspector: Gatekeeper, release: Release, coded: CodedColumns) -> None:
+    """Table gate where codes are kept instead: the records add up to n.
+
+    Raises:
+        QualityGateError: Not so.
+    """
+    n = release.privacy.n_records
+    if not inspector.meets("codes", {"records": coded.n_records}, [Between("records", n, n)]):
+        raise _private_stop("table", release, inspector)
+
+
+def check_release(
+    inspector: Gatekeeper, files: Mapping[str, Mapping[str, int]], records: Mapping[str, int]
+) -> None:
+    """Release gate: schema, row count, and every value in the domain, as written.
+
+    Args:
+        inspector: The quality process.
+        files: Per written file its profile, see ``writing.profile_file``.
+        records: Per written file the planned number of records.
+
+    Raises:
+        ReleaseGateError: A file is not what the plan says; nothing is published.
+    """
+    for name, profile in files.items():
+        expectations = [
+            Between("rows", records[name], records[name]),
+            *(Between(figure, 0, 0) for figure in profile if figure != "rows"),
+        ]
+        if not inspector.meets(f"release {name}", profile, expectations):
+            raise ReleaseGateError("A written file does not agree with its plan.", where=name)
+
+
+def _private_stop(gate: str, release: Release, inspector: Gatekeeper) -> QualityGateError:
+    return QualityGateError(
+        f"The {gate} gate stopped the run; nothing was charged.",
+        where=release.config.source.place,
+        next_step=f"Read the curator log {inspector.log.path}.",
+    )
+
+
+def _floor(amount: Decimal) -> int:
+    return int(amount.to_integral_value(rounding=ROUND_FLOOR))

@@ -1,0 +1,86 @@
+"""The process that runs Great Expectations, one suite per line of standard input.
+
+It lives apart from the run because importing the library takes several seconds
+and a quarter of a gigabyte: the import overlaps with the rest of the run, and the
+memory is not the counting's. It sees small tables of aggregates, never rows, and
+answers with booleans alone. Its analytics are off. What the library imports for drawing and for
+tests of distributions, and no expectation of ours needs, is loaded when something is asked of it:
+a third of the import.
+
+It ends when its run ends, also when that is killed and in the middle of an import
+(``tasks.private_zone.workers.tasks_of_parent``).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from typing import Any, TextIO
+
+from statpress.tasks.private_zone.workers import tasks_of_parent
+
+LOADED_LATE = ("altair", "scipy.stats")
+"""Modules that Great Expectations imports and checks of figures do without."""
+
+
+def main() -> None:
+    """Serve requests until standard input ends."""
+    requests, answers = tasks_of_parent()
+    os.environ["GX_ANALYTICS_ENABLED"] = "false"
+    sys.meta_path.insert(0, _Late())
+    import great_expectations as gx
+
+    serve(gx, requests, answers)
+
+
+class _Late:
+    """Finds modules whose code runs when one of their names is first asked for."""
+
+    @staticmethod
+    def find_spec(
+        name: str, path: Sequence[str] | None, target: object = None
+    ) -> ModuleSpec | None:
+        if name not in LOADED_LATE:
+            return None
+        found = PathFinder.find_spec(name, path)
+        if found is not None and found.loader is not None:
+            found.loader = importlib.util.LazyLoader(found.loader)
+        return found
+
+
+def serve(gx: Any, requests: Iterable[str], answers: TextIO) -> None:
+    """Answer each request with the success of each of its expectations, in order."""
+    import pandas as pd
+    from great_expectations.data_context.types.base import ProgressBarsConfig
+
+    context = gx.get_context(mode="ephemeral")
+    context.variables.progress_bars = ProgressBarsConfig(globally=False)
+    asset = context.data_sources.add_pandas("profiles").add_dataframe_asset("profile")
+    definition = asset.add_batch_definition_whole_dataframe("whole")
+    for line in requests:
+        request = json.loads(line)
+        batch = definition.get_batch({"dataframe": pd.DataFrame([request["profile"]])})
+        suite = gx.ExpectationSuite(
+            name=request["gate"],
+            expectations=[
+                getattr(gx.expectations, each["type"])(**each["arguments"])
+                for each in request["expectations"]
+            ],
+        )
+        result = batch.validate(suite, result_format="BOOLEAN_ONLY")
+        met = {
+            json.dumps([r.expectation_config.type, r.expectation_config.kwargs["column"]]): bool(
+                r.success
+            )
+            for r in result.results
+        }
+        answers.write(json.dumps({"success": bool(result.success), "met": met}) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()

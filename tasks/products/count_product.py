@@ -1,0 +1,664 @@
+"""Microdata and tables in a bundle: counts of cells with their estimates.
+
+What microdata and tables have in common in a bundle.
+What the report says of counts: microdata by their columns, tables by their cells.
+
+Microdata in a bundle: synthetic records, with a table of estimated counts.
+
+A mechanism that draws records publishes them as they were drawn. From noisy counts of every cell
+the records follow: the projected counts are rounded to as many whole records as the source has,
+and what was released is read back from the table, which has the noisy counts.
+
+Tables of counts in a bundle.
+"""
+
+from __future__ import annotations
+
+import itertools
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from statpress.mechanisms.domain.columns import Codes
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.errors import ConfigError
+from statpress.mechanisms.planning.plan import Plan, PlannedProduct
+from statpress.mechanisms.postprocessing.covariance import strength
+from statpress.mechanisms.postprocessing.rounding import round_systematically
+from statpress.mechanisms.tables.bands import LIMITS, BandKnobs, bands_of, facts, knobs_from
+from statpress.mechanisms.tables.count_tables import (
+    MICRODATA,
+    TABLE,
+    RawTable,
+    TableMechanism,
+    drawn_records,
+)
+from statpress.tasks.bundle.formats import profile_file, written_file
+from statpress.tasks.bundle.rows import Progress, read_records, write_cells, write_records
+from statpress.tasks.pages.blocks import Block, Chart, Fact, Gallery, Grid, Prose, Section
+from statpress.tasks.pages.numbers import count, share
+from statpress.tasks.products.count_errors import counts_errors, with_bands
+from statpress.tasks.products.distributions import (
+    CERTAIN,
+    CHOSEN,
+    LARGEST,
+    WHISKERS,
+    Distribution,
+    bars,
+    cell_names,
+    distribution_chart,
+    joint_chart,
+    matrix_chart,
+    reach_95,
+    typical_figure,
+)
+from statpress.tasks.products.product_kind import (
+    ProductKind,
+    ReportPart,
+    TableForm,
+    TrueErrors,
+    WorkingMemory,
+    of_cells,
+)
+from statpress.tasks.products.published_counts import (
+    ESTIMATES,
+    LISTED_CELLS,
+    EstimatedTable,
+    Floats,
+    PublishedProduct,
+    band_advice,
+    band_blocks,
+    band_forms,
+    band_note,
+    cell_figures,
+    column_field,
+    figure_fields,
+    n_listed,
+    not_in_it,
+    profile_band,
+    published_product,
+    raw_digest,
+    read_raw,
+    read_table,
+    stem_of,
+    unlisted,
+    unlisted_in_words,
+    write_band,
+)
+
+if TYPE_CHECKING:
+    from statpress.configs.release_config import PublishConfig
+
+
+Counted = PlannedProduct[TableMechanism] | PublishedProduct
+"""A product of counts, planned or read back from a bundle."""
+
+_READ_UNLISTED = (
+    "Each product in `privacy.json` states what no file holds. `structural_zeros`: of each "
+    "pattern the codes of every column that it names, from first to last; a value's code is its "
+    "place, from 0, among the column's declared cells, then `other`, then null. `absent`: how "
+    "many absent records the mechanism gave, with its noise if it adds any."
+)
+
+
+@dataclass(frozen=True)
+class DerivedCounts:
+    """What was released, with the figures that follow from it.
+
+    Attributes:
+        raw: As released.
+        figures: Columns array[K] of the listed cells, by name.
+        records: int64, how many records microdata have in each cell of ``raw``.
+        bands: By stem of a file the columns array[n_possible] of a confidence band.
+    """
+
+    raw: RawTable
+    figures: Mapping[str, NDArray[Any]]
+    records: Codes | None = None
+    bands: Mapping[str, Mapping[str, NDArray[Any]]] = field(default_factory=dict)
+
+    @property
+    def listed(self) -> int:
+        """K, the number of cells that a table lists."""
+        return n_listed(self.raw)
+
+
+class CountsProduct(ProductKind[TableMechanism, RawTable, DerivedCounts]):
+    """Counts of cells: records to be expanded, or rows of a table."""
+
+    @property
+    def family(self) -> str:
+        return "counts"
+
+    @abstractmethod
+    def figures(self, name: str, mechanism: TableMechanism) -> dict[str, tuple[str, ...]]:
+        """By the stem of each file its columns besides those of the domain; none for records."""
+
+    def records(
+        self, mechanism: TableMechanism, figures: Mapping[str, NDArray[Any]], n_records: int
+    ) -> Codes | None:
+        """How many records microdata have in each cell, int64[K], of the columns of all cells."""
+        del mechanism, figures, n_records
+        return None
+
+    def stem_of_raw(self, name: str, mechanism: TableMechanism) -> str:
+        """Stem of the file from which what was released is read back."""
+        del mechanism
+        return name
+
+    @abstractmethod
+    def most_rows(self, product: PlannedProduct[TableMechanism]) -> int:
+        """Rows of the main file, at most."""
+
+    @abstractmethod
+    def recognised(self, name: str, suffix: str, resources: Mapping[str, Any]) -> bool:
+        """Whether the files of a bundle have what a product of this kind and name is read from."""
+
+    @abstractmethod
+    def read(self, path: Path, product: PublishedProduct) -> tuple[Codes, dict[str, Codes]]:
+        """Read back from the main file what was released.
+
+        Returns:
+            Cells int64[K], ascending, and the raw columns int64[K] by name.
+
+        Raises:
+            ValueError: The file does not hold it.
+        """
+
+    def postprocess(self, product: Counted, raw: RawTable, n_records: int) -> DerivedCounts:
+        figures, listed = cell_figures(product.mechanism, raw, n_records=n_records), n_listed(raw)
+        return DerivedCounts(
+            raw,
+            {name: values[:listed] for name, values in figures.items()},
+            self.records(product.mechanism, figures, n_records),
+        )
+
+    def forms(self, product: Counted) -> list[TableForm]:
+        columns = [column_field(column) for column in product.domain.columns]
+        words = not_in_it(product.domain)
+        mechanism = product.mechanism
+        return [
+            TableForm(
+                stem,
+                columns + figure_fields(mechanism, names),
+                words,
+                "estimated counts with standard errors" if names else "synthetic records",
+            )
+            for stem, names in self.figures(product.name, mechanism).items()
+        ]
+
+    def write_table(
+        self,
+        form: TableForm,
+        product: Counted,
+        derived: DerivedCounts,
+        path: Path,
+        advance: Progress,
+    ) -> None:
+        names = self.figures(product.name, product.mechanism)[form.stem]
+        raw, listed = derived.raw, derived.listed
+        if names:
+            figures = {name: derived.figures[name] for name in names}
+            write_cells(product.domain, raw.cells[:listed], figures, path, form.fields)
+        else:
+            assert derived.records is not None
+            there = np.flatnonzero(derived.records[:listed])
+            records = ContingencyTable(product.domain, raw.cells[there], derived.records[there])
+            write_records(records, path, advance, form.fields)
+
+    def rows(
+        self, form: TableForm, product: PlannedProduct[TableMechanism], derived: DerivedCounts
+    ) -> int:
+        if self.figures(product.name, product.mechanism)[form.stem]:
+            return derived.listed
+        assert derived.records is not None
+        return self.most_rows(product) - int(derived.records[derived.listed :].sum())
+
+    def profile_table(
+        self,
+        form: TableForm,
+        product: PlannedProduct[TableMechanism],
+        derived: DerivedCounts,
+        path: Path,
+    ) -> dict[str, int]:
+        names = self.figures(product.name, product.mechanism)[form.stem]
+        return profile_file(path, product.domain, names)
+
+    def size(self, product: PlannedProduct[TableMechanism]) -> int:
+        return self.most_rows(product) * (len(product.domain.columns) + 4)
+
+    def working_memory(self, product: PlannedProduct[TableMechanism]) -> WorkingMemory:
+        """By the cells that are occupied or listed, and the rows that are written."""
+        domain, n_records = product.domain, product.target.n_records
+        listed = product.mechanism.rows(n_cells=domain.n_possible)
+        cells = max(min(domain.n_possible, n_records), listed)
+        bands = product.further is not None
+        rows = max(self.most_rows(product), cells)
+        step = "Use fewer columns or cells in the product."
+        return of_cells(cells * (1 + bands), domain.columns, rows, step)
+
+    def rehearse(
+        self, folder: Path, product: PlannedProduct[TableMechanism], publish: PublishConfig
+    ) -> None:
+        """Write and read back a table with every declared value.
+
+        Raises:
+            ConfigError: A value does not come back as it was written.
+        """
+        domain = Domain(product.domain.columns)  # every value, in whatever combination
+        rows = np.arange(min(max(column.size for column in domain.columns), LISTED_CELLS))
+        codes = {column.name: rows % column.size for column in domain.columns}
+        cells, counts = np.unique(domain.encode(codes), return_counts=True)
+        table = ContingencyTable(domain, cells, counts)
+        fields = self.forms(product)[0].fields
+        for suffix in publish.formats:
+            path = folder / f"rehearsal.{suffix}"
+            write_records(table, path, fields=fields)
+            found = profile_file(path, domain)
+            path.unlink()
+            if found.pop("rows") != len(rows) or any(found.values()):
+                raise ConfigError(
+                    f"A declared value cannot be written to {suffix} and read back.",
+                    where=f"products.{product.name}",
+                )
+
+    def stated(self, product: PlannedProduct[TableMechanism], raw: RawTable) -> dict[str, Any]:
+        """Whether estimates are right on average, what no file holds, and what was drawn."""
+        return {
+            "unbiased": product.mechanism.unbiased,
+            **unlisted(raw),
+            "raw_sha256": raw_digest(raw),
+        }
+
+    def published(
+        self, folder: Path, name: str, stated: Mapping[str, Any], resources: Mapping[str, Any]
+    ) -> PublishedProduct | None:
+        return published_product(self, folder, name, stated, resources)
+
+    def typical_error(self, product: PlannedProduct[TableMechanism], plan: Plan) -> str:
+        """How far off an estimate is, in a sentence or two."""
+        error = product.expected_error
+        uniform = error.uniform_share
+        typical = f"typical standard error {error.cell_sd_average:,.1f} records."
+        if not product.mechanism.unbiased:
+            typical += " Its estimates have a bias besides, which depends on the data."
+        if drawn_records(product.mechanism) is not None:  # it lists the cells that it drew
+            absent = plan.privacy.n_records * uniform / (1 - uniform) / product.domain.n_possible
+            estimate = f"minus {absent:,.4g}" if uniform else "0"
+            typical += f" A cell not listed was not drawn: its estimate is {estimate}."
+        return typical
+
+    def cells_in_words(self, domain: Domain) -> str:
+        """How many cells there are."""
+        return f"{domain.n_listed:,} {'possible ' * bool(domain.zeros)}cells"
+
+    def true_errors(
+        self, product: PlannedProduct[TableMechanism], derived: DerivedCounts, private: Any
+    ) -> TrueErrors:
+        """Of columns, pairs and cells."""
+        return counts_errors(product, derived, private)
+
+    def notes(self, products: Sequence[PlannedProduct[TableMechanism]]) -> list[str]:
+        """What no file holds."""
+        words = max((unlisted_in_words(product.domain) for product in products), key=len)
+        return [f"**Not in any file.** {words} {_READ_UNLISTED}"] if words else []
+
+
+MOST_ROWS = 200
+_STRONGEST = 4
+_UNKNOWN = "There are no whiskers: {}"
+_BIASED = (
+    "The estimates are biased, by an amount that depends on the data and is not known: no "
+    "whiskers are drawn."
+)
+
+
+def table_of(
+    folder: Path, stem: str, stated: Mapping[str, Any], resources: Sequence[Mapping[str, Any]]
+) -> EstimatedTable | None:
+    """The estimates of a product out of its file; None before anything is drawn."""
+    path = written_file(folder, stem)
+    if path is None:
+        return None
+    own = next(each for each in resources if each["path"] == f"data/{path.name}")
+    return read_table(path, stated, own)
+
+
+def microdata_parts(anchor: str, table: EstimatedTable) -> tuple[list[Section], Fact | None]:
+    """The distributions of single columns and of pairs, and a typical figure."""
+    found = {name: table.distribution(name) for name in table.domain.names}
+    known = {name: each for name, each in found.items() if each is not None}
+    charts = [distribution_chart(each, table.n_records) for each in known.values()]
+    said = [f"Estimated numbers of records, summed from the table of estimates. {_errors(table)}"]
+    if len(known) < len(found):
+        rest = ", ".join(name for name in found if name not in known)
+        said.append(f"Not drawn for their many cells: {rest}.")
+    columns = Section(f"{anchor}-columns", "Column by column", [Prose(said), Gallery(charts)])
+    parts = [columns, *_pairs(anchor, table, known)]
+    name = min(known, key=lambda each: known[each].column.size, default=None)
+    figure = None if name is None else typical_figure(known[name], name)
+    return parts, None if figure is None else Fact("A count, for example", *figure)
+
+
+def table_blocks(table: EstimatedTable) -> tuple[list[Block], Fact | None]:
+    """A table as a chart with its cells, and one of its counts."""
+    errors = table.reaches if table.unbiased else None
+    names = table.domain.names
+    chart: Chart | None = None
+    if len(names) == 1:
+        codes = table.domain.codes(table.cells, names[0])
+        counts = np.full(table.domain[names[0]].size, table.unlisted)
+        spread = np.full(len(counts), np.nan)
+        counts[codes], spread[codes] = table.estimates, table.reaches
+        found = Distribution(
+            table.domain[names[0]], table.fields[0], counts, None if errors is None else spread
+        )
+        chart = distribution_chart(found, table.n_records)
+    elif len(names) == 2 and (sums := table.sums(names)) is not None:
+        sides = [
+            Distribution(table.domain[name], field, np.zeros(0), None)
+            for name, field in zip(names, table.fields, strict=True)
+        ]
+        chart = joint_chart(sides[0], sides[1], sums[0])
+    order = np.argsort(-table.estimates, kind="stable")
+    if chart is None:
+        largest = order[:LARGEST]
+        labels = [" · ".join(row) for row in _rows(table, largest)]
+        drawing = bars(
+            labels, table.estimates[largest], None if errors is None else errors[largest]
+        )
+        cells = f"The {len(largest)} largest of {len(order):,} cells"
+        words = f"{cells}, by their estimated records."
+        note = "" if errors is None or len(largest) == len(order) else CHOSEN
+        chart = Chart(cells, drawing, words, Grid((), ()), note, wide=True)
+    words = f"Estimated numbers of records in each cell. {WHISKERS if table.unbiased else _BIASED}"
+    chart = replace(chart, data=_listing(table, order, errors))
+    return [Prose([words]), chart], _example(table) if table.unbiased else None
+
+
+def _example(table: EstimatedTable) -> Fact | None:
+    """A count that is not chosen for its estimate, which its interval would hold less often.
+
+    The first cell of a table that lists all; of one that was drawn, which lists what was drawn,
+    the first value of its smallest column.
+    """
+    names = table.domain.names
+    if len(table.cells) == table.domain.n_listed:
+        (cell,) = _rows(table, np.arange(1))
+        figure = f"{count(table.estimates[0])} {reach_95(table.reaches[0])}"
+        where = ", ".join(map(" = ".join, zip(names, cell, strict=True)))
+        return Fact("A count, for example", figure, f"records with {where}. {CERTAIN}")
+    name = min(names, key=lambda each: table.domain[each].size)
+    found = table.distribution(name)
+    said = None if found is None else typical_figure(found, name)
+    return None if said is None else Fact("A count, for example", *said)
+
+
+def _errors(table: EstimatedTable) -> str:
+    """What whiskers mean, or why there are none."""
+    if not table.unbiased:
+        return _BIASED
+    objection = table.covariance.objection
+    return _UNKNOWN.format(objection) if objection else WHISKERS
+
+
+def _pairs(anchor: str, table: EstimatedTable, known: Mapping[str, Distribution]) -> list[Section]:
+    """The pairs of columns: how strongly they are related, and the strongest."""
+    strengths: dict[tuple[str, str], float] = {}
+    charts: list[Chart] = []
+    pairs = itertools.combinations(known, 2)
+    sums = {pair: found for pair in pairs if (found := table.sums(pair)) is not None}
+    for pair, (counts, errors) in sums.items():
+        if errors is not None:
+            strengths[pair] = strength(counts, errors**2)
+    for pair in sorted(sums, key=lambda pair: -strengths.get(pair, 0.0)):
+        chart = joint_chart(known[pair[0]], known[pair[1]], sums[pair][0])
+        if chart is not None and len(charts) < _STRONGEST:
+            charts.append(chart)
+    blocks: list[Block] = []
+    if len(strengths) > 1:
+        blocks.append(matrix_chart(list(known), strengths, ""))
+    if charts:
+        blocks.append(Gallery(charts))
+    return [Section(f"{anchor}-pairs", "Pairs of columns", blocks)] if blocks else []
+
+
+def _rows(table: EstimatedTable, chosen: Any) -> list[list[str]]:
+    """The names of the cells at some places, by column."""
+    sides = []
+    for column, described in zip(table.domain.columns, table.fields, strict=True):
+        codes = table.domain.codes(table.cells[chosen], column.name)
+        names = cell_names(column, described)
+        sides.append([names[code] for code in codes])
+    return [list(row) for row in zip(*sides, strict=True)]
+
+
+def _listing(table: EstimatedTable, order: Any, errors: Floats | None) -> Grid:
+    """The cells with their figures: all as they are listed, or the largest first."""
+    whole = len(order) <= MOST_ROWS
+    chosen = np.arange(len(order)) if whole else order[:MOST_ROWS]
+    rows = []
+    for place, row in zip(chosen, _rows(table, chosen), strict=True):
+        known = [] if errors is None else [reach_95(errors[place])]
+        estimate = table.estimates[place]
+        rows.append([*row, count(estimate), *known, share(estimate / table.n_records)])
+    headings = [*table.domain.names, "records", *(("± 95 %",) * (errors is not None)), "share"]
+    words = f"all {len(order)} cells" if whole else f"the {MOST_ROWS} largest of {len(order):,}"
+    return Grid(headings, rows, title=f"Figures, {words}", folded=True)
+
+
+_UNBIASED, _BIASED_RECORDS, _NOISY = "debiased", "estimates", "table"
+_FROM_NOISE = ", rounded from counts with noise by the mechanism `{}`"
+
+
+class Microdata(CountsProduct):
+    """A row for each record, and a table of the cells that were drawn or have noise."""
+
+    core = MICRODATA
+
+    def figures(self, name: str, mechanism: TableMechanism) -> dict[str, tuple[str, ...]]:
+        if drawn_records(mechanism) is None:
+            return {name: (), f"{name}_{_NOISY}": (*mechanism.raw, *ESTIMATES)}
+        table = _UNBIASED if mechanism.unbiased else _BIASED_RECORDS
+        return {name: (), f"{name}_{table}": ESTIMATES}
+
+    def records(
+        self, mechanism: TableMechanism, figures: Mapping[str, NDArray[Any]], n_records: int
+    ) -> Codes:
+        drawn: Codes = figures["raw"]
+        if drawn_records(mechanism) is not None:
+            return drawn
+        return round_systematically(figures["projected"], n_records)
+
+    def stem_of_raw(self, name: str, mechanism: TableMechanism) -> str:
+        return name if drawn_records(mechanism) is not None else f"{name}_{_NOISY}"
+
+    def most_rows(self, product: PlannedProduct[TableMechanism]) -> int:
+        drawn = drawn_records(product.mechanism)
+        return product.target.n_records if drawn is None else drawn
+
+    def size(self, product: PlannedProduct[TableMechanism]) -> int:
+        columns = len(product.domain.columns)
+        if drawn_records(product.mechanism) is not None:
+            return super().size(product)
+        table = product.domain.n_listed * (columns + len(product.mechanism.raw) + len(ESTIMATES))
+        return self.most_rows(product) * columns + table
+
+    def read(self, path: Path, product: PublishedProduct) -> tuple[Codes, dict[str, Codes]]:
+        if drawn_records(product.mechanism) is None:
+            return read_raw(path, product)
+        cells, counts = read_records(path, product.domain)
+        return cells, {"raw": counts}
+
+    def recognised(self, name: str, suffix: str, resources: Mapping[str, Any]) -> bool:
+        """Whether the bundle has the table of estimates that goes with microdata."""
+        parts = (_UNBIASED, _BIASED_RECORDS, _NOISY)
+        tables = {f"data/{name}_{part}.{suffix}" for part in parts}
+        return bool(tables & resources.keys())
+
+    def advice(self, product: PlannedProduct[TableMechanism], plan: Plan) -> str:
+        _, table = self.figures(product.name, product.mechanism)
+        noisy = drawn_records(product.mechanism) is None
+        uniform = product.expected_error.uniform_share
+        part = f"; {uniform:.0%} of them are uniform over the cells" if uniform else ""
+        without = ", which removes those" if uniform else ""
+        padded = ""
+        if product.domain.absent:
+            padded = (
+                "Those that stand for records which a unit does not have are left out, so the "
+                "file has fewer rows. "
+            )
+        return (
+            f"- `{product.name}`: {self.most_rows(product):,} synthetic records over "
+            f"{self.cells_in_words(product.domain)}{part}"
+            f"{_FROM_NOISE.format(product.mechanism.name) if noisy else ''}. {padded}For counts "
+            f"use `{table}`{without}: {self.typical_error(product, plan)}"
+        )
+
+    def part(
+        self, folder: Path, name: str, stated: Mapping[str, Any],
+        resources: Sequence[Mapping[str, Any]],
+    ) -> ReportPart:  # fmt: skip
+        """The columns and the pairs, from the table of estimates."""
+        stems = (f"{name}_{each}" for each in (_UNBIASED, _BIASED_RECORDS, _NOISY))
+        found = (table_of(folder, stem, stated, resources) for stem in stems)
+        table = next((each for each in found if each is not None), None)
+        anchor = f"product-{name}"
+        lead = Prose(
+            [
+                "Records of no real person: a new sample, drawn from the confidential table with "
+                "noise. Use them as you would use microdata; take figures that have to be sure, "
+                "with their errors, from the table of estimates beside them."
+            ]
+        )
+        if table is None:
+            return ReportPart("synthetic records", Section(anchor, name, [lead]))
+        parts, figure = microdata_parts(anchor, table)
+        return ReportPart("synthetic records", Section(anchor, name, [lead], parts), figure)
+
+
+class Table(CountsProduct):
+    """A row for each listed cell: what was released, and its estimates."""
+
+    core = TABLE
+
+    def figures(self, name: str, mechanism: TableMechanism) -> dict[str, tuple[str, ...]]:
+        return {name: (*mechanism.raw, *ESTIMATES)}
+
+    def most_rows(self, product: PlannedProduct[TableMechanism]) -> int:
+        most = product.mechanism.rows(n_cells=product.domain.n_possible)
+        return min(most, product.domain.n_listed)
+
+    def read(self, path: Path, product: PublishedProduct) -> tuple[Codes, dict[str, Codes]]:
+        return read_raw(path, product)
+
+    def recognised(self, name: str, suffix: str, resources: Mapping[str, Any]) -> bool:
+        """Whether the bundle has a file with raw counts."""
+        fields = resources[f"data/{name}.{suffix}"]["schema"]["fields"]
+        return "raw" in [field["name"] for field in fields if "declared" not in field]
+
+    def advice(self, product: PlannedProduct[TableMechanism], plan: Plan) -> str:
+        return (
+            f"- `{product.name}`: a table of {self.cells_in_words(product.domain)} by the "
+            f"mechanism `{product.mechanism.name}`; {self.typical_error(product, plan)} Use "
+            "`estimate` with its standard error, or `projected` as a table of counts."
+            f"{band_advice(product.name, product.further)}"
+        )
+
+    def postprocess(self, product: Counted, raw: RawTable, n_records: int) -> DerivedCounts:
+        derived = super().postprocess(product, raw, n_records)
+        if product.further is None:
+            return derived
+        asked: BandKnobs = product.further
+        found = bands_of(product.mechanism, raw, asked.bands, asked.confidence, n_records=n_records)
+        named = {stem_of(product.name, band): columns for band, columns in found.items()}
+        return replace(derived, bands=named)
+
+    def forms(self, product: Counted) -> list[TableForm]:
+        bands = band_forms(product.name, product.domain, product.further)
+        return [*super().forms(product), *bands]
+
+    def write_table(
+        self, form: TableForm, product: Counted, derived: DerivedCounts, path: Path,
+        advance: Progress,
+    ) -> None:  # fmt: skip
+        if form.stem in derived.bands:
+            write_band(product.domain, derived.bands[form.stem], path, form.fields)
+        else:
+            super().write_table(form, product, derived, path, advance)
+
+    def rows(
+        self, form: TableForm, product: PlannedProduct[TableMechanism], derived: DerivedCounts
+    ) -> int:
+        if form.stem in derived.bands:
+            return product.domain.n_possible
+        return super().rows(form, product, derived)
+
+    def profile_table(
+        self,
+        form: TableForm,
+        product: PlannedProduct[TableMechanism],
+        derived: DerivedCounts,
+        path: Path,
+    ) -> dict[str, int]:
+        if form.stem in derived.bands:
+            return profile_band(path, product.domain, product.target.n_records)
+        return super().profile_table(form, product, derived, path)
+
+    def size(self, product: PlannedProduct[TableMechanism]) -> int:
+        bands = len(product.further.bands) if product.further else 0
+        columns = len(product.domain.columns) + len(LIMITS)
+        return super().size(product) + bands * product.domain.n_possible * columns
+
+    def declared(self, product: PlannedProduct[TableMechanism]) -> dict[str, Any]:
+        """Which bands there are."""
+        return dict(facts(product.further)) if product.further else {}
+
+    def stated(self, product: PlannedProduct[TableMechanism], raw: RawTable) -> dict[str, Any]:
+        """The same as of any counts, and which bands there are."""
+        return {**super().stated(product, raw), **self.declared(product)}
+
+    def published(
+        self, folder: Path, name: str, stated: Mapping[str, Any], resources: Mapping[str, Any]
+    ) -> PublishedProduct | None:
+        found = super().published(folder, name, stated, resources)
+        return found and replace(found, further=knobs_from(stated))
+
+    def true_errors(
+        self, product: PlannedProduct[TableMechanism], derived: DerivedCounts, private: Any
+    ) -> TrueErrors:
+        """The same as of any counts, and whether the bands hold."""
+        found = super().true_errors(product, derived, private)
+        return with_bands(found, derived.bands, private, product.further)
+
+    def notes(self, products: Sequence[PlannedProduct[TableMechanism]]) -> list[str]:
+        """What no file holds, and what bands are."""
+        wanted = any(product.further and product.further.bands for product in products)
+        return super().notes(products) + band_note(wanted)
+
+    def part(
+        self, folder: Path, name: str, stated: Mapping[str, Any],
+        resources: Sequence[Mapping[str, Any]],
+    ) -> ReportPart:  # fmt: skip
+        """The cells, and the bands if there are any."""
+        table = table_of(folder, name, stated, resources)
+        anchor, words = f"product-{name}", "table of counts"
+        lead = Prose(
+            [
+                "Use the column estimate, with its standard error, for what you say of a cell; "
+                "the column projected, where no count is negative and all add up to the number of "
+                "records, where a whole table is needed."
+            ]
+        )
+        if table is None:
+            return ReportPart(words, Section(anchor, name, [lead]))
+        blocks, figure = table_blocks(table)
+        bands = band_blocks(folder, name, stated, resources)
+        parts = [Section(f"{anchor}-bands", "Bands", bands)] if bands else []
+        return ReportPart(words, Section(anchor, name, [lead, *blocks], parts), figure)

@@ -1,1 +1,0 @@
-"""Microdata and tables in a bundle: both are counts of cells with their estimates."""

@@ -1,1 +1,0 @@
-"""Estimates with intervals in a bundle: numbers and sampling distributions."""

@@ -1,1 +1,0 @@
-"""Whole functions in a bundle: coefficients, and the evaluator that is copied along."""

@@ -1,0 +1,602 @@
+"""Microdata by marginals in a bundle: records, tables, report and true errors.
+
+What the report says of microdata by marginals: its columns, and which pairs to trust.
+
+The true errors of microdata by marginals: columns and pairs, measured or not.
+
+All tables are taken from the records' codes in few passes, each of a bounded number of cells, and
+none is kept.
+
+Microdata by marginals in a bundle: a row for each record, and what they were made from.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from statpress.mechanisms.domain.coded_columns import CodedColumns, GroupCounts
+from statpress.mechanisms.domain.columns import Column
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.errors import ConfigError
+from statpress.mechanisms.estimates.exact_values import coverage
+from statpress.mechanisms.marginals.allocation import records_kept
+from statpress.mechanisms.marginals.marginals import Marginals, Microdata
+from statpress.mechanisms.marginals.measurement import GRID
+from statpress.mechanisms.marginals.residuals import NoisyMarginals, table_with_errors
+from statpress.mechanisms.marginals.target_tables import Group
+from statpress.mechanisms.planning.plan import Plan, PlannedProduct
+from statpress.mechanisms.postprocessing.covariance import strength
+from statpress.mechanisms.tables.count_tables import MICRODATA
+from statpress.tasks.bundle.formats import profile_file, read_batches, read_rows, written_file
+from statpress.tasks.bundle.rows import Progress, write_batches, write_codes
+from statpress.tasks.pages.blocks import Block, Chart, Fact, Gallery, Grid, Prose, Section
+from statpress.tasks.private_zone.workers import machine_memory
+from statpress.tasks.products.count_errors import (
+    EXPLAINED,
+    MarginalErrors,
+    marginal_blocks,
+    marginal_rows,
+)
+from statpress.tasks.products.distributions import (
+    WHISKERS,
+    Distribution,
+    Pair,
+    distribution_chart,
+    joint_chart,
+    matrix_chart,
+    reach_95,
+    typical_figure,
+)
+from statpress.tasks.products.noisy_tables import (
+    drawn_tables,
+    estimated_tables,
+    fields,
+    of_pairs,
+    raw_digest,
+    write_tables,
+)
+from statpress.tasks.products.product_kind import (
+    Field,
+    ProductKind,
+    ReportPart,
+    TableForm,
+    TrueErrors,
+    WorkingMemory,
+    described,
+    of_rows,
+)
+from statpress.tasks.products.published_counts import (
+    column_field,
+    column_from,
+    not_in_it,
+    range_field,
+    unlisted_in_words,
+    zeros_by_codes,
+)
+
+if TYPE_CHECKING:
+    from statpress.configs.release_config import PublishConfig
+
+
+MOST_COLUMNS = 40
+MOST_PAIRS = 200
+_STRONGEST = 4
+_SHOWN = 16  # columns whose charts are shown at once
+_WORDS = "synthetic records"
+_ASSUMED = "assumed independent"
+_NOISE = "shrunk away"
+_RELATIONS = {
+    "measured": "measured",
+    _NOISE: "measured; weaker than its noise",
+    _ASSUMED: "not measured: do not trust",
+    "known": "public: met exactly",
+}
+
+Floats = NDArray[np.float64]
+
+
+def part_of(
+    folder: Path, name: str, stated: Mapping[str, Any], resources: Sequence[Mapping[str, Any]]
+) -> ReportPart:
+    """The columns' distributions, then the pairs."""
+    fields = {field["name"]: field for field in _fields(name, resources)}
+    columns = {each: column_from(field["declared"]) for each, field in fields.items()}
+    drawn = list(columns)[:MOST_COLUMNS]
+    lead = Prose(
+        [
+            f"Each of the {len(columns)} columns, and the pairs of columns that were measured, "
+            "are distributed in these records as in the confidential ones, but for noise. Use "
+            "them as you would use microdata; take figures that have to be sure, with their "
+            f"intervals, from data/{name}_tables."
+        ]
+    )
+    path, pairs = (written_file(folder, f"{name}_{each}") for each in ("tables", "pairs"))
+    if path is None or pairs is None:  # before anything is drawn
+        return ReportPart(_WORDS, Section(_anchor(name), name, [lead]))
+    found, joint = _measured_tables(path, stated, fields, columns)
+    n_records = stated["n_records"]
+    charts = [distribution_chart(found[each], n_records) for each in drawn if each in found]
+    left = len(columns) - len(charts)
+    words = f"Estimated numbers of records. {WHISKERS}"
+    if left:
+        words += f" {left} further columns are in data/{name}_tables."
+    shown: list[Block] = [Prose([words]), Gallery(charts[:_SHOWN])]
+    if rest := charts[_SHOWN:]:
+        few = "the other column" if len(rest) == 1 else f"the other {len(rest)} columns"
+        shown.append(Gallery(rest, folded=f"Charts of {few}"))
+    parts = [Section(f"{_anchor(name)}-columns", "Column by column", shown)]
+    if rows := read_rows(pairs):
+        parts.append(_pairs(name, rows, joint, found, drawn))
+    return ReportPart(_WORDS, Section(_anchor(name), name, [lead], parts), _typical(found))
+
+
+def _anchor(name: str) -> str:
+    return f"product-{name}"
+
+
+def _fields(name: str, resources: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """The columns of the records."""
+    own = (each for each in resources if Path(each["path"]).stem == name and "schema" in each)
+    found: Sequence[Mapping[str, Any]] = next(own)["schema"]["fields"]
+    return found
+
+
+def _measured_tables(
+    path: Path,
+    stated: Mapping[str, Any],
+    fields: Mapping[str, Mapping[str, Any]],
+    columns: Mapping[str, Column],
+) -> tuple[dict[str, Distribution], dict[Pair, Floats]]:
+    """Distributions of single columns, and joint tables of the first columns' pairs."""
+    sizes = {name: column.size for name, column in columns.items()}
+    wanted = set(list(columns)[:MOST_COLUMNS])
+    single: dict[str, Distribution] = {}
+    joint: dict[Pair, Floats] = {}
+    groups = [each["columns"] for each in stated["tables"]]
+    for group, table, error in estimated_tables(path, groups, sizes):
+        if len(group) == 1:
+            errors = np.full(table.shape, error)
+            single[group[0]] = Distribution(columns[group[0]], fields[group[0]], table, errors)
+        joint |= {pair: sums for pair, sums in of_pairs(group, table) if wanted.issuperset(pair)}
+    for each in stated["known"]:
+        shape = [sizes[name] for name in each["columns"]]
+        counts = np.array(each["counts"], dtype=np.float64).reshape(shape)
+        for axis, column in enumerate(each["columns"]):
+            others = tuple(place for place in range(len(shape)) if place != axis)
+            sums, exact = counts.sum(axis=others), np.zeros(shape[axis])
+            single.setdefault(column, Distribution(columns[column], fields[column], sums, exact))
+        joint |= dict(of_pairs(tuple(each["columns"]), counts))
+    return single, joint
+
+
+def _pairs(
+    name: str,
+    rows: Sequence[Mapping[str, Any]],
+    joint: Mapping[Pair, Floats],
+    found: Mapping[str, Distribution],
+    drawn: Sequence[str],
+) -> Section:
+    """Which pairs were measured, how strongly they are related, and the strongest of them."""
+    errors = {(row["column_1"], row["column_2"]): row["standard_error"] for row in rows}
+    unseen = {(row["column_1"], row["column_2"]) for row in rows if row["relation"] == _NOISE}
+    strengths = {
+        pair: strength(joint[pair], (error or 0.0) ** 2)
+        for pair, error in errors.items()
+        if pair in joint
+    }
+    untrusted = [row for row in rows if row["relation"] == _ASSUMED]
+    noise = [row for row in rows if row["relation"] == _NOISE]
+    said = [f"{len(rows) - len(untrusted)} of {len(rows)} pairs of columns were measured."]
+    if untrusted:
+        listed = ", ".join(f"{row['column_1']} and {row['column_2']}" for row in untrusted[:8])
+        more = f", and {len(untrusted) - 8} more, listed below" if len(untrusted) > 8 else ""
+        said.append(
+            f"{len(untrusted)} were not ({listed}{more}): do not trust how these are related in "
+            "the records, where that follows from other columns only."
+        )
+    if noise:
+        said.append(
+            f"{len(noise)} were measured and show a relation weaker than the noise on them, or "
+            "none; the records keep a part of it at most."
+        )
+    said.append("Relations of three or more columns follow from those of pairs.")
+    blocks: list[Block] = [Prose([" ".join(said)])]
+    if strengths:
+        marked = "pair not measured" if untrusted else ""
+        blocks.append(matrix_chart(drawn, strengths, marked))
+        strongest = sorted(strengths, key=lambda pair: -strengths[pair])
+        charts: list[Chart] = []
+        for pair in strongest:
+            if len(charts) == _STRONGEST or strengths[pair] == 0:
+                break
+            if pair in unseen or not found.keys() >= set(pair):
+                continue
+            error = errors[pair]
+            note = "Public counts." if error is None else f"Each number {reach_95(error)} at 95 %."
+            chart = joint_chart(found[pair[0]], found[pair[1]], joint[pair], note)
+            charts += [chart] if chart is not None else []
+        if charts:
+            blocks += [Prose(["The pairs most strongly related:"]), Gallery(charts)]
+    blocks.append(_list_of_pairs(name, rows, strengths))
+    return Section(f"{_anchor(name)}-pairs", "Pairs of columns", blocks)
+
+
+def _list_of_pairs(
+    name: str, rows: Sequence[Mapping[str, Any]], strengths: Mapping[Pair, float]
+) -> Grid:
+    """Every pair, those not to be trusted first; of many the first."""
+    ordered = sorted(
+        rows,
+        key=lambda row: (
+            row["relation"] != _ASSUMED,
+            -strengths.get((row["column_1"], row["column_2"]), 0.0),
+        ),
+    )
+    cells = []
+    for row in ordered[:MOST_PAIRS]:
+        pair, error = (row["column_1"], row["column_2"]), row["standard_error"]
+        status = _RELATIONS.get(row["relation"], row["relation"])
+        known = f"{strengths[pair]:.2f}" if pair in strengths else ""
+        cells.append([*pair, status, "" if error is None else reach_95(error), known])
+    part = f"{len(cells)} of {len(rows)}" if len(cells) < len(rows) else f"all {len(rows)}"
+    return Grid(
+        ("column", "column", "how the pair is known", "a count, ± at 95 %", "strength"),
+        cells,
+        title=f"Pairs one by one ({part})",
+        note=f"All are in data/{name}_pairs." if len(cells) < len(rows) else "",
+        folded=True,
+    )
+
+
+def _typical(found: Mapping[str, Distribution]) -> Fact | None:
+    """A count of a column of few cells, with its reach."""
+    if not found:
+        return None
+    name, smallest = min(found.items(), key=lambda each: each[1].column.size)
+    said = typical_figure(smallest, name)
+    return None if said is None else Fact("A count, for example", *said)
+
+
+MOST_GROUPS = 1000
+MOST_CELLS = 2_000_000
+"""Of all tables of one pass, 16 MB of counts; a larger one is left out."""
+_CHUNK = 1 << 17
+
+
+def marginals_errors(
+    product: PlannedProduct[Marginals], derived: DerivedMicrodata, private: CodedColumns
+) -> TrueErrors:
+    """Of every column and pair, and of larger measured groups; see ``ProductKind.true_errors``."""
+    domain = product.domain
+    groups, left = _groups(domain, derived)
+    found = [
+        each for batch in _batches(domain, groups) for each in _errors(batch, derived, private)
+    ]
+    expected = product.expected_error
+    rows = marginal_rows(
+        found,
+        columns=expected.one_way_total_variation,
+        pairs=expected.pair_total_variation if product.mechanism.groups else None,
+    )
+    said = [
+        f"Compared are the records as published with those that were counted. {EXPLAINED}",
+        "The promise for "
+        "pairs is for a reference: pairs whose dependence is as strong as social surveys have. "
+        "Intervals are those of the measured tables; pairs that were not measured have none.",
+    ]
+    if left:
+        said.append(f"{left:,} pairs or groups are left out for their number or size.")
+    blocks = [Prose(said), *marginal_blocks(found)]
+    return TrueErrors(rows, Section(f"product-{product.name}", product.name, blocks))
+
+
+def _groups(domain: Domain, derived: DerivedMicrodata) -> tuple[list[Group], int]:
+    """What is compared: columns, then what was measured, then other pairs; and how many are not."""
+    columns: list[Group] = [(place,) for place in range(len(domain.columns))]
+    measured = [table.group for table in drawn_tables(derived.raw) if len(table.group) > 1]
+    others = itertools.combinations(range(len(domain.columns)), 2)
+    wanted = list(dict.fromkeys([*measured, *others]))
+    fitting = [group for group in wanted if _cells(domain, group) <= MOST_CELLS]
+    return [*columns, *fitting[:MOST_GROUPS]], len(wanted) - len(fitting[:MOST_GROUPS])
+
+
+def _cells(domain: Domain, group: Group) -> int:
+    return math.prod(domain.columns[column].size for column in group)
+
+
+def _batches(domain: Domain, groups: Sequence[Group]) -> Iterator[list[Group]]:
+    """Groups whose tables are held at once."""
+    batch: list[Group] = []
+    held = 0
+    for group in groups:
+        cells = _cells(domain, group)
+        if batch and held + cells > MOST_CELLS:
+            yield batch
+            batch, held = [], 0
+        batch.append(group)
+        held += cells
+    yield batch
+
+
+def _errors(
+    groups: Sequence[Group], derived: DerivedMicrodata, private: CodedColumns
+) -> Iterator[MarginalErrors]:
+    """The errors of some groups, with one pass over the codes of either."""
+    found = derived.microdata
+    synthetic = _tables(found.domain, groups, found.codes)
+    for group, published, true in zip(groups, synthetic, private.tables(groups), strict=True):
+        held = None
+        if group in found.residuals.values:
+            held = coverage(true, *table_with_errors(found.residuals, group))
+        note = found.relations.get(group, "measured") if len(group) > 1 else ""
+        columns = [found.domain.columns[column] for column in group]
+        yield MarginalErrors.of(
+            columns, published.astype(np.float64), true.astype(np.float64), held, note
+        )
+
+
+def _tables(
+    domain: Domain, groups: Sequence[Group], codes: Sequence[NDArray[np.unsignedinteger]]
+) -> list[NDArray[np.int64]]:
+    """The same tables of the published records."""
+    counting = GroupCounts([column.size for column in domain.columns], groups)
+    for start in range(0, len(codes[0]), _CHUNK):
+        counting.add({each: codes[each][start : start + _CHUNK] for each in counting.columns})
+    return counting.tables()
+
+
+Planned = PlannedProduct[Marginals]
+
+_PAIRS: Mapping[str, tuple[str, str]] = {
+    "column_1": ("string", "A column of the records."),
+    "column_2": ("string", "Another."),
+    "relation": (
+        "string",
+        "'measured': their joint table was. 'shrunk away': it was, and shows a relation weaker "
+        "than its noise, or none. 'assumed independent': it was not measured, and the records have "
+        "these two columns related only through others. 'known': it is public, and met exactly.",
+    ),
+    "standard_error": (
+        "number",
+        "Of the estimated count of one cell of their table; null if it was not measured.",
+    ),
+    "score_raw": (
+        "integer",
+        f"Noisy distance of their table from independence, in steps of 1/{GRID} of a record; "
+        "null if pairs were not scored.",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class DerivedMicrodata:
+    """What was released, and the records that follow from it."""
+
+    raw: NoisyMarginals
+    microdata: Microdata
+
+
+class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]):
+    """Records, the noisy tables that they were fitted to, and what is known of each pair."""
+
+    core = MICRODATA
+    only = (Marginals.name,)
+
+    @property
+    def family(self) -> str:
+        return "microdata by marginals"
+
+    def postprocess(
+        self, product: Planned, raw: NoisyMarginals, n_records: int
+    ) -> DerivedMicrodata:
+        return DerivedMicrodata(raw, product.mechanism.postprocess(raw))
+
+    def forms(self, product: Planned) -> list[TableForm]:
+        words = not_in_it(product.domain)
+        spread = product.mechanism.uniform
+        columns = [
+            range_field(column) if spread and column.ends else column_field(column)
+            for column in product.domain.columns
+        ]
+        most = max((len(group) for group, _ in product.mechanism.groups), default=1)
+        return [
+            TableForm(product.name, columns, words, "synthetic records"),
+            TableForm(
+                f"{product.name}_tables", fields(most), words, "noisy tables with standard errors"
+            ),
+            TableForm(
+                f"{product.name}_pairs", described(_PAIRS), title="which pairs were measured"
+            ),
+        ]
+
+    def write_table(
+        self,
+        form: TableForm,
+        product: Planned,
+        derived: DerivedMicrodata,
+        path: Path,
+        advance: Progress,
+    ) -> None:
+        found = derived.microdata
+        part = form.stem.removeprefix(product.name)
+        if not part:
+            within = _within(derived.raw) if product.mechanism.uniform else None
+            write_codes(product.domain, found.codes, path, advance, within, form.fields)
+        elif part == "_tables":
+            most = len([f for f in form.fields if f["name"].startswith("column_")])
+            write_tables(derived.raw, found.residuals, most, path, form.fields)
+        else:
+            _write_pairs(product.domain, derived, path, form.fields)
+
+    def rows(self, form: TableForm, product: Planned, derived: DerivedMicrodata) -> int:
+        part = form.stem.removeprefix(product.name)
+        if not part:
+            return len(derived.microdata.codes[0])
+        if part == "_tables":
+            return sum(table.values.size for table in drawn_tables(derived.raw))
+        return len(derived.microdata.relations)
+
+    def profile_table(
+        self, form: TableForm, product: Planned, derived: DerivedMicrodata, path: Path
+    ) -> dict[str, int]:
+        if form.stem == product.name:
+            return profile_file(path, product.domain, spread=product.mechanism.uniform)
+        names = [field["name"] for field in form.fields]
+        figures = {"rows": 0, "schema": 0}
+        for batch in read_batches(path, None):
+            figures["rows"] += batch.num_rows
+            figures["schema"] |= int(batch.schema.names != names)
+        return figures
+
+    def size(self, product: Planned) -> int:
+        mechanism = product.mechanism
+        records = mechanism.records or product.target.n_records
+        return records * len(product.domain.columns) + 6 * mechanism.rows(n_cells=0)
+
+    def working_memory(self, product: Planned) -> WorkingMemory:
+        mechanism, n_records = product.mechanism, product.target.n_records
+        published = mechanism.records or n_records
+        fitting = product.expected_error.memory
+        columns = product.domain.columns
+        cells = mechanism.rows(n_cells=0)
+        kept = records_kept(mechanism.sizes, published) + 64 * cells
+        return WorkingMemory(
+            draw=2**28 + 64 * cells,
+            derive=fitting,
+            write=of_rows(max(published, cells), columns),
+            kept=kept,
+            figure=f"{published:,} records of {len(columns)} columns",
+            next_step="Ask for fewer 'records', or for fewer columns or cells.",
+        )
+
+    def rehearse(self, folder: Path, product: Planned, publish: PublishConfig) -> None:
+        """Write every declared value and read it back, where there is memory for the records.
+
+        Raises:
+            ConfigError: A value does not come back as it was written, or the records would not
+                fit into this machine's memory.
+        """
+        needed, there = self.working_memory(product).derive, machine_memory()
+        if needed > there:
+            raise ConfigError(
+                f"Fitting the records needs up to {needed / 2**30:,.1f} GiB of memory, and this "
+                f"machine has {there / 2**30:,.1f} GiB.",
+                where=f"products.{product.name}",
+                next_step="Ask for fewer records or cells, or run on a larger machine.",
+            )
+        domain = Domain(product.domain.columns)
+        rows = np.arange(max(column.size for column in domain.columns))
+        codes = [rows % column.size for column in domain.columns]
+        fields = self.forms(product)[0].fields
+        for suffix in publish.formats:
+            path = folder / f"rehearsal.{suffix}"
+            within = np.random.default_rng(0) if product.mechanism.uniform else None
+            write_codes(domain, codes, path, spread=within, fields=fields)
+            found = profile_file(path, domain, spread=within is not None)
+            path.unlink()
+            if found.pop("rows") != len(rows) or any(found.values()):
+                raise ConfigError(
+                    f"A declared value cannot be written to {suffix} and read back.",
+                    where=f"products.{product.name}",
+                )
+
+    def stated(self, product: Planned, raw: NoisyMarginals) -> dict[str, Any]:
+        """What was drawn with how much noise, and what no file holds."""
+        names = product.domain.names
+
+        def named(group: Sequence[int]) -> list[str]:
+            return [names[column] for column in group]
+
+        return {
+            "unbiased": True,
+            "structural_zeros": zeros_by_codes(product.domain),
+            "absent_records": product.domain.absent,
+            "grid": GRID,
+            "tables": [
+                {"columns": named(table.group), "scale": str(table.scale)}
+                for table in drawn_tables(raw)
+            ],
+            "score_scale": str(raw.scores.scale) if raw.scores is not None else None,
+            "known": [
+                {"columns": named(group), "counts": counts.ravel().tolist()}
+                for group, counts in raw.known.items()
+            ],
+            "raw_sha256": raw_digest(raw),
+        }
+
+    def advice(self, product: Planned, plan: Plan) -> str:
+        name, error = product.name, product.expected_error
+        padded = ""
+        if product.domain.absent:
+            padded = (
+                " How many records units really have is private: the file has about as many, as "
+                "estimated."
+            )
+        return (
+            f"- `{name}`: synthetic records of {len(product.domain.columns)} columns, fitted to "
+            f"noisy tables of single columns and of pairs. Expected: {error.summary()}.{padded} "
+            f"For counts with standard errors use `{name}_tables` or `statpress query`; "
+            f"`{name}_pairs` says which pairs of columns were measured."
+        )
+
+    def notes(self, products: Sequence[Planned]) -> list[str]:
+        """How the records may be used, and what no file holds."""
+        found = [
+            "**Records by marginals** agree with the source in single columns and in the measured "
+            "pairs, but for noise. Relations of three or more columns are those that follow from "
+            "pairs. Intervals come from the noisy tables and never from the records: the file "
+            "`_tables` has them for what was measured, with every estimate unbiased. Where noisy "
+            "scores decided which pairs to measure, its standard errors hold given that decision."
+        ]
+        words = max((unlisted_in_words(product.domain) for product in products), key=len)
+        return [*found, f"**Not in any file.** {words}"] if words else found
+
+    def true_errors(self, product: Planned, derived: DerivedMicrodata, private: Any) -> TrueErrors:
+        """Of columns and pairs, measured or not."""
+        return marginals_errors(product, derived, private)
+
+    def part(
+        self, folder: Path, name: str, stated: Mapping[str, Any],
+        resources: Sequence[Mapping[str, Any]],
+    ) -> ReportPart:  # fmt: skip
+        """The columns and the pairs, as they were measured."""
+        return part_of(folder, name, stated, resources)
+
+
+def _write_pairs(
+    domain: Domain, derived: DerivedMicrodata, path: Path, fields: Sequence[Field]
+) -> None:
+    """A row for each pair of columns."""
+    import pyarrow as pa
+
+    found, scores = derived.microdata, derived.raw.scores
+    raw = dict(zip(scores.pairs, scores.values.tolist(), strict=True)) if scores else {}
+    pairs = sorted(found.relations)
+    errors = [
+        found.residuals.table_variance(pair) ** 0.5 if pair in found.residuals.values else None
+        for pair in pairs
+    ]
+    columns: list[list[Any]] = [
+        [domain.names[a] for a, _ in pairs],
+        [domain.names[b] for _, b in pairs],
+        [found.relations[pair] for pair in pairs],
+        errors,
+        [raw.get(pair) for pair in pairs],
+    ]
+    types = {"string": pa.string(), "number": pa.float64(), "integer": pa.int64()}
+    schema = pa.schema([(name, types[kind]) for name, (kind, _) in _PAIRS.items()])
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+    write_batches(schema, [arrays], path, fields)
+
+
+def _within(release: NoisyMarginals) -> np.random.Generator:
+    """Draws where in their cells values lie; the same for every file, from what is public."""
+    return release.public_generator().spawn(1)[0]

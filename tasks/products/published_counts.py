@@ -1,0 +1,685 @@
+"""Published counts: their columns, sums, bands, and how they are read back.
+
+Declared columns as a data package describes them, and read back from there.
+The columns of published counts, and what no file of them holds.
+
+Counts of a published product read back, with neither data nor ledger at hand.
+
+A bundle says all that its post-processed figures follow from: the declared columns, the
+mechanisms at their parameters, the public number of records, and what was released. So
+``ProductKind.postprocess`` gives the very figures that the bundle holds, bit for bit.
+
+A published table of estimates, and its sums over all columns but one or two, with errors.
+The files of a table's confidence bands, and what a reader is told of them.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from statpress.configs import formats
+from statpress.mechanisms.domain.columns import (
+    Categorical,
+    Codes,
+    Column,
+    Date,
+    Integer,
+    Numeric,
+    Ordinal,
+)
+from statpress.mechanisms.domain.domain import Domain, ZeroPattern
+from statpress.mechanisms.postprocessing.consistency import project_to_simplex
+from statpress.mechanisms.postprocessing.covariance import Covariance
+from statpress.mechanisms.registry import REGISTRY
+from statpress.mechanisms.tables.bands import LIMITS, BandKnobs
+from statpress.mechanisms.tables.count_tables import RawTable, TableMechanism, drawn_records
+from statpress.tasks.bundle.formats import profile_file, read_batches, written_file
+from statpress.tasks.bundle.rows import read_counts, read_figures, write_cells
+from statpress.tasks.pages.blocks import Block, Chart, Gallery, Grid, Intervals, Prose
+from statpress.tasks.pages.numbers import interval, measured, share
+from statpress.tasks.products.distributions import Distribution, cell_names
+from statpress.tasks.products.product_kind import Field, TableForm, described, understood
+
+if TYPE_CHECKING:
+    from statpress.tasks.products.count_product import CountsProduct
+
+
+LISTED_CELLS = 10_000
+"""Cells of a column up to which they are listed in full."""
+
+_COLUMNS = MappingProxyType(
+    {kind.kind: kind for kind in (Categorical, Ordinal, Integer, Numeric, Date)}
+)
+_DATES = ("first", "last")
+
+
+def column_field(column: Column) -> Field:
+    """A column with its declaration and, if that is short enough, its codebook."""
+    values = column.decode(np.arange(min(column.size, LISTED_CELLS) - column.missing))
+    types = {"i": "integer", "f": "number", "b": "boolean"}
+    kind = types.get(np.asarray(values.tolist()).dtype.kind, "string")
+    field: Field = {"name": column.name, "type": kind, "declared": describe_column(column)}
+    if column.size <= LISTED_CELLS:
+        field["constraints"] = {"enum": values.tolist(), "required": not column.missing}
+    return field
+
+
+def range_field(column: Column) -> Field:
+    """A column whose values are drawn within its cells."""
+    assert column.ends is not None
+    low, high = column.ends
+    types: dict[type, str] = {int: "integer", float: "number"}
+    kind = types.get(type(low), "date")
+    constraints = {"minimum": low, "maximum": high, "required": not column.missing}
+    declared = describe_column(column)
+    return {"name": column.name, "type": kind, "declared": declared, "constraints": constraints}
+
+
+def plain_field(field: Mapping[str, Any], column: Column) -> Field:
+    """A described column with its values as they are, and not as the format of a file has them."""
+    values: Field = {k: v for k, v in column_field(column).items() if k in field}
+    labelled = field.get("categories")
+    if labelled is not None:
+        own = column.decode(np.arange(len(labelled))).tolist()
+        values["categories"] = [
+            dict(each) | {"value": value} for each, value in zip(labelled, own, strict=True)
+        ]
+    return {**field, **values}
+
+
+def describe_column(column: Column) -> dict[str, Any]:
+    """A column's full public declaration, as JSON values."""
+    declared = {f.name: getattr(column, f.name) for f in fields(column)}
+    values = {
+        name: str(v) if not isinstance(v, (str, int, float, bool, tuple)) else v
+        for name, v in declared.items()
+    }
+    return {"kind": column.kind, **values}
+
+
+def column_from(description: Mapping[str, Any]) -> Column:
+    """Rebuild a column from ``describe_column``.
+
+    Raises:
+        ValueError: It is of a kind that this version does not know.
+        ConfigError: It is not a valid declaration.
+    """
+    fields = dict(description)
+    kind = fields.pop("kind")
+    if kind not in _COLUMNS:
+        raise ValueError(f"there is no kind of column '{kind}' in this version")
+    for name, value in fields.items():
+        if isinstance(value, list):
+            fields[name] = tuple(value)
+        elif name in _DATES:
+            fields[name] = datetime.date.fromisoformat(value)
+    return _COLUMNS[kind](**fields)
+
+
+FIGURES = {
+    "raw": ("integer", "Count as the mechanism gave it, drawn or noisy; may be negative."),
+    "raw_block": (
+        "integer",
+        "Noisy count of the block of neighbouring cells that the cell lies in, the same in every "
+        "row of the block.",
+    ),
+    "estimate": ("number", "Unbiased estimate of the count; may be negative."),
+    "standard_error": ("number", "Of the estimate."),
+    "projected": (
+        "number",
+        "The nearest counts to the estimates that are not negative and, with those of the cells "
+        "that are not listed, add up to the public number of records; for use as a table, not "
+        "for intervals.",
+    ),
+}
+"""Columns that a table has beside those of the domain: type and description."""
+
+BIASED = {
+    "estimate": (
+        "number",
+        "Estimate of the count; biased, by an amount that depends on the data and is not known.",
+    ),
+    "standard_error": ("number", "Sampling error of the estimate, in which its bias is not."),
+}
+"""The same of a mechanism whose estimates are biased, where they differ."""
+
+ESTIMATES = ("estimate", "standard_error", "projected")
+
+
+def figures_of(mechanism: TableMechanism) -> dict[str, tuple[str, str]]:
+    """Type and description of the columns that a table has besides those of the domain."""
+    return FIGURES if mechanism.unbiased else FIGURES | BIASED
+
+
+def figure_fields(mechanism: TableMechanism, names: tuple[str, ...]) -> list[Field]:
+    """Some of these columns, as a table schema describes them."""
+    known = figures_of(mechanism)
+    return described({name: known[name] for name in names})
+
+
+def raw_digest(drawn: RawTable) -> str:
+    """SHA-256 of what a mechanism gave: cells, then raw columns, as little-endian int64.
+
+    Whoever reads the counts back out of the files, in whatever format, gets the same.
+    """
+    digest = hashlib.sha256(drawn.cells.astype("<i8").tobytes())
+    for values in drawn.figures().values():
+        digest.update(values.astype("<i8").tobytes())
+    return digest.hexdigest()
+
+
+def n_listed(drawn: RawTable) -> int:
+    """Number of its cells that are published with their columns: all but the absent one."""
+    return len(drawn.cells) - int(drawn.domain.is_absent(drawn.cells[-1:]).sum())
+
+
+def unlisted(drawn: RawTable) -> dict[str, Any]:
+    """What a product's files do not hold, and whoever reads them back needs to know.
+
+    Returns:
+        ``structural_zeros``: of each pattern the runs of codes by column, first and last
+        code of each; ``absent``: the raw columns of the absent cell, None where there is none.
+        Drawn or noisy, its counts are as public as the others.
+    """
+    domain, listed = drawn.domain, n_listed(drawn)
+    absent = {name: int(values[listed:].sum()) for name, values in drawn.figures().items()}
+    return {
+        "structural_zeros": zeros_by_codes(domain),
+        "absent": absent if domain.absent else None,
+    }
+
+
+def zeros_by_codes(domain: Domain) -> list[dict[str, list[list[int]]]]:
+    """Of each structural zero the runs of codes by column, first and last code of each."""
+    return [
+        {name: [list(run) for run in runs] for name, runs in zero.sets} for zero in domain.zeros
+    ]
+
+
+def unlisted_in_words(domain: Domain) -> str:
+    """Which records and combinations of values a domain's files do not hold; may be empty."""
+    words = []
+    if domain.zeros:
+        words.append("Combinations of values that no record can have (structural zeros).")
+    if domain.absent:
+        words.append(
+            "Absent records, which units do not have: every unit counts for the same number of "
+            "records, and one with fewer is filled up with absent ones, which have no values. "
+            "What is listed adds up to the public number of records only together with these."
+        )
+    return " ".join(words)
+
+
+def not_in_it(domain: Domain) -> str:
+    """The same as the description of a file in a data package; may be empty."""
+    words = unlisted_in_words(domain)
+    return f"Not in it: {words}" if words else ""
+
+
+def cell_figures(
+    mechanism: TableMechanism, drawn: RawTable, *, n_records: int
+) -> dict[str, NDArray[Any]]:
+    """All columns of a table, post-processed from what was drawn alone.
+
+    Returns:
+        By name array[K], of every cell that was drawn or has noise, the absent one included.
+    """
+    table = mechanism.postprocess(drawn, n_records=n_records)
+    projected = table.projected
+    if projected is None:
+        projected = project_to_simplex(
+            table.estimates,
+            float(n_records),
+            n_cells=drawn.domain.n_possible,
+            absent=table.undrawn_estimate,
+        ).values
+    return {
+        **drawn.figures(),
+        "estimate": table.estimates,
+        "standard_error": table.standard_errors,
+        "projected": projected,
+    }
+
+
+_LARGEST = 2**62
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedCounts:
+    """What a mechanism gave, as published.
+
+    Attributes:
+        domain: The product's columns.
+        cells: int64[K], ascending: the listed cells, and the absent one if it was drawn.
+        raw: The columns int64[K] that the mechanism gave (``Mechanism.raw``).
+    """
+
+    domain: Domain
+    cells: Codes
+    raw: Mapping[str, Codes]
+
+    @property
+    def counts(self) -> Codes:
+        """int64[K], drawn or noisy."""
+        return self.raw["raw"]
+
+    def figures(self) -> Mapping[str, Codes]:
+        """The columns, as they are."""
+        return self.raw
+
+    @property
+    def n_records(self) -> int:
+        """Sum of the counts."""
+        return int(self.counts.sum())
+
+
+@dataclass(frozen=True)
+class PublishedProduct:
+    """A product whose counts are published.
+
+    Attributes:
+        name: As in the config.
+        kind: Of the product.
+        domain: Its columns.
+        mechanism: At the parameters that were charged.
+        path: The file with records or raw counts.
+        fields: The columns as the bundle's data package describes them.
+        absent: Raw columns of the absent cell, which no file lists; None without one.
+        further: What is published besides; None if that is nothing.
+    """
+
+    name: str
+    kind: CountsProduct
+    domain: Domain
+    mechanism: TableMechanism
+    path: Path
+    fields: tuple[Mapping[str, Any], ...]
+    absent: Mapping[str, int] | None
+    further: Any = None
+
+    def counts(self) -> PublishedCounts:
+        """The counts that were released, out of the published file.
+
+        Raises:
+            BundleVerificationError: The file is not what the bundle says of it.
+        """
+        with understood(self.path):
+            cells, raw = self.kind.read(self.path, self)
+            records = drawn_records(self.mechanism)
+            if self.absent is not None and (self.absent["raw"] or records is None):
+                cells = np.append(cells, self.domain.n_cells - 1)
+                raw = {name: np.append(each, self.absent[name]) for name, each in raw.items()}
+            found = PublishedCounts(self.domain, cells, raw)
+            if not self.domain.is_possible(cells).all():
+                raise ValueError("it has a row in a structural zero")
+            if records is None:
+                if len(cells) != self.domain.n_possible:
+                    raise ValueError("it does not list every cell")
+            elif found.n_records != records:
+                raise ValueError(f"it holds {found.n_records} records, not {records}")
+            elif np.any(found.counts < 1):
+                raise ValueError("it lists a cell that was not drawn")
+        return found
+
+
+def read_raw(path: Path, product: PublishedProduct) -> tuple[Codes, dict[str, Codes]]:
+    """The cells int64[K] of a table, and the raw columns int64[K] of its mechanism.
+
+    Raises:
+        ValueError: The file does not hold them.
+    """
+    raw = {}
+    for name in product.mechanism.raw:
+        cells, raw[name] = read_counts(path, product.domain, name)
+    return cells, raw
+
+
+def published_product(
+    kind: CountsProduct,
+    folder: Path,
+    name: str,
+    stated: Mapping[str, Any],
+    resources: Mapping[str, Any],
+) -> PublishedProduct | None:
+    """A product of counts, see ``ProductKind.published``."""
+    if stated.get("kind", kind.core.name) != kind.core.name:
+        return None
+    found = next((r for s in formats.FORMATS if (r := resources.get(f"data/{name}.{s}"))), None)
+    if found is None or Path(name).name != name:
+        raise ValueError(f"there is no file of the product '{name}'")
+    suffix = found["format"]
+    if suffix not in formats.FORMATS:
+        raise ValueError(f"the file of the product '{name}' has an unknown format")
+    if not kind.recognised(name, suffix, resources):
+        return None
+    columns = found["schema"]["fields"][: len(stated["columns"])]
+    if [field["name"] for field in columns] != stated["columns"]:
+        raise ValueError(f"the columns of the product '{name}' are described in two ways")
+    zeros = tuple(zero_from(sets) for sets in stated.get("structural_zeros", ()))
+    absent = stated.get("absent")
+    if (absent is None) != (stated["unit_records"] == 1):
+        raise ValueError(f"it is unclear whether the product '{name}' has absent records")
+    declared = tuple(column_from(field["declared"]) for field in columns)
+    domain = Domain(declared, zeros, absent is not None)
+    if str(domain.n_possible) != stated["n_cells"]:
+        raise ValueError(f"the domain of the product '{name}' is not wholly described")
+    mechanism: Any = REGISTRY[stated["mechanism"]].from_description(stated)
+    stem = kind.stem_of_raw(name, mechanism)
+    path = folder / f"data/{stem}.{suffix}"
+    if not path.is_file():
+        raise ValueError(f"there is no file data/{stem}.{suffix}")
+    if absent is not None:
+        absent = {each: _whole(absent[each]) for each in mechanism.raw}
+    fields = tuple(map(plain_field, columns, declared))
+    return PublishedProduct(name, kind, domain, mechanism, path, fields, absent)
+
+
+def zero_from(sets: Mapping[str, Any]) -> ZeroPattern:
+    """A structural zero from its runs of codes by column."""
+    runs = {
+        name: tuple((_whole(first), _whole(last)) for first, last in runs)
+        for name, runs in sets.items()
+    }
+    if any(last < first for pairs in runs.values() for first, last in pairs):
+        raise ValueError("a structural zero has a run of codes that ends before it begins")
+    return ZeroPattern(tuple(runs.items()))
+
+
+def _whole(number: object) -> int:
+    if type(number) is not int or not -_LARGEST < number < _LARGEST:
+        raise ValueError("a count or a code is no integer, or too large")
+    return number
+
+
+MOST_ENUMERATED = 1 << 22
+"""Cells of a domain with structural zeros up to which the possible ones are counted."""
+
+MOST_SUMS = 1 << 20
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class EstimatedTable:
+    """The estimates of a product's cells as its bundle has them.
+
+    Attributes:
+        domain: Its columns.
+        fields: The same as the data package describes them.
+        cells: int64[K], as listed.
+        estimates: float64[K].
+        errors: float64[K], their standard errors.
+        unlisted: The estimate of every possible cell that is not listed.
+        n_records: Public number of records.
+        covariance: How the errors vary together.
+        unbiased: Whether the estimates are right on average.
+    """
+
+    domain: Domain
+    fields: Sequence[Mapping[str, Any]]
+    cells: Codes
+    estimates: Floats
+    errors: Floats
+    unlisted: float
+    n_records: int
+    covariance: Covariance
+    unbiased: bool
+
+    def sums(
+        self, names: Sequence[str], *, reaching: bool = False
+    ) -> tuple[Floats, Floats | None] | None:
+        """Sums over all other columns, and their standard errors where these are known.
+
+        Args:
+            names: Of the columns that stay.
+            reaching: Errors for normal intervals instead (``Covariance.errors_of_sums``), which
+                are larger where few records were drawn.
+
+        Returns:
+            float64 of the sizes of the columns; None where they are too many to be counted.
+        """
+        sizes = [self.domain[name].size for name in names]
+        if math.prod(sizes) > MOST_SUMS or (possible := self._possible(names)) is None:
+            return None
+        groups = _groups(self.domain, self.cells, names)
+        listed, estimates, variances = (
+            np.bincount(groups, weights, minlength=math.prod(sizes)).astype(np.float64)
+            for weights in (None, self.estimates, self.errors**2)
+        )
+        found = estimates + (possible - listed) * self.unlisted
+        if self.covariance.objection:
+            return found.reshape(sizes), None
+        frame = {"n_records": self.n_records, "n_cells": self.domain.n_possible}
+        if reaching:
+            spread = self.covariance.errors_of_sums(found, variances, possible, **frame)
+        else:
+            spread = np.sqrt(self.covariance.variances_of_sums(found, variances, possible, **frame))
+        return found.reshape(sizes), spread.reshape(sizes)
+
+    @property
+    def reaches(self) -> Floats:
+        """Of each listed cell the error for normal intervals: float64[K]."""
+        if self.covariance.objection:
+            return self.errors
+        return self.covariance.errors_of_sums(
+            self.estimates, self.errors**2, np.ones(len(self.cells)),
+            n_records=self.n_records, n_cells=self.domain.n_possible,
+        )  # fmt: skip
+
+    def distribution(self, name: str) -> Distribution | None:
+        """The sums of one column, with errors for whiskers."""
+        found = self.sums((name,), reaching=True)
+        if found is None:
+            return None
+        field = self.fields[self.domain.names.index(name)]
+        return Distribution(self.domain[name], field, *found)
+
+    def _possible(self, names: Sequence[str]) -> Floats | None:
+        """How many possible cells there are of each combination, as float64[product of sizes]."""
+        length = math.prod(self.domain[name].size for name in names)
+        if not self.domain.zeros:
+            return np.full(length, (self.domain.n_cells - self.domain.absent) / length)
+        if self.domain.n_cells > MOST_ENUMERATED:
+            return None
+        cells = self.domain.possible_cells()
+        groups = _groups(self.domain, cells[~self.domain.is_absent(cells)], names)
+        return np.bincount(groups, minlength=length).astype(np.float64)
+
+
+def read_table(
+    path: Path, stated: Mapping[str, Any], resource: Mapping[str, Any]
+) -> EstimatedTable:
+    """The table of a bundle's product.
+
+    Args:
+        path: Its file, with the columns ``estimate`` and ``standard_error``.
+        stated: What ``privacy.json`` says of the product.
+        resource: The file as the data package describes it.
+
+    Raises:
+        ValueError: The file does not hold it.
+    """
+    fields = [each for each in resource["schema"]["fields"] if "declared" in each]
+    zeros = tuple(zero_from(sets) for sets in stated["structural_zeros"])
+    columns = tuple(column_from(each["declared"]) for each in fields)
+    domain = Domain(columns, zeros, stated["absent"] is not None)
+    mechanism: Any = REGISTRY[stated["mechanism"]].from_description(stated)
+    n_records, n_cells = stated["n_records"], domain.n_possible
+    uniform = stated["expected_error"].get("uniform_share") or 0.0
+    cells, (estimates, errors) = read_figures(path, domain, ("estimate", "standard_error"))
+    return EstimatedTable(
+        domain, fields, cells, estimates, errors,
+        unlisted=-n_records * uniform / (1 - uniform) / n_cells,
+        n_records=n_records,
+        covariance=mechanism.covariance(n_records=n_records, n_cells=n_cells),
+        unbiased=stated["unbiased"],
+    )  # fmt: skip
+
+
+def _groups(domain: Domain, cells: Codes, names: Sequence[str]) -> Codes:
+    """Which combination of some columns each cell has, the last column fastest: int64[K]."""
+    found = np.zeros(len(cells), dtype=np.int64)
+    for name in names:
+        found = found * domain[name].size + domain.codes(cells, name)
+    return found
+
+
+_ROWS = 20
+_OF = {"cells": "", "cumulative": ", this one and those before it together"}
+_WORDS = {
+    "count_lower": ("integer", "Least number of the records that were counted{}."),
+    "count_upper": ("integer", "Largest number of them{}."),
+    "share_lower": ("number", "Least share in the law that the records are draws of{}."),
+    "share_upper": ("number", "Largest share{}."),
+}
+_TITLES = {
+    "cells": "Band of the cells",
+    "cumulative": "Band of the distribution function: each cell with those before it",
+}
+_EXPLAINED = (
+    "A band limits all rows at once. With probability {} not one of its limits is wrong, while of "
+    "the 95 % whiskers of single cells about one in twenty is.",
+    "It says two different things. The limits in records are about the confidential records that "
+    "were counted: use them for statements about the file. The shares are about the population of "
+    "which these records are a sample (the files call it the law of the records): use them for "
+    "statements about the population. They are wider, since a sample errs too.",
+)
+
+
+def stem_of(name: str, band: str) -> str:
+    """Stem of the files of a product's band."""
+    return f"{name}_{band}_band"
+
+
+def band_forms(name: str, domain: Domain, knobs: BandKnobs | None) -> list[TableForm]:
+    """The files of the bands of a product, of each a row for every possible cell, in order."""
+    if knobs is None:
+        return []
+    columns = [column_field(column) for column in domain.columns]
+    return [
+        TableForm(
+            stem_of(name, band),
+            [
+                *columns,
+                *(
+                    {"name": each, "type": kind, "description": words.format(_OF[band])}
+                    for each, (kind, words) in _WORDS.items()
+                ),
+            ],
+            f"Confidence band: the limits of counts hold for all rows at once with probability "
+            f"{knobs.confidence:g} or more, and so do those of shares, whatever the records are.",
+            _TITLES[band].partition(",")[0].partition(":")[0].lower(),
+        )
+        for band in knobs.bands
+    ]
+
+
+def write_band(
+    domain: Domain, band: Mapping[str, NDArray[Any]], path: Path, fields: Sequence[Field] = ()
+) -> None:
+    """Write a band; the suffix gives the format."""
+    write_cells(domain, domain.possible_cells(), band, path, fields)
+
+
+def profile_band(path: Path, domain: Domain, n_records: int) -> dict[str, int]:
+    """Rows, values outside the domain, and limits that cannot be, as written."""
+    profile = profile_file(path, domain, LIMITS) | {"limits out of order": 0}
+    if profile["schema"]:
+        return profile
+    for batch in read_batches(path, None):
+        found = [batch.column(name).to_numpy(zero_copy_only=False) for name in LIMITS]
+        counts, shares = found[:2], found[2:]
+        for (low, high), most in ((counts, n_records), (shares, 1)):
+            wrong = ~((low >= 0) & (low <= high) & (high <= most))
+            profile["limits out of order"] += int(np.count_nonzero(wrong))
+    return profile
+
+
+def band_advice(name: str, knobs: BandKnobs | None) -> str:
+    """What a reader of the bundle has to know of a product's bands; may be empty."""
+    if knobs is None or not knobs.bands:
+        return ""
+    files = " and ".join(f"`{stem_of(name, band)}`" for band in knobs.bands)
+    return f" {files}: limits for all cells at once, at level {knobs.confidence:g}."
+
+
+def band_note(wanted: bool) -> list[str]:
+    """What bands mean, as paragraphs."""
+    if not wanted:
+        return []
+    return [
+        "**Bands** are limits that hold for all rows of a file at once, noise included, whatever "
+        "the records are. `count_lower` and `count_upper` are about the records that were counted; "
+        "`share_lower` and `share_upper` about the law of which those are independent draws. "
+        "Either pair has the stated level by itself. In a cumulative band each row is about its "
+        "cell and all before it."
+    ]
+
+
+def band_blocks(
+    folder: Path, name: str, stated: Mapping[str, Any], resources: Sequence[Mapping[str, Any]]
+) -> list[Block]:
+    """The bands of a product as charts with their limits; none where there are none."""
+    charts = []
+    for band, title in _TITLES.items():
+        path = written_file(folder, stem_of(name, band))
+        if path is None:
+            continue
+        own = next(each for each in resources if each["path"] == f"data/{path.name}")
+        fields = [each for each in own["schema"]["fields"] if "declared" in each]
+        domain = Domain(tuple(column_from(each["declared"]) for each in fields))
+        cells, limits = read_figures(path, domain, LIMITS)
+        rows = np.arange(len(cells))
+        if len(rows) > _ROWS:
+            rows = np.linspace(0, len(cells) - 1, _ROWS).round().astype(np.int64)
+            if band == "cells":
+                rows = np.argsort(-limits[2], kind="stable")[:_ROWS]
+        charts.append(_chart(title, domain, fields, cells[rows], [each[rows] for each in limits]))
+        if len(rows) < len(cells):
+            note = f"{len(rows)} of {len(cells):,} rows; all are in data/{stem_of(name, band)}."
+            charts[-1] = replace(charts[-1], note=note)
+    if not charts:
+        return []
+    said = [text.format(measured(stated["confidence"])) for text in _EXPLAINED]
+    return [Prose(said), Gallery(charts)]
+
+
+def _chart(
+    title: str, domain: Domain, fields: Sequence[Mapping[str, Any]], cells: Codes,
+    limits: Sequence[NDArray[np.float64]],
+) -> Chart:  # fmt: skip
+    """A band as intervals of the records that were counted, with all limits as figures."""
+    named = [
+        [cell_names(column, field)[code] for code in domain.codes(cells, column.name)]
+        for column, field in zip(domain.columns, fields, strict=True)
+    ]
+    labels = [list(row) for row in zip(*named, strict=True)]
+    low, high, least, most = limits
+    figures = zip(labels, low, high, least, most, strict=True)
+    return Chart(
+        title,
+        Intervals(
+            [" · ".join(row) for row in labels], [None] * len(cells), low.tolist(), high.tolist(),
+            "records",
+        ),
+        f"{title}: limits of the number of records.",
+        Grid(
+            (*domain.names, "records", "share in the population"),
+            [
+                [*row, interval(a, b, whole=True), f"{share(c)} to {share(d)}"]
+                for row, a, b, c, d in figures
+            ],
+            title="Limits",
+            folded=True,
+        ),
+    )  # fmt: skip

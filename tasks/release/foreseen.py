@@ -1,0 +1,388 @@
+"""What is known of a release before data are opened: verdicts, problems, memory.
+
+The plan of a release for the account that will be charged.
+The key that a config names to sign its bundles, found before anything is charged.
+What would stop a run, as far as it can be known without data or ledger.
+The verdicts of a plan on its products: what stops before the charge, and what is said.
+A release planned for larger and smaller budgets, to decide with before anything is paid.
+Places that a run would not find, which need not wait for its start.
+The memory that a run may need, step by step, from public figures only.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from statpress.configs.formats import STAT
+from statpress.configs.loading import Release
+from statpress.configs.yaml_text import Findings
+from statpress.mechanisms.errors import (
+    BundleExistsError,
+    ConfigError,
+    LedgerError,
+    MemoryLimitError,
+    MostlyNoiseError,
+    SigningKeyError,
+    StatpressError,
+    together,
+)
+from statpress.mechanisms.planning.plan import Plan, PlannedProduct, Verdict, disclosures, verdict
+from statpress.mechanisms.planning.planner import TIMES, Offer
+from statpress.tasks.ledger.acts import account_terms
+from statpress.tasks.ledger.entries import read_private_key
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.private_zone.folders import Home
+from statpress.tasks.private_zone.workers import usable_processors
+from statpress.tasks.products.kinds import kind_of
+from statpress.tasks.products.product_kind import WorkingMemory
+from statpress.tasks.source.aggregates import source_of
+from statpress.tasks.source.engine import MEMORY_LIMIT, RUN, engine_share, reader_named
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+
+def plan_for_account(
+    home: Home, release: Release, plan: Plan, *, times: Decimal = Decimal(1)
+) -> Plan:
+    """The same plan, without a delta of rho where the account has none to give.
+
+    An account of rho whose limit of delta is 0 is charged the rho of the whole loss, which is
+    larger; a budget of rho then buys parameters for that.
+
+    Args:
+        home: Where the ledger lies.
+        release: The config.
+        plan: Of that, for some multiple of its budget.
+        times: The multiple.
+
+    Raises:
+        InfeasibleBudgetError: It buys none that fit the config.
+    """
+    if not plan.amounts["rho_delta"]:
+        return plan
+    try:
+        account = account_terms(home, release.config.dataset)
+    except LedgerError:
+        return plan  # the check of the budget says what is wrong
+    if account is None or account.policy != "zcdp" or account.limit["rho_delta"]:
+        return plan
+    return release.plan(rho_delta=Decimal(0), times=times)
+
+
+def publishing_key(release: Release) -> Ed25519PrivateKey | None:
+    """The key that a release is signed with; None if its config names none.
+
+    Nobody can be asked for a passphrase: the runs of a deployment read the same config.
+
+    Raises:
+        SigningKeyError: There is no such key, others can use its file, or it has a passphrase.
+    """
+    named = release.config.publish.sign
+    if named is None:
+        return None
+    path = release.located(named)
+    try:
+        return read_private_key(path)
+    except SigningKeyError as error:
+        error.where = f"{release.document.where(('publish', 'sign'))}: {path}"
+        if "passphrase" in error.what:
+            error.next_step = (
+                "Give the key with --sign on a terminal, which asks for it, or name one without."
+            )
+        raise
+
+
+def key_faults(release: Release) -> Iterator[SigningKeyError]:
+    """What is wrong with the key that a config names, if it names one."""
+    try:
+        publishing_key(release)
+    except SigningKeyError as error:
+        yield error
+
+
+def foreseen(release: Release, plan: Plan | None) -> list[StatpressError]:
+    """Files or steps too large, functions that fail on any table, a wrong key, a taken name.
+
+    Args:
+        release: The config.
+        plan: Of that; None if there is none.
+    """
+    publish, findings = release.config.publish, Findings()
+    for product in plan.products if plan is not None else ():
+        place = release.document.where(("products", product.name))
+        if {*STAT} & {*publish.formats}:
+            from statpress.tasks.products.product_kind import check_size
+
+            with findings.noting():
+                check_size(product, publish, place)
+        rehearse = getattr(product.mechanism, "rehearse", None)
+        if rehearse is not None:
+            try:
+                rehearse(product.domain)
+            except ConfigError as error:
+                error.where = place
+                findings.errors.append(error)
+    if plan is not None and release.config.resources.memory is not None:
+        findings.errors += memory_faults(release, plan)
+    return [*findings.errors, *key_faults(release), *taken_name(release)]
+
+
+def taken_name(release: Release) -> Iterator[BundleExistsError]:
+    """An error if the bundle's place is taken."""
+    publish = release.config.publish
+    if publish.name is None:
+        return
+    target = release.located(publish.directory) / publish.name
+    if os.path.lexists(target):
+        yield BundleExistsError(
+            "A bundle of this name is already there.",
+            where=f"{release.document.where(('publish', 'name'))}: {target}",
+        )
+
+
+def plan_or_faults(release: Release) -> tuple[Plan | None, list[StatpressError]]:
+    """The plan if there is one, and all that would stop a run; opens no data."""
+    try:
+        plan = release.plan()
+    except StatpressError as error:
+        return None, [error, *foreseen(release, None)]
+    return plan, foreseen(release, plan)
+
+
+def check_verdicts(release: Release, plan: Plan) -> list[str]:
+    """Refuse products that are mostly noise, unless the config accepts them.
+
+    Returns:
+        Warnings for people: what is accepted, and what nearly discloses the records.
+
+    Raises:
+        MostlyNoiseError: A product would be mostly noise.
+    """
+    refused = []
+    for name, found in mostly_noise(plan).items():
+        if not accepted(release, name):
+            place = release.document.where(("products", name))
+            refused.append(MostlyNoiseError(f"'{name}' would be {found.words}.", where=place))
+    if refused:
+        raise together(refused)
+    return warnings(release, plan)
+
+
+def warnings(release: Release, plan: Plan, *, apart: int | None = None) -> list[str]:
+    """What a person should know before the charge; public.
+
+    Args:
+        release: The config.
+        plan: Of that.
+        apart: How many products that would stop a run have a text each; more of them share one.
+    """
+    found = []
+    noisy = mostly_noise(plan)
+    stopping = [name for name in noisy if not accepted(release, name)]
+    if apart is not None and len(stopping) > apart:
+        found.append(
+            f"{len(stopping)} products would be mostly noise: {', '.join(stopping)}. A run stops "
+            "before the charge unless each of them says 'accept: mostly_noise'."
+        )
+        noisy = {name: each for name, each in noisy.items() if name not in stopping}
+    for name, each in noisy.items():
+        if accepted(release, name):
+            found.append(f"'{name}' is {each.words}. The config accepts that.")
+        else:
+            found.append(
+                f"'{name}' would be {each.words}. A run stops before the charge unless the "
+                "product says 'accept: mostly_noise'."
+            )
+    return found + disclosures(plan)
+
+
+def mostly_noise(plan: Plan) -> dict[str, Verdict]:
+    """The verdicts on the products that are mostly noise, by product."""
+    found = {product.name: verdict(product) for product in plan.products}
+    return {name: each for name, each in found.items() if each.name == "mostly_noise"}
+
+
+def accepted(release: Release, product: str) -> bool:
+    """Whether the config accepts that a product is mostly noise."""
+    return release.config.products[product].accept is not None
+
+
+def verdict_facts(release: Release, product: PlannedProduct[Any]) -> dict[str, Any]:
+    """The verdict on a product as JSON values, with whether the config accepts noise."""
+    return asdict(verdict(product)) | {"accepted": accepted(release, product.name)}
+
+
+def offers_of(
+    home: Home, release: Release, plan: Plan, announce: Callable[[str], None]
+) -> list[Offer]:
+    """The plan among those of other budgets, in ascending order.
+
+    Args:
+        home: Where the ledger lies.
+        release: The config.
+        plan: Of that, for the account.
+        announce: Told which is planned, since every one takes as long as the first.
+    """
+    found = []
+    for times in TIMES:
+        if times == Decimal(1):
+            found.append(Offer(times, plan))
+            continue
+        announce(f"plan for {times} times the budget")
+        try:
+            planned = release.plan(times=times)
+            found.append(Offer(times, plan_for_account(home, release, planned, times=times)))
+        except StatpressError as error:
+            found.append(Offer(times, None, error.what))
+    return found
+
+
+def check_places(home: Home, release: Release, *, seeded: bool, signed: bool = False) -> None:
+    """Raise if ledger or source are not there, or the bundle's name is taken; reads no data.
+
+    Args:
+        home: Where the ledger lies.
+        release: The config.
+        seeded: Whether the run draws from a known seed, which gives its bundle another name.
+        signed: Whether the key that signs the bundle is at hand, whatever the config names.
+
+    Raises:
+        LedgerError: The ledger cannot be opened.
+        SourceError: No file matches the source's path, or there are no credentials for it.
+        SigningKeyError: The config's key is not there, or others can use it.
+        BundleExistsError: The name is taken.
+    """
+    Ledger.open(home.ledger, create=False).close()
+    source = source_of(release)
+    reader_named(source.engine).check_place(source)
+    for fault in () if signed else key_faults(release):
+        raise fault
+    for error in () if seeded else taken_name(release):
+        raise error
+
+
+_OVERHEAD = 1.5  # of the engine beyond its limit: its code, and what it cannot spill
+_COMBINATION, _COUNTED = 160, 48  # bytes of a cell: as it is handed over, and as it is kept
+_THREAD = 1 << 25  # bytes of a thread: small tables of its own, and a chunk of records
+_CODED_ROW, _CODED_ROWS = 32, 1 << 17
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """The most memory of one step of a run.
+
+    Attributes:
+        step: Its title.
+        product: For which product; empty where it is for all.
+        bytes: In all, of the run and its quality process.
+        figure: What decides.
+        next_step: What helps.
+    """
+
+    step: str
+    product: str
+    bytes: int
+    figure: str
+    next_step: str
+
+
+def forecasts(release: Release, plan: Plan) -> list[Forecast]:
+    """Every step that may need much, in order; a step of products has one for each."""
+    return list(_forecasts(release, plan))
+
+
+def peak(found: list[Forecast]) -> Forecast:
+    """The one that needs most."""
+    return max(found, key=lambda each: each.bytes)
+
+
+def forecast_facts(release: Release, plan: Plan) -> dict[str, Any]:
+    """The forecasts as JSON values."""
+    found = forecasts(release, plan)
+    steps = [{k: v for k, v in asdict(each).items() if k != "next_step"} for each in found]
+    return {
+        "declared": release.config.resources.memory_bytes,
+        "threads": release.config.resources.threads,
+        "peak": peak(found).bytes,
+        "steps": steps,
+    }
+
+
+def memory_faults(release: Release, plan: Plan) -> Iterator[MemoryLimitError]:
+    """An error for each step that may need more than the config declares."""
+    declared = release.config.resources.memory_bytes
+    if declared is None:
+        return
+    place = release.document.where(("resources", "memory"))
+    for each in forecasts(release, plan):
+        if each.bytes > declared:
+            of = f" for the product '{each.product}'" if each.product else ""
+            yield MemoryLimitError(
+                f"The step '{each.step}'{of} may need {size_in_words(each.bytes)} of memory, for "
+                f"{each.figure}; resources.memory is {release.config.resources.memory}.",
+                where=place,
+                next_step=f"{each.next_step} Or raise resources.memory. Nothing was charged.",
+            )
+
+
+def check_memory(release: Release, plan: Plan) -> None:
+    """Refuse a plan that may need more memory than the config declares.
+
+    Raises:
+        MemoryLimitError: It names the step, the product, the figure, and what helps.
+    """
+    for fault in memory_faults(release, plan):
+        raise fault
+
+
+def size_in_words(amount: int) -> str:
+    """Bytes as people read them.
+
+    >>> in_words(1_250_000_000)
+    '1.25 GB'
+    """
+    return f"{amount / 10**9:.2f} GB" if amount >= 10**9 else f"{amount / 10**6:,.0f} MB"
+
+
+def _forecasts(release: Release, plan: Plan) -> Iterator[Forecast]:
+    declared = release.config.resources.memory_bytes
+    engine = MEMORY_LIMIT if declared is None else engine_share(declared)
+    n_records = plan.privacy.n_records
+    cells = [min(domain.n_possible, n_records) for domain in plan.joint]
+    counted = sum(cells)
+    coded = 0
+    if plan.coded is not None:
+        coded = _CODED_ROW * _CODED_ROWS * len(plan.domain.columns)
+    yield Forecast(
+        step="check input",
+        product="",
+        bytes=int(RUN + _OVERHEAD * engine + _COMBINATION * counted + coded),
+        figure=f"{counted:,} occupied cells of {len(cells)} joint tables" if cells else
+        f"{n_records:,} records",
+        next_step="Use fewer columns or cells in products that need a joint table.",
+    )  # fmt: skip
+    threads = release.config.resources.threads or usable_processors()
+    # The engine keeps some of what it took.
+    held = RUN + engine // 8 + _COUNTED * counted + _THREAD * threads
+    needs = {product.name: kind_of(product).working_memory(product) for product in plan.products}
+    kept = sum(need.kept for need in needs.values())
+    for name, need in needs.items():
+        yield _of(name, need, "draw records", held + need.draw)
+        held += need.kept // 4  # what was released
+    before = held
+    for name, need in needs.items():
+        yield _of(name, need, "post-process", before + need.derive)
+        before += need.kept
+    for name, need in needs.items():
+        yield _of(name, need, "write bundle", held + kept + need.write)
+
+
+def _of(product: str, need: WorkingMemory, step: str, amount: int) -> Forecast:
+    return Forecast(
+        step=step, product=product, bytes=amount, figure=need.figure, next_step=need.next_step
+    )

@@ -1,0 +1,420 @@
+"""One run's places and outcome, and what earlier runs left unfinished.
+
+One run's places: private work folder, curator log, bundle under construction.
+
+Everything is claimed before the charge, so that a folder that cannot be written
+or a name that is taken costs nothing.
+
+What earlier runs left behind, in words. Public facts alone: the ledger's and run ids.
+What a run leaves behind.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from statpress.configs.loading import Release
+from statpress.mechanisms.errors import BundleExistsError, OutputNotWritableError
+from statpress.mechanisms.planning.plan import Plan
+from statpress.tasks.bundle.manifest import MANIFEST_NAME as MANIFEST
+from statpress.tasks.ledger.accounts import Account, Charge, Status
+from statpress.tasks.ledger.entries import Entry, check_place
+from statpress.tasks.private_zone.folders import Home, claims, remove_abandoned, sync
+from statpress.tasks.private_zone.run_context import Gatekeeper, RunContext
+from statpress.tasks.products.kinds import kind_of
+from statpress.tasks.release.foreseen import publishing_key
+from statpress.tasks.source.engine import Snapshot
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+
+BUILDING = ".building-"
+PREPARED = "prepared"
+"""Folder of the home for the bundles that wait for their approval, each named by its run."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Run:
+    """The open places of one run; its ``repr`` shows the run's id only.
+
+    Attributes:
+        context: The run.
+        reviewed: Whether the bundle waits for an approval instead of being published.
+        insecure_seed: A test's seed; marks the bundle as not publishable.
+        work: Private folder of mode 0700 for spill files.
+        building: The bundle under construction: beside its final place, or where it waits.
+        target: The final place.
+        advance: Called with the number of records drawn, for a progress bar.
+        started: UTC time, to the second.
+        snapshot: Holds the source from its first reading to its last.
+        signer: The key that signs the bundle, if it is signed.
+    """
+
+    context: RunContext
+    reviewed: bool
+    insecure_seed: int | None
+    work: Path
+    building: Path
+    target: Path
+    advance: Callable[[int], None]
+    started: datetime.datetime
+    snapshot: Snapshot
+    signer: Ed25519PrivateKey | None = None
+
+    def __repr__(self) -> str:
+        return f"Run({self.run_id})"
+
+    @property
+    def home(self) -> Home:
+        """Where the ledger lies."""
+        return self.context.home
+
+    @property
+    def run_id(self) -> str:
+        """Public identifier, the idempotency key of the charge."""
+        return self.context.run_id
+
+    @property
+    def inspector(self) -> Gatekeeper:
+        """The quality process."""
+        assert self.context.inspector is not None
+        return self.context.inspector
+
+    @property
+    def created(self) -> str:
+        """Start time as ISO 8601 text."""
+        return self.started.isoformat().replace("+00:00", "Z")
+
+
+@contextmanager
+def open_run(
+    context: RunContext,
+    release: Release,
+    plan: Plan,
+    *,
+    reviewed: bool,
+    insecure_seed: int | None,
+    advance: Callable[[int], None],
+    signer: Ed25519PrivateKey | None = None,
+) -> Iterator[Run]:
+    """Claim the places of a run, find its key, and give the places back whatever happens.
+
+    A bundle that waits for its approval is built where it will wait, so that nothing of it
+    is ever in the publishing directory before.
+
+    Raises:
+        OutputNotWritableError: A folder cannot be made, or lacks space.
+        BundleExistsError: A bundle of the declared name is there.
+        SigningKeyError: The key that the config names cannot be used; with ``signer`` that signs.
+    """
+    key = publishing_key(release) if signer is None else signer
+    home, run_id = context.home, context.run_id
+    with claims() as claim:
+        work_root = home.folder("work")
+        directory = release.located(release.config.publish.directory)
+        target = directory / _bundle_name(release, run_id, insecure_seed)
+        check_place(f"{target}-{run_id}")
+        if os.path.lexists(target):
+            raise BundleExistsError("A bundle of this name is already there.", where=str(target))
+        for killed in remove_abandoned(work_root, ""):
+            context.notify(f"Removed the private folder of run {killed}, which was killed.")
+        work = claim(work_root / run_id)
+        make_directory(directory, home)
+        remove_abandoned(directory, BUILDING)
+        waiting = home.folder(PREPARED)
+        remove_abandoned(waiting, BUILDING)  # never a prepared bundle: that has another name
+        beside = waiting if reviewed else directory
+        building = claim(beside / f"{BUILDING}{run_id}")
+        _check_space(directory, plan, len(release.config.publish.formats))
+        yield Run(
+            context=context,
+            reviewed=reviewed,
+            insecure_seed=insecure_seed,
+            work=work,
+            building=building,
+            target=target,
+            advance=advance,
+            started=datetime.datetime.now(datetime.UTC).replace(microsecond=0),
+            signer=key,
+            snapshot=Snapshot(work),
+        )
+
+
+@contextmanager
+def writing(run: Run, *, charged: bool = True) -> Iterator[None]:
+    """Say what is wrong where a bundle cannot be written; nothing is published.
+
+    Raises:
+        OutputNotWritableError: The disk is full, or fails.
+    """
+    reason = None
+    try:
+        yield
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else "the disk fails"
+    if reason is not None:
+        so = "The run was charged, and stays so" if charged else "Nothing was charged"
+        raise OutputNotWritableError(
+            f"The bundle cannot be written ({reason}). {so}.",
+            where=str(run.target.parent),
+            next_step=f"Mend the disk, then run again{', which is charged again' * charged}.",
+        )
+
+
+def publish_folder(building: Path, target: Path, run_id: str) -> Path:
+    """Move the finished bundle into place in one step; returns its final place.
+
+    Its files are on disk before it appears. If another run took the name in the
+    meantime, the bundle goes beside it under a name with the run's id, since its
+    budget is spent.
+    """
+    _settle(building, 0o755, 0o644)
+    for place in final_places(target, run_id):
+        try:
+            os.rename(building, place)
+        except OSError as error:
+            if os.path.lexists(place):
+                continue
+            raise OutputNotWritableError(
+                f"The bundle cannot be moved into place ({error.strerror}).", where=str(place)
+            ) from None
+        sync(place.parent)
+        return place
+    raise BundleExistsError("A bundle of this name is already there.", where=str(target))
+
+
+def final_places(target: Path, run_id: str) -> tuple[Path, Path]:
+    """Where a bundle may go: its place, and beside it if another run took the name."""
+    return target, target.with_name(f"{target.name}-{run_id[:8]}")
+
+
+def keep_folder(run: Run) -> Path:
+    """Put the sealed bundle where it waits, for its owner only; returns that place."""
+    _settle(run.building, 0o700, 0o600)
+    place = run.home.folder(PREPARED) / run.run_id
+    try:
+        os.rename(run.building, place)
+        sync(place.parent)
+        return place
+    except OSError as error:
+        reason = error.strerror
+    raise OutputNotWritableError(f"The bundle cannot be kept ({reason}).", where=str(place))
+
+
+def _settle(folder: Path, for_folders: int, for_files: int) -> None:
+    """Give a folder and all in it their modes, and have it on disk."""
+    for path in (*folder.rglob("*"), folder):
+        path.chmod(for_folders if path.is_dir() else for_files)
+        sync(path)
+
+
+def _bundle_name(release: Release, run_id: str, insecure_seed: int | None) -> str:
+    """The declared name, or the dataset with time and run; tests are marked."""
+    name = release.config.publish.name
+    if name is None:
+        now = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
+        safe = "".join(c if c.isalnum() or c in "-_" else "-" for c in release.config.dataset)
+        name = f"{safe[:60]}-{now}-{run_id[:8]}"
+    return name if insecure_seed is None else f"{name}-NOT-PUBLISHABLE"
+
+
+def make_directory(directory: Path, home: Home) -> None:
+    """Make the publishing directory unless it is there, and see that bundles may lie in it.
+
+    Raises:
+        OutputNotWritableError: They may not.
+    """
+    try:
+        if not directory.is_dir():
+            directory.mkdir(parents=True)
+            directory.chmod(0o755)
+        mode = directory.stat().st_mode
+        reason = None
+    except OSError as error:
+        reason = f"cannot be made ({error.strerror})"
+    if reason is None and mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+        reason = "can be written by everyone, who could replace a bundle"
+    real = directory.resolve()
+    if reason is None and (real == home.root.resolve() or home.root.resolve() in real.parents):
+        reason = "lies inside the private home"
+    if reason is None and any((part / MANIFEST).exists() for part in (real, *real.parents)):
+        reason = "lies inside a bundle"
+    if reason is not None:
+        raise OutputNotWritableError(f"The publishing directory {reason}.", where=str(directory))
+
+
+def _check_space(directory: Path, plan: Plan, n_formats: int) -> None:
+    """Refuse before the charge what clearly cannot be written after it."""
+    values = sum(kind_of(product).size(product) for product in plan.products)
+    needed = 4 * values * n_formats + 2**20
+    if shutil.disk_usage(directory).free < needed:
+        raise OutputNotWritableError(
+            f"The bundle may need {needed / 2**20:.0f} MiB; the disk has less free.",
+            where=str(directory),
+        )
+
+
+_TOLD = 3
+
+
+def unpublished(account: Account) -> list[Charge]:
+    """Charges after the account's last publication that published nothing, in order.
+
+    The chain's order decides, not the clock: a run that is killed is told of until a
+    later one publishes, and then stands in the history alone.
+    """
+    charges = account.charges.values()
+    last = max((c.publication.sequence for c in charges if c.publication), default=0)
+    open_ones = (Status.RESERVED, Status.DRAWN)
+    return [c for c in charges if c.status in open_ones and c.entry.sequence > last]
+
+
+def undecided(account: Account) -> list[str]:
+    """The runs whose prepared bundles wait for a decision, in order."""
+    return [run for run, c in account.charges.items() if c.status is Status.PREPARED]
+
+
+def unfinished_in_words(
+    account: Account, at_work: Callable[[str], bool] = lambda run_id: False
+) -> Iterator[str]:
+    """A sentence or two on each run that was charged and has published nothing.
+
+    Args:
+        account: As the ledger replays it.
+        at_work: Whether a run is known to be at work just now.
+    """
+    left = [c for c in unpublished(account) if not at_work(c.entry.body["run_id"])]
+    if len(left) > _TOLD:
+        yield (
+            f"{len(left) - _TOLD} more runs of {account.dataset} were charged and published "
+            "nothing: see 'statpress ledger charge-history'."
+        )
+    for charge in left[-_TOLD:]:
+        run_id, created = charge.entry.body["run_id"], charge.entry.body["created"]
+        loss = charge.loss.within(account.limit.amounts)
+        if charge.status is Status.RESERVED:
+            then = (
+                "never began to draw. If it is not at work, its budget can be given back: "
+                f"statpress ledger void {run_id} --reason …"
+            )
+        else:
+            then = (
+                "published nothing. Its budget stays spent. Only a run that was stopped while it "
+                "published can have left its bundle: then note it with statpress ledger note BUNDLE"
+            )
+        yield f"Run {run_id} was charged {loss} at {created} and {then}"
+
+
+def refusals_in_words(account: Account) -> str:
+    """How many runs of a dataset were stopped, and what follows from that."""
+    number = account.open_refusals
+    runs = f"{number} run{'s' * (number != 1)}"
+    said = (
+        f"Gates stopped {runs} of {account.dataset} since it was"
+        f" {'reopened' if account.reopenings else 'registered'}; the limit is"
+        f" {account.max_refusals}."
+    )
+    if account.closed:
+        said += (
+            " No further run looks at the data. Look into them, then: statpress ledger amend"
+            f" {account.dataset} --reopen --reason …"
+        )
+    return said
+
+
+def beginning(
+    account: Account | None, charge: Charge | None, at_work: Callable[[str], bool]
+) -> Iterator[str]:
+    """What a run says of itself and of those before it when it begins.
+
+    Args:
+        account: The dataset's, if it has one.
+        charge: Of this very run, if it was charged before.
+        at_work: As above.
+    """
+    if charge is not None and charge.status is Status.RESERVED:
+        yield (
+            f"This run was charged before, as entry {charge.entry.sequence} of the ledger, and "
+            "never began to draw: it goes on with that charge."
+        )
+    many = account is not None and 2 * account.open_refusals >= account.max_refusals
+    if account is not None and many and not account.closed:  # of a closed one the error tells
+        yield refusals_in_words(account)
+    waiting = [] if account is None else undecided(account)
+    if waiting:
+        more = f" and {len(waiting) - 1} more" if len(waiting) > 1 else ""
+        yield (f"Run {waiting[0]}{more} of this dataset waits for a decision: 'statpress review'.")
+    own = None if charge is None else charge.entry.body["run_id"]
+    if account is not None:
+        yield from unfinished_in_words(account, lambda run_id: run_id == own or at_work(run_id))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Uploaded:
+    """What came of an upload to one target; public.
+
+    Attributes:
+        place: Address of the release there.
+        sent: Number of files that were sent.
+        kept: Number of files that were there already.
+        latest: What the pointer to the newest release says now, in words; empty without one.
+    """
+
+    place: str
+    sent: int
+    kept: int
+    latest: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a run leaves behind; public.
+
+    Attributes:
+        run_id: The run.
+        dataset: Its account.
+        status: What became of it: published, or prepared for its approval.
+        bundle: Where the bundle lies.
+        seal: SHA-256 of its manifest.
+        epsilon: Charged, as decimal text.
+        delta: Charged.
+        ledger_entry: Hash of the charge.
+        publishable: Whether its randomness is secret.
+        uploads: What came of the uploads to the config's targets.
+    """
+
+    run_id: str
+    dataset: str
+    status: Status
+    bundle: Path
+    seal: str
+    epsilon: str
+    delta: str
+    ledger_entry: str
+    publishable: bool
+    uploads: Sequence[Uploaded] = ()
+
+
+def outcome_of(charge: Entry, status: Status, place: Path, seal: str) -> Outcome:
+    """What a run leaves behind, as its charge states it."""
+    body = charge.body
+    return Outcome(
+        run_id=body["run_id"],
+        dataset=body["dataset"],
+        status=status,
+        bundle=place,
+        seal=seal,
+        epsilon=body["epsilon"],
+        delta=body["delta"],
+        ledger_entry=charge.hash,
+        publishable=not body["insecure_seed"],
+    )
