@@ -17,7 +17,6 @@ from statpress.mechanisms.errors import (
 )
 from statpress.tasks.orchestration.server import QUIET_DEFAULTS
 from statpress.tasks.private_zone.folders import Home
-from statpress.tasks.private_zone.gates import Inspector
 from statpress.tasks.private_zone.guards import (
     AROUND_A_FLOW,
     CuratorLog,
@@ -27,6 +26,7 @@ from statpress.tasks.private_zone.guards import (
 )
 from statpress.tasks.private_zone.run_context import Listener, RunContext, Silent, steps_of
 from statpress.tasks.private_zone.workers import Parallel
+from statpress.tasks.release.quality_gates import Inspector
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

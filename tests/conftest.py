@@ -25,10 +25,10 @@ from statpress.flows.runner import run_release
 from statpress.tasks.ledger.entries import Entry
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.private_zone.folders import Home
-from statpress.tasks.private_zone.gates import Inspector
 from statpress.tasks.private_zone.guards import CuratorLog, new_run_id
 from statpress.tasks.private_zone.run_context import RunContext
 from statpress.tasks.private_zone.workers import Parallel
+from statpress.tasks.release.quality_gates import Inspector
 from statpress.tasks.release.run_places import Outcome
 
 if TYPE_CHECKING:

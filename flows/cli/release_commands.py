@@ -139,7 +139,7 @@ def plan(
     from statpress.tasks.release.foreseen import foreseen, plan_for_account
 
     if html is not None:
-        from statpress.tasks.report.plan_page import check_page
+        from statpress.tasks.release.plan_page import check_page
 
         check_page(html)
     order, place = PlannedOrder.of(order_of(config, set_)), home_of(home)
@@ -149,7 +149,7 @@ def plan(
     written: dict[str, Any] = {}
     if html is not None:
         from statpress.flows.terminal import Progress
-        from statpress.tasks.report.plan_page import write_plan_page
+        from statpress.tasks.release.plan_page import write_plan_page
 
         with Progress(shown=not json) as progress:
             write_plan_page(

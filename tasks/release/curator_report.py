@@ -26,12 +26,12 @@ from statpress.mechanisms.planning.plan import Plan
 from statpress.tasks.pages.blocks import Block, Fact, Facts, Grid, Page, Prose, Section, rendered
 from statpress.tasks.pages.numbers import count, share
 from statpress.tasks.private_zone.folders import sync
-from statpress.tasks.private_zone.gates import fates
 from statpress.tasks.private_zone.guards import as_text, is_interruption
 from statpress.tasks.private_zone.run_context import step
 from statpress.tasks.products.kinds import kind_of
 from statpress.tasks.products.product_kind import TrueErrors, compared_grid
 from statpress.tasks.release.build import Released
+from statpress.tasks.release.quality_gates import fates
 from statpress.tasks.release.run_places import Run
 from statpress.tasks.source.aggregates import SourceProfile
 from statpress.tasks.source.guarding import new_file, write_all

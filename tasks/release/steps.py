@@ -33,12 +33,12 @@ from statpress.tasks.ledger.entries import Entry
 from statpress.tasks.ledger.export import check_head, keep_head
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.ledger.rules import check_open
-from statpress.tasks.private_zone import gates as quality
 from statpress.tasks.private_zone.folders import at_work
 from statpress.tasks.private_zone.run_context import RunContext, step
 from statpress.tasks.private_zone.workers import Workers
 from statpress.tasks.products.kinds import kind_of
 from statpress.tasks.release import build as bundle
+from statpress.tasks.release import quality_gates as quality
 from statpress.tasks.release.build import Released
 from statpress.tasks.release.drawing import draw_by, hand_over, introduce
 from statpress.tasks.release.entropy import generator, key_of_choice

@@ -31,10 +31,10 @@ from statpress.mechanisms.errors import (
 )
 from statpress.tasks.bundle.manifest import MANIFEST_NAME, seal, verify_bundle
 from statpress.tasks.ledger.ledger import Ledger
-from statpress.tasks.private_zone.gates import Between, Inspector
 from statpress.tasks.private_zone.guards import CuratorLog, guarded
 from statpress.tasks.products import count_product as counts
 from statpress.tasks.release.ledger_check import check_bundle
+from statpress.tasks.release.quality_gates import Between, Inspector
 
 
 def raised(function, log: CuratorLog) -> tuple[BaseException, str]:
@@ -138,7 +138,7 @@ def test_the_quality_process_is_ours_and_restarted_once_it_died(
         assert inspector.meets("gate", {"x": 1}, [Between("x", 1, 1)])
         assert inspector._process.args[2:4] == [
             "-m",
-            "statpress.tasks.private_zone.quality_process",
+            "statpress.tasks.release.quality_process",
         ]
         # Once it died it is started again, and that folder is not run then either.
         inspector._process.kill()
@@ -150,7 +150,7 @@ def test_the_quality_process_is_ours_and_restarted_once_it_died(
 
 MODULES_OF_THE_QUALITY_PROCESS = """
 import sys
-from statpress.tasks.private_zone.gates import process
+from statpress.tasks.release.quality_gates import process
 process.tasks_of_parent = lambda: (iter(sys.argv[1:]), sys.stdout)
 process.main()
 print(*sys.modules, file=sys.stderr)

@@ -21,8 +21,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from statpress.tasks.private_zone.gates import Inspector
 from statpress.tasks.private_zone.run_context import Silent
+from statpress.tasks.release.quality_gates import Inspector
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["victims_ready"])

@@ -47,9 +47,9 @@ from statpress.mechanisms.errors import (
     SourceUnreadableError,
     StatpressError,
 )
-from statpress.tasks.private_zone.gates import Between, Inspector
 from statpress.tasks.private_zone.guards import CuratorLog
 from statpress.tasks.private_zone.workers import Parallel
+from statpress.tasks.release.quality_gates import Between, Inspector
 
 if TYPE_CHECKING:
     from postgres import Server

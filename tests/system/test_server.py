@@ -56,9 +56,7 @@ def test_run_on_a_server(
 
     private = Search((CANARY, "48151623"), (RARE,))
     assert private.in_text(out + err) == []
-    assert any(
-        "statpress.tasks.private_zone.quality_process" in text for text in shown.seen.values()
-    )
+    assert any("statpress.tasks.release.quality_process" in text for text in shown.seen.values())
     assert any("PREFECT_API_URL" in text for text in shown.seen.values()) or shown.closed
     assert not any(private.in_text(text) for text in shown.seen.values())
 

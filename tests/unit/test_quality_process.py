@@ -18,7 +18,7 @@ RUN = """
 import sys, threading, time
 from pathlib import Path
 from statpress.tasks.private_zone.guards import CuratorLog
-from statpress.tasks.private_zone.gates import Inspector
+from statpress.tasks.release.quality_gates import Inspector
 
 def start():
     print(Inspector(CuratorLog(Path(sys.argv[1]), "log"))._process.pid, flush=True)

@@ -82,7 +82,7 @@ class Inspector:
         self._process = self._start()
 
     def _start(self) -> subprocess.Popen[str]:
-        return started("statpress.tasks.private_zone.quality_process", (), self.log)
+        return started("statpress.tasks.release.quality_process", (), self.log)
 
     def _stop(self) -> None:
         ended(self._process)
