@@ -17,7 +17,7 @@ from statpress.flows.facts import plan_facts, remaining_text
 from statpress.flows.terminal import table
 from statpress.mechanisms.mechanism import figure, label
 from statpress.mechanisms.planning.plan import Plan
-from statpress.mechanisms.registry import kinds
+from statpress.mechanisms.registry import KINDS
 from statpress.tasks.ledger.acts import remaining_budget
 from statpress.tasks.ledger.entries import Loss, canonical
 from statpress.tasks.private_zone.folders import Home
@@ -184,7 +184,7 @@ def reprint_report(facts: Mapping[str, Any]) -> str:
 def proposal_report(proposal: Proposal) -> Iterator[Any]:
     """A proposal for a person: what changes, product by product."""
     found = proposal.difference
-    compared = {k: v for kind in kinds().values() for k, v in kind.compared.items()}
+    compared = {k: v for kind in KINDS.values() for k, v in kind.compared.items()}
     title = f"{proposal.release.config.title}, against the bundle {found['supersedes'][:16]}"
     config = [
         [key, _text(each["was"]), _text(each["now"])] for key, each in found["config"].items()

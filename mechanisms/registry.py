@@ -1,18 +1,58 @@
-"""All mechanisms by name. A new one is one module, one line here and one test.
+"""All mechanisms and kinds of product by name: a new mechanism is one module, one line, one test.
 
-A mechanism is imported when it is asked for, so that a command takes no time over those that its
-config does not name. The kinds of product follow: they are those that some mechanism serves.
+A mechanism is imported when it is looked up, so that a command takes no time over those that its
+config does not name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pkgutil import resolve_name
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from statpress.mechanisms.mechanism import Kind, Mechanism
+if TYPE_CHECKING:
+    from statpress.mechanisms.mechanism import Kind, Mechanism
 
 Value = TypeVar("Value")
+
+
+class Registry(Mapping[str, Value]):
+    """Values by name, each imported when it is first looked up.
+
+    >>> numbers = Registry[object]({"e": "math:e", "half": "fractions:Fraction"})
+    >>> list(numbers), numbers["e"]
+    (['e', 'half'], 2.718281828459045)
+
+    Args:
+        places: By name the place of a value, ``module:attribute``.
+    """
+
+    def __init__(self, places: Mapping[str, str]) -> None:
+        self._places: dict[str, str | None] = dict(places)
+        self._values: dict[str, Value] = {}
+
+    def __getitem__(self, name: str) -> Value:
+        place = self._places[name]
+        if name not in self._values:
+            self._values[name] = resolve_name(f"{place}")
+        return self._values[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def add(self, name: str, value: Value) -> None:
+        """Add a value that is there already, after those known."""
+        self._places[name] = None
+        self._values[name] = value
+
+
+_CORE = "statpress.mechanisms"
 _COUNTS, _RECORDS, _ESTIMATE, _FUNCTION = "microdata table", "microdata", "estimate", "function"
 _MECHANISMS = {
     "bootstrap": ("tables.bootstrap:Bootstrap", _COUNTS),
@@ -34,56 +74,25 @@ _MECHANISMS = {
 """By name the place of a class, and the names of the kinds that it serves, as it says itself."""
 
 _SERVED = {name: tuple(served.split()) for name, (_, served) in _MECHANISMS.items()}
-_IMPORTED: dict[str, type[Mechanism]] = {}
 
-
-class _Mechanisms(Mapping[str, type[Mechanism]]):
-    """Imports a mechanism when it is looked up."""
-
-    def __getitem__(self, name: str) -> type[Mechanism]:
-        if name not in _IMPORTED:
-            place, _ = _MECHANISMS[name]
-            _IMPORTED[name] = resolve_name(f"statpress.mechanisms.{place}")
-        return _IMPORTED[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in _SERVED
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_SERVED)
-
-    def __len__(self) -> int:
-        return len(_SERVED)
-
-
-class _Kinds(Mapping[str, Kind]):
-    """Imports the first mechanism of a kind when the kind is looked up."""
-
-    def __getitem__(self, name: str) -> Kind:
-        first = next((each for each, served in _SERVED.items() if name in served), None)
-        if first is None:
-            raise KeyError(name)
-        return next(kind for kind in REGISTRY[first].kinds if kind.name == name)
-
-    def __contains__(self, name: object) -> bool:
-        return any(name in served for served in _SERVED.values())
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys(name for served in _SERVED.values() for name in served))
-
-    def __len__(self) -> int:
-        return len([*iter(self)])
-
-
-REGISTRY: Mapping[str, type[Mechanism]] = _Mechanisms()
+REGISTRY: Registry[type[Mechanism]] = Registry(
+    {name: f"{_CORE}.{place}" for name, (place, _) in _MECHANISMS.items()}
+)
 """Mechanisms by name."""
 
-KINDS: Mapping[str, Kind] = _Kinds()
+KINDS: Registry[Kind] = Registry(
+    {
+        "microdata": f"{_CORE}.tables.count_tables:MICRODATA",
+        "table": f"{_CORE}.tables.count_tables:TABLE",
+        "estimate": f"{_CORE}.estimates.estimate:ESTIMATE",
+        "function": f"{_CORE}.functions.bernstein:FUNCTION",
+    }
+)
 """All kinds of product by name."""
 
 
 def register(mechanism: type[Mechanism]) -> None:
-    """Add a mechanism; one from outside the package before ``configs`` is imported.
+    """Add a mechanism and its kinds; one from outside the package before ``configs`` is imported.
 
     Raises:
         ValueError: There is another of this name, or of a kind of this name.
@@ -93,7 +102,9 @@ def register(mechanism: type[Mechanism]) -> None:
     for kind in mechanism.kinds:
         if KINDS.get(kind.name, kind) is not kind:
             raise ValueError(f"there is a kind of product '{kind.name}' already")
-    _IMPORTED[mechanism.name] = mechanism
+    for kind in mechanism.kinds:
+        KINDS.add(kind.name, kind)
+    REGISTRY.add(mechanism.name, mechanism)
     _SERVED[mechanism.name] = tuple(kind.name for kind in mechanism.kinds)
 
 
@@ -105,8 +116,3 @@ def served_by(mechanism: str) -> tuple[str, ...]:
 def serving(kind: Kind) -> list[type[Mechanism]]:
     """The mechanisms that serve a kind of product."""
     return [REGISTRY[name] for name, served in _SERVED.items() if kind.name in served]
-
-
-def kinds() -> dict[str, Kind]:
-    """All kinds of product by name."""
-    return dict(KINDS)

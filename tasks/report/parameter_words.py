@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from statpress.mechanisms.mechanism import shown
-from statpress.mechanisms.registry import kinds
+from statpress.mechanisms.registry import KINDS
 from statpress.tasks.pages.numbers import measured, share
 
 PARAMETERS: Mapping[str, str] = {
@@ -108,7 +108,7 @@ def parameter_rows(stated: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 def expected_rows(stated: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """What errors were expected before anything was drawn: name, value, what it means."""
-    compared = {k: v for kind in kinds().values() for k, v in kind.compared.items()}
+    compared = {k: v for kind in KINDS.values() for k, v in kind.compared.items()}
     for name, value in stated["expected_error"].items():
         known = EXPECTED.get(name)
         if known is None and name in compared:

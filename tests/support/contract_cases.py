@@ -27,7 +27,7 @@ from statpress.mechanisms.mechanism import Mechanism, Target, needs_of
 from statpress.mechanisms.planning.choice import Budget, ProductRequest
 from statpress.mechanisms.planning.plan import Plan
 from statpress.mechanisms.planning.planner import plan_release
-from statpress.mechanisms.registry import REGISTRY, kinds
+from statpress.mechanisms.registry import KINDS, REGISTRY
 from statpress.mechanisms.tables.count_tables import CountsKind
 from statpress.mechanisms.tables.sample_resample import SampleResampleKnobs
 
@@ -98,7 +98,7 @@ def planned(name: str, kind: str) -> Plan:
     found = case(name)
     request = ProductRequest(
         name="p",
-        kind=kinds()[kind],
+        kind=KINDS[kind],
         mechanism=name,
         knobs=found.knobs,
         columns=found.domain.names,

@@ -36,10 +36,10 @@ def product_of(name: str, kind: str, domain: Any, n: int, knobs: Any = None) -> 
     from statpress.mechanisms.domain.domain import Privacy
     from statpress.mechanisms.planning.choice import Budget, ProductRequest
     from statpress.mechanisms.planning.planner import plan_release
-    from statpress.mechanisms.registry import REGISTRY, kinds
+    from statpress.mechanisms.registry import KINDS, REGISTRY
 
     request = ProductRequest(
-        name="p", kind=kinds()[kind], mechanism=name, columns=domain.names, share=Decimal(1),
+        name="p", kind=KINDS[kind], mechanism=name, columns=domain.names, share=Decimal(1),
         knobs=knobs or KNOBS.get(name) or REGISTRY[name].knobs(),
     )  # fmt: skip
     plan = plan_release(

@@ -188,7 +188,7 @@ def test_the_number_of_records_can_be_chosen() -> None:
 
 
 @pytest.mark.parametrize(("gain", "near"), [(synthesis.GAIN_OF_MANY, True), (0.9, False)])
-def test_many_records_are_fitted_in_a_third_of_the_sweeps_and_as_near_as_need_be(
+def test_many_records_are_fitted_in_two_fifths_of_the_sweeps_and_as_near_as_need_be(
     monkeypatch, gain: float, near: bool
 ) -> None:
     """A fiftieth of the squared error of the targets; the twin stops at once and is not so near."""
@@ -203,7 +203,7 @@ def test_many_records_are_fitted_in_a_third_of_the_sweeps_and_as_near_as_need_be
     monkeypatch.setattr(synthesis, "MANY", m)
     monkeypatch.setattr(synthesis, "GAIN_OF_MANY", gain)
     many = synthesis.synthesise(model, m, release.public_generator())
-    assert 3 * rounds[1] <= rounds[0]
+    assert 5 * rounds[1] <= 2 * rounds[0]
     monkeypatch.setattr(
         synthesis, "NEAR_OF_MANY", 1e-6
     )  # far from the targets no gain is too little

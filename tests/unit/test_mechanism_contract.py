@@ -20,7 +20,7 @@ from contract_cases import BUDGET, NAMES, SERVED, budgets, case, optional_budget
 from statpress.mechanisms.errors import ConfigError, InfeasibleBudgetError
 from statpress.mechanisms.mechanism import PROOF, Target
 from statpress.mechanisms.planning.charges import recompute_charge
-from statpress.mechanisms.registry import REGISTRY, kinds, serving
+from statpress.mechanisms.registry import KINDS, REGISTRY, serving
 
 EPSILONS = (0.0, 0.25, 0.5, 1.0, 2.0, 5.0)
 ORDERS = (1.5, 2, 8, 40)
@@ -200,4 +200,4 @@ def test_a_plan_with_it_keeps_the_budget(name: str, kind: str) -> None:
     (described,) = plan.describe()
     again = recompute_charge([described], epsilon=plan.epsilon, delta=plan.delta)
     assert again["epsilon"] <= plan.epsilon
-    assert serving(kinds()[kind]).count(REGISTRY[name]) == 1
+    assert serving(KINDS[kind]).count(REGISTRY[name]) == 1
