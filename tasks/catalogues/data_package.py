@@ -33,14 +33,8 @@ from statpress.mechanisms.domain.columns import Column
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.planning.plan import PlannedProduct
 from statpress.tasks.bundle.formats import as_written
-from statpress.tasks.products.product_kind import (
-    Field,
-    code_span,
-    codebook,
-    escaped,
-    resources_of,
-    with_words,
-)
+from statpress.tasks.pages.rendering import code_span, escaped
+from statpress.tasks.products.product_kind import Field, codebook, resources_of, with_words
 from statpress.tasks.products.published_counts import column_field, column_from
 
 if TYPE_CHECKING:

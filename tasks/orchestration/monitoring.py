@@ -23,9 +23,9 @@ from statpress.tasks.ledger.accounts import Account
 from statpress.tasks.ledger.entries import canonical
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.orchestration.server import key_of, notice, show, watched_run
+from statpress.tasks.pages.rendering import escaped
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.run_context import RunContext
-from statpress.tasks.products.product_kind import escaped
 from statpress.tasks.release.foreseen import warnings
 from statpress.tasks.release.run_places import Outcome
 

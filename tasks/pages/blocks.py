@@ -1,46 +1,17 @@
-"""A page as values, and as one self-contained HTML file.
+"""A page as values: text, facts, tables and charts, in sections.
 
-How much room the text of a chart takes.
-What a chart shows, as values; how it looks is the business of ``charts``.
-The blocks of a page as values: text, facts, tables, charts, and sections that hold them.
-Our own sentences with a few marks of Markdown, as text of a page.
-A page as one self-contained HTML file, which asks no other host for anything.
+What a chart shows is a value too; ``charts`` draws it, and ``rendering`` makes a file of a page.
 """
 
 from __future__ import annotations
 
-import base64
-import functools
-import hashlib
-import itertools
 import re
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Literal
-from unicodedata import east_asian_width
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from jinja2 import Template
     from markupsafe import Markup
-
-
-def inches_of(label: str, points: float) -> float:
-    """Inches of a label in a font of so many points.
-
-    The font that is measured with lacks the wide letters, which are square.
-
-    >>> round(inches_of("men", 8.5), 2), round(inches_of("年収", 8.5), 2)
-    (0.26, 0.24)
-    """
-    from matplotlib.font_manager import FontProperties
-    from matplotlib.textpath import TextToPath
-
-    font = FontProperties(family="DejaVu Sans", size=points)
-    narrow = "".join(letter for letter in label if east_asian_width(letter) not in "WF")
-    width, _, _ = TextToPath().get_text_width_height_descent(narrow, font, ismath=False)
-    return float(width + points * (len(label) - len(narrow))) / 72
 
 
 Number = float | None
@@ -364,92 +335,3 @@ def code(text: str) -> Markup:
     from markupsafe import Markup
 
     return Markup("<code>{}</code>").format(text)
-
-
-_KINDS = {
-    Prose: "prose",
-    Facts: "facts",
-    Grid: "grid",
-    Chart: "chart",
-    Gallery: "gallery",
-    Slider: "slider",
-}
-
-
-def rendered(page: Page, *, pictures: bool = True) -> str:
-    """The HTML of a page; without pictures the figures of its charts stand as tables.
-
-    Every value is escaped, since titles and names are the words of whoever wrote a config. The
-    page's own policy lets it load nothing, and run nothing but the script of its sliders, if any.
-    """
-    from markupsafe import Markup
-
-    numbers, sliders = itertools.count(1), itertools.count(1)
-    script = _text("slider.js") if any(map(_slides, page.sections)) else ""
-    allowed = f"script-src 'sha256-{_digest(script)}'; " if script else ""
-    return _template().render(
-        page=page,
-        policy=f"default-src 'none'; img-src data:; {allowed}style-src 'unsafe-inline'",
-        script=Markup(script),  # noqa: S704 -- ours, like the style
-        style=Markup(_text("style.css")),  # noqa: S704
-        kind_of=lambda block: _KINDS[type(block)],
-        drawn=lambda chart: _picture(chart, next(numbers)) if pictures else None,
-        is_number=_is_number,
-        number_of_slider=lambda: next(sliders),
-    )
-
-
-def _picture(chart: Chart, number: int) -> Markup | None:
-    """A chart's drawing; None if it cannot be drawn, as where an axis is as long as floats reach.
-
-    The chart's words and figures then stand alone: what is released is charged by now, and no
-    picture is worth it.
-    """
-    from markupsafe import Markup
-
-    from statpress.tasks.pages.charts import svg
-
-    try:
-        drawn = svg(chart.drawing, number=number, wide=chart.wide)
-    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        warnings.warn(f"a chart is not drawn: {type(error).__name__}", stacklevel=2)
-        return None
-    return Markup(drawn)  # noqa: S704 -- Matplotlib escapes its texts
-
-
-def _slides(section: Section) -> bool:
-    """Whether there is a slider in a section."""
-    own = any(isinstance(block, Slider) for block in section.blocks)
-    return own or any(map(_slides, section.parts))
-
-
-@functools.cache
-def _template() -> Template:
-    from jinja2 import Environment, StrictUndefined
-
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    return environment.from_string(_text("page.html.jinja"))
-
-
-def _text(name: str) -> str:
-    return files("statpress.tasks.pages").joinpath(name).read_text(encoding="utf-8")
-
-
-def _digest(script: str) -> str:
-    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
-
-
-def _is_number(text: Any) -> bool:
-    """Whether a cell of a table is aligned as a number is.
-
-    >>> _is_number("1,234"), _is_number("± 3 %"), _is_number("9 to 12")
-    (True, True, False)
-    """
-    plain = str(text).strip("±% ").replace(",", "")
-    try:
-        float(plain)
-    except ValueError:
-        return False
-    return True

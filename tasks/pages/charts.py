@@ -12,11 +12,12 @@ import warnings
 from collections.abc import Callable
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any
+from unicodedata import east_asian_width
 
 import numpy as np
 
-from statpress.tasks.pages.blocks import Bars, Curves, Drawing, HeatMap, Intervals, inches_of
-from statpress.tasks.pages.numbers import measured, numbered, plain_decades
+from statpress.tasks.pages.blocks import Bars, Curves, Drawing, HeatMap, Intervals
+from statpress.tasks.pages.numbers import measured
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -165,14 +166,14 @@ def _(drawing: Curves, figure: Figure) -> None:
         panel.plot([x], [y], "o", color=_INK, markersize=4)
     if drawing.log_x:
         panel.set_xscale("log")
-        plain_decades(panel.xaxis)
+        _plain_decades(panel.xaxis)
     if drawing.log_y:
         panel.set_yscale("log")
-        plain_decades(panel.yaxis)
+        _plain_decades(panel.yaxis)
     if drawing.from_zero:
         panel.set_ylim(bottom=0)
-    numbered(panel.xaxis)
-    numbered(panel.yaxis)
+    _numbered(panel.xaxis)
+    _numbered(panel.yaxis)
     panel.set_xlabel(drawing.x_axis)
     panel.set_title(drawing.y_axis, loc="left", fontsize=_FONT, pad=4)
     panel.grid(axis="y")
@@ -245,7 +246,7 @@ def _rows_of(figure: Figure, labels: Any, axis: str) -> Axes:
     panel.spines["left"].set_visible(False)
     panel.set_xlabel(axis)
     panel.locator_params(axis="x", nbins=5)
-    numbered(panel.xaxis)
+    _numbered(panel.xaxis)
     panel.grid(axis="x")
     panel.set_axisbelow(True)
     return panel
@@ -280,4 +281,47 @@ def _short(label: str) -> str:
 
 def _margin(labels: Any) -> float:
     """Inches that the longest label takes."""
-    return 0.16 + max((inches_of(_short(label), _FONT) for label in labels), default=0)
+    return 0.16 + max((_inches_of(_short(label), _FONT) for label in labels), default=0)
+
+
+def _inches_of(label: str, points: float) -> float:
+    """Inches of a label in a font of so many points.
+
+    The font that is measured with lacks the wide letters, which are square.
+
+    >>> round(_inches_of("men", 8.5), 2), round(_inches_of("年収", 8.5), 2)
+    (0.26, 0.24)
+    """
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import TextToPath
+
+    font = FontProperties(family="DejaVu Sans", size=points)
+    narrow = "".join(letter for letter in label if east_asian_width(letter) not in "WF")
+    width, _, _ = TextToPath().get_text_width_height_descent(narrow, font, ismath=False)
+    return float(width + points * (len(label) - len(narrow))) / 72
+
+
+_LONG = 10_000  # from where thousands are set apart on an axis, so that years are not
+
+
+def _plain_decades(axis: Any) -> None:
+    """Ticks of a logarithmic axis as plain numbers: with text left alone no exponent is raised."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    low, high = axis.get_view_interval()
+    steps = (1.0, 2.0, 5.0) if high < 1000 * low else (1.0,)
+    axis.set_major_locator(LogLocator(subs=steps, numticks=12))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: measured(value)))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _numbered(axis: Any) -> None:
+    """Numbers on a linear axis as everywhere on the page, but years without a comma."""
+    from matplotlib.ticker import FuncFormatter
+
+    def write(value: float, _: Any) -> str:
+        long = max(map(abs, axis.get_view_interval())) >= _LONG
+        return measured(value, 6) if long else measured(value, 6).replace(",", "")
+
+    if axis.get_scale() == "linear":
+        axis.set_major_formatter(FuncFormatter(write))

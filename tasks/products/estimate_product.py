@@ -44,6 +44,7 @@ from statpress.tasks.pages.blocks import (
     Span,
 )
 from statpress.tasks.pages.numbers import interval, measured, plain, share
+from statpress.tasks.pages.rendering import escaped
 from statpress.tasks.products.product_kind import (
     Compared,
     ProductKind,
@@ -52,7 +53,6 @@ from statpress.tasks.products.product_kind import (
     TrueErrors,
     compared,
     described,
-    escaped,
     plain_file,
 )
 

@@ -38,6 +38,7 @@ from statpress.tasks.pages.blocks import (
     Section,
 )
 from statpress.tasks.pages.numbers import measured, plain
+from statpress.tasks.pages.rendering import escaped
 from statpress.tasks.products import evaluate
 from statpress.tasks.products.product_kind import (
     Compared,
@@ -48,7 +49,6 @@ from statpress.tasks.products.product_kind import (
     TrueErrors,
     compared,
     described,
-    escaped,
     largest_grid,
     plain_file,
 )

@@ -9,14 +9,12 @@ What a product contributes to the curator's report: its true errors, which are p
 What a bundle needs of a kind of product.
 What the config says of columns in words, as the data package of a bundle has it.
 The files of any product in the folder of a bundle, in every format that the config names.
-Words of a config within Markdown, shown as they were written.
 Whole bundles whose files do not fit each other, or this version.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -599,30 +597,6 @@ def check_size(product: PlannedProduct[Any], publish: PublishConfig, where: str)
             where=where,
             next_step=f"Leave {' and '.join(map(repr, whole))} out of publish.formats.",
         )
-
-
-_SPECIAL = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_{}[]<>()#|!~&$"})
-
-
-def escaped(text: str) -> str:
-    r"""Text that Markdown shows as it is, on one line.
-
-    >>> print(escaped("a|b_<i>"))
-    a\|b\_\<i\>
-    """
-    return " ".join(text.translate(_SPECIAL).split())
-
-
-def code_span(text: str) -> str:
-    """Text as code; the fence is longer than any run of backticks within it (CommonMark, 6.1).
-
-    >>> print(code_span("census"), code_span("a`b"))
-    `census` ``a`b``
-    """
-    line = " ".join(text.split())
-    fence = "`" * (1 + max(map(len, re.findall("`+", line)), default=0))
-    space = " " * (line.startswith("`") or line.endswith("`"))
-    return f"{fence}{space}{line}{space}{fence}"
 
 
 @contextmanager

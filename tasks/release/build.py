@@ -23,13 +23,12 @@ from statpress.tasks.catalogues.data_package import (
 )
 from statpress.tasks.catalogues.metadata_files import rehearse_metadata, write_metadata
 from statpress.tasks.ledger.entries import Entry, canonical
+from statpress.tasks.pages.rendering import code_span, escaped
 from statpress.tasks.products.kinds import families, kind_of
 from statpress.tasks.products.product_kind import (
     Profile,
     check_size,
-    code_span,
     codebook,
-    escaped,
     profile_product,
     write_product,
 )

@@ -23,8 +23,9 @@ from statpress.configs.loading import Release
 from statpress.mechanisms.domain.contingency_table import Counted
 from statpress.mechanisms.errors import StatpressError
 from statpress.mechanisms.planning.plan import Plan
-from statpress.tasks.pages.blocks import Block, Fact, Facts, Grid, Page, Prose, Section, rendered
+from statpress.tasks.pages.blocks import Block, Fact, Facts, Grid, Page, Prose, Section
 from statpress.tasks.pages.numbers import count, share
+from statpress.tasks.pages.rendering import rendered
 from statpress.tasks.private_zone.folders import sync
 from statpress.tasks.private_zone.guards import as_text, is_interruption
 from statpress.tasks.private_zone.run_context import step

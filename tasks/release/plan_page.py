@@ -44,9 +44,9 @@ from statpress.tasks.pages.blocks import (
     Prose,
     Section,
     Slider,
-    rendered,
 )
 from statpress.tasks.pages.numbers import count, measured, share
+from statpress.tasks.pages.rendering import rendered
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.release.foreseen import offers_of, warnings
 from statpress.tasks.report.privacy_page import at_most, short

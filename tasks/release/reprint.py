@@ -40,7 +40,8 @@ from statpress.tasks.catalogues.data_package import (
     write_package,
 )
 from statpress.tasks.catalogues.metadata_files import NAMES, SDMX, changed_metadata, write_metadata
-from statpress.tasks.products.product_kind import TableForm, escaped
+from statpress.tasks.pages.rendering import escaped
+from statpress.tasks.products.product_kind import TableForm
 from statpress.tasks.products.published_bundle import PublishedBundle, open_bundle
 from statpress.tasks.products.published_counts import PublishedProduct, raw_digest
 from statpress.tasks.release.build import versions

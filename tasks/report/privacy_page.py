@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from statpress.mechanisms.accounting.trade_off import limit_advantage
-from statpress.tasks.products.product_kind import code_span, escaped
+from statpress.tasks.pages.rendering import code_span, escaped
 
 Stated = Mapping[str, Any]
 

@@ -48,9 +48,9 @@ from statpress.tasks.pages.blocks import (
     code,
     link,
     marked,
-    rendered,
 )
 from statpress.tasks.pages.numbers import count, measured, size
+from statpress.tasks.pages.rendering import rendered
 from statpress.tasks.products.kinds import kind_named
 from statpress.tasks.products.product_kind import ReportPart
 from statpress.tasks.report import privacy_page

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from statpress.tasks.products.product_kind import code_span, escaped
+from statpress.tasks.pages.rendering import code_span, escaped
 
 TITLE = "A <script>x</script> [link](http://x) | *b* `c`"
 

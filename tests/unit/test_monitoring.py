@@ -15,10 +15,10 @@ from statpress.tasks.ledger.acts import register_dataset
 from statpress.tasks.orchestration import monitoring
 from statpress.tasks.orchestration.monitoring import DrawingProgress, budget_text, plan_row
 from statpress.tasks.orchestration.server import key_of
+from statpress.tasks.pages.rendering import escaped
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.guards import CuratorLog
 from statpress.tasks.private_zone.run_context import RunContext
-from statpress.tasks.products.product_kind import escaped
 
 
 def context_in(folder: Path) -> RunContext:

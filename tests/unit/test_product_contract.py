@@ -19,7 +19,8 @@ from statpress.configs.release_config import PublishConfig
 from statpress.mechanisms.domain.contingency_table import Counted
 from statpress.mechanisms.registry import KINDS as CORE_KINDS
 from statpress.mechanisms.registry import REGISTRY
-from statpress.tasks.pages.blocks import Page, rendered
+from statpress.tasks.pages.blocks import Page
+from statpress.tasks.pages.rendering import rendered
 from statpress.tasks.products.kinds import KINDS, families, kind_named, kind_of
 from statpress.tasks.products.product_kind import (
     TableForm,

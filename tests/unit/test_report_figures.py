@@ -36,9 +36,9 @@ from statpress.tasks.pages.blocks import (
     Section,
     link,
     marked,
-    rendered,
 )
 from statpress.tasks.pages.charts import svg
+from statpress.tasks.pages.rendering import rendered
 from statpress.tasks.products.count_product import table_blocks
 from statpress.tasks.products.distributions import Distribution, cell_names, places
 from statpress.tasks.products.function_product import noise_sd

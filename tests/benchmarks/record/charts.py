@@ -15,8 +15,8 @@ from statpress.tasks.pages.blocks import (
     Page,
     Prose,
     Section,
-    rendered,
 )
+from statpress.tasks.pages.rendering import rendered
 from tests.benchmarks.peers.asked import TABLES
 from tests.benchmarks.peers.compare import Compared
 from tests.benchmarks.record.history import Latest, Record, latest, latest_peers
