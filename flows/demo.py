@@ -12,7 +12,7 @@ from statpress.configs.loading import PlannedOrder
 from statpress.configs.order import Order
 from statpress.mechanisms.domain.domain import Adjacency, Privacy, Unit
 from statpress.mechanisms.errors import DependencyError
-from statpress.tasks.ledger.acts import register_dataset, remaining_budget
+from statpress.tasks.ledger.home_ledger import register_dataset, remaining_budget
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.source.demo_data import N_RECORDS, write_demo_data
 

@@ -18,8 +18,8 @@ from statpress.flows.terminal import table
 from statpress.mechanisms.mechanism import figure, label
 from statpress.mechanisms.planning.plan import Plan
 from statpress.mechanisms.registry import KINDS
-from statpress.tasks.ledger.acts import remaining_budget
 from statpress.tasks.ledger.entries import Loss, canonical
+from statpress.tasks.ledger.home_ledger import remaining_budget
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.run_context import Listener
 from statpress.tasks.release import reprint as reprinting

@@ -228,7 +228,7 @@ def register(
     from statpress.flows import facts as reports
     from statpress.mechanisms.domain.domain import Adjacency, Privacy, Unit
     from statpress.mechanisms.errors import ConfigError
-    from statpress.tasks.ledger.acts import register_dataset
+    from statpress.tasks.ledger.home_ledger import register_dataset
 
     neighbours, by_column = Adjacency(adjacency), (unit_column, max_records, n_units)
     if n_records is not None and by_column == (None, None, None):
@@ -353,7 +353,7 @@ def show_ledger(
 
     at = _delta(delta)
     with Ledger.open(home_of(home).ledger, create=False) as ledger:
-        accounts = [ledger.account(dataset)] if dataset else list(ledger.accounts().values())
+        accounts = [ledger.account(dataset)] if dataset else list(ledger.state().accounts.values())
     readings = [read_account(account, at) for account in accounts]
     pairs = list(zip(accounts, readings, strict=True))
 
@@ -382,7 +382,7 @@ def charge_history(
     from statpress.tasks.ledger.ledger import Ledger
 
     with Ledger.open(home_of(home).ledger, create=False) as ledger:
-        accounts = [ledger.account(dataset)] if dataset else list(ledger.accounts().values())
+        accounts = [ledger.account(dataset)] if dataset else list(ledger.state().accounts.values())
     charges = [reports.charge_facts(c) for a in accounts for c in a.charges.values()]
     charges.sort(key=lambda charge: charge["sequence"])
     return Result(

@@ -135,7 +135,7 @@ def plan(
     """
     from statpress.configs.loading import PlannedOrder
     from statpress.flows import facts as reports
-    from statpress.tasks.ledger.acts import remaining_budget
+    from statpress.tasks.ledger.home_ledger import remaining_budget
     from statpress.tasks.release.foreseen import foreseen, plan_for_account
 
     if html is not None:
@@ -238,7 +238,7 @@ def outcome_result(
         facts: More facts.
     """
     from statpress.flows import facts as reports
-    from statpress.tasks.ledger.acts import remaining_budget
+    from statpress.tasks.ledger.home_ledger import remaining_budget
 
     remaining = remaining_budget(context.home, outcome.dataset)
     spent = None

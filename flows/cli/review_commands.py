@@ -86,7 +86,7 @@ def publish(
     from statpress.flows import facts as reports
     from statpress.flows.runner import plain_context, run_publication
     from statpress.flows.terminal import Progress
-    from statpress.tasks.ledger.acts import remaining_budget
+    from statpress.tasks.ledger.home_ledger import remaining_budget
 
     with Progress(shown=not json) as progress:
         context = plain_context(home_of(home), orchestrated=not no_orchestrator, listener=progress)

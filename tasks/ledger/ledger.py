@@ -1,34 +1,28 @@
 """The privacy-loss ledger in a database: append-only, hash-chained, one writer at a time.
 
-Serialised transactions on the database of a ledger.
-Opening the database of a ledger, which is made or upgraded only when asked for.
+The rules of ``tasks.ledger.rules`` meet SQLite or PostgreSQL here. Every act is checked and written
+in one transaction that waits for all writers before it, so that simultaneous runs cannot overspend
+together. It reads the few entries that it depends on, however long the history; ``state`` and
+``verify`` read all.
 
-The rules are in ``tasks.ledger.entries``; here they meet SQLite or PostgreSQL. Every act is
-checked and written in one transaction that waits for all writers before it, so that
-simultaneous runs cannot overspend together. It reads the few entries it depends on,
-however long the history; ``state`` and ``verify`` read all.
+An act composes one entry; whether that may follow, ``append`` decides by the rules.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import random
-import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
-from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import Connection
 
-from statpress.mechanisms.errors import LedgerError, LedgerIntegrityError, LedgerUnavailableError
-from statpress.tasks.ledger import acts, tables
-from statpress.tasks.ledger import acts as review
-from statpress.tasks.ledger.accounts import Account, Charge, State
+from statpress.mechanisms.errors import LedgerError, LedgerUnavailableError
+from statpress.tasks.ledger import tables
+from statpress.tasks.ledger.accounts import Account, Charge, State, measures_of
 from statpress.tasks.ledger.chain import (
     Positions,
     Recompute,
@@ -39,172 +33,45 @@ from statpress.tasks.ledger.chain import (
     replay,
     resume,
 )
-from statpress.tasks.ledger.entries import Body, Entry, canonical_json, check_name
-from statpress.tasks.ledger.store import SCHEMA_DAMAGED, Store, open_store
-from statpress.tasks.ledger.tables import check_database, check_schema, stored
+from statpress.tasks.ledger.entries import (
+    Body,
+    Entry,
+    canonical,
+    canonical_json,
+    check_name,
+    checkpoint_statement,
+    exact,
+    signature_fields,
+)
+from statpress.tasks.ledger.rules import (
+    approvers_statement,
+    decision_statement,
+    reopening_statement,
+)
+from statpress.tasks.ledger.store import Store, open_store
+from statpress.tasks.ledger.tables import check_database, check_schema
 
-_T = TypeVar("_T")
-
-
-class Transactions:
-    """Runs work in transactions of its own, and puts failures of the database in our words.
-
-    Attributes:
-        store: The database.
-    """
-
-    def __init__(self, store: Store) -> None:
-        self.store = store
-        self._process = os.getpid()
-
-    def read(self, work: Callable[[Connection], _T]) -> _T:
-        """The result of work that sees one moment and writes nothing."""
-        return self._run(self.store.reader, work)
-
-    def write(self, work: Callable[[Connection], _T]) -> _T:
-        """The result of work that waits for all writers before it."""
-        return self._run(self.store.writer, work)
-
-    def change_schema(self, work: Callable[[Connection], _T]) -> _T:
-        """The result of work that may change the schema."""
-        return self._run(self.store.maker, work)
-
-    def stream(self, work: Callable[[Connection], Iterator[_T]]) -> Iterator[_T]:
-        """What the work yields, read while the caller goes through it.
-
-        Raises:
-            LedgerError: The database failed.
-        """
-        self._check_process()
-        failure: LedgerError
-        try:
-            with self.store.reader.begin() as connection:
-                yield from work(connection)
-            return
-        except SQLAlchemyError as error:
-            failure = self.store.fault(error)
-        except UnicodeDecodeError:
-            failure = self._unreadable()
-        raise failure
-
-    def close(self) -> None:
-        """Close all connections."""
-        for engine in (self.store.reader, self.store.writer, self.store.maker):
-            engine.dispose()
-
-    def _run(self, engine: Engine, work: Callable[[Connection], _T]) -> _T:
-        """Run the work in a transaction, again if others undid it.
-
-        Raises:
-            LedgerError: The work's own, or the database failed; nothing was written.
-        """
-        self._check_process()
-        until = time.monotonic() + self.store.patience
-        while True:
-            failure: LedgerError
-            try:
-                with engine.begin() as connection:
-                    return work(connection)
-            except SQLAlchemyError as error:
-                failure = self.store.fault(error)
-                again = self.store.transient(error) and time.monotonic() < until
-            except UnicodeDecodeError:
-                failure, again = self._unreadable(), False
-            except LedgerError as error:
-                error.where = error.where or self.store.where
-                raise
-            if not again:
-                raise failure  # outside the except block: no internals ride along
-            time.sleep(random.uniform(0.001, 0.02))  # noqa: S311 (a pause, not a draw)
-
-    def _unreadable(self) -> LedgerIntegrityError:
-        """The error for a message of the database that quotes damaged text of its schema."""
-        return LedgerIntegrityError(SCHEMA_DAMAGED, where=self.store.where)
-
-    def _check_process(self) -> None:
-        """Raise in a forked child: a connection does not survive a fork."""
-        if os.getpid() != self._process:
-            raise LedgerUnavailableError(
-                "The ledger was opened by another process.",
-                where=self.store.where,
-                next_step="Open it again in this process.",
-            )
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 
-def open_transactions(location: str | Path, *, create: bool) -> Transactions:
-    """Open the ledger of a path or an address; the arguments and errors of ``Ledger.open``."""
-    transactions = Transactions(open_store(location))
-    store, ready = transactions.store, False
-    try:
-        if create:
-            store.make()
-        elif not store.present():
-            raise LedgerUnavailableError(
-                "There is no ledger here.",
-                where=store.where,
-                next_step="Check the place, or name it with --home; a second ledger would be a"
-                " second budget. Only for a first dataset: 'statpress ledger register', as"
-                " 'statpress plan CONFIG' prints it.",
-            )
-        if not transactions.read(check_schema):
-            if not create:
-                raise LedgerUnavailableError("The database is empty.", where=store.where)
-            transactions.change_schema(tables.upgrade)
-            transactions.read(check_schema)
-        ready = True
-    finally:
-        if not ready:
-            transactions.close()
-    return transactions
+Compose = Callable[[State], Body]
 
 
-def exists(location: str | Path) -> bool:
-    """Whether there is a ledger to open, or something in its place.
-
-    Raises:
-        LedgerUnavailableError: The address is not one of a ledger, or the server
-            cannot be asked.
-    """
-    with closing(Transactions(open_store(location))) as transactions:
-        return transactions.store.present()
+def now() -> str:
+    """The time that an entry states."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def upgrade(location: str | Path) -> str:
-    """Bring the ledger of an older version to the present form; entries stay as they are.
-
-    Returns:
-        The form it had, which may be the present one.
-
-    Raises:
-        LedgerUnavailableError: There is no ledger, or it cannot be written.
-        LedgerSchemaError: It is of a newer form than this version's.
-        LedgerIntegrityError: Its entries do not hold; then nothing was changed.
-    """
-
-    def work(connection: Connection) -> str:
-        form = tables.upgrade(connection)
-        if not form:
-            raise LedgerUnavailableError("The database is empty.", where=where)
-        with closing(stored(connection)) as entries:
-            replay(entries)
-        return form
-
-    with closing(Transactions(open_store(location))) as transactions:
-        where = transactions.store.where
-        if not transactions.store.present():
-            raise LedgerUnavailableError("There is no ledger here.", where=where)
-        return transactions.change_schema(work)
-
-
-class Ledger:
+class Ledger(AbstractContextManager["Ledger"]):
     """A ledger opened with ``Ledger.open``; each process opens its own.
 
     Attributes:
-        transactions: On its database.
+        store: Its database.
     """
 
-    def __init__(self, transactions: Transactions, known: Positions | None = None) -> None:
-        self.transactions = transactions
+    def __init__(self, store: Store, known: Positions | None = None) -> None:
+        self.store = store
         self._known = known  # None until the entries were read
 
     @classmethod
@@ -225,59 +92,89 @@ class Ledger:
             LedgerIntegrityError: The database holds something else, or its guards
                 were altered.
         """
-        return cls(open_transactions(location, create=create), known)
+        with ExitStack() as unless_opened:
+            store = unless_opened.enter_context(closing(open_store(location)))
+            if create:
+                store.make()
+            elif not store.present():
+                raise LedgerUnavailableError(
+                    "There is no ledger here.",
+                    where=store.where,
+                    next_step="Check the place, or name it with --home; a second ledger would be a"
+                    " second budget. Only for a first dataset: 'statpress ledger register', as"
+                    " 'statpress plan CONFIG' prints it.",
+                )
+            if not store.read(check_schema):
+                if not create:
+                    raise LedgerUnavailableError("The database is empty.", where=store.where)
+                store.change_schema(tables.upgrade)
+                store.read(check_schema)
+            unless_opened.pop_all()
+            return cls(store, known)
 
-    exists = staticmethod(exists)
-    upgrade = staticmethod(upgrade)
+    @staticmethod
+    def exists(location: str | Path) -> bool:
+        """Whether there is a ledger to open, or something in its place.
 
-    register = acts.register
-    amend = acts.amend
-    charge = acts.charge
-    draw = acts.draw
-    void = acts.void
-    publish = acts.publish
-    refuse = acts.refuse
-    reopen = acts.reopen
-    checkpoint = acts.checkpoint
+        Raises:
+            LedgerUnavailableError: The address is not one of a ledger, or the server
+                cannot be asked.
+        """
+        with closing(open_store(location)) as store:
+            return store.present()
 
-    set_approvers = review.set_approvers
-    prepare = review.prepare
-    decide = review.decide
+    @staticmethod
+    def upgrade(location: str | Path) -> str:
+        """Bring the ledger of an older version to the present form; entries stay as they are.
+
+        Returns:
+            The form it had, which may be the present one.
+
+        Raises:
+            LedgerUnavailableError: There is no ledger, or it cannot be written.
+            LedgerSchemaError: It is of a newer form than this version's.
+            LedgerIntegrityError: Its entries do not hold; then nothing was changed.
+        """
+
+        def work(connection: Connection) -> str:
+            form = tables.upgrade(connection)
+            if not form:
+                raise LedgerUnavailableError("The database is empty.", where=store.where)
+            with closing(tables.stored(connection)) as entries:
+                replay(entries)
+            return form
+
+        with closing(open_store(location)) as store:
+            if not store.present():
+                raise LedgerUnavailableError("There is no ledger here.", where=store.where)
+            return store.change_schema(work)
 
     @property
     def where(self) -> str:
         """The place of the ledger, without any password."""
-        return self.transactions.store.where
+        return self.store.where
 
     def close(self) -> None:
         """Close the database."""
-        self.transactions.close()
+        self.store.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def entries(self) -> Iterator[Entry]:
         """All entries in order, as stored; ``verify`` is what checks them."""
-        return self.transactions.stream(tables.stored)
+        return self.store.stream(tables.stored)
 
     @property
     def positions(self) -> Positions:
         """Where every entry stands; the first act reads all entries for it, later acts read on."""
         if self._known is None:
-            self._known = self.transactions.read(tables.survey)
+            self._known = self.store.read(tables.survey)
         return self._known
 
     def hash_at(self, sequence: int) -> str | None:
         """The hash of an entry as it is stored; None if there is none."""
-        return self.transactions.read(lambda connection: tables.hash_at(connection, sequence))
+        return self.store.read(lambda connection: tables.hash_at(connection, sequence))
 
     def state(self) -> State:
         """All accounts, charges and the head, from a replay of every entry."""
@@ -289,13 +186,9 @@ class Ledger:
             with closing(tables.stored(connection)) as entries:
                 return replay(positions.watch(entries)), positions
 
-        state, positions = self.transactions.read(work)
+        state, positions = self.store.read(work)
         self._known = self._known or positions
         return state
-
-    def accounts(self) -> dict[str, Account]:
-        """The accounts by dataset, in the order they were registered."""
-        return self.state().accounts
 
     def account(self, dataset: str) -> Account:
         """Limit, spent, remaining and charges of one dataset.
@@ -311,11 +204,7 @@ class Ledger:
         Raises:
             UnregisteredDatasetError: The ledger has no account of this name.
         """
-
-        def work(connection: Connection) -> Account:
-            return self.state_for(connection, dataset, None).account_of(dataset)
-
-        return self.transactions.read(work)
+        return self._part(dataset, None).account_of(dataset)
 
     def charged(self, *, run_id: str, dataset: str) -> Charge:
         """The charge of a run, and what followed it.
@@ -323,18 +212,18 @@ class Ledger:
         Raises:
             LedgerError: The ledger has none.
         """
+        charge = self._part(dataset, run_id).charges.get(run_id)
+        if charge is None:
+            raise LedgerError(
+                "The ledger has no charge of this run.",
+                where=f"run {run_id!r}",
+                next_step="'statpress ledger charge-history' lists the runs.",
+            )
+        return charge
 
-        def work(connection: Connection) -> Charge:
-            charge = self.state_for(connection, dataset, run_id).charges.get(run_id)
-            if charge is None:
-                raise LedgerError(
-                    "The ledger has no charge of this run.",
-                    where=f"run {run_id!r}",
-                    next_step="'statpress ledger charge-history' lists the runs.",
-                )
-            return charge
-
-        return self.transactions.read(work)
+    def _part(self, dataset: str, run_id: str | None) -> State:
+        """What ``state_for`` gives, in a transaction of its own."""
+        return self.store.read(lambda connection: self.state_for(connection, dataset, run_id))
 
     def verify(
         self,
@@ -360,21 +249,21 @@ class Ledger:
             positions = Positions()
             with closing(tables.stored(connection)) as entries:
                 read = positions.watch(entries)
-                found = inspect(read, recompute, head=head, trusted=frozenset(trusted))
+                verification = inspect(read, recompute, head=head, trusted=frozenset(trusted))
             checked = check_database(connection)
-            return replace(found, database_checked=checked), positions
+            return replace(verification, database_checked=checked), positions
 
-        verified, positions = self.transactions.read(work)
+        verified, positions = self.store.read(work)
         self._known = self._known or positions
         return verified
 
-    def append(self, kind: str, body: Body, compose: acts.Compose | None = None) -> Entry:
+    def append(self, kind: str, body: Body, compose: Compose | None = None) -> Entry:
         """Check and write one entry in one serialised transaction.
 
         Args:
             kind: One of ``tasks.ledger.rules.RULES``.
-            body: Its fields; the time of writing and the balance are added.
-            compose: Gives further fields, which depend on the state it follows.
+            body: The fields; the time of writing and the balance are added.
+            compose: Gives further fields, which depend on the state that the entry follows.
 
         Returns:
             The entry; or the one that is there, if the kind may be repeated and this is
@@ -384,7 +273,7 @@ class Ledger:
             BudgetError: The budget forbids it; nothing was written.
             LedgerError: The entry may not follow, or the ledger is not usable.
         """
-        given = json.loads(canonical_json({"created": acts.now(), **body}))
+        given = json.loads(canonical_json({"created": now(), **body}))
         names = {name: given.get(name) for name in ("dataset", "run_id")}
         for name, value in names.items():
             if name in given:
@@ -399,7 +288,7 @@ class Ledger:
             return entry
 
         positions = self.positions  # before the other writers have to wait for it
-        entry = self.transactions.write(work)
+        entry = self.store.write(work)
         positions.note(entry)
         return entry
 
@@ -423,7 +312,7 @@ class Ledger:
             tables.append_all(connection, batch)
             return state
 
-        return self.transactions.write(work)
+        return self.store.write(work)
 
     def state_for(self, connection: Connection, dataset: str | None, run_id: str | None) -> State:
         """The part of the state that an act on this dataset and run can depend on.
@@ -434,3 +323,291 @@ class Ledger:
         """
         rows = tables.relevant(connection, self.positions, dataset=dataset, run_id=run_id)
         return resume(rows, dataset=dataset, run_id=run_id)
+
+    def register(
+        self,
+        *,
+        dataset: str,
+        adjacency: str,
+        unit: str,
+        unit_records: int,
+        n_records: int,
+        policy: str = "basic",
+        max_refusals: int | None = None,
+        **limits: object,
+    ) -> Entry:
+        """Open an account with limits that no sum of charges may pass.
+
+        Args:
+            dataset: Name of the account.
+            adjacency: The neighbouring relation.
+            unit: The privacy unit.
+            unit_records: Records of one unit.
+            n_records: Public number of records.
+            policy: ``basic``, or ``zcdp``.
+            max_refusals: How many runs gates may stop before the account has to be reopened;
+                by default 20.
+            limits: ``epsilon`` and ``delta``, or ``rho`` and ``rho_delta``.
+
+        Raises:
+            AlreadyRegisteredError: The dataset has an account.
+            LedgerError: A value is not usable, or the ledger is not.
+        """
+        terms = {"adjacency": adjacency, "unit": unit}
+        records = {"unit_records": unit_records, "n_records": n_records}
+        body = {"dataset": dataset, "policy": policy, **terms, **records}
+        body |= {} if max_refusals is None else {"max_refusals": max_refusals}
+        return self.append("register", body | _limits(policy, limits))
+
+    def amend(
+        self,
+        *,
+        dataset: str,
+        policy: str | None = None,
+        reason: str | None = None,
+        **limits: object,
+    ) -> Entry:
+        """Put another policy or limit in force; the old one stays in the chain.
+
+        Args:
+            dataset: Name of the account.
+            policy: ``basic`` or ``zcdp``; by default the one in force.
+            reason: Needed to raise a limit or to change the policy.
+            limits: As in ``register``; under the policy in force, what is not given
+                stays as it is at that moment.
+
+        Raises:
+            UnregisteredDatasetError: There is no such account.
+            LedgerError: The rules forbid it, or a value is not usable.
+        """
+
+        def compose(state: State) -> Body:
+            account = state.account_of(dataset)
+            chosen = policy or account.policy
+            kept = account.limit.texts() if chosen == account.policy else {}
+            return {"policy": chosen, **_limits(chosen, kept | limits)}
+
+        return self.append("amend-policy", {"dataset": dataset, "reason": reason}, compose)
+
+    def charge(
+        self,
+        *,
+        dataset: str,
+        run_id: str,
+        epsilon: object,
+        delta: object,
+        rho: object,
+        rho_delta: object,
+        mechanisms: list[dict[str, Any]],
+        config_sha256: str,
+        adjacency: str,
+        unit: str,
+        unit_records: int,
+        n_records: int,
+        insecure_seed: bool,
+        version: str,
+    ) -> Entry:
+        """Reserve and spend budget for a run; once this returns, it is on disk for good.
+
+        The same call again returns the entry that is there, so that a caller who
+        does not know whether the first attempt came through may repeat it.
+
+        Raises:
+            BudgetError: The budget forbids it; nothing was written.
+            LedgerError: The run was charged otherwise before or is void, a value is
+                not usable, or the ledger is not.
+        """
+        losses = {"epsilon": epsilon, "delta": delta, "rho": rho, "rho_delta": rho_delta}
+        body: Body = {
+            "dataset": dataset,
+            "run_id": run_id,
+            **{name: canonical(exact(value, where=name)) for name, value in losses.items()},
+            "mechanisms": mechanisms,
+            "config_sha256": config_sha256,
+            "adjacency": adjacency,
+            "unit": unit,
+            "unit_records": unit_records,
+            "n_records": n_records,
+            "insecure_seed": insecure_seed,
+            "version": version,
+        }
+        return self.append("charge", body)
+
+    def draw(self, *, run_id: str, dataset: str) -> Entry:
+        """Record that a charged run begins to draw; it can never be voided after.
+
+        Raises:
+            LedgerError: The run is not charged, is void, or began before: then it may
+                have drawn, and must not draw again.
+        """
+        return self.append("draw", {"run_id": run_id, "dataset": dataset})
+
+    def void(self, *, run_id: str, dataset: str, reason: str) -> Entry:
+        """Give a charge back whose run never began to draw; may be repeated.
+
+        Raises:
+            LedgerError: The run is not charged, or may have drawn.
+        """
+        return self.append("void", {"run_id": run_id, "dataset": dataset, "reason": reason})
+
+    def publish(self, *, run_id: str, dataset: str, bundle: str, manifest_sha256: str) -> Entry:
+        """Record that the bundle of a drawn run was published; may be repeated.
+
+        Raises:
+            LedgerError: The run never drew, or was published otherwise.
+        """
+        body = {"run_id": run_id, "dataset": dataset, "bundle": bundle}
+        return self.append("publish", body | {"manifest_sha256": manifest_sha256})
+
+    def refuse(self, *, run_id: str, dataset: str, config_sha256: str) -> Entry:
+        """Record that a gate stopped a run because of what the data hold; may be repeated.
+
+        Raises:
+            LedgerError: The run is past its gates, or was refused with another config.
+        """
+        body = {"run_id": run_id, "dataset": dataset, "config_sha256": config_sha256}
+        return self.append("refuse", body)
+
+    def reopen(
+        self,
+        *,
+        dataset: str,
+        reason: str | None = None,
+        key: Ed25519PrivateKey | None = None,
+    ) -> Entry:
+        """Count a dataset's refusals anew, for a reason or by an approver.
+
+        Args:
+            dataset: Name of the account.
+            reason: Why the runs were refused; needed without a key.
+            key: Of an approver in force.
+
+        Raises:
+            ApprovalError: The key is not that of an approver in force.
+            LedgerError: There is nothing to reopen, or the reason is missing.
+        """
+        given: Body = {"dataset": dataset, "reason": reason, "created": now()}
+
+        def compose(state: State) -> Body:
+            if key is None:
+                return {}
+            return signature_fields(key, reopening_statement(state.account_of(dataset), given))
+
+        return self.append("reopen", given, compose)
+
+    def checkpoint(self, key: Ed25519PrivateKey) -> Entry:
+        """Sign the head of the chain.
+
+        Raises:
+            LedgerError: The ledger is not usable.
+        """
+
+        def compose(state: State) -> Body:
+            return signature_fields(key, checkpoint_statement(state.next_sequence, state.head))
+
+        return self.append("checkpoint", {}, compose)
+
+    def set_approvers(
+        self,
+        *,
+        dataset: str,
+        approvers: Collection[str],
+        unsigned: bool = False,
+        reason: str | None = None,
+        key: Ed25519PrivateKey | None = None,
+    ) -> Entry:
+        """Put the set of those who approve in force; runs charged from then on are reviewed.
+
+        Args:
+            dataset: Name of the account.
+            approvers: Public keys in hexadecimal. Without any, and without unsigned
+                decisions, runs that are charged later are not reviewed.
+            unsigned: Whether decisions without a signature count.
+            reason: Needed where there is a review already.
+            key: Of an approver in force, where there are any.
+
+        Raises:
+            ApprovalError: The key is not that of an approver in force.
+            LedgerError: The rules forbid it, or a value is not usable.
+        """
+        given: Body = {
+            "dataset": dataset,
+            "approvers": sorted(set(approvers)),
+            "unsigned": unsigned,
+            "reason": reason,
+            "created": now(),
+        }
+
+        def compose(state: State) -> Body:
+            if key is None:
+                return {}
+            return signature_fields(key, approvers_statement(state.account_of(dataset), given))
+
+        return self.append("set-approvers", given, compose)
+
+    def prepare(self, *, run_id: str, dataset: str, bundle: str, manifest_sha256: str) -> Entry:
+        """Record that a sealed bundle waits for its approval; may be repeated.
+
+        Args:
+            run_id: The run, which has drawn.
+            dataset: Name of the account.
+            bundle: The place it is to be published at.
+            manifest_sha256: Its seal.
+
+        Raises:
+            LedgerError: The run is not drawn, not under review, or was prepared otherwise.
+        """
+        body = {"run_id": run_id, "dataset": dataset, "bundle": bundle}
+        return self.append("prepare", body | {"manifest_sha256": manifest_sha256})
+
+    def decide(
+        self,
+        *,
+        charge: Charge,
+        manifest_sha256: str,
+        decision: str,
+        reason: str | None = None,
+        key: Ed25519PrivateKey | None = None,
+        by: str | None = None,
+    ) -> Entry:
+        """Record an approval or a rejection; the same decision again returns the first.
+
+        Args:
+            charge: Of the run.
+            manifest_sha256: Seal of the bundle that the officer has seen.
+            decision: ``approve`` or ``reject``.
+            reason: Needed to reject.
+            key: The officer's.
+            by: In place of a key the name of whoever decides, which nobody vouches for.
+
+        Raises:
+            ApprovalError: Whoever decides may not, or it was decided otherwise before.
+            LedgerError: A value is not usable.
+        """
+        run = charge.entry.body
+        body: Body = {
+            "dataset": run["dataset"],
+            "run_id": run["run_id"],
+            "charge": charge.entry.hash,
+            "manifest_sha256": manifest_sha256,
+            "decision": decision,
+            "reason": reason,
+            "created": now(),
+        }
+        body |= {"by": by} if key is None else signature_fields(key, decision_statement(body))
+        return self.append("decide", body)
+
+
+def _limits(policy: str, limits: dict[str, object]) -> dict[str, str]:
+    """The limits of a policy in their canonical text."""
+    measures = measures_of(policy)
+    missing, surplus = set(measures) - limits.keys(), limits.keys() - set(measures)
+    if missing or surplus:
+        flaws = [f"missing is {', '.join(sorted(missing))}"] if missing else []
+        flaws += [f"not one of them is {', '.join(sorted(surplus))}"] if surplus else []
+        raise LedgerError(
+            f"The policy {policy!r} limits {' and '.join(measures)}; {'; '.join(flaws)}.",
+            where="limit",
+            next_step="Give --epsilon and --delta for 'basic', --rho and --delta for 'zcdp'.",
+        )
+    return {name: canonical(exact(limits[name], where=name)) for name in measures}

@@ -1,28 +1,27 @@
-"""Ledgers in SQLite and PostgreSQL, and which of them an address names.
+"""The databases that may hold a ledger: an SQLite file, or PostgreSQL for several machines.
 
-What the ledger needs from a database, and which database an address names.
+Every act runs in one transaction, which waits for all writers before it; what a database fails with
+becomes an error of the ledger.
 
-A ledger in an SQLite file: its place, connections and faults.
-
-Write-ahead logging with ``synchronous=FULL`` keeps every acknowledged entry through
-a crash of the machine; ``BEGIN IMMEDIATE`` puts writers in a line.
-
-A ledger in a PostgreSQL database, for workers on several machines.
-
-It lives in a schema of its own, ``statpress``. A writing transaction is
-``SERIALIZABLE`` and begins by locking the table, before it takes its snapshot, so
-that writers queue instead of failing; what is undone all the same is run again.
+In SQLite, write-ahead logging with ``synchronous=FULL`` keeps every acknowledged entry through a
+crash of the machine, and ``BEGIN IMMEDIATE`` puts writers in a line. In PostgreSQL the ledger lives
+in a schema of its own, ``statpress``. A writing transaction is ``SERIALIZABLE`` and begins by
+locking the table, before it takes its snapshot, so that writers queue instead of failing; one that
+is undone all the same is run again.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import random
 import sqlite3
 import threading
 import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, NullPool, QueuePool, create_engine, event, make_url, text
@@ -43,12 +42,17 @@ from statpress.tasks.private_zone.folders import make_private
 BUSY_SECONDS = 30.0
 """How long a transaction waits for others before it gives up."""
 
-SCHEMA_DAMAGED = "The tables of the ledger are not as they were made."
-"""What it means that a database does not understand a statement, since ours never change."""
+_T = TypeVar("_T")
+_Fault = tuple[type[LedgerError], str]
+
+# Our statements never change, so one that a database does not understand means this.
+_SCHEMA_DAMAGED = "The tables of the ledger are not as they were made."
+_REFUSED = "The database refused an entry that does not follow the last one."
+_LOCKED: _Fault = LedgerLockedError, "Another process has kept the ledger locked."
 
 
-class Store(Protocol):
-    """A database that may hold a ledger.
+class Store(ABC):
+    """A database that may hold a ledger; each process opens its own.
 
     Attributes:
         where: Its place as people may read it, without a password.
@@ -58,37 +62,119 @@ class Store(Protocol):
         maker: Transactions that may change the schema.
     """
 
-    where: str
-    patience: float
-    reader: Engine
-    writer: Engine
-    maker: Engine
+    def __init__(
+        self, where: str, patience: float, *, reader: Engine, writer: Engine, maker: Engine
+    ) -> None:
+        self.where, self.patience = where, patience
+        self.reader, self.writer, self.maker = reader, writer, maker
+        self._process = os.getpid()
 
+    @abstractmethod
     def present(self) -> bool:
-        """Whether there is something to open."""
-        ...
+        """Whether there is something to open.
 
+        Raises:
+            LedgerError: The place cannot be reached.
+        """
+
+    @abstractmethod
     def make(self) -> None:
-        """Make an empty place for the ledger unless there is one."""
-        ...
+        """Make an empty place for the ledger unless there is one.
 
+        Raises:
+            LedgerError: It cannot be made.
+        """
+
+    @abstractmethod
     def fault(self, error: SQLAlchemyError) -> LedgerError:
         """The error of the ledger that stands for a failure of the database."""
-        ...
 
+    @abstractmethod
     def transient(self, error: SQLAlchemyError) -> bool:
         """Whether the transaction was rolled back because of others and may be run again."""
-        ...
+
+    def read(self, work: Callable[[Connection], _T]) -> _T:
+        """The result of work that sees one moment and writes nothing."""
+        return self._run(self.reader, work)
+
+    def write(self, work: Callable[[Connection], _T]) -> _T:
+        """The result of work that waits for all writers before it."""
+        return self._run(self.writer, work)
+
+    def change_schema(self, work: Callable[[Connection], _T]) -> _T:
+        """The result of work that may change the schema."""
+        return self._run(self.maker, work)
+
+    def stream(self, work: Callable[[Connection], Iterator[_T]]) -> Iterator[_T]:
+        """What the work yields, read while the caller goes through it."""
+        self._check_process()
+        failure: LedgerError
+        try:
+            with self.reader.begin() as connection:
+                yield from work(connection)
+            return
+        except SQLAlchemyError as error:
+            failure = self.fault(error)
+        except UnicodeDecodeError:
+            failure = self._unreadable()
+        raise failure
+
+    def close(self) -> None:
+        """Close all connections."""
+        for engine in (self.reader, self.writer, self.maker):
+            engine.dispose()
+
+    def _run(self, engine: Engine, work: Callable[[Connection], _T]) -> _T:
+        """Run the work in a transaction, again if others undid it."""
+        self._check_process()
+        until = time.monotonic() + self.patience
+        while True:
+            failure: LedgerError
+            try:
+                with engine.begin() as connection:
+                    return work(connection)
+            except SQLAlchemyError as error:
+                failure = self.fault(error)
+                again = self.transient(error) and time.monotonic() < until
+            except UnicodeDecodeError:
+                failure, again = self._unreadable(), False
+            except LedgerError as error:
+                error.where = error.where or self.where
+                raise
+            if not again:
+                raise failure  # outside the except block: no internals ride along
+            time.sleep(random.uniform(0.001, 0.02))  # noqa: S311 (a pause, not a draw)
+
+    def _unreadable(self) -> LedgerIntegrityError:
+        """The error for a message of the database that quotes damaged text of its schema."""
+        return LedgerIntegrityError(_SCHEMA_DAMAGED, where=self.where)
+
+    def _check_process(self) -> None:
+        """Raise in a forked child: a connection does not survive a fork."""
+        if os.getpid() != self._process:
+            raise LedgerUnavailableError(
+                "The ledger was opened by another process.",
+                where=self.where,
+                next_step="Open it again in this process.",
+            )
+
+
+def _engine(url: URL, begin_with: str, **options: Any) -> Engine:
+    """An engine whose transactions begin with these statements, in one round trip."""
+    engine = create_engine(url, **options)
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        connection.exec_driver_sql(begin_with)
+
+    return engine
 
 
 def open_store(location: str | Path) -> Store:
-    """Return the store that a path or an address names.
-
-    Args:
-        location: Path of an SQLite file, ``sqlite:///file`` or ``postgresql://…``.
+    """The store that a path, a ``sqlite:///`` or a ``postgresql://`` address names.
 
     Raises:
-        LedgerUnavailableError: The address is neither.
+        LedgerUnavailableError: The address names neither.
         DependencyError: The driver of PostgreSQL is not installed.
     """
     if isinstance(location, Path) or "://" not in location:
@@ -113,31 +199,22 @@ def open_store(location: str | Path) -> Store:
 _making = threading.Lock()  # closing any handle of a file drops SQLite's locks on it
 
 
-class SQLiteStore:
-    """A file that may hold a ledger.
-
-    Attributes:
-        path: The file.
-        where: The same as text.
-        patience: Seconds for which a transaction waits for others.
-        reader: Transactions that see one moment and write nothing.
-        writer: Transactions that wait for all writers before them.
-        maker: The same engine as ``writer``.
-    """
+class SQLiteStore(Store):
+    """A file that may hold a ledger."""
 
     def __init__(self, path: Path, patience: float) -> None:
-        path = self.path = Path("/" + str(path).lstrip("/"))  # two slashes begin a host name
-        self.where = str(path)
-        self.patience = patience
-        self.reader = _sqlite_engine(path, patience, writable=False)
-        self.writer = self.maker = _sqlite_engine(path, patience, writable=True)
+        self.path = Path("/" + str(path).lstrip("/"))  # two slashes begin a host name
+        writer = _sqlite_engine(self.path, patience, writable=True)
+        super().__init__(
+            str(self.path),
+            patience,
+            reader=_sqlite_engine(self.path, patience, writable=False),
+            writer=writer,
+            maker=writer,
+        )
 
     def present(self) -> bool:
-        """Whether there is a file.
-
-        Raises:
-            LedgerUnavailableError: Its folder cannot be entered.
-        """
+        """Whether there is a file."""
         failure = ""
         try:
             return self.path.is_file()
@@ -146,11 +223,7 @@ class SQLiteStore:
         raise LedgerUnavailableError(f"The ledger cannot be reached: {failure}.", where=self.where)
 
     def make(self) -> None:
-        """Make the file and its folder, for their owner only, unless they exist.
-
-        Raises:
-            LedgerUnavailableError: They cannot be made.
-        """
+        """Make the file and its folder, for their owner only, unless they exist."""
         failure = ""
         try:
             make_private(self.path.parent)
@@ -164,7 +237,6 @@ class SQLiteStore:
             raise LedgerUnavailableError(f"The ledger cannot be made: {failure}.", where=self.where)
 
     def fault(self, error: SQLAlchemyError) -> LedgerError:
-        """The error of the ledger that stands for a failure of the database."""
         cause = getattr(error, "orig", None)
         code = getattr(cause, "sqlite_errorcode", None)
         code = code & 0xFF if isinstance(code, int) else None
@@ -192,8 +264,9 @@ def _sqlite_engine(path: Path, patience: float, *, writable: bool) -> Engine:
     )
     # One writing connection: the threads of a process queue here, not at the lock.
     size, more = (1, 0) if writable else (1, 10)
-    engine = create_engine(
+    engine = _engine(
         url,
+        "BEGIN IMMEDIATE" if writable else "BEGIN",
         connect_args={"timeout": patience, "isolation_level": None},
         poolclass=QueuePool,
         pool_size=size,
@@ -208,10 +281,6 @@ def _sqlite_engine(path: Path, patience: float, *, writable: bool) -> Engine:
         if writable:
             _log_ahead(raw, patience)
             raw.execute("PRAGMA synchronous=FULL")
-
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writable else "BEGIN")
 
     return engine
 
@@ -229,19 +298,15 @@ def _log_ahead(raw: sqlite3.Connection, patience: float) -> None:
         time.sleep(0.01)
 
 
-_LOCKED = LedgerLockedError, "Another process has kept the ledger locked."
-_READ_ONLY = (
+_READ_ONLY: _Fault = (
     LedgerReadOnlyError,
     "The ledger, or the folder it keeps its log in, cannot be written.",
 )
-_SQLITE_FAULTS: dict[int | None, tuple[type[LedgerError], str]] = {
+_SQLITE_FAULTS: dict[int | None, _Fault] = {
     sqlite3.SQLITE_NOTADB: (LedgerIntegrityError, "The file is not an SQLite database."),
-    sqlite3.SQLITE_ERROR: (LedgerIntegrityError, SCHEMA_DAMAGED),  # ours is always the same SQL
+    sqlite3.SQLITE_ERROR: (LedgerIntegrityError, _SCHEMA_DAMAGED),
     sqlite3.SQLITE_CORRUPT: (LedgerIntegrityError, "The file is damaged."),
-    sqlite3.SQLITE_CONSTRAINT: (
-        LedgerIntegrityError,
-        "The database refused an entry that does not follow the last one.",
-    ),
+    sqlite3.SQLITE_CONSTRAINT: (LedgerIntegrityError, _REFUSED),
     sqlite3.SQLITE_BUSY: _LOCKED,
     sqlite3.SQLITE_LOCKED: _LOCKED,
     sqlite3.SQLITE_READONLY: _READ_ONLY,
@@ -268,15 +333,8 @@ _MAKE = f"""{_HERE}; SET LOCAL synchronous_commit TO on; SET LOCAL lock_timeout 
 SELECT pg_advisory_xact_lock({_MAKING})"""
 
 
-class PostgresStore:
-    """A database that may hold a ledger.
-
-    Attributes:
-        where: Its address without user and password.
-        patience: Seconds for which a transaction waits for others.
-        reader: Transactions that see one moment and write nothing.
-        writer: Transactions that wait for all writers before them.
-        maker: Transactions that may change the schema.
+class PostgresStore(Store):
+    """A PostgreSQL database that may hold a ledger.
 
     Raises:
         DependencyError: The driver is not installed.
@@ -305,45 +363,27 @@ class PostgresStore:
                 f" may be {', '.join(sorted(_OPTIONS))}.",
             )
         port = f":{url.port}" if url.port else ""
-        self.where = f"postgresql://{host}{port}/{url.database or ''}"
-        self.patience, wait = patience, int(patience * 1000)
-        self.reader = _postgres_engine(url, patience, "REPEATABLE READ", _HERE, more=10)
-        self.writer = _postgres_engine(url, patience, "SERIALIZABLE", _WRITE % (wait, 2 * wait))
-        self.maker = _postgres_engine(url, patience, "READ COMMITTED", _MAKE % wait, kept=False)
+        wait = int(patience * 1000)
+        super().__init__(
+            f"postgresql://{host}{port}/{url.database or ''}",
+            patience,
+            reader=_postgres_engine(url, patience, "REPEATABLE READ", _HERE, more=10),
+            writer=_postgres_engine(url, patience, "SERIALIZABLE", _WRITE % (wait, 2 * wait)),
+            maker=_postgres_engine(url, patience, "READ COMMITTED", _MAKE % wait, kept=False),
+        )
 
     def present(self) -> bool:
-        """Whether the database has our schema.
-
-        Raises:
-            LedgerError: The database cannot be asked.
-        """
+        """Whether the database has our schema."""
         query = text("SELECT to_regnamespace(:schema) IS NOT NULL")
-        try:
-            with self.reader.begin() as connection:
-                return bool(connection.scalar(query, {"schema": _SCHEMA}))
-        except SQLAlchemyError as error:
-            failure = self.fault(error)
-        raise failure
+        return self.read(lambda connection: bool(connection.scalar(query, {"schema": _SCHEMA})))
 
     def make(self) -> None:
-        """Make our schema unless it is there; the database itself must exist.
-
-        Raises:
-            LedgerError: It cannot be made.
-        """
-        if self.present():
-            return
-        failure = None
-        try:
-            with self.maker.begin() as connection:
-                connection.exec_driver_sql(f"CREATE SCHEMA IF NOT EXISTS {_SCHEMA}")
-        except SQLAlchemyError as error:
-            failure = self.fault(error)
-        if failure:
-            raise failure
+        """Make our schema unless it is there; the database itself must exist."""
+        statement = f"CREATE SCHEMA IF NOT EXISTS {_SCHEMA}"
+        if not self.present():
+            self.change_schema(lambda connection: connection.exec_driver_sql(statement))
 
     def fault(self, error: SQLAlchemyError) -> LedgerError:
-        """The error of the ledger that stands for a failure of the database."""
         state = _state(error)
         if state in _POSTGRES_FAULTS:
             kind, what = _POSTGRES_FAULTS[state]
@@ -373,7 +413,6 @@ def _postgres_engine(
     more: int = 0,
     kept: bool = True,
 ) -> Engine:
-    """An engine whose transactions begin with these statements, in one round trip."""
     pool: dict[str, Any] = {"poolclass": NullPool}
     if kept:
         pool = {
@@ -383,8 +422,9 @@ def _postgres_engine(
             "pool_pre_ping": True,  # after a restart of the server the next act just works
             "pool_recycle": 3600,
         }
-    engine = create_engine(
+    return _engine(
         url,
+        begin_with,
         isolation_level=isolation,
         **pool,
         connect_args={
@@ -396,12 +436,6 @@ def _postgres_engine(
             "prepare_threshold": None,  # poolers between us and the server drop prepared ones
         },
     )
-
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        connection.exec_driver_sql(begin_with)
-
-    return engine
 
 
 def _state(error: SQLAlchemyError) -> str:
@@ -418,20 +452,19 @@ _LOST = (
     " and nothing was drawn. The same act may be repeated."
 )
 _ADDRESS = "Check the server, and the address in STATPRESS_LEDGER, then try again."
-_REFUSED = "The database refused an entry that does not follow the last one."
-_POSTGRES_FAULTS: dict[str, tuple[type[LedgerError], str]] = {
+_POSTGRES_FAULTS: dict[str, _Fault] = {
     "P0001": (LedgerIntegrityError, _REFUSED),
     "23": (LedgerIntegrityError, _REFUSED),
     "0A000": (LedgerIntegrityError, "The table of entries does not take entries any more."),
     "42P01": (LedgerIntegrityError, "The table of entries is missing."),
-    "42": (LedgerIntegrityError, SCHEMA_DAMAGED),
+    "42": (LedgerIntegrityError, _SCHEMA_DAMAGED),
     "XX": (LedgerIntegrityError, "The database is damaged."),
     "25006": (LedgerReadOnlyError, "The database is read-only."),
     "42501": (LedgerReadOnlyError, "This role may not do that in the ledger's schema."),
     "53100": (LedgerFullError, "The server has no space left for the ledger."),
     "53": (LedgerUnavailableError, "The server is out of memory or connections."),
     "58": (LedgerUnavailableError, "The server failed to read or write its files."),
-    "55P03": (LedgerLockedError, "Another process has kept the ledger locked."),
+    "55P03": _LOCKED,
     "57014": (LedgerLockedError, "The server cancelled the act after it had waited too long."),
     "40": (LedgerLockedError, "Other writers undid the act again and again."),
     "57": (LedgerUnavailableError, _LOST),

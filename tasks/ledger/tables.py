@@ -9,7 +9,7 @@ The ledger's one table, and the statements that read and extend it.
 
 The form of the database's schema: which one it has, and how it gets the present one.
 
-The steps from form to form are Alembic revisions in ``tasks/ledger_store/migrations``.
+The steps from form to form are Alembic revisions in ``tasks/ledger/migrations``.
 Nothing is upgraded unasked: ``statpress ledger upgrade`` does it, after a backup.
 
 The database's own check of its pages and indexes, which no rule of the ledger sees.

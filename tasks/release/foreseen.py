@@ -32,8 +32,8 @@ from statpress.mechanisms.errors import (
 )
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct, Verdict, disclosures, verdict
 from statpress.mechanisms.planning.planner import TIMES, Offer
-from statpress.tasks.ledger.acts import account_terms
 from statpress.tasks.ledger.entries import read_private_key
+from statpress.tasks.ledger.home_ledger import account_terms
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.workers import usable_processors

@@ -35,7 +35,7 @@ from statpress.tasks.ledger.entries import (
     exact,
     read_public_key,
 )
-from statpress.tasks.ledger.export import check_head, keep_head
+from statpress.tasks.ledger.home_ledger import check_head, keep_head
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.guards import CuratorLog

@@ -30,7 +30,7 @@ from statpress.mechanisms.planning.plan import Plan
 from statpress.tasks.ledger.accounts import Status
 from statpress.tasks.ledger.chain import check_run
 from statpress.tasks.ledger.entries import Entry
-from statpress.tasks.ledger.export import check_head, keep_head
+from statpress.tasks.ledger.home_ledger import check_head, keep_head
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.ledger.rules import check_open
 from statpress.tasks.private_zone.folders import at_work

@@ -18,7 +18,7 @@ from statpress.mechanisms.errors import (
     UnregisteredDatasetError,
 )
 from statpress.tasks.bundle.manifest import CONFIG, verify_bundle
-from statpress.tasks.ledger.acts import remaining_budget
+from statpress.tasks.ledger.home_ledger import remaining_budget
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.release.ledger_check import check_bundle
 

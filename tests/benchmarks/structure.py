@@ -213,7 +213,7 @@ def _python(script: str, root: Path, folder: Path | None = None, **values: Any) 
     text = script.format(
         paths=paths, namespace=namespace, packages=PACKAGES, root=str(root), **values
     )
-    ended = subprocess.run(  # noqa: S603 -- our own text
+    ended = subprocess.run(
         [sys.executable, "-c", text], cwd=folder, capture_output=True, text=True, check=False
     )
     if ended.returncode:
@@ -223,7 +223,9 @@ def _python(script: str, root: Path, folder: Path | None = None, **values: Any) 
 
 def closures(root: Path) -> dict[str, int]:
     """Modules of the product that each of three mechanisms brings with it, packages left out."""
-    registry = "registry" if (root / "mechanisms" / "registry.py").is_file() else "planning.registry"
+    registry = (
+        "registry" if (root / "mechanisms" / "registry.py").is_file() else "planning.registry"
+    )
     return {
         name: int(_python(_CLOSURE, root, registry=f"mechanisms.{registry}", name=name))
         for name in MECHANISMS

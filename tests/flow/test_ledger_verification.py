@@ -15,7 +15,7 @@ import pytest
 from statpress.flows.deployed import verify
 from statpress.mechanisms.domain.domain import Adjacency, Privacy, Unit
 from statpress.mechanisms.errors import LedgerError, LedgerIntegrityError, StatpressError
-from statpress.tasks.ledger.acts import register_dataset
+from statpress.tasks.ledger.home_ledger import register_dataset
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.private_zone.guards import CuratorLog
 from statpress.tasks.release.ledger_check import confirm_ledger, verify_ledger

@@ -50,7 +50,7 @@ def test_two_private_tables_with_one_draw_give_one_bundle(
         return drawn.setdefault("first", own)
 
     monkeypatch.setattr("statpress.flows.release.draw_records", draw_records)
-    monkeypatch.setattr("statpress.tasks.ledger.acts.now", lambda: TIME)
+    monkeypatch.setattr("statpress.tasks.ledger.ledger.now", lambda: TIME)
     monkeypatch.setattr(Run, "created", TIME)
     agency.home.ledger.unlink()
     agency.register()  # at the time that stands still

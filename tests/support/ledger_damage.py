@@ -13,7 +13,7 @@ from statpress.mechanisms.errors import LedgerIntegrityError, StatpressError
 from statpress.tasks.ledger.accounts import State
 from statpress.tasks.ledger.chain import next_entry
 from statpress.tasks.ledger.entries import Entry
-from statpress.tasks.ledger.export import check_head
+from statpress.tasks.ledger.home_ledger import check_head
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.ledger.rules import RULES
 from statpress.tasks.private_zone.folders import Home

@@ -10,7 +10,7 @@ import pytest
 from postgres import Server, program, run
 
 from statpress.mechanisms.domain.domain import Adjacency, Privacy, Unit
-from statpress.tasks.ledger.acts import register_dataset
+from statpress.tasks.ledger.home_ledger import register_dataset
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.release.ledger_check import verify_ledger

@@ -142,7 +142,7 @@ def race(folder: str, location: str, workers: int, attempts: int, limit: str, sp
 
 def without_a_queue(ledger: Ledger) -> None:
     """Transactions that begin without the lock; and no trigger on what they insert."""
-    old = ledger.transactions.store.writer
+    old = ledger.store.writer
     if old.dialect.name == "sqlite":
         connect = {"timeout": 30, "isolation_level": None}
         engine, begin = create_engine(f"sqlite:///{ledger.where}", connect_args=connect), "BEGIN"
@@ -155,7 +155,7 @@ def without_a_queue(ledger: Ledger) -> None:
         connection.exec_driver_sql(begin)
 
     _drop_trigger(old)
-    ledger.transactions.store.writer = engine
+    ledger.store.writer = engine
 
 
 def check_before(ledger: Ledger) -> None:
@@ -175,13 +175,13 @@ def check_before(ledger: Ledger) -> None:
             append(connection, entry)
             return entry
 
-        state = ledger.transactions.read(standing)
+        state = ledger.store.read(standing)
         known = repeated(state, kind, given)
         if known:
             return known
         checked = next_entry(state, kind, given)
         time.sleep(random.uniform(0, 0.005))
-        return ledger.transactions.write(write)
+        return ledger.store.write(write)
 
     ledger.append = check_then_append  # type: ignore[method-assign]
 

@@ -20,7 +20,7 @@ from postgres import Server, run
 from sqlalchemy import make_url
 
 from statpress.tasks.ledger.entries import Entry, canonical_json
-from statpress.tasks.ledger.export import keep_head
+from statpress.tasks.ledger.home_ledger import keep_head
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.private_zone.folders import Home
 

@@ -387,7 +387,7 @@ def test_the_servers_end_of_the_connection_is_terminated(
 
         return listen
 
-    engine = ledger.transactions.store.writer
+    engine = ledger.store.writer
     event.listen(engine, "before_cursor_execute", at("before INSERT"))
     event.listen(engine, "after_cursor_execute", at("after INSERT"))
     event.listen(engine, "commit", at("before COMMIT"))

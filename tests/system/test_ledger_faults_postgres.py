@@ -25,7 +25,6 @@ from statpress.mechanisms.errors import (
     LedgerUnavailableError,
     StatpressError,
 )
-from statpress.tasks.ledger import ledger as transactions
 from statpress.tasks.ledger import store as ledger_store
 from statpress.tasks.ledger.entries import Entry
 from statpress.tasks.ledger.ledger import Ledger
@@ -129,7 +128,7 @@ def test_an_unknown_database_says_so(postgres_server: Server) -> None:
 def test_the_password_is_in_no_place_and_no_message(keeper: str, url: str) -> None:
     with Ledger.open(keeper, create=False) as ledger:
         assert PASSWORD not in ledger.where and "s3cret" not in ledger.where
-        writer = ledger.transactions.store.writer
+        writer = ledger.store.writer
         assert "s3cret" not in repr(writer.url) + str(writer)
         error = fails(LedgerReadOnlyError, "may not", lambda: charge(ledger))
         assert "s3cret" not in str(error)
@@ -240,10 +239,10 @@ def test_entries_are_on_disk_before_they_are_acknowledged(
     postgres_server.run(f"ALTER DATABASE {name_in(url)} SET synchronous_commit TO off")
     assert run(url, "SHOW synchronous_commit") == [("off",)]
     with Ledger.open(url, create=False) as ledger:
-        for engine in (ledger.transactions.store.writer, ledger.transactions.store.maker):
+        for engine in (ledger.store.writer, ledger.store.maker):
             with engine.begin() as connection:
                 assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "on"
-        with ledger.transactions.store.writer.begin() as connection:
+        with ledger.store.writer.begin() as connection:
             level = connection.exec_driver_sql("SHOW transaction_isolation").scalar()
         assert level == "serializable"
 
@@ -264,7 +263,7 @@ def test_a_transaction_that_is_always_undone_is_given_up(
 ) -> None:
     seconds = itertools.count()  # a clock that every look moves on
     clock = SimpleNamespace(monotonic=lambda: next(seconds), sleep=time.sleep)
-    monkeypatch.setattr(transactions, "time", clock)
+    monkeypatch.setattr(ledger_store, "time", clock)
     monkeypatch.setattr(ledger_store, "BUSY_SECONDS", 5.0)
     undone: list[str] = []
     with Ledger.open(url, create=False) as ledger:
@@ -277,7 +276,7 @@ def test_a_transaction_that_is_always_undone_is_given_up(
 def _fail_at_commit(ledger: Ledger, state: str, undone: list[str], times: int) -> None:
     """Let the server raise this state at the end of so many writing transactions."""
 
-    @event.listens_for(ledger.transactions.store.writer, "commit")
+    @event.listens_for(ledger.store.writer, "commit")
     def undo(connection: Connection) -> None:
         if len(undone) < times:
             undone.append(state)
@@ -302,7 +301,7 @@ def test_two_sessions_that_would_not_serialise_end_with_one_charge_each(url: str
 def test_an_act_that_the_server_cancels(url: str) -> None:
     with Ledger.open(url, create=False) as ledger:
 
-        @event.listens_for(ledger.transactions.store.writer, "commit")
+        @event.listens_for(ledger.store.writer, "commit")
         def cancel(connection: Connection) -> None:
             connection.exec_driver_sql("SET LOCAL statement_timeout TO 10; SELECT pg_sleep(5)")
 

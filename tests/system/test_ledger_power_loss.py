@@ -100,7 +100,7 @@ def lived(
     path, told, kept = folder / "ledger.db", [], []
     with Ledger.open(path) as ledger:
         if pages is not None:
-            with ledger.transactions.store.writer.begin() as connection:  # the one that writes
+            with ledger.store.writer.begin() as connection:  # the one that writes
                 connection.exec_driver_sql(f"PRAGMA wal_autocheckpoint={pages}")
         told.append(ledger.register(dataset="census", epsilon="1", delta=0, **TERMS).hash)
         for number in range(charges):
@@ -119,7 +119,7 @@ def lived_too_sure(folder: Path, charges: int) -> list[Files]:
     with Ledger.open(path) as ledger:
         ledger.register(dataset="census", epsilon="1", delta=0, **TERMS)
 
-        @event.listens_for(ledger.transactions.store.writer, "commit")
+        @event.listens_for(ledger.store.writer, "commit")
         def acknowledge(connection: Any) -> None:
             hashes = connection.exec_driver_sql("SELECT hash FROM entries ORDER BY sequence")
             told[:] = [row[0] for row in hashes]
@@ -245,7 +245,7 @@ def test_the_cuts_find_a_ledger_that_acknowledges_before_the_commit(tmp_path: Pa
 def test_every_writing_connection_syncs_its_commits(tmp_path: Path) -> None:
     with (
         Ledger.open(tmp_path / "ledger.db") as ledger,
-        ledger.transactions.store.writer.begin() as connection,
+        ledger.store.writer.begin() as connection,
     ):
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"

@@ -283,7 +283,7 @@ def test_a_clock_that_jumps_back(quick: Any, monkeypatch: pytest.MonkeyPatch) ->
         def now(cls, tz: Any = None) -> datetime.datetime:
             return datetime.datetime(next(years), 1, 1, tzinfo=tz)
 
-    monkeypatch.setattr("statpress.tasks.ledger.acts.datetime", Clock)
+    monkeypatch.setattr("statpress.tasks.ledger.ledger.datetime", Clock)
     monkeypatch.setattr("statpress.tasks.release.run_places.datetime.datetime", Clock)
     runs = [quick.run() for _ in range(2)]
     assert kinds(quick) == ["charge", "draw", "publish"] * 2

@@ -99,7 +99,7 @@ def _check(agencies: dict[str, Any], home: Any, ends: Counter[int], least: int) 
     assert killed and whole
     verify_ledger(home)
     with Ledger.open(home.ledger, create=False) as ledger:
-        accounts = ledger.accounts()
+        accounts = ledger.state().accounts
     hashes: list[str] = []
     published = 0
     for name, agency in agencies.items():

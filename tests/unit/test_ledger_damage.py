@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from ledger_damage import failure, flipped, overspends, put, spent_ledger, verdict
 
-from statpress.tasks.ledger.export import keep_head
+from statpress.tasks.ledger.home_ledger import keep_head
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.private_zone.folders import Home
 

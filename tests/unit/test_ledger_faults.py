@@ -164,7 +164,7 @@ def test_entries_reports_a_fault_like_the_rest(path: Path) -> None:
 
 def test_a_forked_process_has_to_open_its_own(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Ledger.open(path) as ledger:
-        monkeypatch.setattr("statpress.tasks.ledger.ledger.os.getpid", lambda: -1)
+        monkeypatch.setattr("statpress.tasks.ledger.store.os.getpid", lambda: -1)
         for attempt in (ledger.verify, lambda: charge(ledger), lambda: next(ledger.entries())):
             assert_fault(attempt, LedgerUnavailableError, "another process")
 

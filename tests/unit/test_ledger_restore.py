@@ -125,7 +125,7 @@ def work_of_acts(path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[list[int]
     real = ledger_tables.parse_entry
     with Ledger.open(path) as ledger, monkeypatch.context() as patch:
         patch.setattr(ledger_tables, "parse_entry", parse)
-        writer = ledger.transactions.store.writer
+        writer = ledger.store.writer
         event.listen(writer, "connect", lambda raw, _: raw.set_progress_handler(count, 100))
         reads.append(0)
         steps.append(0)

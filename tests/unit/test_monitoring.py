@@ -11,7 +11,7 @@ import pytest
 from statpress.configs.loading import load
 from statpress.mechanisms.domain.domain import Adjacency, Privacy, Unit
 from statpress.tasks.ledger.accounts import Account
-from statpress.tasks.ledger.acts import register_dataset
+from statpress.tasks.ledger.home_ledger import register_dataset
 from statpress.tasks.orchestration import monitoring
 from statpress.tasks.orchestration.monitoring import DrawingProgress, budget_text, plan_row
 from statpress.tasks.orchestration.server import key_of
