@@ -1,11 +1,17 @@
-"""Putting work pools and deployments on a Prefect server, from one ``prefect.yaml``."""
+"""Putting work pools and deployments on a Prefect server, from one ``prefect.yaml``.
+
+The first version's packages were imported without ``statpress.``: a file or a stored deployment
+that names one of their flows is taken to name what that flow is today.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +36,7 @@ _COMPARED = {
 }  # fmt: skip
 
 
+_OLD_ENTRYPOINT = re.compile(r"^flows\.(?:deployed|ledger_verification)\.(\w+)$")
 _PATIENCE = {"PREFECT_CLIENT_MAX_RETRIES": "2"}
 _LONGEST = 400
 
@@ -57,7 +64,8 @@ class Applied:
         api: The server's address, without any password.
         pools: What became of each work pool: ``created`` or ``present``.
         deployments: What became of each deployment: ``created``, ``updated`` or
-            ``unchanged``; ``not in the file`` for others on the same pools.
+            ``unchanged``. Of others on the same pools ``not in the file``, or ``renewed`` where
+            their entrypoint was one of the first version's.
     """
 
     api: str
@@ -74,7 +82,7 @@ def apply(file: Path) -> Applied:
     Raises:
         DeploymentError: There is no file, no server or no access to it.
     """
-    pools, names = _read(file)
+    content = _File.read(file)
     for name, value in (QUIET_DEFAULTS | _PATIENCE).items():
         os.environ.setdefault(name, value)
     from prefect.client.orchestration import get_client
@@ -89,44 +97,74 @@ def apply(file: Path) -> Applied:
         )
     where = _without_password(address)
     with get_client(sync_client=True) as client:
-        made = _on_server(where, lambda: _make_pools(client, pools, file.parent))
+        made = _on_server(where, lambda: _make_pools(client, content.pools, file.parent))
         before = _on_server(where, lambda: _deployments(client, made))
-        _deploy(file)
+        content.deploy()
+        others = {key: facts for key, facts in before.items() if facts["name"] not in content.names}
+        renewed = _on_server(where, lambda: _renew_entrypoints(client, others))
         after = _on_server(where, lambda: _deployments(client, made))
     became = {}
     for key, facts in after.items():
-        if facts["name"] in names:
+        if facts["name"] in content.names:
             known = "unchanged" if before.get(key) == facts else "updated"
             became[facts["name"]] = known if key in before else "created"
         else:
-            became[facts["name"]] = "not in the file"
+            became[facts["name"]] = "renewed" if key in renewed else "not in the file"
     return Applied(where, made, dict(sorted(became.items())))
 
 
-def _read(file: Path) -> tuple[list[Pool], set[str]]:
-    """The work pools and the names of the deployments of a file."""
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
+@dataclass(frozen=True)
+class _File:
+    """A ``prefect.yaml``; ``renewed`` is its content where it named an old entrypoint."""
 
-    pools: list[Pool] = []
-    names: list[str] = []
-    flaw = ""
-    try:
-        found = YAML(typ="safe").load(file)
-        pools = [
-            Pool(str(each["name"]), str(each["type"]), each.get("base_job_template"))
-            for each in found["definitions"]["work_pools"]
-        ]
-        names = [str(each["name"]) for each in found["deployments"]]
-    except OSError as error:
-        flaw = f"The file cannot be read ({error.strerror})."
-    except (YAMLError, AttributeError, LookupError, TypeError):
-        flaw = "The file is not YAML, or lacks 'deployments' or 'definitions: work_pools'."
-    if not flaw and len(set(names)) < len(names):
-        flaw = "Two deployments have one name."
-    if flaw:
-        raise DeploymentError(flaw, where=str(file), next_step="Start from deploy/prefect.yaml.")
-    return pools, set(names)
+    path: Path
+    pools: list[Pool]
+    names: set[str]
+    renewed: dict[str, Any] | None
+
+    @classmethod
+    def read(cls, path: Path) -> _File:
+        from ruamel.yaml import YAML
+        from ruamel.yaml.error import YAMLError
+
+        pools: list[Pool] = []
+        names: list[str] = []
+        content: Any = None
+        flaw, old = "", False
+        try:
+            content = YAML(typ="safe").load(path)
+            pools = [
+                Pool(str(pool["name"]), str(pool["type"]), pool.get("base_job_template"))
+                for pool in content["definitions"]["work_pools"]
+            ]
+            names = [str(deployment["name"]) for deployment in content["deployments"]]
+            for deployment in content["deployments"]:
+                written = deployment.get("entrypoint")
+                if isinstance(written, str) and _present_entrypoint(written) != written:
+                    deployment["entrypoint"], old = _present_entrypoint(written), True
+        except OSError as error:
+            flaw = f"The file cannot be read ({error.strerror})."
+        except (YAMLError, AttributeError, LookupError, TypeError):
+            flaw = "The file is not YAML, or lacks 'deployments' or 'definitions: work_pools'."
+        if not flaw and len(set(names)) < len(names):
+            flaw = "Two deployments have one name."
+        if flaw:
+            raise DeploymentError(
+                flaw, where=str(path), next_step="Start from deploy/prefect.yaml."
+            )
+        return cls(path, pools, set(names), content if old else None)
+
+    def deploy(self) -> None:
+        """Let Prefect's own command put the deployments on the server."""
+        if self.renewed is None:
+            _deploy(self.path, self.path)
+            return
+        from ruamel.yaml import YAML
+
+        with tempfile.TemporaryDirectory(prefix="statpress-") as folder:
+            copy = Path(folder) / "prefect.yaml"
+            YAML(typ="safe").dump(self.renewed, copy)
+            _deploy(copy, self.path)
 
 
 def _on_server(where: str, ask: Callable[[], T]) -> T:
@@ -216,11 +254,36 @@ def _facts(deployment: DeploymentResponse) -> dict[str, Any]:
     return facts
 
 
-def _deploy(file: Path) -> None:
-    """Let Prefect's own command put the deployments on the server.
+def _present_entrypoint(entrypoint: str) -> str:
+    """What an entrypoint, perhaps of the first version, is called today.
+
+    >>> _present_entrypoint("flows.ledger_verification.verify")
+    'statpress.flows.deployed.verify'
+    """
+    return _OLD_ENTRYPOINT.sub(r"statpress.flows.deployed.\1", entrypoint)
+
+
+def _renew_entrypoints(
+    client: SyncPrefectClient, deployments: dict[UUID, dict[str, Any]]
+) -> set[UUID]:
+    """Renew stored entrypoints of the first version; everything else of a deployment is kept."""
+    from prefect.client.schemas.actions import DeploymentUpdate
+
+    renewed = set()
+    for key, facts in deployments.items():
+        stored = facts["entrypoint"] or ""
+        entrypoint = _present_entrypoint(stored)
+        if entrypoint != stored:
+            client.update_deployment(key, DeploymentUpdate(entrypoint=entrypoint))
+            renewed.add(key)
+    return renewed
+
+
+def _deploy(file: Path, shown: Path) -> None:
+    """Run 'prefect deploy' on a file.
 
     Raises:
-        DeploymentError: It refused; with the end of what it said.
+        DeploymentError: It refused; with the end of what it said. It names the file ``shown``.
     """
     # -P: a folder named flows where the user stands is not ours.
     command = [sys.executable, "-P", "-m", "prefect", "--no-prompt", "deploy", "--all"]
@@ -235,7 +298,7 @@ def _deploy(file: Path) -> None:
     )
     if done.returncode != 0:
         said = " ".join(done.stdout.split())
-        raise DeploymentError(f"Prefect refused: …{said[-_LONGEST:]}", where=str(file))
+        raise DeploymentError(f"Prefect refused: …{said[-_LONGEST:]}", where=str(shown))
 
 
 def _without_password(address: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from bad_input import CANARY
 from command_forks import forked_with_prefect
-from prefect_server import BIN, ask, closed_port
+from prefect_server import BIN, as_client, ask, closed_port
 from ruamel.yaml import YAML
 
 from statpress.mechanisms.errors import DeploymentError, exit_codes
@@ -163,6 +163,66 @@ def test_deploy_again_changes_nothing_and_a_change_is_seen(
     }
     (schedule,) = deployment(server, "release", "statpress-release")["schedules"]
     assert schedule["schedule"]["cron"] == "0 5 1 * *"
+
+
+def test_deployments_of_the_first_version_are_renewed_in_place(
+    server: dict[str, str], first: dict[str, Any], tmp_path: Path
+) -> None:
+    """Stored, and in a copy of the file, they name flows as the first version imported them."""
+    from prefect.client.orchestration import get_client
+
+    release = deployment(server, "release", "statpress-release")
+    described = {
+        "flow_id": release["flow_id"],
+        "entrypoint": "flows.deployed.release",
+        "work_pool_name": "statpress-process",
+        "parameters": {"config": "/etc/statpress/annual.yaml"},
+        "enforce_parameter_schema": True,
+        "parameter_openapi_schema": release["parameter_openapi_schema"],
+        "tags": ["annual"],
+        "schedules": [{"schedule": {"cron": "0 4 1 1 *", "timezone": "Etc/UTC"}, "active": True}],
+    }
+    for name in ("release", "annual"):
+        ask(server, "/deployments/", {**described, "name": name})
+    verify = deployment(server, "verify-ledger", "statpress-verify-ledger")
+    old = {"flow_id": verify["flow_id"], "entrypoint": "flows.ledger_verification.verify"}
+    ask(server, "/deployments/", {**described, **old, "name": "verify-ledger"})
+    annual = deployment(server, "annual", "statpress-release")
+    assert annual["entrypoint"] == "flows.deployed.release"
+
+    text = FILE.read_text().replace("work-pools/", f"{FILE.parent}/work-pools/")
+    text = text.replace("statpress.flows.deployed.verify", "flows.ledger_verification.verify")
+    copied = tmp_path / "prefect.yaml"
+    copied.write_text(text.replace("statpress.flows.deployed", "flows.deployed"))
+    try:
+        became = deploy(server, copied)["deployments"]
+        assert became["annual"] == "renewed"
+        assert became["release"] == became["verify-ledger"] == "updated"
+        assert became["publish"] == "unchanged"
+        kept = (
+            "id",
+            "parameters",
+            "tags",
+            "schedules",
+            "work_pool_name",
+            "parameter_openapi_schema",
+        )
+        renewed = deployment(server, "annual", "statpress-release")
+        assert renewed["entrypoint"] == "statpress.flows.deployed.release"
+        assert {key: renewed[key] for key in kept} == {key: annual[key] for key in kept}
+        again = deployment(server, "release", "statpress-release")
+        for key in ("id", *HOW):
+            assert again[key] == release[key], key
+        assert again["parameters"] == {"config": "/etc/statpress/release.yaml"}
+        again = deployment(server, "verify-ledger", "statpress-verify-ledger")
+        assert (again["id"], again["entrypoint"]) == (verify["id"], verify["entrypoint"])
+
+        became = deploy(server)["deployments"]
+        assert became.pop("annual") == "not in the file"
+        assert set(became.values()) == {"unchanged"}
+    finally:
+        with as_client(server), get_client(sync_client=True) as client:
+            client.delete_deployment(annual["id"])
 
 
 def test_deploy_without_a_server(server: dict[str, str], tmp_path: Path) -> None:
