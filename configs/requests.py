@@ -7,7 +7,10 @@ The shares of the budget: those that are given, and what is left for the others.
 
 from __future__ import annotations
 
-import importlib
+import contextlib
+import importlib.util
+import re
+import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from decimal import ROUND_DOWN, Context, Decimal, localcontext
@@ -23,6 +26,23 @@ from statpress.mechanisms.errors import BudgetValueError, ConfigError
 from statpress.mechanisms.mechanism import Kind, UserDefined
 from statpress.mechanisms.planning.choice import AUTO, ProductRequest
 from statpress.mechanisms.registry import KINDS, REGISTRY, serving
+
+_MERGED = {
+    "mechanisms.accounting.analytic": "mechanisms.accounting.losses",
+    "mechanisms.base": "mechanisms.mechanism",
+    "mechanisms.domain.column": "mechanisms.domain.columns",
+    "mechanisms.estimates.mechanism": "mechanisms.estimates.estimate",
+    "mechanisms.inference.statistics": "mechanisms.estimates.statistics",
+    "mechanisms.planning.registry": "mechanisms.registry",
+    "mechanisms.tables.band_laws": "mechanisms.tables.bands",
+    "mechanisms.tables.laplace": "mechanisms.tables.perturbed",
+    "mechanisms.tables.mechanism": "mechanisms.tables.count_tables",
+    "mechanisms.tables.perturbed_histogram": "mechanisms.tables.perturbed",
+    "tasks.products.kind": "tasks.products.product_kind",
+    "tasks.products.registry": "tasks.products.kinds",
+}
+"""Modules of the first version that users' modules may import, and where their names are now."""
+_FIRST_VERSION = re.compile(r"\b(?:mechanisms|configs|tasks|flows)(?:\.\w+)*")
 
 
 def user_defined(name: str, noun: str) -> UserDefined:
@@ -42,9 +62,43 @@ def user_defined(name: str, noun: str) -> UserDefined:
         raise ConfigError(
             f"There is no {noun} '{name}' ({type(error).__name__}).",
             where="function",
-            next_step=f"Write module:name of a {noun} that can be imported where runs are made.",
+            next_step=_renamed(module, error)
+            or f"Write module:name of a {noun} that can be imported where runs are made.",
         ) from None
     return UserDefined(name, value)
+
+
+def _renamed(module: str, error: Exception) -> str:
+    """What to write where a name of the first version's packages is imported; or nothing."""
+    if not isinstance(error, ModuleNotFoundError) or error.name is None:
+        return ""
+    *_, importing = (
+        frame.line or ""
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith("<frozen")
+    )
+    names = _FIRST_VERSION.findall(importing)
+    if _present_name(module).count(".") > 1:  # else a folder of the user's may have this name
+        names.append(module)
+    for old in names:
+        if f"{old}.".startswith(f"{error.name}."):
+            return (
+                f"Write '{_present_name(old)}' in place of '{old}'; the upgrade part of "
+                "deploy/README.md lists what has moved."
+            )
+    return ""
+
+
+def _present_name(old: str) -> str:
+    """The module that has what one of the first version had, or the package that has it."""
+    parts = old.split(".")
+    for n in range(len(parts), 1, -1):
+        head = ".".join(parts[:n])
+        module = f"statpress.{_MERGED.get(head, head)}"
+        with contextlib.suppress(ModuleNotFoundError):
+            if importlib.util.find_spec(module):
+                return module
+    return f"statpress.{parts[0]}"
 
 
 def further_of(kind: Kind, product: Any) -> Any:
