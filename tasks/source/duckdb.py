@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from statpress.configs.sources import SourceConfig
 from statpress.tasks.source import files
+from statpress.tasks.source import files as file_states
 from statpress.tasks.source.engine import ArrayFunction, Constants, CsvOptions, Limits
-from statpress.tasks.source.files import FileSource, OpenFiles
+from statpress.tasks.source.files import OpenSource, Source
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 _NUMBERS = itertools.count()
 """Of functions, so that none takes the name of another."""
+_STOPPED: list[BaseException] = []
+"""What a signal raised in a function; the engine makes an error of its own of it."""
 
 
 def source_of(
@@ -31,9 +34,9 @@ def source_of(
     columns: tuple[str, ...],
     unit: str | None,
     limits: Limits,
-) -> FileSource:
+) -> Source:
     """The files that a config declares."""
-    return FileSource(
+    return Source(
         pattern=str(located(declared.path)),
         format=declared.form,
         csv=CsvOptions(
@@ -50,12 +53,12 @@ def source_of(
     )
 
 
-def check_place(source: FileSource) -> None:
+def check_place(source: Source) -> None:
     """See that there are files."""
     files.files_of(source)
 
 
-def parts_of(source: FileSource) -> Iterator[FileSource]:
+def parts_of(source: Source) -> Iterator[Source]:
     """A file each."""
     for path in files.files_of(source):
         states = tuple(state for state in source.states if state.path == path)
@@ -63,16 +66,16 @@ def parts_of(source: FileSource) -> Iterator[FileSource]:
 
 
 @contextmanager
-def held(source: FileSource, scratch: Path) -> Iterator[FileSource]:
+def held(source: Source, scratch: Path) -> Iterator[Source]:
     """The same files, which must not change."""
-    states = files.states_of(files.files_of(source))
+    states = file_states.states_of(files.files_of(source))
     yield replace(source, states=states)
-    files.check_unchanged(states, source.where)
+    file_states.check_unchanged(states, source.where)
 
 
 def opened(
-    source: FileSource, scratch: Path, wanted: Sequence[str], **settings: Any
-) -> AbstractContextManager[OpenFiles]:
+    source: Source, scratch: Path, wanted: Sequence[str], **settings: Any
+) -> AbstractContextManager[OpenSource]:
     """An engine of its own, in memory, with the files as a table."""
     return files.open_source(source, scratch=scratch, wanted=wanted, **settings)
 
@@ -97,13 +100,13 @@ def mapped(value: Any, function: Callable[[], ArrayFunction]) -> Any:
     import pyarrow as pa
 
     engine: Any = value.get_backend()
-    name, mapping, stopped = f"mapped_{next(_NUMBERS)}", function(), _stopped(engine)
+    name, found = f"mapped_{next(_NUMBERS)}", function()
 
     def of_vector(values: Any) -> Any:
         try:
-            return pa.array(mapping(values.to_numpy(zero_copy_only=False)))
+            return pa.array(found(values.to_numpy(zero_copy_only=False)))
         except BaseException as error:
-            stopped.append(error)
+            _STOPPED.append(error)
             raise
 
     # Threads that wait for Python's lock take longer than one alone, by half with two of them.
@@ -134,38 +137,31 @@ def _builtin(name: str, dtype: str) -> Any:
     return ibis.udf.scalar.builtin(lambda value: value, name=name, signature=((dtype,), dtype))
 
 
-def _stopped(engine: Any) -> list[BaseException]:
-    """What a signal raised in a function of an engine, which makes an error of its own of it."""
-    stopped: list[BaseException] = vars(engine).setdefault("_stopped_by", [])
-    return stopped
-
-
 @contextmanager
-def _stoppable(engine: Any) -> Iterator[None]:
+def _stoppable() -> Iterator[None]:
     """Raise what a signal raised, and not what the engine makes of it."""
-    stopped = _stopped(engine)
-    stopped.clear()
+    _STOPPED.clear()
     try:
         yield
     except Exception:
-        if not stopped:
+        if not _STOPPED:
             raise
-    if stopped:
-        raise stopped.pop()
+    if _STOPPED:
+        raise _STOPPED.pop()
 
 
+@_stoppable()
 def stored(records: ir.Table) -> ir.Table:
     """A temporary table, which spills: codes and windows at once would need too much memory."""
     engine: Any = records.get_backend()
-    with _stoppable(engine):
-        table: ir.Table = engine.create_table("coded_records", records, temp=True)
+    table: ir.Table = engine.create_table("coded_records", records, temp=True)
     return table
 
 
+@_stoppable()
 def fetched(result: ir.Table) -> pa.Table:
     """In one piece."""
-    with _stoppable(result.get_backend()):
-        return result.to_pyarrow()
+    return result.to_pyarrow()
 
 
 def batches(records: ir.Table, size: int) -> Iterator[pa.RecordBatch]:
@@ -174,10 +170,11 @@ def batches(records: ir.Table, size: int) -> Iterator[pa.RecordBatch]:
     engine.create_view("packed_codes", records)
     # Ibis's own reader of batches calls a method that DuckDB 2 has no more, and a result of
     # "execute" would be held in memory.
-    with _stoppable(engine):
+    with _stoppable():
         yield from engine.con.sql("SELECT * FROM packed_codes").to_arrow_reader(size)
 
 
+@_stoppable()
 def by_sets(records: ir.Table, sets: Sequence[tuple[str, ...]]) -> pa.Table:
     """Grouping sets, which Ibis has no word for."""
     engine: Any = records.get_backend()
@@ -187,5 +184,4 @@ def by_sets(records: ir.Table, sets: Sequence[tuple[str, ...]]) -> pa.Table:
         f"SELECT {', '.join(records.columns)}, count(*) AS records FROM coded_records "  # noqa: S608
         f"GROUP BY GROUPING SETS ({listed})"
     )
-    with _stoppable(engine):
-        return engine.con.sql(query).to_arrow_table()
+    return engine.con.sql(query).to_arrow_table()

@@ -50,10 +50,8 @@ def test_version_is_that_of_the_installed_package(tmp_path: Path) -> None:
     assert shown.stdout == f"{stated}\n" == f"{version('statpress')}\n"
 
 
-def test_every_package_says_that_it_is_typed() -> None:
-    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    for name in packages["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]:
-        assert (files(name) / "py.typed").is_file(), name
+def test_the_package_says_that_it_is_typed() -> None:
+    assert (files("statpress") / "py.typed").is_file()
 
 
 def test_every_command_has_help(tmp_path: Path) -> None:
