@@ -24,6 +24,7 @@ from statpress.mechanisms.planning.choice import Candidate, compare
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct, verdict
 from statpress.tasks.ledger.accounts import Account, Charge, Status
 from statpress.tasks.ledger.entries import Loss, canonical
+from statpress.tasks.pages.numbers import at_most
 from statpress.tasks.products.kinds import kind_of
 from statpress.tasks.release.foreseen import (
     forecast_facts,
@@ -34,7 +35,7 @@ from statpress.tasks.release.foreseen import (
     warnings,
 )
 from statpress.tasks.release.run_places import refusals_in_words, unfinished_in_words
-from statpress.tasks.report.privacy_page import EXPLANATIONS, at_most
+from statpress.tasks.report.privacy_page import EXPLANATIONS
 
 if TYPE_CHECKING:
     from rich.table import Table

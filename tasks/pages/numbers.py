@@ -1,8 +1,13 @@
-"""Numbers as a person reads them, the same on every page and on the axes of charts."""
+"""Numbers as a person reads them, the same on every page and on the axes of charts.
+
+Of what a guarantee bounds, figures are rounded against the release: what an attack gains upwards,
+what it misses downwards.
+"""
 
 from __future__ import annotations
 
 import math
+from decimal import ROUND_CEILING, Context, Decimal
 
 MISSING = "none"
 """What stands for a number that is not there."""
@@ -94,3 +99,49 @@ def size(n_bytes: int) -> str:
         if n_bytes >= factor:
             return f"{measured(n_bytes / factor, 2)} {unit}"
     return f"{n_bytes} B"
+
+
+def per_hundred(share: Decimal | float, rounding: str = ROUND_CEILING) -> str:
+    """How many of a hundred, to a tenth; a double stands for its shortest text.
+
+    >>> per_hundred(0.07784411), per_hundred(0.92215588, ROUND_FLOOR), per_hundred(0.05)
+    ('7.8', '92.2', '5')
+    """
+    exact = share if isinstance(share, Decimal) else Decimal(repr(share))
+    number = (exact * 100).quantize(Decimal("0.1"), rounding=rounding)
+    return f"{min(max(number, Decimal(0)), Decimal(100)):f}".removesuffix(".0")
+
+
+def short(value: Decimal | float, rounding: str = ROUND_CEILING, digits: int = 3) -> str:
+    """Some significant digits.
+
+    >>> short(1.23456e-07), short(0.088641, ROUND_FLOOR), short(0.0)
+    ('1.24e-7', '0.0886', '0')
+    """
+    if value == 0:
+        return "0"
+    exact = value if isinstance(value, Decimal) else Decimal(repr(value))
+    number = Context(prec=digits, rounding=rounding).create_decimal(exact).normalize()
+    plain = Decimal("0.001") <= number < 10**6
+    return f"{number:f}" if plain else str(number).lower()
+
+
+def amount(text: str) -> str:
+    """An exact amount without trailing zeros.
+
+    >>> amount("0.0000010"), amount("1E-8"), amount("10")
+    ('0.000001', '1e-8', '10')
+    """
+    number = Decimal(text).normalize()
+    plain = number == 0 or (number.adjusted() >= -6 and number.adjusted() < 12)
+    return f"{number:f}" if plain else str(number).lower()
+
+
+def at_most(share: float) -> str:
+    """An upper bound on a share in percent, to two decimals; a double stands for its shortest text.
+
+    >>> at_most(0.0942001), at_most(0.5)
+    ('9.43 %', '50 %')
+    """
+    number = (min(Decimal(repr(share)), Decimal(1)) * 100).quantize(Decimal("0.01"), ROUND_CEILING)
+    return f"{number.normalize():f} %"

@@ -1,4 +1,11 @@
-"""Pages as files: HTML that asks no other host for anything, and Markdown."""
+"""Pages as files, by the templates in the folder ``templates``, where all prose of pages stands.
+
+A page in HTML asks no other host for anything. In both languages a template's every value is
+escaped unless a filter says that it is written in the language of the page already.
+
+Templates of Markdown are wrapped like any text. A line that begins with none of ``#``, ``-`` and
+``|`` goes on the line before, and several blank lines are one.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +15,11 @@ import hashlib
 import itertools
 import re
 import warnings
+from decimal import ROUND_FLOOR
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from statpress.tasks.pages import numbers
 from statpress.tasks.pages.blocks import (
     Chart,
     Facts,
@@ -20,11 +29,13 @@ from statpress.tasks.pages.blocks import (
     Prose,
     Section,
     Slider,
+    code,
+    marked,
 )
 from statpress.tasks.pages.charts import svg
 
 if TYPE_CHECKING:
-    from jinja2 import Template
+    from jinja2 import Environment
     from markupsafe import Markup
 
 
@@ -52,6 +63,67 @@ def code_span(text: str) -> str:
     return f"{fence}{space}{line}{space}{fence}"
 
 
+_NEWLINE = "\0"  # of a value, which unwrapping keeps
+
+
+def markdown(template: str, **values: Any) -> str:
+    """A page in Markdown."""
+    text = _environment(markdown=True).get_template(template).render(values)
+    return _unwrapped(text) + "\n"
+
+
+def paragraphs(template: str, macro: str, *values: Any) -> list[Markup]:
+    """The paragraphs of a macro of Markdown, as texts of a page in HTML."""
+    module: Any = _environment(markdown=True).get_template(template).module
+    return [marked(text) for text in _unwrapped(getattr(module, macro)(*values)).split("\n\n")]
+
+
+def _unwrapped(text: str) -> str:
+    """Markdown with a line for each paragraph, heading, item of a list and row of a table."""
+    blocks = re.split(r"\n\s*\n", text.strip())
+    lines = [re.sub(r"[ \t]*\n[ \t]*(?![#|]|- )", " ", block) for block in blocks]
+    return "\n\n".join(lines).replace(_NEWLINE, "\n")
+
+
+@functools.cache
+def _environment(*, markdown: bool = False) -> Environment:
+    """How templates are read, with filters that write values."""
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+    from markupsafe import Markup
+
+    def written(value: Any) -> Any:
+        return value if isinstance(value, Markup) else Markup(escaped(str(value)))  # noqa: S704
+
+    environment = Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        loader=FunctionLoader(_text),
+        finalize=written if markdown else None,
+    )
+    environment.filters |= {
+        "amount": numbers.amount,
+        "at_most": numbers.at_most,
+        "count": numbers.count,
+        "joined": lambda text: Markup(" ").join(text.split()),
+        "measured": numbers.measured,
+        "share": numbers.share,
+        "short": numbers.short,
+        "short_down": functools.partial(numbers.short, rounding=ROUND_FLOOR),
+    }
+    if markdown:
+        environment.filters |= {
+            "code": lambda text: Markup(code_span(str(text))),  # noqa: S704
+            "words": lambda text: Markup(text.replace("\n", _NEWLINE)),  # noqa: S704
+        }
+    return environment
+
+
+def _text(name: str) -> str:
+    return files("statpress.tasks.pages").joinpath("templates", name).read_text(encoding="utf-8")
+
+
 _KINDS = {
     Prose: "prose",
     Facts: "facts",
@@ -62,7 +134,9 @@ _KINDS = {
 }
 
 
-def rendered(page: Page, *, pictures: bool = True) -> str:
+def rendered(
+    page: Page, *, pictures: bool = True, template: str = "page.html.jinja", **values: Any
+) -> str:
     """The HTML of a page; without pictures the figures of its charts stand as tables.
 
     Every value is escaped, since titles and names are the words of whoever wrote a config. The
@@ -70,18 +144,24 @@ def rendered(page: Page, *, pictures: bool = True) -> str:
     """
     from markupsafe import Markup
 
-    numbers, sliders = itertools.count(1), itertools.count(1)
+    charts, sliders = itertools.count(1), itertools.count(1)
     script = _text("slider.js") if any(map(_slides, page.sections)) else ""
     allowed = f"script-src 'sha256-{_digest(script)}'; " if script else ""
-    return _template().render(
-        page=page,
-        policy=f"default-src 'none'; img-src data:; {allowed}style-src 'unsafe-inline'",
-        script=Markup(script),  # noqa: S704 -- ours, like the style
-        style=Markup(_text("style.css")),  # noqa: S704
-        kind_of=lambda block: _KINDS[type(block)],
-        drawn=lambda chart: _picture(chart, next(numbers)) if pictures else None,
-        is_number=_is_number,
-        number_of_slider=lambda: next(sliders),
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            values,
+            page=page,
+            policy=f"default-src 'none'; img-src data:; {allowed}style-src 'unsafe-inline'",
+            script=Markup(script),  # noqa: S704 -- ours, like the style
+            style=Markup(_text("style.css")),  # noqa: S704
+            kind_of=lambda block: _KINDS[type(block)],
+            drawn=lambda chart: _picture(chart, next(charts)) if pictures else None,
+            is_number=_is_number,
+            number_of_slider=lambda: next(sliders),
+            code=code,
+        )
     )
 
 
@@ -105,20 +185,6 @@ def _slides(section: Section) -> bool:
     """Whether there is a slider in a section."""
     own = any(isinstance(block, Slider) for block in section.blocks)
     return own or any(map(_slides, section.parts))
-
-
-@functools.cache
-def _template() -> Template:
-    from jinja2 import Environment, StrictUndefined
-
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    return environment.from_string(_text("page.html.jinja"))
-
-
-def _text(name: str) -> str:
-    return files("statpress.tasks.pages").joinpath(name).read_text(encoding="utf-8")
 
 
 def _digest(script: str) -> str:

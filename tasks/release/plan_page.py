@@ -45,11 +45,10 @@ from statpress.tasks.pages.blocks import (
     Section,
     Slider,
 )
-from statpress.tasks.pages.numbers import count, measured, share
+from statpress.tasks.pages.numbers import at_most, count, measured, share, short
 from statpress.tasks.pages.rendering import rendered
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.release.foreseen import offers_of, warnings
-from statpress.tasks.report.privacy_page import at_most, short
 
 _ERRORS = {
     "total variation of pairs": "The share of records that stand in a wrong cell of a table of "

@@ -19,9 +19,10 @@ from statpress.mechanisms.domain.domain import Unit
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct, disclosures
 from statpress.tasks.ledger.accounts import Account, limit_of
 from statpress.tasks.ledger.entries import Entry, Loss
+from statpress.tasks.pages.numbers import at_most
 from statpress.tasks.products.kinds import kind_of
 from statpress.tasks.release.foreseen import verdict_facts
-from statpress.tasks.report.privacy_page import EXPLANATIONS, at_most
+from statpress.tasks.report.privacy_page import EXPLANATIONS
 
 
 def lifetime(account: Account, charge: Entry) -> dict[str, Any]:

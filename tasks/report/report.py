@@ -1,11 +1,8 @@
 """``report.html``: a bundle on one page, for reading; made from its public files only.
 
-A bundle's public statements, read for its report.
-The columns of a release: what they mean, their units, ranges and values.
-How well the people behind a release are protected: for everybody, then for experts.
-A product's section: its kind's part, with files, mechanism, and what was expected of it.
-Where a release comes from, and how whoever has it can check that.
-The head of a report: what is published, by whom, how well protected, and how good it is.
+The prose of the page is in the template ``report.html.jinja``, and what it says of the guarantee in
+``privacy_words.md.jinja``. Here are the values that these show, the charts and tables, and the
+section of each product, which its kind makes.
 """
 
 from __future__ import annotations
@@ -14,12 +11,12 @@ import datetime
 import json
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
@@ -36,8 +33,6 @@ from statpress.tasks.pages.blocks import (
     Block,
     Chart,
     Curves,
-    Fact,
-    Facts,
     Gallery,
     Grid,
     Line,
@@ -45,22 +40,95 @@ from statpress.tasks.pages.blocks import (
     Prose,
     Section,
     Text,
-    code,
     link,
     marked,
 )
-from statpress.tasks.pages.numbers import count, measured, size
-from statpress.tasks.pages.rendering import rendered
+from statpress.tasks.pages.numbers import amount, per_hundred, short, size
+from statpress.tasks.pages.rendering import paragraphs, rendered
 from statpress.tasks.products.kinds import kind_named
 from statpress.tasks.products.product_kind import ReportPart
-from statpress.tasks.report import privacy_page
 from statpress.tasks.report.parameter_words import expected_rows, parameter_rows
-from statpress.tasks.report.privacy_page import amount, cited, right_guesses, short, subject
+from statpress.tasks.report.privacy_page import Protection
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+NAME = "report.html"
+UNSHOWN = "This page could not show {}. Its files are whole, and say everything."
+"""In place of a product's part that could not be made."""
+_LOG = logging.getLogger(__name__)
+_SEEDED = "NOT PUBLISHABLE: drawn from a known seed, for tests only. No guarantee holds."
+_MOST_VALUES = 12
+_MONTHS = (
+    "January", "February", "March", "April", "May", "June", "July", "August", "September",
+    "October", "November", "December",
+)  # fmt: skip
+"""In English whatever the machine's language."""
+_TITLE = "Mechanism, parameters, and the errors expected before anything was drawn"
+_CHOSEN = (
+    "Known without any data. Mechanisms were compared before the parameters of all products were "
+    "settled together, so that a figure may differ a little from the one expected below."
+)
+Parts = Mapping[str, ReportPart]
+
+
+def write_report(folder: Path, manifest: Mapping[str, Any], *, pictures: bool = True) -> Path:
+    """Write the page of a bundle, from ``privacy.json``, ``datapackage.json`` and ``data/``.
+
+    The page asks no other host for anything, and holds no script. Without data files, as in a
+    rehearsal, it is the same page without what is drawn.
+
+    Args:
+        folder: Of the bundle, which has no manifest yet.
+        manifest: The facts that the manifest will have.
+        pictures: Whether charts are drawn; if not, their figures stand as tables.
+    """
+    path = folder / NAME
+    path.write_text(report(PublicWords.of(folder, manifest), pictures=pictures), encoding="utf-8")
+    return path
+
+
+def report(words: PublicWords, *, pictures: bool) -> str:
+    """The page."""
+    stated, protection = words.stated, Protection(words.stated)
+    parts = {name: _part(words, name) for name in stated["products"]}
+    products = said_once([product_section(words, name, part) for name, part in parts.items()])
+    publisher = "; ".join(each["title"] for each in words.contributors("publisher"))
+    by = f" by {publisher}" if publisher else ""
+    return rendered(
+        Page(
+            words.package["title"],
+            products,
+            subtitle=f"Published{by} on {words.created}",
+            marks=_marks(words),
+        ),
+        pictures=pictures,
+        template="report.html.jinja",
+        words=words,
+        protection=protection,
+        say=lambda macro, tone="": _said(protection, macro, tone),
+        figure=next((part.figure for part in parts.values() if part.figure is not None), None),
+        contents=contents(words, parts),
+        columns=columns_grid(words.package),
+        guesses=_guesses(protection),
+        curves=Gallery([_delta_curve(protection), _trade_off(stated)]),
+        mechanisms=_mechanisms(protection),
+        spent=_spent(protection) if "lifetime" in stated else None,
+    )
+
+
+def _said(protection: Protection, macro: str, tone: str) -> Markup:
+    """Paragraphs of what a privacy statement means."""
+    from markupsafe import Markup
+
+    opening = Markup('<p class="{}">').format(tone) if tone else Markup("<p>")
+    texts = paragraphs("privacy_words.md.jinja", macro, protection)
+    return Markup("\n").join(opening + text + Markup("</p>") for text in texts)
 
 
 @dataclass(frozen=True)
 class PublicWords:
-    """What a report is made of besides the data files.
+    """What a report is made of besides the data files, and what its template says of that.
 
     Attributes:
         folder: Of the bundle.
@@ -81,7 +149,8 @@ class PublicWords:
             json.loads((folder / name).read_text(encoding="utf-8"))
             for name in ("privacy.json", "datapackage.json")
         )
-        return cls(folder, stated, package, manifest)
+        absent = dict.fromkeys(("ledger_entry", "supersedes", "reprint_of"))
+        return cls(folder, stated, package, absent | dict(manifest))
 
     def resources(self, product: str) -> Sequence[Mapping[str, Any]]:
         """The files of a product; those of a bundle that does not say go by their names."""
@@ -100,6 +169,7 @@ class PublicWords:
         """A product's title, or its name."""
         return self.words(product).get("title", product)
 
+    @property
     def source_kind(self) -> str | None:
         """What the records were counted from, in words without its place; None if unknown."""
         path = self.folder / "config.yaml"
@@ -122,6 +192,84 @@ class PublicWords:
         """Publisher or contact, as far as they are named."""
         return [e for e in self.package.get("contributors", ()) if e.get("role") == role]
 
+    @property
+    def description(self) -> list[str]:
+        """The publisher's words about the release, in paragraphs."""
+        text = self.package.get("description")
+        return text.split("\n\n") if text else []
+
+    @property
+    def odds(self) -> float:
+        """By how much one unit's data can move the odds of a guess, at most."""
+        return math.exp(min(float(self.stated["epsilon"]), 50))
+
+    @property
+    def spent_before(self) -> float | None:
+        """The epsilon that earlier releases had spent; None if the account is not of epsilon."""
+        before = self.stated.get("lifetime", {}).get("spent_before", {})
+        return float(before["epsilon"]) if "epsilon" in before else None
+
+    @property
+    def limits(self) -> list[Markup]:
+        """What is not protected, a paragraph each."""
+        return [marked(text) for text in Protection(self.stated).not_covered]
+
+    @property
+    def citation(self) -> str:
+        """How to cite it."""
+        return citation({"created": self.manifest["created"], **self.package})
+
+    @property
+    def contacts(self) -> Text:
+        """Whom to ask; empty if nobody is named."""
+        return _joined(map(self.party, self.contributors("contact")))
+
+    @property
+    def licences(self) -> Text:
+        """On what terms it may be used; empty if nobody says."""
+        return _joined(map(self._licence, self.package.get("licenses", ())))
+
+    @property
+    def versions(self) -> str:
+        """Of what the bundle was made with."""
+        return ", ".join(f"{name} {version}" for name, version in self.manifest["versions"].items())
+
+    @property
+    def about(self) -> Iterator[tuple[str, Text]]:
+        """What else the config says of the release."""
+        package = self.package
+        if temporal := package.get("temporal"):
+            ends = [temporal[key] for key in ("start", "end") if key in temporal]
+            yield "Period", " to ".join(dict.fromkeys(ends))
+        if spatial := package.get("spatial"):
+            path = spatial.get("path", "")
+            yield "Place", link(path, spatial.get("title", path))
+        if keywords := package.get("keywords"):
+            yield "Keywords", ", ".join(keywords)
+        if homepage := package.get("homepage"):
+            yield "More", link(homepage, homepage)
+
+    def settings(self, equals: str, separator: str) -> str:
+        """What was set apart from the config."""
+        overrides = self.manifest["overrides"]
+        return separator.join(f"{each['key']}{equals}{each['value']}" for each in overrides)
+
+    def party(self, named: Mapping[str, str]) -> Markup:
+        """A person or an office, with their address."""
+        from markupsafe import escape
+
+        title = named["title"]
+        shown = link(named["path"], title) if "path" in named else escape(title)
+        if "email" in named and named["email"] != title:
+            return shown + ", " + link(f"mailto:{named['email']}", named["email"])
+        return link(f"mailto:{title}", title) if "email" in named else shown
+
+    def _licence(self, licence: Mapping[str, str]) -> Markup:
+        from markupsafe import escape
+
+        title = licence.get("title") or licence.get("name") or licence["path"]
+        return link(licence["path"], title) if "path" in licence else escape(title)
+
     def _owner(self, path: str) -> str | None:
         """The product of a file: the longest name that its own begins with."""
         stem = Path(path).stem
@@ -129,33 +277,12 @@ class PublicWords:
         return max(owners, key=len, default=None)
 
 
-_MONTHS = (
-    "January", "February", "March", "April", "May", "June", "July", "August", "September",
-    "October", "November", "December",
-)  # fmt: skip
-"""In English whatever the machine's language."""
-
-
-_MOST_VALUES = 12
-_NOTE = (
-    "What the columns of the source mean that this release was made of. Which values and cells "
-    "there are was declared without looking at the data. `codebook.md` says it in full, with every "
-    "column of every file."
-)
-
-
-def columns_section(words: PublicWords) -> Section | None:
+def columns_grid(package: Mapping[str, Any]) -> Grid | None:
     """A row for each column that is described; None where none is."""
-    found = column_facts(words.package)
-    if not found:
-        return None
-    rows = [_row(column) for column in found]
+    rows = [_row(column) for column in column_facts(package)]
     kept = [place for place in range(4) if any(row[place] for row in rows)]
-    grid = Grid(
-        [("column", "meaning", "unit", "values")[place] for place in kept],
-        [[row[place] for place in kept] for row in rows],
-    )
-    return Section("columns", "What the columns mean", [Prose([marked(_NOTE)]), grid])
+    headings = [("column", "meaning", "unit", "values")[place] for place in kept]
+    return Grid(headings, [[row[place] for place in kept] for row in rows]) if rows else None
 
 
 def _row(column: ColumnFacts) -> Sequence[Text]:
@@ -176,84 +303,22 @@ def _values(column: ColumnFacts) -> str:
     return said + ("; or missing" if "cell of their own" in column.missing else "")
 
 
-def privacy_section(words: PublicWords) -> Section:
-    """Protection in natural frequencies with a picture, then all figures."""
-    stated = words.stated
-    return Section(
-        "privacy",
-        "How people are protected",
-        _for_everybody(stated),
-        [_limits(stated), _for_experts(stated)],
-    )
-
-
-def _for_everybody(stated: privacy_page.Stated) -> list[Block]:
-    what, right = (
-        privacy_page.subject(stated),
-        privacy_page.right_guesses(stated["attack_advantage"]),
-    )
-    if "trade_off" in stated:
-        paragraphs = [marked(text) for text in privacy_page.in_short(stated)]
-    else:
-        paragraphs = [
-            marked(
-                f"Imagine somebody who knows everything in the data but {what}, and must decide "
-                "between two candidates for it, either as likely as the other. By tossing a coin "
-                "they would be right 50 times in 100. With this release in hand no method is "
-                f"right more than **{right} times in 100**."
-            )
-        ]
+def _guesses(protection: Protection) -> Chart:
+    """How often an attacker is right."""
+    right = protection.right
     names = ["by tossing a coin", "with this release", "with the data themselves"]
-    chart = Chart(
+    rows = list(zip(names, ("50", right, "100"), strict=True))
+    return Chart(
         "How often an attacker guesses right, of 100 times",
         Bars(names, [50.0, float(right), 100.0], axis="right guesses of 100, at most"),
         f"Tossing a coin: 50. With this release: at most {right}. With the confidential data: 100.",
-        Grid(
-            ("with", "right of 100, at most"),
-            [
-                (names[0], "50"),
-                (names[1], right),
-                (names[2], "100"),
-            ],
-            title="Figures",
-            folded=True,
-        ),
-    )
-    return [Prose(paragraphs), chart]
-
-
-def _limits(stated: privacy_page.Stated) -> Section:
-    """What is not protected, a paragraph each."""
-    outside = stated.get("not_covered") or [stated["outside_the_guarantee"]]
-    return Section(
-        "privacy-limits", "What this does not cover", [Prose([marked(text) for text in outside])]
+        Grid(("with", "right of 100, at most"), rows, title="Figures", folded=True),
     )
 
 
-def _for_experts(stated: privacy_page.Stated) -> Section:
-    rows = [Fact(*row) for row in privacy_page.parameter_rows(stated)]
-    blocks: list[Block] = [
-        Prose([marked(text) for text in privacy_page.unit_sentences(stated)]),
-        Facts(rows),
-        Prose([stated["meaning"], *map(marked, privacy_page.delta_sentences(stated))]),
-        Gallery([_delta_curve(stated), _trade_off(stated)]),
-        *_products(stated),
-    ]
-    if "lifetime" in stated:
-        blocks += [
-            Prose([marked(text) for text in privacy_page.lifetime_sentences(stated)]),
-            Grid(
-                ("measure", "spent before", "by this release", "left", "limit"),
-                privacy_page.lifetime_rows(stated),
-                title="What all releases of this dataset have spent",
-            ),
-        ]
-    return Section("privacy-experts", "For experts", blocks)
-
-
-def _delta_curve(stated: privacy_page.Stated) -> Chart:
+def _delta_curve(protection: Protection) -> Chart:
     """Delta over epsilon, both bounds."""
-    points = stated["curve"]
+    points = protection.stated["curve"]
     epsilon = [point["epsilon"] for point in points]
     bounds = [
         [point[key] if point[key] > 0 else math.nan for point in points]
@@ -268,12 +333,12 @@ def _delta_curve(stated: privacy_page.Stated) -> Chart:
     return Chart(
         "The smallest δ that holds with each ε",
         Curves(lines, "ε", "δ", log_y=bool(lines)),
-        f"Delta falls from {privacy_page.short(points[0]['delta_upper'])} at epsilon 0 to "
-        f"{privacy_page.short(points[-1]['delta_upper'])} "
-        f"at {privacy_page.short(points[-1]['epsilon'])}.",
+        f"Delta falls from {short(points[0]['delta_upper'])} at epsilon 0 to "
+        f"{short(points[-1]['delta_upper'])} "
+        f"at {short(points[-1]['epsilon'])}.",
         Grid(
             ("ε", "δ is at least", "δ is at most"),
-            privacy_page.curve_rows(stated),
+            protection.curve_rows,
             title="Figures",
             folded=True,
         ),
@@ -281,7 +346,7 @@ def _delta_curve(stated: privacy_page.Stated) -> Chart:
     )
 
 
-def _trade_off(stated: privacy_page.Stated) -> Chart:
+def _trade_off(stated: Mapping[str, Any]) -> Chart:
     """Misses over false alarms of the best attack that is not excluded."""
     points = [(point["epsilon"], point["delta_upper"]) for point in stated["curve"]]
     alarms = [Fraction(each, 100) for each in range(101)]
@@ -291,7 +356,7 @@ def _trade_off(stated: privacy_page.Stated) -> Chart:
         Line("tossing a coin", [0.0, 1.0], [1.0, 0.0]),
     ]
     shown = (1, 5, 10, 25, 50)
-    cells = [(f"{a} %", f"{privacy_page.per_hundred(missed[a], ROUND_FLOOR)} %") for a in shown]
+    cells = [(f"{a} %", f"{per_hundred(missed[a], ROUND_FLOOR)} %") for a in shown]
     return Chart(
         "What any attack misses at least",
         Curves(lines, "false alarms", "misses", from_zero=True),
@@ -302,32 +367,48 @@ def _trade_off(stated: privacy_page.Stated) -> Chart:
     )
 
 
-def _products(stated: privacy_page.Stated) -> list[Block]:
+def _mechanisms(protection: Protection) -> Grid:
     """Each mechanism with its loss and where it is from."""
     rows = []
-    for name, product in stated["products"].items():
-        alone = (
-            f"{privacy_page.amount(product['epsilon'])} at {privacy_page.amount(product['delta'])}"
-        )
-        rows.append((name, product["mechanism"], alone, privacy_page.cited(stated, name)))
-    return [
-        Grid(("product", "mechanism", "ε at δ, alone", "source"), rows, title="Mechanisms"),
-        Prose(
-            [
-                *map(marked, privacy_page.composition_sentences(stated)),
-                marked(f"*ε at δ, alone:* {privacy_page.EXPLANATIONS['products.epsilon']}"),
-            ],
-            "note",
-        ),
-    ]
+    for name, product in protection.stated["products"].items():
+        mechanism = product["mechanism"]
+        alone = f"{amount(product['epsilon'])} at {amount(product['delta'])}"
+        rows.append((name, mechanism, alone, protection.cited(mechanism)))
+    return Grid(("product", "mechanism", "ε at δ, alone", "source"), rows, title="Mechanisms")
 
 
-_TITLE = "Mechanism, parameters, and the errors expected before anything was drawn"
+def _spent(protection: Protection) -> Grid:
+    """The account."""
+    return Grid(
+        ("measure", "spent before", "by this release", "left", "limit"),
+        protection.lifetime_rows,
+        title="What all releases of this dataset have spent",
+    )
 
-_CHOSEN = (
-    "Known without any data. Mechanisms were compared before the parameters of all products were "
-    "settled together, so that a figure may differ a little from the one expected below."
-)
+
+def contents(words: PublicWords, parts: Parts) -> Grid:
+    """A line for each product, with its files."""
+    rows: list[Sequence[Text]] = []
+    for name, part in parts.items():
+        in_sdmx = ({"path": path} for path in sdmx_paths(name) if (words.folder / path).is_file())
+        listed = [_file(words, each) for each in (*words.resources(name), *in_sdmx)]
+        rows.append([link(f"#product-{name}", words.title_of(name)), part.words, _joined(listed)])
+    return Grid(("what", "it is", "files"), rows, title="Contents")
+
+
+def _file(words: PublicWords, resource: Mapping[str, Any]) -> Text:
+    path = resource["path"]
+    place = words.folder / path
+    size_of = resource.get("bytes") or (place.stat().st_size if place.is_file() else None)
+    address = path if path.startswith("data/") else f"./{path}"
+    shown = link(address, path.rpartition("/")[2])
+    return shown if size_of is None else shown + f" ({size(size_of)})"
+
+
+def _joined(listed: Iterable[Text]) -> Markup:
+    from markupsafe import Markup
+
+    return Markup(", ").join(listed)
 
 
 def product_section(words: PublicWords, name: str, part: ReportPart) -> Section:
@@ -341,7 +422,11 @@ def product_section(words: PublicWords, name: str, part: ReportPart) -> Section:
     return replace(
         part.section,
         title=words.title_of(name),
-        blocks=[*before, *part.section.blocks, _made(stated, cited(words.stated, name))],
+        blocks=[
+            *before,
+            *part.section.blocks,
+            _made(words, name),
+        ],
     )
 
 
@@ -375,8 +460,10 @@ def said_once(sections: Sequence[Section]) -> list[Section]:
     return [without(section) for section in sections]
 
 
-def _made(stated: Mapping[str, Any], works: str) -> Grid:
+def _made(words: PublicWords, name: str) -> Grid:
     """Mechanism, parameters and expected errors, folded away."""
+    stated = words.stated["products"][name]
+    works = Protection(words.stated).cited(stated["mechanism"])
     rows = [("mechanism", stated["mechanism"], works or "By which it was made private.")]
     if "function" in stated:
         rows.append(("function", str(stated["function"]), "What was released."))
@@ -396,268 +483,6 @@ def _made(stated: Mapping[str, Any], works: str) -> Grid:
         rows.append(("verdict", verdict.words, "A rule of thumb, from public figures."))
     rows += [(f"expected: {label}", value, said) for label, value, said in expected_rows(stated)]
     return Grid(("what", "value", "meaning"), rows, title=_TITLE, folded=True)
-
-
-def provenance_section(words: PublicWords) -> Section:
-    """How to verify, and the numbers that this goes by."""
-    manifest = words.manifest
-    lead = Prose(
-        [
-            "To check that these are the files which were released, unchanged, run statpress "
-            "verify on the folder that holds them. It needs neither the data nor the "
-            "publisher: manifest.json has the size and hash of every file, and a seal over all.",
-            "If there is a file signature.json, the publisher has signed that seal: with --key and "
-            "the publisher's public key the same command says whether it was they.",
-        ]
-    )
-    rows = [
-        Fact("Command", code("statpress verify FOLDER"), "The folder is that of this page."),
-        Fact("Run", code(manifest["run_id"]), f"Made at {manifest['created']}."),
-    ]
-    entry = manifest.get("ledger_entry")
-    if entry:
-        rows.append(
-            Fact(
-                "Entry in the publisher's ledger",
-                code(f"{entry['sequence']}: {entry['hash']}"),
-                "Where the privacy loss was charged before anything was drawn; the ledger is a "
-                "chain of hashes, and its publisher can show this entry.",
-            )
-        )
-    source = words.source_kind()
-    if source is not None:
-        rows.append(Fact("Counted from", source, "The confidential records; none is copied here."))
-    rows += [
-        Fact(
-            "Hash of the config",
-            code(manifest["config_sha256"]),
-            "SHA-256 of config.yaml, which says everything that was asked for.",
-        ),
-        Fact(
-            "Made with",
-            ", ".join(f"{name} {version}" for name, version in manifest["versions"].items()),
-        ),
-    ]
-    if manifest["overrides"]:
-        listed = [f"{each['key']} = {each['value']}" for each in manifest["overrides"]]
-        rows.append(Fact("Set apart from the config", "; ".join(listed)))
-    if manifest.get("supersedes"):
-        rows.append(Fact("Follows the release with the seal", code(manifest["supersedes"])))
-    return Section("provenance", "Origin, and how to verify", [lead, Facts(rows)])
-
-
-Parts = Mapping[str, ReportPart]
-_NONE_COPIED = (
-    "Not one of them was copied into the files: what is there was drawn, or has noise on it. A "
-    "drawn record may be like a real one by chance."
-)
-
-
-def summary(words: PublicWords, parts: Parts) -> Section:
-    """The section that everybody reads."""
-    blocks: list[Block] = [_what(words), _figures(words, parts), _contents(words, parts)]
-    return Section("summary", "Summary", [*blocks, Facts(_about(words))])
-
-
-def _what(words: PublicWords) -> Prose:
-    said = words.package.get("description")
-    stated = words.stated
-    what = (
-        f"Statistics of {count(stated['n_records'])} confidential records of the dataset "
-        f"{words.manifest['dataset']}, published with differential privacy."
-    )
-    paragraphs = [*said.split("\n\n"), what] if said else [what]
-    return Prose(paragraphs, "lead")
-
-
-def _figures(words: PublicWords, parts: Parts) -> Facts:
-    """How much, how protected, how good, as large figures."""
-    stated = words.stated
-    rows = [Fact("Confidential records behind it", count(stated["n_records"]), _behind(stated))]
-    rows.append(
-        Fact(
-            "An attacker guesses right",
-            f"{right_guesses(stated['attack_advantage'])} times in 100 at most",
-            f"instead of 50, whatever they know, if they must choose between two candidates for "
-            f"{subject(stated).replace('`', '')}.",
-        )
-    )
-    epsilon = float(stated["epsilon"])
-    rows.append(
-        Fact(
-            "Privacy loss",
-            f"ε = {short(epsilon)}",
-            "The smaller, the safer: it bounds how far any one's data can move the odds of any "
-            f"guess, here by a factor of about {measured(math.exp(min(epsilon, 50)), 2)}, "
-            f"but for a remainder of δ = {short(float(stated['delta']))}.",
-        )
-    )
-    rows += [part.figure for part in parts.values() if part.figure is not None][:1]
-    return Facts(rows, large=True)
-
-
-def _behind(stated: Mapping[str, Any]) -> str:
-    if stated["n_units"] == stated["n_records"]:
-        return _NONE_COPIED
-    return f"Of {count(stated['n_units'])} units. {_NONE_COPIED}"
-
-
-def _contents(words: PublicWords, parts: Parts) -> Grid:
-    """A line for each product, with its files."""
-    rows: list[Sequence[Text]] = []
-    for name, part in parts.items():
-        in_sdmx = ({"path": path} for path in sdmx_paths(name) if (words.folder / path).is_file())
-        listed = [_file(words, each) for each in (*words.resources(name), *in_sdmx)]
-        rows.append([link(f"#product-{name}", words.title_of(name)), part.words, _joined(listed)])
-    return Grid(("what", "it is", "files"), rows, title="Contents")
-
-
-def _file(words: PublicWords, resource: Mapping[str, Any]) -> Text:
-    path = resource["path"]
-    place = words.folder / path
-    size_of = resource.get("bytes") or (place.stat().st_size if place.is_file() else None)
-    address = path if path.startswith("data/") else f"./{path}"
-    shown = link(address, path.rpartition("/")[2])
-    return shown if size_of is None else shown + f" ({size(size_of)})"
-
-
-def _joined(listed: Sequence[Text]) -> Text:
-    from markupsafe import Markup
-
-    return Markup(", ").join(listed)
-
-
-def _about(words: PublicWords) -> list[Fact]:
-    """Who, when, of what, on what terms; what the config does not say is said to be unsaid."""
-    package = words.package
-    rows = [
-        *(Fact("Published by", _named(each)) for each in words.contributors("publisher")),
-        Fact("Published on", words.created),
-    ]
-    contacts = [_named(each) for each in words.contributors("contact")]
-    rows.append(
-        Fact("Whom to ask", _joined(contacts) if contacts else "The publisher names no contact.")
-    )
-    licences = [_licence(each) for each in package.get("licenses", ())]
-    rows.append(
-        Fact(
-            "May I reuse it?",
-            _joined(licences) if licences else "The publisher names no licence: ask first.",
-            "The licence under which everything here may be used." if licences else "",
-        )
-    )
-    rows.append(
-        Fact("How to cite", citation({"created": words.manifest["created"], **words.package}))
-    )
-    if temporal := package.get("temporal"):
-        ends = [temporal[key] for key in ("start", "end") if key in temporal]
-        rows.append(Fact("Period", " to ".join(dict.fromkeys(ends))))
-    if spatial := package.get("spatial"):
-        title = spatial.get("title", spatial.get("path", ""))
-        rows.append(Fact("Place", link(spatial.get("path", ""), title)))
-    if keywords := package.get("keywords"):
-        rows.append(Fact("Keywords", ", ".join(keywords)))
-    if homepage := package.get("homepage"):
-        rows.append(Fact("More", link(homepage, homepage)))
-    return [*rows, changed(words)]
-
-
-def changed(words: PublicWords) -> Fact:
-    """What is new since the release that this one follows, as far as a bundle can say."""
-    label, manifest = "What changed since the last release", words.manifest
-    if manifest.get("reprint_of"):
-        original = manifest["reprint_of"]
-        return Fact(
-            label,
-            f"Nothing was drawn anew: a reprint of the release of {original['created'][:10]}, "
-            "derived again from what that published.",
-            code(original["seal"]),
-        )
-    if not manifest.get("supersedes"):
-        return Fact(label, "Nothing: it follows no other release.")
-    settings = ["settings changed: " + ", ".join(_set(each) for each in manifest["overrides"])]
-    said = settings if manifest["overrides"] else ["see config.yaml of both"]
-    life = words.stated.get("lifetime")
-    spent = ""
-    if life and "epsilon" in life["spent_before"]:
-        spent = (
-            f" Releases of this dataset before it had spent an ε of "
-            f"{measured(float(life['spent_before']['epsilon']), 3)}, this one spends "
-            f"{measured(float(words.stated['epsilon']), 3)} more."
-        )
-    return Fact(
-        label,
-        f"It follows the release with the seal {manifest['supersedes'][:16]}…; {said[0]}.{spent}",
-        "Everything was drawn anew, so that small differences between the two are noise.",
-    )
-
-
-def _set(override: Mapping[str, Any]) -> str:
-    return f"{override['key']} is {override['value']}"
-
-
-def _named(each: Mapping[str, str]) -> Text:
-    """A person or an office, with their address."""
-    title = each["title"]
-    shown = link(each["path"], title) if "path" in each else _plain(title)
-    if "email" in each and each["email"] != title:
-        return shown + ", " + link(f"mailto:{each['email']}", each["email"])
-    return link(f"mailto:{title}", title) if "email" in each else shown
-
-
-def _plain(text: str) -> Any:
-    from markupsafe import escape
-
-    return escape(text)
-
-
-def _licence(each: Mapping[str, str]) -> Text:
-    title = each.get("title") or each.get("name") or each["path"]
-    return link(each["path"], title) if "path" in each else _plain(title)
-
-
-NAME = "report.html"
-UNSHOWN = "This page could not show {}. Its files are whole, and say everything."
-"""In place of a product's part that could not be made."""
-_LOG = logging.getLogger(__name__)
-_SEEDED = "NOT PUBLISHABLE: drawn from a known seed, for tests only. No guarantee holds."
-
-
-def write_report(folder: Path, manifest: Mapping[str, Any], *, pictures: bool = True) -> Path:
-    """Write the page of a bundle, from ``privacy.json``, ``datapackage.json`` and ``data/``.
-
-    The page asks no other host for anything, and holds no script. Without data files, as in a
-    rehearsal, it is the same page without what is drawn.
-
-    Args:
-        folder: Of the bundle, which has no manifest yet.
-        manifest: The facts that the manifest will have.
-        pictures: Whether charts are drawn; if not, their figures stand as tables.
-    """
-    path = folder / NAME
-    page = composed(PublicWords.of(folder, manifest))
-    path.write_text(rendered(page, pictures=pictures), encoding="utf-8")
-    return path
-
-
-def composed(words: PublicWords) -> Page:
-    """The page as values."""
-    parts = {name: _part(words, name) for name in words.stated["products"]}
-    sections = [
-        summary(words, parts),
-        *said_once([product_section(words, name, part) for name, part in parts.items()]),
-        columns_section(words),
-        privacy_section(words),
-        provenance_section(words),
-    ]
-    publisher = "; ".join(each["title"] for each in words.contributors("publisher"))
-    by = f" by {publisher}" if publisher else ""
-    return Page(
-        words.package["title"],
-        [each for each in sections if each is not None],
-        subtitle=f"Published{by} on {words.created}",
-        marks=_marks(words),
-    )
 
 
 def _part(words: PublicWords, name: str) -> ReportPart:

@@ -46,7 +46,7 @@ from statpress.tasks.products.marginal_product import _pairs
 from statpress.tasks.products.product_kind import ReportPart
 from statpress.tasks.products.published_counts import EstimatedTable
 from statpress.tasks.release.entropy import SeededRandomness
-from statpress.tasks.report.report import PublicWords, columns_section, summary
+from statpress.tasks.report.report import PublicWords, columns_grid, contents
 
 RELATED = np.array([[400.0, 100.0, 50.0], [50.0, 300.0, 100.0]])
 SD = 12.0
@@ -248,9 +248,8 @@ def test_the_columns_of_a_report_name_labels_and_others() -> None:
     declared = {"kind": "categorical", "name": "q", "missing": True, "other": True,
                 "categories": ["a", "b"]}  # fmt: skip
     package = {"columns": [{"name": "q", "declared": declared}], "resources": []}
-    found = columns_section(PublicWords(Path(), {}, package, {}))
-    assert found is not None
-    (grid,) = (block for block in found.blocks if isinstance(block, Grid))
+    grid = columns_grid(package)
+    assert grid is not None
     assert grid.rows[0][-1] == "a; b; or other; or missing"
 
 
@@ -265,7 +264,7 @@ def test_a_report_lists_every_file_of_a_product() -> None:
     package = {"title": "T", "resources": resources}
     words = PublicWords(Path(), stated, package, manifest)
     part = ReportPart("records", Section("p", "P"))
-    (listed,) = (each for each in summary(words, {"p": part}).blocks if isinstance(each, Grid))
+    listed = contents(words, {"p": part})
     assert [path for path in paths if f'"{path}"' not in str(listed.rows[0][-1])] == []
 
 

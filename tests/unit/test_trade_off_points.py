@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from statpress.mechanisms.accounting.trade_off import missed_by_points
-from statpress.tasks.report.privacy_page import at_most, per_hundred
+from statpress.tasks.pages.numbers import at_most, per_hundred
 
 ALPHAS = [Fraction(each, 20) for each in range(21)]
 ODDS = Fraction(9, 4)
