@@ -3,8 +3,6 @@
 Everything here is in the plan, the ledger or the published bundle. What the input and
 table gates found is private, so that they passed is said only once a bundle shows it.
 A server that does not answer is noted in the curator log, and the run goes on.
-
-What a Prefect server shows of a release under review: that it waits, and how that ended.
 """
 
 from __future__ import annotations

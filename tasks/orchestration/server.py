@@ -1,16 +1,9 @@
 """The Prefect server that watches a run: client, exclusion, notices, final states.
 
-The Prefect server that watches a run: whether there is one, and a client for notices.
-
-One release of a dataset at a time, on a Prefect server.
-
 A strict global concurrency limit of the server makes runs of one dataset wait for each
 other, whichever deployment they belong to. It is a courtesy: slots can be lost with the
 server's memory, so it is the ledger that sees to it that no budget is spent twice. Nothing
 here can fail a run that was charged.
-
-The final state of a flow run: what came of it, in the orchestrator's own words.
-How a run tells a Prefect server something: artifacts, and clients that never fail a run.
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
 """Counts and profiles of a source as queries, for units of one record or several.
 
-Where the first record is that stopped a run, for the curator log and for nobody else.
-
-Privacy units of several records, inside the count's query (mechanisms/README.md, section 8).
-
 Of every unit at most ``max_records`` = c records are kept, chosen at random, and a unit
 with fewer is padded to exactly c with records in the absent cell. The table has then
 c times as many records as there are units, a public number, and replacing one unit moves
@@ -18,10 +14,6 @@ records. The mechanism's loss for this pair is then its loss for the release, si
 keys never tells more (hockey-stick divergence is jointly convex). The same holds where one
 release counts several tables, which may keep different records of a unit: for every key each
 of them differs in at most c, and the losses of the products compose.
-
-The source of a release, as its config declares it.
-
-Counting, and the profile of a source, each by itself: for units of several records.
 
 A source is read by the engine, where it lies; what reaches Python is the sparse contingency
 table, or a profile of a few numbers a column. Where every record is a unit, one scan finds both

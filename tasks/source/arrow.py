@@ -43,7 +43,7 @@ def source_of(
     """The objects or the table that a config declares."""
     del columns
     path = declared.path if "://" in declared.path else str(located(declared.path))
-    store = object_store.Store(declared.endpoint, declared.region)
+    store = object_store.ObjectStore(declared.endpoint, declared.region)
     return Lake(path, declared.form, store, declared.version, unit, limits=limits)
 
 

@@ -1,7 +1,5 @@
 """Equal and unequal bins by arithmetic, proven on every edge before the engine sees them.
 
-Equal bins by arithmetic in doubles, proven on every edge before the engine sees it.
-
 Addition, subtraction, multiplication and floor of doubles give the same result in every engine
 (IEEE 754), so what NumPy finds here is what the engine will find.
 

@@ -1,7 +1,5 @@
 """The files of a CSV: as UTF-8, by their header, and what is wrong with them.
 
-What can be wrong with a CSV: a fixed list, of which the public message names one.
-
 Where the fault lies, and what the file holds there, is for the curator log.
 
 The engine reads UTF-8. It knows two more encodings, of which it refuses some letters and takes a

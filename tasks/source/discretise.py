@@ -1,16 +1,9 @@
 """The domain's discretisation as one expression of the counting engine.
 
-The text of a CSV as values of the type that a column needs, as expressions of the engine.
-
 Text that does not stand for a value in the declared form is null here, and counted apart from
 nulls (tasks.source.discretise). Nothing is guessed: digits are in groups only where a mark between
 them is declared, the other decimal mark is not one, and years have four digits unless the declared
 format has two.
-
-The digit of a column in the cell code: its code times its stride, as an engine's expression.
-
-One function per kind of column; ``tasks.source.discretise`` says why they agree on every value
-with ``mechanisms.domain.columns``.
 
 ``mechanisms.domain.columns`` defines the function, one value at a time; here it is an
 Ibis expression, so that it runs where the data lies. They agree on every value:

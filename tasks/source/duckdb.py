@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from statpress.configs.sources import SourceConfig
 from statpress.tasks.source import files
-from statpress.tasks.source import files as file_states
 from statpress.tasks.source.engine import ArrayFunction, Constants, CsvOptions, Limits
-from statpress.tasks.source.files import OpenSource, Source
+from statpress.tasks.source.files import FileSource, OpenFiles
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 
 _NUMBERS = itertools.count()
 """Of functions, so that none takes the name of another."""
-_STOPPED: list[BaseException] = []
-"""What a signal raised in a function; the engine makes an error of its own of it."""
 
 
 def source_of(
@@ -34,9 +31,9 @@ def source_of(
     columns: tuple[str, ...],
     unit: str | None,
     limits: Limits,
-) -> Source:
+) -> FileSource:
     """The files that a config declares."""
-    return Source(
+    return FileSource(
         pattern=str(located(declared.path)),
         format=declared.form,
         csv=CsvOptions(
@@ -53,12 +50,12 @@ def source_of(
     )
 
 
-def check_place(source: Source) -> None:
+def check_place(source: FileSource) -> None:
     """See that there are files."""
     files.files_of(source)
 
 
-def parts_of(source: Source) -> Iterator[Source]:
+def parts_of(source: FileSource) -> Iterator[FileSource]:
     """A file each."""
     for path in files.files_of(source):
         states = tuple(state for state in source.states if state.path == path)
@@ -66,16 +63,16 @@ def parts_of(source: Source) -> Iterator[Source]:
 
 
 @contextmanager
-def held(source: Source, scratch: Path) -> Iterator[Source]:
+def held(source: FileSource, scratch: Path) -> Iterator[FileSource]:
     """The same files, which must not change."""
-    states = file_states.states_of(files.files_of(source))
+    states = files.states_of(files.files_of(source))
     yield replace(source, states=states)
-    file_states.check_unchanged(states, source.where)
+    files.check_unchanged(states, source.where)
 
 
 def opened(
-    source: Source, scratch: Path, wanted: Sequence[str], **settings: Any
-) -> AbstractContextManager[OpenSource]:
+    source: FileSource, scratch: Path, wanted: Sequence[str], **settings: Any
+) -> AbstractContextManager[OpenFiles]:
     """An engine of its own, in memory, with the files as a table."""
     return files.open_source(source, scratch=scratch, wanted=wanted, **settings)
 
@@ -100,13 +97,13 @@ def mapped(value: Any, function: Callable[[], ArrayFunction]) -> Any:
     import pyarrow as pa
 
     engine: Any = value.get_backend()
-    name, found = f"mapped_{next(_NUMBERS)}", function()
+    name, mapping, stopped = f"mapped_{next(_NUMBERS)}", function(), _stopped(engine)
 
     def of_vector(values: Any) -> Any:
         try:
-            return pa.array(found(values.to_numpy(zero_copy_only=False)))
+            return pa.array(mapping(values.to_numpy(zero_copy_only=False)))
         except BaseException as error:
-            _STOPPED.append(error)
+            stopped.append(error)
             raise
 
     # Threads that wait for Python's lock take longer than one alone, by half with two of them.
@@ -137,31 +134,38 @@ def _builtin(name: str, dtype: str) -> Any:
     return ibis.udf.scalar.builtin(lambda value: value, name=name, signature=((dtype,), dtype))
 
 
+def _stopped(engine: Any) -> list[BaseException]:
+    """What a signal raised in a function of an engine, which makes an error of its own of it."""
+    stopped: list[BaseException] = vars(engine).setdefault("_stopped_by", [])
+    return stopped
+
+
 @contextmanager
-def _stoppable() -> Iterator[None]:
+def _stoppable(engine: Any) -> Iterator[None]:
     """Raise what a signal raised, and not what the engine makes of it."""
-    _STOPPED.clear()
+    stopped = _stopped(engine)
+    stopped.clear()
     try:
         yield
     except Exception:
-        if not _STOPPED:
+        if not stopped:
             raise
-    if _STOPPED:
-        raise _STOPPED.pop()
+    if stopped:
+        raise stopped.pop()
 
 
-@_stoppable()
 def stored(records: ir.Table) -> ir.Table:
     """A temporary table, which spills: codes and windows at once would need too much memory."""
     engine: Any = records.get_backend()
-    table: ir.Table = engine.create_table("coded_records", records, temp=True)
+    with _stoppable(engine):
+        table: ir.Table = engine.create_table("coded_records", records, temp=True)
     return table
 
 
-@_stoppable()
 def fetched(result: ir.Table) -> pa.Table:
     """In one piece."""
-    return result.to_pyarrow()
+    with _stoppable(result.get_backend()):
+        return result.to_pyarrow()
 
 
 def batches(records: ir.Table, size: int) -> Iterator[pa.RecordBatch]:
@@ -170,11 +174,10 @@ def batches(records: ir.Table, size: int) -> Iterator[pa.RecordBatch]:
     engine.create_view("packed_codes", records)
     # Ibis's own reader of batches calls a method that DuckDB 2 has no more, and a result of
     # "execute" would be held in memory.
-    with _stoppable():
+    with _stoppable(engine):
         yield from engine.con.sql("SELECT * FROM packed_codes").to_arrow_reader(size)
 
 
-@_stoppable()
 def by_sets(records: ir.Table, sets: Sequence[tuple[str, ...]]) -> pa.Table:
     """Grouping sets, which Ibis has no word for."""
     engine: Any = records.get_backend()
@@ -184,4 +187,5 @@ def by_sets(records: ir.Table, sets: Sequence[tuple[str, ...]]) -> pa.Table:
         f"SELECT {', '.join(records.columns)}, count(*) AS records FROM coded_records "  # noqa: S608
         f"GROUP BY GROUPING SETS ({listed})"
     )
-    return engine.con.sql(query).to_arrow_table()
+    with _stoppable(engine):
+        return engine.con.sql(query).to_arrow_table()

@@ -1,23 +1,12 @@
 """What an engine offers to counting, and which engine a source has.
 
-How a CSV is written, as its config declares it.
-The counting engine: in memory, with a bound on it, and no trace but in one private folder.
+An engine is a module of this room, named as its key in ``configs.sources``. Counting builds one
+Ibis expression; an engine opens the source as a table, and runs that expression where the data
+lies. All that comes back is whole numbers: codes and counts. A new engine is a module here and a
+line in ``_MODULE_OF_BACKEND``.
 
-What an engine offers to counting.
-
-An engine is a module of this room, named as its key in ``configs.columns.sources``. Counting builds
-one Ibis expression; an engine opens the source as a table, and runs that expression where the data
-lies. All that comes back is whole numbers: codes and counts.
-
-The engine of a source or of a table. A new engine is a module of this room and a line here.
-
-Declared numbers in the engine's own types: exact values and exact comparisons.
-
-A column keeps its type; the declared edge or category is brought into it, never
-the other way round, so that nothing is rounded.
-
-What one run reads of a source, in however many steps: all of it of one state.
-The credentials of a source, from the environment or a file; nothing here keeps or shows them.
+Declared numbers are compared in the engine's own types: a column keeps its type, and the declared
+edge or category is brought into it, never the other way round, so that nothing is rounded.
 """
 
 from __future__ import annotations

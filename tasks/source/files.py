@@ -1,9 +1,5 @@
 """The files of a private source as a table of the counting engine.
 
-Whether the files of a source are what they were when the first of them was read.
-Why a declared column cannot be taken from a source: from names and types, and no value.
-Columns that all files of a source have, by name and type.
-
 No word of the engine leaves this module or ``counting``, since its messages quote values
 (``tasks.source.guarding``): a failure says nothing but the public path and column.
 """
@@ -162,7 +158,7 @@ _Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
-class Source:
+class FileSource:
     """Where the records are.
 
     Attributes:
@@ -192,7 +188,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class OpenSource:
+class OpenFiles:
     """A source that is open.
 
     Attributes:
@@ -202,7 +198,7 @@ class OpenSource:
         scratch: Private directory.
     """
 
-    source: Source
+    source: FileSource
     table: ir.Table
     csv: CsvFiles | None
     scratch: Path
@@ -234,12 +230,12 @@ class OpenSource:
 
 @contextlib.contextmanager
 def open_source(
-    source: Source,
+    source: FileSource,
     *,
     scratch: Path,
     wanted: Sequence[str] = (),
     **settings: Any,
-) -> Iterator[OpenSource]:
+) -> Iterator[OpenFiles]:
     """The source as a lazy Ibis table, on an engine of its own.
 
     The engine is in memory, spills only to ``scratch``, installs nothing, and
@@ -279,11 +275,11 @@ def open_source(
 @contextlib.contextmanager
 def _opened(
     paths: list[str],
-    source: Source,
+    source: FileSource,
     scratch: Path,
     wanted: Sequence[str],
     settings: dict[str, Any],
-) -> Iterator[OpenSource]:
+) -> Iterator[OpenFiles]:
     """The files as a table, whatever happens to them."""
     if is_stat(source.format):
         paths = copied(
@@ -298,20 +294,20 @@ def _opened(
     copies = scratch / "text"
     named = wanted if source.unit is None else dict.fromkeys((*wanted, source.unit))
 
-    def opened() -> OpenSource:
+    def opened() -> OpenFiles:
         if source.format != "csv":
             schemas = [parquet_schema(path) for path in paths]
             positions = shared_columns(schemas)
             check_columns(named, positions, schemas)
             table = _parquet_table(connection, paths, len(schemas[0]), positions)
-            return OpenSource(source, table, None, scratch)
+            return OpenFiles(source, table, None, scratch)
         copies.mkdir(mode=0o700)
         files = CsvFiles.of(paths, source.csv, copies)
         files.check_delimiter(wanted)
         positions = unique(files.header)
         check_columns(named, positions, [[(name, "text") for name in files.header]])
         table = _named(connection, files.select(), positions)
-        return OpenSource(source, table, files, scratch)
+        return OpenFiles(source, table, files, scratch)
 
     try:
         yield _guarded(source, opened)
@@ -320,7 +316,7 @@ def _opened(
         shutil.rmtree(copies, ignore_errors=True)
 
 
-def files_of(source: Source) -> list[str]:
+def files_of(source: FileSource) -> list[str]:
     """Paths of the source's files, in order.
 
     Raises:
@@ -332,7 +328,7 @@ def files_of(source: Source) -> list[str]:
     return _guarded(source, lambda: _matches(source))
 
 
-def _matches(source: Source) -> list[str]:
+def _matches(source: FileSource) -> list[str]:
     """Paths of the source's files: the pattern itself, or what it matches."""
     if os.path.lexists(source.pattern):
         paths = [source.pattern]
@@ -367,7 +363,7 @@ def _named(connection: Any, query: str, positions: dict[str, int]) -> ir.Table:
 
 
 def _guarded(
-    source: Source,
+    source: FileSource,
     run: Callable[[], _Result],
     fault: Callable[[], CsvFaultError | None] = lambda: None,
 ) -> _Result:
@@ -393,7 +389,7 @@ def _guarded(
     return guarded(source.where, run, failure_of)
 
 
-def _unreadable(error: Exception, source: Source) -> SourceUnreadableError | None:
+def _unreadable(error: Exception, source: FileSource) -> SourceUnreadableError | None:
     """The public error for what the engine or a file says; None for another failure."""
     import duckdb
     import pyarrow as pa

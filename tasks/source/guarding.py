@@ -1,12 +1,6 @@
 """Silence around an engine, whose messages quote values, and private files.
 
-The logger of what a source's reader says; only a run's curator log hears it.
-
-Silence around an engine: its messages quote values, so only their kind gets out.
-
 Each failure is found and raised outside the ``except`` block, so that it carries no context.
-
-Files in the run's private folder: of mode 0600, and an error of ours where the disk fails.
 """
 
 from __future__ import annotations

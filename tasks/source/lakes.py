@@ -1,11 +1,7 @@
 """Objects of an S3-compatible store, and versions of Delta and Iceberg tables.
 
-Objects of an S3-compatible store: which match a pattern, and whether they stay as they are.
-
 Credentials are those of the AWS SDK: ``AWS_ACCESS_KEY_ID`` and the like, ``~/.aws``, or the role of
 the machine. Only reading and listing are asked for.
-
-Records that Arrow reads: objects in a store, and versions of Delta and Iceberg tables.
 
 A version of such a table never changes, and objects have a tag. Only wanted columns are read, some
 row groups at a time.
@@ -45,7 +41,7 @@ _NO_RIGHT = re.compile(
 
 
 @dataclass(frozen=True)
-class Store:
+class ObjectStore:
     """A store, and nothing of its credentials.
 
     Attributes:
@@ -167,7 +163,7 @@ class Lake:
 
     path: str
     format: SourceFormat
-    store: Store = field(default_factory=Store)
+    store: ObjectStore = field(default_factory=ObjectStore)
     version: int | None = None
     unit: str | None = None
     states: tuple[FileState, ...] = ()

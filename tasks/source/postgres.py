@@ -1,9 +1,5 @@
 """PostgreSQL: a table or view, counted in the server by a role that may only read it.
 
-What PostgreSQL's failures are in public words, and which address it is reached by.
-Columns of a PostgreSQL table in types whose comparisons are exact, and constants of them.
-Whole numbers from PostgreSQL in its binary form of COPY: eight bytes each, four around them.
-
 All that a run reads is one ``REPEATABLE READ READ ONLY`` transaction, and so of one moment. Nothing
 is written there, not even a temporary table. Text is compared byte by byte whatever the database's
 collation; row-level security that hides rows from the role is an error, not a smaller count.
@@ -280,7 +276,7 @@ _FETCHED = 1 << 16  # rows in a piece of a small table
 
 
 @dataclass(frozen=True)
-class Source:
+class PostgresSource:
     """A table of a database.
 
     Attributes:
@@ -311,27 +307,27 @@ def source_of(
     columns: tuple[str, ...],
     unit: str | None,
     limits: Limits,
-) -> Source:
+) -> PostgresSource:
     """The table that a config declares; the server has limits of its own."""
     del columns, limits
     said = declared.credentials
     schema, name = declared.table.split(".")
     file = None if said.file is None else located(said.file)
-    return Source(schema, name, Credentials(said.env, file), unit)
+    return PostgresSource(schema, name, Credentials(said.env, file), unit)
 
 
-def check_place(source: Source) -> None:
+def check_place(source: PostgresSource) -> None:
     """See that there is a URL; the server is not asked."""
     address(source.credentials.read(), source.credentials)
 
 
-def parts_of(source: Source) -> Iterator[Source]:
+def parts_of(source: PostgresSource) -> Iterator[PostgresSource]:
     """Records of a table have no order."""
     return iter(())
 
 
 @contextmanager
-def held(source: Source, scratch: Path) -> Iterator[Source]:
+def held(source: PostgresSource, scratch: Path) -> Iterator[PostgresSource]:
     """The table as one transaction sees it."""
     connection = _connected(source)
     try:
@@ -343,7 +339,7 @@ def held(source: Source, scratch: Path) -> Iterator[Source]:
 
 @contextmanager
 def opened(
-    source: Source, scratch: Path, wanted: Sequence[str], **settings: Any
+    source: PostgresSource, scratch: Path, wanted: Sequence[str], **settings: Any
 ) -> Iterator[OpenTable]:
     """The table's wanted columns, by default all, in a transaction."""
     del settings  # the server has its own
@@ -354,10 +350,34 @@ def opened(
         yield _guarded(source, lambda: _opened(source, tuple(dict.fromkeys((*wanted, *named)))))
 
 
-def _opened(source: Source, wanted: tuple[str, ...]) -> OpenTable:
-    import ibis
+@functools.cache
+def _table_backend() -> Any:
+    """Ibis's backend for PostgreSQL, which only writes statements; its connection is given.
 
-    from statpress.tasks.source.postgres_compiler import TableBackend
+    Its compiler has the one cast that the server does not know: a boolean becomes a number by way
+    of an integer of four bytes. Made when it is used, since Ibis's backend imports the driver.
+    """
+    import ibis.expr.datatypes as dt
+    import ibis.expr.operations as ops
+    from ibis.backends.postgres import Backend
+    from ibis.backends.sql.compilers.postgres import PostgresCompiler
+
+    class Compiler(PostgresCompiler):  # type: ignore[misc]  # Ibis has no types
+        __slots__ = ()
+
+        def visit_Cast(self, op: ops.Cast, *, arg: Any, to: dt.DataType) -> Any:  # noqa: N802
+            if op.arg.dtype.is_boolean() and to.is_numeric():
+                arg = self.cast(arg, dt.int32)
+            return super().visit_Cast(op, arg=arg, to=to)
+
+    class TableBackend(Backend):  # type: ignore[misc]
+        compiler = Compiler()
+
+    return TableBackend
+
+
+def _opened(source: PostgresSource, wanted: tuple[str, ...]) -> OpenTable:
+    import ibis
 
     assert source.connection is not None
     found = column_types(source.connection, source.schema, source.name)
@@ -371,13 +391,13 @@ def _opened(source: Source, wanted: tuple[str, ...]) -> OpenTable:
     listed = ", ".join(f"{sql} AS {identifier(name)}" for name, (sql, _) in columns.items())
     # As part of the one statement that counts; nothing of it is fetched.
     query = f"SELECT {listed} FROM {identifier(source.schema)}.{identifier(source.name)}"  # noqa: S608
-    backend = TableBackend()
+    backend = _table_backend()()
     backend.con = source.connection
     schema = ibis.schema({name: dtype for name, (_, dtype) in columns.items()})
     return OpenTable(backend.sql(query, schema=schema), functools.partial(_guarded, source))
 
 
-def _connected(source: Source) -> psycopg.Connection[Any]:
+def _connected(source: PostgresSource) -> psycopg.Connection[Any]:
     """A connection in a transaction that sees one moment and writes nothing."""
     import psycopg
 
@@ -395,7 +415,7 @@ def _connected(source: Source) -> psycopg.Connection[Any]:
     return guarded(source.where, connect, lambda error: not_connected(error, source.where))
 
 
-def _guarded(source: Source, run: Callable[[], _Result]) -> _Result:
+def _guarded(source: PostgresSource, run: Callable[[], _Result]) -> _Result:
     def failure_of(error: Exception) -> StatpressError | None:
         return public_failure(error, source.where)
 

@@ -1,13 +1,9 @@
 """One scan of a source: its profile, and its tables or coded columns in private files.
 
-Coded columns in files of the run's private folder, counted in bounded memory.
-
 The engine discretises each record once and hands over its codes as a few integers
 (mechanisms.domain.coded_columns); here they are unpacked, chunk by chunk, into one file for each
 column, raw unsigned integers of the smallest size. Every later table is counted from there.
 The order of the records in the files is the engine's, and means nothing.
-
-One scan of a source for its profile and its contingency tables, or its coded columns.
 
 Every digit of the cell code is given its record's fate as well: whether the value is kept, null,
 outside the declaration or unreadable. So the one GROUP BY that counts the cells counts the fates,

@@ -1,9 +1,5 @@
 """Spark: files or a table, counted on this machine or on a cluster.
 
-What Spark's failures are in public words, by the names of conditions and Java exceptions.
-
-A session of Spark that leaves nothing outside one private folder, and ends with its context.
-
 On this machine and as the driver of a cluster a Java process of our own runs in that folder: its
 logs, spilled data, warehouse and native libraries go there. By Spark Connect the cluster does all.
 
@@ -267,7 +263,7 @@ _FILE = ("_metadata.file_path", "_metadata.file_size", "_metadata.file_modificat
 
 
 @dataclass(frozen=True)
-class Source:
+class SparkSource:
     """Where the records are.
 
     Attributes:
@@ -314,29 +310,29 @@ def source_of(
     columns: tuple[str, ...],
     unit: str | None,
     limits: Limits,
-) -> Source:
+) -> SparkSource:
     """The files or the table that a config declares."""
     del columns
     path = declared.path
     if path is not None and "://" not in path:
         path = str(located(path))
-    return Source(
+    return SparkSource(
         path, declared.table, declared.format, declared.master, declared.remote, unit, limits
     )
 
 
-def check_place(source: Source) -> None:
+def check_place(source: SparkSource) -> None:
     """Whether it is there only a session tells."""
 
 
-def parts_of(source: Source) -> Iterator[Source]:
+def parts_of(source: SparkSource) -> Iterator[SparkSource]:
     """None: records of a cluster have no order."""
     del source
     return iter(())
 
 
 @contextmanager
-def held(source: Source, scratch: Path) -> Iterator[Source]:
+def held(source: SparkSource, scratch: Path) -> Iterator[SparkSource]:
     """A session, and the files that were there at first, which must not change."""
     with contextlib.ExitStack() as stack:
         made = session_in(scratch, source.master, source.remote, source.limits)
@@ -347,7 +343,7 @@ def held(source: Source, scratch: Path) -> Iterator[Source]:
         check_unchanged(kept)
 
 
-def check_unchanged(source: Source) -> None:
+def check_unchanged(source: SparkSource) -> None:
     """Raise if the files of a held source are not what they were.
 
     Raises:
@@ -362,7 +358,7 @@ def check_unchanged(source: Source) -> None:
 
 @contextmanager
 def opened(
-    source: Source, scratch: Path, wanted: Sequence[str], **settings: Any
+    source: SparkSource, scratch: Path, wanted: Sequence[str], **settings: Any
 ) -> Iterator[OpenTable]:
     """The wanted columns, by default all, of a session."""
     del settings  # a cluster has its own
@@ -374,7 +370,7 @@ def opened(
         yield _guarded(source, lambda: _opened(source, tuple(dict.fromkeys((*wanted, *named)))))
 
 
-def _opened(source: Source, wanted: tuple[str, ...]) -> OpenTable:
+def _opened(source: SparkSource, wanted: tuple[str, ...]) -> OpenTable:
     import ibis
 
     assert source.session is not None
@@ -391,7 +387,7 @@ def _opened(source: Source, wanted: tuple[str, ...]) -> OpenTable:
     return OpenTable(chosen, functools.partial(_guarded, source))
 
 
-def _schemas(source: Source) -> list[Schema]:
+def _schemas(source: SparkSource) -> list[Schema]:
     """Names and types of the columns of each file; Spark itself looks at one."""
     assert source.session is not None
     frame = source.frame()
@@ -402,7 +398,7 @@ def _schemas(source: Source) -> list[Schema]:
     return [[(c.name, c.dataType.simpleString()) for c in each.schema] for each in frames]
 
 
-def _states(source: Source) -> _States:
+def _states(source: SparkSource) -> _States:
     """Path, length and time of each file that has records."""
     found = source.frame().selectExpr(*_FILE).distinct().collect()
     return tuple(sorted(tuple(row) for row in found))
@@ -490,5 +486,5 @@ def _whole(table: pa.Table) -> pa.Table:
     return table.cast(pa.schema([(name, pa.int64()) for name in table.column_names]))
 
 
-def _guarded(source: Source, run: Callable[[], _Result]) -> _Result:
+def _guarded(source: SparkSource, run: Callable[[], _Result]) -> _Result:
     return guarded(source.where, run, lambda error: failure_of(error, source.where))

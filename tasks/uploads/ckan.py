@@ -1,7 +1,5 @@
 """A dataset of a CKAN portal for every release, private until it is whole.
 
-A release in CKAN's words: what its dataset says, from the public files of a bundle.
-
 A dataset is made private, so that nobody but its organization sees files arrive, and shown to
 everybody by one call once all of them are there. The dataset that ``latest`` names links to the
 files of the newest release and is replaced in one call after that, so that it shows the old release

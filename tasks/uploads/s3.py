@@ -20,7 +20,7 @@ from pyarrow import fs
 
 from statpress.mechanisms.errors import UploadError
 from statpress.tasks.bundle.manifest import MANIFEST_NAME as MANIFEST
-from statpress.tasks.source.lakes import Store
+from statpress.tasks.source.lakes import ObjectStore
 from statpress.tasks.uploads.upload import (
     Bundle,
     media_type,
@@ -53,7 +53,7 @@ class S3Store:
         self._pointer = f"{base}/{target.latest}" if target.latest else None
         self.place = f"s3://{self._root}"
         with _fewer_checksums(target), self._told("connecting"):
-            store = Store(target.endpoint, target.region)
+            store = ObjectStore(target.endpoint, target.region)
             self._system = store.system(allow_delayed_open=True)  # a small file is one request
 
     def held(self) -> Mapping[str, int | None]:

@@ -1,10 +1,5 @@
 """The order of an upload: every file, each read back, the manifest last.
 
-What an upload takes and what a target offers for it.
-The store of a target, by its key: a module here that ``configs.upload_targets`` lists.
-
-Uploading a published bundle: every file, each read back, the manifest last.
-
 A release has a place of its own in every target, named by its bundle, so that nothing of another
 release is touched. Whoever takes the manifest as the sign of a whole release, or follows the
 pointer that is replaced after it, sees a whole release at any moment. An upload may be cut off
@@ -74,7 +69,7 @@ class Bundle:
         return {"format": POINTER, "name": self.name, **stated}
 
 
-class Store(Protocol):
+class TargetStore(Protocol):
     """A target with the place of one release; every method raises ``UploadError``."""
 
     place: str
@@ -143,14 +138,16 @@ def check_target(target: Target) -> None:
     import_module(f"{__package__}.{target.key}").check()
 
 
-def store_of(target: Target, bundle: Bundle) -> Store:
+def store_of(target: Target, bundle: Bundle) -> TargetStore:
     """The place of a bundle in a target; nothing is sent yet.
 
     Raises:
         DependencyError: The target needs an extra that is not installed.
         UploadError: There are no credentials for it.
     """
-    return cast("Store", import_module(f"{__package__}.{target.key}").store_of(target, bundle))
+    return cast(
+        "TargetStore", import_module(f"{__package__}.{target.key}").store_of(target, bundle)
+    )
 
 
 _LISTED = 5
@@ -245,7 +242,7 @@ def read_bundle(home: Home, folder: Path) -> Bundle:
     return Bundle(folder=folder, name=folder.name, manifest=manifest, files=files)
 
 
-def send(bundle: Bundle, store: Store) -> Uploaded:
+def send(bundle: Bundle, store: TargetStore) -> Uploaded:
     """Bring one target to have the whole bundle.
 
     Raises:

@@ -26,7 +26,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from statpress.mechanisms.domain.columns import Categorical, Column, Integer, Numeric, Ordinal
 from statpress.mechanisms.domain.domain import Domain
 from statpress.tasks.source import discretise
-from statpress.tasks.source.files import Source, open_source
+from statpress.tasks.source.files import FileSource, open_source
 from statpress.tasks.source.scanning import spill
 
 ROOT = Path(__file__).parents[2]
@@ -100,7 +100,7 @@ def timed(act: Callable[[], T]) -> tuple[float, T]:
     return time.perf_counter() - started, result
 
 
-def read_only(source: Source, scratch: Path) -> None:
+def read_only(source: FileSource, scratch: Path) -> None:
     """The engine's work without the keeping: every code is read and added up."""
     with open_source(source, scratch=scratch) as opened:
         packed = discretise.packed_table(DOMAIN, opened.table)
@@ -123,7 +123,7 @@ def test_coded_columns_speed(benchmark: BenchmarkFixture, tmp_path: Path, n: int
     path, work = tmp_path / "records.parquet", tmp_path / "work"
     work.mkdir()
     write_records(path, n)
-    source = Source(str(path), "parquet")
+    source = FileSource(str(path), "parquet")
     read_only(source, tmp_path)  # whatever is slow once
     reading = min(timed(lambda: read_only(source, tmp_path))[0] for _ in range(2))
     writing, spilled = timed(lambda: spill(source, DOMAIN, n_records=n, folder=work))

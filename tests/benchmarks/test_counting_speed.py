@@ -29,7 +29,7 @@ from statpress.mechanisms.domain.columns import Categorical, Integer, Numeric
 from statpress.mechanisms.domain.domain import Domain
 from statpress.tasks.source.aggregates import count, profile
 from statpress.tasks.source.engine import MEMORY_LIMIT
-from statpress.tasks.source.files import Source
+from statpress.tasks.source.files import FileSource
 from statpress.tasks.source.scanning import scan
 
 ROOT = Path(__file__).parents[2]
@@ -110,7 +110,7 @@ def least_times(runs: dict[str, Callable[[], object]], rounds: int) -> dict[str,
 def test_count_speed(benchmark: BenchmarkFixture, tmp_path: Path, n: int, null_every: int) -> None:
     path = tmp_path / "records.parquet"
     write_records(path, n, null_every)
-    source = Source(str(path), "parquet")
+    source = FileSource(str(path), "parquet")
     engine = duckdb.connect(
         config={"memory_limit": f"{MEMORY_LIMIT}B", "preserve_insertion_order": False}
     )
@@ -158,7 +158,7 @@ def test_one_scan_costs_little_more_than_the_count(
         columns = ", ".join(DOMAIN.names)
         with duckdb.connect() as engine:
             engine.execute(f"COPY (SELECT {columns} FROM '{parquet}') TO '{path}' (HEADER)")
-    source = Source(str(path), form)
+    source = FileSource(str(path), form)
     runs: dict[str, Callable[[], object]] = {
         "count": lambda: count(source, DOMAIN, scratch=tmp_path),
         "scan": lambda: scan(source, DOMAIN, [DOMAIN], scratch=tmp_path),
@@ -218,7 +218,7 @@ def test_a_million_bins_cost_little_more_than_twenty(
             f"FROM range(1000000) r(i)) TO '{path}' (FORMAT parquet)"
         )
         values = engine.sql(f"SELECT x FROM '{path}'").fetchnumpy()["x"]
-    source = Source(str(path), "parquet")
+    source = FileSource(str(path), "parquet")
     coarse, fine = fine_domain("equal", 20), fine_domain(edges, 1_000_000)
     table = count(source, fine, scratch=tmp_path)
     inner = np.asarray(fine.columns[0].edge_array)[1:-1]

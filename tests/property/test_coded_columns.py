@@ -22,7 +22,7 @@ from statpress.mechanisms.domain.columns import Integer
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import MAX_CELLS, Domain, ZeroPattern
 from statpress.tasks.source.aggregates import Units, count
-from statpress.tasks.source.files import Source
+from statpress.tasks.source.files import FileSource
 from statpress.tasks.source.scanning import SpilledColumns, spill
 
 CHECK = settings(
@@ -77,7 +77,9 @@ def codes_of(spilled: SpilledColumns) -> list[tuple[int, ...]]:
     )
 
 
-def agree(domain: Domain, records: list[dict[str, object]], source: Source, folder: Path) -> None:
+def agree(
+    domain: Domain, records: list[dict[str, object]], source: FileSource, folder: Path
+) -> None:
     """Codes are the definition's; tables are the joint table's, where there is one."""
     (folder / "work").mkdir()
     n = len(records)
@@ -105,7 +107,7 @@ def test_parquet(case: tuple[Domain, pa.Table]) -> None:
         path = Path(directory, "records.parquet")
         pq.write_table(table, path)
         records = [{k: read(v) for k, v in row.items()} for row in table.to_pylist()]
-        agree(domain, records, Source(str(path), "parquet"), Path(directory))
+        agree(domain, records, FileSource(str(path), "parquet"), Path(directory))
 
 
 @CHECK
@@ -118,7 +120,7 @@ def test_csv(case: tuple[Domain, list[dict[str, str]], list[dict[str, object]]])
             writer = csv.DictWriter(file, domain.names, lineterminator="\n", quoting=csv.QUOTE_ALL)
             writer.writeheader()
             writer.writerows(lines)
-        agree(domain, values, Source(str(path), "csv"), Path(directory))
+        agree(domain, values, FileSource(str(path), "csv"), Path(directory))
 
 
 @CHECK
@@ -153,7 +155,7 @@ def test_units_and_zeros(
     with tempfile.TemporaryDirectory() as directory:
         folder, path = Path(directory), Path(directory, "records.parquet")
         pq.write_table(owned, path)
-        source, unit = Source(str(path), "parquet"), Units(UNIT, c)
+        source, unit = FileSource(str(path), "parquet"), Units(UNIT, c)
         joint = count(source, padded, scratch=folder, units=unit, key=key)
         spilled = spill(source, padded, n_records=n, folder=folder, units=unit, key=key)
         assert spilled.n_records == joint.n_records == n
@@ -177,7 +179,7 @@ def test_the_choice_in_several_words_is_uniform_and_by_the_records_alone(tmp_pat
         path, folder = tmp_path / f"{turn}.parquet", tmp_path / f"{turn}"
         folder.mkdir()
         pq.write_table(pa.table({name: each[rows] for name, each in columns.items()}), path)
-        source, units = Source(str(path), "parquet"), Units("who", 1)
+        source, units = FileSource(str(path), "parquet"), Units("who", 1)
         spilled = spill(source, domain, n_records=n_units, folder=folder, units=units, key="k")
         found.append(spilled.tables([(0, 39)])[0])
     assert np.array_equal(found[0], found[1])

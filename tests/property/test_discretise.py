@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from statpress.mechanisms.domain.columns import Categorical, Column, Integer, Numeric
 from statpress.mechanisms.domain.domain import MAX_CELLS, Domain
 from statpress.tasks.source.aggregates import count, profile
-from statpress.tasks.source.files import Source
+from statpress.tasks.source.files import FileSource
 
 CHECK = settings(
     max_examples=60,
@@ -27,7 +27,7 @@ CHECK = settings(
 def agree(
     domain: Domain,
     records: list[dict[str, object]],
-    source: Source,
+    source: FileSource,
     scratch: Path,
     unreadable: collections.Counter[str],
 ) -> None:
@@ -68,7 +68,13 @@ def test_parquet_agrees_with_the_definition(case: tuple[Domain, pa.Table]) -> No
         path = Path(directory, "records.parquet")
         pq.write_table(table, path, use_dictionary=len(table) % 2 == 0)
         records = [{k: read(v) for k, v in row.items()} for row in table.to_pylist()]
-        agree(domain, records, Source(str(path), "parquet"), Path(directory), collections.Counter())
+        agree(
+            domain,
+            records,
+            FileSource(str(path), "parquet"),
+            Path(directory),
+            collections.Counter(),
+        )
 
 
 @CHECK
@@ -89,4 +95,4 @@ def test_csv_agrees_with_the_definition(
             for name in domain.names
             if line[name] and record[name] is None
         )
-        agree(domain, values, Source(str(path), "csv"), Path(directory), unreadable)
+        agree(domain, values, FileSource(str(path), "csv"), Path(directory), unreadable)

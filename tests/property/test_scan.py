@@ -17,7 +17,7 @@ from statpress.mechanisms.domain.columns import Categorical, Integer
 from statpress.mechanisms.domain.domain import MAX_CELLS, Domain, ZeroPattern
 from statpress.tasks.source import scanning
 from statpress.tasks.source.aggregates import count, profile
-from statpress.tasks.source.files import Source
+from statpress.tasks.source.files import FileSource
 from statpress.tasks.source.scanning import SpilledColumns, scan, scan_wide, spill
 
 CHECK = settings(
@@ -27,7 +27,7 @@ CHECK = settings(
 )
 
 
-def agree(source: Source, domain: Domain, joint: list[Domain], folder: Path) -> None:
+def agree(source: FileSource, domain: Domain, joint: list[Domain], folder: Path) -> None:
     """The scan against the two other readers, which have tests of their own."""
     found = scan(source, domain, joint, scratch=folder)
     assert found.profile == profile(source, domain, scratch=folder)
@@ -38,7 +38,7 @@ def agree(source: Source, domain: Domain, joint: list[Domain], folder: Path) -> 
         )  # fmt: skip
 
 
-def agree_wide(source: Source, domain: Domain, coded: Domain, folder: Path) -> None:
+def agree_wide(source: FileSource, domain: Domain, coded: Domain, folder: Path) -> None:
     """The scan of wide products against the profile, and the codes as they are written alone."""
     found = scan_wide(source, domain, coded, n_records=1, folder=folder)
     assert found.profile == profile(source, domain, scratch=folder)
@@ -77,7 +77,7 @@ def test_parquet(case: tuple[Domain, pa.Table], data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "records.parquet")
         pq.write_table(table, path)
-        source = Source(str(path), "parquet")
+        source = FileSource(str(path), "parquet")
         agree(source, domain, some_tables(domain, data), Path(directory))
         agree_wide(source, domain, some_columns(domain, data), Path(directory))
 
@@ -94,7 +94,7 @@ def test_csv(
             writer = csv.DictWriter(file, domain.names, lineterminator="\n", quoting=csv.QUOTE_ALL)
             writer.writeheader()
             writer.writerows(lines)
-        source = Source(str(path), "csv")
+        source = FileSource(str(path), "csv")
         agree(source, domain, some_tables(domain, data), Path(directory))
         agree_wide(source, domain, some_columns(domain, data), Path(directory))
 
@@ -118,7 +118,7 @@ def test_many_columns_zeros_and_several_words(
     }
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table(rows), path)
-    source, table = Source(str(path), "parquet"), domain.project(("i0", "c", "i1", "i2"))
+    source, table = FileSource(str(path), "parquet"), domain.project(("i0", "c", "i1", "i2"))
     agree(source, domain, [table, domain.project(("x0", "i0"))], tmp_path)
     coded = domain.project(domain.names[1:])
     wide = scan_wide(source, domain, coded, n_records=n, folder=tmp_path)
@@ -139,6 +139,6 @@ def test_no_records(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("a,b\n")
     domain = Domain((Integer(name="a", lower=0, upper=1), Integer(name="b", lower=0, upper=1)))
-    found = scan(Source(str(path), "csv"), domain, [domain], scratch=tmp_path)
-    assert found.profile == profile(Source(str(path), "csv"), domain, scratch=tmp_path)
+    found = scan(FileSource(str(path), "csv"), domain, [domain], scratch=tmp_path)
+    assert found.profile == profile(FileSource(str(path), "csv"), domain, scratch=tmp_path)
     assert found.profile.n_records == 0

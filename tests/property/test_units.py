@@ -19,7 +19,7 @@ from scipy import stats
 from statpress.mechanisms.domain.columns import Categorical, Integer
 from statpress.mechanisms.domain.domain import Domain
 from statpress.tasks.source.aggregates import Units, count, profile
-from statpress.tasks.source.files import Source
+from statpress.tasks.source.files import FileSource
 
 CHECK = settings(
     max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
@@ -66,7 +66,7 @@ def counted(source: list[Record], c: int, key: str, form: str = "parquet") -> di
                 writer = csv.writer(file, quoting=csv.QUOTE_MINIMAL)
                 writer.writerow(columns)
                 writer.writerows([["" if v is None else v for v in row] for row in source])
-        where = Source(str(path), form)  # type: ignore[arg-type]
+        where = FileSource(str(path), form)  # type: ignore[arg-type]
         units = Units("who", c)
         found = profile(where, DOMAIN, scratch=Path(directory), units=units)
         assert found.n_records == len(source)
@@ -116,13 +116,13 @@ def test_units_may_be_whole_numbers_and_their_column_may_be_in_the_domain(
     pq.write_table(pa.table({"who": names, "age": [0, 0, 0, 9]}), path)
     who = Integer(name="who", lower=1, upper=2)
     domain = Domain((who, COLUMNS[1]), absent=True)
-    source, units = Source(str(path), "parquet"), Units("who", 2)
+    source, units = FileSource(str(path), "parquet"), Units("who", 2)
     table = count(source, domain, scratch=tmp_path, units=units, key="k")
     assert table.cells.tolist() == [0, 7, 8]  # clamped to 3
     assert table.counts.tolist() == [2, 1, 1]
     text = tmp_path / "a.csv"
     text.write_text("who,age\n1,0\n1,0\n01,0\n2,9\n")  # names of a CSV are text
-    table = count(Source(str(text), "csv"), domain, scratch=tmp_path, units=units, key="k")
+    table = count(FileSource(str(text), "csv"), domain, scratch=tmp_path, units=units, key="k")
     assert table.counts.tolist() == [3, 1, 2]
 
 

@@ -23,7 +23,7 @@ from statpress.mechanisms.errors import (
     SourceUnreadableError,
 )
 from statpress.tasks.source.aggregates import count
-from statpress.tasks.source.spark import Source
+from statpress.tasks.source.spark import SparkSource
 
 CANARY = "Zyx-canary-7719"
 AGE = Domain((Integer(name="age", lower=0, upper=9),))
@@ -57,7 +57,7 @@ def ages(path: Path, n: int = 100) -> Path:
     return path
 
 
-def of(session: Source, path: Path, unit: str | None = None) -> Source:
+def of(session: SparkSource, path: Path, unit: str | None = None) -> SparkSource:
     """The source of a path on a shared session."""
     from statpress.tasks.source.spark import _guarded, _states
 
@@ -76,7 +76,7 @@ def refused(kind: type[SourceError], act: Callable[[], Any]) -> None:
     assert CANARY not in said
 
 
-def faults_of_files(session: Source, folder: Path) -> None:
+def faults_of_files(session: SparkSource, folder: Path) -> None:
     """What is said of files that are not there, are broken, lack a column or change."""
     path = ages(folder / "a.parquet")
     source = of(session, path)

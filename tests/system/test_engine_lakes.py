@@ -35,7 +35,7 @@ from statpress.mechanisms.errors import (
 from statpress.tasks.source import files, lakes
 from statpress.tasks.source.aggregates import count, profile
 from statpress.tasks.source.engine import Snapshot
-from statpress.tasks.source.lakes import Lake, Store
+from statpress.tasks.source.lakes import Lake, ObjectStore
 from statpress.tasks.source.scanning import scan, scan_wide
 
 pytestmark = pytest.mark.system
@@ -48,7 +48,7 @@ class Bucket:
 
     def __init__(self, port: int) -> None:
         self.proxy = CutProxy(port)
-        self.store = Store(f"http://127.0.0.1:{self.proxy.port}", "us-east-1")
+        self.store = ObjectStore(f"http://127.0.0.1:{self.proxy.port}", "us-east-1")
 
     def lake(self, key: str) -> Lake:
         return Lake(f"s3://bucket/{key}", "parquet", self.store)
@@ -116,7 +116,7 @@ def test_objects_are_counted_as_files(bucket: Bucket, case: tuple[Domain, pa.Tab
         pq.write_table(table, Path(directory, "a.parquet"))
         pq.write_table(table.slice(0, 1), Path(directory, "b.parquet"))
         path = str(Path(directory, "*.parquet"))
-        one = all_of(files.Source(path, "parquet"), domain, Path(directory, "files"))
+        one = all_of(files.FileSource(path, "parquet"), domain, Path(directory, "files"))
         two = all_of(bucket.lake("same/*.parquet"), domain, Path(directory, "objects"))
     assert one == two
 
@@ -230,7 +230,7 @@ def test_delta_tables(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.Monkey
     domain, table = mixed()
     path = tmp_path / "a.parquet"
     pq.write_table(table, path)
-    expected = all_of(files.Source(str(path), "parquet"), domain, tmp_path / "files")
+    expected = all_of(files.FileSource(str(path), "parquet"), domain, tmp_path / "files")
     place = tmp_path / "delta"
     deltalake.write_deltalake(str(place), table.rename_columns(["a", "B"]), partition_by=["B"])
     lake = Lake(str(place), "delta")
@@ -264,7 +264,7 @@ def test_iceberg_tables(tmp_path: Path) -> None:
     domain, table = mixed()
     path = tmp_path / "a.parquet"
     pq.write_table(table, path)
-    expected = all_of(files.Source(str(path), "parquet"), domain, tmp_path / "files")
+    expected = all_of(files.FileSource(str(path), "parquet"), domain, tmp_path / "files")
     catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/w")
     catalog.create_namespace("n")
     made = catalog.create_table("n.t", schema=table.schema)

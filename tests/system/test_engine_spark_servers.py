@@ -27,7 +27,7 @@ from statpress.tasks.source import spark as spark_session
 from statpress.tasks.source.aggregates import Units, count
 from statpress.tasks.source.engine import Snapshot
 from statpress.tasks.source.scanning import scan, scan_wide
-from statpress.tasks.source.spark import Source
+from statpress.tasks.source.spark import SparkSource
 
 if TYPE_CHECKING:
     from conftest import Agency
@@ -75,18 +75,18 @@ def records(source: Any, folder: Path) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> files.Source:
+def here(tmp_path_factory: pytest.TempPathFactory) -> files.FileSource:
     """Records in a file, as DuckDB counts them."""
     path = tmp_path_factory.mktemp("here") / "a.parquet"
     duckdb.sql(f"COPY ({RECORDS.format(n=5000)}) TO '{path}' (FORMAT parquet)")
-    return files.Source(str(path), "parquet")
+    return files.FileSource(str(path), "parquet")
 
 
 def test_a_server_counts_the_same(
-    here: files.Source, remote: str, private: Path, tmp_path: Path
+    here: files.FileSource, remote: str, private: Path, tmp_path: Path
 ) -> None:
     snapshot = Snapshot(private)
-    source = snapshot.of(Source(here.pattern, remote=remote))
+    source = snapshot.of(SparkSource(here.pattern, remote=remote))
     for counted in (tables, records):
         folders = [tmp_path / f"{counted.__name__}{i}" for i in range(2)]
         for each in folders:
@@ -96,7 +96,7 @@ def test_a_server_counts_the_same(
 
 
 def test_a_cluster_counts_the_same(
-    here: files.Source, private: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: files.FileSource, private: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
     monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
@@ -105,7 +105,7 @@ def test_a_cluster_counts_the_same(
     with SparkServers(folder) as servers:
         address = servers.cluster()
         snapshot = Snapshot(private)
-        source = snapshot.of(Source(here.pattern, master=address))
+        source = snapshot.of(SparkSource(here.pattern, master=address))
         assert source.session is not None
         assert source.session.sparkContext.master == address
         assert tables(source, private) == tables(here, tmp_path)
@@ -115,7 +115,7 @@ def test_a_cluster_counts_the_same(
 def test_faults_of_files(remote: str, private: Path, tmp_path: Path) -> None:
     snapshot = Snapshot(private)
     path = ages(tmp_path / "first.parquet")
-    faults_of_files(snapshot.of(Source(str(path), remote=remote)), tmp_path)
+    faults_of_files(snapshot.of(SparkSource(str(path), remote=remote)), tmp_path)
     ages(path, 50)
     refused(SourceChangedError, snapshot.settle)
 
@@ -147,8 +147,8 @@ def test_tables_and_orc(other: Any, remote: str, private: Path, tmp_path: Path) 
     frame.write.orc(str(tmp_path / "orc"))
     frame.write.saveAsTable("ages")
     other.sql("CREATE VIEW seen AS SELECT * FROM ages")
-    orc = Source(str(tmp_path / "orc"), format="orc", remote=remote)
-    for source in (orc, Source(None, "default.ages", remote=remote)):
+    orc = SparkSource(str(tmp_path / "orc"), format="orc", remote=remote)
+    for source in (orc, SparkSource(None, "default.ages", remote=remote)):
         snapshot = Snapshot(private)
         held = snapshot.of(source)
         assert count(held, AGE, scratch=private).counts.tolist() == [10] * 10
@@ -162,7 +162,7 @@ def test_tables_and_orc(other: Any, remote: str, private: Path, tmp_path: Path) 
     refused(SourceChangedError, lambda: count(held, AGE, scratch=private))
     refused(SourceChangedError, snapshot.settle)
     for name, kind in (("seen", SourceUnreadableError), ("nothing", SourceNotFoundError)):
-        place = Source(None, name, remote=remote)
+        place = SparkSource(None, name, remote=remote)
         refused(kind, lambda place=place: Snapshot(private).of(place))
 
 
@@ -174,7 +174,7 @@ def test_a_server_that_is_not_there(
     monkeypatch.setattr(spark_session, "_RETRIES", 1)
     with closed_port() as port:
         place = f"sc://127.0.0.1:{port}" if kind == "remote" else "nobody://here"
-        source = Source(str(ages(tmp_path / "a.parquet")), **{kind: place})
+        source = SparkSource(str(ages(tmp_path / "a.parquet")), **{kind: place})
         refused(SourceUnavailableError, lambda: Snapshot(private).of(source))
 
 
@@ -187,7 +187,7 @@ def test_a_server_that_asks_for_a_token_and_goes(
     folder.mkdir()
     with SparkServers(folder) as servers:
         address = servers.connect().replace("127.0.0.1", "localhost")  # elsewhere it asks for TLS
-        given = Source(str(ages(tmp_path / "a.parquet")), remote=address)
+        given = SparkSource(str(ages(tmp_path / "a.parquet")), remote=address)
         snapshot = Snapshot(private)
         source = snapshot.of(given)
         assert count(source, AGE, scratch=private).n_records == 100

@@ -42,7 +42,7 @@ from statpress.mechanisms.errors import (
 )
 from statpress.tasks.source import scanning
 from statpress.tasks.source.aggregates import Units
-from statpress.tasks.source.files import Source, open_source
+from statpress.tasks.source.files import FileSource, open_source
 from statpress.tasks.source.scanning import SpilledColumns, spill
 
 SIZES = (3, 300, 2, 5, 70_000, 4)
@@ -61,11 +61,11 @@ def codes() -> list[np.ndarray]:
 
 
 @pytest.fixture(scope="module")
-def source(codes: list[np.ndarray], tmp_path_factory: pytest.TempPathFactory) -> Source:
+def source(codes: list[np.ndarray], tmp_path_factory: pytest.TempPathFactory) -> FileSource:
     path = tmp_path_factory.mktemp("source") / "a.parquet"
     columns = {f"c{i}": each for i, each in enumerate(codes)} | {"who": np.arange(N) // 5}
     pq.write_table(pa.table(columns), path)
-    return Source(str(path), "parquet")
+    return FileSource(str(path), "parquet")
 
 
 def in_memory(codes: list[np.ndarray]) -> CodesInMemory:
@@ -88,7 +88,7 @@ GROUPS = [
 @pytest.mark.parametrize("shared", [1, 40, 1 << 13])
 @pytest.mark.parametrize("chunk", [1, 7])
 def test_tables_are_those_of_the_records(
-    codes: list[np.ndarray], source: Source, tmp_path: Path, monkeypatch: Any, shared: int,
+    codes: list[np.ndarray], source: FileSource, tmp_path: Path, monkeypatch: Any, shared: int,
     chunk: int,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(group_counts, "_SHARED", shared)
@@ -186,7 +186,7 @@ def test_each_product_finds_what_was_counted_for_it() -> None:
             lookup(["c2", "elsewhere"])
 
 
-def test_files_are_for_their_owner_only(source: Source, tmp_path: Path) -> None:
+def test_files_are_for_their_owner_only(source: FileSource, tmp_path: Path) -> None:
     spill(source, domain_of(*SIZES), n_records=N, folder=tmp_path)
     folder = tmp_path / "codes"
     assert oct(folder.stat().st_mode) == "0o40700"
@@ -203,7 +203,7 @@ def small_files(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def refused(kind: type[StatpressError], source: Source, folder: Path, **declared: Any) -> str:
+def refused(kind: type[StatpressError], source: FileSource, folder: Path, **declared: Any) -> str:
     """What is said; the error is of that kind, carries nothing along, and no file is left."""
     arguments = {"n_records": N, "domain": domain_of(*SIZES)} | declared
     with pytest.raises(kind) as caught:
@@ -216,7 +216,7 @@ def refused(kind: type[StatpressError], source: Source, folder: Path, **declared
     return said
 
 
-def test_a_full_disk(source: Source, tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_full_disk(source: FileSource, tmp_path: Path, monkeypatch: Any) -> None:
     with small_files(8):
         said = refused(OutputNotWritableError, source, tmp_path)
     assert "File too large" in said and "Nothing was charged" in said
@@ -235,17 +235,19 @@ def test_a_source_that_breaks_off(tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[len(content) // 2 : len(content) // 2 + 20_000] = b"\xff" * 20_000
     path.write_bytes(content)
-    refused(SourceUnreadableError, Source(str(path), "parquet"), folder)
+    refused(SourceUnreadableError, FileSource(str(path), "parquet"), folder)
     pq.write_table(rows.slice(0, 0), path)
-    refused(EmptySourceError, Source(str(path), "parquet"), folder)
+    refused(EmptySourceError, FileSource(str(path), "parquet"), folder)
 
 
-def test_a_record_in_a_structural_zero_cannot_be_counted(source: Source, tmp_path: Path) -> None:
+def test_a_record_in_a_structural_zero_cannot_be_counted(
+    source: FileSource, tmp_path: Path
+) -> None:
     zero = ZeroPattern((("c0", ((2, 2),)), ("c2", ((0, 0),))))
     refused(InternalError, source, tmp_path, domain=domain_of(*SIZES, zeros=(zero,)))
 
 
-def test_units_are_padded_by_number(source: Source, tmp_path: Path) -> None:
+def test_units_are_padded_by_number(source: FileSource, tmp_path: Path) -> None:
     domain, units = domain_of(*SIZES, absent=True), Units("who", 7)
     on_disk = spill(source, domain, n_records=7_000, folder=tmp_path, units=units, key="k")
     assert (on_disk.n_present, on_disk.n_absent, on_disk.n_records) == (N, 2_000, 7_000)
@@ -254,7 +256,7 @@ def test_units_are_padded_by_number(source: Source, tmp_path: Path) -> None:
         spill(source, domain_of(*SIZES), n_records=N, folder=tmp_path / "b", units=units)
 
 
-def test_a_file_that_was_cut_off_is_noticed(source: Source, tmp_path: Path) -> None:
+def test_a_file_that_was_cut_off_is_noticed(source: FileSource, tmp_path: Path) -> None:
     on_disk = spill(source, domain_of(*SIZES), n_records=N, folder=tmp_path)
     os.truncate(tmp_path / "codes" / "1.codes", 2 * N - 2)
     assert on_disk.tables([(0,)])[0].sum() == N
@@ -262,7 +264,7 @@ def test_a_file_that_was_cut_off_is_noticed(source: Source, tmp_path: Path) -> N
         on_disk.tables([(0, 1)])
 
 
-def test_the_engine_shows_no_progress(source: Source, tmp_path: Path) -> None:
+def test_the_engine_shows_no_progress(source: FileSource, tmp_path: Path) -> None:
     with open_source(source, scratch=tmp_path) as opened:
         shown = opened.table.get_backend().raw_sql("SELECT current_setting('enable_progress_bar')")
         assert shown.fetchall() == [(False,)]
@@ -279,5 +281,5 @@ def test_what_the_engine_says_is_heard_by_the_curator_alone(
     with pytest.MonkeyPatch.context() as broken:
         broken.setattr(scanning, "_check_possible", lambda *_: honest(CANARY, CANARY))
         with caplog.at_level(logging.DEBUG):
-            refused(InternalError, Source(str(path), "parquet"), folder, domain=domain)
+            refused(InternalError, FileSource(str(path), "parquet"), folder, domain=domain)
     assert CANARY not in caplog.text

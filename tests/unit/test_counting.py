@@ -30,7 +30,7 @@ from statpress.mechanisms.errors import (
 )
 from statpress.tasks.source import engine, files
 from statpress.tasks.source.aggregates import SourceProfile, Units, count, profile
-from statpress.tasks.source.files import Source, open_source
+from statpress.tasks.source.files import FileSource, open_source
 
 CANARY = "Zyx-canary-7719"
 STATE = Categorical(name="state", categories=("CA", "NY"), other=True, missing=True)
@@ -45,17 +45,17 @@ def scratch(tmp_path: Path) -> Path:
     return path
 
 
-def parquet(path: Path, **columns: list[object]) -> Source:
+def parquet(path: Path, **columns: list[object]) -> FileSource:
     pq.write_table(pa.table(columns), path)
-    return Source(str(path), "parquet")
+    return FileSource(str(path), "parquet")
 
 
-def text(path: Path, content: str | bytes) -> Source:
+def text(path: Path, content: str | bytes) -> FileSource:
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return Source(str(path), "csv")
+    return FileSource(str(path), "csv")
 
 
-def counts(source: Source, domain: Domain, scratch: Path) -> dict[int, int]:
+def counts(source: FileSource, domain: Domain, scratch: Path) -> dict[int, int]:
     table = count(source, domain, scratch=scratch)
     return dict(zip(table.cells.tolist(), table.counts.tolist(), strict=True))
 
@@ -66,7 +66,7 @@ def expected(domain: Domain, *records: tuple[object, ...]) -> dict[int, int]:
 
 
 def refusal(
-    kind: type[StatpressError], source: Source, domain: Domain, scratch: Path
+    kind: type[StatpressError], source: FileSource, domain: Domain, scratch: Path
 ) -> StatpressError:
     """The error of a count and of a profile, checked to be of one kind and silent."""
     for run in (profile, count):
@@ -114,7 +114,7 @@ def test_csv_line_ends_byte_order_mark_and_quotes(
 def test_compressed_csv(tmp_path: Path, scratch: Path) -> None:
     path = tmp_path / "a.csv.gz"
     path.write_bytes(gzip.compress(b"state,age\nCA,1\n"))
-    assert counts(Source(str(path), "csv"), DOMAIN, scratch) == expected(DOMAIN, ("CA", 1))
+    assert counts(FileSource(str(path), "csv"), DOMAIN, scratch) == expected(DOMAIN, ("CA", 1))
 
 
 @pytest.mark.parametrize("form", ["parquet", "csv"])
@@ -129,9 +129,9 @@ def test_glob_adds_the_files_and_ignores_the_order_of_parquet_columns(
     else:
         text(folder / "1.csv", "state,age\nCA,1\n")
         text(folder / "2.csv", "state,age\nCA,1\nNY,7\n")
-    source = Source(str(tmp_path / "it's*" / f"?.{form}"), form)
+    source = FileSource(str(tmp_path / "it's*" / f"?.{form}"), form)
     assert counts(source, DOMAIN, scratch) == expected(DOMAIN, ("CA", 1), ("CA", 1), ("NY", 7))
-    literal = Source(str(folder / f"1.{form}"), form)
+    literal = FileSource(str(folder / f"1.{form}"), form)
     assert counts(literal, DOMAIN, scratch) == expected(DOMAIN, ("CA", 1))
 
 
@@ -166,7 +166,7 @@ def test_times_are_taken_as_utc(tmp_path: Path, scratch: Path) -> None:
     late = datetime.datetime(2000, 1, 2, 23, tzinfo=datetime.timezone(datetime.timedelta(hours=-5)))
     table = pa.table({"t": pa.array([late], type=pa.timestamp("us", "America/New_York"))})
     pq.write_table(table, tmp_path / "a.parquet")
-    source = Source(str(tmp_path / "a.parquet"), "parquet")
+    source = FileSource(str(tmp_path / "a.parquet"), "parquet")
     assert counts(source, Domain((column,)), scratch) == {2: 1}
 
 
@@ -289,7 +289,7 @@ def test_units_of_several_records_need_a_place_for_padding(tmp_path: Path, scrat
 
 @pytest.mark.parametrize("pattern", [f"none-{CANARY[:3]}.parquet", "*.parquet"])
 def test_no_file(tmp_path: Path, scratch: Path, pattern: str) -> None:
-    source = Source(str(tmp_path / pattern), "parquet")
+    source = FileSource(str(tmp_path / pattern), "parquet")
     error = refusal(SourceNotFoundError, source, DOMAIN, scratch)
     assert error.where == source.pattern
 
@@ -305,7 +305,7 @@ def test_columns_of_different_types_in_two_files_are_not_mixed(
 ) -> None:
     parquet(tmp_path / "1.parquet", state=["CA"], age=[1])
     parquet(tmp_path / "2.parquet", state=["CA"], age=[1.7])
-    source = Source(str(tmp_path / "*.parquet"), "parquet")
+    source = FileSource(str(tmp_path / "*.parquet"), "parquet")
     error = refusal(ColumnNotFoundError, source, DOMAIN, scratch)
     assert error.what == "The column 'age' is not of one type in all files of the source."
     parquet(tmp_path / "2.parquet", state=["CA"], Age=[1])
@@ -354,12 +354,12 @@ def test_empty_source(tmp_path: Path, scratch: Path, form: str) -> None:
     else:
         schema = pa.schema([("state", pa.string()), ("age", pa.int64())])
         pq.write_table(schema.empty_table(), path)
-        source = Source(str(path), "parquet")
+        source = FileSource(str(path), "parquet")
     with pytest.raises(EmptySourceError):
         count(source, DOMAIN, scratch=scratch)
 
 
-def unreadable(tmp_path: Path, name: str) -> Source:
+def unreadable(tmp_path: Path, name: str) -> FileSource:
     path = tmp_path / name
     if name == "folder.parquet":
         path.mkdir()
@@ -375,7 +375,7 @@ def unreadable(tmp_path: Path, name: str) -> Source:
         path.write_bytes(content)
     elif name == "pipe.csv":
         os.mkfifo(path)
-    return Source(str(path), "csv" if name.endswith("csv") else "parquet")
+    return FileSource(str(path), "csv" if name.endswith("csv") else "parquet")
 
 
 @pytest.mark.parametrize(
@@ -411,7 +411,7 @@ def test_malformed_csv_is_refused_whole(
 def test_csv_files_with_different_headers_are_refused(tmp_path: Path, scratch: Path) -> None:
     text(tmp_path / "1.csv", "state,age\nCA,1\n")
     text(tmp_path / "2.csv", "age,state\n1,CA\n")
-    refusal(SourceUnreadableError, Source(str(tmp_path / "*.csv"), "csv"), DOMAIN, scratch)
+    refusal(SourceUnreadableError, FileSource(str(tmp_path / "*.csv"), "csv"), DOMAIN, scratch)
 
 
 @pytest.mark.parametrize("where", ["parquet_schema", "connect"])

@@ -18,7 +18,7 @@ from statpress.mechanisms.tables.expected import falling_root
 from statpress.tasks.source import duckdb
 from statpress.tasks.source.aggregates import count
 from statpress.tasks.source.bins import BinFinder, EdgeFormula, bucket_runs, guessing_scale
-from statpress.tasks.source.files import Source
+from statpress.tasks.source.files import FileSource
 from statpress.tasks.source.scanning import scan, scan_wide
 
 
@@ -135,7 +135,7 @@ def test_all_types_of_numbers_find_their_bin(
         for kind, values in cases.items():
             path = Path(folder, "x.parquet")
             pq.write_table(pa.table({"x": pa.array(values, type=kind, from_pandas=False)}), path)
-            table = count(Source(str(path), "parquet"), domain, scratch=Path(folder))
+            table = count(FileSource(str(path), "parquet"), domain, scratch=Path(folder))
             read = [float(x) if isinstance(x, Decimal) else x for x in values]
             cells, counts = np.unique([domain.cell_of({"x": x}) for x in read], return_counts=True)
             assert table.cells.tolist() == cells.tolist(), kind
@@ -153,7 +153,7 @@ def test_an_interrupt_while_bins_are_found_is_one(
 
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"x": np.random.default_rng(1).uniform(size=5000)}), path)
-    source, domain = Source(str(path), "parquet"), Domain((Numeric(name="x", edges=EDGES),))
+    source, domain = FileSource(str(path), "parquet"), Domain((Numeric(name="x", edges=EDGES),))
     runs = {
         "count": lambda: count(source, domain, scratch=tmp_path).n_records,
         "scan": lambda: scan(source, domain, [domain], scratch=tmp_path).profile.n_records,

@@ -24,7 +24,7 @@ from statpress.mechanisms.errors import ColumnNotFoundError, SourceUnreadableErr
 from statpress.tasks.source.aggregates import count
 from statpress.tasks.source.csv_files import Fault, cannot_be_read
 from statpress.tasks.source.engine import CsvOptions
-from statpress.tasks.source.files import Source
+from statpress.tasks.source.files import FileSource
 from statpress.tasks.source.scanning import scan
 
 TOWN = Categorical(name="town", categories=("Köln", "Århus", "Łódź"), other=True, missing=True)
@@ -330,11 +330,11 @@ LINES = {
 """Where the curator is told that a fault is, if not on the first line."""
 
 
-def source_of(case: Readable | Faulty, folder: Path) -> Source:
+def source_of(case: Readable | Faulty, folder: Path) -> FileSource:
     path = folder / f"a{case.suffix}"
     content = case.content
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return Source(str(path), "csv", CsvOptions(**case.options))
+    return FileSource(str(path), "csv", CsvOptions(**case.options))
 
 
 def is_outside(column: Column, value: Any) -> bool:

@@ -217,7 +217,7 @@ def test_records_are_counted_alike_by_any_number_of_threads(
 def test_coded_columns_are_counted_alike_by_any_number_of_threads(tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
-    from statpress.tasks.source.files import Source
+    from statpress.tasks.source.files import FileSource
 
     domain = domain_of((4, 3, 5))
     codes = dependent_codes(5000, (4, 3, 5), 9)
@@ -225,7 +225,7 @@ def test_coded_columns_are_counted_alike_by_any_number_of_threads(tmp_path: Path
     pq.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
     folder = tmp_path / "work"
     folder.mkdir()
-    source = Source(str(tmp_path / "a.parquet"), "parquet")
+    source = FileSource(str(tmp_path / "a.parquet"), "parquet")
     spilled = spill(source, domain, n_records=5000, folder=folder)
     groups = [(0,), (2, 1), (0, 1, 2)]
     memory = CodesInMemory(domain, 5000, tuple(codes.T)).tables(groups)

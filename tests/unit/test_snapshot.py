@@ -17,7 +17,7 @@ from statpress.mechanisms.errors import SourceChangedError
 from statpress.tasks.release import steps
 from statpress.tasks.source.aggregates import count, profile
 from statpress.tasks.source.engine import Snapshot, open_source
-from statpress.tasks.source.files import Source
+from statpress.tasks.source.files import FileSource
 
 DOMAIN = Domain((Integer(name="age", lower=0, upper=9),))
 
@@ -54,7 +54,7 @@ def test_a_file_that_changes_is_refused(
     path = tmp_path / "a.parquet"
     write(path, [1, 2, 3])
     snapshot = Snapshot(tmp_path)
-    source = snapshot.of(Source(str(path), "parquet"))
+    source = snapshot.of(FileSource(str(path), "parquet"))
     if between:
         profile(source, DOMAIN, scratch=tmp_path)
         change(path)
@@ -73,7 +73,7 @@ def test_a_file_that_stays_and_one_that_comes_later(tmp_path: Path) -> None:
     """What matches a glob when it is first read is the source; later files are not."""
     write(tmp_path / "a.parquet", [1])
     snapshot = Snapshot(tmp_path)
-    source = snapshot.of(Source(str(tmp_path / "*.parquet"), "parquet"))
+    source = snapshot.of(FileSource(str(tmp_path / "*.parquet"), "parquet"))
     assert profile(source, DOMAIN, scratch=tmp_path).n_records == 1
     write(tmp_path / "b.parquet", [2, 3])
     assert snapshot.of(source) is source

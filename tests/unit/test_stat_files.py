@@ -27,7 +27,7 @@ from statpress.mechanisms.errors import (
 )
 from statpress.tasks.source import stat_files
 from statpress.tasks.source.aggregates import Units, count, profile
-from statpress.tasks.source.files import Source
+from statpress.tasks.source.files import FileSource
 
 DATA = Path(__file__).parent / "data"
 N = 250
@@ -83,9 +83,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def source(path: Path, unit: str | None = None) -> Source:
+def source(path: Path, unit: str | None = None) -> FileSource:
     form = format_of(path.name)
-    return Source(str(path), form, columns=DOMAIN.names, unit=unit)
+    return FileSource(str(path), form, columns=DOMAIN.names, unit=unit)
 
 
 @pytest.mark.parametrize("rows", [60, 125])  # the last of five chunks short, and of two full
@@ -116,7 +116,7 @@ def test_a_file_that_sas_wrote(tmp_path: Path) -> None:
             Numeric(name="Sepal_Length", edges=(4.0, 5.0, 6.0, 7.0, 8.0)),
         )
     )
-    irises = Source(str(place), format_of(place.name), columns=domain.names)
+    irises = FileSource(str(place), format_of(place.name), columns=domain.names)
     found = count(irises, domain, scratch=tmp_path)
     table = np.zeros(12, np.int64)
     table[found.cells] = found.counts
@@ -199,7 +199,7 @@ def test_a_truncated_file_is_refused_and_leaves_nothing(
 def test_a_column_that_is_not_there_is_named(folder: Path, tmp_path: Path) -> None:
     domain = Domain((Integer(name="AGE", lower=0, upper=99),))
     for name in ("a.dta", "a.sav"):
-        wanted = Source(str(folder / name), format_of(name), columns=domain.names)
+        wanted = FileSource(str(folder / name), format_of(name), columns=domain.names)
         with pytest.raises(ColumnNotFoundError) as caught:
             count(wanted, domain, scratch=tmp_path)
         assert caught.value.where == "AGE"

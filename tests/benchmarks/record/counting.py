@@ -100,7 +100,7 @@ def ours(path: str, warm: str, rounds: int) -> dict[str, Any]:
     from statpress.mechanisms.tables.perturbed import GaussianTable, PerturbedKnobs
     from statpress.tasks.release.entropy import SystemRandomness
     from statpress.tasks.source.aggregates import count
-    from statpress.tasks.source.files import Source
+    from statpress.tasks.source.files import FileSource
 
     domain = Domain(
         (
@@ -115,7 +115,7 @@ def ours(path: str, warm: str, rounds: int) -> dict[str, Any]:
     scratch = Path(path).parent
 
     def counted(file: str) -> Any:
-        return count(Source(file, "parquet"), domain, scratch=scratch)
+        return count(FileSource(file, "parquet"), domain, scratch=scratch)
 
     spent, table = _least(counted, path, warm, rounds)
     kept = Domain(domain.columns[:3])
