@@ -37,7 +37,6 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 INPUTS, FROZEN = GOLDEN / "frozen_inputs", GOLDEN / "frozen"
 SEED = "--insecure-seed=7"
 PUBLISHED = ("people", "figures", "functions", "ages")
-BUNDLES = (*PUBLISHED, "visits", "people-again")
 READABLE = 16_000
 """Bytes of a file of data whose text is kept beside its hash."""
 ONCE = ("evaluate.py", "privacy.schema.json")
@@ -55,17 +54,34 @@ OF_THE_LEDGER = (
     "show", "upgrade", "verify", "void",
 )  # fmt: skip
 
+MONTHS = "January February March April May June July August September October November December"
+DAY = re.compile(rf"\b\d{{1,2}} ({MONTHS.replace(' ', '|')}) 20\d\d\b")
 MADE = re.compile(r"(?<=Made with</dt><dd>)[^<]*")
 YEAR = re.compile(r"(\. \\?\()20\d\d(?=\\?\)\.)")  # of a line to cite a release by
+REGISTERED = re.compile(r"(?<=Registered )20\d\d-\d\d-\d\d")
 STAMP = re.compile(r"(?<![0-9])20\d{6}T\d{6}Z")
 TIME = re.compile(r"20\d\d-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z|\+00:00| UTC)?")
 SHORT = re.compile(r"(?<=seal )[0-9a-f]{16}\b")
 HASH = re.compile(r"\b[0-9a-f]{64}\b")
 RUN = re.compile(r"\b[0-9a-f]{8}(-?)[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{12}\b")
 SIGNATURE = re.compile(r'("signature": ?")[^"]+(")')
-LIBRARY = re.compile(r'("(?:python|[a-z-]+)": ?")\d+\.\d+(?:\.\d+)?(")')
+LIBRARIES = "python|statpress|numpy|opendp|pyarrow|python-flint|randomgen|scipy|pyreadstat|pysdmx"
+LIBRARY = re.compile(rf'("(?:{LIBRARIES})": ?")\d[\w.]*(")')
 PICTURE = re.compile(r"<svg\b.*?</svg>", re.DOTALL)
 WRITER = re.compile(rb"parquet-cpp-arrow version \d+\.\d+\.\d+")
+
+
+def command(*arguments: object) -> tuple[int, str, str]:
+    """The exit code of ``statpress``, wherever its entry point lies, and what it prints."""
+    (script,) = entry_points(group="console_scripts", name="statpress")
+    sys.argv = ["statpress", *map(str, arguments)]
+    ended, out, err = 0, io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            script.load()()
+        except SystemExit as end:
+            ended = int(end.code or 0)
+    return ended, out.getvalue(), err.getvalue()
 
 
 class Bench:
@@ -75,21 +91,14 @@ class Bench:
         self.folder, self.tree = folder, tree
         self.known: dict[str, str] = {}
         self.unexpected: list[str] = []
-        (self.script,) = entry_points(group="console_scripts", name="statpress")
 
     def run(self, *arguments: object) -> tuple[int, str, str]:
-        """The exit code of a command, and what it prints on either stream."""
-        sys.argv = ["statpress", *map(str, arguments)]
+        """What a command comes to, with a line for whoever waits."""
         started = time.process_time()
-        ended, out, err = 0, io.StringIO(), io.StringIO()
-        with redirect_stdout(out), redirect_stderr(err):
-            try:
-                self.script.load()()
-            except SystemExit as end:
-                ended = int(end.code or 0)
+        ended, out, err = command(*arguments)
         took = time.process_time() - started
         print(f"{took:7.2f} s, {ended:3}:", *sys.argv, file=sys.stderr)
-        return ended, out.getvalue(), err.getvalue()
+        return ended, out, err
 
     def say(self, name: str, *arguments: object, fails: bool = False) -> str:
         """Keep what a command prints under ``commands``."""
@@ -121,12 +130,14 @@ class Bench:
     def settled(self, text: str) -> str:
         """A text without what is another on every day and in every folder."""
         text = text.replace(str(self.folder), "FOLDER")
+        text = REGISTERED.sub("DAY", DAY.sub("DAY", text))
         text = MADE.sub("VERSIONS", text)
         text = YEAR.sub(r"\1YEAR", text)
         text = STAMP.sub("TIME", TIME.sub("TIME", text))
         text = SIGNATURE.sub(r"\1SIGNATURE\2", text)
         text = LIBRARY.sub(r"\1VERSION\2", text)
-        text = text.replace(f"statpress {version('statpress')}", "statpress VERSION")
+        ours = re.escape(version("statpress"))
+        text = re.sub(rf'(statpress |"version": ?"){ours}\b', r"\1VERSION", text)
         text = SHORT.sub("HASH", RUN.sub("RUN", text))
         return HASH.sub(lambda found: self.known.get(found[0], "HASH"), text)
 
@@ -157,7 +168,7 @@ def without_pictures(page: str) -> str:
     """A page with a hash in place of every picture."""
 
     def hashed(found: re.Match[str]) -> str:
-        return f"<svg sha256={hashlib.sha256(found[0].encode()).hexdigest()[:32]}/>"
+        return f"<svg sha256={hashlib.sha256(found[0].encode()).hexdigest()[:24]}/>"
 
     return PICTURE.sub(hashed, page)
 
@@ -196,7 +207,7 @@ def keep_bundle(bench: Bench, name: str, place: Path) -> None:
                 bench.keep(f"statements/privacy/{name}.json", stated)
 
 
-def keys(folder: Path) -> None:
+def write_keys(bench: Bench) -> None:
     """Write the keys of a press and of an officer, which are no secret."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import (
@@ -206,22 +217,24 @@ def keys(folder: Path) -> None:
         PublicFormat,
     )
 
+    folder = bench.folder / "keys"
     folder.mkdir()
     for name in ("press", "officer"):
         key = Ed25519PrivateKey.from_private_bytes(name[:1].encode() * 32)
         private, public = folder / f"{name}.pem", folder / f"{name}-public.pem"
         private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
         private.chmod(0o600)
+        raw = key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw).hex()
+        bench.known[raw] = f"KEY OF {name}"
         public.write_bytes(
             key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
         )
 
 
 def prepare(folder: Path) -> None:
-    """Lay out configs, sources and keys."""
+    """Lay out configs and sources."""
     shutil.copytree(INPUTS, folder, dirs_exist_ok=True)
     runpy.run_path(str(folder / "make_source.py"))["main"](folder / "data")
-    keys(folder / "keys")
     sys.path.insert(0, str(folder))  # where the configs' own functions are
 
 
@@ -297,9 +310,10 @@ def derive(bench: Bench) -> None:
     ):
         bench.state(f"refine/{name}", "refine", place, f"--output=refined-{name}", *how)
         keep_bundle(bench, f"refined-{name}", bench.folder / f"refined-{name}")
-    again = ("rerelease", people, "--reprint", "--name=people-again")
+    figures = "releases/figures-NOT-PUBLISHABLE"
+    again = ("rerelease", figures, "--reprint", "--name=figures-again")
     bench.state("rerelease/reprint", *again)
-    bench.state("verify/reprint", "verify", "releases/people-again-NOT-PUBLISHABLE", "--home=home")
+    bench.state("verify/reprint", "verify", "releases/figures-again-NOT-PUBLISHABLE", "--home=home")
 
 
 def account(bench: Bench) -> None:
@@ -369,6 +383,7 @@ def mistakes(bench: Bench) -> None:
         ("no-tables", "query", "releases/ages-NOT-PUBLISHABLE"),
         ("refined", "refine", people, "--output=refined-consistent"),
         ("rerelease", "rerelease", people),
+        ("reviewed", "rerelease", "releases/visits-NOT-PUBLISHABLE", "--reprint"),
         ("revised", "rerelease", people, "--revise=ages.yaml", "--plan-only", "--home=home"),
         ("reopened", "ledger", "amend", "people", "--reopen", "--reason=looked", "--home=home"),
         ("no-run", "approve", "0" * 32, "--key=keys/officer.pem", "--home=home"),
@@ -413,6 +428,7 @@ def make(tree: Path) -> None:
         os.chdir(folder)
         prepare(folder)
         bench = Bench(folder, tree)
+        write_keys(bench)
         ask_for_help(bench)
         draft(bench)
         press(bench)
@@ -420,7 +436,7 @@ def make(tree: Path) -> None:
         for name in (*PUBLISHED, "visits"):
             keep_bundle(bench, name, folder / "releases" / f"{name}-NOT-PUBLISHABLE")
         derive(bench)
-        keep_bundle(bench, "people-again", folder / "releases" / "people-again-NOT-PUBLISHABLE")
+        keep_bundle(bench, "figures-again", folder / "releases" / "figures-again-NOT-PUBLISHABLE")
         account(bench)
         mistakes(bench)
         for page in sorted((folder / "home" / "curator").glob("*.html")):
