@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from statpress.mechanisms.accounting.composition import Reading
     from statpress.tasks.ledger.entries import Entry
-    from statpress.tasks.release.review import Waiting
+    from statpress.tasks.release.review import Prepared
     from statpress.tasks.release.run_places import Outcome, Uploaded
 
 
@@ -327,7 +327,7 @@ def decision_report(decision: Entry) -> str:
     return f"{word} {body['created']} by {by}{why}"
 
 
-def waiting_facts(found: Waiting) -> dict[str, Any]:
+def waiting_facts(found: Prepared) -> dict[str, Any]:
     """A prepared bundle, in public facts."""
     body, preparation = found.charge.entry.body, found.charge.preparation
     assert preparation is not None
@@ -347,7 +347,7 @@ def waiting_facts(found: Waiting) -> dict[str, Any]:
     }
 
 
-def form_text(found: Waiting) -> str:
+def form_text(found: Prepared) -> str:
     """A prepared bundle in Markdown, above the form that asks for a decision."""
     facts = waiting_facts(found)
     mark = "" if facts["publishable"] else "\n\n**NOT PUBLISHABLE: drawn from a known seed.**"
@@ -359,7 +359,7 @@ def form_text(found: Waiting) -> str:
     )
 
 
-def waiting_report(found: list[Waiting]) -> str:
+def waiting_report(found: list[Prepared]) -> str:
     """The same for a person, a few lines each."""
     lines = []
     for facts in map(waiting_facts, found):

@@ -15,7 +15,7 @@ from statpress.mechanisms.errors import UploadError
 from statpress.tasks.orchestration.monitoring import show_approval, show_release
 from statpress.tasks.private_zone.guards import is_interruption
 from statpress.tasks.private_zone.run_context import RunContext
-from statpress.tasks.release.publication import (
+from statpress.tasks.release.review import (
     check_approval,
     copy_bundle,
     find_moved,

@@ -166,7 +166,7 @@ def note(
         bundle: The bundle's folder.
         place: For a bundle that waits for its approval: where it is to be published.
     """
-    from statpress.tasks.release.publication import note_bundle
+    from statpress.tasks.release.review import note_bundle
 
     entry = note_bundle(home_of(home), bundle, place)
     facts = {"entry": entry.hash, "sequence": entry.sequence, "bundle": entry.body["bundle"]}

@@ -1,19 +1,13 @@
-"""The manifest that seals a bundle, its signature and approval, and their verification.
+"""The manifest that seals a bundle, its signature and approval, and their verification anywhere.
 
-The publisher's signature of a bundle, in a file beside the manifest whose seal it signs.
+The publisher's signature lies in a file beside the manifest whose seal it signs. The manifest names
+the public key, so that a bundle without its signature, or with another's, is not whole. What is
+signed begins with words of its own: no approval and no checkpoint of the ledger can be taken for
+it, nor it for them.
 
-The manifest names the public key, so that a bundle without its signature, or with another's,
-is not whole. What is signed begins with words of its own: no approval and no checkpoint of the
-ledger can be taken for it, nor it for them.
-
-The approval in a published bundle: the ledger's own entry, in a file beside the seal.
-
-A manifest is sealed before anyone has approved it. So it says that the release is
-reviewed, and ``approval.json`` holds the entry of the decision, which names the seal
-and is signed by the officer. Whoever has the officer's public key can check it without
-the ledger.
-
-The manifest that seals a bundle, and its verification anywhere, without a ledger.
+A manifest is sealed before anyone has approved it. So it says that the release is reviewed, and
+``approval.json`` holds the ledger's own entry of the decision, which names the seal and is signed
+by the officer. Whoever has the officer's public key can check it without the ledger.
 """
 
 from __future__ import annotations
@@ -61,13 +55,7 @@ def bundle_statement(seal: str) -> list[object]:
 
 
 def write_signature(folder: Path, key: Ed25519PrivateKey, seal: str) -> None:
-    """Write the signature beside the manifest of a bundle under construction.
-
-    Args:
-        folder: The bundle, whose manifest names the key.
-        key: The publisher's.
-        seal: Of the manifest.
-    """
+    """Write the signature beside the manifest of a bundle under construction."""
     signature = sign_statement(key, bundle_statement(seal))
     (folder / SIGNATURE_NAME).write_text(
         _signature_text(public_text(key), seal, signature), encoding="ascii"
@@ -75,15 +63,7 @@ def write_signature(folder: Path, key: Ed25519PrivateKey, seal: str) -> None:
 
 
 def signature_at(place: Place, manifest: Mapping[str, Any]) -> None:
-    """Check the signature of a bundle whose manifest names a key; of another there is none.
-
-    Args:
-        place: The bundle.
-        manifest: Its manifest, which holds.
-
-    Raises:
-        BundleVerificationError: The signature is missing, of another form, another's, or wrong.
-    """
+    """Check the signature of a bundle whose manifest names a key; of another there is none."""
     if SIGNER not in manifest:
         return
     content = place.text(SIGNATURE_NAME, _LONGEST_SIGNATURE)
@@ -163,16 +143,7 @@ def read_approval(folder: Path, manifest: Mapping[str, Any]) -> Entry:
 
 
 def approval_at(place: Place, manifest: Mapping[str, Any]) -> Entry:
-    """The approval of a bundle, if it is one of exactly this bundle.
-
-    Args:
-        place: The bundle.
-        manifest: Its manifest, which holds.
-
-    Raises:
-        BundleVerificationError: There is none, or it is another's, or its signature does
-            not hold.
-    """
+    """The approval of a bundle, if it is one of exactly this bundle."""
     content = place.text(APPROVAL_NAME, _LONGEST_APPROVAL)
     if content is None:
         raise BundleVerificationError(
@@ -200,16 +171,7 @@ def approval_at(place: Place, manifest: Mapping[str, Any]) -> Entry:
 def approved_by(
     bundle: Path | Place, manifest: Mapping[str, Any], trusted: Collection[str]
 ) -> Entry | None:
-    """The approval of a verified bundle; None if it needs none and nobody is trusted.
-
-    Args:
-        bundle: Its folder, or where else it lies.
-        manifest: Its manifest.
-        trusted: Public keys; with any, the approval must be signed by one of them.
-
-    Raises:
-        ApprovalError: It is not.
-    """
+    """The approval of a verified bundle, by one of the trusted keys if there are any, or None."""
     place = Folder(bundle) if isinstance(bundle, Path) else bundle
     approval = approval_at(place, manifest) if "review" in manifest else None
     if trusted and (approval is None or approval.body.get("public_key") not in trusted):

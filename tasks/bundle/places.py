@@ -1,32 +1,23 @@
-"""Where a bundle may lie: a folder, a zip file or a web address, read for verifying.
+"""Where a bundle may lie, and how its files are read there for verifying.
 
-Where a bundle may lie, and how its files are read there for verifying.
+A bundle is a folder; for verifying it may also be a zip file, which is never unpacked, or a prefix
+of addresses on a web server.
 
-A bundle is a folder; for verifying it may also be a zip file, which is never unpacked, or a
-prefix of addresses on a web server.
-
-A bundle in a zip file, verified without unpacking it.
-
-Whatever reads the file afterwards should find what was verified, also a reader that goes from
+Whatever reads a zip file afterwards should find what was verified, also a reader that goes from
 entry to entry and never sees the list at the end. So names that lead out of the folder, two files
 of one name or two names of one file, links, encrypted entries, anything between the entries or
 behind compressed bytes, and entries that the list describes otherwise are refused; nothing is read
 beyond the size that the manifest states, and no index of any length.
 
-The pace at which a web server has to send a bundle, so that a slow one does not hold a reader.
+A web server does not list what it has. So the files of the manifest are fetched, each no further
+than its stated size, and none of it is kept; whether there are others stays unknown. Only http and
+https are spoken, and redirects followed only on the same host.
 
-A socket's timeout begins anew with every byte. So waiting has a balance as well: it begins with a
-minute, which all that is waited for takes from, and to which every file that is answered and every
-byte of one that arrives add a little, never above a minute. What else a server sends adds nothing:
-endless headers end with the minute.
-
-A bundle on a web server, verified by its addresses without keeping any of it.
-
-A server does not list what it has. So the files of the manifest are fetched, each no further than
-its stated size, and no slower than ``web_pace`` allows; whether there are others stays unknown.
-Only http and https are spoken, and redirects followed only on the same host.
-
-From what a person names to the place where a bundle lies.
+A server has to keep a pace, so that a slow one does not hold a reader: a socket's timeout begins
+anew with every byte. So waiting has a balance as well: it begins with a minute, which all that is
+waited for takes from, and to which every file that is answered and every byte of one that arrives
+add a little, never above a minute. What else a server sends adds nothing: endless headers end with
+the minute.
 """
 
 from __future__ import annotations
@@ -203,11 +194,7 @@ class ZipFile:
     lists = True
 
     def __init__(self, path: Path) -> None:
-        """Read the list of entries.
-
-        Raises:
-            BundleVerificationError: The file is damaged, or something that no bundle has is in it.
-        """
+        """Read the list of entries."""
         self.where = str(path)
         self._path = path
         with self._opened() as archive:
@@ -255,11 +242,7 @@ class ZipFile:
 
     @contextmanager
     def _opened(self) -> Iterator[zipfile.ZipFile]:
-        """The archive; whatever is wrong with its form or its compression is said alike.
-
-        Raises:
-            BundleVerificationError: It cannot be read.
-        """
+        """The archive; whatever is wrong with its form or its compression is said alike."""
         flaw = ""
         try:
             with _Bounded(FileIO(self._path)) as file, zipfile.ZipFile(file) as archive:
@@ -421,11 +404,7 @@ class Pace:
         self._left = min(self._most, self._left + size / self._rate)
 
     def waited(self) -> None:
-        """Take off what was waited since the last time.
-
-        Raises:
-            TooSlowError: There is no more of it.
-        """
+        """Take off what was waited since the last time."""
         now = time.monotonic()
         self._left -= now - self._since
         self._since = now
@@ -501,11 +480,7 @@ class WebPrefix:
     lists = False
 
     def __init__(self, address: str, *, timeout: float = TIMEOUT, pace: Pace | None = None) -> None:
-        """Take an address, with or without a slash or ``manifest.json`` at its end.
-
-        Raises:
-            BundleVerificationError: It is not one below which files can lie.
-        """
+        """Take an address, with or without a slash or ``manifest.json`` at its end."""
         parts = urllib.parse.urlsplit(address)
         if parts.scheme not in _PORTS or not parts.hostname or "@" in parts.netloc:
             flaw = "Bundles are fetched from addresses with http:// or https:// and no password."
@@ -660,14 +635,7 @@ def _reason(error: Exception) -> str:
 
 
 def place_of(bundle: str) -> Place:
-    """The place of a bundle: a folder, a zip file, or the files below a web address.
-
-    Args:
-        bundle: Path or address.
-
-    Raises:
-        BundleVerificationError: It is a zip file or an address that no bundle can have.
-    """
+    """The place of a bundle: a folder, a zip file, or the files below a web address."""
     if re.match("[A-Za-z][A-Za-z0-9+.-]*://", bundle):
         return WebPrefix(bundle)
     path = Path(bundle)

@@ -1,29 +1,25 @@
-"""The state of a ledger after some of its entries: policies, accounts, charges.
+"""The state of a ledger after some of its entries: policies, accounts, charges, head of the chain.
 
-The policies an account can be kept under, each a filter for adaptive composition.
+``tasks.ledger.chain`` computes the state from the entries. Everyone else reads it and never
+changes it.
 
-A filter refuses a charge that would carry the sum of all charges past a limit. Both
-stay valid when each config depends on what earlier releases showed:
+The policy that an account is kept under is a filter for adaptive composition: it refuses a charge
+that would carry the sum of all charges past a limit. Both policies stay valid when each config
+depends on what earlier releases showed:
 
 * ``basic``: epsilons add up and deltas add up (Rogers, Roth, Ullman and Vadhan 2016, arXiv
   1605.08294, "Privacy odometers and filters");
 * ``zcdp``: the rho of zero-concentrated differential privacy adds up, and so does the delta but
   for which it holds, of those mechanisms that have no rho, or a larger one, without (Feldman and
   Zrnic 2021, arXiv 2008.11193, "Individual privacy accounting via a Renyi filter"; for the
-  approximate form Whitehouse, Ramdas,
-  Rogers and Wu 2023, arXiv 2203.05481, "Fully adaptive composition in differential privacy",
-  Theorem 1).
+  approximate form Whitehouse, Ramdas, Rogers and Wu 2023, arXiv 2203.05481, "Fully adaptive
+  composition in differential privacy", Theorem 1).
 
-They hold for a limit that is fixed beforehand. A limit that is raised, or a policy that
-is changed, after looking at releases is a new promise; the chain keeps its reason.
+They hold for a limit that is fixed beforehand. A limit that is raised, or a policy that is changed,
+after looking at releases is a new promise; the chain keeps its reason.
 
-Every charge states its loss in the measures of every policy, so that an account can
-be moved from one to the other and nothing has to be guessed.
-
-The state of a ledger after some of its entries: accounts, charges, head of the chain.
-
-``tasks.ledger.chain`` computes it from the entries. Everyone else reads it and
-never changes it.
+Every charge states its loss in the measures of every policy, so that an account can be moved from
+one to the other and nothing has to be guessed.
 """
 
 from __future__ import annotations
@@ -41,11 +37,7 @@ POLICIES = {"basic": ("epsilon", "delta"), "zcdp": ("rho", "rho_delta")}
 
 
 def measures_of(policy: object) -> tuple[str, ...]:
-    """The measures that a policy limits.
-
-    Raises:
-        LedgerError: The policy is not known.
-    """
+    """The measures that a policy limits."""
     measures = POLICIES.get(policy) if isinstance(policy, str) else None
     if measures is None:
         raise LedgerError(
@@ -105,41 +97,36 @@ class Charge:
     later: Mapping[str, Entry] = field(default_factory=dict)
 
     @property
-    def void(self) -> Entry | None:
-        """It was given back."""
-        return self.later.get("void")
-
-    @property
     def preparation(self) -> Entry | None:
-        """A sealed bundle was put before its approvers."""
+        """The entry that put a sealed bundle before its approvers."""
         return self.later.get("prepare")
 
     @property
     def decision(self) -> Entry | None:
-        """The bundle was approved or rejected."""
+        """The entry that approved or rejected the bundle."""
         return self.later.get("decide")
 
     @property
     def publication(self) -> Entry | None:
-        """The bundle was published."""
+        """The entry that noted the publication."""
         return self.later.get("publish")
 
     @property
     def loss(self) -> Loss:
-        """What it spends, in every measure."""
+        """What the run spends, in every measure."""
         return Loss.of(self.entry.body)
 
     @property
     def status(self) -> Status:
         """How far the run has come."""
-        if self.publication is not None:
+        if "publish" in self.later:
             return Status.PUBLISHED
-        if self.void is not None:
+        if "void" in self.later:
             return Status.VOID
-        if self.decision is not None:
-            approved = self.decision.body["decision"] == "approve"
+        if "decide" in self.later:
+            approved = self.later["decide"].body["decision"] == "approve"
             return Status.APPROVED if approved else Status.REJECTED
-        if self.preparation is not None:
+        if "prepare" in self.later:
             return Status.PREPARED
         return Status.DRAWN if "draw" in self.later else Status.RESERVED
 
@@ -257,11 +244,7 @@ class State:
     next_sequence: int = 1
 
     def account_of(self, dataset: str) -> Account:
-        """The account of a dataset.
-
-        Raises:
-            UnregisteredDatasetError: There is none.
-        """
+        """The account of a dataset."""
         account = self.accounts.get(dataset)
         if account is None:
             raise UnregisteredDatasetError(
@@ -270,11 +253,7 @@ class State:
         return account
 
     def charge_of(self, body: Body) -> Charge:
-        """The charge of the run that a body names.
-
-        Raises:
-            LedgerError: There is none, or it belongs to another dataset.
-        """
+        """The charge of the run that a body names."""
         charge = self.charges.get(body["run_id"])
         if charge is None:
             raise refusal(body, "The ledger has no charge of this run.", "Charge it first.")
@@ -288,11 +267,9 @@ class State:
         self.charges[body["run_id"]] = charge
         self.accounts[body["dataset"]].charges[body["run_id"]] = charge
 
-
-def keep_with_charge(draft: State, entry: Entry) -> None:
-    """The effect of an entry that follows a charge: it is kept with that charge."""
-    charge = draft.charges[entry.body["run_id"]]
-    draft.keep(replace(charge, later={**charge.later, entry.kind: entry}))
+    def change_account(self, dataset: str, **changes: Any) -> None:
+        """Put other values into an account; only for a draft of a state."""
+        self.accounts[dataset] = replace(self.account_of(dataset), **changes)
 
 
 def refusal(body: Body, flaw: str, next_step: str) -> LedgerError:

@@ -1,21 +1,17 @@
-"""The hash chain of the ledger, and its verification; free of storage and clock.
+"""The hash chain of the ledger and its verification, free of storage, clock and randomness.
 
-The chain of the privacy-loss ledger, free of storage, clock and randomness.
+A ledger is a chain of entries, each with the hash of the one before. ``replay`` is the only way
+from one state to the next; which entries it accepts, the table in ``tasks.ledger.rules`` says.
 
-A ledger is a chain of entries, each with the hash of the one before. ``apply`` is
-the only step from one state to the next; which entries it accepts, the table in
-``tasks.ledger.rules`` says.
+Entries that move an account's balance state the balance after them. So the next charge needs a
+handful of entries (``resume``), not the whole history, while ``replay`` recomputes every balance
+and trusts none.
 
-Entries that move an account's balance state the balance after them. So the next
-charge needs a handful of entries (``resume``), not the whole history, while
-``replay`` recomputes every balance and trusts none.
+A database finds that handful through its indexes. One flipped bit there hides an entry, and an act
+would build on an older balance; so what an index finds is compared with the ``Positions`` of the
+entries, taken from a reading of all of them in order.
 
-Where the entries that an act depends on stand, from a reading of all entries in order.
-
-A database finds them through its indexes. One flipped bit there hides an entry, and an act
-would build on an older balance; so what an index finds is compared with this.
-
-Verification of a whole chain, against itself and against what was kept elsewhere.
+``inspect`` verifies a whole chain, against itself and against what was kept elsewhere.
 """
 
 from __future__ import annotations
@@ -23,7 +19,6 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -56,21 +51,8 @@ def next_entry(state: State, kind: str, body: Body) -> Entry:
     return Entry(sequence, kind, body, previous, entry_hash(sequence, kind, body, previous))
 
 
-def apply(state: State, entry: Entry) -> State:
-    """The state after one more entry; the given state is left as it was.
-
-    Raises:
-        LedgerIntegrityError: The entry breaks a rule; it carries the sequence.
-    """
-    return replay((entry,), state)
-
-
 def replay(entries: Iterable[Entry], state: State | None = None) -> State:
-    """The state after all entries, in time proportional to their number.
-
-    Raises:
-        LedgerIntegrityError: The first entry that breaks a rule.
-    """
+    """The state after all entries, in time proportional to their number."""
     start = state or State()
     accounts = {
         name: replace(account, charges=dict(account.charges))
@@ -154,8 +136,7 @@ def resume(rows: Iterable[Entry], *, dataset: str | None, run_id: str | None) ->
             elif same_run or rule.lasting:
                 rule.effect(draft, entry)
             if body.get("dataset") == dataset and rule.balance:
-                account, spent = draft.accounts[body["dataset"]], Loss.sums(body["spent"])
-                draft.accounts[account.dataset] = replace(account, spent=spent)
+                draft.change_account(body["dataset"], spent=Loss.sums(body["spent"]))
         except (StatpressError, ArithmeticError, LookupError, TypeError, ValueError):
             raise _broken("The entry does not fit those before it.", entry.sequence) from None
         draft = replace(draft, head=entry.hash, next_sequence=entry.sequence + 1)
@@ -163,12 +144,7 @@ def resume(rows: Iterable[Entry], *, dataset: str | None, run_id: str | None) ->
 
 
 def repeated(state: State, kind: str, body: Body) -> Entry | None:
-    """The entry of this kind that the run has already, if the body repeats it.
-
-    Raises:
-        ApprovalError: It is a decision, by someone who may not decide.
-        LedgerError: The body contradicts that entry.
-    """
+    """The entry of this kind that the run has already, if the body repeats it."""
     rule, run_id = RULES[kind], str(body.get("run_id", ""))
     if rule.repeats is None:
         return None
@@ -181,16 +157,7 @@ def repeated(state: State, kind: str, body: Body) -> Entry | None:
 
 
 def check_run(state: State, body: Body) -> None:
-    """Raise unless a run may look at the data, be charged and draw, or go on to draw.
-
-    Args:
-        state: As ``replay`` gives it.
-        body: Of its charge.
-
-    Raises:
-        BudgetError: The budget forbids the charge.
-        LedgerError: The run was charged otherwise, is void, was refused, or may have drawn.
-    """
+    """Raise unless a run may look at the data, be charged and draw, or go on to draw."""
     if repeated(state, "charge", body) is None:
         RULES["charge"].check(state, body)
     else:
@@ -199,15 +166,7 @@ def check_run(state: State, body: Body) -> None:
 
 
 def check_recomputed(entry: Entry, recompute: Recompute) -> None:
-    """Raise unless the mechanisms a charge describes spend no more than it states.
-
-    Args:
-        entry: A charge.
-        recompute: The least that the mechanisms of a body provably spend.
-
-    Raises:
-        LedgerIntegrityError: They spend more, or their loss cannot be computed.
-    """
+    """Raise unless the mechanisms a charge describes spend no more than it states."""
     charged, flaw = Loss.of(entry.body), ""
     try:
         spent = recompute(entry.body)
@@ -242,18 +201,13 @@ class Positions:
 
     length: int = 0
     head: str = ZERO_HASH
-    _lasting: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    _balances: defaultdict[str, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
-    _runs: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    _lasting: dict[str, list[int]] = field(default_factory=dict)
+    _balances: dict[str, dict[str, int]] = field(default_factory=dict)
+    _runs: dict[str, list[int]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def extend(self, rows: Iterable[StoredRow]) -> None:
-        """Read on; rows that were read before, perhaps by another thread, are passed over.
-
-        Raises:
-            LedgerIntegrityError: The first row that does not continue the chain, disagrees
-                with its own hash, or whose search columns disagree with its body.
-        """
+        """Read on; rows that were read before, perhaps by another thread, are passed over."""
         for row in rows:
             with self._lock:
                 if type(row.sequence) is int and row.sequence <= self.length:
@@ -278,18 +232,14 @@ class Positions:
                 self._keep(entry.sequence, entry.kind, entry.hash, *names)
 
     def relevant(self, dataset: str | None, run_id: str | None) -> set[int]:
-        """The sequences of the entries that ``chain.resume`` needs for an act.
-
-        Args:
-            dataset: The dataset of the act; None for an act on the whole ledger.
-            run_id: The run of the act, if it has one.
-        """
-        found = {self.length} if self.length else set()
+        """The sequences of the entries that ``chain.resume`` needs for an act."""
+        sequences = {self.length} if self.length else set()
         if dataset is not None:
-            found.update(self._lasting.get(dataset, ()), self._balances.get(dataset, {}).values())
+            sequences.update(self._lasting.get(dataset, ()))
+            sequences.update(self._balances.get(dataset, {}).values())
         if run_id is not None:
-            found.update(self._runs.get(run_id, ()))
-        return found
+            sequences.update(self._runs.get(run_id, ()))
+        return sequences
 
     def _flaw(self, row: StoredRow) -> str:
         """What is wrong with the row as the next one, or nothing."""
@@ -314,11 +264,11 @@ class Positions:
     ) -> None:
         rule = RULES[kind]
         if dataset is not None and rule.lasting:
-            self._lasting[dataset].append(sequence)
+            self._lasting.setdefault(dataset, []).append(sequence)
         if dataset is not None and rule.balance:
-            self._balances[dataset][kind] = sequence
+            self._balances.setdefault(dataset, {})[kind] = sequence
         if run_id is not None:
-            self._runs[run_id].append(sequence)
+            self._runs.setdefault(run_id, []).append(sequence)
         self.length, self.head = sequence, hash_
 
 
@@ -348,18 +298,7 @@ def inspect(
     head: str | None = None,
     trusted: frozenset[str] = frozenset(),
 ) -> Verification:
-    """Replay all entries and check each against the rules and what else is known.
-
-    Args:
-        entries: From the first to the last.
-        recompute: As in ``Ledger.verify``.
-        head: A hash kept elsewhere, which must be one of the chain's.
-        trusted: Public keys; with any, every checkpoint must be by one of them.
-
-    Raises:
-        LedgerIntegrityError: The first entry that does not hold.
-        LedgerError: The head is not a hash.
-    """
+    """Replay all entries and check each against the rules and what else is known."""
     if head is not None and not re.fullmatch("[0-9a-f]{64}", head):
         raise LedgerError(
             "This head is not a hash.",

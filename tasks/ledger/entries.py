@@ -1,23 +1,14 @@
-"""Ledger entries: amounts, fields, canonical text, hash and signatures.
+"""Ledger entries: amounts of privacy loss, fields, canonical text, hash and signatures.
 
-Amounts of privacy loss as exact decimals, and their one text form.
+Amounts are exact decimals, and each has one text. Binary floats would let a thousand small charges
+drift past the limit; here every sum keeps every digit, or it raises: nothing is ever rounded.
 
-Binary floats would let a thousand small charges drift past the limit. Here every
-sum keeps every digit, or it raises: nothing is ever rounded.
+An entry is written as canonical JSON, of which there is exactly one for a given body, and carries
+the SHA-256 of itself and of the entry before it. A field has the same form in every kind of entry;
+which fields a kind has, and whether it may follow the entries before it, ``tasks.ledger.rules``
+says.
 
-A ledger entry, its canonical text and its hash.
-
-An entry is written as canonical JSON, of which there is exactly one for a given body,
-and carries the SHA-256 of itself and of the entry before it. Which fields it holds is
-the subject of ``tasks.ledger.entries``, and whether it may follow the entries
-before it that of ``tasks.ledger.rules``.
-
-The fields of a ledger entry, and the form of each.
-
-A field has the same form in every kind of entry. A field without a row in ``_FORMS`` is
-a short printable text.
-
-Ed25519 signatures: over the head of the ledger's chain, and over officers' statements.
+Signatures are Ed25519: over the head of the ledger's chain, and over officers' statements.
 """
 
 from __future__ import annotations
@@ -53,14 +44,6 @@ def exact(amount: object, *, where: str = "") -> Decimal:
     """The exact decimal that a text or a number stands for.
 
     A binary float stands for its shortest text that reads back as the same float.
-
-    Args:
-        amount: Text, int, float or Decimal.
-        where: The field it comes from, for the message.
-
-    Raises:
-        AmountError: It is not finite, is negative, or has more than 400 digits on
-            one side of the decimal point.
     """
     source = float.__repr__(amount) if isinstance(amount, float) else amount
     if isinstance(source, str) and not (len(source) <= 1000 and _NUMBER.fullmatch(source)):
@@ -71,19 +54,16 @@ def exact(amount: object, *, where: str = "") -> Decimal:
             number = _EXACT.normalize(_EXACT.create_decimal(source))
         except ArithmeticError:
             number = Decimal("NaN")
-    if number.is_finite() and number >= 0 and _short(number):
-        return number.copy_abs()
+    if number.is_finite() and number >= 0:
+        exponent = int(number.as_tuple().exponent)
+        if number.adjusted() < _DIGITS and exponent >= -_DIGITS:
+            return number.copy_abs()
     shown = repr(amount)[:60] if isinstance(amount, (str, float)) else type(amount).__name__
     raise AmountError(
         f"{shown} is not a finite, non-negative decimal of at most {_DIGITS} digits"
         " on each side of the point.",
         where=where,
     )
-
-
-def _short(number: Decimal) -> bool:
-    """Whether it has at most 400 digits on each side of the point."""
-    return number.adjusted() < _DIGITS and int(number.as_tuple().exponent) >= -_DIGITS
 
 
 def canonical(number: Decimal) -> str:
@@ -180,12 +160,7 @@ def text_hash(sequence: int, kind: str, body: str, previous: str) -> str:
 def parse_entry(
     sequence: object, kind: object, text: object, previous: object, hash_: object
 ) -> Entry:
-    """The entry that stored or exported parts stand for.
-
-    Raises:
-        LedgerIntegrityError: A part is not text, or the body is not the canonical
-            JSON of an object.
-    """
+    """The entry that stored or exported parts stand for."""
     parts = kind, text, previous, hash_
     body: object = None
     try:
@@ -203,12 +178,7 @@ def parse_entry(
 
 
 def canonical_json(value: object) -> str:
-    """ASCII JSON of a value without floats, with sorted keys and no spaces.
-
-    Raises:
-        AmountError: The value holds a binary float.
-        LedgerError: It holds anything else that JSON does not carry unchanged.
-    """
+    """ASCII JSON of a value without floats, with sorted keys and no spaces."""
     _refuse_inexact(value, "body")
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
@@ -241,151 +211,73 @@ def _refuse_inexact(value: object, where: str, depth: int = 0) -> None:
         )
 
 
-OF_DATASET = frozenset({"dataset", "created"})
-"""Fields of every entry about a dataset."""
+_DIGEST = "[0-9a-f]{64}", "64 lower-case hexadecimal digits"
+_PATTERNS = {
+    "charge": _DIGEST,
+    "config_sha256": _DIGEST,
+    "decision": ("approve|reject", "'approve' or 'reject'"),
+    "manifest_sha256": _DIGEST,
+    "public_key": _DIGEST,
+    "signature": ("[0-9a-f]{128}", "an Ed25519 signature in 128 lower-case hexadecimal digits"),
+}
+_COUNTS = {"max_refusals", "n_records", "unit_records"}
+_LONGEST = {"bundle": 4000, "reason": 1000}  # of other texts: names, identifiers, versions, times
 
-OF_RUN = OF_DATASET | {"run_id"}
-"""Fields of every entry about a run."""
 
-BY_KEY = frozenset({"public_key", "signature"})
-"""Fields of an entry that someone signed."""
-
-
-def check_fields(body: Body, names: frozenset[str]) -> None:
-    """Raise unless the body has exactly these fields, each of a usable form.
+def check_field(name: str, value: object) -> None:
+    """Raise unless a field's value has the form of that field.
 
     Raises:
         AmountError: An amount or a number of records is not usable.
-        LedgerError: A field is missing, unknown or not usable.
+        LedgerError: Another field is not usable.
     """
-    if body.keys() != names:
-        odd = ", ".join(sorted(body.keys() ^ names))
-        raise LedgerError(
-            f"Fields missing or not known: {odd}.",
-            where="ledger entry",
-            next_step="Give exactly the fields of this kind of entry.",
-        )
-    for name in sorted(names):
-        _FORMS.get(name, _short_text)(name, body[name])
-
-
-def check_place(value: str) -> None:
-    """Raise unless a bundle's path is one that the ledger can note.
-
-    Raises:
-        LedgerError: It is not.
-    """
-    _long_text("bundle", value)
-
-
-def check_name(name: str, value: object) -> None:
-    """Raise unless the value is text such as a dataset or a run is named by.
-
-    Raises:
-        LedgerError: It is not.
-    """
-    _short_text(name, value)
-
-
-def _short_text(name: str, value: object) -> None:
-    """Names, identifiers, versions and times."""
-    _text(name, value, 200)
-
-
-def _long_text(name: str, value: object) -> None:
-    """Paths and addresses."""
-    _text(name, value, 4000)
-
-
-def _text(name: str, value: object, most: int) -> None:
-    usable = isinstance(value, str) and 0 < len(value) <= most and value.isprintable()
-    _require(usable, name, f"printable text of 1 to {most} characters")
-
-
-def _digest(name: str, value: object) -> None:
-    usable = isinstance(value, str) and re.fullmatch(r"[0-9a-f]{64}", value) is not None
-    _require(usable, name, "64 lower-case hexadecimal digits")
-
-
-def _signature(name: str, value: object) -> None:
-    usable = isinstance(value, str) and re.fullmatch(r"[0-9a-f]{128}", value) is not None
-    _require(usable, name, "an Ed25519 signature in 128 lower-case hexadecimal digits")
-
-
-def _reason(name: str, value: object) -> None:
-    if value is not None:
-        _text(name, value, 1000)
-
-
-def _keys(name: str, value: object) -> None:
-    usable = isinstance(value, list) and len(value) <= 100
-    for each in value if isinstance(value, list) else ():
-        _digest(name, each)
-    usable = usable and isinstance(value, list) and value == sorted(set(value))
-    _require(usable, name, "at most 100 different public keys, in ascending order")
-
-
-def _decision(name: str, value: object) -> None:
-    _require(value in ("approve", "reject"), name, "'approve' or 'reject'")
-
-
-def _flag(name: str, value: object) -> None:
-    _require(isinstance(value, bool), name, "true or false")
-
-
-def _objects(name: str, value: object) -> None:
-    usable = isinstance(value, list) and all(isinstance(item, dict) for item in value)
-    _require(usable, name, "a list of objects, one for each mechanism")
-
-
-def _require(usable: bool, name: str, form: str) -> None:
+    if name in MEASURES:
+        if value != canonical(exact(value, where=name)):
+            raise AmountError("The amount is not in its canonical text form.", where=name)
+        if name.endswith("delta") and exact(value) >= 1:
+            raise AmountError("A delta must be below 1.", where=name)
+        return
+    if name in _COUNTS:
+        if type(value) is not int or not 0 < value < 2**63:
+            raise AmountError(
+                "This number is not a positive whole number.",
+                where=name,
+                next_step="Give a whole number of at least 1.",
+            )
+        return
+    if name in _PATTERNS:
+        pattern, form = _PATTERNS[name]
+        usable = isinstance(value, str) and re.fullmatch(pattern, value) is not None
+    elif name in {"insecure_seed", "unsigned"}:
+        usable, form = isinstance(value, bool), "true or false"
+    elif name == "mechanisms":
+        usable = isinstance(value, list) and all(isinstance(item, dict) for item in value)
+        form = "a list of objects, one for each mechanism"
+    elif name == "approvers":
+        usable, form = _are_keys(value), "at most 100 different public keys, in ascending order"
+    elif name == "reason" and value is None:
+        return
+    else:
+        longest = _LONGEST.get(name, 200)
+        usable = isinstance(value, str) and 0 < len(value) <= longest and value.isprintable()
+        form = f"printable text of 1 to {longest} characters"
     if not usable:
-        raise LedgerError(
-            "The value is not usable in the ledger.", where=name, next_step=f"Give {form}."
-        )
+        raise _unusable(name, form)
 
 
-def _amount(name: str, value: object) -> None:
-    if value != canonical(exact(value, where=name)):
-        raise AmountError("The amount is not in its canonical text form.", where=name)
+def _are_keys(value: object) -> bool:
+    """Whether a list of public keys is short enough, without repetition and in order."""
+    if not isinstance(value, list):
+        return False
+    if not all(map(is_public_text, value)):
+        raise _unusable("approvers", _DIGEST[1])
+    return len(value) <= 100 and value == sorted(set(value))
 
 
-def _delta(name: str, value: object) -> None:
-    _amount(name, value)
-    if exact(value) >= 1:
-        raise AmountError("A delta must be below 1.", where=name)
-
-
-def _count(name: str, value: object) -> None:
-    if type(value) is not int or not 0 < value < 2**63:
-        raise AmountError(
-            "This number is not a positive whole number.",
-            where=name,
-            next_step="Give a whole number of at least 1.",
-        )
-
-
-_FORMS: dict[str, Callable[[str, object], None]] = {
-    "approvers": _keys,
-    "bundle": _long_text,
-    "charge": _digest,
-    "config_sha256": _digest,
-    "decision": _decision,
-    "delta": _delta,
-    "epsilon": _amount,
-    "insecure_seed": _flag,
-    "manifest_sha256": _digest,
-    "mechanisms": _objects,
-    "max_refusals": _count,
-    "n_records": _count,
-    "public_key": _digest,
-    "reason": _reason,
-    "rho": _amount,
-    "rho_delta": _delta,
-    "signature": _signature,
-    "unit_records": _count,
-    "unsigned": _flag,
-}
+def _unusable(name: str, form: str) -> LedgerError:
+    return LedgerError(
+        "The value is not usable in the ledger.", where=name, next_step=f"Give {form}."
+    )
 
 
 _LARGEST = 100_000
@@ -400,11 +292,6 @@ def checkpoint_statement(sequence: int, head: str) -> list[object]:
 def sign_statement(key: Ed25519PrivateKey, statement: list[object]) -> str:
     """The signature of a statement, in hexadecimal; its first item names its kind."""
     return key.sign(canonical_json(statement).encode("ascii")).hex()
-
-
-def signature_fields(key: Ed25519PrivateKey, statement: list[object]) -> dict[str, str]:
-    """The fields of a body that say who signed a statement, and how."""
-    return {"public_key": public_text(key), "signature": sign_statement(key, statement)}
 
 
 def statement_signed(public_key: str, signature: str, statement: list[object]) -> bool:
@@ -434,23 +321,12 @@ def fingerprint(public_key: str) -> str:
     """What people compare of a public key: SHA-256 of its DER form, in hexadecimal.
 
     ``openssl pkey -pubin -in public.pem -outform DER | sha256sum`` prints the same.
-
-    Args:
-        public_key: Raw, in hexadecimal.
     """
     return hashlib.sha256(_DER + bytes.fromhex(public_key)).hexdigest()
 
 
 def read_private_key(path: Path, ask: Callable[[], str] | None = None) -> Ed25519PrivateKey:
-    """A private key from a PEM file that only its owner can use.
-
-    Args:
-        path: The file.
-        ask: Gives the passphrase of a key that has one.
-
-    Raises:
-        SigningKeyError: There is no such key, or others can use the file.
-    """
+    """A private key from a PEM file that only its owner can use."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -482,11 +358,7 @@ def read_private_key(path: Path, ask: Callable[[], str] | None = None) -> Ed2551
 
 
 def read_public_key(path: Path) -> str:
-    """A public key from a PEM file, as raw bytes in hexadecimal.
-
-    Raises:
-        SigningKeyError: There is no such key.
-    """
+    """A public key from a PEM file, as raw bytes in hexadecimal."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key

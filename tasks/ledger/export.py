@@ -25,11 +25,7 @@ _FORMAT = "statpress-ledger/1"
 
 
 def lines(ledger: Ledger) -> Iterator[str]:
-    """The lines of an export, once the chain holds.
-
-    Raises:
-        LedgerIntegrityError: It does not hold.
-    """
+    """The lines of an export, once the chain holds."""
     verified = ledger.verify()
     for entry in ledger.entries():
         if entry.sequence > verified.entries:
@@ -47,13 +43,7 @@ def lines(ledger: Ledger) -> Iterator[str]:
 
 
 def write_export(ledger: Ledger, path: Path) -> Verification:
-    """Write an export readable by the owner only, in place of an earlier one it continues.
-
-    Raises:
-        LedgerIntegrityError: The ledger does not hold, or does not continue the
-            export that is there.
-        LedgerUnavailableError: The file cannot be written.
-    """
+    """Write an export readable by the owner only, in place of an earlier one it continues."""
     place = Path(os.path.realpath(path))  # what a link points to is replaced, not the link
     kept = read_head(place) if os.path.lexists(place) else None
     verified = ledger.verify(head=kept)
@@ -79,22 +69,13 @@ def write_export(ledger: Ledger, path: Path) -> Verification:
 
 
 def read_head(path: Path) -> str:
-    """The head that an export ends with.
-
-    Raises:
-        LedgerError: The file is not a complete export.
-    """
+    """The head that an export ends with."""
     *_, last = _parts(path)
     return str(last["head"])
 
 
 def restore(ledger: Ledger, path: Path) -> State:
-    """Write an export into an empty ledger, if all of it holds.
-
-    Raises:
-        LedgerIntegrityError: The first line that does not hold; nothing was written.
-        LedgerError: The file is not a complete export, or the ledger is not empty.
-    """
+    """Write an export into an empty ledger, if all of it holds."""
     *entries, last = _parts(path)
     parsed = [
         parse_entry(

@@ -31,15 +31,7 @@ _HEADS = "heads"
 def register_dataset(
     home: Home, dataset: str, privacy: Privacy, *, policy: str = "basic", **terms: Any
 ) -> Account:
-    """Open a dataset's account in the home's ledger, which is made if need be.
-
-    Args:
-        home: Where the ledger lies.
-        dataset: Name of the account.
-        privacy: What is protected.
-        policy: ``basic``, or ``zcdp``.
-        terms: The limits, and perhaps ``max_refusals``, as ``Ledger.register`` takes them.
-    """
+    """Open an account on the terms of ``Ledger.register``, in a ledger made if need be."""
     from statpress.tasks.ledger.ledger import Ledger
 
     home.folder("")
@@ -111,11 +103,7 @@ def keep_head(home: Home, ledger: Ledger) -> None:
 
 
 def check_head(home: Home, ledger: Ledger) -> None:
-    """Raise unless the ledger holds the last entry that this home has seen of it.
-
-    Raises:
-        LedgerIntegrityError: It does not, or what the home keeps cannot be read.
-    """
+    """Raise unless the ledger holds the last entry that this home has seen of it."""
     place = _file(home, ledger)
     entries, head = _read(place)
     if not entries or ledger.hash_at(entries) == head:
@@ -139,11 +127,7 @@ def _file(home: Home, ledger: Ledger) -> Path:
 
 
 def _read(place: Path) -> tuple[int, str]:
-    """Number of entries and head; 0 and no text if the home has seen nothing.
-
-    Raises:
-        LedgerIntegrityError: The file cannot be read.
-    """
+    """Number of entries and head; 0 and no text if the home has seen nothing."""
     try:
         seen = json.loads(place.read_text(encoding="utf-8"))
         return int(seen["entries"]), str(seen["head"])

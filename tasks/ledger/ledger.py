@@ -38,10 +38,11 @@ from statpress.tasks.ledger.entries import (
     Entry,
     canonical,
     canonical_json,
-    check_name,
+    check_field,
     checkpoint_statement,
     exact,
-    signature_fields,
+    public_text,
+    sign_statement,
 )
 from statpress.tasks.ledger.rules import (
     approvers_statement,
@@ -277,7 +278,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         names = {name: given.get(name) for name in ("dataset", "run_id")}
         for name, value in names.items():
             if name in given:
-                check_name(name, value)
+                check_field(name, value)
 
         def work(connection: Connection) -> Entry:
             state = self.state_for(connection, names["dataset"], names["run_id"])
@@ -491,7 +492,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         def compose(state: State) -> Body:
             if key is None:
                 return {}
-            return signature_fields(key, reopening_statement(state.account_of(dataset), given))
+            return _signed(key, reopening_statement(state.account_of(dataset), given))
 
         return self.append("reopen", given, compose)
 
@@ -503,7 +504,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         """
 
         def compose(state: State) -> Body:
-            return signature_fields(key, checkpoint_statement(state.next_sequence, state.head))
+            return _signed(key, checkpoint_statement(state.next_sequence, state.head))
 
         return self.append("checkpoint", {}, compose)
 
@@ -541,7 +542,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         def compose(state: State) -> Body:
             if key is None:
                 return {}
-            return signature_fields(key, approvers_statement(state.account_of(dataset), given))
+            return _signed(key, approvers_statement(state.account_of(dataset), given))
 
         return self.append("set-approvers", given, compose)
 
@@ -594,8 +595,13 @@ class Ledger(AbstractContextManager["Ledger"]):
             "reason": reason,
             "created": now(),
         }
-        body |= {"by": by} if key is None else signature_fields(key, decision_statement(body))
+        body |= {"by": by} if key is None else _signed(key, decision_statement(body))
         return self.append("decide", body)
+
+
+def _signed(key: Ed25519PrivateKey, statement: list[object]) -> dict[str, str]:
+    """The fields of a body that say who signed a statement, and how."""
+    return {"public_key": public_text(key), "signature": sign_statement(key, statement)}
 
 
 def _limits(policy: str, limits: dict[str, object]) -> dict[str, str]:

@@ -1,28 +1,24 @@
 """One row for each kind of ledger entry: its fields, when it may follow, what it changes.
 
-The rules of a dataset's account: it is opened once, and its limit or policy may change.
+A new kind of entry is one row of ``RULES`` and the functions that the row names. The same rule
+that refuses a new entry to its author finds a broken one when the chain is verified, so the two
+can never disagree.
 
-The ledger's rules of review: who approves, what waits, what was decided.
+Two properties are guarded by the database as well, so a kind that differs in them needs a new form
+of the schema: every entry but a checkpoint is about a dataset, and a run has at most one entry of
+each kind.
 
-A decision is signed over the run, its charge, the seal of its bundle and the officer's
-words. So whoever holds the entry and the officer's public key can check it, with or
-without the ledger.
+An account is opened once, and its limit or policy may change. A run is charged, then voided, or
+drawn and published.
 
-The rules of refusals: a gate stopped a run because of what the data hold.
+Between those, a review may stand. A decision is signed over the run, its charge, the seal of its
+bundle and the officer's words. So whoever holds the entry and the officer's public key can check
+it, with or without the ledger.
 
-Whether a run is stopped is an exact answer to a question about the data, which no noise hides and
-no budget pays for. Whoever may change a config could ask such questions without end; so
-each is an entry, and after so many the dataset is closed until someone has looked into them.
-
-The rules of a run: it is charged, then voided, or drawn and published.
-
-A new kind of entry is one row here and the functions that the row names. The same rule
-that refuses a new entry to its author finds a broken one when the chain is verified, so
-the two can never disagree.
-
-Two properties are guarded by the database as well, so a kind that differs in them needs
-a new form of the schema: every entry but a checkpoint is about a dataset, and a run has
-at most one entry of each kind.
+A refusal says that a gate stopped a run because of what the data hold. Whether a run is stopped is
+an exact answer to a question about the data, which no noise hides and no budget pays for. Whoever
+may change a config could ask such questions without end; so each is an entry, and after so many the
+dataset is closed until someone has looked into them.
 """
 
 from __future__ import annotations
@@ -44,46 +40,42 @@ from statpress.tasks.ledger.accounts import (
     Charge,
     State,
     Status,
-    keep_with_charge,
     limit_of,
     measures_of,
     refusal,
 )
 from statpress.tasks.ledger.entries import (
-    BY_KEY,
     MEASURES,
-    OF_DATASET,
-    OF_RUN,
     Body,
     Entry,
     Loss,
     canonical_json,
-    check_fields,
+    check_field,
     checkpoint_statement,
     statement_signed,
 )
+
+OF_DATASET = frozenset({"dataset", "created"})
+"""Fields of every entry about a dataset."""
+
+OF_RUN = OF_DATASET | {"run_id"}
+"""Fields of every entry about a run."""
+
+BY_KEY = frozenset({"public_key", "signature"})
+"""Fields of an entry that someone signed."""
 
 TERMS = ("adjacency", "unit", "unit_records", "n_records")
 """What a registration states about its dataset, and every charge repeats."""
 
 
 def registration_fields(body: Body) -> frozenset[str]:
-    """The fields of a registration, which depend on its policy and what else it states.
-
-    Raises:
-        LedgerError: The policy is not known.
-    """
+    """The fields of a registration, which depend on its policy and what else it states."""
     stated = {"max_refusals"} & body.keys()
     return OF_DATASET | {"policy", *measures_of(body.get("policy")), *TERMS, *stated}
 
 
 def check_register(state: State, body: Body) -> None:
-    """Raise unless the body registers a new dataset with a limit above 0.
-
-    Raises:
-        AlreadyRegisteredError: The dataset has an account.
-        AmountError: The limit is 0.
-    """
+    """Raise unless the body registers a new dataset with a limit above 0."""
     measure = measures_of(body["policy"])[0]
     if limit_of(body)[measure] == 0:
         raise AmountError("The limit must be above 0.", where=measure)
@@ -105,21 +97,12 @@ def open_account(draft: State, entry: Entry) -> None:
 
 
 def amendment_fields(body: Body) -> frozenset[str]:
-    """The fields of an amendment, which depend on its policy.
-
-    Raises:
-        LedgerError: The policy is not known.
-    """
+    """The fields of an amendment, which depend on its policy."""
     return OF_DATASET | {"policy", "reason", *measures_of(body.get("policy"))}
 
 
 def check_amend(state: State, body: Body) -> None:
-    """Raise unless the body changes policy or limit, with a reason if it allows more.
-
-    Raises:
-        UnregisteredDatasetError: There is no account of this dataset.
-        LedgerError: It changes nothing, lacks its reason, or is below what is spent.
-    """
+    """Raise unless the body changes policy or limit, with a reason if it allows more."""
     account, limit = state.account_of(body["dataset"]), limit_of(body)
     same_policy = body["policy"] == account.policy
     flaw, step = "", ""
@@ -138,12 +121,9 @@ def check_amend(state: State, body: Body) -> None:
 def amend_account(draft: State, entry: Entry) -> None:
     """The effect of an amendment: another policy or limit is in force."""
     body = entry.body
-    account = draft.account_of(body["dataset"])
-    draft.accounts[account.dataset] = replace(
-        account,
-        policy=body["policy"],
-        limit=limit_of(body),
-        amendments=(*account.amendments, entry),
+    amendments = (*draft.account_of(body["dataset"]).amendments, entry)
+    draft.change_account(
+        body["dataset"], policy=body["policy"], limit=limit_of(body), amendments=amendments
     )
 
 
@@ -177,11 +157,6 @@ def check_set_approvers(state: State, body: Body) -> None:
 
     The first approvers need no signature; as long as there are keys in force, one of
     them signs every change, also the one that ends the review.
-
-    Raises:
-        UnregisteredDatasetError: There is no account of this dataset.
-        ApprovalError: No approver in force signed the change.
-        LedgerError: It changes nothing, or lacks its reason.
     """
     signed = "signature" in body
     account = state.account_of(body["dataset"])
@@ -211,12 +186,7 @@ def check_set_approvers(state: State, body: Body) -> None:
 
 
 def check_prepare(state: State, body: Body) -> None:
-    """Raise unless the body puts the bundle of a drawn run before its approvers, once.
-
-    Raises:
-        LedgerError: The run is unknown, not drawn, of another dataset, prepared before, or
-            was charged when its dataset had no approvers.
-    """
+    """Raise unless the body puts the bundle of a drawn run before its approvers, once."""
     charge = state.charge_of(body)
     if charge.status is not Status.DRAWN:
         flaw = f"The run is {charge.status}; only what was drawn is prepared, and once."
@@ -227,13 +197,7 @@ def check_prepare(state: State, body: Body) -> None:
 
 
 def check_decide(state: State, body: Body) -> None:
-    """Raise unless one who may approves or rejects a prepared bundle, once.
-
-    Raises:
-        ApprovalError: The signature does not hold, or whoever decides is not an approver, or
-            nothing of this charge and seal waits for a decision.
-        LedgerError: The run is unknown or of another dataset, or a field is not usable.
-    """
+    """Raise unless one who may approves or rejects a prepared bundle, once."""
     check_decider(state, body)
     charge = state.charge_of(body)
     flaw, step = {
@@ -262,12 +226,7 @@ def check_decide(state: State, body: Body) -> None:
 
 
 def check_decider(state: State, body: Body) -> None:
-    """Raise unless the account lets the decider that the body names decide.
-
-    Raises:
-        ApprovalError: It does not, or the signature does not hold.
-        LedgerError: A field is not usable, or there is no such account.
-    """
+    """Raise unless the account lets the decider that the body names decide."""
     check_decision(body)
     account = state.account_of(body["dataset"])
     if "by" in body and not account.unsigned:
@@ -279,13 +238,8 @@ def check_decider(state: State, body: Body) -> None:
 
 
 def check_decision(body: Body) -> None:
-    """Raise unless a decision is whole by itself: its fields, its reason, its signature.
-
-    Raises:
-        ApprovalError: The signature is not the key's over this decision.
-        LedgerError: A field is not usable, or a rejection has no reason.
-    """
-    check_fields(body, decision_fields(body))
+    """Raise unless a decision is whole by itself: its fields, its reason, its signature."""
+    _check_fields(body, decision_fields(body))
     if body["decision"] == "reject" and body["reason"] is None:
         raise refusal(body, "A rejection needs its reason.", "Give --reason.")
     if "by" not in body:
@@ -293,15 +247,7 @@ def check_decision(body: Body) -> None:
 
 
 def check_approved(state: State, body: Body) -> None:
-    """Raise unless a run may be published as far as its review goes.
-
-    Args:
-        state: As the rules get it.
-        body: Of a publication.
-
-    Raises:
-        ApprovalError: The run was charged under review, and is not approved with this seal.
-    """
+    """Raise unless a run may be published as far as its review goes."""
     charge = state.charge_of(body)
     if not charge.reviewed or charge.status in {Status.RESERVED, Status.VOID, Status.PUBLISHED}:
         return  # the rule of publication says what is wrong with those
@@ -319,17 +265,11 @@ def check_approved(state: State, body: Body) -> None:
 
 def replace_approvers(draft: State, entry: Entry) -> None:
     """The effect of a change of approvers: others are in force."""
-    account = draft.account_of(entry.body["dataset"])
-    draft.accounts[account.dataset] = replace(account, review=entry)
+    draft.change_account(entry.body["dataset"], review=entry)
 
 
 def same_decision(state: State, entry: Entry, body: Body) -> bool:
-    """Whether a decision repeats the first one, by whomever and for whatever reason.
-
-    Raises:
-        ApprovalError: Whoever decides may not.
-        LedgerError: A field is not usable.
-    """
+    """Whether a decision repeats the first one, by whomever and for whatever reason."""
     check_decider(state, body)
     return bool(entry.body["decision"] == body["decision"])
 
@@ -352,15 +292,8 @@ def _no_approval(body: Body, flaw: str, next_step: str) -> ApprovalError:
     return ApprovalError(flaw, where=f"run {body['run_id']!r}", next_step=next_step)
 
 
-REFUSAL_FIELDS = OF_RUN | {"config_sha256"}
-
-
 def check_open(account: Account) -> None:
-    """Raise if as many runs were refused as may be without a look into them.
-
-    Raises:
-        RefusalLimitError: So it is.
-    """
+    """Raise if as many runs were refused as may be without a look into them."""
     if account.closed:
         raise RefusalLimitError(
             f"Gates stopped {account.open_refusals} runs, which is the limit; no run looks at the"
@@ -372,12 +305,7 @@ def check_open(account: Account) -> None:
 
 
 def check_refuse(state: State, body: Body) -> None:
-    """Raise unless the run is of an account, and not past its gates.
-
-    Raises:
-        UnregisteredDatasetError: There is no account of this dataset.
-        LedgerError: The run was refused already, or is charged and void or may have drawn.
-    """
+    """Raise unless the run is of an account, and not past its gates."""
     state.account_of(body["dataset"])
     check_not_refused(state, body)
     if body["run_id"] in state.charges and state.charge_of(body).status is not Status.RESERVED:
@@ -385,19 +313,15 @@ def check_refuse(state: State, body: Body) -> None:
 
 
 def check_not_refused(state: State, body: Body) -> None:
-    """Raise if the run was refused: it has asked its question.
-
-    Raises:
-        LedgerError: It was.
-    """
+    """Raise if the run was refused: it has asked its question."""
     if body["run_id"] in state.refused:
         raise refusal(body, "A gate refused this run; it does not go on.", "Start a new run.")
 
 
 def keep_refusal(draft: State, entry: Entry) -> None:
     """The effect of a refusal: one more of the account's."""
-    account = draft.account_of(entry.body["dataset"])
-    draft.accounts[account.dataset] = replace(account, refusals=(*account.refusals, entry))
+    dataset = entry.body["dataset"]
+    draft.change_account(dataset, refusals=(*draft.account_of(dataset).refusals, entry))
     draft.refused[entry.body["run_id"]] = entry
 
 
@@ -414,13 +338,7 @@ def reopening_statement(account: Account, body: Body) -> list[object]:
 
 
 def check_reopen(state: State, body: Body) -> None:
-    """Raise unless there are refusals to answer for, with a reason or by an approver.
-
-    Raises:
-        UnregisteredDatasetError: There is no account of this dataset.
-        ApprovalError: It is signed, and not by an approver in force.
-        LedgerError: There were no refusals, or the reason is missing.
-    """
+    """Raise unless there are refusals to answer for, with a reason or by an approver."""
     account = state.account_of(body["dataset"])
     place = f"dataset {account.dataset!r}"
     if not account.open_refusals:
@@ -448,8 +366,8 @@ def check_reopen(state: State, body: Body) -> None:
 
 def reopen_account(draft: State, entry: Entry) -> None:
     """The effect of a reopening: refusals are counted from here."""
-    account = draft.account_of(entry.body["dataset"])
-    draft.accounts[account.dataset] = replace(account, reopenings=(*account.reopenings, entry))
+    dataset = entry.body["dataset"]
+    draft.change_account(dataset, reopenings=(*draft.account_of(dataset).reopenings, entry))
 
 
 CHARGE_FIELDS = OF_RUN | {*MEASURES, *TERMS}
@@ -458,14 +376,7 @@ _SET_WHEN_WRITTEN = {"created", "spent"}  # these do not distinguish an act from
 
 
 def check_charge(state: State, body: Body) -> None:
-    """Raise unless the account covers the charge, exactly to the last digit.
-
-    Raises:
-        UnregisteredDatasetError: There is no account of this dataset.
-        PolicyMismatchError: Adjacency, unit or size differ from the registration.
-        InsufficientBudgetError: Too little remains of a measure that the policy limits.
-        LedgerError: The run was charged already, or a gate refused it.
-    """
+    """Raise unless the account covers the charge, exactly to the last digit."""
     account = state.account_of(body["dataset"])
     if body["run_id"] in state.charges:
         raise refusal(body, "This run was charged already.", "Start a new run.")
@@ -501,12 +412,14 @@ def open_charge(draft: State, entry: Entry) -> None:
     draft.keep(Charge(entry, draft.account_of(entry.body["dataset"]).reviewed))
 
 
-def check_draw(state: State, body: Body) -> None:
-    """Raise unless the run is charged, was not refused and never began to draw.
+def keep_with_charge(draft: State, entry: Entry) -> None:
+    """The effect of an entry that follows a charge: it is kept with that charge."""
+    charge = draft.charges[entry.body["run_id"]]
+    draft.keep(replace(charge, later={**charge.later, entry.kind: entry}))
 
-    Raises:
-        LedgerError: The run is unknown, void, refused, of another dataset, or began before.
-    """
+
+def check_draw(state: State, body: Body) -> None:
+    """Raise unless the run is charged, was not refused and never began to draw."""
     status = state.charge_of(body).status
     check_not_refused(state, body)
     if status is Status.VOID:
@@ -517,11 +430,7 @@ def check_draw(state: State, body: Body) -> None:
 
 
 def check_void(state: State, body: Body) -> None:
-    """Raise unless the charge is there and provably nothing was drawn.
-
-    Raises:
-        LedgerError: The run is unknown, void, of another dataset, or may have drawn.
-    """
+    """Raise unless the charge is there and provably nothing was drawn."""
     if body["reason"] is None:
         raise refusal(body, "A charge is not given back without a reason.", "Give --reason.")
     status = state.charge_of(body).status
@@ -539,12 +448,7 @@ def balance_of_void(state: State, body: Body) -> Loss:
 
 
 def check_publish(state: State, body: Body) -> None:
-    """Raise unless the body publishes a drawn run of the same dataset, once.
-
-    Raises:
-        ApprovalError: The run is under review, and is not approved with this seal.
-        LedgerError: The run is unknown, not drawn, of another dataset, or published.
-    """
+    """Raise unless the body publishes a drawn run of the same dataset, once."""
     check_approved(state, body)
     status = state.charge_of(body).status
     if status in {Status.DRAWN, Status.APPROVED}:
@@ -557,11 +461,7 @@ def check_publish(state: State, body: Body) -> None:
 
 
 def same_body(state: State, entry: Entry, body: Body) -> bool:
-    """Whether an act repeats an entry of its run; the time of writing makes no difference.
-
-    Raises:
-        LedgerError: The run has an entry of this kind that says something else.
-    """
+    """Whether an act repeats an entry of its run; the time of writing makes no difference."""
     known = entry.body
     names = (body.keys() | known.keys()) - _SET_WHEN_WRITTEN
     different = [name for name in names if _text(body, name) != _text(known, name)]
@@ -576,11 +476,7 @@ def same_body(state: State, entry: Entry, body: Body) -> bool:
 
 
 def same_charge(state: State, entry: Entry, body: Body) -> bool:
-    """As ``same_body``, for a charge, which is repeated only as long as it counts.
-
-    Raises:
-        LedgerError: The run was charged otherwise, or its charge is void.
-    """
+    """As ``same_body``, for a charge, which is repeated only as long as it counts."""
     same = same_body(state, entry, body)
     if state.charge_of(body).status is Status.VOID:
         raise refusal(body, "The charge of this run is void.", "Start a new run.")
@@ -616,14 +512,8 @@ class Rule:
     lasting: bool = False
 
     def check(self, state: State, body: Body) -> None:
-        """Raise unless the body, without its balance, may follow the entries so far.
-
-        Raises:
-            AmountError: An amount or a number of records is not usable.
-            LedgerError: Another field is missing, unknown or not usable, or the
-                condition does not hold; then the error is the condition's.
-        """
-        check_fields(body, self.fields(body) if callable(self.fields) else self.fields)
+        """Raise unless the body, without its balance, may follow the entries so far."""
+        _check_fields(body, self.fields(body) if callable(self.fields) else self.fields)
         self.condition(state, body)
 
     def record(self, draft: State, entry: Entry) -> None:
@@ -631,16 +521,24 @@ class Rule:
         balance = self.balance(draft, entry.body) if self.balance else None
         self.effect(draft, entry)
         if balance is not None:
-            account = draft.account_of(entry.body["dataset"])
-            draft.accounts[account.dataset] = replace(account, spent=balance)
+            draft.change_account(entry.body["dataset"], spent=balance)
+
+
+def _check_fields(body: Body, names: frozenset[str]) -> None:
+    """Raise unless the body has exactly these fields, each of a usable form."""
+    if body.keys() != names:
+        odd = ", ".join(sorted(body.keys() ^ names))
+        raise LedgerError(
+            f"Fields missing or not known: {odd}.",
+            where="ledger entry",
+            next_step="Give exactly the fields of this kind of entry.",
+        )
+    for name in sorted(names):
+        check_field(name, body[name])
 
 
 def check_checkpoint(state: State, body: Body) -> None:
-    """Raise unless the signature is the key's, over the head at this place.
-
-    Raises:
-        LedgerError: It is not.
-    """
+    """Raise unless the signature is the key's, over the head at this place."""
     statement = checkpoint_statement(state.next_sequence, state.head)
     if not statement_signed(body["public_key"], body["signature"], statement):
         raise LedgerError(
@@ -696,7 +594,7 @@ RULES: dict[str, Rule] = {
     ),
     "publish": Rule(_SEALED, check_publish, keep_with_charge, repeats=same_body),
     "refuse": Rule(
-        REFUSAL_FIELDS,
+        OF_RUN | {"config_sha256"},
         check_refuse,
         keep_refusal,
         repeats=same_body,

@@ -71,19 +71,11 @@ class Store(ABC):
 
     @abstractmethod
     def present(self) -> bool:
-        """Whether there is something to open.
-
-        Raises:
-            LedgerError: The place cannot be reached.
-        """
+        """Whether there is something to open."""
 
     @abstractmethod
     def make(self) -> None:
-        """Make an empty place for the ledger unless there is one.
-
-        Raises:
-            LedgerError: It cannot be made.
-        """
+        """Make an empty place for the ledger unless there is one."""
 
     @abstractmethod
     def fault(self, error: SQLAlchemyError) -> LedgerError:
@@ -171,12 +163,7 @@ def _engine(url: URL, begin_with: str, **options: Any) -> Engine:
 
 
 def open_store(location: str | Path) -> Store:
-    """The store that a path, a ``sqlite:///`` or a ``postgresql://`` address names.
-
-    Raises:
-        LedgerUnavailableError: The address names neither.
-        DependencyError: The driver of PostgreSQL is not installed.
-    """
+    """The store that a path, a ``sqlite:///`` or a ``postgresql://`` address names."""
     if isinstance(location, Path) or "://" not in location:
         return SQLiteStore(Path(location).absolute(), BUSY_SECONDS)
     url: URL | None = None

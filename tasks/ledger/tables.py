@@ -1,18 +1,15 @@
-"""The ledger's one table: schema, guards, statements and integrity.
+"""The ledger's one table: its schema, the guards on it, the statements that read and extend it.
 
-Triggers by which the database itself refuses all but the next entry.
+Triggers by which the database itself refuses all but the next entry stop accidents, and anyone
+without the rights of the owner. What someone does who can alter the database at will, the chain of
+hashes reveals.
 
-They stop accidents, and anyone without the rights of the owner. What someone does who
-can alter the database at will, the chain of hashes reveals.
+The steps from one form of the schema to the next are Alembic revisions in
+``tasks/ledger/migrations``. Nothing is upgraded unasked: ``statpress ledger upgrade`` does it,
+after a backup.
 
-The ledger's one table, and the statements that read and extend it.
-
-The form of the database's schema: which one it has, and how it gets the present one.
-
-The steps from form to form are Alembic revisions in ``tasks/ledger/migrations``.
-Nothing is upgraded unasked: ``statpress ledger upgrade`` does it, after a backup.
-
-The database's own check of its pages and indexes, which no rule of the ledger sees.
+``check_database`` is the database's own check of its pages and indexes, which no rule of the ledger
+sees.
 """
 
 from __future__ import annotations
@@ -208,7 +205,7 @@ def _last(*of: ColumnElement[bool]) -> ColumnElement[bool]:
     return _E.sequence == select(func.max(_E.sequence)).where(*of).scalar_subquery()
 
 
-# Nothing equals a parameter of NULL.
+# `= NULL` matches no row.
 _DATASET, _RUN = _E.dataset == bindparam("dataset"), _E.run_id == bindparam("run_id")
 _LARGEST = 2**31 - 1  # sequence that the column can hold
 _IN_ORDER = select(ENTRIES).order_by(_E.sequence)
@@ -229,11 +226,7 @@ def stored(connection: Connection) -> Generator[Entry, None, None]:
 
 
 def survey(connection: Connection) -> Positions:
-    """Where every entry stands.
-
-    Raises:
-        LedgerIntegrityError: The first entry that does not hold as it is stored.
-    """
+    """Where every entry stands."""
     positions = Positions()
     with closing(_rows(connection)) as rows:
         positions.extend(rows)
@@ -241,11 +234,7 @@ def survey(connection: Connection) -> Positions:
 
 
 def _rows(connection: Connection) -> Generator[Row[_Columns], None, None]:
-    """The rows in order, without an index.
-
-    Raises:
-        LedgerIntegrityError: After the last one, if the database knows of another number.
-    """
+    """The rows in order, without an index."""
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(_NO_INDEX)
     number = 0
@@ -267,17 +256,13 @@ def relevant(
 
     What was written since the positions were taken is read in order, and counted as read. Of
     what is older the indexes must find what is known to be there, no more and no less.
-
-    Raises:
-        LedgerIntegrityError: They do not; an entry does not hold as it is stored; or the last
-            one that was read before is no longer there.
     """
     lasting = tuple(kind for kind, rule in RULES.items() if rule.lasting)
     moving = tuple(kind for kind, rule in RULES.items() if rule.balance)
     anchor, head = positions.length, positions.head
     of = {"dataset": dataset, "run_id": run_id, "anchor": anchor}
-    found = {row.sequence: row for row in connection.execute(_relevant(lasting, moving), of)}
-    rows = [found[sequence] for sequence in sorted(found)]
+    by_sequence = {row.sequence: row for row in connection.execute(_relevant(lasting, moving), of)}
+    rows = [by_sequence[sequence] for sequence in sorted(by_sequence)]
     if anchor and not any(row.sequence == anchor and row.hash == head for row in rows):
         raise LedgerIntegrityError(
             "The entry is no longer the one that was here before.",
@@ -303,12 +288,7 @@ def _not_agreeing(sequence: int) -> LedgerIntegrityError:
 
 @cache
 def _relevant(lasting: tuple[str, ...], moving: tuple[str, ...]) -> CompoundSelect[_Columns]:
-    """The statement of ``relevant``, built once: it is sent while all other writers wait.
-
-    Args:
-        lasting: Kinds of entries on which every later act on an account depends.
-        moving: Kinds of entries that state a balance.
-    """
+    """The statement of ``relevant``, built once: it is sent while all other writers wait."""
     of_the_act = or_(
         *(_last(_DATASET, _E.kind == kind) for kind in moving),
         _DATASET & _E.kind.in_(lasting),
@@ -321,16 +301,12 @@ def _relevant(lasting: tuple[str, ...], moving: tuple[str, ...]) -> CompoundSele
 
 def hash_at(connection: Connection, sequence: int) -> str | None:
     """The hash of an entry as it is stored, or None if there is none."""
-    found: str | None = connection.scalar(select(_E.hash).where(_E.sequence == sequence))
-    return found
+    hash_: str | None = connection.scalar(select(_E.hash).where(_E.sequence == sequence))
+    return hash_
 
 
 def append(connection: Connection, entry: Entry) -> None:
-    """Write an entry at the end, and check that it is there.
-
-    Raises:
-        LedgerIntegrityError: The database did not keep it.
-    """
+    """Write an entry at the end, and check that it is there."""
     if connection.scalar(_INSERT, _row(entry)) != entry.hash:
         raise LedgerIntegrityError(
             "The database did not keep the entry.",
@@ -359,11 +335,7 @@ def _row(entry: Entry) -> dict[str, object]:
 
 
 def _entry(row: Row[_Columns]) -> Entry:
-    """The entry of a row, whose two search columns must agree with its body.
-
-    Raises:
-        LedgerIntegrityError: They do not, or the row is not in the form it was written in.
-    """
+    """The entry of a row, whose two search columns must agree with its body."""
     entry = parse_entry(row.sequence, row.kind, row.body, row.previous, row.hash)
     for name, value in (("dataset", row.dataset), ("run_id", row.run_id)):
         if entry.body.get(name) != value:
@@ -383,12 +355,7 @@ _MIGRATIONS = "statpress.tasks.ledger:migrations"
 
 
 def check_schema(connection: Connection) -> bool:
-    """Whether the database holds a ledger of the present form; False if it is empty.
-
-    Raises:
-        LedgerSchemaError: The ledger is of an older or a newer form.
-        LedgerIntegrityError: It holds something else, or its guards were altered.
-    """
+    """Whether the database holds a ledger of the present form; False if it is empty."""
     objects = database_objects(connection)
     form = _form(connection, objects)
     if form is None:
@@ -428,12 +395,7 @@ def upgrade(connection: Connection) -> str:
 
 
 def _form(connection: Connection, objects: dict[str, str]) -> str | None:
-    """The name of the schema's form, one of ``FORMS``; None for an empty database.
-
-    Raises:
-        LedgerSchemaError: This version does not know the form.
-        LedgerIntegrityError: The database holds something else.
-    """
+    """The name of the schema's form, one of ``FORMS``; None for an empty database."""
     if not objects:
         return None
     if not {"entries", VERSION_TABLE} <= objects.keys():
@@ -462,11 +424,7 @@ SELECT blkno, msg FROM {0}.verify_heapam('entries') LIMIT 5"""
 
 
 def check_database(connection: Connection) -> bool:
-    """Let the database check itself; False if this one cannot, or does not let this role.
-
-    Raises:
-        LedgerIntegrityError: It found damage.
-    """
+    """Let the database check itself; False if this one cannot, or does not let this role."""
     run = connection.exec_driver_sql
     if connection.dialect.name == "sqlite":
         found = [str(row[0]) for row in run("PRAGMA integrity_check(5)")]

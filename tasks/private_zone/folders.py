@@ -1,14 +1,11 @@
-"""The home of statpress, and folders that a run claims.
+"""The home, where statpress keeps what must not lie in a bundle, and folders that a run claims.
 
-Where statpress keeps what must not lie in a bundle: ledger, curator logs, work.
+The home is ``$STATPRESS_HOME`` or ``~/.local/share/statpress``. One place per user, whatever the
+current folder, because a second ledger would be a second budget. Workers on several machines share
+a ledger that ``$STATPRESS_LEDGER`` names.
 
-The home is ``$STATPRESS_HOME`` or ``~/.local/share/statpress``. One place per
-user, whatever the current folder, because a second ledger would be a second
-budget. Workers on several machines share a ledger that ``$STATPRESS_LEDGER`` names.
-
-Folders that a run claims: locked while it is at work, removed after it.
-
-A run that was killed leaves folders that nobody holds a lock on; the next run removes them.
+A claimed folder is locked while its run is at work, and removed after it. A run that was killed
+leaves folders that nobody holds a lock on; the next run removes them.
 """
 
 from __future__ import annotations
@@ -92,11 +89,7 @@ class Home:
         return self.address or self.root / "ledger.sqlite"
 
     def folder(self, name: str) -> Path:
-        """A private folder of the home, made with mode 0700.
-
-        Raises:
-            OutputNotWritableError: It cannot be made.
-        """
+        """A private folder of the home, made with mode 0700."""
         folder = self.root / name
         try:
             make_private(folder)

@@ -1,21 +1,16 @@
 """The wall between the private and the public zone: guarded calls and side channels.
 
-Interruptions: which exceptions are one, and signals that wait until something is done whole.
+Whatever happens inside a guarded call, only two things leave it: its result and a
+``StatpressError``, whose message is public by construction. Any other error is written, with its
+traceback, to the run's curator log and replaced by a fixed message with the incident's number.
 
-Side channels: whatever a private call says besides its result goes to the curator alone.
+A library may also print, warn, log, or fail where nobody can catch it: in a thread, in a
+destructor. While a side channel is closed, all of it is written to the curator log. Channels belong
+to the process, so they are counted: the first call to come in closes one, the last to go out opens
+it again.
 
-A library may print, warn, log, or fail where nobody can catch it: in a thread, in a
-destructor. While a channel is closed, all of it is written to a curator log. Channels
-belong to the process, so they are counted: the first call to come in closes one, the
-last to go out opens it again.
-
-The wall between the private and the public zone.
-
-Whatever happens inside a guarded call, only two things leave it: its result and
-a ``StatpressError``, whose message is public by construction. Any other error
-is written, with its traceback, to the run's curator log and replaced by a fixed
-message with the incident's number. What a call prints, warns or logs goes the same
-way (tasks.private_zone.guards).
+An interruption keeps its kind, since an orchestrator acts on it; signals wait until something is
+done whole.
 """
 
 from __future__ import annotations
@@ -272,13 +267,7 @@ IN_A_STEP: Channels = (*BETWEEN_STEPS, _ORCHESTRATOR_LOGS)
 
 @contextmanager
 def closed(channels: Channels, write: Write, open: Open) -> Iterator[None]:
-    """Close some side channels of the process.
-
-    Args:
-        channels: One of the above.
-        write: Takes what is said.
-        open: Opens a descriptor that takes what is printed.
-    """
+    """Close some side channels of the process."""
     with contextlib.ExitStack() as stack:
         for channel in channels:
             stack.enter_context(channel.closed(write, open))

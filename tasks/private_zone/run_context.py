@@ -1,13 +1,11 @@
-"""What one run knows of itself, and steps that become Prefect tasks.
+"""What one run knows of itself, and steps: plain functions that Prefect may run as tasks.
 
-What one run knows of itself: made once, then passed down to whatever needs it.
+A ``RunContext`` is made once, then passed down to whatever needs it.
 
-Steps: plain functions that become Prefect tasks when a flow runs them.
-
-Inside an orchestrated flow a step is a Prefect task without parameters: what
-passes from step to step is bound beforehand, so the orchestrator sees the step's
-name, its state and its duration, and nothing else. Steps that charge or draw
-must not run twice, so no step is retried, cached or persisted.
+Inside an orchestrated flow a step is a Prefect task without parameters: what passes from step to
+step is bound beforehand, so the orchestrator sees the step's name, its state and its duration, and
+nothing else. Steps that charge or draw must not run twice, so no step is retried, cached or
+persisted.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
-"""Processes that do a part of a run, and the threads each may use.
+"""Processes that do a part of a run, and the threads that each may use.
 
-Threads of the libraries that a run works with, for as long as it does.
-
-Processes that do a part of a run: told a verb and a number, they say a word.
-
-Nothing else goes to them or comes from them, by whatever way they are reached: what they work on
-and what they make lies in the run's private folder.
+A process is told a verb and a number, and says a word. Nothing else goes to it or comes from it, by
+whatever way it is reached: what it works on and what it makes lies in the run's private folder.
 """
 
 from __future__ import annotations
@@ -21,11 +17,10 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Literal, Protocol, Self, TextIO
+from typing import IO, Literal, Protocol, TextIO
 
 from statpress.mechanisms.errors import ConfigError, WorkerError
 from statpress.mechanisms.parallel import using_threads
@@ -68,12 +63,12 @@ def limited_threads(declared: int | None) -> Iterator[None]:
 
 def machine_memory() -> int:
     """Bytes of memory that this machine, or the container around the process, has."""
-    found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    installed = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
         most = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
     except OSError:
-        return found
-    return min(found, int(most)) if most.isdigit() else found
+        return installed
+    return min(installed, int(most)) if most.isdigit() else installed
 
 
 Task = tuple[str, str]
@@ -102,16 +97,7 @@ class Parallel:
     def of(
         cls, environment: Mapping[str, str], workers: str | None = None, dask: str | None = None
     ) -> Parallel:
-        """What options say, or else the environment.
-
-        Args:
-            environment: Has ``STATPRESS_WORKERS`` and ``STATPRESS_DASK``.
-            workers: Of the option, a number or ``auto``.
-            dask: Of the option, an address.
-
-        Raises:
-            ConfigError: Not a number of processes, or both are given.
-        """
+        """What options say, or else the environment."""
         if workers is None and dask is None:
             workers, dask = environment.get(WORKERS) or None, environment.get(DASK) or None
         if workers is not None and dask is not None:
@@ -142,23 +128,15 @@ class Workers(Protocol):
     place: str
 
     def everywhere(self, task: Task) -> list[str]:
-        """Have each of them perform a task; what they said.
-
-        Raises:
-            WorkerError: One ended, or cannot be reached.
-        """
+        """Have each of them perform a task; what they said."""
         ...
 
     def each(self, tasks: Mapping[int, Task]) -> Iterator[tuple[int, str]]:
-        """Have each task performed by one of them; what was said of which, as it is said.
-
-        Raises:
-            WorkerError: One ended, or cannot be reached.
-        """
+        """Have each task performed by one of them; what was said of which, as it is said."""
         ...
 
 
-class LocalProcesses:
+class LocalProcesses(AbstractContextManager["LocalProcesses"]):
     """Processes of this machine, of one module; they start at once and end with the block.
 
     Args:
@@ -173,15 +151,7 @@ class LocalProcesses:
     def __init__(self, number: int, module: str, arguments: Sequence[str], log: CuratorLog) -> None:
         self._processes = [started(module, arguments, log) for _ in range(number)]
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for process in self._processes:
             ended(process)
 
@@ -223,13 +193,7 @@ class LocalProcesses:
 
 
 def started(module: str, arguments: Sequence[str], log: CuratorLog) -> subprocess.Popen[str]:
-    """A process of a module of ours, which serves what ``tasks_of_parent`` gives it.
-
-    Args:
-        module: Its name.
-        arguments: Anybody on the machine may see them.
-        log: Takes what it prints.
-    """
+    """A process of a module of ours, which serves what ``tasks_of_parent`` gives it."""
     # -P: a folder named tasks where the user stands is not ours.
     command = [sys.executable, "-P", "-m", module, *arguments]
     if threading.current_thread() is threading.main_thread():

@@ -1,6 +1,4 @@
-"""Drawing products in other processes: what is handed over, and what comes back.
-
-Drawing one product in a process of its own, which is told a home, a run and a number.
+"""Drawing the products of a run in other processes, which are told a home, a run and a number.
 
 All else lies in the folder ``draw`` of the run's private work folder, for its owner only:
 
@@ -15,8 +13,6 @@ All else lies in the folder ``draw`` of the run's private work folder, for its o
 
 ``entry`` comes last and only after the charge, and without it no generator can be made. A process
 says one of a few public words; everything else that happens in it goes to the curator log.
-
-The run's side of drawing in other processes: what it writes for them, and what they drew.
 
 All that can fail without a random bit does so before the charge: that a process sees the run's
 folder, knows its mechanisms, and that the counts are written.
@@ -137,7 +133,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, ContingencyTable):
-            parts = tuple(getattr(value, each.name) for each in fields(value) if each.init)
+            parts = tuple(getattr(value, f.name) for f in fields(value) if f.init)
             return type(value), parts
         return super().reducer_override(value)
 
@@ -168,11 +164,7 @@ class _Files:
 
 
 def save_counted(folder: Path, counted: Counted) -> None:
-    """Write what was counted; coded columns are files already.
-
-    Raises:
-        OSError: The disk is full, or fails.
-    """
+    """Write what was counted; coded columns are files already."""
     for number, table in enumerate(counted.joint):
         for name, array in (("cells", table.cells), ("counts", table.counts)):
             with io.BufferedWriter(new_file(folder / f"{number}.{name}.npy")) as file:
@@ -238,12 +230,7 @@ _FLAWS = {
 
 
 def introduce(run: Run, plan: Plan, workers: Workers) -> None:
-    """Give the plan to the workers, and see that all of them can do their part.
-
-    Raises:
-        WorkerError: One cannot; nothing is charged.
-        OSError: The disk is full, or fails.
-    """
+    """Give the plan to the workers, and see that all of them can do their part."""
     folder, token = run.work / FOLDER, secrets.token_hex(16)
     folder.mkdir(mode=0o700)
     unfit = None
@@ -272,23 +259,8 @@ def light(plan: Plan) -> list[PlannedProduct[Any]]:
     return [replace(each, loss=cast("Any", None), choice=None) for each in plan.products]
 
 
-def hand_over(run: Run, counted: Counted) -> None:
-    """Write what was counted for the workers.
-
-    Raises:
-        OSError: The disk is full, or fails.
-    """
-    save_counted(run.work / FOLDER, counted)
-
-
 def draw_by(workers: Workers, run: Run, plan: Plan, draw: Entry) -> dict[str, Any]:
-    """Have every product drawn by a worker, the longest first; what they released, by name.
-
-    Raises:
-        WorkerError: A worker ended before it was done.
-        InternalError: One failed; the detail is in the curator log.
-        OSError: The disk of one is full, or fails.
-    """
+    """Have every product drawn by a worker, the longest first; what they released, by name."""
     folder, products = run.work / FOLDER, plan.products
     save(folder / "entry", (draw, run.insecure_seed))
     order = sorted(range(len(products)), key=lambda number: -products[number].draws)

@@ -50,9 +50,6 @@ def key_of_choice(*, insecure_seed: int | None = None) -> str:
 
     It is drawn before the charge, with the count: what it decides reaches nobody unless
     the run is charged, and the guarantee holds for every key.
-
-    Args:
-        insecure_seed: For tests alone, as in ``generator``.
     """
     return secrets.token_hex(32) if insecure_seed is None else f"seed {insecure_seed}"
 

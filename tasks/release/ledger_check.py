@@ -1,10 +1,7 @@
-"""Verification of the ledger and of bundles against it, and odometer readings.
+"""Verification of the ledger, and of bundles against it, with the accountant's help.
 
-Verification of the ledger and of bundles against it, with the accountant's help.
-
-Nothing here writes to the ledger.
-
-Odometer readings of an account: the tightest (epsilon, delta) of its whole history.
+Nothing here writes to the ledger. ``read_account`` gives odometer readings of an account: the
+tightest (epsilon, delta) of its whole history.
 """
 
 from __future__ import annotations
@@ -80,17 +77,7 @@ def verify_ledger(
 def confirm_ledger(
     home: Home, log: CuratorLog, public_key: str | None = None, head: str | None = None
 ) -> None:
-    """Verify the ledger and write the result only to the curator log.
-
-    Args:
-        home: Where the ledger lies.
-        log: The curator log.
-        public_key: Path of a trusted key in PEM form, or None.
-        head: A hash kept elsewhere that the chain must hold, or None.
-
-    Raises:
-        LedgerError: It does not hold or cannot be read; the message is always the same.
-    """
+    """Verify the ledger and write the result only to the curator log; the error is always one."""
     try:
         trusted = [read_public_key(Path(public_key))] if public_key else []
         verified = verify_ledger(home, head=head, trusted=trusted)
@@ -110,9 +97,6 @@ def check_covered(body: Body) -> None:
     """Raise unless a charge about to be made covers what its descriptions say it spends.
 
     So a flaw that ``verify_ledger`` would report ever after is refused before it is written.
-
-    Raises:
-        LedgerError: It does not, or a description cannot be read back.
     """
     flaw = ""
     try:
@@ -126,15 +110,10 @@ def check_covered(body: Body) -> None:
 
 
 def recomputed(body: Body) -> Loss:
-    """The least that the mechanisms of a charge spend, from their descriptions.
-
-    Raises:
-        LedgerError: A description is of another size than the charge: a larger one
-            would make the same mechanism look cheaper.
-    """
+    """The least that the mechanisms of a charge spend, from their descriptions."""
     for described in body["mechanisms"]:
         for name in ("n_records", "unit_records"):
-            if described[name] != body[name]:
+            if described[name] != body[name]:  # a larger one makes a mechanism look cheaper
                 raise LedgerError(
                     f"A mechanism is described with {name} {described[name]}, and charged"
                     f" with {body[name]}.",
@@ -148,9 +127,6 @@ def check_bundle(home: Home, bundle: Path, manifest: dict[str, Any]) -> None:
     """Check that the ledger charged for a bundle, noted its seal, and holds its approval.
 
     Of a reprint, that it did so for the original.
-
-    Raises:
-        BundleVerificationError: It did not.
     """
     with Ledger.open(home.ledger, create=False) as ledger:
         charge = charge_of_bundle(ledger, bundle, manifest)
@@ -174,11 +150,7 @@ def check_bundle(home: Home, bundle: Path, manifest: dict[str, Any]) -> None:
 
 
 def charge_of_bundle(ledger: Ledger, bundle: Path, manifest: Mapping[str, Any]) -> Charge:
-    """The charge that a bundle's manifest names.
-
-    Raises:
-        BundleVerificationError: The ledger has no such charge.
-    """
+    """The charge that a bundle's manifest names."""
     charge = ledger.state().charges.get(manifest["run_id"])
     if charge is None or charge.entry.hash != manifest["ledger_entry"]["hash"]:
         raise BundleVerificationError("The ledger has no such charge.", where=str(bundle))
@@ -186,11 +158,7 @@ def charge_of_bundle(ledger: Ledger, bundle: Path, manifest: Mapping[str, Any]) 
 
 
 def check_described(charge: Charge, bundle: Path) -> None:
-    """Raise unless the bundle states the mechanisms, and the sizes, that were charged.
-
-    Raises:
-        BundleVerificationError: It does not.
-    """
+    """Raise unless the bundle states the mechanisms, and the sizes, that were charged."""
     products = json.loads((bundle / "privacy.json").read_text(encoding="utf-8"))["products"]
     for described in charge.entry.body["mechanisms"]:
         product = products.get(described["product"], {})

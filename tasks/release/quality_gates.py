@@ -1,18 +1,14 @@
-"""The three quality gates, checked in a process of their own.
+"""The three quality gates, input, table and release, and the process that judges them.
 
-The run's side of the quality process: one gate at a time, booleans back.
+A gate is a profile, one row of aggregates computed by the engine, and a suite of Great Expectations
+on it. Nothing the size of the source is loaded and no result carries a value: the process answers
+with booleans. What the input and table gates find is private: it goes to the curator log, and the
+run stops with a fixed message before anything is charged. (Stopping depends on the data and is
+outside the guarantee; a bundle says so, and the ledger counts and limits it:
+``tasks.release.steps``.)
 
-Importing this module and starting the process is cheap; the process then spends
-several seconds importing Great Expectations, so it is started as early as can be.
-
-The three quality gates: input, table, release.
-
-A gate is a profile, one row of aggregates computed by the engine, and a suite of
-Great Expectations on it. Nothing the size of the source is loaded and no result
-carries a value. What the input and table gates find is private: it goes to the
-curator log, and the run stops with a fixed message before anything is charged.
-(Stopping depends on the data and is outside the guarantee; a bundle says so, and the ledger
-counts and limits it: ``tasks.release.steps``.)
+Importing this module and starting the process is cheap; the process then spends several seconds
+importing Great Expectations, so it is started as early as can be.
 """
 
 from __future__ import annotations
@@ -21,10 +17,10 @@ import json
 import select
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -70,7 +66,7 @@ class Between:
         }
 
 
-class Inspector:
+class Inspector(AbstractContextManager["Inspector"]):
     """The quality process of one run; starts at once, so that its import overlaps.
 
     Args:
@@ -87,15 +83,7 @@ class Inspector:
     def _stop(self) -> None:
         ended(self._process)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop()
 
     def meets(self, gate: str, profile: Mapping[str, int], expectations: list[Between]) -> bool:
@@ -156,10 +144,6 @@ def check_source(
     every record must name one, and a unit may have more records than are used. No record
     may lie in a structural zero. The curator is told where the first of the values is that
     stopped the run, above the gate's figures, and what would allow them.
-
-    Raises:
-        EmptySourceError: The source has no records.
-        QualityGateError: An expectation is not met; which one is for the curator.
     """
     n = profile.n_records
     if n == 0:
@@ -214,11 +198,7 @@ def fates(
 
 
 def check_table(inspector: Gatekeeper, release: Release, table: ContingencyTable) -> None:
-    """Table gate: counts add up to n, every cell lies in the domain.
-
-    Raises:
-        QualityGateError: Not so.
-    """
+    """Table gate: counts add up to n, every cell lies in the domain."""
     figures = {
         "sum of counts": table.n_records,
         "smallest count": int(table.counts.min(initial=1)),
@@ -237,11 +217,7 @@ def check_table(inspector: Gatekeeper, release: Release, table: ContingencyTable
 
 
 def check_coded(inspector: Gatekeeper, release: Release, coded: CodedColumns) -> None:
-    """Table gate where codes are kept instead: the records add up to n.
-
-    Raises:
-        QualityGateError: Not so.
-    """
+    """Table gate where codes are kept instead: the records add up to n."""
     n = release.privacy.n_records
     if not inspector.meets("codes", {"records": coded.n_records}, [Between("records", n, n)]):
         raise _private_stop("table", release, inspector)
@@ -250,16 +226,7 @@ def check_coded(inspector: Gatekeeper, release: Release, coded: CodedColumns) ->
 def check_release(
     inspector: Gatekeeper, files: Mapping[str, Mapping[str, int]], records: Mapping[str, int]
 ) -> None:
-    """Release gate: schema, row count, and every value in the domain, as written.
-
-    Args:
-        inspector: The quality process.
-        files: Per written file its profile, see ``writing.profile_file``.
-        records: Per written file the planned number of records.
-
-    Raises:
-        ReleaseGateError: A file is not what the plan says; nothing is published.
-    """
+    """Release gate: schema, row count, and every value in the domain, as written."""
     for name, profile in files.items():
         expectations = [
             Between("rows", records[name], records[name]),

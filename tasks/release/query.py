@@ -1,6 +1,4 @@
-"""Questions to a published bundle: estimates with intervals, without data or ledger.
-
-Questions to a published bundle: estimates with intervals, without data, ledger or budget.
+"""Questions to a published bundle: estimates with intervals, without data, ledger or budget.
 
 Answers come from the noisy tables that were measured, never from synthetic records.
 """
@@ -131,11 +129,7 @@ def ask(folder: Path, question: Question) -> dict[str, Any]:
 
 
 def conditions_of(written: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Conditions as a command line has them, ``column=value,value``.
-
-    Raises:
-        QueryError: One has another form, or a column has two.
-    """
+    """Conditions as a command line has them, ``column=value,value``."""
     found: dict[str, tuple[str, ...]] = {}
     for condition in written:
         column, equals, values = condition.partition("=")
@@ -180,11 +174,7 @@ def _chosen(question: Question, able: Sequence[str], folder: Path) -> str:
 
 
 def _values(column: Column, written: Sequence[str]) -> tuple[str, ...]:
-    """The values that a condition names; parts that make a value with commas are one, the longest.
-
-    Raises:
-        QueryError: A part does not belong to a value of the column.
-    """
+    """The values that a condition names; of parts that make values with commas, the longest."""
     known, found, start = named_cells(column), [], 0
     while start < len(written):
         ends = range(len(written), start, -1)

@@ -1,9 +1,7 @@
 """Refined tables from a published bundle: free post-processing, without data or ledger.
 
-The folder of refined tables: its files, and its appearance in one step.
-
-What is written depends on the bundle, the options and the version alone; there is no clock
-and no randomness in it.
+What is written depends on the bundle, the options and the version only; there is no clock
+and no randomness in it. The folder appears in one step.
 """
 
 from __future__ import annotations
@@ -101,14 +99,7 @@ class RefinedTable:
 def write_refined(
     building: Path, tables: Sequence[RefinedTable], facts: Mapping[str, Any], form: str
 ) -> None:
-    """Write data files, their data package and the statement of what was done.
-
-    Args:
-        building: An empty folder.
-        tables: At least one.
-        facts: The statement.
-        form: Suffix of the data files.
-    """
+    """Write data files, their data package and the statement of what was done."""
     (building / "data").mkdir()
     resources = []
     for table in tables:

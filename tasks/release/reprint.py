@@ -1,7 +1,5 @@
 """A bundle derived anew from what was drawn: free, without data, ledger or charge.
 
-What a reprint may change, and where it goes.
-
 A reprint keeps the privacy statement of its original to the letter, with the digest of what
 each mechanism gave; the raw values in its own files have that digest. Its manifest holds the
 manifest of the original, whose seal the ledger has. So a reprint shows by itself that it

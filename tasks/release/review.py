@@ -1,65 +1,130 @@
-"""What an officer sees of prepared bundles, and says about them."""
+"""Prepared bundles: what waits for a decision, what officers decide, and how it is published.
+
+A bundle that is approved may be published weeks after its release. Only the home and the ledger
+hold state. Every step of a publication may be cut off and begun again: the prepared bundle is kept
+until the ledger has noted the publication, what appears in the publishing directory is a copy of it
+that was verified, and it appears in one step.
+
+``note_bundle`` notes a bundle in the ledger where a run ended before it could do so itself.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from statpress.mechanisms.errors import ApprovalError, BundleVerificationError
+from statpress.mechanisms.errors import (
+    ApprovalError,
+    BundleVerificationError,
+    OutputNotWritableError,
+    StatpressError,
+)
 from statpress.tasks.bundle.manifest import APPROVAL_NAME as APPROVAL
-from statpress.tasks.bundle.manifest import verify_bundle
+from statpress.tasks.bundle.manifest import approval_text, verify_bundle
 from statpress.tasks.ledger.accounts import Charge, Status
 from statpress.tasks.ledger.entries import Entry
 from statpress.tasks.ledger.ledger import Ledger
-from statpress.tasks.private_zone.folders import Home
+from statpress.tasks.private_zone.folders import Home, claims, remove_abandoned
 from statpress.tasks.private_zone.run_context import RunContext, step
-from statpress.tasks.release.publication import check_sealed
-from statpress.tasks.release.run_places import PREPARED, undecided
+from statpress.tasks.release.ledger_check import charge_of_bundle, check_described
+from statpress.tasks.release.run_places import (
+    BUILDING,
+    PREPARED,
+    Outcome,
+    final_places,
+    make_directory,
+    outcome_of,
+    publish_folder,
+    undecided,
+)
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 
 @dataclass(frozen=True, kw_only=True)
-class Waiting:
-    """A prepared bundle; public facts alone.
+class Prepared:
+    """A bundle that a run prepared for its approval; public facts only.
 
     Attributes:
-        charge: Its charge, with what followed.
-        title: Of the release; None if the bundle is not in this home, or was changed.
-        folder: Where it lies in this home.
+        charge: Of the run, with what followed.
+        folder: Where the bundle waits in this home.
         target: Where it is to be published.
+        title: Of the release, where it was read; None if the bundle is not in this home, or was
+            changed.
     """
 
     charge: Charge
-    title: str | None
     folder: Path
     target: Path
+    title: str | None = None
+
+    @property
+    def run_id(self) -> str:
+        """The run."""
+        return str(self.charge.entry.body["run_id"])
+
+    @property
+    def seal(self) -> str:
+        """The seal, as the ledger has it."""
+        assert self.charge.preparation is not None
+        return str(self.charge.preparation.body["manifest_sha256"])
+
+    @property
+    def published(self) -> Path | None:
+        """Where the ledger says that the bundle was published, if it was."""
+        noted = self.charge.publication
+        return Path(noted.body["bundle"]) if noted else None
 
 
-def waiting(home: Home) -> list[Waiting]:
-    """What waits for a decision or, approved, for its publication; in the ledger's order."""
+def _charge_of(home: Home, run_id: str) -> Charge | None:
+    """The charge of a run, from a replay of the ledger, which checks every signature in it."""
     with Ledger.open(home.ledger, create=False) as ledger:
-        charges = ledger.state().charges.values()
-    found = [each for each in charges if each.status in {Status.PREPARED, Status.APPROVED}]
-    return [_waiting(home, charge) for charge in found]
+        return ledger.state().charges.get(run_id)
 
 
-@step("describe bundle")
-def describe_waiting(home: Home, run_id: str) -> Waiting:
-    """What was prepared by one run, whatever was decided about it since.
-
-    Raises:
-        ApprovalError: It prepared nothing.
-    """
-    with Ledger.open(home.ledger, create=False) as ledger:
-        charge = ledger.state().charges.get(run_id)
+def _prepared(home: Home, charge: Charge | None, run_id: str) -> Prepared:
+    """What a run prepared, whatever was decided about it since."""
     if charge is None or charge.preparation is None:
         raise ApprovalError(
             "The ledger knows of no prepared bundle of this run.", where=f"run {run_id!r}"
         )
-    return _waiting(home, charge)
+    target = Path(charge.preparation.body["bundle"])
+    return Prepared(charge=charge, folder=home.root / PREPARED / run_id, target=target)
+
+
+def _titled(prepared: Prepared) -> Prepared:
+    """A prepared bundle with the title that it states, if it is here and unchanged."""
+    title = None
+    if prepared.folder.is_dir():
+        try:
+            manifest = verify_bundle(prepared.folder, prepared=True)
+            title = manifest["title"] if manifest["seal"] == prepared.seal else None
+        except (BundleVerificationError, OSError):
+            title = None
+    return replace(prepared, title=title)
+
+
+def waiting(home: Home) -> list[Prepared]:
+    """What waits for a decision or, approved, for its publication; in the ledger's order."""
+    with Ledger.open(home.ledger, create=False) as ledger:
+        charges = ledger.state().charges
+    return [
+        _titled(_prepared(home, charge, run_id))
+        for run_id, charge in charges.items()
+        if charge.status in {Status.PREPARED, Status.APPROVED}
+    ]
+
+
+@step("describe bundle")
+def describe_waiting(home: Home, run_id: str) -> Prepared:
+    """What was prepared by one run, whatever was decided about it since."""
+    return _titled(_prepared(home, _charge_of(home, run_id), run_id))
 
 
 def decide(
@@ -87,31 +152,27 @@ def decide(
     """
     folder, run_id = Path(target), target
     if folder.is_dir():
-        prepared = not (folder / APPROVAL).exists()
-        run_id = str(verify_bundle(folder, prepared=prepared)["run_id"])
+        undecided_copy = not (folder / APPROVAL).exists()
+        run_id = str(verify_bundle(folder, prepared=undecided_copy)["run_id"])
     else:
         folder = home.root / PREPARED / run_id
     with Ledger.open(home.ledger, create=False) as ledger:
-        charge = ledger.state().charges.get(run_id)
-        if charge is None or charge.preparation is None:
-            raise ApprovalError(
-                "The ledger knows of no prepared bundle of this run.", where=f"run {run_id!r}"
-            )
-        seal = charge.preparation.body["manifest_sha256"]
-        if decision == "approve" and charge.decision is None:
-            check_sealed(folder, seal, str(folder), prepared=True)
+        prepared = _prepared(home, ledger.state().charges.get(run_id), run_id)
+        if decision == "approve" and prepared.charge.decision is None:
+            check_sealed(folder, prepared.seal, str(folder), prepared=True)
         return ledger.decide(
-            charge=charge, manifest_sha256=seal, decision=decision, reason=reason, key=key, by=by
+            charge=prepared.charge,
+            manifest_sha256=prepared.seal,
+            decision=decision,
+            reason=reason,
+            key=key,
+            by=by,
         )
 
 
 @step("check review")
 def check_unsigned(home: Home, dataset: str) -> None:
-    """Raise unless decisions without a signature count for a dataset.
-
-    Raises:
-        ApprovalError: They do not, so that a form could only be filled in for nothing.
-    """
+    """Raise unless decisions without a signature count for a dataset."""
     with Ledger.open(home.ledger, create=False) as ledger:
         account = ledger.account(dataset)
     if not account.unsigned:
@@ -124,11 +185,7 @@ def check_unsigned(home: Home, dataset: str) -> None:
 
 @step("check decisions")
 def check_decided(context: RunContext, dataset: str) -> None:
-    """Raise if a release of a dataset is undecided: prepared, and neither approved nor rejected.
-
-    Raises:
-        ApprovalError: One is. Nothing was charged.
-    """
+    """Raise if a release of a dataset is undecided: prepared, and neither approved nor rejected."""
     known = context.ledger_positions
     with Ledger.open(context.home.ledger, create=False, known=known) as ledger:
         found = undecided(ledger.account(dataset))
@@ -145,32 +202,170 @@ def check_decided(context: RunContext, dataset: str) -> None:
 @step("find prepared bundle")
 def is_prepared(home: Home, run_id: str) -> bool:
     """Whether a run has prepared its bundle, also if that was decided about since."""
-    with Ledger.open(home.ledger, create=False) as ledger:
-        charge = ledger.state().charges.get(run_id)
+    charge = _charge_of(home, run_id)
     return charge is not None and charge.preparation is not None
 
 
 @step("record decision")
 def record_unsigned(home: Home, run_id: str, *, decision: str, reason: str, by: str) -> Status:
-    """Record what a person wrote into a form; nobody vouches for who they are.
-
-    Returns:
-        What the run is now.
-    """
+    """Record what a person wrote into a form; nobody vouches for who they are."""
     decide(home, run_id, decision, reason=reason, by=by)
     return Status.APPROVED if decision == "approve" else Status.REJECTED
 
 
-def _waiting(home: Home, charge: Charge) -> Waiting:
-    """What is known of a prepared bundle."""
-    assert charge.preparation is not None
-    prepared = charge.preparation.body
-    folder = home.root / PREPARED / prepared["run_id"]
-    title = None
-    if folder.is_dir():
-        try:
-            manifest = verify_bundle(folder, prepared=True)
-            title = manifest["title"] if manifest["seal"] == prepared["manifest_sha256"] else None
-        except (BundleVerificationError, OSError):
-            title = None
-    return Waiting(charge=charge, title=title, folder=folder, target=Path(prepared["bundle"]))
+def note_bundle(home: Home, bundle: Path, prepared_for: Path | None = None) -> Entry:
+    """Note a whole bundle as published or as prepared, where a run ended before it could.
+
+    Args:
+        home: Where the ledger lies.
+        bundle: The bundle.
+        prepared_for: For one that waits for its approval, where it is to be published.
+
+    Raises:
+        BundleVerificationError: The bundle is not whole, or not what was charged.
+        ApprovalError: It is under review, and is not approved.
+        LedgerError: Its run never drew, or published another bundle.
+    """
+    manifest = verify_bundle(bundle, prepared=prepared_for is not None)
+    if manifest.get("reprint_of"):
+        raise BundleVerificationError(
+            "This is a reprint; the ledger notes only its original.",
+            where=str(bundle),
+            next_step=f"Note the bundle with the seal {manifest['reprint_of']['seal']}.",
+        )
+    with Ledger.open(home.ledger, create=False) as ledger:
+        charge = charge_of_bundle(ledger, bundle, manifest)
+        check_described(charge, bundle)
+        noted = {
+            "run_id": manifest["run_id"],
+            "dataset": charge.entry.body["dataset"],
+            "manifest_sha256": manifest["seal"],
+        }
+        if prepared_for is not None:
+            if "review" not in manifest:
+                raise BundleVerificationError(
+                    "The bundle could be used without its approval.", where=str(bundle)
+                )
+            if bundle.resolve() != (home.root / PREPARED / manifest["run_id"]).resolve():
+                raise BundleVerificationError(
+                    "The bundle is not where prepared bundles of this home wait.",
+                    where=str(bundle),
+                    next_step=f"Note the one in {home.root / PREPARED}.",
+                )
+            return ledger.prepare(**noted, bundle=str(prepared_for.absolute()))
+        published = charge.publication
+        place = published.body["bundle"] if published else str(bundle.absolute())
+        return ledger.publish(**noted, bundle=place)
+
+
+@step("check approval")
+def check_approval(home: Home, run_id: str) -> Prepared:
+    """Replay the ledger, which checks every signature in it, and find the approval of a run."""
+    charge = _charge_of(home, run_id)
+    status = charge.status if charge else None
+    if charge and charge.decision and status in {Status.APPROVED, Status.PUBLISHED}:
+        return _prepared(home, charge, run_id)
+    flaws = {
+        None: "The ledger has no charge of this run.",
+        Status.PREPARED: "The bundle waits for its approval.",
+        Status.REJECTED: "The bundle was rejected.",
+        Status.PUBLISHED: "This run was published without a review.",
+    }
+    flaw = flaws.get(status, f"The run is {status}: there is no bundle that was prepared.")
+    step = "" if status is Status.PREPARED else "'statpress ledger charge-history' lists the runs."
+    if status is Status.REJECTED:
+        step = f"Its budget stays spent; delete the folder {home.root / PREPARED / run_id}."
+    raise ApprovalError(flaw, where=f"run {run_id!r}", next_step=step)
+
+
+@contextmanager
+def open_publication(home: Home, approved: Prepared) -> Iterator[Path]:
+    """Claim the folder beside the final place where the copy is made; removed whatever happens."""
+    directory = approved.target.parent
+    make_directory(directory, home)
+    remove_abandoned(directory, BUILDING)
+    with claims() as claim:
+        yield claim(directory / f"{BUILDING}{approved.run_id}")
+
+
+@step("find bundle")
+def find_moved(approved: Prepared) -> Path | None:
+    """The bundle's place, if it was moved there and whoever did it was cut off then."""
+    for place in final_places(approved.target, approved.run_id):
+        if os.path.lexists(place) and _has_seal(place, approved.seal):
+            return place
+    return None
+
+
+@step("copy bundle")
+def copy_bundle(approved: Prepared, building: Path) -> None:
+    """Copy the prepared bundle, put its approval beside its seal, verify the copy."""
+    place, decision, failure = str(approved.folder), approved.charge.decision, ""
+    assert decision is not None
+    try:
+        shutil.copytree(approved.folder, building, symlinks=True, dirs_exist_ok=True)
+        (building / APPROVAL).write_text(approval_text(decision), encoding="ascii")
+    except FileNotFoundError:
+        raise ApprovalError(
+            "The prepared bundle is not in this home.",
+            where=place,
+            next_step="Publish on the machine, and as the user, that prepared it.",
+        ) from None
+    except (OSError, shutil.Error) as error:
+        failure = getattr(error, "strerror", None) or type(error).__name__
+    if failure:
+        raise OutputNotWritableError(
+            f"The bundle cannot be copied ({failure}).", where=str(approved.target.parent)
+        )
+    check_sealed(building, approved.seal, place, prepared=False)
+
+
+@step("move into place")
+def move_into_place(approved: Prepared, building: Path) -> Path:
+    """Let the verified copy appear in one step; returns its final place."""
+    return publish_folder(building, approved.target, approved.run_id)
+
+
+@step("note publication")
+def note_publication(home: Home, approved: Prepared, place: Path) -> Outcome:
+    """Note the publication in the ledger, then remove the prepared bundle."""
+    charged = approved.charge.entry
+    try:
+        with Ledger.open(home.ledger, create=False) as ledger:
+            ledger.publish(
+                run_id=approved.run_id,
+                dataset=charged.body["dataset"],
+                bundle=str(place),
+                manifest_sha256=approved.seal,
+            )
+    except StatpressError as error:
+        error.what += f" The bundle is published at {place}, and not noted in the ledger."
+        error.next_step = f"Then run 'statpress publish {approved.run_id}' again."
+        raise
+    shutil.rmtree(approved.folder, ignore_errors=True)
+    return outcome_of(charged, Status.PUBLISHED, place, approved.seal)
+
+
+def check_sealed(folder: Path, seal: str, place: str, *, prepared: bool) -> None:
+    """Raise unless a folder holds the bundle with this seal, every byte of it."""
+    try:
+        manifest = verify_bundle(folder, prepared=prepared)
+        flaw = "" if manifest["seal"] == seal else "It has another seal."
+        if "review" not in manifest:
+            flaw = "It could be used without its approval."
+    except BundleVerificationError as error:
+        flaw = error.what
+    if flaw:
+        raise ApprovalError(
+            f"The prepared bundle is not the one that the ledger knows: {flaw}",
+            where=place,
+            next_step="Find out who changed it; nothing else of this run may be published.",
+        )
+
+
+def _has_seal(folder: Path, seal: str) -> bool:
+    """Whether a folder is the published bundle with this seal."""
+    try:
+        return bool(verify_bundle(folder)["seal"] == seal)
+    except StatpressError:
+        return False

@@ -1,12 +1,9 @@
-"""One run's places and outcome, and what earlier runs left unfinished.
+"""One run: the places that it claims, what it says of unfinished runs before it, and its outcome.
 
-One run's places: private work folder, curator log, bundle under construction.
+Everything is claimed before the charge, so that a folder that cannot be written or a name that is
+taken costs nothing.
 
-Everything is claimed before the charge, so that a folder that cannot be written
-or a name that is taken costs nothing.
-
-What earlier runs left behind, in words. Public facts alone: the ledger's and run ids.
-What a run leaves behind.
+What is said of earlier runs are public facts only: the ledger's, and run ids.
 """
 
 from __future__ import annotations
@@ -26,7 +23,7 @@ from statpress.mechanisms.errors import BundleExistsError, OutputNotWritableErro
 from statpress.mechanisms.planning.plan import Plan
 from statpress.tasks.bundle.manifest import MANIFEST_NAME as MANIFEST
 from statpress.tasks.ledger.accounts import Account, Charge, Status
-from statpress.tasks.ledger.entries import Entry, check_place
+from statpress.tasks.ledger.entries import Entry, check_field
 from statpress.tasks.private_zone.folders import Home, claims, remove_abandoned, sync
 from statpress.tasks.private_zone.run_context import Gatekeeper, RunContext
 from statpress.tasks.products.kinds import kind_of
@@ -109,12 +106,8 @@ def open_run(
     """Claim the places of a run, find its key, and give the places back whatever happens.
 
     A bundle that waits for its approval is built where it will wait, so that nothing of it
-    is ever in the publishing directory before.
-
-    Raises:
-        OutputNotWritableError: A folder cannot be made, or lacks space.
-        BundleExistsError: A bundle of the declared name is there.
-        SigningKeyError: The key that the config names cannot be used; with ``signer`` that signs.
+    is ever in the publishing directory before. It is signed by ``signer``, or else by the key
+    that the config names.
     """
     key = publishing_key(release) if signer is None else signer
     home, run_id = context.home, context.run_id
@@ -122,7 +115,7 @@ def open_run(
         work_root = home.folder("work")
         directory = release.located(release.config.publish.directory)
         target = directory / _bundle_name(release, run_id, insecure_seed)
-        check_place(f"{target}-{run_id}")
+        check_field("bundle", f"{target}-{run_id}")
         if os.path.lexists(target):
             raise BundleExistsError("A bundle of this name is already there.", where=str(target))
         for killed in remove_abandoned(work_root, ""):
@@ -151,11 +144,7 @@ def open_run(
 
 @contextmanager
 def writing(run: Run, *, charged: bool = True) -> Iterator[None]:
-    """Say what is wrong where a bundle cannot be written; nothing is published.
-
-    Raises:
-        OutputNotWritableError: The disk is full, or fails.
-    """
+    """Say what is wrong where a bundle cannot be written; nothing is published."""
     reason = None
     try:
         yield
@@ -228,11 +217,7 @@ def _bundle_name(release: Release, run_id: str, insecure_seed: int | None) -> st
 
 
 def make_directory(directory: Path, home: Home) -> None:
-    """Make the publishing directory unless it is there, and see that bundles may lie in it.
-
-    Raises:
-        OutputNotWritableError: They may not.
-    """
+    """Make the publishing directory unless it is there, and see that bundles may lie in it."""
     try:
         if not directory.is_dir():
             directory.mkdir(parents=True)
@@ -286,12 +271,7 @@ def undecided(account: Account) -> list[str]:
 def unfinished_in_words(
     account: Account, at_work: Callable[[str], bool] = lambda run_id: False
 ) -> Iterator[str]:
-    """A sentence or two on each run that was charged and has published nothing.
-
-    Args:
-        account: As the ledger replays it.
-        at_work: Whether a run is known to be at work just now.
-    """
+    """A sentence or two on each run that was charged and has published nothing."""
     left = [c for c in unpublished(account) if not at_work(c.entry.body["run_id"])]
     if len(left) > _TOLD:
         yield (
@@ -334,13 +314,7 @@ def refusals_in_words(account: Account) -> str:
 def beginning(
     account: Account | None, charge: Charge | None, at_work: Callable[[str], bool]
 ) -> Iterator[str]:
-    """What a run says of itself and of those before it when it begins.
-
-    Args:
-        account: The dataset's, if it has one.
-        charge: Of this very run, if it was charged before.
-        at_work: As above.
-    """
+    """What a run says of itself and of those before it when it begins."""
     if charge is not None and charge.status is Status.RESERVED:
         yield (
             f"This run was charged before, as entry {charge.entry.sequence} of the ledger, and "

@@ -1,7 +1,8 @@
 """The steps of a release, each a few lines of load, call, save.
 
-What an unforeseen error, or a worker that ended, says of the charge that came before it.
-What the ledger says of runs that a gate stopped because of what the data hold.
+Beside them stand the two blocks that they run in: one notes in the ledger that a gate stopped the
+run because of what the data hold, the other adds the charge to what an unforeseen error, or a
+worker that ended, says.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from statpress.tasks.products.kinds import kind_of
 from statpress.tasks.release import build as bundle
 from statpress.tasks.release import quality_gates as quality
 from statpress.tasks.release.build import Released
-from statpress.tasks.release.drawing import draw_by, hand_over, introduce
+from statpress.tasks.release.drawing import FOLDER, draw_by, introduce, save_counted
 from statpress.tasks.release.entropy import generator, key_of_choice
 from statpress.tasks.release.foreseen import check_memory, check_verdicts, plan_for_account
 from statpress.tasks.release.ledger_check import charge_fields, check_covered
@@ -62,15 +63,7 @@ from statpress.tasks.source.scanning import Scan, spill
 
 @contextmanager
 def saying_charged(charge: Entry) -> Iterator[None]:
-    """Add to such an error what the run was charged; inside nothing is published yet.
-
-    Args:
-        charge: The ledger's entry, which is public.
-
-    Raises:
-        InternalError: The one that was raised inside.
-        WorkerError: The same.
-    """
+    """Add the charge to an internal error or a worker's; nothing is published yet inside."""
     try:
         yield
     except (InternalError, WorkerError) as error:
@@ -99,13 +92,9 @@ def noting_refusals(run: Run, release: Release) -> Iterator[None]:
     Every fault of a source counts but those of names, servers and too little memory: also that
     it is empty, that a column is of another type or that something in it cannot be read depends on
     the records.
-
-    Raises:
-        RefusalLimitError: Other runs reached the limit since this one began; nothing was looked at.
-        LedgerError: The entry cannot be written.
     """
     dataset, stop = release.config.dataset, None
-    with _ledger_of_refusal(run) as ledger:
+    with _ledger(run.context) as ledger:
         check_open(ledger.account_terms(dataset))
     try:
         yield
@@ -115,7 +104,7 @@ def noting_refusals(run: Run, release: Release) -> Iterator[None]:
         stop = error
     if stop is None:
         return
-    with _ledger_of_refusal(run) as ledger:
+    with _ledger(run.context) as ledger:
         entry = ledger.refuse(run_id=run.run_id, dataset=dataset, config_sha256=release.sha256)
         keep_head(run.home, ledger)
         account = ledger.account_terms(dataset)
@@ -127,8 +116,9 @@ def noting_refusals(run: Run, release: Release) -> Iterator[None]:
     raise stop
 
 
-def _ledger_of_refusal(run: Run) -> Ledger:
-    return Ledger.open(run.home.ledger, create=False, known=run.context.ledger_positions)
+def _ledger(context: RunContext) -> Ledger:
+    """The ledger, from where this run has read it already."""
+    return Ledger.open(context.home.ledger, create=False, known=context.ledger_positions)
 
 
 @step("read config")
@@ -139,11 +129,7 @@ def read_config(order: Order | PlannedOrder) -> Release:
 
 @step("plan")
 def fix_plan(context: RunContext, order: Order | PlannedOrder, release: Release) -> Plan:
-    """Fix every mechanism's parameters without data, unless that is done.
-
-    Raises:
-        MemoryLimitError: A step may need more memory than the config declares.
-    """
+    """Fix every mechanism's parameters without data, unless that is done."""
     plan = order.plan if isinstance(order, PlannedOrder) else release.plan()
     check_memory(release, plan)
     return plan_for_account(context.home, release, plan)
@@ -151,13 +137,7 @@ def fix_plan(context: RunContext, order: Order | PlannedOrder, release: Release)
 
 @step("check budget")
 def check_budget(context: RunContext, release: Release, plan: Plan, seeded: bool) -> bool:
-    """Refuse early what the ledger would refuse later, and what would be mostly noise.
-
-    The ledger's whole chain is replayed.
-
-    Returns:
-        Whether the release is reviewed, because its dataset has approvers.
-    """
+    """Replay the ledger, and refuse what it would refuse later; whether the release is reviewed."""
     home, run_id = context.home, context.run_id
     for text in check_verdicts(release, plan):
         context.notify(text)
@@ -170,7 +150,7 @@ def check_budget(context: RunContext, release: Release, plan: Plan, seeded: bool
         context.ledger_positions = ledger.positions
     charged = state.charges.get(run_id)
     account = state.accounts.get(body["dataset"])
-    for text in beginning(account, charged, lambda run: at_work(home, run)):
+    for text in beginning(account, charged, functools.partial(at_work, home)):
         context.notify(text)
     check_run(state, body)
     reviewed = charged.reviewed if charged else state.accounts[body["dataset"]].reviewed
@@ -193,18 +173,18 @@ def check_input(run: Run, release: Release, plan: Plan) -> Scan:
     source, domain, units = run.snapshot.of(source_of(release)), release.domain, units_of(release)
     if units is None and plan.coded is not None and not plan.joint:
         n_records = release.privacy.n_records
-        found = scanning.scan_wide(source, domain, plan.coded, n_records=n_records, folder=run.work)
+        scan = scanning.scan_wide(source, domain, plan.coded, n_records=n_records, folder=run.work)
     elif units is None:
-        found = scanning.scan(source, domain, plan.joint, scratch=run.work)
+        scan = scanning.scan(source, domain, plan.joint, scratch=run.work)
     else:
-        found = Scan(aggregates.profile(source, domain, scratch=run.work, units=units))
+        scan = Scan(aggregates.profile(source, domain, scratch=run.work, units=units))
     locate = functools.partial(first_of, source, domain, scratch=run.work)
-    quality.check_source(run.inspector, release, found.profile, locate)
-    return found
+    quality.check_source(run.inspector, release, scan.profile, locate)
+    return scan
 
 
 @step("count once")
-def count_once(run: Run, release: Release, plan: Plan, found: Scan) -> Counted:
+def count_once(run: Run, release: Release, plan: Plan, scan: Scan) -> Counted:
     """Tables of cells, and wide products' codes; the last sight of the source.
 
     The tables are those of the scan, or of the records that are kept of each unit. All that was
@@ -213,14 +193,14 @@ def count_once(run: Run, release: Release, plan: Plan, found: Scan) -> Counted:
     source, units = run.snapshot.of(source_of(release)), units_of(release)
     key = key_of_choice(insecure_seed=run.insecure_seed)
     joint = (
-        found.tables()
+        scan.tables()
         if units is None
         else tuple(
             aggregates.count(source, domain, scratch=run.work, units=units, key=key)
             for domain in plan.joint
         )
     )
-    coded = found.coded
+    coded = scan.coded
     if plan.coded is not None and coded is None:
         n_records = release.privacy.n_records
         coded = spill(
@@ -255,7 +235,7 @@ def rehearse(run: Run, release: Release, plan: Plan, workers: Workers | None = N
 def hand_over_counts(run: Run, counted: Counted) -> None:
     """Write what was counted for the workers, in the run's private folder."""
     with writing(run, charged=False):
-        hand_over(run, counted)
+        save_counted(run.work / FOLDER, counted)
 
 
 @step("charge ledger")
@@ -372,8 +352,3 @@ def prepare_bundle(run: Run, release: Release, charge: Entry) -> Outcome:
         error.next_step = f"Then run 'statpress ledger note {place} --place {run.target}'."
         raise
     return outcome_of(charge, Status.PREPARED, place, seal)
-
-
-def _ledger(context: RunContext) -> Ledger:
-    """The ledger, from where this run has read it already."""
-    return Ledger.open(context.home.ledger, create=False, known=context.ledger_positions)

@@ -27,12 +27,7 @@ _RENEWED = ("title", "dataset", "source", "publish", "curator")
 
 
 def predecessor(folder: Path) -> dict[str, Any]:
-    """The manifest of a bundle that a release may follow.
-
-    Raises:
-        BundleVerificationError: The bundle is not whole.
-        RereleaseError: It was drawn from a known seed, or is a reprint.
-    """
+    """The manifest of a bundle that a release may follow."""
     manifest = verify_bundle(folder)
     flaw, mend = "", ""
     if not manifest["publishable"]:
@@ -95,11 +90,7 @@ def config_folder(bundle: Path) -> Path | None:
 
 
 def check_source(release: Release, bundle: Path) -> None:
-    """Say before the charge that a renewal finds no data, and where it looked.
-
-    Raises:
-        SourceNotFoundError: There is no file.
-    """
+    """Say before the charge that a renewal finds no data, and where it looked."""
     path = release.config.source.files
     if path is None or _has_source(release.folder, path):
         return
@@ -121,23 +112,12 @@ def _has_source(folder: Path, path: str) -> bool:
 
 
 def revision(manifest: Mapping[str, Any], config: Path, overrides: Iterable[Override]) -> Order:
-    """The order for a changed config.
-
-    Args:
-        manifest: Of the bundle that the release follows.
-        config: The changed config.
-        overrides: What differs from it.
-    """
+    """The order for a changed config."""
     return Order(config, tuple(overrides), supersedes=manifest["seal"])
 
 
 def check_followed(home: Home, folder: Path, manifest: Mapping[str, Any], dataset: str) -> None:
-    """Raise unless the ledger has the dataset's account, and published the bundle.
-
-    Raises:
-        UnregisteredDatasetError: It has no such account.
-        BundleVerificationError: It did not publish this bundle.
-    """
+    """Raise unless the ledger has the dataset's account, and published the bundle."""
     if remaining_budget(home, dataset) is None:
         raise UnregisteredDatasetError(
             "The ledger has no account of this name.", where=f"dataset {dataset!r}"

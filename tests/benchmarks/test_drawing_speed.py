@@ -32,7 +32,7 @@ from statpress.tasks.private_zone.guards import CuratorLog
 from statpress.tasks.private_zone.workers import LocalProcesses
 from statpress.tasks.products.kinds import kind_of
 from statpress.tasks.release import drawing
-from statpress.tasks.release.drawing import draw_by, hand_over, introduce
+from statpress.tasks.release.drawing import FOLDER, draw_by, introduce, save_counted
 from statpress.tasks.release.entropy import generator
 
 psutil = needed("psutil")
@@ -94,7 +94,7 @@ def measured(folder: Path, cells: int) -> Mapping[str, float]:
         introduce(run, plan, workers)
         pids = [process.pid for process in workers._processes]
         clock, processor, before = time.perf_counter(), time.process_time(), children(pids)
-        hand_over(run, counted)
+        save_counted(run.work / FOLDER, counted)
         drawn = draw_by(workers, run, plan, DRAW)
         both = time.perf_counter() - clock, time.process_time() - processor
         spent = both[1] + children(pids) - before

@@ -47,12 +47,12 @@ from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.run_context import RunContext, Silent
 from statpress.tasks.release import publication
 from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
-from statpress.tasks.release.publication import note_bundle
 from statpress.tasks.release.review import (
     check_unsigned,
     decide,
     describe_waiting,
     is_prepared,
+    note_bundle,
     record_unsigned,
     waiting,
 )

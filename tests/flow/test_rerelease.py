@@ -29,8 +29,8 @@ from statpress.tasks.bundle.manifest import FACTS, MANIFEST_NAME, seal, verify_b
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.private_zone.guards import CuratorLog, new_run_id
 from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
-from statpress.tasks.release.publication import note_bundle
 from statpress.tasks.release.reprint import check_reprint, reprint
+from statpress.tasks.release.review import note_bundle
 
 PRODUCTS = """\
 products:

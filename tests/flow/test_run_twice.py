@@ -14,7 +14,7 @@ from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.ledger.entries import Loss
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.release.ledger_check import check_bundle, recomputed, verify_ledger
-from statpress.tasks.release.publication import note_bundle
+from statpress.tasks.release.review import note_bundle
 
 
 class CutError(Exception):

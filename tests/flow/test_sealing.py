@@ -154,9 +154,9 @@ def test_no_process_of_a_run_leaves_its_memory() -> None:
         assert expected is not None or done.stdout.strip().endswith(" 1")
     # Its other processes are other programs, and say so for themselves before they do anything.
     for module, name, first in (
-        ("quality/process", "main", "requests, answers = tasks_of_parent()"),
+        ("release/quality_process", "main", "requests, answers = tasks_of_parent()"),
         ("release/drawing", "main", "tasks, answers = tasks_of_parent()"),
-        ("execution/workers", "tasks_of_parent", "silence_core_dumps()"),
+        ("private_zone/workers", "tasks_of_parent", "silence_core_dumps()"),
     ):
         source = (ROOT / "tasks" / f"{module}.py").read_text()
         (main,) = [n for n in ast.parse(source).body if getattr(n, "name", "") == name]

@@ -8,13 +8,13 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from census_ledger import TERMS
+from census_ledger import TERMS, apply
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from statpress.mechanisms.errors import InsufficientBudgetError, LedgerError, LedgerIntegrityError
 from statpress.tasks.ledger.accounts import State
-from statpress.tasks.ledger.chain import apply, next_entry, replay, resume
+from statpress.tasks.ledger.chain import next_entry, replay, resume
 from statpress.tasks.ledger.entries import MEASURES, Entry, canonical, exact
 
 TIMES = {"created": "2026-01-01T00:00:00+00:00"}

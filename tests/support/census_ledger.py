@@ -7,6 +7,9 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from statpress.mechanisms.errors import StatpressError
+from statpress.tasks.ledger.accounts import State
+from statpress.tasks.ledger.chain import replay
+from statpress.tasks.ledger.entries import Entry
 from statpress.tasks.ledger.ledger import Ledger
 
 TERMS: dict[str, Any] = {
@@ -53,3 +56,8 @@ def assert_plain(error: StatpressError) -> None:
         assert word not in str(error)
     assert error.where
     assert error.next_step
+
+
+def apply(state: State, entry: Entry) -> State:
+    """The state after one more entry."""
+    return replay((entry,), state)

@@ -361,7 +361,7 @@ def _run_elsewhere(sweep: Sweep, patch: pytest.MonkeyPatch) -> None:
         with recorded(sweep.said):
             sweep.run_parallel("on a Dask worker", dask)
             with patch.context() as broken:
-                broken.setattr("statpress.tasks.release.steps.hand_over", outburst)
+                broken.setattr("statpress.tasks.release.steps.save_counted", outburst)
                 sweep.run_parallel("in hand over counts", dask)
             with patch.context() as broken:
                 put_in_place(broken, Bursting, sweep.folder)

@@ -26,7 +26,7 @@ from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.private_zone.guards import new_run_id
 from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
-from statpress.tasks.release.publication import note_bundle
+from statpress.tasks.release.review import note_bundle
 
 pytestmark = pytest.mark.system
 CODES = exit_codes()

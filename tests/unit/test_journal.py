@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from census_ledger import TERMS
+from census_ledger import TERMS, apply
 
 from statpress.mechanisms.errors import (
     AmountError,
@@ -21,7 +21,6 @@ from statpress.mechanisms.errors import (
 )
 from statpress.tasks.ledger.accounts import State, Status
 from statpress.tasks.ledger.chain import (
-    apply,
     check_recomputed,
     check_run,
     next_entry,

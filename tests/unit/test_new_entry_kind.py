@@ -15,11 +15,9 @@ from typing import Any
 import pytest
 
 from statpress.mechanisms.errors import InsufficientBudgetError, LedgerError, LedgerIntegrityError
-from statpress.tasks.ledger.accounts import State, Status, keep_with_charge, refusal
+from statpress.tasks.ledger.accounts import State, Status, refusal
 from statpress.tasks.ledger.entries import (
     MEASURES,
-    OF_DATASET,
-    OF_RUN,
     Body,
     Entry,
     Loss,
@@ -28,7 +26,15 @@ from statpress.tasks.ledger.entries import (
 )
 from statpress.tasks.ledger.export import restore, write_export
 from statpress.tasks.ledger.ledger import Ledger
-from statpress.tasks.ledger.rules import RULES, Rule, no_effect, same_body
+from statpress.tasks.ledger.rules import (
+    OF_DATASET,
+    OF_RUN,
+    RULES,
+    Rule,
+    keep_with_charge,
+    no_effect,
+    same_body,
+)
 
 TERMS: dict[str, Any] = {
     "adjacency": "replace_one",

@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 import pytest
-from census_ledger import TERMS
+from census_ledger import TERMS, apply
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from statpress.mechanisms.errors import (
@@ -18,7 +18,7 @@ from statpress.mechanisms.errors import (
 )
 from statpress.tasks.ledger import rules as review_rules
 from statpress.tasks.ledger.accounts import State, Status
-from statpress.tasks.ledger.chain import apply, next_entry, repeated, replay, resume
+from statpress.tasks.ledger.chain import next_entry, repeated, replay, resume
 from statpress.tasks.ledger.entries import (
     Entry,
     checkpoint_statement,

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from census_ledger import TERMS
+from census_ledger import TERMS, apply
 
 from statpress.mechanisms.errors import (
     AlreadyRegisteredError,
@@ -19,7 +19,7 @@ from statpress.mechanisms.errors import (
     UnregisteredDatasetError,
 )
 from statpress.tasks.ledger.accounts import State, Status
-from statpress.tasks.ledger.chain import apply, next_entry
+from statpress.tasks.ledger.chain import next_entry
 from statpress.tasks.ledger.entries import Loss
 from statpress.tasks.ledger.rules import RULES
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from census_ledger import apply
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
@@ -19,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from statpress.mechanisms.errors import LedgerError, LedgerIntegrityError, SigningKeyError
 from statpress.tasks.ledger.accounts import State
-from statpress.tasks.ledger.chain import Verification, apply, inspect, next_entry, replay
+from statpress.tasks.ledger.chain import Verification, inspect, next_entry, replay
 from statpress.tasks.ledger.entries import (
     ZERO_HASH,
     Entry,
