@@ -45,7 +45,7 @@ from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.orchestration.server import AWAITING
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.run_context import RunContext, Silent
-from statpress.tasks.release import publication
+from statpress.tasks.release import review
 from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
 from statpress.tasks.release.review import (
     check_unsigned,
@@ -359,7 +359,7 @@ def test_publishing_killed_at_any_step_is_begun_again(
     approve(office)
     before = contents(office.prepared)
     with monkeypatch.context() as patch:
-        honest = getattr(publication, step)
+        honest = getattr(review, step)
 
         def ends(*args: Any, **kwargs: Any) -> None:
             if after:
@@ -435,8 +435,8 @@ def test_a_name_taken_during_the_review_loses_nothing(office: Office) -> None:
 
 def test_one_publishes_at_a_time(office: Office) -> None:
     approve(office)
-    approved = publication.check_approval(office.home, RUN)
-    claim = publication.open_publication(office.home, approved)
+    approved = review.check_approval(office.home, RUN)
+    claim = review.open_publication(office.home, approved)
     with claim, pytest.raises(OutputNotWritableError, match="at work"):
         publish(RUN, home=office.home)
     assert publish(RUN, home=office.home).bundle == office.target
@@ -544,7 +544,7 @@ def test_a_flow_that_does_not_verify_its_copy_would_publish_a_changed_byte(
     """The broken twin of the test above."""
     approve(office)
     _byte(office.prepared)
-    monkeypatch.setattr(publication, "check_sealed", lambda *a, **k: None)
+    monkeypatch.setattr(review, "check_sealed", lambda *a, **k: None)
     publish(RUN, home=office.home)
     with pytest.raises(BundleVerificationError):
         verify_bundle(office.target)
