@@ -81,7 +81,7 @@ def paragraphs(template: str, macro: str, *values: Any) -> list[Markup]:
 def _unwrapped(text: str) -> str:
     """Markdown with a line for each paragraph, heading, item of a list and row of a table."""
     blocks = re.split(r"\n\s*\n", text.strip())
-    lines = [re.sub(r"[ \t]*\n[ \t]*(?![#|]|- )", " ", block) for block in blocks]
+    lines = [re.sub(r"[ \t]*\n(?!(?:[#|]|- ))[ \t]*", " ", block) for block in blocks]
     return "\n\n".join(lines).replace(_NEWLINE, "\n")
 
 
@@ -115,6 +115,9 @@ def _environment(*, markdown: bool = False) -> Environment:
     if markdown:
         environment.filters |= {
             "code": lambda text: Markup(code_span(str(text))),  # noqa: S704
+            # A bar ends a cell of a table even within code.
+            "code_cell": lambda text: Markup(code_span(text).replace("|", "\\|")),  # noqa: S704
+            "codes": lambda texts: Markup(", ".join(map(code_span, texts))),  # noqa: S704
             "words": lambda text: Markup(text.replace("\n", _NEWLINE)),  # noqa: S704
         }
     return environment

@@ -23,7 +23,7 @@ from statpress.tasks.catalogues.data_package import (
 )
 from statpress.tasks.catalogues.metadata_files import rehearse_metadata, write_metadata
 from statpress.tasks.ledger.entries import Entry, canonical
-from statpress.tasks.pages.rendering import code_span, escaped
+from statpress.tasks.pages.rendering import code_span, markdown
 from statpress.tasks.products.kinds import families, kind_of
 from statpress.tasks.products.product_kind import (
     Profile,
@@ -38,19 +38,6 @@ from statpress.tasks.release.statement import SCHEMA, charged_statement, stateme
 from statpress.tasks.report.privacy_page import write_privacy_page
 from statpress.tasks.report.report import write_report
 
-_INSECURE = (
-    "**NOT PUBLISHABLE: drawn from a known seed, for tests only. No guarantee holds: whoever "
-    "knows the seed can take the noise away. What follows would hold of secret randomness.**\n\n"
-)
-_FORMULAS = (
-    "In text columns of CSV files, a value that a spreadsheet would take for a formula (it begins "
-    "with `=`, `+`, `-`, `@`, a tab or a carriage return) has an apostrophe in front."
-)
-_SDMX = (
-    "`sdmx/` has every table as SDMX-CSV 2.0, with its structure in SDMX-ML 3.0: `OBS_VALUE` is "
-    "the estimate, `STANDARD_ERROR` and `PROJECTED` are attributes, and `_O` and `_U` are the "
-    "codes of undeclared and of missing values."
-)
 _PACKAGES = ("statpress", "numpy", "opendp", "pyarrow", "python-flint", "randomgen", "scipy")
 
 
@@ -197,56 +184,26 @@ def _package(run: Run, release: Release, plan: Plan) -> dict[str, Any]:
 
 
 def _readme(run: Run, release: Release, plan: Plan, package: Mapping[str, Any]) -> str:
-    mark = "" if run.insecure_seed is None else _INSECURE
-    unit = plan.privacy.unit.removeprefix("column ")
-    words = plan.privacy.words.replace(f"`{unit}`", code_span(unit))
-    lines = [
-        f"# {escaped(release.config.title)}",
-        "",
-        *_paragraphs(release.config.about.description),
-        f"{mark}A release of the dataset {code_span(release.config.dataset)} that "
-        f"satisfies ({canonical(plan.epsilon)}, {canonical(plan.delta)})-differential "
-        f"privacy under {plan.privacy.adjacency}, unit: {words}.",
-        "",
-        "No record of the source was copied into `data/`: what is there was drawn, or has noise "
-        "on it. A drawn record may be like a real one by chance. The order of the rows carries no "
-        "information.",
-        "",
-    ]
-    for product in plan.products:
-        lines.append(kind_of(product).advice(product, plan))
-    for name, found in mostly_noise(plan).items():
-        lines += [
-            "",
-            f"**`{name}` is {found.words}.** Its config accepts that: do not read more "
-            "than its standard errors allow into any single figure.",
-        ]
-    for text in disclosures(plan):
-        lines += ["", f"**{text}**"]
-    if release.supersedes:
-        lines += ["", f"It follows the release with the seal `{release.supersedes}`."]
-    for kind, products in families(plan.products):
-        for note in kind.notes(products):
-            lines += ["", note]
-    lines += [
-        "",
-        "`report.html` shows the release on one page. `PRIVACY.md` explains the guarantee that "
-        "`privacy.json` states, `codebook.md` says what every column means, `datapackage.json` the "
-        "same for programs; "
-        "`dcat.jsonld` and `croissant.json` describe the files to catalogues.",
-        "Check the bundle with `statpress verify`.",
-        "",
-    ]
-    if release.config.publish.sdmx:
-        lines += [_SDMX, ""]
-    if "csv" in release.config.publish.formats:
-        lines += [_FORMULAS, ""]
-    return with_publication("\n".join(lines), package)
-
-
-def _paragraphs(text: str | None) -> list[str]:
-    """Text of a config as paragraphs of Markdown, each with a blank line behind it."""
-    return [each for part in (text or "").split("\n") if part for each in (escaped(part), "")]
+    config, unit = release.config, plan.privacy.unit.removeprefix("column ")
+    text = markdown(
+        "README.md.jinja",
+        title=config.title,
+        description=(config.about.description or "").split("\n"),
+        publishable=run.insecure_seed is None,
+        dataset=config.dataset,
+        epsilon=canonical(plan.epsilon),
+        delta=canonical(plan.delta),
+        adjacency=str(plan.privacy.adjacency),
+        unit=plan.privacy.words.replace(f"`{unit}`", code_span(unit)),
+        advice=[kind_of(product).advice(product, plan) for product in plan.products],
+        noisy=mostly_noise(plan),
+        warnings=disclosures(plan),
+        supersedes=release.supersedes,
+        notes=[note for kind, own in families(plan.products) for note in kind.notes(own)],
+        sdmx=config.publish.sdmx,
+        csv="csv" in config.publish.formats,
+    )
+    return with_publication(text, package)
 
 
 def write_schema(folder: Path) -> None:
