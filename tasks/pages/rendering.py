@@ -148,7 +148,8 @@ def rendered(
     from markupsafe import Markup
 
     charts, sliders = itertools.count(1), itertools.count(1)
-    script = _text("slider.js") if any(map(_slides, page.sections)) else ""
+    slides = any(isinstance(value, Slider) for value in values.values())
+    script = _text("slider.js") if slides or any(map(_slides, page.sections)) else ""
     allowed = f"script-src 'sha256-{_digest(script)}'; " if script else ""
     return (
         _environment()

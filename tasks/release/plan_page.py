@@ -1,12 +1,7 @@
-"""The page of a plan: what a release would cost and how good it would be.
+"""The page of a plan: what a release would cost and how good it would be, before it is paid for.
 
-What other budgets and shares would buy, on the page of a plan.
-
-The page of a plan: what a release would cost and how good it would be, before it is paid for.
-
-From public quantities only, so that a methodologist and a board may look at it together.
-
-The page of a plan in its file.
+From public quantities only, so that a methodologist and a board may look at it together. Its prose
+is in the template ``plan.html.jinja``.
 """
 
 from __future__ import annotations
@@ -34,15 +29,12 @@ from statpress.tasks.pages.blocks import (
     Block,
     Chart,
     Curves,
-    Fact,
-    Facts,
     Gallery,
     Grid,
     Line,
     Option,
     Page,
     Prose,
-    Section,
     Slider,
 )
 from statpress.tasks.pages.numbers import at_most, count, measured, share, short
@@ -71,21 +63,11 @@ _ONE = Decimal(1)
 _GROWS = " Where it grows with the budget, that is too small for the figure to mean anything."
 
 
-def budgets(plan: Plan, offers: Sequence[Offer], remaining: Loss | None) -> list[Block]:
-    """A slider over the offers, and each product's error over them as a curve."""
+def _budgets(plan: Plan, offers: Sequence[Offer], remaining: Loss | None) -> Slider:
+    """What each budget gives."""
     start = next(place for place, offer in enumerate(offers) if offer.times == _ONE)
     options = [Option(_label(offer), [_offer(offer, plan, remaining)]) for offer in offers]
-    charts = [_curve(product, offers) for product in plan.products]
-    return [
-        Prose(
-            [
-                "Errors mostly shrink as the budget grows, and so does the protection. Move the "
-                "slider to see what the same config would give for a larger or smaller budget."
-            ]
-        ),
-        Slider("Budget of the release:", options, start),
-        Gallery([chart for chart in charts if chart is not None]),
-    ]
+    return Slider("Budget of the release:", options, start)
 
 
 def _label(offer: Offer) -> str:
@@ -156,10 +138,10 @@ def _curve(product: PlannedProduct[Any], offers: Sequence[Offer]) -> Chart | Non
     )
 
 
-def shares(release: Release, plan: Plan, offers: Sequence[Offer]) -> list[Section]:
-    """What a larger or smaller share of a product would buy; nothing of a single one."""
+def _shares(release: Release, plan: Plan, offers: Sequence[Offer]) -> Grid | None:
+    """What a larger or smaller share of a product would buy; None of a single one."""
     if len(plan.products) < 2:
-        return []
+        return None
     budget, n_products, rows = release.budget(), len(plan.products), []
     for product in plan.products:
         own = float(product.request.share)
@@ -171,13 +153,12 @@ def shares(release: Release, plan: Plan, offers: Sequence[Offer]) -> list[Sectio
         )
         figures = [measured(each, 3) for each in (half, error_of(product), double)]
         rows.append([product.name, share(own), criterion_of(product), *figures])
-    grid = Grid(
+    return Grid(
         ["product", "share", "expected error", "with half its share", "planned", "with twice"],
         rows,
         note="Read off the curves above, so the errors with other shares are approximate. What one "
         "product gains the others lose: the shares add up to the release's budget.",
     )
-    return [Section("shares", "What each share buys", [grid])]
 
 
 def repeats(plan: Plan, remaining: Loss) -> str:
@@ -202,7 +183,7 @@ def plan_page(
     offers: Sequence[Offer],
     remaining: Loss | None,
     stopping: Sequence[str],
-) -> Page:
+) -> str:
     """The page.
 
     Args:
@@ -212,69 +193,44 @@ def plan_page(
         remaining: What the ledger still grants; None if the dataset has no account.
         stopping: Why a run would stop, if it would.
     """
-    marks = [f"A run would stop: {each}" for each in stopping]
-    return Page(
+    column = plan.privacy.unit.removeprefix("column ")
+    marks = [f"A run would stop: {reason}" for reason in stopping]
+    page = Page(
         title=f"Plan: {release.config.title}",
+        sections=(),
         subtitle=f"Dataset {release.config.dataset}. From public quantities only: nobody has "
         "looked at the data, and nothing is charged.",
         marks=[*marks, *warnings(release, plan, apart=_APART)],
-        sections=[
-            Section("summary", "Summary", [_summary(plan, remaining)]),
-            Section("budgets", "What another budget would buy", budgets(plan, offers, remaining)),
-            *shares(release, plan, offers),
-            Section("products", "The products", parts=[_product(each) for each in plan.products]),
-            Section("privacy", "The guarantee", [_guarantee(plan)]),
-            Section("ledger", "What remains in the ledger", _ledger(plan, remaining)),
-        ],
     )
-
-
-def _summary(plan: Plan, remaining: Loss | None) -> Facts:
-    fits = "The dataset has no account yet." if remaining is None else repeats(plan, remaining)
-    products = len(plan.products)
-    return Facts(
-        [
-            Fact(
-                "Protected",
-                f"{count(plan.privacy.n_units)} {_units(plan)}",
-                f"The guarantee is for {plan.privacy.words}.",
-            ),
-            Fact("Privacy loss", f"epsilon {short(plan.epsilon, digits=4)}", fits),
-            Fact(
-                "An attacker gains at most",
-                at_most(plan.attack_advantage),
-                "Over guessing, when deciding between two candidates for what one unit's data are.",
-            ),
-            Fact(
-                "Products",
-                f"{products}",
-                _verdicts(plan),
-            ),
-        ],
-        large=True,
+    return rendered(
+        page,
+        template="plan.html.jinja",
+        plan=plan,
+        remaining=remaining,
+        fits=None if remaining is None else repeats(plan, remaining),
+        units="records" if column == plan.privacy.unit else f"values of {column}",
+        verdicts=_verdicts(plan),
+        budgets=_budgets(plan, offers, remaining),
+        curves=Gallery([c for c in (_curve(each, offers) for each in plan.products) if c]),
+        shares=_shares(release, plan, offers),
+        made=_made,
+        verdict=verdict,
+        canonical=canonical,
     )
 
 
 def _verdicts(plan: Plan) -> str:
     """The products by verdict."""
-    found: dict[str, list[str]] = {}
-    for each in plan.products:
-        found.setdefault(VERDICTS[verdict(each).name], []).append(each.name)
-    return "; ".join(f"{words}: {', '.join(names)}" for words, names in found.items())
+    names: dict[str, list[str]] = {}
+    for product in plan.products:
+        names.setdefault(VERDICTS[verdict(product).name], []).append(product.name)
+    return "; ".join(f"{words}: {', '.join(listed)}" for words, listed in names.items())
 
 
-def _units(plan: Plan) -> str:
-    """What the units are, in the plural."""
-    column = plan.privacy.unit.removeprefix("column ")
-    return "records" if column == plan.privacy.unit else f"values of {column}"
-
-
-def _product(product: PlannedProduct[Any]) -> Section:
-    """What is expected of a product; how it will be made is folded away."""
-    columns = ", ".join(product.domain.names)
-    errors = product.kind.error_rows(product.mechanism, product.expected_error)
+def _made(product: PlannedProduct[Any]) -> Grid:
+    """How a product will be made, folded away."""
     chosen = [] if product.choice is None else [["chosen for", product.choice.reason()]]
-    made = [
+    rows = [
         ["mechanism", product.mechanism.name],
         *chosen,
         *([label, value] for label, value in shown(product.mechanism.describe())),
@@ -284,70 +240,7 @@ def _product(product: PlannedProduct[Any]) -> Section:
             f"epsilon {short(product.epsilon, digits=4)} at delta {canonical(product.delta)}",
         ],
     ]
-    return Section(
-        f"product-{product.name}",
-        product.name,
-        [
-            Facts(
-                [
-                    Fact("what it is", f"{product.kind.name} of {columns}"),
-                    Fact("verdict", verdict(product).words),
-                    *(Fact(label or "also", value) for label, value in errors),
-                ]
-            ),
-            Grid(["parameter", "value"], made, title="How it will be made", folded=True),
-        ],
-    )
-
-
-def _guarantee(plan: Plan) -> Facts:
-    lower, upper = plan.epsilon_bounds
-    rows = [
-        Fact("neighbouring relation", str(plan.privacy.adjacency)),
-        Fact("privacy unit", plan.privacy.words),
-        Fact(
-            "epsilon and delta charged",
-            f"{canonical(plan.epsilon)} at {canonical(plan.delta)}",
-            "All products composed, rounded up: this is what the ledger takes.",
-        ),
-        Fact(
-            "exact epsilon",
-            f"{lower:.12g} to {upper:.12g}",
-            "A proven enclosure of the smallest epsilon that holds at that delta.",
-        ),
-        Fact(
-            "rho charged",
-            canonical(plan.amounts["rho"]),
-            "The same loss in zero-concentrated privacy, for accounts that are kept in it.",
-        ),
-    ]
-    if plan.saved:
-        rows.append(
-            Fact(
-                "saved by composing",
-                share(float(plan.saved)),
-                f"The products' epsilons by themselves add up to {short(plan.added, digits=4)}.",
-            )
-        )
-    return Facts(rows)
-
-
-def _ledger(plan: Plan, remaining: Loss | None) -> list[Block]:
-    if remaining is None:
-        return [Prose(["The dataset has no account in this ledger, so a run would stop."])]
-    rows = [
-        Fact(
-            measure.replace("_", " of "),
-            f"{canonical(plan.amounts[measure])} of {canonical(left)}",
-            _part_of(plan.amounts[measure], left),
-        )
-        for measure, left in remaining.amounts.items()
-    ]
-    return [Prose([repeats(plan, remaining)]), Facts(rows)]
-
-
-def _part_of(cost: Decimal, left: Decimal) -> str:
-    return f"{share(float(cost / left))} of what remains." if left else "Nothing remains."
+    return Grid(["parameter", "value"], rows, title="How it will be made", folded=True)
 
 
 SUFFIX = ".html"
@@ -397,10 +290,10 @@ def write_plan_page(
         OutputNotWritableError: The page cannot be written.
     """
     offers = offers_of(home, release, plan, announce)
-    page = plan_page(release, plan, offers, remaining, [str(each) for each in stopping])
+    page = plan_page(release, plan, offers, remaining, [str(error) for error in stopping])
     written = path.with_name(f".{path.name}.new")
     try:
-        written.write_text(rendered(page), encoding="utf-8")
+        written.write_text(page, encoding="utf-8")
         os.replace(written, path)
     except OSError as error:
         written.unlink(missing_ok=True)
