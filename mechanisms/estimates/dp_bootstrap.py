@@ -1,74 +1,341 @@
-"""Estimates by the DP bootstrap, of built-in statistics and user-defined ones.
+"""The DP bootstrap: estimates from noisy statistics of bootstrap resamples, strictly at finite B.
 
-The mechanism is statpress.mechanisms.estimates.replicates: noisy statistics of bootstrap
-resamples, whose sampling distribution is recovered by deconvolution. Variances have n - 1.
+Algorithm 1 of Wang, Cheng and Awan (2022, arXiv 2210.06140) on weighted cells: a replicate is the
+statistic of a bootstrap resample plus normal noise of a known standard deviation sigma. Replace-one
+neighbours; a unit is one record. The loss of one replicate is theirs of Theorem 3.4
+(mechanisms.accounting.noise_losses), composed B times. Variances and covariances have n - 1.
+
+**calibration: strict** is the least noise that is proven to meet the budget. **paper** takes a mu
+and the paper's noise for it, which is asymptotic and too small; the proven loss is charged.
 
 **inference: calibrated** is a normal interval around the mean of the replicates, whose constants
-are in the description. **percentile** and **t** are those of the paper.
+are in the description. The noise on each replicate widens their percentiles by far more than the
+mean of the replicates suffers from it: that mean has variance V (1 + 1/B) + sigma^2/B about, V the
+variance of the statistic, where the replicates' own is V (n - 1)/n + sigma^2. A normal interval
+around the mean needs V alone, estimated by what is left of the replicates' variance. The half-width
+follows from it by the rule of statpress.mechanisms.estimates.resampling_noise, which keeps the
+level for every V from 0 to n D^2/4. **percentile** and **t** are those of the paper; the sampling
+distribution is recovered by statpress.mechanisms.estimates.deconvolution. All of it is
+post-processing of the replicates.
 
-**calibration: strict** is the least noise that is proven to meet the budget. **paper** takes a
-mu and the noise of Wang, Cheng and Awan (2022, arXiv 2210.06140); the proven loss is charged.
+**Cap.** A statistic that one record moves by at most D has a variance of at most n D^2/4 under any
+law of independent records (the bounded-differences form of the inequality of Efron and Stein 1981,
+doi 10.1214/aos/1176345462). Every interval is truncated to what follows from that.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 
 from statpress.mechanisms.accounting.losses import PrivacyLoss
-from statpress.mechanisms.domain.contingency_table import ContingencyTable
-from statpress.mechanisms.errors import ConfigError, RecordsError
-from statpress.mechanisms.estimates import resampling_noise
-from statpress.mechanisms.estimates.declared_statistics import (
+from statpress.mechanisms.accounting.noise_losses import BootstrapLoss
+from statpress.mechanisms.domain.columns import Codes
+from statpress.mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
+from statpress.mechanisms.estimates.deconvolution import Deconvolved, deconvolve
+from statpress.mechanisms.estimates.estimand import EstimandKnobs
+from statpress.mechanisms.estimates.estimate import RawEstimates, SamplingDistribution, number
+from statpress.mechanisms.estimates.fieller import Floats, check_level, normal_quantile
+from statpress.mechanisms.estimates.resampled import (
     DeclaredStatistic,
-    check_all_count,
-    columns_of,
-    described,
-    even_variances,
-    statistic_of,
-    terms_of,
-)
-from statpress.mechanisms.estimates.estimand import Estimand, EstimandKnobs
-from statpress.mechanisms.estimates.estimate import (
-    ESTIMATE,
-    Estimate,
-    ExpectedInterval,
-    RawEstimates,
-    SamplingDistribution,
-    check_loss_frame,
-    check_serves,
-    estimand_for,
-    number,
+    Interval,
+    ResampledEstimate,
     proven,
-    resampling_goal,
 )
-from statpress.mechanisms.estimates.replicates import (
-    BootstrapReplicates,
-    Calibration,
-    NoisyReplicates,
-    check_replicates,
-    default_replicates,
+from statpress.mechanisms.estimates.resampling_noise import (
+    Goal,
+    NoisyVariance,
+    WidthRule,
+    composed,
+    gaussian_goal,
+    largest_mu_squared,
+    paper_mu_squared,
+    reaches_from_description,
 )
-from statpress.mechanisms.estimates.resampling_noise import Reach, least_reach, mean_width
-from statpress.mechanisms.estimates.statistics import Scale, Terms
+from statpress.mechanisms.estimates.statistics import (
+    NamedStatistic,
+    Scale,
+    Statistic,
+    Terms,
+    evaluated,
+)
 from statpress.mechanisms.mechanism import (
     BALLE_BARTHE_GABOARDI,
     PROOF,
     WANG_CHENG_AWAN,
     Citation,
-    Kind,
     Target,
-    check_frame,
 )
-from statpress.mechanisms.sampling.randomness import Progress, Randomness, StatisticNoise
+from statpress.mechanisms.sampling.randomness import Randomness, StatisticNoise
+from statpress.mechanisms.sampling.record_sampler import BootstrapSampler
 
+Calibration = Literal["strict", "paper"]
 Inference = Literal["calibrated", "percentile", "t"]
+_CHUNK = 1 << 20  # counts held at a time
+
+
+FEWEST, MOST = 50, 500
+"""Replicates by default: enough to recover a distribution, and no more than gain by it."""
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyReplicates:
+    """Replicates of one scalar statistic with what is public about them.
+
+    Attributes:
+        values: float64[B].
+        sigma: Standard deviation of the noise on each.
+        n_records: Number of records n.
+        sensitivity: Most that one record moves the statistic.
+    """
+
+    values: Floats
+    sigma: float
+    n_records: int
+    sensitivity: float
+
+    def __post_init__(self) -> None:
+        if len(self.values) < 2 or self.n_records < 2:
+            raise ConfigError("Intervals need at least two replicates of two records.")
+
+    @property
+    def mean(self) -> float:
+        """The point estimate (Algorithm 3)."""
+        return float(np.mean(self.values))
+
+    @property
+    def standard_error(self) -> float:
+        """Of the mean as an estimate (Algorithm 3); 0 where its square came out negative."""
+        n, replicates = self.n_records, len(self.values)
+        spread = float(np.var(self.values, ddof=1))
+        more = n / (n - 1)
+        square = (more + 1 / replicates) * spread - more * self.sigma**2
+        return math.sqrt(max(0.0, square))
+
+    @property
+    def spread(self) -> float:
+        """The distance of the quartiles."""
+        low, high = np.quantile(self.values, (0.25, 0.75))
+        return float(high - low)
+
+    def deconvolved(self) -> Deconvolved:
+        """The recovered sampling distribution (Algorithm 2)."""
+        return deconvolve(self.values, self.sigma)
+
+    def percentile_interval(self, level: float) -> Interval:
+        """Percentiles of the recovered sampling distribution, capped (Remark 4.2).
+
+        Where half of the replicates are the same number, nothing can be recovered, and the
+        interval is the cap.
+        """
+        check_replicates(len(self.values), level)
+        if not self.spread:
+            return self._capped(-math.inf, math.inf, level, valid=False)
+        return self._capped(*self.deconvolved().interval(level), level, valid=True)
+
+    def t_interval(self, level: float) -> Interval:
+        """Student's interval with adjusted degrees of freedom (Supplement D.2), capped.
+
+        It is valid if the estimated variance is at least three of its standard deviations;
+        if not, the interval is the cap.
+        """
+        from scipy.special import stdtrit
+
+        check_level(level)
+        n, replicates = self.n_records, len(self.values)
+        spread = float(np.var(self.values, ddof=1))
+        variance = n / (n - 1) * (spread - self.sigma**2)
+        centre, error = self.mean, self.standard_error
+        if variance < 3 * spread * math.sqrt(2 / (replicates - 1)) or not error:
+            return self._capped(-math.inf, math.inf, level, valid=False)
+        degrees = (variance / spread) ** 2 * (replicates - 1)
+        reach = float(stdtrit(degrees, (1 + level) / 2)) * error
+        return self._capped(centre - reach, centre + reach, level, valid=True)
+
+    @property
+    def known(self) -> NoisyVariance:
+        """What the half-width of a calibrated interval follows from."""
+        return _known(self.n_records, len(self.values), self.sigma, self.sensitivity)
+
+    def calibrated_interval(self, level: float, rule: WidthRule) -> Interval:
+        """The mean of the replicates, give or take the half-width of a rule."""
+        spread, centre = np.var(self.values, ddof=1, keepdims=True), self.mean
+        reach = float(rule.half_width(self.known, spread, level)[0])
+        return Interval(centre, centre - reach, centre + reach, self.standard_error)
+
+    def _capped(self, lower: float, upper: float, level: float, *, valid: bool) -> Interval:
+        """Truncate an interval by the largest variance there can be."""
+        centre, replicates = self.mean, len(self.values)
+        most = self.n_records * self.sensitivity**2 / 4 * (1 + 1 / replicates)
+        cap = normal_quantile(level) * math.sqrt(most + self.sigma**2 / replicates)
+        low = min(max(lower, centre - cap), centre + cap)
+        high = max(min(upper, centre + cap), low)
+        return Interval(centre, low, high, self.standard_error, valid)
+
+
+def _known(n: int, replicates: int, sigma: float, sensitivity: float) -> NoisyVariance:
+    return NoisyVariance(
+        spread_gain=(n - 1) / n,
+        spread_noise=sigma**2,
+        freedom=replicates - 1,
+        centre_gain=1 + (n - 1) / n / replicates,
+        centre_noise=sigma**2 / replicates,
+        most=n * sensitivity**2 / 4,
+    )
+
+
+def default_replicates(
+    level: float, *, n_records: int, mu: float, sensitivity: float, variance: float
+) -> int:
+    """The paper's rule (see ``suggested_replicates``) within limits."""
+    suggested = suggested_replicates(
+        level, n_records=n_records, mu=mu, sensitivity=sensitivity, variance=variance
+    )
+    return max(_least_replicates(level), min(max(suggested, FEWEST), MOST))
+
+
+def suggested_replicates(
+    level: float, *, n_records: int, mu: float, sensitivity: float, variance: float
+) -> int:
+    """The paper's rule of thumb for B (Remark 4.2), from public quantities.
+
+    The largest B at which the noise on a replicate is not larger than the presumed variance of the
+    statistic (not of a record), but at least 2/(1 - level), and no more than n.
+    """
+    check_level(level)
+    most = variance * mu**2 / (2 * -math.expm1(-1) * sensitivity**2)
+    return max(_least_replicates(level), min(int(most), n_records))
+
+
+def _least_replicates(level: float) -> int:
+    return math.ceil(2 / (1 - level) - 1e-9)
+
+
+def check_replicates(replicates: int, level: float) -> None:
+    """Refuse fewer replicates than percentiles of this level need."""
+    check_level(level)
+    least = _least_replicates(level)
+    if replicates < least:
+        raise ConfigError(
+            f"{replicates} replicates are too few for percentiles at level {level:g}.",
+            next_step=f"Ask for at least {least}, or a lower level.",
+        )
+
+
+@dataclass(frozen=True)
+class BootstrapReplicates:
+    """The release of B noisy replicates at fixed parameters; all of them are public.
+
+    Attributes:
+        statistic: What is replicated.
+        n_records: Number of records n.
+        replicates: Number of replicates B.
+        noise: On each of them.
+        calibration: How the noise was chosen.
+    """
+
+    statistic: Statistic
+    n_records: int
+    replicates: int
+    noise: StatisticNoise
+    calibration: Calibration = "strict"
+
+    def __post_init__(self) -> None:
+        if self.n_records < 2 or self.replicates < 1:
+            raise RecordsError("A bootstrap needs two records and one replicate at least.")
+
+    @classmethod
+    def calibrate(
+        cls,
+        statistic: Statistic,
+        goal: Goal | Fraction,
+        *,
+        n_records: int,
+        replicates: int,
+        n_cells: int | None = None,
+    ) -> BootstrapReplicates:
+        """The least noise proven to meet a goal, or mu-GDP down to delta = 1e-10.
+
+        ``n_cells`` is that of the declared domain; as many as records if not given.
+        """
+        StatisticNoise.check_accuracy(n_records=n_records, n_cells=n_cells or n_records)
+        part = BootstrapLoss(Fraction(1), n_records)
+        points = gaussian_goal(goal) if isinstance(goal, Fraction) else goal
+        square = largest_mu_squared(part, replicates, points)
+        return cls(statistic, n_records, replicates, _noise(statistic, n_records, square))
+
+    @classmethod
+    def as_in_paper(
+        cls,
+        statistic: Statistic,
+        mu: Fraction,
+        *,
+        n_records: int,
+        replicates: int,
+        n_cells: int | None = None,
+    ) -> BootstrapReplicates:
+        """The paper's noise, which costs more than mu; ``loss`` says how much."""
+        StatisticNoise.check_accuracy(n_records=n_records, n_cells=n_cells or n_records)
+        square = paper_mu_squared(mu, replicates)
+        noise = _noise(statistic, n_records, square)
+        return cls(statistic, n_records, replicates, noise, "paper")
+
+    def loss(self) -> PrivacyLoss:
+        """The privacy loss of all replicates; takes no data."""
+        return composed(BootstrapLoss(self.noise.mu_squared, self.n_records), self.replicates)
+
+    def check_goal(self, goal: Goal) -> None:
+        """Refuse noise, the paper's, of which the proven loss passes a goal."""
+        loss = self.loss()
+        if any(loss.delta(epsilon).upper > delta for epsilon, delta in goal):
+            raise InfeasibleBudgetError(
+                "The paper's noise costs more than this budget.",
+                next_step="Raise the budget, lower mu, or leave 'calibration' and 'mu' out.",
+            )
+
+    def release(self, counts: Codes, columns: Floats, rng: Randomness) -> Floats:
+        """Noisy replicates float64[B, dimension].
+
+        Args:
+            counts: int64[k], private counts of the occupied cells, adding up to n.
+            columns: float64[k, c], values of the statistic's columns in [0, 1].
+            rng: Source of bits; charge the ledger before building it.
+        """
+        values = np.empty((self.replicates, self.statistic.dimension))
+        sampler = BootstrapSampler(counts)
+        step = min(self.replicates, max(1, _CHUNK // len(counts)))
+        weights = np.empty((step, len(counts)), np.int64)
+        for start in range(0, self.replicates, step):
+            part = values[start : start + step]
+            resamples = sampler.draw(len(part), rng, out=weights[: len(part)])
+            part[:] = evaluated(self.statistic, resamples, columns)
+        return self.noise.release(values, rng)
+
+    @property
+    def known(self) -> NoisyVariance:
+        """What the half-width of a calibrated interval follows from."""
+        most = float(self.noise.sensitivity)
+        return _known(self.n_records, self.replicates, self.noise.sigma, most)
+
+    def inference(self, values: Floats, coordinate: int = 0) -> NoisyReplicates:
+        """One coordinate of what was released, with what its intervals need."""
+        most = float(self.noise.sensitivity)
+        return NoisyReplicates(values[:, coordinate], self.noise.sigma, self.n_records, most)
+
+
+def _noise(statistic: Statistic, n_records: int, mu_squared: Fraction) -> StatisticNoise:
+    noise = StatisticNoise.calibrate(
+        mu_squared,
+        sensitivity=Fraction(statistic.constant) / n_records,
+        dimension=statistic.dimension,
+    )
+    noise.check_bounds(*statistic.bounds)
+    return noise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,18 +370,15 @@ class BootstrapKnobs(EstimandKnobs):
                 check_replicates(self.replicates, self.confidence)
 
 
-@dataclass(frozen=True)
-class BootstrapEstimate:
+@dataclass(frozen=True, kw_only=True)
+class BootstrapEstimate(ResampledEstimate):
     """The release at fixed parameters; all of them are public.
 
     Attributes:
-        bootstrap: The replicates and the noise on them.
+        resamples: The replicates and the noise on them.
         inference: How intervals are made of them.
-        terms: What is stated of the estimates.
         rules: Of calibrated intervals, from the replicates' variance to the half-width.
         paper_mu: What the paper says that its noise costs, if it was taken.
-        estimand: To count by; None where the mechanism was rebuilt from its description.
-        variances: Presumed of the statistic, for expected widths; likewise empty.
     """
 
     name: ClassVar[str] = "dp_bootstrap"
@@ -123,130 +387,119 @@ class BootstrapEstimate:
         BALLE_BARTHE_GABOARDI.at("Theorem 10"),
         PROOF.at("Theorem 5.3"),
     )
-    kinds: ClassVar[tuple[Kind, ...]] = (ESTIMATE,)
     knobs: ClassVar[type] = BootstrapKnobs
-    pure: ClassVar[bool] = False
 
-    bootstrap: BootstrapReplicates
+    resamples: BootstrapReplicates
     inference: Inference
-    terms: Terms
-    rules: tuple[Reach, ...] = ()
     paper_mu: Fraction | None = None
-    estimand: Estimand | None = dataclasses.field(default=None, compare=False)
-    variances: tuple[float, ...] = dataclasses.field(default=(), compare=False)
+
+    @staticmethod
+    def serves(statistic: NamedStatistic) -> bool:
+        """Statistics of known sensitivity."""
+        return statistic.bounded is not None
 
     @classmethod
-    def calibrate(cls, knobs: BootstrapKnobs, target: Target) -> Self:
-        """The least noise that meets the target, or the paper's if that does.
-
-        Raises:
-            ConfigError: The statistic is not one of these, or the budget is one of rho.
-            InfeasibleBudgetError: The budget has no delta, or the paper's noise costs more.
-        """
-        check_serves(knobs, cls.name, lambda each: each.bounded is not None, functions=True)
-        goal = resampling_goal(target, cls.name)
-        estimand = estimand_for(knobs, target, cls.name)
-        statistic = statistic_of(estimand)
-        check_all_count(estimand, cls.name)
+    def resampling(
+        cls,
+        knobs: BootstrapKnobs,
+        target: Target,
+        statistic: Statistic,
+        goal: Goal,
+        presumed: float,
+    ) -> BootstrapReplicates:
+        """The least noise that meets the goal, or the paper's if that does."""
         n = target.n_records
-        variances = even_variances(estimand, statistic, n)
         replicates = knobs.replicates or default_replicates(
             knobs.confidence,
             n_records=n,
             mu=float(knobs.mu or target.largest_mu()),
             sensitivity=float(statistic.constant) / n,
-            variance=max(variances),
+            variance=presumed,
         )
         sizes = {"n_records": n, "replicates": replicates, "n_cells": target.n_cells}
         if knobs.mu is None:
-            bootstrap = proven(
+            return proven(
                 target,
                 goal,
                 lambda points: BootstrapReplicates.calibrate(statistic, points, **sizes),
             )
-        else:
-            bootstrap = BootstrapReplicates.as_in_paper(statistic, knobs.mu, **sizes)
-            bootstrap.check_goal(goal)
-        terms = terms_of(estimand, n)
-        rules: tuple[Reach, ...] = ()
-        if knobs.inference == "calibrated":
-            known = bootstrap.inference(np.zeros((replicates, 1))).known
-            rules = tuple(least_reach(known, each, knobs.confidence) for each in variances)
-        return cls(bootstrap, knobs.inference, terms, rules, knobs.mu, estimand, variances)
+        paper = BootstrapReplicates.as_in_paper(statistic, knobs.mu, **sizes)
+        paper.check_goal(goal)
+        return paper
 
-    def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
-        """The proven privacy loss of all replicates; takes no data."""
-        check_frame(n_records=n_records, n_cells=n_cells, unit_records=unit_records)
-        check_loss_frame(n_records, unit_records, stated=self.bootstrap.n_records)
-        return self.bootstrap.loss()
+    @classmethod
+    def rules_of(
+        cls, knobs: BootstrapKnobs, known: NoisyVariance, variances: tuple[float, ...]
+    ) -> tuple[WidthRule, ...]:
+        """Those of calibrated intervals; the others have none."""
+        calibrated = knobs.inference == "calibrated"
+        return super().rules_of(knobs, known, variances) if calibrated else ()
 
-    def release(
-        self, table: ContingencyTable, rng: Randomness, progress: Progress | None = None
-    ) -> RawEstimates:
-        """Noisy replicates."""
-        assert self.estimand is not None
-        columns = columns_of(self.estimand, table.domain, table.cells)
-        found = self.bootstrap.release(table.counts, columns, rng)
-        numbers = {
-            f"replicates_{i}": tuple(found[:, i - 1].tolist()) for i in range(1, found.shape[1] + 1)
-        }
-        return RawEstimates(numbers, table.n_records)
+    @classmethod
+    def kept(cls, knobs: BootstrapKnobs) -> dict[str, Any]:
+        """What is kept of the knobs, as fields."""
+        return {"inference": knobs.inference, "paper_mu": knobs.mu}
 
-    def estimates(self, raw: RawEstimates) -> tuple[Estimate, ...]:
-        """The estimates with their intervals."""
-        return tuple(
-            self._estimate(i, quantity, scale, found)
-            for i, (quantity, scale, found) in enumerate(self._replicates(raw))
-        )
+    def draw(self, counts: Codes, columns: Floats, rng: Randomness) -> dict[str, Floats]:
+        """Noisy replicates, one array a number of the statistic."""
+        replicates = self.resamples.release(counts, columns, rng)
+        return {f"replicates_{i}": values for i, values in enumerate(replicates.T, 1)}
+
+    def _replicates(self, raw: RawEstimates, i: int) -> NoisyReplicates:
+        values = np.array(raw.numbers[f"replicates_{i + 1}"], np.float64)
+        return self.resamples.inference(values[:, None])
+
+    def interval(self, raw: RawEstimates, i: int) -> Interval:
+        """The interval of one number."""
+        return self._interval(i, self._replicates(raw, i))
+
+    def _interval(self, i: int, replicates: NoisyReplicates) -> Interval:
+        level = self.terms.confidence
+        if self.inference == "calibrated":
+            return replicates.calibrated_interval(level, self.rules[i])
+        if self.inference == "percentile":
+            return replicates.percentile_interval(level)
+        return replicates.t_interval(level)
 
     def distributions(self, raw: RawEstimates) -> tuple[SamplingDistribution, ...]:
         """The recovered sampling distributions."""
-        found = []
-        for quantity, scale, replicates in self._replicates(raw):
+        return tuple(self._recovered(raw))
+
+    def _recovered(self, raw: RawEstimates) -> Iterator[SamplingDistribution]:
+        for i, (quantity, scale) in enumerate(
+            zip(self.terms.quantities, self.terms.scales, strict=True)
+        ):
+            replicates = self._replicates(raw, i)
             if replicates.spread:
                 recovered = replicates.deconvolved()
                 points = scale.shift + scale.factor * recovered.points
-                found.append(SamplingDistribution(quantity, points, recovered.masses))
-        return tuple(found)
+                yield SamplingDistribution(quantity, points, recovered.masses)
 
-    def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedInterval:
-        """The widths for records spread evenly.
-
-        Those of calibrated intervals are means; the others are of replicates that lie as a normal
-        law's quantiles do.
-        """
+    def expected_width(self, i: int, variance: float) -> float:
+        """A mean for calibrated intervals; others are of replicates at a normal law's quantiles."""
+        if self.inference == "calibrated":
+            return super().expected_width(i, variance)
         from scipy.special import ndtri
 
-        replicates, noise = self.bootstrap.replicates, self.bootstrap.noise.sigma
+        replicates, noise = self.resamples.replicates, self.resamples.noise.sigma
         normal = ndtri((np.arange(replicates) + 0.5) / replicates)
-        widths = []
-        for i, (scale, variance) in enumerate(zip(self.terms.scales, self.variances, strict=True)):
-            found = self.bootstrap.inference(normal[:, None] * math.sqrt(variance + noise**2))
-            if self.inference == "calibrated":
-                level, rule = self.terms.confidence, self.rules[i]
-                width = float(mean_width(rule, found.known, np.array(variance), level))
-            else:
-                low, high = self._interval(i, found)[:2]
-                width = high - low
-            widths.append(scale.factor * width)
-        sds = (scale.factor * noise / math.sqrt(replicates) for scale in self.terms.scales)
-        return ExpectedInterval(
-            quantities=self.terms.quantities, width=tuple(widths), noise_sd=tuple(sds)
-        )
+        spread = self.resamples.inference(normal[:, None] * math.sqrt(variance + noise**2))
+        interval = self._interval(i, spread)
+        return interval.upper - interval.lower
 
-    def describe(self) -> dict[str, str | int]:
-        """The parameters, enough to rebuild all but what the estimates count by."""
+    def noise_sd(self, scale: Scale) -> float:
+        """Standard deviation of the noise on an estimate, in its own units."""
+        return scale.factor * self.resamples.noise.sigma / math.sqrt(self.resamples.replicates)
+
+    def own_parameters(self) -> dict[str, str | int]:
+        """The replicates, and how their noise and their intervals were chosen."""
         return {
-            "mechanism": self.name,
-            "n_records": self.bootstrap.n_records,
-            "replicates": self.bootstrap.replicates,
-            "scale": str(self.bootstrap.noise.scale),
-            "calibration": self.bootstrap.calibration,
+            "n_records": self.resamples.n_records,
+            "replicates": self.resamples.replicates,
+            "scale": str(self.resamples.noise.scale),
+            "calibration": self.resamples.calibration,
             "inference": self.inference,
             **({} if self.paper_mu is None else {"paper_mu": str(self.paper_mu)}),
-            **described(self.bootstrap.statistic),
-            **self.terms.describe(),
-            **resampling_noise.described(self.rules),
         }
 
     @classmethod
@@ -257,51 +510,14 @@ class BootstrapEstimate:
         noise = StatisticNoise(
             statistic.constant / n, statistic.dimension, number(description, "scale")
         )
-        strict = description["calibration"] == "strict"
-        bootstrap = BootstrapReplicates(
-            statistic, n, replicates, noise, "strict" if strict else "paper"
-        )
-        named: dict[object, Inference] = {each: each for each in get_args(Inference)}
-        inference = named[description["inference"]]
+        calibration: Calibration = "strict" if description["calibration"] == "strict" else "paper"
+        kinds: dict[object, Inference] = {kind: kind for kind in get_args(Inference)}
+        inference = kinds[description["inference"]]
         count = statistic.dimension if inference == "calibrated" else 0
         return cls(
-            bootstrap,
-            inference,
-            Terms.from_description(description),
-            resampling_noise.from_description(description, count),
-            None if strict else number(description, "paper_mu"),
-        )
-
-    def _replicates(self, raw: RawEstimates) -> Iterator[tuple[str, Scale, NoisyReplicates]]:
-        """Each number's replicates, with what it is and its scale."""
-        for i, (quantity, scale) in enumerate(
-            zip(self.terms.quantities, self.terms.scales, strict=True), 1
-        ):
-            values = np.array(raw.numbers[f"replicates_{i}"], np.float64)
-            yield quantity, scale, self.bootstrap.inference(values[:, None])
-
-    def _interval(self, i: int, found: NoisyReplicates) -> tuple[float, float, bool]:
-        """Of the i-th number, counted from 0."""
-        level = self.terms.confidence
-        if self.inference == "calibrated":
-            interval = found.calibrated_interval(level, self.rules[i])
-        elif self.inference == "percentile":
-            interval = found.percentile_interval(level)
-        else:
-            interval = found.t_interval(level)
-        return interval.lower, interval.upper, interval.valid
-
-    def _estimate(self, i: int, quantity: str, scale: Scale, found: NoisyReplicates) -> Estimate:
-        low, high = self.bootstrap.statistic.bounds
-        lower, upper, valid = self._interval(i, found)
-        point = found.estimate
-        return Estimate(
-            quantity=quantity,
-            value=scale.value(point.value),
-            lower=scale.value(min(max(lower, low), high)),
-            upper=scale.value(min(max(upper, low), high)),
-            confidence=self.terms.confidence,
-            inference="approximate",
-            standard_error=scale.factor * point.standard_error or None,
-            valid=valid,
+            terms=Terms.from_description(description),
+            resamples=BootstrapReplicates(statistic, n, replicates, noise, calibration),
+            rules=reaches_from_description(description, count),
+            inference=inference,
+            paper_mu=None if calibration == "strict" else number(description, "paper_mu"),
         )

@@ -1,8 +1,7 @@
-"""What an estimate is of: a statistic of declared columns scaled to [0, 1].
+"""What an estimate is of: a statistic of declared columns, scaled to [0, 1] and back.
 
-What a config says of an estimate, whatever the mechanism.
-
-What an estimate is of: a statistic, its columns scaled to [0, 1], and the way back.
+``EstimandKnobs`` is what a config says of an estimate, whatever the mechanism; an ``Estimand`` is
+that, resolved against the domain.
 
 Every mechanism for estimates works on columns with values in [0, 1]. The declared bounds of
 the domain scale them, so nothing is inferred from the data; a cell counts by its released
@@ -17,18 +16,23 @@ lack values.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from statpress.mechanisms.domain.columns import Category, Codes, Column, Date, Integer, Numeric
 from statpress.mechanisms.domain.domain import Domain, codes_of_values
 from statpress.mechanisms.errors import ConfigError
-from statpress.mechanisms.estimates.fieller import check_level
-from statpress.mechanisms.estimates.statistics import STATISTICS, NamedStatistic, Statistic, named
+from statpress.mechanisms.estimates.fieller import Floats, check_level
+from statpress.mechanisms.estimates.statistics import (
+    STATISTICS,
+    NamedStatistic,
+    Statistic,
+    Terms,
+    named,
+)
 from statpress.mechanisms.mechanism import UserDefined
 
 if TYPE_CHECKING:
@@ -61,8 +65,8 @@ _INSTEAD = {
 
 def _takers(key: str) -> str:
     """The statistics that a key goes with, in words."""
-    found = [n for n, each in STATISTICS.items() if key in each.needs + each.allows]
-    return f"the {' or '.join([', '.join(found[:-1]), found[-1]] if found[1:] else found)}"
+    names = [name for name, each in STATISTICS.items() if key in each.needs + each.allows]
+    return f"the {' or '.join([', '.join(names[:-1]), names[-1]] if names[1:] else names)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,9 +132,6 @@ class EstimandKnobs:
         return tuple(among.column for among in (self.group, self.where) if among is not None)
 
 
-_Doubles = NDArray[np.float64]
-
-
 @dataclass(frozen=True)
 class Argument:
     """A column of a statistic: a number in declared bounds, or 1 and 0.
@@ -149,11 +150,7 @@ class Argument:
 
     @classmethod
     def number(cls, column: Column) -> Self:
-        """A column of numbers, by the bounds of its declaration.
-
-        Raises:
-            ConfigError: It has no numbers, or a cell without one.
-        """
+        """A column of numbers, by the bounds of its declaration."""
         if isinstance(column, Numeric):
             bounds = (column.edges[0], column.edges[-1])
         elif isinstance(column, Integer):
@@ -173,11 +170,7 @@ class Argument:
 
     @classmethod
     def indicator(cls, column: Column, values: tuple[Category | None, ...]) -> Self:
-        """1 for the values named, 0 for all others.
-
-        Raises:
-            ConfigError: A value is not declared, or all are named or none.
-        """
+        """1 for the values named, 0 for all others."""
         runs = codes_of_values(column, list(values))
         codes = frozenset(code for first, last in runs for code in range(first, last + 1))
         if not 0 < len(codes) < column.size:
@@ -187,7 +180,7 @@ class Argument:
             )
         return cls(column.name, 0.0, 1.0, codes)
 
-    def scaled(self, domain: Domain, cells: Codes) -> _Doubles:
+    def scaled(self, domain: Domain, cells: Codes) -> Floats:
         """float64[k] in [0, 1] of cells int64[k]; 0 where a number is lacking."""
         codes, column = domain.codes(cells, self.name), domain[self.name]
         if isinstance(self.chosen, range):  # of perhaps very many codes
@@ -196,8 +189,8 @@ class Argument:
             return np.isin(codes, list(self.chosen)).astype(np.float64)
         plain = codes < column.n_values
         values = column.decode(np.where(plain, codes, 0)).astype(np.float64)
-        found = (np.clip(values, self.lower, self.upper) - self.lower) / (self.upper - self.lower)
-        return np.asarray(np.where(plain, found, 0.0))
+        shares = (np.clip(values, self.lower, self.upper) - self.lower) / (self.upper - self.lower)
+        return np.asarray(np.where(plain, shares, 0.0))
 
 
 @dataclass(frozen=True)
@@ -260,54 +253,71 @@ class Estimand:
             arguments += (_among(domain, knobs.group),)
         return cls(knobs, arguments, statistic, kept)
 
-    def columns(self, domain: Domain, cells: Codes) -> _Doubles:
-        """The statistic's columns, float64[k, c] in [0, 1], of cells int64[k]."""
-        found = [argument.scaled(domain, cells) for argument in self.arguments]
-        return np.column_stack(found)
+    @property
+    def spans(self) -> tuple[Argument, ...]:
+        """The columns; the bounds of one hold 0 if records that do not count are 0 in it."""
+        if not self.kept:
+            return self.arguments
+        (argument,) = self.arguments
+        lower, upper = min(argument.lower, 0.0), max(argument.upper, 0.0)
+        return (replace(argument, lower=lower, upper=upper),)
+
+    def columns(self, domain: Domain, cells: Codes) -> Floats:
+        """The columns float64[k, c] in [0, 1]; what does not count is 0 in its own units."""
+        scaled = np.column_stack([span.scaled(domain, cells) for span in self.spans])
+        if not self.kept:
+            return scaled
+        (span,) = self.spans
+        zero = -span.lower / (span.upper - span.lower)
+        return np.where(self.keeps(domain, cells)[:, None] > 0, scaled, zero)
+
+    def terms(self, n_records: int, spans: tuple[Argument, ...]) -> Terms:
+        """What is stated of the estimates, of columns scaled from these ranges."""
+        return Terms(
+            self.statistic.quantities(self.quantity()),
+            self.statistic.own_units(spans, n_records),
+            self.knobs.confidence,
+        )
 
     def quantity(self) -> str:
         """What is estimated, in words that a config's reader knows."""
         knobs, names = self.knobs, [argument.name for argument in self.arguments]
-        said = self.statistic.name
+        figure = self.statistic.name
         if knobs.q is not None:
-            said = f"{float(knobs.q):g} {said}"
+            figure = f"{float(knobs.q):g} {figure}"
         of = " and ".join(names if knobs.group is None else names[:-1])
         if knobs.values is not None:
             of = _listed(names[0], knobs.values)
-        text = f"{said} of {of}"
+        text = f"{figure} of {of}"
         if knobs.group is not None:
             text += f" between {_listed(knobs.group.column, knobs.group.values)} and the rest"
         if knobs.where is not None:
             text += f" where {_listed(knobs.where.column, knobs.where.values)}"
         return text
 
-    def keeps(self, domain: Domain, cells: Codes) -> _Doubles:
+    def keeps(self, domain: Domain, cells: Codes) -> Floats:
         """float64[k]: 1 for cells of records that count, 0 for the others."""
-        found = np.ones(len(cells))
+        kept = np.ones(len(cells))
         for argument in self.kept:
-            found *= argument.scaled(domain, cells)
-        return found
+            kept *= argument.scaled(domain, cells)
+        return kept
 
 
 def checked(own: UserDefined) -> Statistic:
-    """A user-defined statistic that has all parts of the protocol.
-
-    Raises:
-        ConfigError: It lacks one, or declares what cannot be.
-    """
-    name, found = own.name, own.value
-    lacking = [part for part in ("columns", "dimension", "constant", "bounds", "evaluate")
-               if not hasattr(found, part)]  # fmt: skip
+    """A user-defined statistic that has all parts of the protocol, or a ConfigError."""
+    name, statistic = own.name, own.value
+    parts = ("columns", "dimension", "constant", "bounds", "evaluate")
+    lacking = [part for part in parts if not hasattr(statistic, part)]
     if lacking:
         raise ConfigError(f"The statistic '{name}' declares no {lacking[0]}.", where="function")
-    low, high = found.bounds
-    if not (math.isfinite(low) and math.isfinite(high) and low < high and found.constant > 0):
+    low, high = statistic.bounds
+    if not (math.isfinite(low) and math.isfinite(high) and low < high and statistic.constant > 0):
         raise ConfigError(
             f"The statistic '{name}' needs finite bounds in order and a positive constant.",
             where="function",
         )
-    statistic: Statistic = found
-    return statistic
+    checked_statistic: Statistic = statistic
+    return checked_statistic
 
 
 def _among(domain: Domain, among: Among) -> Argument:

@@ -1,31 +1,38 @@
-"""What mechanisms for estimates with intervals offer and release.
+"""Estimates with intervals: the kind of product, what is released, and a mechanism's frame.
 
-What is released of an estimate: raw numbers, intervals and sampling distributions.
-The kind of product that is an estimate with an interval.
-What mechanisms for estimates with intervals offer, in addition to what all mechanisms do.
+``EstimateMechanism`` has what all mechanisms for estimates do alike: which statistics they serve,
+the size for which a loss holds, the order of a description and normal sampling distributions.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
-from decimal import Decimal
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from types import MappingProxyType
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from statpress.mechanisms.accounting.composition import compose_quickly
 from statpress.mechanisms.accounting.losses import PrivacyLoss
-from statpress.mechanisms.errors import ConfigError, InfeasibleBudgetError
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.estimates.estimand import Estimand, EstimandKnobs
-from statpress.mechanisms.estimates.fieller import INTERVAL, normal_quantile
-from statpress.mechanisms.estimates.resampling_noise import DELTA_FLOOR, Goal, gaussian_goal
+from statpress.mechanisms.estimates.fieller import INTERVAL, Floats
 from statpress.mechanisms.estimates.statistics import STATISTICS, NamedStatistic, Terms, named
-from statpress.mechanisms.mechanism import Kind, Mechanism, NoiseFigure, Target, Variant, in_words
+from statpress.mechanisms.mechanism import (
+    Citation,
+    Kind,
+    Mechanism,
+    NoiseFigure,
+    Target,
+    Variant,
+    check_frame,
+    in_words,
+)
+from statpress.mechanisms.sampling.randomness import Progress, Randomness
 
 Number = int | float
 Inference = Literal["guaranteed", "asymptotic", "approximate"]
@@ -91,23 +98,18 @@ class SamplingDistribution:
     """
 
     quantity: str
-    points: NDArray[np.float64]
-    masses: NDArray[np.float64]
+    points: Floats
+    masses: Floats
 
     @classmethod
-    def normal(cls, found: Estimate) -> SamplingDistribution | None:
+    def normal(cls, estimate: Estimate) -> SamplingDistribution | None:
         """The normal approximation; None if there is no standard error."""
-        sd = found.standard_error
-        if not (sd and math.isfinite(sd) and math.isfinite(found.value)):
+        sd = estimate.standard_error
+        if not (sd and math.isfinite(sd) and math.isfinite(estimate.value)):
             return None
         deviations = np.linspace(-_REACH, _REACH, _POINTS)
         masses = np.exp(-(deviations**2) / 2)
-        return cls(found.quantity, found.value + sd * deviations, masses / masses.sum())
-
-
-def normal_error(lower: float, upper: float, confidence: float) -> float:
-    """The standard error that a normal interval of this width stands for."""
-    return (upper - lower) / (2 * normal_quantile(confidence))
+        return cls(estimate.quantity, estimate.value + sd * deviations, masses / masses.sum())
 
 
 WIDTH = "interval_width"
@@ -128,14 +130,13 @@ class EstimateKind(Kind):
         return WIDTH
 
     def variants(self, knobs: Any, serving: Sequence[type[Mechanism]]) -> Iterator[Variant]:
-        said = {each.name: getattr(knobs, each.name) for each in fields(EstimandKnobs)}
-        asked = said.pop("inference")
-        guaranteed = asked == "guaranteed"
+        declared = {key.name: getattr(knobs, key.name) for key in fields(EstimandKnobs)}
+        inference = declared.pop("inference")
         for mechanism in serving:
-            if not guaranteed:  # elsewhere 'inference' may mean something else
-                yield mechanism.name, mechanism, mechanism.knobs(**said)
+            if inference != "guaranteed":  # elsewhere 'inference' may mean something else
+                yield mechanism.name, mechanism, mechanism.knobs(**declared)
             elif mechanism.knobs is EstimandKnobs:
-                yield mechanism.name, mechanism, EstimandKnobs(**said, inference=asked)
+                yield mechanism.name, mechanism, EstimandKnobs(**declared, inference=inference)
 
     def draws(self, mechanism: Any, n_cells: int) -> int:
         return 0
@@ -173,12 +174,6 @@ class EstimateKind(Kind):
 
 
 ESTIMATE = EstimateKind()
-
-
-_TRIES = 5
-
-REFERENCE_VARIANCE = 1 / 12
-"""Of records spread evenly over the declared range, in ranges squared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,43 +219,132 @@ def _digits(value: float, digits: int) -> str:
     return f"{value:.0f}" if 10**digits <= abs(value) < 1e15 else f"{value:.{digits}g}"
 
 
-class HasLoss(Protocol):
-    """A release at fixed parameters."""
+@dataclass(frozen=True, kw_only=True)
+class EstimateMechanism(ABC):
+    """A mechanism for estimates at fixed parameters; all of them are public.
 
-    def loss(self) -> PrivacyLoss:
-        """Its privacy loss; takes no data."""
+    A subclass has its ``calibrate``, ``release``, ``estimates``, ``expected_error`` and
+    ``from_description``, and the methods below that are abstract.
 
+    Attributes:
+        terms: What is stated of the estimates: quantities, scales, level.
+        estimand: To count by; None where the mechanism was rebuilt from its description.
+    """
 
-Resampled = TypeVar("Resampled", bound=HasLoss)
+    name: ClassVar[str]
+    citations: ClassVar[tuple[Citation, ...]]
+    kinds: ClassVar[tuple[Kind, ...]] = (ESTIMATE,)
+    knobs: ClassVar[type] = EstimandKnobs
+    pure: ClassVar[bool] = False
+    serves_functions: ClassVar[bool] = False
+    """Whether it serves user-defined statistics."""
 
+    terms: Terms
+    estimand: Estimand | None = field(default=None, compare=False)
 
-class EstimateMechanism(Mechanism, Protocol):
-    """A mechanism for estimates at fixed parameters."""
+    @staticmethod
+    @abstractmethod
+    def serves(statistic: NamedStatistic) -> bool:
+        """Whether it serves a statistic with a name."""
 
-    @property
-    def terms(self) -> Terms:
-        """What is stated of its estimates: quantities, scales, level."""
-        ...
+    @staticmethod
+    def guarantees(statistic: NamedStatistic) -> bool:
+        """Whether it has intervals for the statistic that cover for every population."""
+        return False
 
-    def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedInterval:
-        """Expected widths from public quantities only."""
-        ...
+    @classmethod
+    @abstractmethod
+    def calibrate(cls, knobs: Any, target: Target) -> Self:
+        """Parameters that meet the target, from public quantities only."""
 
+    @abstractmethod
+    def release(
+        self, table: ContingencyTable, rng: Randomness, progress: Progress | None = None
+    ) -> RawEstimates:
+        """The private step."""
+
+    @abstractmethod
     def estimates(self, raw: RawEstimates) -> tuple[Estimate, ...]:
         """The estimates with their intervals: free post-processing of what was released."""
-        ...
+
+    @abstractmethod
+    def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedInterval:
+        """Expected widths from public quantities only."""
+
+    @abstractmethod
+    def parameters(self) -> dict[str, str | int]:
+        """What its description holds between its name and its terms."""
+
+    @classmethod
+    @abstractmethod
+    def from_description(cls, description: Mapping[str, object]) -> Self:
+        """Rebuild the mechanism from ``describe``."""
+
+    @abstractmethod
+    def whole_loss(self) -> PrivacyLoss:
+        """The privacy loss of everything released, to units of one record."""
+
+    @property
+    def stated_size(self) -> int | None:
+        """The number of records for which the loss holds; None: any."""
+        return None
+
+    def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
+        """The privacy loss of everything released; takes no data.
+
+        Raises:
+            ConfigError: For another size than the loss holds for, or larger units.
+        """
+        check_frame(n_records=n_records, n_cells=n_cells, unit_records=unit_records)
+        if unit_records != 1 or self.stated_size not in (None, n_records):
+            raise ConfigError(
+                "An estimate's loss is known for its own size and units of one record."
+            )
+        return self.whole_loss()
 
     def distributions(self, raw: RawEstimates) -> tuple[SamplingDistribution, ...]:
-        """Sampling distributions for those estimates that have one."""
-        ...
+        """Sampling distributions for those estimates that have one: normal approximations."""
+        normal = map(SamplingDistribution.normal, self.estimates(raw))
+        return tuple(distribution for distribution in normal if distribution is not None)
+
+    def describe(self) -> dict[str, str | int]:
+        """The parameters, enough to rebuild all but what the estimates count by."""
+        return {"mechanism": self.name, **self.parameters(), **self.terms.describe()}
+
+    @classmethod
+    def check_serves(cls, knobs: EstimandKnobs) -> None:
+        """Refuse a statistic that the mechanism does not serve, naming those that it does."""
+        statistic = named(knobs.statistic) if knobs.statistic else None
+        if knobs.guaranteed and not (statistic and cls.guarantees(statistic)):
+            raise ConfigError(
+                f"The mechanism '{cls.name}' has no guaranteed interval for {knobs.named}. Counts, "
+                "sums, means and proportions of all records, variances and quantiles have one.",
+                where="inference",
+                next_step="Leave 'inference' out, or ask for another statistic.",
+            )
+        if not (cls.serves(statistic) if statistic else cls.serves_functions):
+            served = [each.name for each in STATISTICS.values() if cls.serves(each)]
+            known = ", ".join(served + ["a user-defined statistic"] * cls.serves_functions)
+            raise ConfigError(
+                f"The mechanism '{cls.name}' does not serve {knobs.named}; it serves {known}.",
+                where="statistic",
+                next_step="Write 'mechanism: auto', or leave the key out.",
+            )
+
+    @classmethod
+    def check_all_count(cls, estimand: Estimand, takes: str) -> None:
+        """Refuse a figure of only some of the records, unless the others are 0 in it."""
+        if estimand.kept and not estimand.statistic.is_total:
+            raise ConfigError(
+                f"The mechanism '{cls.name}' takes {takes} all records, and here some do not "
+                "count.",
+                where="where",
+                next_step="Write 'mechanism: auto', or leave the key out.",
+            )
 
 
 def estimand_for(knobs: EstimandKnobs, target: Target, mechanism: str) -> Estimand:
-    """The estimand of a product, for a mechanism of units of one record.
-
-    Raises:
-        ConfigError: The columns do not suit, or a unit has several records.
-    """
+    """The estimand of a product, for a mechanism of units of one record."""
     if target.unit_records != 1 or target.domain is None or target.domain.absent:
         raise ConfigError(
             f"The mechanism '{mechanism}' serves only units of one record.",
@@ -270,123 +354,9 @@ def estimand_for(knobs: EstimandKnobs, target: Target, mechanism: str) -> Estima
     return Estimand.resolve(knobs, target.domain)
 
 
-def check_serves(
-    knobs: EstimandKnobs,
-    mechanism: str,
-    serves: Callable[[NamedStatistic], bool],
-    *,
-    functions: bool = False,
-    guarantees: Callable[[NamedStatistic], bool] = lambda statistic: False,
-) -> None:
-    """Refuse a statistic that a mechanism does not serve.
-
-    Args:
-        knobs: With the statistic.
-        mechanism: Its name.
-        serves: Whether it serves a statistic with a name.
-        functions: Whether it serves user-defined ones.
-        guarantees: Whether it has intervals for one that cover for every population.
-
-    Raises:
-        ConfigError: With the statistics that it serves.
-    """
-    if knobs.guaranteed and not (knobs.statistic and guarantees(named(knobs.statistic))):
-        raise ConfigError(
-            f"The mechanism '{mechanism}' has no guaranteed interval for {knobs.named}. Counts, "
-            "sums, means and proportions of all records, variances and quantiles have one.",
-            where="inference",
-            next_step="Leave 'inference' out, or ask for another statistic.",
-        )
-    if not (functions if knobs.statistic is None else serves(named(knobs.statistic))):
-        names = [name for name, statistic in STATISTICS.items() if serves(statistic)]
-        known = ", ".join(names + ["a user-defined statistic"] * functions)
-        raise ConfigError(
-            f"The mechanism '{mechanism}' does not serve {knobs.named}; it serves {known}.",
-            where="statistic",
-            next_step="Write 'mechanism: auto', or leave the key out.",
-        )
-
-
-def resampling_goal(target: Target, mechanism: str) -> Goal:
-    """Points (epsilon, largest delta) that noisy resamples must meet.
-
-    Raises:
-        ConfigError: The budget is one of rho, in which no bound on resamples is known.
-        InfeasibleBudgetError: No delta, or one below which no composition is known.
-    """
-    if target.rho is not None:
-        raise ConfigError(
-            f"No zero-concentrated (rho) bound is known for the mechanism '{mechanism}'.",
-            next_step="Give the release a budget of epsilon and delta, or choose another.",
-        )
-    if not target.delta:
-        raise InfeasibleBudgetError(f"The mechanism '{mechanism}' needs a delta above 0.")
-    if target.delta < DELTA_FLOOR * (1 - 1e-9):
-        raise InfeasibleBudgetError(
-            f"The loss of the mechanism '{mechanism}' is known only down to a delta of "
-            f"{DELTA_FLOOR:g}, and its part of the release's is {target.delta:.3g}.",
-            next_step="Raise delta or the product's share, or choose another mechanism.",
-        )
-    if target.renyi is None:
-        return ((target.epsilon, target.delta),)
-    order, most = target.renyi
-    return gaussian_goal(Fraction(math.sqrt(2 * most / order)))
-
-
-def proven(target: Target, goal: Goal, calibrate: Callable[[Goal], Resampled]) -> Resampled:
-    """A mechanism calibrated to a goal, of which the planner's composition proves the same.
-
-    The calibration and the planner compose on different grids, which differ by some 10^-11.
-
-    Raises:
-        InfeasibleBudgetError: No noise was proven to meet the target.
-    """
-    found = calibrate(goal)
-    for _ in range(_TRIES):
-        loss = compose_quickly([found.loss()])
-        if target.renyi is not None or target.allows(loss):
-            return found
-        excess = loss.delta(target.epsilon).upper - target.delta
-        goal = tuple((epsilon, delta - 1.5 * excess) for epsilon, delta in goal)
-        if goal[0][1] <= 0:
-            break
-        found = calibrate(goal)
-    raise InfeasibleBudgetError("No noise was proven to meet the budget.")
-
-
-def check_loss_frame(n_records: int, unit_records: int, *, stated: int | None = None) -> None:
-    """Refuse to state a loss for another size than a mechanism was calibrated for.
-
-    Args:
-        n_records: For which a loss is asked.
-        unit_records: For which it is asked.
-        stated: The size it was calibrated for, where the loss depends on that.
-
-    Raises:
-        ConfigError: Other sizes.
-    """
-    if unit_records != 1 or stated not in (None, n_records):
-        raise ConfigError("An estimate's loss is known for its own size and units of one record.")
-
-
-def guarantee_described(guaranteed: bool) -> dict[str, str]:
-    """That an interval is guaranteed, as part of a description; by default nothing."""
-    return {"inference": "guaranteed"} if guaranteed else {}
-
-
-def is_guaranteed(description: Mapping[str, object]) -> bool:
-    """Read back what ``guarantee_described`` wrote."""
-    return description.get("inference") == "guaranteed"
-
-
 def finite(value: float | None) -> float | None:
     """The number, or None if it is missing or infinite."""
     return value if value is not None and math.isfinite(value) else None
-
-
-def text(amount: float | Fraction | Decimal) -> str:
-    """A parameter, exactly."""
-    return str(amount) if not isinstance(amount, float) else repr(amount)
 
 
 def number(description: Mapping[str, Any], name: str) -> Fraction:

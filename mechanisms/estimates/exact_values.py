@@ -24,11 +24,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
-from statpress.mechanisms.estimates.declared_statistics import columns_of, statistic_of
 from statpress.mechanisms.estimates.estimand import Estimand, EstimandKnobs
 from statpress.mechanisms.estimates.fieller import normal_quantile
 from statpress.mechanisms.estimates.noisy_quantile import OrderedCells
 from statpress.mechanisms.estimates.pair_moments import moment_columns
+from statpress.mechanisms.estimates.resampled import statistic_of
 from statpress.mechanisms.estimates.statistics import MomentFormula, Scale, evaluated
 
 LEVEL = 0.95
@@ -128,7 +128,7 @@ def exact_values(
         return (_quantile(estimand, table, share),)
     some = bool(estimand.kept) and not statistic.is_total
     if statistic.bounded is not None and not some:
-        columns = columns_of(estimand, table.domain, table.cells)
+        columns = estimand.columns(table.domain, table.cells)
         found = evaluated(statistic_of(estimand), table.counts[None, :], columns)[0]
     else:
         assert statistic.moments is not None

@@ -1,8 +1,4 @@
-"""Normal quantiles, and confidence sets for quotients (Fieller 1954).
-
-Confidence levels and normal quantiles.
-
-Confidence sets for quotients, which may be unbounded (Fieller 1954).
+"""Normal quantiles, and confidence sets for quotients, which may be unbounded (Fieller 1954).
 
 For a quotient t = N/D of two unknown figures, estimated by n and d with about normal errors of
 variances v_nn and v_dd and covariance v_nd, N - t D = 0 whatever D is, and n - t d is about normal
@@ -57,6 +53,8 @@ from numpy.typing import NDArray
 
 from statpress.mechanisms.errors import ConfigError
 
+Floats = NDArray[np.float64]
+
 
 def check_level(level: float) -> None:
     """Refuse a confidence level that is not between 0 and 1."""
@@ -70,8 +68,6 @@ def normal_quantile(level: float) -> float:
     return NormalDist().inv_cdf((1 + level) / 2)
 
 
-_Doubles = NDArray[np.float64]
-
 INTERVAL, HALF_LINE, GAP = "interval", "half line", "complement of an interval"
 WHOLE_LINE, WHOLE_RANGE = "whole line", "whole range"
 _REACH, _POINTS = 6.0, 2000
@@ -81,7 +77,7 @@ RARE = 0.02
 """Share of releases: where fewer have an interval, those may hold the value less often."""
 
 
-def cautious_quantile(significance: _Doubles, level: float) -> _Doubles:
+def cautious_quantile(significance: Floats, level: float) -> Floats:
     """The normal quantile by which a set is as good where it is an interval; see above.
 
     Args:
@@ -93,14 +89,14 @@ def cautious_quantile(significance: _Doubles, level: float) -> _Doubles:
 
 
 @functools.lru_cache(maxsize=256)
-def _cautious_quantiles(level: float) -> tuple[_Doubles, _Doubles]:
+def _cautious_quantiles(level: float) -> tuple[Floats, Floats]:
     """z(w) and w + z(w), ascending."""
     from scipy.special import ndtr, ndtri
 
     alpha = 1 - level
     most = normal_quantile(1 - RARE * alpha)
     w = np.linspace(-1, most + _REACH, _POINTS)
-    z: _Doubles = np.minimum(-ndtri(alpha / 2 * ndtr(w - most)), most)
+    z: Floats = np.minimum(-ndtri(alpha / 2 * ndtr(w - most)), most)
     z[-1] = normal_quantile(level)
     return z, w + z
 
@@ -116,11 +112,11 @@ class Quotient(NamedTuple):
         below_variance: Of the denominator's error.
     """
 
-    top: _Doubles
-    below: _Doubles
-    top_variance: _Doubles
-    covariance: _Doubles
-    below_variance: _Doubles
+    top: Floats
+    below: Floats
+    top_variance: Floats
+    covariance: Floats
+    below_variance: Floats
 
     def holds(self, t: float, z: float) -> NDArray[np.bool_]:
         """Whether the set holds t; bool[..]."""
@@ -156,7 +152,7 @@ class Quotient(NamedTuple):
             lower, upper = np.where(lucky, -math.inf, lower), np.where(lucky, math.inf, upper)
             return _cut(lower, upper, gap_lower, gap_upper, bounds)
 
-    def _roots(self, z: float | _Doubles) -> tuple[_Doubles, _Doubles, _Doubles, _Doubles]:
+    def _roots(self, z: float | Floats) -> tuple[Floats, Floats, Floats, Floats]:
         """Ends and gap on the whole line; a gap that is not there is NaN."""
         top, below, top_variance, both, below_variance = np.broadcast_arrays(*self)
         a = below**2 - z**2 * below_variance
@@ -186,10 +182,10 @@ class Sets(NamedTuple):
         gap_upper: Likewise.
     """
 
-    lower: _Doubles
-    upper: _Doubles
-    gap_lower: _Doubles
-    gap_upper: _Doubles
+    lower: Floats
+    upper: Floats
+    gap_lower: Floats
+    gap_upper: Floats
 
     def one(self, bounds: tuple[float, float]) -> ConfidenceSet:
         """The only one, of arrays without axes."""
@@ -226,10 +222,10 @@ class ConfidenceSet:
 
 
 def _cut(
-    lower: _Doubles,
-    upper: _Doubles,
-    gap_lower: _Doubles,
-    gap_upper: _Doubles,
+    lower: Floats,
+    upper: Floats,
+    gap_lower: Floats,
+    gap_upper: Floats,
     bounds: tuple[float, float],
 ) -> Sets:
     """Sets on the whole line, within bounds; never empty."""

@@ -68,9 +68,8 @@ import itertools
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-_Doubles = NDArray[np.float64]
+from statpress.mechanisms.estimates.fieller import Floats
 
 FOR_SQUARES = 1 / 8
 """Share of what the level leaves to 1 that the limit on the squares may use."""
@@ -224,8 +223,8 @@ def _known_variance(over: float, n: int, variance: float, b: float, noise: float
 
 
 def _positive_part(
-    values: _Doubles, masses: _Doubles, gaps: _Doubles, noise: float, power: int
-) -> _Doubles:
+    values: Floats, masses: Floats, gaps: Floats, noise: float, power: int
+) -> Floats:
     """E max(X + gap + noise G, 0)^power for every gap; X takes the values with the masses."""
     from scipy.special import ndtr
 
@@ -240,7 +239,7 @@ def _positive_part(
 
 
 @functools.lru_cache(maxsize=8)
-def _law(n: int, p: float) -> tuple[_Doubles, _Doubles]:
+def _law(n: int, p: float) -> tuple[Floats, Floats]:
     """A law that is stochastically larger than Binomial(n, p): every count, or every so many."""
     from scipy.special import bdtr
 
@@ -266,9 +265,9 @@ _STRETCHES = 8
 
 
 def variance_limits(
-    sums: _Doubles,
-    noise: _Doubles,
-    slacks: _Doubles,
+    sums: Floats,
+    noise: Floats,
+    slacks: Floats,
     *,
     n_records: int,
     level: float,
@@ -326,12 +325,12 @@ def variance_limits(
     return min(ends[0] for ends in found), min(0.25, max(ends[1] for ends in found))
 
 
-def powers(d: float, degree: int) -> _Doubles:
+def powers(d: float, degree: int) -> Floats:
     """(u - d)^degree as a polynomial of u: float64[degree + 1]."""
     return np.array([math.comb(degree, k) * (-d) ** (degree - k) for k in range(degree + 1)])
 
 
-def squares_of(d: float, scale: float) -> _Doubles:
+def squares_of(d: float, scale: float) -> Floats:
     """4 z^2 - 4 z + 1, z = (u - d)^2/scale, as a polynomial of u: float64[5]."""
     found = 4 * powers(d, 4) / scale**2
     found[:3] -= 4 * powers(d, 2) / scale
@@ -339,7 +338,7 @@ def squares_of(d: float, scale: float) -> _Doubles:
     return found
 
 
-def _steepest(far: float, scale: float) -> _Doubles:
+def _steepest(far: float, scale: float) -> Floats:
     """Bounds on the derivatives of these coefficients in d, for |d| up to ``far``: float64[5]."""
     found = np.zeros(5)
     found[:4] += 16 * np.abs(powers(far, 3)) / scale**2

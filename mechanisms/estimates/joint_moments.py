@@ -1,6 +1,4 @@
-"""Means, proportions, sums and counts by the joint release of two moments.
-
-A mean with its variance for free: the joint release of two moments.
+"""Means, proportions, sums and counts: a mean with its variance for free, from two moments.
 
 For a record x in [0, 1] let u = x - 1/2. Released are the sums of u and of u^2 over all n
 records with independent Gaussian noise of standard deviation s and s/w, w^2 <= phi^5 = (11 +
@@ -27,73 +25,48 @@ q - m^2 on the other. Halfway brings the least coverage up as far as all of the 
 width that it adds (tests/unit/test_rare_values.py). By Popoviciu's inequality the variance is at
 most 1/4: the interval is truncated to z sqrt(1/(4n) + s^2) about m, and to the declared bounds.
 
-How far rare values can bring the coverage of a normal interval down, by public quantities.
-
-Of n records in [0, 1] nearly all have one value and a few, about Poisson(L) of them, another one
-further off: as n grows, these are the populations whose sums are furthest from normal, and no
-public bound on the records rules them out. Their skewness is hidden by noise of a few records, and
-without noise no normal interval covers at its level for all L. In units of the jump from the one
-value to the other, with noise of deviation s in the sum and c s in its estimated variance, the
-interval holds the truth if
-
-    (K - L + s e)^2 <= z^2 (max(K + c s e', 0) + c s + s^2),   K ~ Poisson(L),
-
-which is summed here over K and over the noise; the least coverage over a grid of L is what a plan
-states. An interval is *approximate* if that is more than 1.5 points below its level: a fact of the
-noise and the level, and not of any data.
-
-The mechanism is statpress.mechanisms.estimates.joint_moments: the sum and the sum of squares about
-the middle of the declared range, jointly mu-GDP, and the interval of Wilson's form. A sum or a
-count is n times a mean, n being public. Of a proportion the squares are known, 1/4 each, so their
-noisy sum is not used.
+A sum or a count is n times a mean, n being public. Of a proportion the squares are known, 1/4 each,
+so their noisy sum is not used.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from statistics import NormalDist
-from typing import ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from statpress.mechanisms.accounting.losses import GaussianLoss, PrivacyLoss
+from statpress.mechanisms.accounting.losses import GaussianLoss
 from statpress.mechanisms.domain.columns import Codes
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
-from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError, RecordsError
-from statpress.mechanisms.estimates.estimand import Argument, Estimand, EstimandKnobs
+from statpress.mechanisms.estimates.estimand import Estimand
 from statpress.mechanisms.estimates.estimate import (
-    ESTIMATE,
-    REFERENCE_VARIANCE,
     Estimate,
     ExpectedInterval,
-    Inference,
     RawEstimates,
-    SamplingDistribution,
-    check_loss_frame,
-    check_serves,
-    estimand_for,
-    guarantee_described,
-    is_guaranteed,
-    normal_error,
+    number,
 )
-from statpress.mechanisms.estimates.fieller import normal_quantile
+from statpress.mechanisms.estimates.fieller import Floats, normal_quantile
 from statpress.mechanisms.estimates.guaranteed import mean_limits
-from statpress.mechanisms.estimates.statistics import Terms
+from statpress.mechanisms.estimates.moments import (
+    MANY,
+    RATES,
+    MomentsEstimate,
+    other_noise,
+    rare_values,
+)
+from statpress.mechanisms.estimates.statistics import NamedStatistic, Terms
 from statpress.mechanisms.mechanism import (
     BALLE_WANG,
     DONG_ROTH_SU,
     PROOF,
     Citation,
-    Kind,
     Target,
-    check_frame,
 )
 from statpress.mechanisms.sampling.randomness import (
     Progress,
@@ -111,14 +84,6 @@ ABOUT_MEAN = 0.5
 
 _HALF = 1 << 20  # grid steps in a half of the declared range
 _MOST_WEIGHT_SQUARED = Fraction(1109, 100)  # below phi**5
-_Doubles = NDArray[np.float64]
-
-
-class Interval(NamedTuple):
-    """Both ends of an interval, or arrays of them."""
-
-    lower: _Doubles
-    upper: _Doubles
 
 
 @dataclass(frozen=True)
@@ -173,10 +138,10 @@ class JointMoments:
         """2 z sqrt(V/n + s^2), the width for records of a presumed variance."""
         s = self.sigma / n_records
         scaled = variance / (self.upper - self.lower) ** 2
-        width = 2 * _quantile(level) * math.sqrt(scaled / n_records + s**2)
+        width = 2 * normal_quantile(level) * math.sqrt(scaled / n_records + s**2)
         return (self.upper - self.lower) * width
 
-    def release(self, values: _Doubles, counts: Codes, rng: Randomness) -> NoisyMoments:
+    def release(self, values: Floats, counts: Codes, rng: Randomness) -> NoisyMoments:
         """Add the noise to the exact sums.
 
         Args:
@@ -226,7 +191,7 @@ class NoisyMoments:
         """
         square_noise = float(self.mechanism.square_scale) / (4 * _HALF**2 * self.n_records)
         n, low, high = self.n_records, self.mechanism.lower, self.mechanism.upper
-        found = moment_interval(
+        lower, upper = moment_interval(
             np.float64(self.total / (2 * _HALF * n) + 0.5),
             np.float64(self.squares / (4 * _HALF**2 * n)),
             n_records=n,
@@ -234,7 +199,7 @@ class NoisyMoments:
             level=level,
             square_noise=0.0 if squares_known else square_noise,
         )
-        return low + (high - low) * float(found.lower), low + (high - low) * float(found.upper)
+        return low + (high - low) * float(lower), low + (high - low) * float(upper)
 
     def guaranteed_interval(
         self, level: float, *, squares_known: bool = False
@@ -261,14 +226,14 @@ class NoisyMoments:
 
 
 def moment_interval(
-    mean: _Doubles | np.float64,
-    second: _Doubles | np.float64,
+    mean: Floats | np.float64,
+    second: Floats | np.float64,
     *,
     n_records: int,
     sigma: float,
     level: float,
     square_noise: float = 0.0,
-) -> Interval:
+) -> tuple[Floats, Floats]:
     """Intervals for means of records in [0, 1].
 
     Args:
@@ -282,7 +247,7 @@ def moment_interval(
     Returns:
         Both ends, each in 0..1.
     """
-    z, m = _quantile(level), np.asarray(mean, np.float64) - 0.5
+    z, m = normal_quantile(level), np.asarray(mean, np.float64) - 0.5
     c, noise = z**2 / n_records, (z * sigma) ** 2
     q = np.maximum(second, m**2) + square_noise  # a variance is not negative
     root = np.sqrt((1 + c) * (c * q + noise) - c * m**2)
@@ -294,142 +259,22 @@ def moment_interval(
         lower, upper = np.minimum(lower, (m - root) / d), np.maximum(upper, (m + root) / d)
     cap = z * math.sqrt(0.25 / n_records + sigma**2)
     lower, upper = np.maximum(lower, m - cap), np.minimum(upper, m + cap)
-    return Interval(np.clip(lower + 0.5, 0.0, 1.0), np.clip(upper + 0.5, 0.0, 1.0))
+    return np.clip(lower + 0.5, 0.0, 1.0), np.clip(upper + 0.5, 0.0, 1.0)
 
 
-def _quantile(level: float) -> float:
-    """The normal quantile of a two-sided interval."""
-    if not 0 < level < 1:
-        raise ConfigError("A confidence level must be above 0 and below 1.")
-    return NormalDist().inv_cdf((1 + level) / 2)
-
-
-MOST_SHORTFALL = 0.015
-"""By which the coverage of an interval may be below its level for rare values."""
-
-MANY = 5.0
-"""Noise in jumps beyond which rare values are hidden, at levels up to .999."""
-
-SPREAD_NOISE = 1.0
-"""The c of a quotient: noise in the estimated variance, over that in the figure, in jumps."""
-
-_PLACES = (-0.5, -0.1, 0.0, 0.1, 0.3)  # of the common value of a mean, about the middle
-_RATES, _NOISE, _OTHER, _MOST_COUNTS = 24, 121, 5, 60
-
-
-def inference_words(worst: float, level: float) -> Literal["asymptotic", "approximate"]:
-    """What an interval of this worst coverage is called."""
-    return "asymptotic" if worst >= level - MOST_SHORTFALL else "approximate"
-
-
-@functools.lru_cache(maxsize=256)
-def worst_of_mean(noise: float, square_weight: float, level: float) -> float:
-    """Least coverage of ``moments.moment_interval`` for rare values.
-
-    The common value a may be anywhere, and the jump is from there to a bound, 1/2: the variance by
-    Wilson's form depends on it, and that about the noisy mean as well. The interval goes halfway
-    from the one to the other where that is larger.
-
-    Args:
-        noise: Standard deviation of the noise on the sum, in declared ranges.
-        square_weight: That on the sum of squares is ``noise`` over it.
-        level: Confidence level.
-    """
-    if noise >= MANY:
-        return level
-    z, sq = normal_quantile(level), noise / square_weight
-    worst = 1.0
-    for a in _PLACES:
-        jump = 0.5 - a
-        for rate in np.geomspace(0.05 / jump, 300 / jump**1.5, _RATES):
-            counts, masses, first, first_masses = _grid(float(rate))
-            by_form = (jump * (counts * (0.5 + a) - 2 * a * rate))[:, None]
-            about_mean = (counts * jump**2)[:, None] - 2 * a * noise * first
-            larger = by_form + ABOUT_MEAN * np.maximum(about_mean - by_form, 0)
-            off = ((counts - rate) * jump)[:, None] + noise * first
-            covered = 0.0
-            for other, mass in _other():
-                spread = np.maximum(larger + sq * other, 0.0) + sq + noise**2
-                covered += mass * float(masses @ ((off**2 <= z**2 * spread) @ first_masses))
-            worst = min(worst, covered)
-    return min(worst, level)
-
-
-@functools.lru_cache(maxsize=256)
-def worst_of_quotient(noise: float, level: float) -> float:
-    """Least coverage of ``moment_sets.MomentSets`` for rare values.
-
-    The noise in the variance may go along with that in the figure, or against it.
-
-    Args:
-        noise: Standard deviation of the noise on N - t D, in jumps of a record.
-        level: Confidence level.
-    """
-    if noise >= MANY:
-        return level
-    z, c, worst = normal_quantile(level), SPREAD_NOISE * noise, 1.0
-    for rate in np.geomspace(0.1, 100, _RATES):
-        counts, masses, first, first_masses = _grid(float(rate))
-        off = (counts - rate)[:, None] + noise * first
-        for along in (-0.95, 0.95):
-            covered = 0.0
-            for other, mass in _other():
-                joint = along * first + math.sqrt(1 - along**2) * other
-                spread = np.maximum(counts[:, None] + c * joint, 0.0) + c + noise**2
-                covered += mass * float(masses @ ((off**2 <= z**2 * spread) @ first_masses))
-            worst = min(worst, covered)
-    return min(worst, level)
-
-
-@functools.lru_cache(maxsize=256)
-def worst_of_share(noise: float, level: float) -> float:
-    """Least coverage of Wilson's interval for a proportion, where the count K is Poisson(L).
-
-    The variance is then known: the interval holds the truth if (K - L + s e)^2 <= z^2 (L + s^2).
-    """
-    from scipy.special import ndtr
-
-    z, worst = normal_quantile(level), level
-    for rate in np.geomspace(0.01, 100, 4 * _RATES):
-        counts, masses, _, _ = _grid(float(rate))
-        reach = z * math.sqrt(rate + noise**2)
-        upper, lower = ((rate - counts + sign * reach) / noise for sign in (1, -1))
-        worst = min(worst, float(masses @ (ndtr(upper) - ndtr(lower))))
-    return worst
-
-
-def _grid(rate: float) -> tuple[_Doubles, _Doubles, _Doubles, _Doubles]:
-    """Counts with their Poisson masses, and normal points with theirs."""
-    from scipy.special import gammaln
-
-    reach = 7 * math.sqrt(rate) + 7
-    every = np.arange(max(0, math.floor(rate - reach)), math.ceil(rate + reach) + 1)
-    counts: _Doubles = every[:: max(1, len(every) // _MOST_COUNTS)].astype(np.float64)
-    masses = np.exp(counts * math.log(rate) - rate - gammaln(counts + 1))
-    points = np.linspace(-5, 5, _NOISE)
-    normal = np.exp(-(points**2) / 2)
-    return counts, masses / masses.sum(), points, normal / normal.sum()
-
-
-def _other() -> list[tuple[float, float]]:
-    points, masses = np.polynomial.hermite_e.hermegauss(_OTHER)
-    return [(float(x), float(w / masses.sum())) for x, w in zip(points, masses, strict=True)]
-
+REFERENCE_VARIANCE = 1 / 12
+"""Of records spread evenly over the declared range, in ranges squared."""
 
 _QUARTER = 1 << 40  # of a square in grid steps 2**-42
 
 
-@dataclass(frozen=True)
-class MeanEstimate:
+@dataclass(frozen=True, kw_only=True)
+class MeanEstimate(MomentsEstimate):
     """The release at fixed parameters; all of them are public.
 
     Attributes:
         moments: The noise on both sums, of columns in [0, 1].
-        terms: What is stated of the estimate.
         share: Whether every record counts as 0 or 1.
-        guaranteed: Whether the interval covers for every population.
-        estimand: To count by; None where the mechanism was rebuilt from its description.
-        n_records: Of what it was calibrated for; likewise.
     """
 
     name: ClassVar[str] = "joint_moments"
@@ -438,111 +283,75 @@ class MeanEstimate:
         DONG_ROTH_SU,
         PROOF.at("Lemma 5.1, Theorem 5.2"),
     )
-    kinds: ClassVar[tuple[Kind, ...]] = (ESTIMATE,)
-    knobs: ClassVar[type] = EstimandKnobs
-    pure: ClassVar[bool] = False
 
     moments: JointMoments
-    terms: Terms
     share: bool
-    guaranteed: bool = False
-    estimand: Estimand | None = dataclasses.field(default=None, compare=False)
-    n_records: int | None = dataclasses.field(default=None, compare=False)
+
+    @staticmethod
+    def serves(statistic: NamedStatistic) -> bool:
+        """Means, and n times one."""
+        return statistic.is_mean
+
+    @staticmethod
+    def guarantees(statistic: NamedStatistic) -> bool:
+        """All that it serves."""
+        return statistic.is_mean
 
     @classmethod
-    def calibrate(cls, knobs: EstimandKnobs, target: Target) -> Self:
-        """The least noise that meets the target.
-
-        Raises:
-            ConfigError: The statistic is not one of these.
-            InfeasibleBudgetError: The budget has no delta.
-        """
-        check_serves(
-            knobs,
-            cls.name,
-            lambda statistic: statistic.is_mean,
-            guarantees=lambda statistic: statistic.is_mean,
-        )
-        estimand = estimand_for(knobs, target, cls.name)
-        if estimand.kept and not estimand.statistic.is_total:
-            raise ConfigError(
-                f"The mechanism '{cls.name}' takes means over all records, and here some do not "
-                "count.",
-                where="where",
-                next_step="Write 'mechanism: auto', or leave the key out.",
-            )
-        argument = column_with_zero(estimand)
-        scales = estimand.statistic.own_units((argument,), target.n_records)
-        terms = Terms((estimand.quantity(),), scales, knobs.confidence)
-        moments = JointMoments.calibrate(target.largest_mu(), lower=0.0, upper=1.0)
-        share = estimand.statistic.is_share
-        return cls(moments, terms, share, knobs.guaranteed, estimand, target.n_records)
-
-    def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
-        """The privacy loss of both sums; takes no data."""
-        check_frame(n_records=n_records, n_cells=n_cells, unit_records=unit_records)
-        check_loss_frame(n_records, unit_records)
-        return self.moments.loss()
+    def calibrated(cls, estimand: Estimand, target: Target) -> dict[str, Any]:
+        """The least noise that meets the target."""
+        cls.check_all_count(estimand, "means over")
+        return {
+            "terms": estimand.terms(target.n_records, estimand.spans),
+            "moments": JointMoments.calibrate(target.largest_mu(), lower=0.0, upper=1.0),
+            "share": estimand.statistic.is_share,
+        }
 
     def release(
         self, table: ContingencyTable, rng: Randomness, progress: Progress | None = None
     ) -> RawEstimates:
         """Add the noise to the two sums."""
         assert self.estimand is not None
-        values = values_with_zero(self.estimand, table.domain, table.cells)
-        found = self.moments.release(values, table.counts, rng)
-        numbers = {"sum": (found.total,), "sum_of_squares": (found.squares,)}
-        return RawEstimates(numbers, found.n_records)
+        values = self.estimand.columns(table.domain, table.cells)[:, 0]
+        noisy_moments = self.moments.release(values, table.counts, rng)
+        numbers = {"sum": (noisy_moments.total,), "sum_of_squares": (noisy_moments.squares,)}
+        return RawEstimates(numbers, noisy_moments.n_records)
 
     def estimates(self, raw: RawEstimates) -> tuple[Estimate, ...]:
         """The estimate with its interval."""
         n, (total,), (squares,) = raw.n_records, raw.numbers["sum"], raw.numbers["sum_of_squares"]
         known = n * _QUARTER if self.share else int(squares)
-        found = NoisyMoments(self.moments, n, int(total), known)
-        (scale,), confidence = self.terms.scales, self.terms.confidence
-        ends = found.interval(confidence, squares_known=self.share)
-        error = normal_error(*ends, confidence)
+        noisy_moments = NoisyMoments(self.moments, n, int(total), known)
+        (scale,), level = self.terms.scales, self.terms.confidence
+        ends = noisy_moments.interval(level, squares_known=self.share)
+        standard_error = (ends[1] - ends[0]) / (2 * normal_quantile(level))
         if self.guaranteed:
-            ends = found.guaranteed_interval(confidence, squares_known=self.share)
+            ends = noisy_moments.guaranteed_interval(level, squares_known=self.share)
         lower, upper = map(scale.value, ends)
         return (
             Estimate(
                 quantity=self.terms.quantities[0],
-                value=scale.value(found.mean),
+                value=scale.value(noisy_moments.mean),
                 lower=lower,
                 upper=upper,
-                confidence=confidence,
-                standard_error=scale.factor * error,
+                confidence=level,
+                standard_error=scale.factor * standard_error,
                 inference=self.inference,
             ),
         )
 
-    def distributions(self, raw: RawEstimates) -> tuple[SamplingDistribution, ...]:
-        """The normal approximation."""
-        found = SamplingDistribution.normal(*self.estimates(raw))
-        return () if found is None else (found,)
-
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedInterval:
         """The width 2 z sqrt(V/n + s^2) at the reference variance V."""
         (scale,) = self.terms.scales
-        width = self._expected_width(n_records, guaranteed=self.guaranteed)
+        width = self.expected_width(n_records, guaranteed=self.guaranteed)
         return ExpectedInterval(
             quantities=self.terms.quantities,
             width=(scale.factor * width,),
             noise_sd=(scale.factor * self.moments.sigma / n_records,),
         )
 
-    @property
-    def guarantee_cost(self) -> float | None:
-        """Expected width of a guaranteed interval over that of one by approximation."""
-        if self.n_records is None:
-            return None
-        certain, normal = (
-            self._expected_width(self.n_records, guaranteed=each) for each in (True, False)
-        )
-        return certain / normal
-
-    def _expected_width(self, n_records: int, *, guaranteed: bool) -> float:
+    def expected_width(self, n_records: int, *, guaranteed: bool) -> float:
+        """The width for records spread evenly, or half of them counting."""
         variance = 0.25 if self.share else REFERENCE_VARIANCE
         if not guaranteed:
             return self.moments.expected_width(self.terms.confidence, n_records, variance)
@@ -559,52 +368,71 @@ class MeanEstimate:
             return worst_of_share(self.moments.sigma, level)
         return worst_of_mean(self.moments.sigma, self.moments.square_weight, level)
 
-    @property
-    def inference(self) -> Inference:
-        """How the interval's coverage is known."""
-        if self.guaranteed:
-            return "guaranteed"
-        return inference_words(self.worst_coverage, self.terms.confidence)
-
-    def describe(self) -> dict[str, str | int]:
-        """The parameters, enough to rebuild all but what the estimate counts by."""
+    def parameters(self) -> dict[str, str | int]:
+        """The noise on both sums."""
         return {
-            "mechanism": self.name,
             "scale": str(self.moments.scale),
             "square_scale": str(self.moments.square_scale),
             "is_share": int(self.share),
-            **guarantee_described(self.guaranteed),
-            **self.terms.describe(),
+            **self.inference_described(),
         }
 
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Self:
         """Rebuild the mechanism from ``describe``."""
-        scales = (Fraction(str(description[name])) for name in ("scale", "square_scale"))
-        moments = JointMoments(0.0, 1.0, *scales)
+        scales = (number(description, name) for name in ("scale", "square_scale"))
         return cls(
-            moments,
-            Terms.from_description(description),
-            description["is_share"] == 1,
-            is_guaranteed(description),
+            terms=Terms.from_description(description),
+            moments=JointMoments(0.0, 1.0, *scales),
+            share=description["is_share"] == 1,
+            guaranteed=description.get("inference") == "guaranteed",
         )
 
 
-def column_with_zero(estimand: Estimand) -> Argument:
-    """The column; its bounds hold 0 if records that do not count are 0 in it."""
-    (argument,) = estimand.arguments
-    if not estimand.kept:
-        return argument
-    return dataclasses.replace(
-        argument, lower=min(argument.lower, 0.0), upper=max(argument.upper, 0.0)
-    )
+_PLACES = (-0.5, -0.1, 0.0, 0.1, 0.3)  # of the common value of a mean, about the middle
 
 
-def values_with_zero(estimand: Estimand, domain: Domain, cells: Codes) -> NDArray[np.float64]:
-    """float64[k] in [0, 1] of cells int64[k]; 0 in its own units for what does not count."""
-    argument = column_with_zero(estimand)
-    values = argument.scaled(domain, cells)
-    if not estimand.kept:
-        return values
-    zero = -argument.lower / (argument.upper - argument.lower)
-    return np.asarray(np.where(estimand.keeps(domain, cells) > 0, values, zero))
+@functools.lru_cache(maxsize=256)
+def worst_of_mean(noise: float, square_weight: float, level: float) -> float:
+    """Least coverage of ``moment_interval`` for rare values (mechanisms.estimates.moments).
+
+    The common value a may be anywhere, and the jump is from there to a bound, 1/2: the variance by
+    Wilson's form depends on it, and that about the noisy mean as well. The interval goes halfway
+    from the one to the other where that is larger. ``noise`` is the standard deviation of that on
+    the sum, in declared ranges, and that on the sum of squares is ``noise / square_weight``.
+    """
+    if noise >= MANY:
+        return level
+    z, sq = normal_quantile(level), noise / square_weight
+    worst = 1.0
+    for a in _PLACES:
+        jump = 0.5 - a
+        for rate in np.geomspace(0.05 / jump, 300 / jump**1.5, RATES):
+            counts, masses, first, first_masses = rare_values(float(rate))
+            by_form = (jump * (counts * (0.5 + a) - 2 * a * rate))[:, None]
+            about_mean = (counts * jump**2)[:, None] - 2 * a * noise * first
+            larger = by_form + ABOUT_MEAN * np.maximum(about_mean - by_form, 0)
+            off = ((counts - rate) * jump)[:, None] + noise * first
+            covered = 0.0
+            for other, mass in other_noise():
+                spread = np.maximum(larger + sq * other, 0.0) + sq + noise**2
+                covered += mass * float(masses @ ((off**2 <= z**2 * spread) @ first_masses))
+            worst = min(worst, covered)
+    return min(worst, level)
+
+
+@functools.lru_cache(maxsize=256)
+def worst_of_share(noise: float, level: float) -> float:
+    """Least coverage of Wilson's interval for a proportion, where the count K is Poisson(L).
+
+    The variance is then known: the interval holds the truth if (K - L + s e)^2 <= z^2 (L + s^2).
+    """
+    from scipy.special import ndtr
+
+    z, worst = normal_quantile(level), level
+    for rate in np.geomspace(0.01, 100, 4 * RATES):
+        counts, masses, _, _ = rare_values(float(rate))
+        reach = z * math.sqrt(rate + noise**2)
+        upper, lower = ((rate - counts + sign * reach) / noise for sign in (1, -1))
+        worst = min(worst, float(masses @ (ndtr(upper) - ndtr(lower))))
+    return worst

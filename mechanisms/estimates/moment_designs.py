@@ -81,12 +81,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from statpress.mechanisms.estimates.fieller import Quotient
+from statpress.mechanisms.estimates.fieller import Floats, Quotient
 
-Means = NDArray[np.float64]
+Means = Floats
 """float64[5] or [5, r]: means of x, y, x^2, x y, y^2 of records in [0, 1]^2."""
 
-MomentPolynomial = Callable[[Means], NDArray[np.float64]]
+MomentPolynomial = Callable[[Means], Floats]
 
 
 @dataclass(frozen=True)
@@ -114,15 +114,15 @@ class Derived:
             return float(np.divide(self.numerator(means), divisor))
 
 
-def _first_variance(m: Means) -> NDArray[np.float64]:
+def _first_variance(m: Means) -> Floats:
     return np.asarray(m[2] - m[0] ** 2)
 
 
-def _second_variance(m: Means) -> NDArray[np.float64]:
+def _second_variance(m: Means) -> Floats:
     return np.asarray(m[4] - m[1] ** 2)
 
 
-def _covariance(m: Means) -> NDArray[np.float64]:
+def _covariance(m: Means) -> Floats:
     return np.asarray(m[3] - m[0] * m[1])
 
 
@@ -151,14 +151,11 @@ def intercept(origin: float) -> Derived:
     With x' = x + origin it is E y - (E x') Cov/Var = (E y E x'^2 - E x' E x'y) / Var.
     """
 
-    def numerator(m: Means) -> NDArray[np.float64]:
+    def numerator(m: Means) -> Floats:
         square = m[2] + 2 * origin * m[0] + origin**2
         return np.asarray(m[1] * square - (m[0] + origin) * (m[3] + origin * m[1]))
 
     return Derived(numerator, (_first_variance,))
-
-
-_Doubles = NDArray[np.float64]
 
 
 class Slopes(NamedTuple):
@@ -169,8 +166,8 @@ class Slopes(NamedTuple):
         second: float64[5, 5, ..].
     """
 
-    first: _Doubles
-    second: _Doubles
+    first: Floats
+    second: Floats
 
     def times(self, factor: float) -> Slopes:
         """Those of so many times the function."""
@@ -191,12 +188,12 @@ class Errors(NamedTuple):
         bend: tr(K Q L Q) of the matrices K and L of second derivatives; float64[..].
     """
 
-    spread: _Doubles
-    terms: _Doubles
-    own: _Doubles
-    bend: _Doubles
+    spread: Floats
+    terms: Floats
+    own: Floats
+    bend: Floats
 
-    def times(self, factor: _Doubles) -> Errors:
+    def times(self, factor: Floats) -> Errors:
         """That of one function so many times as large."""
         return Errors(*(factor * each for each in self))
 
@@ -205,17 +202,17 @@ class Errors(NamedTuple):
         return Errors(*(one + two for one, two in zip(self, other, strict=True)))
 
     @property
-    def doubt(self) -> _Doubles:
+    def doubt(self) -> Floats:
         """Standard deviation of the noise in the spread."""
         return np.asarray(np.sqrt(np.sum(self.terms**2, axis=0)))
 
     @property
-    def of_noise(self) -> _Doubles:
+    def of_noise(self) -> Floats:
         """Variance that the noise counts for, products included; of a function with itself."""
         root = np.sqrt(self.own) + np.sqrt(np.maximum(self.bend, 0.0))
         return np.asarray(root**2)
 
-    def noise_form(self, ratio: _Doubles) -> _Doubles:
+    def noise_form(self, ratio: Floats) -> Floats:
         """The form that is ``of_noise`` where ``bend`` is ``ratio`` times ``own``, or else more."""
         r = np.sqrt(ratio)
         inverse = np.divide(1.0, r, out=np.zeros_like(r), where=r > 0)
@@ -223,7 +220,7 @@ class Errors(NamedTuple):
 
 
 def quotient_of(
-    top: _Doubles, below: _Doubles, first: Errors, both: Errors, last: Errors
+    top: Floats, below: Floats, first: Errors, both: Errors, last: Errors
 ) -> tuple[Quotient, NDArray[np.bool_]]:
     """A quotient with the errors of its numerator, of numerator and denominator, and of the last.
 
@@ -311,7 +308,7 @@ class MomentDesign:
         """Where records can be."""
         return _SUPPORTS[self.records]
 
-    def values(self, columns: _Doubles) -> _Doubles:
+    def values(self, columns: Floats) -> Floats:
         """The functions float64[k, m] of records float64[k, 2], or [k, 1] of a single column.
 
         Records are brought to where they can be: within [0, 1], x to 0 or 1 and, if some records
@@ -326,7 +323,7 @@ class MomentDesign:
         return self._at(x - 0.5, y - 0.5)
 
     @functools.cached_property
-    def monomials(self) -> tuple[_Doubles, _Doubles]:
+    def monomials(self) -> tuple[Floats, Floats]:
         """The means of the monomials (``POWERS``) from those of the functions.
 
         Returns:
@@ -346,7 +343,7 @@ class MomentDesign:
         found = np.where(follows & (np.abs(found) > _NEGLIGIBLE), found, 0.0)
         return found[:-1].T, found[-1]
 
-    def _at(self, u: _Doubles, v: _Doubles) -> _Doubles:
+    def _at(self, u: Floats, v: Floats) -> Floats:
         """float64[k, m] at float64[k]."""
         return np.column_stack(
             [
@@ -359,7 +356,7 @@ class MomentDesign:
         )
 
 
-def _polynomial(coefficients: Polynomial, at: _Doubles) -> _Doubles:
+def _polynomial(coefficients: Polynomial, at: Floats) -> Floats:
     found = np.zeros_like(at)
     for coefficient in reversed(coefficients):
         found = found * at + float(coefficient)

@@ -103,7 +103,6 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from flint import arb
-from numpy.typing import NDArray
 
 from statpress.mechanisms.accounting.composition import compose
 from statpress.mechanisms.accounting.losses import BoundedRangeLoss, PrivacyLoss
@@ -112,27 +111,22 @@ from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.estimates.estimand import EstimandKnobs
 from statpress.mechanisms.estimates.estimate import (
-    ESTIMATE,
     Estimate,
+    EstimateMechanism,
     ExpectedInterval,
     RawEstimates,
-    SamplingDistribution,
-    check_loss_frame,
-    check_serves,
     estimand_for,
     number,
 )
-from statpress.mechanisms.estimates.fieller import check_level
-from statpress.mechanisms.estimates.statistics import Scale, Terms
+from statpress.mechanisms.estimates.fieller import Floats, check_level
+from statpress.mechanisms.estimates.statistics import NamedStatistic, Terms
 from statpress.mechanisms.mechanism import (
     CESAR_ROGERS,
     MCSHERRY_TALWAR,
     PROOF,
     SMITH,
     Citation,
-    Kind,
     Target,
-    check_frame,
 )
 from statpress.mechanisms.sampling.randomness import Progress, Randomness, choose_real, decay
 
@@ -276,7 +270,7 @@ class EndRule(NamedTuple):
         found[-1] = max(int(found[-1]), self.wanted(most))
         return sizes, found
 
-    def _steps(self, distance: float) -> tuple[Codes, NDArray[np.float64]]:
+    def _steps(self, distance: float) -> tuple[Codes, Floats]:
         """Offsets int64[t] from 0, and by how much h falls at each; the last bounds the rest."""
         log_others = math.log(self.others)
         end = (log_others - math.log(self.failure) + 12) / self.rate
@@ -287,16 +281,14 @@ class EndRule(NamedTuple):
         heights = np.append(1.0, 1 / (1 + np.exp(beyond)))
         return offsets, np.append(-np.diff(heights), heights[-1])
 
-    def _chance(
-        self, sizes: Codes, wanted: Codes, steps: tuple[Codes, NDArray[np.float64]]
-    ) -> NDArray[np.float64]:
+    def _chance(self, sizes: Codes, wanted: Codes, steps: tuple[Codes, Floats]) -> Floats:
         """float64[k]: the bound on E h for each size and wanted count."""
         offsets, falls = steps
         below = _binomial_cdf(wanted[:, None] + offsets - 1, sizes[:, None], self.share)
-        found: NDArray[np.float64] = below @ falls[:-1] + falls[-1]
+        found: Floats = below @ falls[:-1] + falls[-1]
         return found
 
-    def _largest(self, sizes: Codes, steps: tuple[Codes, NDArray[np.float64]]) -> Codes:
+    def _largest(self, sizes: Codes, steps: tuple[Codes, Floats]) -> Codes:
         """The largest wanted count that keeps the failure, for each size, by bisection."""
         low, high = np.full(len(sizes), -int(steps[0][-1]) - 1), sizes + 1
         while np.any(high - low > 1):
@@ -488,7 +480,6 @@ def quantile_loss(epsilon: Fraction, end_share: Fraction = END_SHARE) -> Privacy
 MOST_CELLS = 4_000_000
 """Of a column; they are all held in memory."""
 
-_Doubles = NDArray[np.float64]
 _STEPS, _DIGITS = 40, Context(prec=9, rounding=ROUND_DOWN)
 _FIRST_END_SHARE = Fraction(1, 3)  # of descriptions that do not say
 
@@ -504,9 +495,9 @@ class OrderedCells(NamedTuple):
     """
 
     codes: Codes
-    first: _Doubles
-    last: _Doubles
-    middle: _Doubles
+    first: Floats
+    last: Floats
+    middle: Floats
 
     @classmethod
     def of(cls, column: Column) -> Self:
@@ -522,13 +513,12 @@ class OrderedCells(NamedTuple):
         return cls(codes[order], middle - half, middle + half, middle)
 
 
-@dataclass(frozen=True)
-class QuantileOfCells:
+@dataclass(frozen=True, kw_only=True)
+class QuantileOfCells(EstimateMechanism):
     """The release at fixed parameters; all of them are public.
 
     Attributes:
         epsilon: Of all three choices together.
-        terms: What is stated of the estimate.
         end_share: Of epsilon, for each end of the interval.
         quantile: The choices; None where the mechanism was rebuilt from its description.
         cells: To count by; likewise.
@@ -541,15 +531,22 @@ class QuantileOfCells:
         CESAR_ROGERS,
         PROOF.at("Theorem 4.2"),
     )
-    kinds: ClassVar[tuple[Kind, ...]] = (ESTIMATE,)
-    knobs: ClassVar[type] = EstimandKnobs
     pure: ClassVar[bool] = True
 
     epsilon: Fraction
-    terms: Terms
     end_share: Fraction = END_SHARE
     quantile: NoisyQuantile | None = dataclasses.field(default=None, compare=False)
     cells: OrderedCells | None = dataclasses.field(default=None, compare=False)
+
+    @staticmethod
+    def serves(statistic: NamedStatistic) -> bool:
+        """Quantiles."""
+        return statistic.is_quantile
+
+    @staticmethod
+    def guarantees(statistic: NamedStatistic) -> bool:
+        """All that it serves."""
+        return statistic.is_quantile
 
     @classmethod
     def calibrate(cls, knobs: EstimandKnobs, target: Target) -> Self:
@@ -559,12 +556,7 @@ class QuantileOfCells:
             ConfigError: The statistic is not one of these.
             InfeasibleBudgetError: The budget allows none.
         """
-        check_serves(
-            knobs,
-            cls.name,
-            lambda statistic: statistic.is_quantile,
-            guarantees=lambda statistic: statistic.is_quantile,
-        )
+        cls.check_serves(knobs)
         estimand = estimand_for(knobs, target, cls.name)
         assert target.domain is not None
         column = target.domain[estimand.arguments[0].name]
@@ -587,8 +579,8 @@ class QuantileOfCells:
             n_records=target.n_records,
             values_lacking=column.size > column.n_values,
         )
-        terms = Terms((estimand.quantity(),), (Scale(),), knobs.confidence)
-        return cls(epsilon, terms, quantile=quantile, cells=cells)
+        terms = estimand.terms(target.n_records, estimand.arguments)
+        return cls(terms=terms, estimand=estimand, epsilon=epsilon, quantile=quantile, cells=cells)
 
     @property
     def expected_cells(self) -> int:
@@ -603,10 +595,8 @@ class QuantileOfCells:
         assert self.cells is not None
         return float(self.cells.last[-1] - self.cells.first[0])
 
-    def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
-        """The privacy loss of the three choices; takes no data."""
-        check_frame(n_records=n_records, n_cells=n_cells, unit_records=unit_records)
-        check_loss_frame(n_records, unit_records)
+    def whole_loss(self) -> PrivacyLoss:
+        """The privacy loss of the three choices."""
         return quantile_loss(self.epsilon, self.end_share)
 
     def release(
@@ -642,10 +632,6 @@ class QuantileOfCells:
             ),
         )
 
-    def distributions(self, raw: RawEstimates) -> tuple[SamplingDistribution, ...]:
-        """None is known."""
-        return ()
-
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedInterval:
         """The width for records spread evenly over the cells."""
         assert self.quantile is not None and self.cells is not None
@@ -656,13 +642,11 @@ class QuantileOfCells:
             quantities=self.terms.quantities, width=(float(width),), noise_sd=(None,)
         )
 
-    def describe(self) -> dict[str, str | int]:
-        """The parameters, enough to rebuild all but what the quantile is chosen by."""
+    def parameters(self) -> dict[str, str | int]:
+        """Epsilon, and how it is divided."""
         return {
-            "mechanism": self.name,
             "epsilon_per_record": str(self.epsilon),
             **({} if self.end_share == _FIRST_END_SHARE else {"end_share": str(self.end_share)}),
-            **self.terms.describe(),
         }
 
     @classmethod
@@ -674,7 +658,8 @@ class QuantileOfCells:
         if not 0 < 2 * share < 1:
             raise ConfigError("The description's end_share is not between 0 and 1/2.")
         epsilon = number(description, "epsilon_per_record")
-        return cls(epsilon, Terms.from_description(description), share)
+        terms = Terms.from_description(description)
+        return cls(terms=terms, epsilon=epsilon, end_share=share)
 
 
 def largest_epsilon(target: Target) -> Fraction:

@@ -1,15 +1,22 @@
 """Variances, correlations, ratios, regressions and differences from joint moments.
 
-Confidence sets for functions of moments from noisy moments up to degree 4.
+For records (x, y) in [0, 1]^2 let u = x - 1/2, v = y - 1/2. Released are the sums over all n
+records of functions of u and v with independent Gaussian noise of one scale. Which functions, and
+how far a replaced record can move them, is a design (mechanisms.estimates.moment_designs). The
+means of all monomials of u and v that a statistic needs follow from them linearly. Replace-one
+neighbours. Each statistic is a function of the means of two columns in [0, 1] and of their squares
+and product (its ``MomentFormula``), which also says which moments are released. Variances and
+covariances are those with n - 1. A mean of only some of the records is a ratio too: of the sum of
+their values to their number, kept within the bounds.
 
-A quotient N/D of two polynomials in the means of x, y, x^2, xy, y^2 has the set of
-statpress.mechanisms.estimates.fieller: {t : |N - t D| <= z sd(N - t D)}. N - t D is a polynomial,
-and its error is that of the linear function with its gradient g - t h: variance (g - t h)'(S/n +
-Q)(g - t h), with the covariance matrices Q of the noise and S of the five monomials, which the
-moments up to degree 4 give. Nothing is divided by, so this approximation does not depend on how far
-D is from 0. The entries of S have noise themselves; one standard deviation of it is added, in
-proportion as at the estimate, so that the variance is seldom too small. The square of a noisy mean
-is too large by the variance of its noise, which is taken off.
+**Confidence sets.** A quotient N/D of two polynomials in the means of x, y, x^2, xy, y^2 has the
+set of statpress.mechanisms.estimates.fieller: {t : |N - t D| <= z sd(N - t D)}. N - t D is a
+polynomial, and its error is that of the linear function with its gradient g - t h: variance
+(g - t h)'(S/n + Q)(g - t h), with the covariance matrices Q of the noise and S of the five
+monomials, which the moments up to degree 4 give. Nothing is divided by, so this approximation does
+not depend on how far D is from 0. The entries of S have noise themselves; one standard deviation of
+it is added, in proportion as at the estimate, so that the variance is seldom too small. The square
+of a noisy mean is too large by the variance of its noise, which is taken off.
 
 What noise does to products, such as the square of a noisy mean, is counted by
 statpress.mechanisms.estimates.moment_designs. Denominators are positive, and sets that are
@@ -22,24 +29,7 @@ it to first order. Fieller's set for W/V gives an interval for s, at a tenth of 
 leaves to 1; the set is all that lies between the ends of the sets for the s in it, at the rest.
 
 No law of the records is assumed, and n is taken as large: where a few records with rare values
-decide, coverage falls short by what statpress.mechanisms.estimates.joint_moments computes.
-
-Correlation, regression, ratios and group differences from one release of joint moments.
-
-For records (x, y) in [0, 1]^2 let u = x - 1/2, v = y - 1/2. Released are the sums over all n
-records of functions of u and v with independent Gaussian noise of one scale. Which functions, and
-how far a replaced record can move them, is a design (mechanisms.estimates.moment_designs).
-The means of all monomials of u and v that a statistic needs follow from them linearly. Replace-one
-neighbours.
-
-**Intervals** are those of statpress.mechanisms.estimates.pair_moments.
-
-Variance, covariance, correlation, ratio, regression, difference: from joint moments.
-
-The mechanism is statpress.mechanisms.estimates.pair_moments; each statistic is a function of the
-means of two columns in [0, 1] and of their squares and product (its MomentFormula), which also says
-which moments are released. Variances and covariances are those with n - 1. A mean of only some of
-the records is a ratio too: of the sum of their values to their number, kept within the bounds.
+decide, coverage falls short by what statpress.mechanisms.estimates.moments computes.
 """
 
 from __future__ import annotations
@@ -48,38 +38,36 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from statpress.mechanisms.accounting.losses import GaussianLoss, PrivacyLoss
+from statpress.mechanisms.accounting.losses import GaussianLoss
 from statpress.mechanisms.domain.columns import Codes
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError, RecordsError
-from statpress.mechanisms.estimates.estimand import Estimand, EstimandKnobs
+from statpress.mechanisms.estimates.estimand import Estimand
 from statpress.mechanisms.estimates.estimate import (
-    ESTIMATE,
     Estimate,
     ExpectedInterval,
-    Inference,
     RawEstimates,
-    SamplingDistribution,
-    check_loss_frame,
-    check_serves,
-    estimand_for,
     finite,
-    guarantee_described,
-    is_guaranteed,
     number,
 )
-from statpress.mechanisms.estimates.fieller import INTERVAL, ConfidenceSet, Quotient, Sets
+from statpress.mechanisms.estimates.fieller import (
+    INTERVAL,
+    ConfidenceSet,
+    Floats,
+    Quotient,
+    Sets,
+    normal_quantile,
+)
 from statpress.mechanisms.estimates.guaranteed import variance_limits
-from statpress.mechanisms.estimates.joint_moments import inference_words, worst_of_quotient
 from statpress.mechanisms.estimates.moment_designs import (
     DESIGNS,
     FIRST_ONE,
@@ -94,19 +82,23 @@ from statpress.mechanisms.estimates.moment_designs import (
     Slopes,
     quotient_of,
 )
+from statpress.mechanisms.estimates.moments import (
+    MANY,
+    RATES,
+    MomentsEstimate,
+    other_noise,
+    rare_values,
+)
 from statpress.mechanisms.estimates.statistics import MomentFormula, NamedStatistic, Terms, named
 from statpress.mechanisms.mechanism import (
     BALLE_WANG,
     DONG_ROTH_SU,
     PROOF,
     Citation,
-    Kind,
     Target,
-    check_frame,
 )
 from statpress.mechanisms.sampling.randomness import Progress, Randomness, StatisticNoise
 
-_Doubles = NDArray[np.float64]
 FIRST = ((1, 0), (0, 1), (2, 0), (1, 1), (0, 2))
 """Exponents of u and v in the monomials of which functions are taken."""
 
@@ -127,8 +119,8 @@ class MomentSets:
         n_records: Number of records n.
     """
 
-    means: _Doubles
-    noise: _Doubles
+    means: Floats
+    noise: Floats
     n_records: int
 
     def estimate(self, wanted: Derived) -> float:
@@ -142,16 +134,10 @@ class MomentSets:
             return quotient.cautious_sets(level, wanted.bounds, by_noise)
         return self._correlation(wanted, level)
 
-    def standard_error(self, wanted: Derived) -> float:
-        """Of the estimate, sampling and noise together, by the delta method; NaN: there is none."""
-        return self.error(wanted, sampling=True, cautious=True)
-
-    def noise_sd(self, wanted: Derived) -> float:
-        """Standard deviation of the noise in the estimate; NaN if there is none."""
-        return self.error(wanted, sampling=False, cautious=False)
-
     def error(self, wanted: Derived, *, sampling: bool, cautious: bool) -> float:
-        """The error of a quotient about its estimate: that of N - t D at t, divided by D.
+        """The error of a quotient about its estimate by the delta method; NaN: there is none.
+
+        It is that of N - t D at the estimate t, divided by D.
 
         Args:
             wanted: The quotient.
@@ -222,14 +208,14 @@ class MomentSets:
         return quotient_of(top, self._unbiased(divisor), first, both, last)
 
     @functools.cached_property
-    def _first(self) -> _Doubles:
+    def _first(self) -> Floats:
         return np.asarray(self.means[list(_AMONG_ALL)])
 
     @functools.cached_property
     def _at(self) -> Means:
         return _plain(self._first)
 
-    def _unbiased(self, function: MomentPolynomial) -> _Doubles:
+    def _unbiased(self, function: MomentPolynomial) -> Floats:
         """The function of the noisy means, without the bias that noise gives to squares."""
         found = np.asarray(function(self._at), np.float64)
         bias = np.zeros_like(found)
@@ -238,7 +224,7 @@ class MomentSets:
             bias = bias + (up + down) / 2 - found
         return found - bias
 
-    def _moved(self, move: _Doubles) -> Means:
+    def _moved(self, move: Floats) -> Means:
         """The plain means where those of the monomials are moved, float64[5]."""
         return _plain((self._first.T + move).T)
 
@@ -281,7 +267,7 @@ class MomentSets:
         return Errors(spread / self.n_records, terms / self.n_records, np.asarray(own), bend)
 
 
-def _plain(first: _Doubles) -> Means:
+def _plain(first: Floats) -> Means:
     """Means of x, y, x^2, xy, y^2 from those of the five monomials of u and v."""
     u, v, uu, uv, vv = first
     return np.array([u + 0.5, v + 0.5, uu + u + 0.25, uv + (u + v) / 2 + 0.25, vv + v + 0.25])
@@ -341,7 +327,7 @@ class PairMoments:
         """The privacy loss; takes no data."""
         return GaussianLoss(Fraction(0), self.noise.mu_squared)
 
-    def release(self, counts: Codes, columns: _Doubles, rng: Randomness) -> NoisyPair:
+    def release(self, counts: Codes, columns: Floats, rng: Randomness) -> NoisyPair:
         """Noisy sums.
 
         Args:
@@ -365,7 +351,7 @@ class NoisyPair:
 
     mechanism: PairMoments
     n_records: int
-    sums: _Doubles
+    sums: Floats
 
     @property
     def known(self) -> MomentSets:
@@ -374,10 +360,6 @@ class NoisyPair:
         means = np.moveaxis(self.sums @ slopes.T / self.n_records + constant, -1, 0)
         sigma = self.mechanism.noise.sigma / self.n_records
         return MomentSets(means, sigma * slopes, self.n_records)
-
-    def estimate(self, wanted: Derived) -> float:
-        """The function of the noisy means, not clipped; NaN where it has no value."""
-        return self.known.estimate(wanted)
 
     def interval(self, wanted: Derived, level: float) -> ConfidenceSet:
         """The confidence set for the function of the population's means."""
@@ -397,14 +379,6 @@ class NoisyPair:
             level=level,
         )
 
-    def standard_error(self, wanted: Derived) -> float:
-        """Of the estimate, sampling and noise together; NaN if there is none."""
-        return self.known.standard_error(wanted)
-
-    def noise_sd(self, wanted: Derived) -> float:
-        """Standard deviation of the noise in the estimate; NaN if there is none."""
-        return self.known.noise_sd(wanted)
-
 
 def _moves(design: MomentDesign) -> tuple[Fraction, int]:
     """The sensitivity of all sums, rounded up, and their number."""
@@ -412,18 +386,14 @@ def _moves(design: MomentDesign) -> tuple[Fraction, int]:
     return Fraction(root, 2**_BITS), len(design.functions)
 
 
-@dataclass(frozen=True)
-class PairEstimate:
+@dataclass(frozen=True, kw_only=True)
+class PairEstimate(MomentsEstimate):
     """The release at fixed parameters; all of them are public.
 
     Attributes:
         moments: The noise on the sums, of columns in [0, 1].
         statistic: Its name.
         origin: For a regression: the predictor 0 is at x = -origin.
-        terms: What is stated of the estimates.
-        guaranteed: Whether the interval of a variance covers for every population.
-        estimand: To count by; None where the mechanism was rebuilt from its description.
-        n_records: Of what it was calibrated for; likewise.
     """
 
     name: ClassVar[str] = "pair_moments"
@@ -432,35 +402,25 @@ class PairEstimate:
         DONG_ROTH_SU,
         PROOF.at("section 5, Lemma 5.1"),
     )
-    kinds: ClassVar[tuple[Kind, ...]] = (ESTIMATE,)
-    knobs: ClassVar[type] = EstimandKnobs
-    pure: ClassVar[bool] = False
 
     moments: PairMoments
     statistic: str
     origin: float
-    terms: Terms
-    guaranteed: bool = False
-    estimand: Estimand | None = dataclasses.field(default=None, compare=False)
-    n_records: int | None = dataclasses.field(default=None, compare=False)
+
+    @staticmethod
+    def serves(statistic: NamedStatistic) -> bool:
+        """Functions of the moments of two columns."""
+        return statistic.moments is not None
+
+    @staticmethod
+    def guarantees(statistic: NamedStatistic) -> bool:
+        """A variance."""
+        return statistic.moments is not None and statistic.moments.is_variance
 
     @classmethod
-    def calibrate(cls, knobs: EstimandKnobs, target: Target) -> Self:
-        """The least noise that meets the target.
-
-        Raises:
-            ConfigError: The statistic is not one of these, a ratio's column can be negative, or
-                there is one record.
-            InfeasibleBudgetError: The budget has no delta.
-        """
-        check_serves(
-            knobs,
-            cls.name,
-            lambda statistic: statistic.moments is not None,
-            guarantees=lambda each: each.moments is not None and each.moments.is_variance,
-        )
-        estimand = estimand_for(knobs, target, cls.name)
-        statistic, formula = estimand.statistic, _formula(estimand.statistic)
+    def calibrated(cls, estimand: Estimand, target: Target) -> dict[str, Any]:
+        """The least noise that meets the target."""
+        formula = _formula(estimand.statistic)
         if formula.of_some and not estimand.kept:
             raise ConfigError(
                 f"The mechanism '{cls.name}' takes means of only some records, and here all count.",
@@ -471,27 +431,17 @@ class PairEstimate:
             raise RecordsError("These statistics need two records.")
         if formula.amounts:
             _check_amounts(estimand)
-        moments = PairMoments.calibrate(
-            target.largest_mu(),
-            n_records=target.n_records,
-            n_cells=target.n_cells,
-            design=formula.design,
-        )
-        terms = Terms(
-            statistic.quantities(estimand.quantity()),
-            statistic.own_units(estimand.arguments, target.n_records),
-            knobs.confidence,
-        )
-        origin = formula.origin(estimand.arguments)
-        return cls(
-            moments, statistic.name, origin, terms, knobs.guaranteed, estimand, target.n_records
-        )
-
-    def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
-        """The privacy loss of all sums; takes no data."""
-        check_frame(n_records=n_records, n_cells=n_cells, unit_records=unit_records)
-        check_loss_frame(n_records, unit_records)
-        return self.moments.loss()
+        return {
+            "terms": estimand.terms(target.n_records, estimand.arguments),
+            "moments": PairMoments.calibrate(
+                target.largest_mu(),
+                n_records=target.n_records,
+                n_cells=target.n_cells,
+                design=formula.design,
+            ),
+            "statistic": estimand.statistic.name,
+            "origin": formula.origin(estimand.arguments),
+        }
 
     def release(
         self, table: ContingencyTable, rng: Randomness, progress: Progress | None = None
@@ -499,66 +449,76 @@ class PairEstimate:
         """Add the noise to the sums."""
         assert self.estimand is not None
         columns = moment_columns(self.estimand, table.domain, table.cells)
-        found = self.moments.release(table.counts, columns, rng)
-        return RawEstimates({"sums": tuple(found.sums.tolist())}, found.n_records)
+        pair = self.moments.release(table.counts, columns, rng)
+        return RawEstimates({"sums": tuple(pair.sums.tolist())}, pair.n_records)
 
     def estimates(self, raw: RawEstimates) -> tuple[Estimate, ...]:
         """The estimates with their intervals."""
         pair = NoisyPair(self.moments, raw.n_records, np.array(raw.numbers["sums"]))
-        found, level = [], self.terms.confidence
-        derived = self._derived(raw.n_records)
+        estimates = []
         for quantity, scale, wanted in zip(
-            self.terms.quantities, self.terms.scales, derived, strict=True
+            self.terms.quantities, self.terms.scales, self._derived(raw.n_records), strict=True
         ):
-            found_set = pair.interval(wanted, level)
-            bounded = found_set.shape == INTERVAL
-            gap, ends = found_set.gap, (found_set.lower, found_set.upper)
-            if self.guaranteed:
-                ends = pair.variance_limits(level)
-            found.append(
+            sets = pair.interval(wanted, self.terms.confidence)
+            lower, upper = self._ends(pair, sets, guaranteed=self.guaranteed)
+            gap, error = sets.gap, None
+            if sets.shape == INTERVAL:
+                error = scale.factor * pair.known.error(wanted, sampling=True, cautious=True)
+            estimates.append(
                 Estimate(
                     quantity=quantity,
-                    value=scale.value(pair.estimate(wanted)),
-                    lower=scale.value(ends[0]),
-                    upper=scale.value(ends[1]),
-                    confidence=level,
-                    standard_error=scale.factor * pair.standard_error(wanted) if bounded else None,
-                    shape=found_set.shape,
+                    value=scale.value(pair.known.estimate(wanted)),
+                    lower=scale.value(lower),
+                    upper=scale.value(upper),
+                    confidence=self.terms.confidence,
+                    standard_error=error,
+                    shape=sets.shape,
                     gap=None if gap is None else (scale.value(gap[0]), scale.value(gap[1])),
                     inference=self.inference,
                 )
             )
-        return tuple(found)
+        return tuple(estimates)
 
-    def distributions(self, raw: RawEstimates) -> tuple[SamplingDistribution, ...]:
-        """Normal approximations."""
-        found = map(SamplingDistribution.normal, self.estimates(raw))
-        return tuple(each for each in found if each is not None)
+    def _ends(
+        self, pair: NoisyPair, sets: ConfidenceSet, *, guaranteed: bool
+    ) -> tuple[float, float]:
+        if guaranteed:
+            return pair.variance_limits(self.terms.confidence)
+        return sets.lower, sets.upper
 
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedInterval:
         """The widths at the expected moments of records spread evenly, independent columns."""
-        pair, level = self._even(n_records), self.terms.confidence
-        widths, noise = [], []
-        for scale, wanted in zip(self.terms.scales, self._derived(n_records), strict=True):
-            interval = pair.interval(wanted, level)
-            ends = interval.lower, interval.upper
-            if self.guaranteed:
-                ends = pair.variance_limits(level)
-            widths.append(finite(scale.factor * (ends[1] - ends[0])))
-            noise.append(finite(scale.factor * pair.noise_sd(wanted)))
+        scales, derived = self.terms.scales, self._derived(n_records)
+        widths = self._widths(n_records, guaranteed=self.guaranteed)
+        known = self._even(n_records).known
+        noise = [known.error(wanted, sampling=False, cautious=False) for wanted in derived]
         return ExpectedInterval(
-            quantities=self.terms.quantities, width=tuple(widths), noise_sd=tuple(noise)
+            quantities=self.terms.quantities,
+            width=tuple(
+                finite(scale.factor * width) for scale, width in zip(scales, widths, strict=True)
+            ),
+            noise_sd=tuple(
+                finite(scale.factor * sd) for scale, sd in zip(scales, noise, strict=True)
+            ),
         )
 
+    def _widths(self, n_records: int, *, guaranteed: bool) -> Iterator[float]:
+        """Of each interval for records spread evenly, of columns in [0, 1]."""
+        pair = self._even(n_records)
+        for wanted in self._derived(n_records):
+            sets = pair.interval(wanted, self.terms.confidence)
+            lower, upper = self._ends(pair, sets, guaranteed=guaranteed)
+            yield upper - lower
+
+    def expected_width(self, n_records: int, *, guaranteed: bool) -> float:
+        """The width of the only interval for records spread evenly."""
+        (width,) = self._widths(n_records, guaranteed=guaranteed)
+        return width
+
     @property
-    def guarantee_cost(self) -> float | None:
-        """Expected width of a guaranteed interval over that of one by approximation, if any."""
-        if self.n_records is None or not _formula(named(self.statistic)).is_variance:
-            return None
-        pair, level = self._even(self.n_records), self.terms.confidence
-        (wanted,) = self._derived(self.n_records)
-        normal, (lower, upper) = pair.interval(wanted, level), pair.variance_limits(level)
-        return (upper - lower) / (normal.upper - normal.lower)
+    def has_guarantee(self) -> bool:
+        """Of a variance only."""
+        return _formula(named(self.statistic)).is_variance
 
     def _even(self, n_records: int) -> NoisyPair:
         """The expected moments of records spread evenly."""
@@ -572,36 +532,27 @@ class PairEstimate:
         """Of the sets, for populations whose rare values decide."""
         return worst_of_quotient(self.moments.noise_in_jumps, self.terms.confidence)
 
-    @property
-    def inference(self) -> Inference:
-        """How the coverage of the sets is known."""
-        if self.guaranteed:
-            return "guaranteed"
-        return inference_words(self.worst_coverage, self.terms.confidence)
-
-    def describe(self) -> dict[str, str | int]:
-        """The parameters, enough to rebuild all but what the estimates count by."""
+    def parameters(self) -> dict[str, str | int]:
+        """The noise, what it is on, and what is made of that."""
         design = self.moments.design
         return {
-            "mechanism": self.name,
             "scale": str(self.moments.noise.scale),
             "n_columns": design.columns,
             **({"design": design.name} if design.name else {}),
             "statistic": self.statistic,
             "origin": repr(self.origin),
-            **guarantee_described(self.guaranteed),
-            **self.terms.describe(),
+            **self.inference_described(),
         }
 
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Self:
         """Rebuild the mechanism from ``describe``."""
         return cls(
-            PairMoments.at(number(description, "scale"), _design(description)),
-            str(description["statistic"]),
-            float(str(description["origin"])),
-            Terms.from_description(description),
-            is_guaranteed(description),
+            terms=Terms.from_description(description),
+            moments=PairMoments.at(number(description, "scale"), _design(description)),
+            statistic=str(description["statistic"]),
+            origin=float(str(description["origin"])),
+            guaranteed=description.get("inference") == "guaranteed",
         )
 
     def _derived(self, n_records: int) -> tuple[Derived, ...]:
@@ -632,7 +583,7 @@ def _check_amounts(estimand: Estimand) -> None:
             )
 
 
-def moment_columns(estimand: Estimand, domain: Domain, cells: Codes) -> _Doubles:
+def moment_columns(estimand: Estimand, domain: Domain, cells: Codes) -> Floats:
     """The columns x and y, float64[k, 2] in [0, 1]; one column for a variance."""
     arguments, formula = estimand.arguments, _formula(estimand.statistic)
     if formula.amounts:
@@ -644,7 +595,7 @@ def moment_columns(estimand: Estimand, domain: Domain, cells: Codes) -> _Doubles
     return np.column_stack(found[::-1])  # a denominator, predictor or group first
 
 
-def _reference(statistic: NamedStatistic) -> tuple[_Doubles, _Doubles]:
+def _reference(statistic: NamedStatistic) -> tuple[Floats, Floats]:
     """Records float64[k, 2] and masses float64[k] with the moments of evenly spread ones.
 
     Of three nodes Gauss's rule has the first five moments of the uniform law.
@@ -657,3 +608,30 @@ def _reference(statistic: NamedStatistic) -> tuple[_Doubles, _Doubles]:
     y = half if statistic.is_share else even
     pairs = [((a, a * b if of_some else b), p * q) for (a, p), (b, q) in itertools.product(x, y)]
     return np.array([pair for pair, _ in pairs]), np.array([mass for _, mass in pairs])
+
+
+SPREAD_NOISE = 1.0
+"""The c of a quotient: noise in the estimated variance, over that in the figure, in jumps."""
+
+
+@functools.lru_cache(maxsize=256)
+def worst_of_quotient(noise: float, level: float) -> float:
+    """Least coverage of ``MomentSets`` for rare values (mechanisms.estimates.moments).
+
+    The noise in the variance may go along with that in the figure, or against it. ``noise`` is the
+    standard deviation of that on N - t D, in jumps of a record.
+    """
+    if noise >= MANY:
+        return level
+    z, c, worst = normal_quantile(level), SPREAD_NOISE * noise, 1.0
+    for rate in np.geomspace(0.1, 100, RATES):
+        counts, masses, first, first_masses = rare_values(float(rate))
+        off = (counts - rate)[:, None] + noise * first
+        for along in (-0.95, 0.95):
+            covered = 0.0
+            for other, mass in other_noise():
+                joint = along * first + math.sqrt(1 - along**2) * other
+                spread = np.maximum(counts[:, None] + c * joint, 0.0) + c + noise**2
+                covered += mass * float(masses @ ((off**2 <= z**2 * spread) @ first_masses))
+            worst = min(worst, covered)
+    return min(worst, level)

@@ -1,11 +1,9 @@
-"""Noise for many resamples, and half-widths where it hides the variance.
+"""Noise for many resamples, and half-widths of intervals where it hides the variance.
 
-Noise for many resamples, calibrated strictly at their finite number.
-
-A goal is a list of points (epsilon, largest delta). ``largest_mu_squared`` finds the least
-noise whose proven composed curve is below all of them: a search on a quick double-precision
-composition, then the proven one of statpress.mechanisms.accounting.privacy_loss_distributions at
-the value found, which alone decides.
+**Noise** is calibrated strictly at the finite number of resamples. A goal is a list of points
+(epsilon, largest delta). ``largest_mu_squared`` finds the least noise whose proven composed curve
+is below all of them: a search on a quick double-precision composition, then the proven one of
+statpress.mechanisms.accounting.privacy_loss_distributions at the value found, which alone decides.
 
 **mu-GDP down to a delta.** No finite noise puts the bootstrap's curve below that of a Gaussian
 mechanism everywhere, its tail being heavier. ``gaussian_goal`` asks for it where the
@@ -16,12 +14,11 @@ Phi(a) - x Phi(b); the limits are the tangents' values at both ends of each piec
 The paper's noise (Wang, Cheng and Awan 2022, arXiv 2210.06140, Theorem 3.7) is asymptotic and
 always too small; ``paper_mu_squared`` has it for comparison, ``composed`` its true cost.
 
-Half-widths of normal intervals whose variance is itself estimated from noisy replicates.
-
-**Model.** A centre has variance b V + s^2, where V in [0, M] is the unknown variance of a
-statistic. Independent of it is S^2, a chi-square variable with f degrees of freedom, over f, times
-a V + t^2. Everything but V is public. So (S^2 - t^2)/a =: v estimates V without bias, but where
-t^2 is large beside a V it can be far off, and often negative.
+**Half-widths** are of normal intervals whose variance is itself estimated from noisy replicates. A
+centre has variance b V + s^2, where V in [0, M] is the unknown variance of a statistic. Independent
+of it is S^2, a chi-square variable with f degrees of freedom, over f, times a V + t^2. Everything
+but V is public. So (S^2 - t^2)/a =: v estimates V without bias, but where t^2 is large beside a V
+it can be far off, and often negative.
 
 **Rule.** The half-width is z sqrt(s^2 + b max(0, alpha + beta v)), no more than the cap
 z sqrt(s^2 + b M). Alpha and beta are the pair with the least mean width, over variances from a
@@ -46,7 +43,6 @@ from typing import Protocol
 
 import numpy as np
 from flint import arb
-from numpy.typing import NDArray
 
 from statpress.mechanisms.accounting.balls import ball, enclosed, fast_length
 from statpress.mechanisms.accounting.composition import compose
@@ -54,13 +50,12 @@ from statpress.mechanisms.accounting.losses import GaussianLoss, PrivacyLoss
 from statpress.mechanisms.accounting.noise_losses import ResampledGaussianLoss
 from statpress.mechanisms.accounting.privacy_loss_distributions import tail_account
 from statpress.mechanisms.errors import InfeasibleBudgetError
-from statpress.mechanisms.estimates.fieller import normal_quantile
+from statpress.mechanisms.estimates.fieller import Floats, normal_quantile
 
 DELTA_FLOOR = 1e-10
 """Smallest delta down to which a calibration to mu is checked."""
 
 Goal = tuple[tuple[float, float], ...]
-_Doubles = NDArray[np.float64]
 
 _PIECES = 256  # of the range of epsilon, each with a tangent of its own
 _INTERVAL = 0.09  # of the grid, over the mu of the goal and the square root of B
@@ -196,10 +191,9 @@ def _quick_check(
     rest = _chords(lambda epsilon: _gaussian(epsilon, others), h) if others else np.ones(1)
 
     def fits(goal: Goal, mu: float) -> bool:
-        def curve(epsilon: _Doubles) -> _Doubles:
+        def curve(epsilon: Floats) -> Floats:
             inner = np.log1p(np.expm1(epsilon) / some)
-            found: _Doubles = _gaussian(inner[:, None], copies * mu) @ chances
-            return found
+            return np.asarray(_gaussian(inner[:, None], copies * mu) @ chances)
 
         epsilon, delta = np.array(goal, dtype=np.float64).T
         read = _read(_chords(curve, h), times, rest, h, epsilon)
@@ -208,23 +202,22 @@ def _quick_check(
     return fits
 
 
-def _gaussian(epsilon: _Doubles, mu: float | _Doubles) -> _Doubles:
+def _gaussian(epsilon: Floats, mu: float | Floats) -> Floats:
     """Curves of Gaussian losses, in doubles."""
     from scipy.special import log_ndtr
 
     up = log_ndtr(-epsilon / mu + mu / 2)
     down = log_ndtr(-epsilon / mu - mu / 2) + epsilon
-    found: _Doubles = np.exp(up) * -np.expm1(np.minimum(down - up, 0.0))
-    return found
+    return np.asarray(np.exp(up) * -np.expm1(np.minimum(down - up, 0.0)))
 
 
-def _chords(curve: Callable[[_Doubles], _Doubles], h: float) -> _Doubles:
+def _chords(curve: Callable[[Floats], Floats], h: float) -> Floats:
     """Masses at h (-count .. count) of the chords of a curve."""
     far = h
     while curve(np.array([far]))[0] > 1e-19 and far < _MOST_POINTS * h:
         far *= 1.5
     count = math.ceil(far / h) + 1
-    grid: _Doubles = h * np.arange(count + 1, dtype=np.float64)
+    grid: Floats = h * np.arange(count + 1, dtype=np.float64)
     steps = np.diff(np.minimum.accumulate(curve(grid)))
     inner = (steps[1:] - math.exp(h) * steps[:-1]) / math.expm1(h)
     ahead = np.append(inner, steps[-1] / math.expm1(-h)).clip(min=0.0)
@@ -232,7 +225,7 @@ def _chords(curve: Callable[[_Doubles], _Doubles], h: float) -> _Doubles:
     return np.concatenate([behind, [max(0.0, 1 - ahead.sum() - behind.sum())], ahead])
 
 
-def _read(masses: _Doubles, times: int, rest: _Doubles, h: float, epsilon: _Doubles) -> _Doubles:
+def _read(masses: Floats, times: int, rest: Floats, h: float, epsilon: Floats) -> Floats:
     """The composed curve at some epsilons >= 0."""
     half, other = len(masses) // 2, len(rest) // 2
     offsets = np.arange(-half, half + 1)
@@ -247,8 +240,7 @@ def _read(masses: _Doubles, times: int, rest: _Doubles, h: float, epsilon: _Doub
     weights = whole * np.exp(-np.maximum(h * (start + np.arange(size)), -700.0))
     after, tail = (np.append(np.cumsum(x[::-1])[::-1], 0.0) for x in (whole, weights))
     place = np.clip(np.floor(epsilon / h).astype(np.int64) + 1 - start, 0, size)
-    read: _Doubles = after[place] - np.exp(epsilon) * tail[place]
-    return read
+    return np.asarray(after[place] - np.exp(epsilon) * tail[place])
 
 
 _NODES, _VARIANCES, _HALVINGS = 400, 72, 15
@@ -279,20 +271,20 @@ class NoisyVariance:
     centre_noise: float
     most: float
 
-    def variance_of_centre(self, variance: _Doubles) -> _Doubles:
+    def variance_of_centre(self, variance: Floats) -> Floats:
         """Of the centre, at these V."""
         return self.centre_gain * variance + self.centre_noise
 
-    def estimated(self, spread: _Doubles) -> _Doubles:
+    def estimated(self, spread: Floats) -> Floats:
         """V estimated from S^2, without bias; perhaps negative."""
         return (spread - self.spread_noise) / self.spread_gain
 
-    def spreads(self, variances: _Doubles, nodes: int = _NODES) -> _Doubles:
+    def spreads(self, variances: Floats, nodes: int = _NODES) -> Floats:
         """Equally likely values float64[.., nodes] of S^2 at these V."""
         means = self.spread_gain * variances + self.spread_noise
         return means[..., None] * chi_square(self.freedom, nodes)
 
-    def capped(self, half_width: _Doubles, level: float) -> _Doubles:
+    def capped(self, half_width: Floats, level: float) -> Floats:
         """No wider than what follows from the largest V."""
         largest = self.centre_gain * self.most + self.centre_noise
         return np.minimum(half_width, normal_quantile(level) * math.sqrt(largest))
@@ -301,7 +293,7 @@ class NoisyVariance:
 class WidthRule(Protocol):
     """From S^2 to the half-width of an interval."""
 
-    def half_width(self, known: NoisyVariance, spread: _Doubles, level: float) -> _Doubles:
+    def half_width(self, known: NoisyVariance, spread: Floats, level: float) -> Floats:
         """float64 of the shape of ``spread``."""
 
 
@@ -317,24 +309,15 @@ class Reach:
     factor: float
     addend: float
 
-    def half_width(self, known: NoisyVariance, spread: _Doubles, level: float) -> _Doubles:
+    def half_width(self, known: NoisyVariance, spread: Floats, level: float) -> Floats:
         """The half-width at these S^2."""
         presumed = self.addend + self.factor * known.estimated(spread)
         square = known.variance_of_centre(np.maximum(presumed, 0.0))
         return known.capped(normal_quantile(level) * np.sqrt(square), level)
 
 
-def described(rules: Sequence[Reach]) -> dict[str, str]:
-    """The constants of each coordinate, as part of a mechanism's description."""
-    return {
-        f"reach_{name}_{i}": repr(getattr(rule, name))
-        for i, rule in enumerate(rules, 1)
-        for name in ("factor", "addend")
-    }
-
-
-def from_description(description: Mapping[str, object], count: int) -> tuple[Reach, ...]:
-    """Read back what ``described`` wrote of so many coordinates."""
+def reaches_from_description(description: Mapping[str, object], count: int) -> tuple[Reach, ...]:
+    """The rules of so many numbers, from the constants that a description states."""
     return tuple(
         Reach(*(float(str(description[f"reach_{name}_{i}"])) for name in ("factor", "addend")))
         for i in range(1, count + 1)
@@ -342,24 +325,20 @@ def from_description(description: Mapping[str, object], count: int) -> tuple[Rea
 
 
 def coverage(
-    rule: WidthRule, known: NoisyVariance, variances: _Doubles, level: float, nodes: int = _NODES
-) -> _Doubles:
+    rule: WidthRule, known: NoisyVariance, variances: Floats, level: float, nodes: int = _NODES
+) -> Floats:
     """Of the intervals of a rule, at each of these V, in the model."""
     from scipy.special import erf
 
     deviation = np.sqrt(2 * known.variance_of_centre(variances))[:, None]
     reach = rule.half_width(known, known.spreads(variances, nodes), level)
-    found: _Doubles = np.mean(erf(reach / deviation), axis=1)
-    return found
+    return np.asarray(np.mean(erf(reach / deviation), axis=1))
 
 
-def mean_width(
-    rule: WidthRule, known: NoisyVariance, variances: _Doubles, level: float
-) -> _Doubles:
+def mean_width(rule: WidthRule, known: NoisyVariance, variances: Floats, level: float) -> Floats:
     """Mean widths of the intervals of a rule, at each of these V."""
     half = rule.half_width(known, known.spreads(variances), level)
-    found: _Doubles = 2 * np.mean(half, axis=-1)
-    return found
+    return np.asarray(2 * np.mean(half, axis=-1))
 
 
 @functools.lru_cache(maxsize=256)
@@ -399,11 +378,11 @@ def least_reach(known: NoisyVariance, presumed: float, level: float) -> Reach:
 
 
 @functools.lru_cache(maxsize=64)
-def chi_square(freedom: int, nodes: int) -> _Doubles:
+def chi_square(freedom: int, nodes: int) -> Floats:
     """Equally likely values of a chi-square variable over its degrees of freedom."""
     from scipy.special import gammaincinv
 
     places = (np.arange(nodes) + 0.5) / nodes
-    found: _Doubles = gammaincinv(freedom / 2, places) / (freedom / 2)
+    found: Floats = gammaincinv(freedom / 2, places) / (freedom / 2)
     found.flags.writeable = False
     return found

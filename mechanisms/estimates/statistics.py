@@ -57,7 +57,7 @@ from numpy.typing import NDArray
 
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.estimates import moment_designs
-from statpress.mechanisms.estimates import moment_designs as moment_functions
+from statpress.mechanisms.estimates.fieller import Floats
 from statpress.mechanisms.estimates.moment_designs import (
     PAIR,
     RATIO,
@@ -68,7 +68,6 @@ from statpress.mechanisms.estimates.moment_designs import (
     intercept,
 )
 
-_Doubles = NDArray[np.float64]
 Weights = NDArray[np.int64]
 _BLOCK = 1 << 16
 
@@ -92,7 +91,7 @@ class Statistic(Protocol):
     def bounds(self) -> tuple[float, float]:
         """Between which each number lies; what does not is clipped."""
 
-    def evaluate(self, weights: Weights, columns: _Doubles) -> _Doubles:
+    def evaluate(self, weights: Weights, columns: Floats) -> Floats:
         """The statistic of several weightings of the same cells.
 
         Args:
@@ -114,8 +113,8 @@ class Mean:
     bounds: tuple[float, float] = (0.0, 1.0)
     unbiased: bool = True
 
-    def evaluate(self, weights: Weights, columns: _Doubles) -> _Doubles:
-        found: _Doubles = _sums(weights, columns[:, 0]) / weights.sum(axis=1, keepdims=True)
+    def evaluate(self, weights: Weights, columns: Floats) -> Floats:
+        found: Floats = _sums(weights, columns[:, 0]) / weights.sum(axis=1, keepdims=True)
         return found
 
 
@@ -129,7 +128,7 @@ class Covariance:
     bounds: tuple[float, float] = (-1.0, 1.0)
     unbiased: bool = True
 
-    def evaluate(self, weights: Weights, columns: _Doubles) -> _Doubles:
+    def evaluate(self, weights: Weights, columns: Floats) -> Floats:
         x, y = columns[:, 0] - 0.5, columns[:, 1] - 0.5
         m = weights.sum(axis=1)
         sums = _sums(weights, x, y, x * y)
@@ -147,7 +146,7 @@ class Variance:
     bounds: tuple[float, float] = (0.0, 1.0)
     unbiased: bool = True
 
-    def evaluate(self, weights: Weights, columns: _Doubles) -> _Doubles:
+    def evaluate(self, weights: Weights, columns: Floats) -> Floats:
         return Covariance().evaluate(weights, np.repeat(columns[:, :1], 2, axis=1))
 
 
@@ -156,7 +155,7 @@ def is_unbiased(statistic: Statistic) -> bool:
     return getattr(statistic, "unbiased", False) is True
 
 
-def _sums(weights: Weights, *columns: _Doubles) -> _Doubles:
+def _sums(weights: Weights, *columns: Floats) -> Floats:
     """Weighted sums float64[B, c] of c columns, by blocks of cells that stay in the cache.
 
     BLAS would share few long rows among threads that wait for one another.
@@ -170,7 +169,7 @@ def _sums(weights: Weights, *columns: _Doubles) -> _Doubles:
     return found
 
 
-def evaluated(statistic: Statistic, weights: Weights, columns: _Doubles) -> _Doubles:
+def evaluated(statistic: Statistic, weights: Weights, columns: Floats) -> Floats:
     """The statistic, clipped to its bounds; what is not a number becomes the lower one.
 
     So does what fails, each row by itself: no value of private records can stop a release.
@@ -191,7 +190,7 @@ def evaluated(statistic: Statistic, weights: Weights, columns: _Doubles) -> _Dou
     return np.clip(np.where(np.isfinite(found), found, low), low, high)
 
 
-def _of_row(statistic: Statistic, row: Weights, columns: _Doubles) -> _Doubles:
+def _of_row(statistic: Statistic, row: Weights, columns: Floats) -> Floats:
     """The statistic of one row of weights; NaN if it fails."""
     try:
         return np.asarray(statistic.evaluate(row, columns), np.float64)
@@ -199,7 +198,7 @@ def _of_row(statistic: Statistic, row: Weights, columns: _Doubles) -> _Doubles:
         return np.full((1, statistic.dimension), np.nan)
 
 
-def scaled(values: _Doubles, lower: float, upper: float) -> _Doubles:
+def scaled(values: Floats, lower: float, upper: float) -> Floats:
     """Public cell values in [0, 1] by declared bounds, clamped.
 
     Raises:
@@ -209,7 +208,7 @@ def scaled(values: _Doubles, lower: float, upper: float) -> _Doubles:
         raise ConfigError("An estimate needs finite lower and upper bounds, in order.")
     if np.any(np.isnan(values)):
         raise ConfigError("A cell of a column of an estimate has no value.")
-    found: _Doubles = (np.clip(values, lower, upper) - lower) / (upper - lower)
+    found: Floats = (np.clip(values, lower, upper) - lower) / (upper - lower)
     return found
 
 
@@ -258,7 +257,7 @@ def largest_bias(statistic: Statistic, rng: np.random.Generator, tries: int = 20
     return worst
 
 
-def _alone(statistic: Statistic, records: _Doubles) -> _Doubles:
+def _alone(statistic: Statistic, records: Floats) -> Floats:
     """The statistic float64[dimension] of records float64[m, columns], equal ones in one cell."""
     cells = records[np.lexsort(records.T[::-1])]
     first = np.flatnonzero(np.append(True, np.any(cells[1:] != cells[:-1], axis=1)))
@@ -545,7 +544,7 @@ VARIANCE = NamedStatistic(
     name="variance",
     bounded=Variance(),
     even_variance=1 / 80 - 1 / 144,
-    moments=unbiased(moment_functions.VARIANCE, design=moment_designs.ONE, is_variance=True),
+    moments=unbiased(moment_designs.VARIANCE, design=moment_designs.ONE, is_variance=True),
     scales=product_scale,
 )
 
@@ -570,7 +569,7 @@ CORRELATION = NamedStatistic(
 RATIO_OF_SUMS = NamedStatistic(
     name="ratio",
     columns=2,
-    moments=formula(moment_functions.RATIO, design=moment_designs.RATIO_DESIGN, amounts=True),
+    moments=formula(moment_designs.RATIO, design=moment_designs.RATIO_DESIGN, amounts=True),
     scales=lambda spans, n_records: (Scale(0.0, spans[0].upper / spans[1].upper),),
 )
 
@@ -607,7 +606,7 @@ REGRESSION = NamedStatistic(
 DIFFERENCE = NamedStatistic(
     name="difference",
     needs=("group",),
-    moments=formula(moment_functions.GROUP_DIFFERENCE, design=moment_designs.GROUP),
+    moments=formula(moment_designs.GROUP_DIFFERENCE, design=moment_designs.GROUP),
     scales=lambda spans, n_records: (Scale(0.0, spans[0].upper - spans[0].lower),),
 )
 

@@ -30,8 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statpress.mechanisms.errors import InfeasibleBudgetError
+from statpress.mechanisms.estimates.dp_bootstrap import BootstrapReplicates
 from statpress.mechanisms.estimates.fieller import normal_quantile
-from statpress.mechanisms.estimates.replicates import BootstrapReplicates
 from statpress.mechanisms.estimates.resampling_noise import (
     AROUND,
     TOLERANCE,

@@ -20,8 +20,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from statpress.mechanisms.estimates.dp_bootstrap import BootstrapReplicates, default_replicates
 from statpress.mechanisms.estimates.fieller import normal_quantile
-from statpress.mechanisms.estimates.replicates import BootstrapReplicates, default_replicates
 from statpress.mechanisms.estimates.resampling_noise import least_reach
 from statpress.mechanisms.estimates.statistics import Mean, Statistic, Variance
 from statpress.mechanisms.estimates.subsample_split import SubsampleSplit
@@ -155,7 +155,7 @@ def _split(
     for row, value in zip(counts, whole, strict=True):
         subsets = rng.multivariate_hypergeometric(row, made.size, size=made.subsamples)
         parts = _evaluated(made.statistic, subsets, law, made.part.sigma, rng)
-        ends.append(made.interval(float(value), parts, setting.level, rule)[:2])
+        ends.append(made.interval(float(value), parts, setting.level, rule)[1:3])
     low, high = np.array(ends).T
     return low, high, np.ones(len(low), bool)
 

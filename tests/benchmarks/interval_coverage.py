@@ -26,7 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
-from statpress.mechanisms.estimates.joint_moments import MOST_SHORTFALL
+from statpress.mechanisms.estimates.moments import MOST_SHORTFALL
 from tests.benchmarks.interval_populations import populations
 from tests.benchmarks.interval_rows import HEADING, Found, Setting
 from tests.benchmarks.interval_simulation import STATISTICS, figures

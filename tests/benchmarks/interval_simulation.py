@@ -25,10 +25,8 @@ from statpress.mechanisms.estimates.fieller import normal_quantile
 from statpress.mechanisms.estimates.guaranteed import FOR_MEAN, mean_limits
 from statpress.mechanisms.estimates.joint_moments import (
     JointMoments,
-    inference_words,
     moment_interval,
     worst_of_mean,
-    worst_of_quotient,
     worst_of_share,
 )
 from statpress.mechanisms.estimates.moment_designs import (
@@ -42,8 +40,9 @@ from statpress.mechanisms.estimates.moment_designs import (
     MomentDesign,
     intercept,
 )
+from statpress.mechanisms.estimates.moments import inference_words
 from statpress.mechanisms.estimates.noisy_quantile import NoisyQuantile, largest_epsilon
-from statpress.mechanisms.estimates.pair_moments import NoisyPair, PairMoments
+from statpress.mechanisms.estimates.pair_moments import NoisyPair, PairMoments, worst_of_quotient
 from statpress.mechanisms.mechanism import Target
 from tests.benchmarks.interval_guarantees import guaranteed_holds
 from tests.benchmarks.interval_populations import (

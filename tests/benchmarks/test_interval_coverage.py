@@ -13,14 +13,14 @@ from scipy import stats
 from statpress.mechanisms.estimates.fieller import normal_quantile
 from statpress.mechanisms.estimates.guaranteed import mean_limits
 from statpress.mechanisms.estimates.joint_moments import (
-    inference_words,
     moment_interval,
     worst_of_mean,
-    worst_of_quotient,
     worst_of_share,
 )
 from statpress.mechanisms.estimates.moment_designs import POWERS
+from statpress.mechanisms.estimates.moments import inference_words
 from statpress.mechanisms.estimates.noisy_quantile import NoisyQuantile
+from statpress.mechanisms.estimates.pair_moments import worst_of_quotient
 from statpress.tasks.release.entropy import SeededRandomness
 from tests.benchmarks.interval_coverage import (
     LEVELS,

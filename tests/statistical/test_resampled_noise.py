@@ -16,7 +16,7 @@ from statpress.mechanisms.accounting.noise_losses import (
     ResampledGaussianLoss,
     SubsampleLoss,
 )
-from statpress.mechanisms.estimates.replicates import BootstrapReplicates
+from statpress.mechanisms.estimates.dp_bootstrap import BootstrapReplicates
 from statpress.mechanisms.estimates.statistics import Mean
 from statpress.mechanisms.sampling.randomness import StatisticNoise
 from statpress.mechanisms.sampling.record_sampler import subset_counts

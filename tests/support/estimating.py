@@ -14,7 +14,8 @@ from statpress.mechanisms.domain.columns import Categorical, Column, Integer, Nu
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.estimates.estimand import Among, EstimandKnobs
-from statpress.mechanisms.estimates.estimate import Estimate, resampling_goal
+from statpress.mechanisms.estimates.estimate import Estimate
+from statpress.mechanisms.estimates.resampled import resampling_goal
 from statpress.mechanisms.estimates.statistics import NamedStatistic
 from statpress.mechanisms.mechanism import Target
 from statpress.tasks.release.entropy import SeededRandomness

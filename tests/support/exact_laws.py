@@ -195,13 +195,13 @@ def _(mechanism: PairEstimate) -> Noise:
 
 @noise_of.register
 def _(mechanism: SplitEstimate) -> Noise:
-    sds = {"value": mechanism.split.full.sigma, "parts": mechanism.split.part.sigma}
+    sds = {"value": mechanism.resamples.full.sigma, "parts": mechanism.resamples.part.sigma}
     return Noise(sds, _FINE.format("noisy subsamples, see test_resampling_losses.py"))
 
 
 @noise_of.register
 def _(mechanism: BootstrapEstimate) -> Noise:
-    noise = mechanism.bootstrap.noise
+    noise = mechanism.resamples.noise
     sds = {f"replicates_{i}": noise.sigma for i in range(1, noise.dimension + 1)}
     return Noise(sds, _FINE.format("noisy resamples, see test_resampling_losses.py"))
 

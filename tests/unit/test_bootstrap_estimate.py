@@ -32,10 +32,9 @@ from own_statistics import imported
 from statpress.configs.requests import user_defined
 from statpress.mechanisms.domain.domain import Privacy
 from statpress.mechanisms.errors import ConfigError, InfeasibleBudgetError
-from statpress.mechanisms.estimates.dp_bootstrap import BootstrapEstimate, BootstrapKnobs
+from statpress.mechanisms.estimates.dp_bootstrap import FEWEST, BootstrapEstimate, BootstrapKnobs
 from statpress.mechanisms.estimates.estimand import Among
 from statpress.mechanisms.estimates.estimate import ESTIMATE, WIDTH, RawEstimates
-from statpress.mechanisms.estimates.replicates import FEWEST
 from statpress.mechanisms.planning.choice import Budget, ProductRequest, choose
 from statpress.mechanisms.planning.planner import plan_release
 
@@ -92,7 +91,7 @@ def test_coverage() -> None:
 
 def test_the_expected_width_is_that_of_evenly_spread_records() -> None:
     made = calibrated(BootstrapEstimate, knobs_of("mean"), ["age"], **EPSILON_DELTA)
-    assert made.bootstrap.replicates == FEWEST
+    assert made.resamples.replicates == FEWEST
     rng, found = seeded(3), []
     for _ in range(20):
         table = table_of(["age"], {"age": rng.integers(0, 100, 3000)})
@@ -109,8 +108,8 @@ def test_calibrated_intervals_are_narrower_and_cover() -> None:
     made = calibrated(BootstrapEstimate, knobs_of("mean"), ["age"], n=500, epsilon=2.0, delta=1e-5)
     widths = [each.expected_error(n_records=500, n_cells=100).width[0] for each in (made, wide)]
     assert widths[0] < 0.95 * widths[1]
-    rng, sigma, count = np.random.default_rng(4), made.bootstrap.noise.sigma, 50
-    known = made.bootstrap.inference(np.zeros((count, 1))).known
+    rng, sigma, count = np.random.default_rng(4), made.resamples.noise.sigma, 50
+    known = made.resamples.inference(np.zeros((count, 1))).known
     for variance in known.most * np.array([0.0, 0.01, 0.1, 0.3, 1.0]):
         error = rng.standard_normal(20_000) * np.sqrt(known.variance_of_centre(variance))
         parts = rng.chisquare(count - 1, 20_000) / (count - 1)
@@ -132,7 +131,7 @@ def test_the_paper_s_noise_costs_more_than_it_says() -> None:
         BootstrapEstimate.calibrate(paper, wanted)
     more = dataclasses.replace(wanted, epsilon=1.3)
     found = BootstrapEstimate.calibrate(paper, more)
-    assert found.bootstrap.noise.sigma < strict.bootstrap.noise.sigma
+    assert found.resamples.noise.sigma < strict.resamples.noise.sigma
     described = found.describe()
     assert (described["calibration"], described["paper_mu"]) == ("paper", "13/50")
     rebuilt = BootstrapEstimate.from_description(described)
@@ -162,7 +161,7 @@ def test_a_column_without_spread_still_gives_estimates() -> None:
     codes = {"age": np.full(3000, 30)}
     (found,) = made.estimates(made.release(table_of(["age"], codes), seeded()))
     assert found.lower == 0.0 <= found.upper
-    same = RawEstimates({"replicates_1": (0.25,) * made.bootstrap.replicates}, 3000)
+    same = RawEstimates({"replicates_1": (0.25,) * made.resamples.replicates}, 3000)
     (found,) = made.estimates(same)
     assert not found.valid
     assert found.lower < found.value < found.upper
@@ -218,7 +217,7 @@ def test_replicates_are_the_paper_s_rule_within_limits() -> None:
     counts = [
         calibrated(
             BootstrapEstimate, knobs_of("mean"), ["age"], epsilon=e, delta=1e-6
-        ).bootstrap.replicates
+        ).resamples.replicates
         for e in (1.0, 4.0, 60.0)
     ]
     assert counts[0] == FEWEST < counts[1] < counts[2] == 500

@@ -15,9 +15,9 @@ from statpress.mechanisms.accounting.losses import GaussianLoss
 from statpress.mechanisms.accounting.noise_losses import BootstrapLoss, SubsampleLoss
 from statpress.mechanisms.accounting.privacy_loss_distributions import tail_account
 from statpress.mechanisms.errors import RecordsError
-from statpress.mechanisms.estimates import replicates as bootstrap_replicates
+from statpress.mechanisms.estimates import dp_bootstrap as bootstrap_replicates
 from statpress.mechanisms.estimates import statistics as bounded_statistics
-from statpress.mechanisms.estimates.replicates import BootstrapReplicates
+from statpress.mechanisms.estimates.dp_bootstrap import BootstrapReplicates
 from statpress.mechanisms.estimates.resampling_noise import (
     gaussian_goal,
     least_reach,
@@ -178,7 +178,7 @@ def split_coverage(mu: Fraction) -> float:
         records = (data.random(600) * 64).astype(np.int64)
         counts = np.bincount(records, minlength=64)
         value, parts = made.release(counts, (np.arange(64.0) / 63)[:, None], rng)
-        low, high, _ = made.interval(float(value[0]), parts[:, 0], 0.9, rule)
+        _, low, high, *_ = made.interval(float(value[0]), parts[:, 0], 0.9, rule)
         hits += low <= 0.5 <= high
     return hits / 150
 

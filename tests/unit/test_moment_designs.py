@@ -149,7 +149,8 @@ def expected(design: MomentDesign, wanted: Derived, data: np.ndarray, mu: Fracti
     """The standard error where the noise happens to be 0."""
     made = PairMoments.calibrate(mu, n_records=len(data), design=design)
     sums = design.values(data[:, : design.columns]).sum(axis=0)
-    return NoisyPair(made, len(data), sums).standard_error(wanted)
+    pair = NoisyPair(made, len(data), sums)
+    return pair.known.error(wanted, sampling=True, cautious=True)
 
 
 CASES = {

@@ -65,7 +65,7 @@ def test_one_column_alone_gives_the_same_variance() -> None:
     data = skewed(np.random.default_rng(3), 5000)[:, :1]
     made = PairMoments.calibrate(F(10), n_records=5000, design=ONE)
     found = made.release(np.ones(5000, np.int64), data, seeded(1))
-    assert found.estimate(VARIANCE) == pytest.approx(float(data.var()), abs=1e-3)
+    assert found.known.estimate(VARIANCE) == pytest.approx(float(data.var()), abs=1e-3)
     assert F(99) < made.loss().mu_squared <= F(100)
     assert PairMoments.at(made.noise.scale, ONE) == made
 
@@ -82,7 +82,7 @@ def test_without_noise_the_estimate_is_the_statistic(name: str) -> None:
     found = PairMoments.calibrate(F(10), n_records=5000).release(
         np.ones(5000, np.int64), data, seeded(1)
     )
-    assert found.estimate(wanted) == pytest.approx(direct(data), abs=2e-3)
+    assert found.known.estimate(wanted) == pytest.approx(direct(data), abs=2e-3)
     resampled = np.random.default_rng(4).integers(0, 5000, (800, 5000))
     spread = np.std([direct(data[rows]) for rows in resampled[:250]])
     interval = found.interval(wanted, 0.9)
@@ -143,4 +143,4 @@ def test_a_group_that_is_empty_gives_an_unbounded_set() -> None:
     )
     assert found.interval(GROUP_DIFFERENCE, 0.9).shape in (GAP, WHOLE_RANGE)
     assert math.isinf(found.interval(RATIO, 0.9).upper)
-    assert math.isfinite(found.estimate(COVARIANCE))
+    assert math.isfinite(found.known.estimate(COVARIANCE))

@@ -8,6 +8,7 @@ import pytest
 
 from statpress.mechanisms.estimates import joint_moments
 from statpress.mechanisms.estimates.joint_moments import JointMoments
+from statpress.mechanisms.estimates.moments import inference_words
 
 WEIGHT = 3.33
 
@@ -35,9 +36,9 @@ def test_up_to_what_budget_a_mean_is_asymptotic() -> None:
     made = JointMoments.calibrate(Fraction(3, 2), lower=0.0, upper=1.0)
     for level in (0.9, 0.95, 0.99):
         least = joint_moments.worst_of_mean(made.sigma, made.square_weight, level)
-        assert joint_moments.inference_words(least, level) == "asymptotic"
+        assert inference_words(least, level) == "asymptotic"
         assert (
-            joint_moments.inference_words(
+            inference_words(
                 joint_moments.worst_of_mean(made.sigma / 2, made.square_weight, level), level
             )
             == "approximate"

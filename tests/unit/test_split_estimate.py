@@ -88,14 +88,14 @@ def test_coverage() -> None:
 
 def test_what_is_left_out_is_chosen_by_the_budget() -> None:
     plain = calibrated(SplitEstimate, knobs_of("mean"), ["age"], **EPSILON_DELTA)
-    assert (plain.split.size, plain.split.subsamples) == (61, 256)
+    assert (plain.resamples.size, plain.resamples.subsamples) == (61, 256)
     own = knobs_of("mean", subsample_share=Fraction(1, 10), subsamples=80)
     made = calibrated(SplitEstimate, own, ["age"], **EPSILON_DELTA)
-    assert (made.split.size, made.split.subsamples) == (300, 80)
-    assert made.split.full == plain.split.full
+    assert (made.resamples.size, made.resamples.subsamples) == (300, 80)
+    assert made.resamples.full == plain.resamples.full
     more = knobs_of("mean", full_share=Fraction(9, 10))
-    assert calibrated(SplitEstimate, more, ["age"], **EPSILON_DELTA).split.full.sigma < (
-        plain.split.full.sigma
+    assert calibrated(SplitEstimate, more, ["age"], **EPSILON_DELTA).resamples.full.sigma < (
+        plain.resamples.full.sigma
     )
 
 
@@ -123,15 +123,15 @@ def test_the_subsamples_make_an_unbiased_estimate_more_precise() -> None:
     for seed in range(60):
         (found,) = made.estimates(made.release(table_of(["age"], codes), seeded(seed)))
         values.append(found.value)
-    known, full = made.split.known, made.split.full.sigma
+    known, full = made.resamples.known, made.resamples.full.sigma
     x = codes["age"] / 99
     of_resampling = np.var((x - x.mean()) ** 2) / 500 * (known.centre_gain - 1)
     wanted = math.sqrt(known.centre_noise + of_resampling)
     spread = 59 * np.var(values, ddof=1) / scale.factor**2 / np.array([wanted, full]) ** 2
     assert min(stats.chi2.sf(spread[0], 59), stats.chi2.cdf(spread[0], 59)) > LEVEL
     assert stats.chi2.cdf(spread[1], 59) < LEVEL  # the noise of the first release, for a twin
-    assert made.split.centre(0.0, np.ones(256)) == pytest.approx(made.split.part_weight)
-    plain = dataclasses.replace(made.split, part_weight=0.0)
+    assert made.resamples.centre(0.0, np.ones(256)) == pytest.approx(made.resamples.part_weight)
+    plain = dataclasses.replace(made.resamples, part_weight=0.0)
     assert plain.known.centre_noise == plain.full.sigma**2
 
 

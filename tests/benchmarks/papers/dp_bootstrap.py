@@ -35,9 +35,9 @@ from rich.console import Console
 from rich.progress import track
 
 from statpress.mechanisms.accounting.noise_losses import BootstrapLoss
+from statpress.mechanisms.estimates.dp_bootstrap import NoisyReplicates
 from statpress.mechanisms.estimates.fieller import normal_quantile
 from statpress.mechanisms.estimates.joint_moments import moment_interval
-from statpress.mechanisms.estimates.replicates import NoisyReplicates
 from statpress.mechanisms.estimates.resampling_noise import (
     Reach,
     gaussian_goal,

@@ -1,0 +1,159 @@
+"""Estimates from noisy sums of functions of records: the frame of two mechanisms.
+
+``joint_moments`` releases the first two moments of one column, ``pair_moments`` moments of one or
+two columns up to degree 4. Both have intervals by normal approximation, and for some statistics
+limits that hold for every population (mechanisms.estimates.guaranteed).
+
+**How far rare values can bring the coverage of a normal interval down**, by public quantities. Of n
+records in [0, 1] nearly all have one value and a few, about Poisson(L) of them, another one further
+off: as n grows, these are the populations whose sums are furthest from normal, and no public bound
+on the records rules them out. Their skewness is hidden by noise of a few records, and without noise
+no normal interval covers at its level for all L. In units of the jump from the one value to the
+other, with noise of deviation s in the sum and c s in its estimated variance, the interval holds
+the truth if
+
+    (K - L + s e)^2 <= z^2 (max(K + c s e', 0) + c s + s^2),   K ~ Poisson(L),
+
+which is summed over K and over the noise; the least coverage over a grid of L is what a plan
+states. An interval is *approximate* if that is more than 1.5 points below its level: a fact of the
+noise and the level, and not of any data.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from statpress.mechanisms.accounting.losses import PrivacyLoss
+from statpress.mechanisms.estimates.estimand import Estimand, EstimandKnobs
+from statpress.mechanisms.estimates.estimate import EstimateMechanism, Inference, estimand_for
+from statpress.mechanisms.estimates.fieller import Floats
+from statpress.mechanisms.mechanism import Target
+
+MOST_SHORTFALL = 0.015
+"""By which the coverage of an interval may be below its level for rare values."""
+
+MANY = 5.0
+"""Noise in jumps beyond which rare values are hidden, at levels up to .999."""
+
+RATES = 24
+"""Of rare values, at which coverage is looked at."""
+
+_NOISE, _OTHER, _MOST_COUNTS = 121, 5, 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class MomentsEstimate(EstimateMechanism):
+    """Estimates from noisy sums of functions of records; all parameters are public.
+
+    Attributes:
+        moments: The noise on the sums, of columns in [0, 1].
+        guaranteed: Whether the interval covers for every population.
+        n_records: Of what it was calibrated for; None where it was rebuilt from its description.
+    """
+
+    moments: Any
+    guaranteed: bool = False
+    n_records: int | None = field(default=None, compare=False)
+
+    @classmethod
+    @abstractmethod
+    def calibrated(cls, estimand: Estimand, target: Target) -> dict[str, Any]:
+        """The fields of a subclass, with the least noise that meets the target."""
+
+    @property
+    @abstractmethod
+    def worst_coverage(self) -> float:
+        """Of the interval, for populations whose rare values decide."""
+
+    @abstractmethod
+    def expected_width(self, n_records: int, *, guaranteed: bool) -> float:
+        """The width of the last interval for records spread evenly, of columns in [0, 1]."""
+
+    @property
+    def has_guarantee(self) -> bool:
+        """Whether there is an interval that covers for every population."""
+        return True
+
+    @classmethod
+    def calibrate(cls, knobs: EstimandKnobs, target: Target) -> Self:
+        """The least noise that meets the target.
+
+        Raises:
+            ConfigError: The statistic is not one of these, or the columns do not suit it.
+            InfeasibleBudgetError: The budget has no delta.
+        """
+        cls.check_serves(knobs)
+        estimand = estimand_for(knobs, target, cls.name)
+        return cls(
+            **cls.calibrated(estimand, target),
+            guaranteed=knobs.guaranteed,
+            estimand=estimand,
+            n_records=target.n_records,
+        )
+
+    def whole_loss(self) -> PrivacyLoss:
+        """The privacy loss of all sums."""
+        loss: PrivacyLoss = self.moments.loss()
+        return loss
+
+    @property
+    def guarantee_cost(self) -> float | None:
+        """Expected width of a guaranteed interval over that of one by approximation, if any."""
+        if self.n_records is None or not self.has_guarantee:
+            return None
+        certain, normal = (
+            self.expected_width(self.n_records, guaranteed=guaranteed)
+            for guaranteed in (True, False)
+        )
+        return certain / normal
+
+    @property
+    def inference(self) -> Inference:
+        """How the coverage of the interval is known."""
+        if self.guaranteed:
+            return "guaranteed"
+        return inference_words(self.worst_coverage, self.terms.confidence)
+
+    def inference_described(self) -> dict[str, str]:
+        """That an interval is guaranteed, as part of a description; by default nothing."""
+        return {"inference": "guaranteed"} if self.guaranteed else {}
+
+
+def inference_words(worst: float, level: float) -> Inference:
+    """What an interval of this worst coverage is called."""
+    return "asymptotic" if worst >= level - MOST_SHORTFALL else "approximate"
+
+
+class RareValues(NamedTuple):
+    """How many rare values there are, and the noise, on grids."""
+
+    counts: Floats
+    masses: Floats  # of the counts, Poisson
+    points: Floats
+    densities: Floats  # of the points, normal; they add up to 1
+
+
+def rare_values(rate: float) -> RareValues:
+    """Counts with their Poisson masses, and normal points with theirs."""
+    from scipy.special import gammaln
+
+    reach = 7 * math.sqrt(rate) + 7
+    every = np.arange(max(0, math.floor(rate - reach)), math.ceil(rate + reach) + 1)
+    counts: Floats = every[:: max(1, len(every) // _MOST_COUNTS)].astype(np.float64)
+    masses = np.exp(counts * math.log(rate) - rate - gammaln(counts + 1))
+    points = np.linspace(-5, 5, _NOISE)
+    normal = np.exp(-(points**2) / 2)
+    return RareValues(counts, masses / masses.sum(), points, normal / normal.sum())
+
+
+def other_noise() -> Iterator[tuple[float, float]]:
+    """Points and masses of a second normal variable."""
+    points, masses = np.polynomial.hermite_e.hermegauss(_OTHER)
+    for x, w in zip(points, masses, strict=True):
+        yield float(x), float(w / masses.sum())
