@@ -71,12 +71,7 @@ class Deconvolved:
 
 
 def deconvolve(noisy: Floats, sigma: float, *, penalty: float = PENALTY) -> Deconvolved:
-    """The law of what the noise was added to.
-
-    Args:
-        noisy: float64[B], finite.
-        sigma: Standard deviation of the noise, above 0.
-        penalty: The c0 of the model.
+    """The law of what noise of standard deviation sigma was added to, from float64[B].
 
     Raises:
         ConfigError: Too few values, or no noise, or values without any spread.
@@ -122,11 +117,7 @@ def objective(
 
 @functools.lru_cache(maxsize=4)
 def spline_basis(points: int = POINTS, degrees: int = DEGREES) -> Floats:
-    """Natural cubic splines on equidistant points, as R's ``ns`` has them, centred and scaled.
-
-    Returns:
-        float64[points, degrees], every column of mean 0 and length 1.
-    """
+    """Natural cubic splines like R's ``ns``, every column of mean 0 and length 1."""
     from scipy.interpolate import BSpline
 
     x = np.linspace(0.0, 1.0, points)

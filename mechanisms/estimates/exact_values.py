@@ -1,14 +1,8 @@
-"""Exact values of estimates on the confidential records; private.
+"""Exact values of estimates, and how many intervals hold them, for the curator's report; private.
 
-The errors that a release really has, once exact counts may be looked at beside it.
-
-The counterpart of what a plan expects, for the curator's report: whoever sees these figures and the
-release can work out exact counts, so they are as private as the counts are.
-
-What an estimate is on the confidential records themselves, without noise; private.
-
-For whoever may see it beside what was released (the curator's report), never for a release. No
-statistic is written down twice: one with a declared sensitivity is evaluated as its mechanisms
+The counterpart of what a plan expects: whoever sees these figures and the release can work out
+exact counts, so they are as private as the counts are, and never for a release. No statistic is
+written down twice: one with a declared sensitivity is evaluated as its mechanisms
 evaluate it, others are the function of joint moments that ``pair_moments`` estimates, and a
 quantile is read off the cells that ``noisy_quantile`` chooses from.
 """
@@ -35,11 +29,9 @@ LEVEL = 0.95
 
 
 def total_variation(published: ArrayLike, true: ArrayLike) -> float:
-    """Half the sum of absolute differences of the shares, 0 to 1.
+    """Half the sum of absolute differences of the shares of two sets of counts, 0 to 1.
 
-    Args:
-        published: Counts of any shape, not negative; made to add up to 1.
-        true: As many; likewise. Where one of both has no records, they are 1 apart.
+    Where one of both has no records, they are 1 apart.
     """
     first, second = (np.asarray(each, np.float64) for each in (published, true))
     sums = float(first.sum()), float(second.sum())
@@ -93,11 +85,7 @@ class Coverage:
 def coverage(true: ArrayLike, estimates: ArrayLike, errors: ArrayLike) -> Coverage:
     """How many normal intervals at ``LEVEL`` hold the true values.
 
-    Args:
-        true: float64 of any shape.
-        estimates: As many.
-        errors: Standard errors, as many or one for all; what has 0 is known exactly, and has no
-            interval to be counted.
+    What has a standard error of 0 is known exactly, and has no interval to be counted.
     """
     exact, found, error = np.broadcast_arrays(
         *(np.asarray(each, np.float64) for each in (true, estimates, errors))
@@ -110,15 +98,10 @@ def coverage(true: ArrayLike, estimates: ArrayLike, errors: ArrayLike) -> Covera
 def exact_values(
     knobs: EstimandKnobs, table: ContingencyTable, scales: Sequence[Scale]
 ) -> tuple[float, ...]:
-    """The numbers that a product estimates, of the records that were counted.
+    """The numbers that a product estimates, of the records that were counted; private.
 
-    Args:
-        knobs: What the config says of the product.
-        table: Of the product's columns in their order; private.
-        scales: Of each number from columns in [0, 1] to its own units, as the mechanism has them.
-
-    Returns:
-        One for each scale; NaN where there is none, as a mean of no record.
+    The table is of the product's columns in their order, and the scales are the mechanism's. A
+    number is NaN where there is none, as a mean of no record.
     """
     estimand = Estimand.resolve(knobs, table.domain)
     statistic = estimand.statistic

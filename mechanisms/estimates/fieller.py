@@ -78,12 +78,7 @@ RARE = 0.02
 
 
 def cautious_quantile(significance: Floats, level: float) -> Floats:
-    """The normal quantile by which a set is as good where it is an interval; see above.
-
-    Args:
-        significance: float64[..], d over its standard deviation.
-        level: Confidence level.
-    """
+    """The normal quantile by which sets hold as often where they are intervals."""
     z, at = _cautious_quantiles(level)
     return np.interp(significance, at, z)
 
@@ -124,12 +119,7 @@ class Quotient(NamedTuple):
         return np.asarray((self.top - t * self.below) ** 2 <= z**2 * spread)
 
     def sets(self, z: float, bounds: tuple[float, float]) -> Sets:
-        """The confidence sets within what is possible.
-
-        Args:
-            z: The normal quantile.
-            bounds: Between which the quotient lies.
-        """
+        """The confidence sets at the normal quantile z, between the bounds of the quotient."""
         with np.errstate(all="ignore"):
             return _cut(*self._roots(z), bounds)
 
@@ -138,10 +128,7 @@ class Quotient(NamedTuple):
     ) -> Sets:
         """The sets for a positive denominator: none is an interval only by luck.
 
-        Args:
-            level: Confidence level.
-            bounds: Between which the quotient lies.
-            by_noise: bool[..], where sets are widened: noise decides how far d is off.
+        They are widened where ``by_noise``, bool[..]: noise decides how far d is off.
         """
         plain = np.full(np.shape(self.below), normal_quantile(level))
         with np.errstate(all="ignore"):

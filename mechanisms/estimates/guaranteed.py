@@ -1,12 +1,10 @@
 """Limits for means and variances that hold for every population in the declared bounds.
 
-Limits for means that hold for every population in the declared bounds, noise included.
-
-Records x_1 .. x_n are independent with one law on [0, 1] of mean m and variance v; S is their sum,
-and released is S + N with discrete Gaussian noise. Every limit below comes from a bound on
-P(S + N >= t) for a presumed m: a value of m is excluded where the bound at what was released is
-below the level's share, so that the true m is excluded with at most that probability. Upper limits
-are those of 1 - x.
+The noise is included. Records x_1 .. x_n are independent with one law on [0, 1] of mean m and
+variance v; S is their sum, and released is S + N with discrete Gaussian noise. Every limit below
+comes from a bound on P(S + N >= t) for a presumed m: a value of m is excluded where the bound at
+what was released is below the level's share, so that the true m is excluded with at most that
+probability. Upper limits are those of 1 - x.
 
 **The noise.** The discrete Gaussian on a grid, of scale s >= 2^8 steps, is at most a normal of
 deviation s plus one step: with Z its normalising sum, Z >= s sqrt(2 pi), for every integer j >= 1
@@ -55,10 +53,7 @@ rounding. Which h are tried, and where limits are searched, decides only how nar
 an excluded stretch of m is one for which the bound is too small even with the least t - n m, the
 largest w and the largest b on it.
 
-Limits for a variance that hold for every population in the declared bounds, noise included.
-
-They are limits of means (mechanisms.estimates.guaranteed) of squares about every mean that there
-can be.
+**A variance.** Its limits are those of means of squares about every mean that there can be.
 """
 
 from __future__ import annotations
@@ -102,10 +97,10 @@ def mean_limits(
         squares: Noisy sum of (2x - 1)^2; None: all records are 0 or 1.
         n_records: Number of records n.
         noise: Scale of the noise on ``total``.
-        square_noise: That of the noise on ``squares``.
+        square_noise: Scale of the noise on ``squares``.
         level: Probability with which they hold, at least.
         slack: How far rounding may have moved ``total``, with a step of its grid.
-        square_slack: The same of ``squares``.
+        square_slack: How far it may have moved ``squares``.
     """
     alpha = (1 - level) * (1 - MARGIN)
     most = None
@@ -131,14 +126,8 @@ def excluded(
 ) -> bool:
     """Whether every mean in a stretch makes a sum of ``total`` or more less likely than alpha.
 
-    Args:
-        total: Noisy sum, with slack taken off.
-        most_square: Upper limit on E (2x - 1)^2; None: there is none.
-        stretch: Least and largest mean.
-        n_records: Number of records n.
-        noise: Scale of the noise.
-        alpha: Probability of one end.
-        share: Whether all records are 0 or 1.
+    ``total`` is the noisy sum with slack taken off, ``most_square`` an upper limit on E (2x - 1)^2
+    if there is one, and ``share`` says that all records are 0 or 1.
     """
     low, high = stretch
     over = total - n_records * high
@@ -169,15 +158,9 @@ def mean_limit(
     *,
     share: bool = False,
 ) -> float:
-    """The lower limit of a mean: the end of the stretch that is excluded from 0 on.
+    """The lower limit of a mean, too high with probability alpha at most.
 
-    Args:
-        total: Noisy sum, with slack taken off.
-        most_square: Upper limit on E (2x - 1)^2; None: there is none.
-        n_records: Number of records n.
-        noise: Scale of the noise.
-        alpha: Probability with which it may be too high.
-        share: Whether all records are 0 or 1.
+    It is the end of the stretch from 0 on that is ``excluded``.
     """
     at, centre = 0.0, min(total / n_records, 1.0)
     step = centre / 2

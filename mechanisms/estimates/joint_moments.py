@@ -185,9 +185,7 @@ class NoisyMoments:
     def interval(self, level: float, *, squares_known: bool = False) -> tuple[float, float]:
         """The interval for the mean of the population at this confidence level.
 
-        Args:
-            level: Confidence level in (0, 1).
-            squares_known: Whether ``squares`` are public without noise, as those of 0 and 1.
+        Squares are known, and public without noise, where every record is 0 or 1.
         """
         square_noise = float(self.mechanism.square_scale) / (4 * _HALF**2 * self.n_records)
         n, low, high = self.n_records, self.mechanism.lower, self.mechanism.upper
@@ -204,12 +202,7 @@ class NoisyMoments:
     def guaranteed_interval(
         self, level: float, *, squares_known: bool = False
     ) -> tuple[float, float]:
-        """Limits for the mean that hold for every population (mechanisms.estimates.guaranteed).
-
-        Args:
-            level: Probability with which they hold, at least.
-            squares_known: Whether every record is 0 or 1.
-        """
+        """Limits for the mean that hold for every population, see ``mean_limits``."""
         n, steps, low, high = self.n_records, 2 * _HALF, self.mechanism.lower, self.mechanism.upper
         on_grid = 0.0 if squares_known else n / (2 * steps)
         lower, upper = mean_limits(
@@ -234,7 +227,7 @@ def moment_interval(
     level: float,
     square_noise: float = 0.0,
 ) -> tuple[Floats, Floats]:
-    """Intervals for means of records in [0, 1].
+    """Both ends, in [0, 1], of intervals for means of records in [0, 1].
 
     Args:
         mean: float64[..], noisy means of x.
@@ -243,9 +236,6 @@ def moment_interval(
         sigma: Standard deviation of the noise on the mean.
         level: Confidence level in (0, 1).
         square_noise: Standard deviation of the noise on ``second``; 0 if it is known.
-
-    Returns:
-        Both ends, each in 0..1.
     """
     z, m = normal_quantile(level), np.asarray(mean, np.float64) - 0.5
     c, noise = z**2 / n_records, (z * sigma) ** 2

@@ -1,12 +1,11 @@
 """Which moments are released together, their sensitivity, and functions of them.
 
-Functions of the means of two columns and of their squares and product, as quotients.
+Functions of the means of two columns and of their squares and product are quotients of polynomials,
+so that a confidence set can be made of them without dividing (mechanisms.estimates.fieller). All
+take arrays as well: float64[5, ..] of means.
 
-Numerators and denominators are polynomials, so that a confidence set can be made of them without
-dividing (mechanisms.estimates.fieller). All take arrays as well: float64[5, ..] of means.
-
-Errors of functions of noisy moments, as forms in the derivatives of two of them.
-
+Errors of functions of noisy moments
+------------------------------------
 For a function f of the means of five monomials with gradient g the error is g'(s + e) to first
 order, with the sampling error s and the noise e, which has the covariance matrix Q. For the
 confidence set of a quotient N/D the function is N - t D for every t, so that what is known of its
@@ -26,8 +25,8 @@ For every r > 0, (1 + r) x + (1 + 1/r) y is at least (sqrt x + sqrt y)^2, with e
 y/x, and it is a form as x and y are. So r is taken at the estimate of t, and holds for all t. Where
 sampling decides, sqrt y is small against the sampling error and nothing changes.
 
-Which moments of a record are released together, how they are weighted, and how far they move.
-
+Designs
+-------
 For a record (x, y) in [0, 1]^2 let u = x - 1/2, v = y - 1/2. A *design* lists functions of u and v,
 each a weighted sum of products of a polynomial in u and one in v. Released are their sums over all
 n records, with independent Gaussian noise of one scale; every monomial that follows from them
@@ -95,8 +94,8 @@ class Derived:
 
     Attributes:
         numerator: What is divided.
-        denominators: None; or one, by which it is divided; or two, by whose geometric mean it is,
-            which is then never larger than it in absolute value.
+        denominators: None; one, by which it is divided; or two, by whose geometric mean it is,
+            which is then never below it in absolute value.
         bounds: Between which it lies.
     """
 
@@ -222,12 +221,10 @@ class Errors(NamedTuple):
 def quotient_of(
     top: Floats, below: Floats, first: Errors, both: Errors, last: Errors
 ) -> tuple[Quotient, NDArray[np.bool_]]:
-    """A quotient with the errors of its numerator, of numerator and denominator, and of the last.
+    """A quotient, and whether at least half of the variance of its denominator is noise.
 
-    The noise of the spread at t is taken as a factor times first.doubt + t^2 last.doubt.
-
-    Returns:
-        The quotient; and whether at least half of the variance of its denominator is noise.
+    The errors are those of its numerator, of numerator and denominator, and of the denominator. The
+    noise of the spread at t is taken as a factor times first.doubt + t^2 last.doubt.
     """
     t = top / np.where(below == 0, np.inf, below)
     at_t = first.plus(both.times(-2 * t)).plus(last.times(t**2))
@@ -326,9 +323,8 @@ class MomentDesign:
     def monomials(self) -> tuple[Floats, Floats]:
         """The means of the monomials (``POWERS``) from those of the functions.
 
-        Returns:
-            float64[14, m] and float64[14], by which to multiply and what to add. Both are 0 for a
-            monomial that does not follow from the functions of the records that there can be.
+        They are multiplied by float64[14, m], and float64[14] is added; both are 0 for a monomial
+        that does not follow from the functions of the records that there can be.
         """
         places = [
             (float(low + (high - low) * i), float(left + (right - left) * j))

@@ -1,16 +1,59 @@
-"""Medians and quantiles by the exponential mechanism, with an interval for every law.
+"""Medians and quantiles by the exponential mechanism, with an interval that holds for every law.
 
-The exponential mechanism on ordered cells: one is chosen by the counts before and after it.
+Records lie in ordered cells with public edges e_0 < .. < e_K; C_j is the count below e_j. A cell j
+is chosen with probability exactly proportional to exp(-u_j), u_j the largest of 0, a (C_j - r) and
+b (r - C_{j+1}): r is a wanted count, a and b are what a record too many below the cell, and one too
+few up to its end, cost (Smith 2011, doi 10.1145/1993636.1993743, on cells, with a = b).
 
-Cells that follow each other and have the same score are drawn together, so that what a choice costs
-grows with the occupied cells and not with all.
+**Loss.** Of replace-one neighbours one has C'_j - C_j in {0, 1} for all j: the records below e_j
+grow or fall in number at all edges alike. So every u'_j - u_j lies in [-b, a], and the loss, which
+is u'_j - u_j plus a constant, has a range of at most epsilon = a + b (Dong, Durfee and Rogers 2020,
+arXiv 1909.13830). How a + b is split is free.
 
-Which counts the ends of a quantile's interval aim at: one failure probability for all errors.
+**Interval.** The lower end is the lower edge of a cell chosen for a count r, far enough below the
+quantile's, and the upper end likewise. Sampling and choice share one failure probability, (1 -
+level)/2 an end, and r is the largest that keeps it, as is proven below. As a guards against what is
+not allowed, and b only against what is needlessly wide, a is larger. The split is the one with the
+least expected span for records spread evenly, where the count at the end chosen is on average r -
+(1/b - 1/a). A wanted count below 0 or above n is not asked for: the end is that of the declared
+range, which never fails, and the other end may fail with 1 - level. The upper end is the lower end
+seen from above: of the cells in reverse, and share 1 - q.
 
-A lower end is the lower edge of a cell chosen among K with probability proportional to exp(-a (C_j
-- r)) where the count C_j below the cell exceeds the wanted count r, and to 1 at most elsewhere; 1
-if r lies between the counts at the cell's ends (mechanisms.estimates.noisy_quantile).
-Let x be a q-quantile of the law of m independent records, and S = #(records <= x), which is
+**Budget.** END_SHARE of epsilon is for each end, the rest for a point estimate: the middle of a
+cell chosen between the two ends (which are public by then) for the quantile's own count, with a = b
+and base weights 1, 4 and 16 in thirds towards the place where the quantile is if records are spread
+evenly between the ends. Base weights that do not depend on the data leave the range of a loss.
+
+Records beyond the edges are taken into the end cells: the quantile is that of clamped records.
+
+**Records without a value** are left out: C and all wanted counts are of the m records that have
+one, and m is private. (1) A record that comes to have a value raises C_j by 0 or 1, and m by 1.
+Each wanted count then rises by 0 or 1 as well, so that C_j - r changes by 0 or 1 at all edges, or
+by 0 or -1 at all, as where one value replaces another, and the range of the loss is a + b. (2)
+Whether an end is asked for must not depend on m: it always is, but the first cell counts as
+reaching down without end, and the last up, so that some u_j is 0 whatever r. A lower end in the
+first cell is the range's own and never above x; in another cell the proof holds; likewise the upper
+end. (3) Given m, the values are independent, of the law given that there is one, so the coverage
+holds for every m. For (1) the lower r is the largest of R(i) - max(i - m, 0) over a public grid of
+sizes i, R(i) the wanted count for i records, and the upper likewise. As a function of m each term
+rises by 0 or 1 a step, hence so does their maximum, whatever the figures R(i), also as rounded. As
+R(i + 1) is R(i) or R(i) + 1, no term is above R(m); at m = n one is equal to it.
+
+**Cells.** They are the column's own in the order of their values. What is published of a cell are
+numbers that a record in it can have: both edges of a bin and their middle, the first and the last
+whole number of a cell of whole numbers, and of categories that are numbers the number itself. **The
+upper end may be the last whole number** of a cell, not the first of the next: if that is below the
+quantile x, then x is in a later cell, and the records counted up to the cell's end are all below x,
+which is what the proof of the interval needs. Numbers within a cell are not told apart: for a bin
+the quantile is known up to its width. Cells that follow each other and have the same score are
+drawn together, so that what a choice costs grows with the occupied cells and not with all.
+
+Which counts the ends aim at
+----------------------------
+Sampling and choice share one failure probability. A lower end is the lower edge of a cell chosen
+among K with probability proportional to exp(-a (C_j - r)) where the count C_j below the cell
+exceeds the wanted count r, and to 1 at most elsewhere; 1 if r lies between the counts at the cell's
+ends. Let x be a q-quantile of the law of m independent records, and S = #(records <= x), which is
 Binomial(m, q) at the least, in stochastic order.
 
 **Failure.** The end is above x only if the chosen cell is. Such cells have C_j >= S, and there are
@@ -35,58 +78,6 @@ R(m) + 1.
 what it is at the grid's point below: E h is then a weighted sum of binomial distribution functions,
 and too large. What is asked is less than is allowed by one in 10^9, more than the errors of scipy's
 incomplete beta function and of the sum.
-
-A quantile with an interval that holds for every n and every law, by the exponential mechanism.
-
-Records lie in ordered cells with public edges e_0 < .. < e_K; C_j is the count below e_j. A cell j
-is chosen with probability exactly proportional to exp(-u_j), u_j the largest of 0, a (C_j - r) and
-b (r - C_{j+1}): r is a wanted count, a and b are what a record too many below the cell, and one too
-few up to its end, cost (Smith 2011, doi 10.1145/1993636.1993743, on cells, with a = b).
-
-**Loss.** Of replace-one neighbours one has C'_j - C_j in {0, 1} for all j: the records below e_j
-grow or fall in number at all edges alike. So every u'_j - u_j lies in [-b, a], and the loss, which
-is u'_j - u_j plus a constant, has a range of at most epsilon = a + b (Dong, Durfee and Rogers 2020,
-arXiv 1909.13830). How a + b is split is free.
-
-**Interval.** The lower end is the lower edge of a cell chosen for a count r, far enough below the
-quantile's, and the upper end likewise. Sampling and choice share one failure probability, (1 -
-level)/2 an end, and r is the largest that keeps it: statpress.mechanisms.estimates.noisy_quantile
-has the proof. As a guards against what is not allowed, and b only against what is needlessly wide,
-a is larger. The split is the one with the least expected span for records spread evenly, where the
-count at the end chosen is on average r - (1/b - 1/a). A wanted count below 0 or above n is not
-asked for: the end is that of the declared range, which never fails, and the other end may fail with
-1 - level. The upper end is the lower end seen from above: of the cells in reverse, and share 1 - q.
-
-**Budget.** END_SHARE of epsilon is for each end, the rest for a point estimate: the middle of a
-cell chosen between the two ends (which are public by then) for the quantile's own count, with a = b
-and base weights 1, 4 and 16 in thirds towards the place where the quantile is if records are spread
-evenly between the ends. Base weights that do not depend on the data leave the range of a loss.
-
-Records beyond the edges are taken into the end cells: the quantile is that of clamped records.
-
-**Records without a value** are left out: C and all wanted counts are of the m records that have
-one, and m is private. (1) A record that comes to have a value raises C_j by 0 or 1, and m by 1.
-Each wanted count then rises by 0 or 1 as well, so that C_j - r changes by 0 or 1 at all edges, or
-by 0 or -1 at all, as where one value replaces another, and the range of the loss is a + b. (2)
-Whether an end is asked for must not depend on m: it always is, but the first cell counts as
-reaching down without end, and the last up, so that some u_j is 0 whatever r. A lower end in the
-first cell is the range's own and never above x; in another cell the proof holds; likewise the upper
-end. (3) Given m, the values are independent, of the law given that there is one, so the coverage
-holds for every m. For (1) the lower r is the largest of R(i) - max(i - m, 0) over a public grid of
-sizes i, R(i) the wanted count for i records, and the upper likewise. As a function of m each term
-rises by 0 or 1 a step, hence so does their maximum, whatever the figures R(i), also as rounded. As
-R(i + 1) is R(i) or R(i) + 1, no term is above R(m); at m = n one is equal to it.
-
-Medians and quantiles by the exponential mechanism, with an interval that holds for every law.
-
-The mechanism is statpress.mechanisms.estimates.noisy_quantile on the column's own cells in the
-order of their values; it needs no delta. What is published of a cell are numbers that a record in
-it can have: both edges of a bin and their middle, the first and the last whole number of a cell of
-whole numbers, and of categories that are numbers the number itself. **The upper end may be the last
-whole number** of a cell, not the first of the next: if that is below the quantile x, then x is in a
-later cell, and the records counted up to the cell's end are all below x, which is what the proof of
-the interval needs. Numbers within a cell are not told apart: for a bin the quantile is known up to
-its width. Records without a value are left out, and how many they are stays private.
 """
 
 from __future__ import annotations
@@ -159,12 +150,8 @@ def choose_cell(
 ) -> int:
     """A cell with probability exactly proportional to its base weight times exp(-u).
 
-    Args:
-        runs: Of all cells that may be chosen; infinite counts are never exceeded.
-        wanted: The count r.
-        rng: Source of bits.
-        above: What each record before the cell costs beyond r.
-        below: What each record costs that is missing to r at the cell's end.
+    A record before the cell beyond the wanted count costs ``above``, one that is missing to the
+    count at the cell's end ``below``. Infinite counts are never exceeded.
     """
     costs = [
         above * int(run.before - wanted)
@@ -187,13 +174,7 @@ def choose_cell(
 
 
 def runs_of(cells: Codes, counts: Codes, n_cells: int) -> list[Run]:
-    """Each occupied cell and each gap.
-
-    Args:
-        cells: int64[k], ascending codes of occupied cells.
-        counts: int64[k], their private counts.
-        n_cells: Number of cells.
-    """
+    """Each occupied cell, by ascending code, and each gap."""
     runs: list[Run] = []
     at = total = 0
     for cell, count in zip(cells.tolist(), counts.tolist(), strict=True):
@@ -467,12 +448,7 @@ class EndChoices(NamedTuple):
 
 
 def quantile_loss(epsilon: Fraction, end_share: Fraction = END_SHARE) -> PrivacyLoss:
-    """The privacy loss of the three choices.
-
-    Args:
-        epsilon: Of all three together.
-        end_share: Of epsilon, for each end; a third in descriptions that do not say so.
-    """
+    """The privacy loss of the three choices of this epsilon together."""
     ends = BoundedRangeLoss(end_share * epsilon)
     return compose([ends, ends, BoundedRangeLoss((1 - 2 * end_share) * epsilon)])
 
@@ -667,9 +643,6 @@ def largest_epsilon(target: Target) -> Fraction:
 
     A budget of rho, or of a divergence, allows three choices more than one with all of their
     epsilon; at (epsilon, delta) they get epsilon.
-
-    Raises:
-        InfeasibleBudgetError: The budget allows none.
     """
     if target.rho is None and target.renyi is None:
         pure = Fraction(dataclasses.replace(target, delta=0.0).pure_epsilon())

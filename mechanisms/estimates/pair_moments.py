@@ -137,12 +137,8 @@ class MomentSets:
     def error(self, wanted: Derived, *, sampling: bool, cautious: bool) -> float:
         """The error of a quotient about its estimate by the delta method; NaN: there is none.
 
-        It is that of N - t D at the estimate t, divided by D.
-
-        Args:
-            wanted: The quotient.
-            sampling: Whether sampling counts, or only the noise.
-            cautious: Whether to add a standard deviation of the noise in the variance.
+        It is that of N - t D at the estimate t, divided by D: of the noise only, or with
+        ``sampling``; ``cautious`` adds a standard deviation of the noise in the variance.
         """
         t, functions = self.estimate(wanted), [wanted.numerator, *wanted.denominators]
         with np.errstate(all="ignore"):
@@ -192,10 +188,7 @@ class MomentSets:
         return Sets(low, high, none, none)
 
     def _quotient(self, wanted: Derived) -> tuple[Quotient, NDArray[np.bool_]]:
-        """Numerator and denominator with the covariance matrix of their errors.
-
-        The second is whether most of the denominator's error is noise.
-        """
+        """A quotient with its errors, and whether most of the denominator's is noise."""
         one = self._slopes(wanted.numerator)
         top, first = self._unbiased(wanted.numerator), self._errors(one, one)
         if not wanted.denominators:
@@ -299,11 +292,7 @@ class PairMoments:
     ) -> PairMoments:
         """The least noise that makes all sums together mu-GDP.
 
-        Args:
-            mu: Of the release.
-            n_records: Number of records n.
-            n_cells: Of the declared domain of both columns; as many as records if not given.
-            design: Which sums.
+        ``n_cells`` is that of the declared domain of both columns; as many as records if not given.
         """
         StatisticNoise.check_accuracy(n_records=n_records, n_cells=n_cells or n_records)
         sensitivity, dimension = _moves(design)

@@ -110,14 +110,11 @@ def largest_mu_squared(
 ) -> Fraction:
     """The largest mu squared of one resample, within about 0.01 %, that is proven to meet a goal.
 
-    Args:
-        like: The kind of resampling; its own mu is not looked at.
-        times: Number of resamples B.
-        goal: Points (epsilon, largest delta).
-        others: Gaussian losses released with the resamples.
+    The kind of resampling is that of ``like``, whose own mu is not looked at; ``others`` are
+    released with the resamples.
 
     Raises:
-        InfeasibleBudgetError: These losses already exceed the goal.
+        InfeasibleBudgetError: The others already exceed the goal.
     """
     if times < 1:
         raise ValueError("times must be at least 1")

@@ -1,8 +1,7 @@
 """The statistics of estimates: what each says of itself, by name.
 
-Statistics of records in [0, 1] whose move under a replacement is known at every size.
-
-Each has **sensitivity c/m on m records**: if one of the m records is replaced, the statistic
+A *bounded* statistic is one of records in [0, 1] whose move under a replacement is known at every
+size. Each has **sensitivity c/m on m records**: if one of the m records is replaced, the statistic
 moves by at most c/m (in Euclidean length). Columns are scaled to [0, 1] by declared bounds
 first. With r the mean of the other m - 1 records, a and b the old and new value:
 
@@ -19,27 +18,9 @@ A user-defined statistic is any object of this protocol. What it declares is bel
 also declare ``unbiased = True``: its mean over all subsets of a size is its value on all records,
 as for means, and for variances and covariances with m - 1.
 
-What is stated of a mechanism's estimates, apart from its noise.
-How a statistic follows from the joint moments of two columns.
-What a statistic says of itself, so that no mechanism compares names.
-The mean of a column, over all records or those that count.
-The share of records with some values of a column, of all or of those that count.
-The sum of a column, over all records or those that count.
-The number of records with some values of a column.
-The median of a column.
-The quantile of a column at a given share of the records.
-The variance of a column, with n - 1.
-The covariance of two columns, with n - 1.
-The correlation of two columns.
-The sum of one column over that of another, both of amounts.
-
-The least-squares line of a response, the first column, on a predictor, the second.
-
-For a response ly + Ry y and a predictor lx + Rx x, with b the slope of y on x, the line is at
-the predictor 0 where x = -lx/Rx: the intercept is ly + Ry (E y - b (E x + lx/Rx)).
-
-The mean of a column in a group, less that of the rest.
-All statistics by name. A new one is one module, one line here and one test.
+Of a regression the first column is the response and the second the predictor. For a response
+ly + Ry y and a predictor lx + Rx x, with b the slope of y on x, the line is at the predictor 0
+where x = -lx/Rx: the intercept is ly + Ry (E y - b (E x + lx/Rx)).
 """
 
 from __future__ import annotations
@@ -617,22 +598,14 @@ STATISTICS: Mapping[str, NamedStatistic] = MappingProxyType(_BY_NAME)
 
 
 def register(statistic: NamedStatistic) -> None:
-    """Add a statistic; one from outside the package before ``configs`` is imported.
-
-    Raises:
-        ValueError: There is another of this name.
-    """
+    """Add a statistic; one from outside the package before ``configs`` is imported."""
     if statistic.name in _BY_NAME:
         raise ValueError(f"there is a statistic '{statistic.name}' already")
     _BY_NAME[statistic.name] = statistic
 
 
 def named(name: str) -> NamedStatistic:
-    """The statistic of this name.
-
-    Raises:
-        ConfigError: There is none.
-    """
+    """The statistic of this name, or a ConfigError."""
     if name not in STATISTICS:
         known = ", ".join(STATISTICS)
         raise ConfigError(f"There is no statistic '{name}'; there are {known}.", where="statistic")

@@ -209,8 +209,7 @@ class SubsampleSplit:
             n_cells: Of the declared domain; as many as records if not given.
             design: How the budget is split; a good one by default.
             goal: Points (epsilon, largest delta); by default those of mu-GDP down to 1e-10.
-            presumed: Variance of the statistic for which the split is made; by default a third of
-                the largest.
+            presumed: Variance of the statistic; by default a third of the largest.
         """
         StatisticNoise.check_accuracy(n_records=n_records, n_cells=n_cells or n_records)
         move, dimension = Fraction(statistic.constant) / n_records, statistic.dimension

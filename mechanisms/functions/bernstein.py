@@ -1,20 +1,14 @@
-"""Products of the kind ``function``: a whole function, released once.
-
-The kind of product that is a whole function.
-Expected error of a released function, from public quantities only.
-
-Products of the kind ``function``: a whole function, released once, evaluated for ever.
+"""Products of the kind ``function``: a whole function, released once, evaluated for ever.
 
 The mechanism is statpress.mechanisms.functions.lattice_release: noisy values on a lattice of the
-declared ranges. This module is its form as a product: a learner from the config, parameters from
+declared ranges. Here it is a product: a learner from the config, parameters from
 the budget, and a description from which its loss and its evaluation follow without the learner.
 
 The sensitivity follows from the learner and all of the declared cells, so a description states
 it, in steps of the grid, and the loss is recomputed from what is stated.
 
-What a released function is of: its values on the confidential records, without noise; private.
-
-For whoever may see them beside what was released (the curator's report), never for a release.
+``exact_function`` gives the values on the confidential records, without noise, for the curator's
+report; they are private.
 """
 
 from __future__ import annotations
@@ -29,7 +23,6 @@ from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from statpress.mechanisms.accounting.losses import PrivacyLoss
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
@@ -50,7 +43,7 @@ from statpress.mechanisms.functions.lattice_release import (
     lattice_loss,
 )
 from statpress.mechanisms.functions.learner import Learner, Noise, least_error, least_gaussian_error
-from statpress.mechanisms.functions.polynomials import iterated_basis
+from statpress.mechanisms.functions.polynomials import Floats, iterated_basis
 from statpress.mechanisms.functions.released_function import FunctionShape, ReleasedFunction
 from statpress.mechanisms.functions.risk import at_default_cost
 from statpress.mechanisms.mechanism import (
@@ -408,8 +401,6 @@ def _best(knobs: FunctionKnobs, learner: Learner, target: Target) -> BernsteinMe
 FINEST = {1: 200, 2: 40, 3: 16, 4: 8}
 """Steps along each variable of the grid on which functions are compared, by their number."""
 
-Floats = NDArray[np.float64]
-
 
 class OnGrid(NamedTuple):
     """A function on a grid of equal steps over the declared ranges.
@@ -430,14 +421,10 @@ class OnGrid(NamedTuple):
 
 
 def exact_function(release: FunctionRelease, table: ContingencyTable) -> OnGrid:
-    """The function that was estimated, on a finer grid than the lattice it was released on.
+    """The function that was estimated, on a grid finer than the lattice of the release; private.
 
-    Values beyond the declared magnitude are clipped, and what is no number is 0, as they were
-    before the noise.
-
-    Args:
-        release: The mechanism with its learner.
-        table: Of the product's columns in their order; private.
+    Values beyond the declared magnitude are clipped, and a value that is not a number is 0, as they
+    were before the noise.
     """
     assert release.mechanism is not None
     learner, variables = release.mechanism.learner, release.variables

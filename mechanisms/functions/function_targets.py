@@ -1,8 +1,4 @@
-"""What a released function is of: a learner with its columns and parameters.
-
-What a config says of a function, checked as far as it can be without its columns.
-
-What a released function is of: a learner with its columns and its public parameters.
+"""What a released function is of: what a config says, and the learner made of it.
 
 Nothing is inferred from the data. Columns are scaled to [0, 1] by their declared ranges, and a
 bandwidth is a share of that range; where it is left out, the normal reference rule of a
@@ -203,13 +199,7 @@ _REFERENCE, _CLASSIFIER_BANDWIDTH = 0.3, 0.5
 def learner_of(knobs: FunctionKnobs, domain: Domain, n_records: int) -> Learner:
     """The learner that a product declares.
 
-    Args:
-        knobs: As declared.
-        domain: The variables in their order, then the label or response.
-        n_records: n, public.
-
-    Raises:
-        ConfigError: The columns do not suit.
+    The domain has the variables in their order, then the label or response.
     """
     names = [name for name in domain.names if name not in knobs.columns_beside]
     if not 1 <= len(names) <= MOST_DIMENSIONS:

@@ -1,17 +1,13 @@
-"""Product kernels, and the densities, regressions and classifiers made of them.
-
-Product kernels on the unit cube, and what one record can add to them on a lattice.
+"""Product kernels on the unit cube, and the densities, regressions and classifiers made of them.
 
 A kernel with bandwidth b is x -> K(x / b) / b in each variable, a density; its values are
-non-negative, which the bounds below use.
+non-negative, which the bounds below use. Adjacency: replace-one.
 
-Norms of a Gaussian kernel on the grid, and what the operator leaves of it.
-
-How far one record moves a product of two likelihoods on a lattice: a certificate without data.
-
-Part of statpress.mechanisms.functions.kernels, in two variables. A record with kernel values u_1,
-u_2 that enters a class of m - 1 records with likelihoods q_1, q_2 adds to n T, on the whole
-lattice,
+Product of two likelihoods
+--------------------------
+How far one record moves it on a lattice, without data (``largest_moves``). A record with kernel
+values u_1, u_2 that enters a class of m - 1 records with likelihoods q_1, q_2 adds to n T, on the
+whole lattice,
 
     G = u_1 u_2 - t (u_1 - q_1)(u_2 - q_2),  t = 1 - 1/m.
 
@@ -41,20 +37,19 @@ within its class moves n T by (1 - t)(u_1 u_2 - u_1' u_2') + t (q_2 (u_1 - u_1')
 u_2')), at most A_2 D_1 + A_1 D_2 in norm, A_i the largest norm of a kernel and D_i that of a
 difference of two. A record without a value adds one amount or none.
 
-Kernel density estimate of weighted cells, as a function on the unit cube.
-
+Kernel density estimate
+-----------------------
 Source: Aldà and Rubinstein (2017, arXiv 1507.04499), section 6.
 
     F(y) = (1/n) sum over records of K(y - x)
 
-with a product kernel K and the public number of records n. Adjacency: replace-one. A record
-that moves from x to x' changes F by (K(y - x') - K(y - x)) / n, which does not depend on the
-other records. So the sensitivity at a point is at most K_max / n, and that of the vector of
-F on the lattice is exactly the largest norm of (K_x' - K_x) / n over pairs of declared
-cells. A record without a value counts as K_x = 0.
+with a product kernel K and the public number of records n. A record that moves from x to x' changes
+F by (K(y - x') - K(y - x)) / n, which does not depend on the other records. So the sensitivity at a
+point is at most K_max / n, and that of the vector of F on the lattice is exactly the largest norm
+of (K_x' - K_x) / n over pairs of declared cells. A record without a value counts as K_x = 0.
 
-Priestley-Chao kernel regression of weighted cells, as a function on [0, 1].
-
+Priestley-Chao kernel regression
+--------------------------------
 Source: Priestley and Chao (1972); Aldà and Rubinstein (2017, arXiv 1507.04499), section 6. With
 the occupied cells x_1 < .. < x_K and l_i the mean label of the records at x_i,
 
@@ -78,8 +73,8 @@ figure, and s = 2 B w where g = w.)
 With cells of width w no gap is below w, so g >= w is needed, and the sensitivity falls with the
 width of the cells and not with the number of records: choose narrow cells and g = w.
 
-Naive Bayes with kernel likelihoods, as a function on the unit cube.
-
+Naive Bayes with kernel likelihoods
+-----------------------------------
 Source: Aldà and Rubinstein (2017, arXiv 1507.04499), section 6 and appendix F. For two classes
 
     F(y) = T_+ - T_-,  T = (m/n) prod over i of q_i(y_i),  q_i(t) = (1/m) sum of K_i(t - x_i)
@@ -102,15 +97,15 @@ is in [0, 1]. A record that changes sides moves n F by the sum of two such amoun
 2 max(1, d - 1) K_max; one that moves within its class, by m (prod a_i - prod a'_i), at most
 d K_max. Hence S(F) = max(2, d, 2 (d - 1)) K_max / n.
 
-*On the lattice.* Expand the first product of G into products of u_i over a set and q_i over
-the rest. The coefficients of those with a u_i add up to m (1 - (1 - 1/m)^d) <= d; what is
-left is -(m - 1) (1 - (1 - 1/m)^(d-1)) >= -(d - 1) times the product of the q_i. A product over
-the lattice has as its norm the product of the norms, and a mean of kernels has at most the
-largest norm A_i of a kernel. So |G| <= (2 d - 1) prod A_i in L1 and in L2. A record that
-changes sides moves n F by twice that at most, one within its class by 2 d prod A_i. Hence
-2 (2 d - 1) prod A_i / n, or S(F) at every point of the lattice if that is less. In two variables
-the largest norm of G is computed from the declared cells (mechanisms.functions.kernels): in L2
-at most .58 of this, in L1 much less where few cells lie on lattice points or kernels are wide.
+*On the lattice.* Expand the first product of G into products of u_i over a set and q_i over the
+rest. The coefficients of those with a u_i add up to m (1 - (1 - 1/m)^d) <= d; what is left is -(m -
+1) (1 - (1 - 1/m)^(d-1)) >= -(d - 1) times the product of the q_i. A product over the lattice has as
+its norm the product of the norms, and a mean of kernels has at most the largest norm A_i of a
+kernel. So |G| <= (2 d - 1) prod A_i in L1 and in L2. A record that changes sides moves n F by twice
+that at most, one within its class by 2 d prod A_i. Hence 2 (2 d - 1) prod A_i / n, or S(F) at every
+point of the lattice if that is less. In two variables the largest norm of G is computed from the
+declared cells (above): in L2 at most .58 of this, in L1 much less where few cells lie on lattice
+points or kernels are wide.
 """
 
 from __future__ import annotations
@@ -137,9 +132,12 @@ from statpress.mechanisms.functions.learner import (
     check_binary,
     check_records,
 )
-from statpress.mechanisms.functions.polynomials import MOST_DIMENSIONS, iterated_basis, lattice
-
-Floats = NDArray[np.float64]
+from statpress.mechanisms.functions.polynomials import (
+    MOST_DIMENSIONS,
+    Floats,
+    iterated_basis,
+    lattice,
+)
 
 _MOST_PAIRS = 50_000_000  # of cells, times lattice points, that are compared one by one
 _CHUNK_VALUES = 1 << 20
@@ -255,15 +253,12 @@ def _replacement(kernel: ProductKernel, degree: int) -> tuple[float, float]:
 
 
 def lattice_sum(factors: list[Floats], codes: NDArray[np.int64], weights: Floats) -> Floats:
-    """Weighted sum over points of products of factors.
+    """Weighted sum over points of products of factors: float64[(k + 1,) * d].
 
     Args:
         factors: For each variable float64[n_middles, k + 1], as of ``ProductKernel.factor``.
         codes: int64[K, d], of the middles.
         weights: float64[K].
-
-    Returns:
-        float64[(k + 1,) * d].
     """
     side, dimensions = factors[0].shape[1], len(factors)
     half = (dimensions + 1) // 2
@@ -459,7 +454,7 @@ class KernelDensity:
     def shift(self) -> float:
         """How far F moves at an end of the range with every record moved there from the other.
 
-        Such moves add up, as ``bernstein_accuracy.least_error`` asks.
+        Such moves add up, as ``least_error`` asks.
         """
         far = [np.ptp(axis.middles) for axis in self.axes]
         ends = [Axis("", 0.0, 1.0, (0.0, float(gap)), True) for gap in far]
@@ -548,10 +543,10 @@ class PriestleyChao:
 
     @property
     def rounding(self) -> float:
-        """A bound on what floating point adds to F, as in statpress.mechanisms.functions.kernels.
+        """A bound on what floating point adds to F, by the units of ``KernelDensity.rounding``.
 
-        A mean label sums at most one term for each of the label's cells, F one for each cell
-        of the variable.
+        A mean label sums at most one term for each of the label's cells, F one for each cell of the
+        variable.
         """
         terms = len(self.axes[0].middles) + len(self.label.middles) + 100
         return self.magnitude * terms * _UNIT_STEP
@@ -625,7 +620,7 @@ class NaiveBayes:
 
     @property
     def rounding(self) -> float:
-        """A bound on what floating point adds to F, as in statpress.mechanisms.functions.kernels.
+        """A bound on what floating point adds to F, by the units of ``KernelDensity.rounding``.
 
         Each of the d likelihoods sums at most a term for each cell of its variable.
         """

@@ -1,19 +1,4 @@
-"""Noise on a function's values at a lattice, exact in integers.
-
-Values on a lattice as integers, and how far one record can move all of them together.
-
-Part of the Bernstein mechanism (mechanisms.functions.lattice_release). A value is computed in
-floating point, in error by at most e for all data, and rounded to the nearest multiple of a grid
-step g, a power of 2, by which the division is exact. So it is off by at most e + g/2, and with m
-lattice points a replaced record moves the vector of integers by
-
-    |change|_1 <= (l1 + m (g + 2 e)) / g,   |change|_2 <= (l2 + sqrt(m) (g + 2 e)) / g,
-
-l1 and l2 the norms of the change of F (``Learner.sensitivity``). The left sides are an integer
-and the root of an integer, so the right sides are rounded down to such. g is so small that
-this adds some 2^-12.
-
-The Bernstein mechanism: noise on a function's values at a lattice, exact in integers.
+"""The Bernstein mechanism: noise on a function's values at a lattice, exact in integers.
 
 Source: Aldà and Rubinstein (2017, arXiv 1507.04499), Algorithm 1. Adjacency: replace-one. Released
 are integers, the values of F_D on {0, 1/k, .., 1}^d in steps of a public grid, with noise; any
@@ -23,9 +8,17 @@ point can then be evaluated for ever (mechanisms.functions.polynomials).
 could move by S(F) at once. Here the change of the whole vector is bounded: its L1 norm for
 Laplace noise, its L2 norm for Gaussian noise, over all neighbours (``Learner.sensitivity``).
 
-**Exactness.** The values are rounded to integers first (mechanisms.functions.lattice_release), the
-noise is integer noise of a rational scale, and the sum of two integers is exact (modulo 2^64): no
-floating point touches the distribution of what is released.
+**Exactness.** A value is computed in floating point, in error by at most e for all data, and
+rounded to the nearest multiple of a grid step g, a power of 2, by which the division is exact. So
+it is off by at most e + g/2, and with m lattice points a replaced record moves the vector of
+integers by
+
+    |change|_1 <= (l1 + m (g + 2 e)) / g,   |change|_2 <= (l2 + sqrt(m) (g + 2 e)) / g,
+
+l1 and l2 the norms of the change of F. The left sides are an integer and the root of an integer, so
+the right sides are rounded down to such. g is so small that this adds some 2^-12. The noise is
+integer noise of a rational scale, and the sum of two integers is exact (modulo 2^64): no floating
+point touches the distribution of what is released.
 
 **Loss.** Laplace noise of scale t costs the pure epsilon |change|_1 / t. Gaussian noise of scale s
 >= 2^8 is a post-processing of normal noise of variance s^2 - 256 at every point of the lattice
@@ -184,20 +177,14 @@ class BernsteinMechanism:
     def loss(self, *, unit_records: int = 1) -> PrivacyLoss:
         """The privacy loss of the whole lattice; takes no data.
 
-        Args:
-            unit_records: Records that a unit can replace; one after the other, so the
-                sensitivity is at most this many times that of one.
+        A unit can replace several records, one after the other, so the sensitivity is at most this
+        many times that of one.
         """
         moved = integer_sensitivity(self.learner, self.degree, self.noise, unit_records)
         return lattice_loss(self.noise, self.scale, moved)
 
     def release(self, table: ContingencyTable, rng: Randomness) -> NoisyLattice:
-        """Add the noise.
-
-        Args:
-            table: The private table.
-            rng: Source of noise; charge the ledger before building it.
-        """
+        """Add the noise; charge the ledger before building ``rng``."""
         exact = integer_values(self.learner, table, self.degree)
         draw = rng.discrete_laplace if self.noise == "laplace" else rng.discrete_gaussian
         return NoisyLattice(
@@ -267,12 +254,11 @@ class BernsteinMechanism:
     ) -> BernsteinMechanism:
         """The smallest scale that meets the target, at the k and h of least expected error.
 
-        A k or h that is given stays. The others are chosen by the expected largest error,
-        bias plus noise: Theorem 3's trade-off with both sides computed.
+        A k or h that is given stays. The others are chosen by the expected largest error, bias plus
+        noise: Theorem 3's trade-off with both sides computed.
 
         Raises:
             InfeasibleBudgetError: No scale meets the target.
-            ConfigError: k or h is out of range.
         """
         if noise == "laplace":
             ratio = 1 / (Fraction(target.pure_epsilon()) * target.unit_records)
@@ -309,10 +295,8 @@ class BernsteinMechanism:
 def lattice_loss(noise: Noise, scale: Fraction, moved: Fraction) -> PrivacyLoss:
     """The privacy loss of noise on a vector of integers.
 
-    Args:
-        noise: Its kind.
-        scale: Of the noise.
-        moved: L1 norm, or for Gaussian noise the square of the L2 norm, of the largest change.
+    ``moved`` is the L1 norm, or for Gaussian noise the square of the L2 norm, of the largest
+    change.
     """
     if noise == "laplace":
         return PureLoss(moved / scale)

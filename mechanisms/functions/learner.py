@@ -1,17 +1,16 @@
-"""What the Bernstein mechanism needs of a function on the unit cube, and its accuracy.
+"""What the Bernstein mechanism needs of a function on the unit cube, and how far it errs.
 
-Cells as points of the unit cube: declared middles, scaled by declared bounds.
+Source: Aldà and Rubinstein (2017, arXiv 1507.04499), Algorithm 1 (oracle access to values and a
+sensitivity), Theorems 3, 5 and 6, Propositions 4 and 8.
 
-A function is released on the box that the columns declare. Each cell stands for its middle,
-each column's range for [0, 1]; both are public, so that no scaling looks at the data. A record
-in a ``missing`` or ``other`` cell of one of the columns is not a point, and is left out.
+**Cells as points.** A function is released on the box that the columns declare. Each cell stands
+for its middle, each column's range for [0, 1]; both are public, so that no scaling looks at the
+data. A record in a ``missing`` or ``other`` cell of one of the columns is not a point, and is left
+out.
 
-Error of a released function from public quantities: approximation, noise, lower bound.
-
-Source: Aldà and Rubinstein (2017, arXiv 1507.04499), Theorems 3, 5 and 6, Propositions 4 and 8.
-The largest error over the cube is at most that of the operator, which falls with k and h, and that
-of the noise, which grows with k. Theorem 3 balances the two up to constants that it does not give;
-here both are computed.
+**The largest error** over the cube, from public quantities, is at most that of the operator, which
+falls with k and h, and that of the noise, which grows with k. Theorem 3 balances the two up to
+constants that it does not give; here both are computed.
 
 **The operator** is applied to a bump of the width that the function is expected to have: a
 public reference, on which no guarantee depends.
@@ -21,11 +20,6 @@ it. A bound that holds with a given probability is simpler: |Z_v| stays below a 
 whole lattice, and the operator enlarges this by its Lebesgue constant at most. (The paper's
 Proposition 4 bounds every point by itself and then speaks of the largest, which does not
 follow.)
-
-What the Bernstein mechanism needs of a function, and functions that users bring.
-
-Source: Aldà and Rubinstein (2017, arXiv 1507.04499), Algorithm 1: oracle access to values and a
-sensitivity.
 """
 
 from __future__ import annotations
@@ -46,12 +40,11 @@ from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError, RecordsError
 from statpress.mechanisms.functions.polynomials import (
     MOST_DIMENSIONS,
+    Floats,
     iterated_basis,
     lattice,
     lebesgue_constant,
 )
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -74,11 +67,7 @@ class Axis:
 
     @classmethod
     def of(cls, column: Column) -> Axis:
-        """The variable that a column declares.
-
-        Raises:
-            ConfigError: The column does not hold numbers, or has only one value.
-        """
+        """The variable that a column declares; refused if it has no numbers, or only one value."""
         if isinstance(column, Numeric):
             lower, upper = column.edges[0], column.edges[-1]
         elif isinstance(column, Integer):
@@ -158,14 +147,9 @@ def bump_error(
 ) -> float:
     """Largest error of the iterated operator on a product of bumps of height 1.
 
-    Over 51 centres and 401 points for each variable. With errors e_i in each variable that
-    of the product is at most prod (1 + e_i) - 1.
-
-    Args:
-        widths: exp(-(y - c)^2 / (2 w^2)), or 1 - ((y - c) / w)^2 where that is above 0.
-        degree: k.
-        order: h.
-        shape: Of the bumps.
+    A bump is exp(-(y - c)^2 / (2 w^2)), or 1 - ((y - c) / w)^2 where that is above 0; looked at are
+    51 centres and 401 points for each variable. With errors e_i in each variable that of the
+    product is at most prod (1 + e_i) - 1.
     """
     errors = []
     for width in widths:
@@ -213,9 +197,6 @@ def noise_bound(dimensions: int, degree: int, order: int, noise: Noise, beta: fl
     With m lattice points, Pr[|Z| >= t] <= exp(-t) for the Laplace and 2 exp(-t^2 / 2) for the
     Gaussian distribution. The discrete Gaussian is sub-Gaussian too (Canonne, Kamath and Steinke
     2020, arXiv 2004.00010); the discrete Laplace needs half a step of its grid more.
-
-    Raises:
-        ValueError: beta is not between 0 and 1.
     """
     if not 0 < beta < 1:
         raise ValueError("beta must be between 0 and 1")
@@ -230,15 +211,11 @@ def noise_bound(dimensions: int, degree: int, order: int, noise: Noise, beta: fl
 def least_error(shift: float, epsilon: float, n_records: int) -> float:
     """A lower bound on the expected error of any epsilon-private release, for some data.
 
-    Moving m records changes the function at a point by m times the shift. The answers to the
-    two tables have likelihood ratios up to exp(m epsilon), so one of them is nearer to the
-    other's value with probability at least 1 / (1 + exp(m epsilon)), and then in error by
-    m shift / 2 (the paper's Proposition 8 in a form with constants).
-
-    Args:
-        shift: A change at one point that every further record adds to.
-        epsilon: Of pure privacy.
-        n_records: Most records that can move.
+    Every further record adds the shift to the change at one point, so that moving m records changes
+    the function there by m times the shift. The answers to the two tables have likelihood ratios up
+    to exp(m epsilon), so one of them is nearer to the other's value with probability at least 1 /
+    (1 + exp(m epsilon)), and then in error by m shift / 2 (the paper's Proposition 8 in a form with
+    constants).
     """
     best = max(1, min(n_records, round(1.278 / epsilon)))  # where m / (1 + e^(m eps)) peaks
     return max(
@@ -248,16 +225,11 @@ def least_error(shift: float, epsilon: float, n_records: int) -> float:
 
 
 def least_gaussian_error(shift: float, mu: float, n_records: int) -> float:
-    """The same for any mu-GDP release.
+    """A lower bound on the expected error of any mu-GDP release, for some data.
 
-    Tables m records apart are m mu-GDP apart (Dong, Roth and Su 2022, doi 10.1111/rssb.12454,
-    Theorem 2.14), so one of the two answers is nearer to the other's value with probability at
-    least Phi(-m mu / 2).
-
-    Args:
-        shift: A change at one point that every further record adds to.
-        mu: Of Gaussian differential privacy.
-        n_records: Most records that can move.
+    As in ``least_error``, but tables m records apart are m mu-GDP apart (Dong, Roth and Su 2022,
+    doi 10.1111/rssb.12454, Theorem 2.14), so one of the two answers is nearer to the other's value
+    with probability at least Phi(-m mu / 2).
     """
     best = max(1, min(n_records, round(1.504 / mu)))  # where m Phi(-m mu / 2) peaks
     return max(
@@ -313,21 +285,13 @@ class Learner(Protocol):
 
 
 def check_records(n_records: int) -> None:
-    """Refuse a number of records that is not positive.
-
-    Raises:
-        RecordsError: It is not.
-    """
+    """Refuse a number of records that is not positive."""
     if n_records < 1:
         raise RecordsError("n_records must be positive.", where="n_records")
 
 
 def check_binary(label: Column) -> None:
-    """Refuse a column of labels that does not declare two values.
-
-    Raises:
-        ConfigError: It does not.
-    """
+    """Refuse a column of labels that does not declare two values."""
     if label.n_values != 2:
         raise ConfigError(
             f"The label '{label.name}' has {label.n_values} values, and a classifier two classes.",

@@ -40,14 +40,9 @@ _BATCH_VALUES = 1 << 18  # of one intermediate array, 2 MiB
 
 
 def basis(degree: int, points: Floats) -> Floats:
-    """Bernstein basis b_v(y) = C(k, v) y^v (1 - y)^(k - v).
+    """Bernstein basis b_v(y) = C(k, v) y^v (1 - y)^(k - v): float64[k + 1, m].
 
-    Args:
-        degree: k, from 1 to 1000.
-        points: float64[m] in [0, 1].
-
-    Returns:
-        float64[k + 1, m], non-negative; the columns add up to 1.
+    It is not negative, and the columns add up to 1.
     """
     near = np.minimum(points, 1 - points)
     odds = near / (1 - near)
@@ -67,12 +62,7 @@ def basis(degree: int, points: Floats) -> Floats:
 def iterate(values: Floats, order: int) -> Floats:
     """Coefficients whose plain Bernstein polynomial is the iterated one of these values.
 
-    Args:
-        values: float64[(k + 1,) * d], at the lattice.
-        order: h, at least 1.
-
-    Returns:
-        float64[(k + 1,) * d], the product with S along every axis.
+    Both are float64[(k + 1,) * d]; S is multiplied along every axis.
     """
     matrix = iteration_matrix(values.shape[0] - 1, order)
     for _ in range(values.ndim):  # each product moves the axis it contracts to the end
@@ -115,15 +105,9 @@ def iterated_basis(degree: int, order: int, points: Floats) -> Floats:
 
 
 def evaluate_grid(values: Floats, order: int, axes: Sequence[Floats]) -> Floats:
-    """The iterated polynomial on a product of axes.
+    """The iterated polynomial on a product of axes: float64[m_1, .., m_d].
 
-    Args:
-        values: float64[(k + 1,) * d], at the lattice.
-        order: h.
-        axes: One float64[m_i] in [0, 1] for each variable.
-
-    Returns:
-        float64[m_1, .., m_d].
+    There is one axis float64[m_i] in [0, 1] for each variable.
     """
     found = iterate(values, order)
     for points in axes:  # each product moves the axis it contracts to the end
@@ -180,15 +164,7 @@ class BernsteinFunction:
 
 
 def evaluate(values: Floats, points: ArrayLike, order: int = 1) -> Floats:
-    """The iterated Bernstein polynomial at points of the unit cube.
-
-    Args:
-        values: float64[(k + 1,) * d], at the lattice.
-        points: float64[m, d] in [0, 1].
-        order: h, at least 1.
-
-    Returns:
-        float64[m].
+    """The iterated Bernstein polynomial float64[m] at points float64[m, d] of the unit cube.
 
     Raises:
         ValueError: The shapes do not agree, or a point is outside [0, 1].

@@ -1,13 +1,4 @@
-"""A released function as anyone may evaluate it, and the shapes imposed on it.
-
-Shapes that a released function is known to have, imposed on its values on a grid.
-
-Post-processing of what is already public, so it costs no privacy. Clipping and the monotone
-fit leave a function of their shape as it is, and bring no two functions further apart, neither
-in the largest difference nor in the sum of squares. So if the true function has the shape,
-neither error grows.
-
-A released function as anyone may use it: coefficients, and the shape that was imposed.
+"""A released function as anyone may evaluate it: coefficients, and the shape imposed on it.
 
 Free post-processing of the noisy lattice (mechanisms.functions.lattice_release). With t the point
 in the unit cube and c the coefficients,
@@ -16,8 +7,12 @@ in the unit cube and c the coefficients,
 
 ``floor`` is 0 for what cannot be negative. ``factor`` puts a density into the units of its
 columns, and divides by the integral over the declared range where that is asked for. A monotone
-or unimodal function is the least-squares fit to the polynomial on a fine grid
-(mechanisms.functions.released_function), linear in between, in the place of the sum.
+or unimodal function is the least-squares fit to the polynomial on a fine grid, linear in between,
+in the place of the sum.
+
+Clipping and the monotone fit leave a function of their shape as it is, and bring no two functions
+further apart, neither in the largest difference nor in the sum of squares. So if the true function
+has the shape, neither error grows.
 """
 
 from __future__ import annotations
@@ -27,11 +22,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from statpress.mechanisms.functions.polynomials import BernsteinFunction, evaluate_grid, iterate
-
-Floats = NDArray[np.float64]
+from statpress.mechanisms.functions.polynomials import (
+    BernsteinFunction,
+    Floats,
+    evaluate_grid,
+    iterate,
+)
 
 
 def clip_below(values: ArrayLike, least: float = 0.0) -> Floats:
@@ -42,12 +40,8 @@ def clip_below(values: ArrayLike, least: float = 0.0) -> Floats:
 def normalise_density(values: ArrayLike, axes: Sequence[Floats]) -> Floats:
     """Clip to >= 0 and divide by the integral; uniform where nothing is above 0.
 
-    Args:
-        values: float64[m_1, .., m_d], on the product of the axes.
-        axes: float64[m_i], ascending, at least two points each.
-
-    Returns:
-        float64[m_1, .., m_d], with integral 1 by the trapezoidal rule.
+    Values float64[m_1, .., m_d] on the product of ascending axes; integrals are by the trapezoidal
+    rule.
 
     Raises:
         ValueError: The shapes do not agree or an axis does not ascend.
@@ -155,12 +149,9 @@ class ReleasedFunction:
     def shaped(
         cls, polynomial: BernsteinFunction, shape: FunctionShape, factor: float
     ) -> ReleasedFunction:
-        """Impose a shape on a polynomial.
+        """Impose a shape on a polynomial; that of a curve needs a function of one variable.
 
-        Args:
-            polynomial: As released.
-            shape: A curve's only for functions of one variable.
-            factor: From values on the unit cube to the columns' own units.
+        The factor is from values on the unit cube to the columns' own units.
         """
         values, order = polynomial.values, polynomial.order
         places = np.linspace(0, 1, _PLACES[values.ndim])

@@ -1,6 +1,7 @@
 """Regularised empirical risk: support vector machine, logistic and ridge regression.
 
-Minimisers of a regularised risk over the span of some points, to a proven distance.
+Minimisers, to a proven distance
+--------------------------------
 
     J(w) = sum over rows of weight * L(label, f(row)) + |w|^2 / 2,  f = <w, phi>
 
@@ -16,6 +17,8 @@ near a candidate w is to the minimiser w*. With w = sum of b phi(row):
 The search uses a factor K ~ A A^T of low rank, found by Cholesky's method with pivots; the
 proof uses K itself.
 
+The function that is released
+-----------------------------
 Source: Aldà and Rubinstein (2017, arXiv 1507.04499), section 6 and appendix G; Bousquet and
 Elisseeff (2002). F(y) = <w*, phi(y)>, where w* minimises
 
@@ -46,14 +49,15 @@ with |l| <= B. It is also at most (C M kappa)^2. With R the root, |f| <= kappa R
 is 1 for the hinge loss, 1/(1 + exp(-kappa R)) for the logistic loss and B + kappa R for the squared
 one. And |v| <= 2 R. (Labels are taken from the middle of their range, which is added to F again.)
 
-**Accuracy.** The solver proves |w - w*| <= tau, tau near r / 256
-(mechanisms.functions.risk), so what is released moves by at most r + 2 tau.
+**Accuracy.** The solver proves |w - w*| <= tau, tau near r / 256, so what is released moves by at
+most r + 2 tau.
 
-The cost of a classifier whose config leaves it open, from public quantities only.
-
-With a small C the term |w|^2 / 2 wins: the score hardly depends on the variables, and may have one
-sign everywhere. What one record can change grows in proportion to C, and the noise with it, while
-the score grows ever slower. The best C lies between, and depends on the data, which stay private.
+The cost of a classifier whose config leaves it open
+----------------------------------------------------
+It is chosen from public quantities only. With a small C the term |w|^2 / 2 wins: the score hardly
+depends on the variables, and may have one sign everywhere. What one record can change grows in
+proportion to C, and the noise with it, while the score grows ever slower. The best C lies between,
+and depends on the data, which stay private.
 
 In their place stand two *reference populations*, spread evenly over the cube, that a plane
 divides: at x the second class has the probability eta(x) = 1/(1 + exp(-20 sum(x_i - t) / sqrt(d))),
@@ -80,7 +84,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from statpress.mechanisms.domain.columns import Column
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
@@ -94,9 +97,13 @@ from statpress.mechanisms.functions.learner import (
     check_binary,
     check_records,
 )
-from statpress.mechanisms.functions.polynomials import MOST_DIMENSIONS, iterated_basis, lattice
+from statpress.mechanisms.functions.polynomials import (
+    MOST_DIMENSIONS,
+    Floats,
+    iterated_basis,
+    lattice,
+)
 
-Floats = NDArray[np.float64]
 RiskLoss = Literal["hinge", "logistic", "squared"]
 
 _MOST_STEPS = 200
@@ -119,15 +126,10 @@ class Rows:
 
 
 def minimiser(rows: Rows, loss: RiskLoss, tolerance: float) -> Floats:
-    """Coefficients b of w = sum of b phi(row).
+    """Coefficients float64[m], the b of w = sum of b phi(row).
 
-    Args:
-        rows: The points.
-        loss: max(0, 1 - l f), log(1 + exp(-l f)) or (f - l)^2 / 2.
-        tolerance: On the duality gap for the hinge loss, on sum |g| for the others.
-
-    Returns:
-        float64[m].
+    The loss is max(0, 1 - l f), log(1 + exp(-l f)) or (f - l)^2 / 2; the tolerance is on the
+    duality gap for the hinge loss, and on sum |g| for the others.
 
     Raises:
         InternalError: The tolerance is not met, which is below what rounding allows.
@@ -456,14 +458,8 @@ _ERFC = np.vectorize(math.erfc, otypes=[np.float64])  # SciPy's takes longer to 
 def at_default_cost(at: Callable[[float], BernsteinMechanism]) -> BernsteinMechanism:
     """The release at the cost of the least expected error.
 
-    Every second power of 2 is tried, then those next to the best.
-
-    Args:
-        at: The release of a classifier of this cost, calibrated to its budget.
-
-    Raises:
-        ConfigError: No cost can be had, for the reason that the least one gives.
-        InfeasibleBudgetError: No noise meets the budget.
+    Every second power of 2 is tried, then those next to the best. ``at`` gives the release at a
+    cost, calibrated to its budget.
     """
     tried: dict[int, tuple[float, BernsteinMechanism]] = {}
 
