@@ -47,19 +47,12 @@ class Objective(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Deconvolved:
-    """A recovered distribution.
+    """A recovered distribution."""
 
-    Attributes:
-        points: float64[1000], equidistant.
-        masses: float64[1000], adding up to 1.
-        coefficients: float64[5], the a of the model.
-        steps: Newton steps taken.
-    """
-
-    points: Floats
-    masses: Floats
-    coefficients: Floats
-    steps: int
+    points: Floats  # float64[1000], equidistant
+    masses: Floats  # float64[1000], adding up to 1
+    coefficients: Floats  # float64[5], the a of the model
+    steps: int  # Newton steps taken
 
     def quantile(self, share: float) -> float:
         """The point below which this share of the mass lies, interpolated."""

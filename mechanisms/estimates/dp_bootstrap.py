@@ -85,19 +85,12 @@ FEWEST, MOST = 50, 500
 
 @dataclass(frozen=True, eq=False)
 class NoisyReplicates:
-    """Replicates of one scalar statistic with what is public about them.
+    """Replicates of one scalar statistic with what is public about them."""
 
-    Attributes:
-        values: float64[B].
-        sigma: Standard deviation of the noise on each.
-        n_records: Number of records n.
-        sensitivity: Most that one record moves the statistic.
-    """
-
-    values: Floats
-    sigma: float
-    n_records: int
-    sensitivity: float
+    values: Floats  # float64[B]
+    sigma: float  # standard deviation of the noise on each
+    n_records: int  # number of records n
+    sensitivity: float  # most that one record moves the statistic
 
     def __post_init__(self) -> None:
         if len(self.values) < 2 or self.n_records < 2:
@@ -229,21 +222,13 @@ def check_replicates(replicates: int, level: float) -> None:
 
 @dataclass(frozen=True)
 class BootstrapReplicates:
-    """The release of B noisy replicates at fixed parameters; all of them are public.
+    """The release of B noisy replicates at fixed parameters; all of them are public."""
 
-    Attributes:
-        statistic: What is replicated.
-        n_records: Number of records n.
-        replicates: Number of replicates B.
-        noise: On each of them.
-        calibration: How the noise was chosen.
-    """
-
-    statistic: Statistic
-    n_records: int
-    replicates: int
-    noise: StatisticNoise
-    calibration: Calibration = "strict"
+    statistic: Statistic  # what is replicated
+    n_records: int  # number of records n
+    replicates: int  # number of replicates B
+    noise: StatisticNoise  # on each of them
+    calibration: Calibration = "strict"  # how the noise was chosen
 
     def __post_init__(self) -> None:
         if self.n_records < 2 or self.replicates < 1:

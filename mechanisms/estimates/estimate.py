@@ -44,15 +44,10 @@ _POINTS, _REACH = 401, 4.0
 
 @dataclass(frozen=True)
 class RawEstimates:
-    """What a private step gives back for estimates; public from then on.
+    """What a private step gives back for estimates; public from then on."""
 
-    Attributes:
-        numbers: The released numbers by what they are of.
-        n_records: Number of records n, public.
-    """
-
-    numbers: Mapping[str, tuple[Number, ...]]
-    n_records: int
+    numbers: Mapping[str, tuple[Number, ...]]  # the released numbers by what they are of
+    n_records: int  # number of records n, public
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,17 +84,11 @@ class Estimate:
 
 @dataclass(frozen=True, eq=False)
 class SamplingDistribution:
-    """Where an estimate would fall if the survey were taken again; recovered or approximated.
+    """Where an estimate would fall if the survey were taken again; recovered or approximated."""
 
-    Attributes:
-        quantity: Of which estimate.
-        points: float64[m], ascending.
-        masses: float64[m], adding up to 1.
-    """
-
-    quantity: str
-    points: Floats
-    masses: Floats
+    quantity: str  # of which estimate
+    points: Floats  # float64[m], ascending
+    masses: Floats  # float64[m], adding up to 1
 
     @classmethod
     def normal(cls, estimate: Estimate) -> SamplingDistribution | None:

@@ -42,17 +42,11 @@ def total_variation(published: ArrayLike, true: ArrayLike) -> float:
 
 @dataclass(frozen=True, repr=False)
 class Coverage:
-    """How many intervals hold the true value; private.
+    """How many intervals hold the true value; private."""
 
-    Attributes:
-        inside: That do.
-        of: Of how many.
-        level: At which they are stated.
-    """
-
-    inside: int
-    of: int
-    level: float = LEVEL
+    inside: int  # intervals that do
+    of: int  # of how many intervals
+    level: float = LEVEL  # at which they are stated
 
     def __add__(self, other: Coverage) -> Coverage:
         return Coverage(self.inside + other.inside, self.of + other.of, self.level)

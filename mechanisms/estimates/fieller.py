@@ -97,21 +97,13 @@ def _cautious_quantiles(level: float) -> tuple[Floats, Floats]:
 
 
 class Quotient(NamedTuple):
-    """A numerator and a denominator as estimated, with their errors; float64[..] each.
+    """A numerator and a denominator as estimated, with their errors; float64[..] each."""
 
-    Attributes:
-        top: Of the numerator.
-        below: Of the denominator.
-        top_variance: Of the numerator's error.
-        covariance: Of both errors.
-        below_variance: Of the denominator's error.
-    """
-
-    top: Floats
-    below: Floats
-    top_variance: Floats
-    covariance: Floats
-    below_variance: Floats
+    top: Floats  # of the numerator
+    below: Floats  # of the denominator
+    top_variance: Floats  # of the numerator's error
+    covariance: Floats  # of both errors
+    below_variance: Floats  # of the denominator's error
 
     def holds(self, t: float, z: float) -> NDArray[np.bool_]:
         """Whether the set holds t; bool[..]."""
@@ -160,19 +152,12 @@ class Quotient(NamedTuple):
 
 
 class Sets(NamedTuple):
-    """Confidence sets; float64[..] each.
+    """Confidence sets; float64[..] each."""
 
-    Attributes:
-        lower: Least value; may be infinite.
-        upper: Largest value; may be infinite.
-        gap_lower: The values between it and ``gap_upper`` are excluded; NaN: there is no gap.
-        gap_upper: Likewise.
-    """
-
-    lower: Floats
-    upper: Floats
-    gap_lower: Floats
-    gap_upper: Floats
+    lower: Floats  # least value; may be infinite
+    upper: Floats  # largest value; may be infinite
+    gap_lower: Floats  # the values between it and ``gap_upper`` are excluded; NaN: there is no gap
+    gap_upper: Floats  # likewise
 
     def one(self, bounds: tuple[float, float]) -> ConfidenceSet:
         """The only one, of arrays without axes."""
@@ -183,19 +168,12 @@ class Sets(NamedTuple):
 
 @dataclass(frozen=True)
 class ConfidenceSet:
-    """One confidence set.
+    """One confidence set."""
 
-    Attributes:
-        lower: Least value; may be infinite.
-        upper: Largest value; may be infinite.
-        gap: Between which no value is in it; None: it has no gap.
-        bounds: Between which all values are that are possible.
-    """
-
-    lower: float
-    upper: float
-    gap: tuple[float, float] | None
-    bounds: tuple[float, float]
+    lower: float  # least value; may be infinite
+    upper: float  # largest value; may be infinite
+    gap: tuple[float, float] | None  # between which no value is in it; None: it has no gap
+    bounds: tuple[float, float]  # between which all values are that are possible
 
     @property
     def shape(self) -> str:

@@ -215,10 +215,10 @@ def _positive_part(
     density = np.exp(-((d / noise) ** 2) / 2) / math.sqrt(2 * math.pi)
     below = ndtr(d / noise)
     if power == 1:
-        found = d * below + noise * density
+        expected = d * below + noise * density
     else:
-        found = (d**2 + noise**2) * below + d * noise * density
-    return np.asarray(found @ masses)
+        expected = (d**2 + noise**2) * below + d * noise * density
+    return np.asarray(expected @ masses)
 
 
 @functools.lru_cache(maxsize=8)
@@ -284,7 +284,7 @@ def variance_limits(
         square_slack=float(4 * slacks[1]),
     )
     alpha *= 1 - FOR_MEAN
-    found = []
+    limits = []
     for low, high in itertools.pairwise(np.linspace(first - 0.5, last - 0.5, _STRETCHES + 1)):
         half, far = (high - low) / 2, max(-low, high)
         scale = (0.5 + far) ** 2
@@ -304,8 +304,8 @@ def variance_limits(
         one = alpha * (1 - FOR_SQUARES) / 2
         lower = mean_limit(total[0] - slack, limit, n, float(spread), one)
         upper = 1 - mean_limit(n - total[1] - slack, limit, n, float(spread), one)
-        found.append((scale * lower, scale * upper))
-    return min(ends[0] for ends in found), min(0.25, max(ends[1] for ends in found))
+        limits.append((scale * lower, scale * upper))
+    return min(ends[0] for ends in limits), min(0.25, max(ends[1] for ends in limits))
 
 
 def powers(d: float, degree: int) -> Floats:
@@ -315,15 +315,15 @@ def powers(d: float, degree: int) -> Floats:
 
 def squares_of(d: float, scale: float) -> Floats:
     """4 z^2 - 4 z + 1, z = (u - d)^2/scale, as a polynomial of u: float64[5]."""
-    found = 4 * powers(d, 4) / scale**2
-    found[:3] -= 4 * powers(d, 2) / scale
-    found[0] += 1
-    return found
+    coefficients = 4 * powers(d, 4) / scale**2
+    coefficients[:3] -= 4 * powers(d, 2) / scale
+    coefficients[0] += 1
+    return coefficients
 
 
 def _steepest(far: float, scale: float) -> Floats:
     """Bounds on the derivatives of these coefficients in d, for |d| up to ``far``: float64[5]."""
-    found = np.zeros(5)
-    found[:4] += 16 * np.abs(powers(far, 3)) / scale**2
-    found[:2] += 8 * np.abs(powers(far, 1)) / scale
-    return found
+    bounds = np.zeros(5)
+    bounds[:4] += 16 * np.abs(powers(far, 3)) / scale**2
+    bounds[:2] += 8 * np.abs(powers(far, 1)) / scale
+    return bounds

@@ -45,12 +45,7 @@ from statpress.mechanisms.domain.columns import Codes
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.errors import ConfigError, RecordsError
 from statpress.mechanisms.estimates.estimand import Estimand
-from statpress.mechanisms.estimates.estimate import (
-    Estimate,
-    ExpectedInterval,
-    RawEstimates,
-    number,
-)
+from statpress.mechanisms.estimates.estimate import Estimate, ExpectedInterval, RawEstimates, number
 from statpress.mechanisms.estimates.fieller import Floats, normal_quantile
 from statpress.mechanisms.estimates.guaranteed import mean_limits
 from statpress.mechanisms.estimates.moments import (
@@ -61,13 +56,7 @@ from statpress.mechanisms.estimates.moments import (
     rare_values,
 )
 from statpress.mechanisms.estimates.statistics import NamedStatistic, Terms
-from statpress.mechanisms.mechanism import (
-    BALLE_WANG,
-    DONG_ROTH_SU,
-    PROOF,
-    Citation,
-    Target,
-)
+from statpress.mechanisms.mechanism import BALLE_WANG, DONG_ROTH_SU, PROOF, Citation, Target
 from statpress.mechanisms.sampling.randomness import (
     Progress,
     Randomness,
@@ -88,19 +77,12 @@ _MOST_WEIGHT_SQUARED = Fraction(1109, 100)  # below phi**5
 
 @dataclass(frozen=True)
 class JointMoments:
-    """The release of a mean at fixed parameters; all of them are public.
+    """The release of a mean at fixed parameters; all of them are public."""
 
-    Attributes:
-        lower: Declared lower bound of a record; records beyond it are taken as equal to it.
-        upper: Declared upper bound.
-        scale: Of the discrete Gaussian on the sum of u, in grid steps 2**-21.
-        square_scale: Of the discrete Gaussian on the sum of u^2, in grid steps 2**-42.
-    """
-
-    lower: float
-    upper: float
-    scale: Fraction
-    square_scale: Fraction
+    lower: float  # declared lower bound of a record; records beyond it are taken as equal to it
+    upper: float  # declared upper bound
+    scale: Fraction  # of the discrete Gaussian on the sum of u, in grid steps 2**-21
+    square_scale: Fraction  # of the discrete Gaussian on the sum of u^2, in grid steps 2**-42
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.lower) and math.isfinite(self.upper)):
@@ -162,19 +144,12 @@ class JointMoments:
 
 @dataclass(frozen=True)
 class NoisyMoments:
-    """What was released, and what follows from it.
+    """What was released, and what follows from it."""
 
-    Attributes:
-        mechanism: Its parameters.
-        n_records: Number of records n, public.
-        total: Noisy sum of u in grid steps.
-        squares: Noisy sum of u^2 in grid steps.
-    """
-
-    mechanism: JointMoments
-    n_records: int
-    total: int
-    squares: int
+    mechanism: JointMoments  # its parameters
+    n_records: int  # number of records n, public
+    total: int  # noisy sum of u in grid steps
+    squares: int  # noisy sum of u^2 in grid steps
 
     @property
     def mean(self) -> float:

@@ -158,15 +158,10 @@ def intercept(origin: float) -> Derived:
 
 
 class Slopes(NamedTuple):
-    """Derivatives of a function of the five means.
+    """Derivatives of a function of the five means."""
 
-    Attributes:
-        first: float64[5, ..].
-        second: float64[5, 5, ..].
-    """
-
-    first: Floats
-    second: Floats
+    first: Floats  # float64[5, ..]
+    second: Floats  # float64[5, 5, ..]
 
     def times(self, factor: float) -> Slopes:
         """Those of so many times the function."""
@@ -178,19 +173,12 @@ class Slopes(NamedTuple):
 
 
 class Errors(NamedTuple):
-    """A form that is linear in the derivatives of each of two functions, the same in either order.
+    """A symmetric form that is linear in the derivatives of each of two functions."""
 
-    Attributes:
-        spread: g'Sh/n, of sampling; float64[..].
-        terms: Its noise in independent standard normal terms; float64[m, ..].
-        own: g'Qh, of the noise; float64[..].
-        bend: tr(K Q L Q) of the matrices K and L of second derivatives; float64[..].
-    """
-
-    spread: Floats
-    terms: Floats
-    own: Floats
-    bend: Floats
+    spread: Floats  # g'Sh/n, of sampling; float64[..]
+    terms: Floats  # its noise in independent standard normal terms; float64[m, ..]
+    own: Floats  # g'Qh, of the noise; float64[..]
+    bend: Floats  # tr(K Q L Q) of the matrices K and L of second derivatives; float64[..]
 
     def times(self, factor: Floats) -> Errors:
         """That of one function so many times as large."""
@@ -233,14 +221,14 @@ def quotient_of(
     ratio = np.divide(bend, at_t.own, out=np.zeros_like(bend), where=at_t.own > 0)
     spread, last_spread = np.maximum(first.spread, 0.0), np.maximum(last.spread, 0.0)
     most, last_noise = np.sqrt(spread * last_spread), last.noise_form(ratio)
-    found = Quotient(
+    quotient = Quotient(
         top,
         below,
         spread + first.noise_form(ratio) + more * first.doubt,
         np.clip(both.spread, -most, most) + both.noise_form(ratio),
         last_spread + last_noise + more * last.doubt,
     )
-    return found, np.asarray((last_noise > 0) & (2 * last_noise >= found.below_variance))
+    return quotient, np.asarray((last_noise > 0) & (2 * last_noise >= quotient.below_variance))
 
 
 Polynomial = tuple[Fraction, ...]
@@ -334,10 +322,10 @@ class MomentDesign:
         u, v = np.array(places).T
         known = np.column_stack([self._at(u, v), np.ones(len(u))])
         wanted = np.column_stack([u**i * v**j for i, j in POWERS])
-        found = np.linalg.lstsq(known, wanted, rcond=None)[0]
-        follows = np.abs(known @ found - wanted).max(axis=0) < _NEGLIGIBLE
-        found = np.where(follows & (np.abs(found) > _NEGLIGIBLE), found, 0.0)
-        return found[:-1].T, found[-1]
+        weights = np.linalg.lstsq(known, wanted, rcond=None)[0]
+        follows = np.abs(known @ weights - wanted).max(axis=0) < _NEGLIGIBLE
+        weights = np.where(follows & (np.abs(weights) > _NEGLIGIBLE), weights, 0.0)
+        return weights[:-1].T, weights[-1]
 
     def _at(self, u: Floats, v: Floats) -> Floats:
         """float64[k, m] at float64[k]."""
@@ -353,10 +341,10 @@ class MomentDesign:
 
 
 def _polynomial(coefficients: Polynomial, at: Floats) -> Floats:
-    found = np.zeros_like(at)
+    value = np.zeros_like(at)
     for coefficient in reversed(coefficients):
-        found = found * at + float(coefficient)
-    return found
+        value = value * at + float(coefficient)
+    return value
 
 
 def _of(*coefficients: Fraction | int) -> Polynomial:

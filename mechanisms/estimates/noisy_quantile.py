@@ -123,21 +123,13 @@ from statpress.mechanisms.sampling.randomness import Progress, Randomness, choos
 
 
 class Run(NamedTuple):
-    """Neighbouring cells with one score: an occupied cell, or a gap.
+    """Neighbouring cells with one score: an occupied cell, or a gap."""
 
-    Attributes:
-        first: The first of the cells.
-        size: How many there are.
-        before: Records before them.
-        after: Records up to their end.
-        weight: Base weight of each of the cells.
-    """
-
-    first: int
-    size: int
-    before: float
-    after: float
-    weight: int = 1
+    first: int  # the first of the cells
+    size: int  # how many there are
+    before: float  # records before them
+    after: float  # records up to their end
+    weight: int = 1  # base weight of each of the cells
 
 
 def choose_cell(
@@ -215,19 +207,12 @@ _MOST_SIZES = 20_000
 
 
 class EndRule(NamedTuple):
-    """What the wanted count of a lower end depends on, besides the number of records.
+    """What the wanted count of a lower end depends on, besides the number of records."""
 
-    Attributes:
-        share: The q of the quantile; 1 - q for an upper end, seen from above.
-        rate: The a above.
-        others: The K' above.
-        failure: Allowed for the end to lie beyond the quantile.
-    """
-
-    share: float
-    rate: float
-    others: int
-    failure: float
+    share: float  # the q of the quantile; 1 - q for an upper end, seen from above
+    rate: float  # a, what a record beyond the wanted count costs
+    others: int  # K', the cells beyond the quantile, at most
+    failure: float  # allowed for the end to lie beyond the quantile
 
     def wanted(self, present: int) -> int:
         """R, or a little less; below 0 where the records are too few."""
@@ -426,25 +411,15 @@ class NoisyQuantile:
 
 
 class EndChoices(NamedTuple):
-    """How both ends are chosen; public.
+    """How both ends are chosen; public."""
 
-    Attributes:
-        low: What the wanted count of the lower end depends on.
-        high: That of the upper end, seen from above.
-        steep: What a record beyond the wanted count costs on the side of the quantile.
-        gentle: What it costs on the other side.
-        lower: The wanted count of the lower end, where every record has a value.
-        upper: Of the upper end.
-        span: Records that the interval is expected to span, if they are spread evenly.
-    """
-
-    low: EndRule
-    high: EndRule
-    steep: Fraction
-    gentle: Fraction
-    lower: int
-    upper: int
-    span: float
+    low: EndRule  # what the wanted count of the lower end depends on
+    high: EndRule  # that of the upper end, seen from above
+    steep: Fraction  # what a record beyond the wanted count costs on the side of the quantile
+    gentle: Fraction  # what it costs on the other side
+    lower: int  # the wanted count of the lower end, where every record has a value
+    upper: int  # of the upper end
+    span: float  # records that the interval is expected to span, if they are spread evenly
 
 
 def quantile_loss(epsilon: Fraction, end_share: Fraction = END_SHARE) -> PrivacyLoss:
@@ -461,19 +436,12 @@ _FIRST_END_SHARE = Fraction(1, 3)  # of descriptions that do not say
 
 
 class OrderedCells(NamedTuple):
-    """The cells of a column of numbers, in the order of their values.
+    """The cells of a column of numbers, in the order of their values."""
 
-    Attributes:
-        codes: int64[k], of each cell in this order.
-        first: float64[k], the least value in each.
-        last: float64[k], the largest; of a bin its upper edge.
-        middle: float64[k], as released.
-    """
-
-    codes: Codes
-    first: Floats
-    last: Floats
-    middle: Floats
+    codes: Codes  # int64[k], of each cell in this order
+    first: Floats  # float64[k], the least value in each
+    last: Floats  # float64[k], the largest; of a bin its upper edge
+    middle: Floats  # float64[k], as released
 
     @classmethod
     def of(cls, column: Column) -> Self:

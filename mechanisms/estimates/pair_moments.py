@@ -90,13 +90,7 @@ from statpress.mechanisms.estimates.moments import (
     rare_values,
 )
 from statpress.mechanisms.estimates.statistics import MomentFormula, NamedStatistic, Terms, named
-from statpress.mechanisms.mechanism import (
-    BALLE_WANG,
-    DONG_ROTH_SU,
-    PROOF,
-    Citation,
-    Target,
-)
+from statpress.mechanisms.mechanism import BALLE_WANG, DONG_ROTH_SU, PROOF, Citation, Target
 from statpress.mechanisms.sampling.randomness import Progress, Randomness, StatisticNoise
 
 FIRST = ((1, 0), (0, 1), (2, 0), (1, 1), (0, 2))
@@ -111,17 +105,11 @@ _FOR_RATIO = 0.1  # of what the level leaves to 1
 
 @dataclass(frozen=True, eq=False)
 class MomentSets:
-    """Noisy moments and the sets that follow from them.
+    """Noisy moments and the sets that follow from them."""
 
-    Attributes:
-        means: float64[14, ..] of the monomials (``POWERS``); 0 for those that are not known.
-        noise: float64[14, m], of each its noise in independent standard normal terms.
-        n_records: Number of records n.
-    """
-
-    means: Floats
-    noise: Floats
-    n_records: int
+    means: Floats  # float64[14, ..] of the monomials (``POWERS``); 0 for those that are not known
+    noise: Floats  # float64[14, m], of each its noise in independent standard normal terms
+    n_records: int  # number of records n
 
     def estimate(self, wanted: Derived) -> float:
         """The function of the noisy means, not clipped; NaN where it has no value."""
@@ -271,15 +259,10 @@ _BITS = 40
 
 @dataclass(frozen=True)
 class PairMoments:
-    """The release at fixed parameters; all of them are public.
+    """The release at fixed parameters; all of them are public."""
 
-    Attributes:
-        design: Which sums.
-        noise: On all of them.
-    """
-
-    design: MomentDesign
-    noise: StatisticNoise
+    design: MomentDesign  # which sums
+    noise: StatisticNoise  # on all of them
 
     @classmethod
     def calibrate(
@@ -330,17 +313,11 @@ class PairMoments:
 
 @dataclass(frozen=True, eq=False)
 class NoisyPair:
-    """What was released, and what follows from it.
+    """What was released, and what follows from it."""
 
-    Attributes:
-        mechanism: Its parameters.
-        n_records: Number of records n, public.
-        sums: float64[.., m], noisy; of many releases for simulations.
-    """
-
-    mechanism: PairMoments
-    n_records: int
-    sums: Floats
+    mechanism: PairMoments  # its parameters
+    n_records: int  # number of records n, public
+    sums: Floats  # float64[.., m], noisy; of many releases for simulations
 
     @property
     def known(self) -> MomentSets:

@@ -250,23 +250,14 @@ _FACTORS = (1.0, 1.02, 1.05, 1.1, 1.2, 1.35, 1.6, 2.0, 2.5)
 
 @dataclass(frozen=True)
 class NoisyVariance:
-    """What is public of a centre and of replicates.
+    """What is public of a centre and of replicates."""
 
-    Attributes:
-        spread_gain: The a of the variance a V + t^2 of a replicate.
-        spread_noise: The t^2.
-        freedom: Degrees of freedom f of the replicates' variance S^2.
-        centre_gain: The b of the variance b V + s^2 of the centre.
-        centre_noise: The s^2.
-        most: The largest V there can be, M.
-    """
-
-    spread_gain: float
-    spread_noise: float
-    freedom: int
-    centre_gain: float
-    centre_noise: float
-    most: float
+    spread_gain: float  # the a of the variance a V + t^2 of a replicate
+    spread_noise: float  # the t^2
+    freedom: int  # degrees of freedom f of the replicates' variance S^2
+    centre_gain: float  # the b of the variance b V + s^2 of the centre
+    centre_noise: float  # the s^2
+    most: float  # the largest V there can be, M
 
     def variance_of_centre(self, variance: Floats) -> Floats:
         """Of the centre, at these V."""
@@ -296,15 +287,10 @@ class WidthRule(Protocol):
 
 @dataclass(frozen=True)
 class Reach:
-    """The rule of this module, with its two constants.
+    """The rule of this module, with its two constants."""
 
-    Attributes:
-        factor: Beta, on the estimated variance.
-        addend: Alpha, a variance.
-    """
-
-    factor: float
-    addend: float
+    factor: float  # Beta, on the estimated variance
+    addend: float  # Alpha, a variance
 
     def half_width(self, known: NoisyVariance, spread: Floats, level: float) -> Floats:
         """The half-width at these S^2."""

@@ -95,8 +95,7 @@ class Mean:
     unbiased: bool = True
 
     def evaluate(self, weights: Weights, columns: Floats) -> Floats:
-        found: Floats = _sums(weights, columns[:, 0]) / weights.sum(axis=1, keepdims=True)
-        return found
+        return np.asarray(_sums(weights, columns[:, 0]) / weights.sum(axis=1, keepdims=True))
 
 
 @dataclass(frozen=True)
@@ -141,13 +140,13 @@ def _sums(weights: Weights, *columns: Floats) -> Floats:
 
     BLAS would share few long rows among threads that wait for one another.
     """
-    found = np.zeros((len(weights), len(columns)))
+    sums = np.zeros((len(weights), len(columns)))
     step = 1 + _BLOCK // max(len(weights), 1)
     for start in range(0, weights.shape[1], step):
         part = slice(start, start + step)
         values = np.stack([column[part] for column in columns])
-        found += np.einsum("bk,ck->bc", weights[:, part].astype(np.float64), values)
-    return found
+        sums += np.einsum("bk,ck->bc", weights[:, part].astype(np.float64), values)
+    return sums
 
 
 def evaluated(statistic: Statistic, weights: Weights, columns: Floats) -> Floats:
@@ -160,15 +159,15 @@ def evaluated(statistic: Statistic, weights: Weights, columns: Floats) -> Floats
     """
     low, high = statistic.bounds
     given = weights.view(), columns.view()
-    for each in given:
-        each.flags.writeable = False
+    for array in given:
+        array.flags.writeable = False
     try:
-        found = np.asarray(statistic.evaluate(*given), np.float64)
+        values = np.asarray(statistic.evaluate(*given), np.float64)
     except Exception:
-        found = np.concatenate([_of_row(statistic, row[None, :], given[1]) for row in given[0]])
-    if found.shape != (len(weights), statistic.dimension):
+        values = np.concatenate([_of_row(statistic, row[None, :], given[1]) for row in given[0]])
+    if values.shape != (len(weights), statistic.dimension):
         raise ConfigError("The statistic does not give an array of its declared dimension.")
-    return np.clip(np.where(np.isfinite(found), found, low), low, high)
+    return np.clip(np.where(np.isfinite(values), values, low), low, high)
 
 
 def _of_row(statistic: Statistic, row: Weights, columns: Floats) -> Floats:
@@ -177,20 +176,6 @@ def _of_row(statistic: Statistic, row: Weights, columns: Floats) -> Floats:
         return np.asarray(statistic.evaluate(row, columns), np.float64)
     except Exception:
         return np.full((1, statistic.dimension), np.nan)
-
-
-def scaled(values: Floats, lower: float, upper: float) -> Floats:
-    """Public cell values in [0, 1] by declared bounds, clamped.
-
-    Raises:
-        ConfigError: Bounds missing, not finite or not in order, or a value that is not a number.
-    """
-    if not (np.isfinite(lower) and np.isfinite(upper) and lower < upper):
-        raise ConfigError("An estimate needs finite lower and upper bounds, in order.")
-    if np.any(np.isnan(values)):
-        raise ConfigError("A cell of a column of an estimate has no value.")
-    found: Floats = (np.clip(values, lower, upper) - lower) / (upper - lower)
-    return found
 
 
 def largest_move(
@@ -276,28 +261,22 @@ class Scale:
 
 @dataclass(frozen=True)
 class Terms:
-    """What is stated of a mechanism's estimates, apart from its noise.
+    """What is stated of a mechanism's estimates, apart from its noise."""
 
-    Attributes:
-        quantities: What is estimated, in words.
-        scales: Of each from figures of columns in [0, 1] to its own units.
-        confidence: Level of the intervals.
-    """
-
-    quantities: tuple[str, ...]
-    scales: tuple[Scale, ...]
-    confidence: float
+    quantities: tuple[str, ...]  # what is estimated, in words
+    scales: tuple[Scale, ...]  # of each from figures of columns in [0, 1] to its own units
+    confidence: float  # level of the intervals
 
     def describe(self) -> dict[str, str | int]:
         """As part of a mechanism's description."""
-        found: dict[str, str | int] = {"confidence": repr(self.confidence)}
+        terms: dict[str, str | int] = {"confidence": repr(self.confidence)}
         for i, (quantity, scale) in enumerate(zip(self.quantities, self.scales, strict=True), 1):
-            found |= {
+            terms |= {
                 f"quantity_{i}": quantity,
                 f"shift_{i}": repr(scale.shift),
                 f"factor_{i}": repr(scale.factor),
             }
-        return found
+        return terms
 
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Self:
@@ -386,7 +365,7 @@ class NamedStatistic:
     ``noisy_quantile``. Everything is public and follows from the declaration.
 
     Attributes:
-        name: As a config names it; also the name of its module.
+        name: As a config names it.
         columns: How many columns it takes, not counting that of a group.
         needs: Knobs of the config that it must be given.
         allows: Knobs that it may be given.

@@ -110,17 +110,11 @@ _UNCERTAINTY, _STRICT, _CURVED = 0.5, 2.0, 2.0
 
 @dataclass(frozen=True)
 class SplitDesign:
-    """How the budget is split; from public quantities only.
+    """How the budget is split; from public quantities only."""
 
-    Attributes:
-        full: Share of mu^2 for the statistic of all records.
-        share: Records in a subsample over n, p.
-        subsamples: Their number B.
-    """
-
-    full: Fraction
-    share: Fraction
-    subsamples: int
+    full: Fraction  # share of mu^2 for the statistic of all records
+    share: Fraction  # records in a subsample over n, p
+    subsamples: int  # their number B
 
     def __post_init__(self) -> None:
         if not (0 < self.full < 1 and 0 < self.share <= Fraction(1, 2) and self.subsamples >= 2):
@@ -168,25 +162,15 @@ def _part_mu(wanted: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class SubsampleSplit:
-    """The release of one statistic at fixed parameters; all of them are public.
+    """The release of one statistic at fixed parameters; all of them are public."""
 
-    Attributes:
-        statistic: Of sensitivity c/m.
-        n_records: Number of records n.
-        size: Records m in a subsample.
-        subsamples: Their number B.
-        full: Noise on the statistic of all records.
-        part: Noise on that of a subsample.
-        part_weight: Weight w of the subsamples' mean in the centre.
-    """
-
-    statistic: Statistic
-    n_records: int
-    size: int
-    subsamples: int
-    full: StatisticNoise
-    part: StatisticNoise
-    part_weight: float = 0.0
+    statistic: Statistic  # of sensitivity c/m
+    n_records: int  # number of records n
+    size: int  # records m in a subsample
+    subsamples: int  # their number B
+    full: StatisticNoise  # noise on the statistic of all records
+    part: StatisticNoise  # noise on that of a subsample
+    part_weight: float = 0.0  # weight w of the subsamples' mean in the centre
 
     @classmethod
     def calibrate(

@@ -403,15 +403,10 @@ FINEST = {1: 200, 2: 40, 3: 16, 4: 8}
 
 
 class OnGrid(NamedTuple):
-    """A function on a grid of equal steps over the declared ranges.
+    """A function on a grid of equal steps over the declared ranges."""
 
-    Attributes:
-        axes: Of each variable the places float64[m], in its own units.
-        values: float64 of as many sides as there are variables, in the function's own units.
-    """
-
-    axes: tuple[Floats, ...]
-    values: Floats
+    axes: tuple[Floats, ...]  # of each variable the places float64[m], in its own units
+    values: Floats  # float64 of as many sides as there are variables, in the function's own units
 
     @property
     def points(self) -> Floats:

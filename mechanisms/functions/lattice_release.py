@@ -31,7 +31,6 @@ grid it is rho-zCDP with rho = |change|_2^2 / (2 s^2) (Canonne, Kamath and Stein
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -105,21 +104,13 @@ _ORDERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NoisyLattice:
-    """What is released: noisy values on the lattice, in steps of the grid.
+    """What is released: noisy values on the lattice, in steps of the grid."""
 
-    Attributes:
-        counts: int64[(k + 1,) * d].
-        step_bits: The step is 2^-step_bits.
-        order: h of the operator that evaluates it.
-        lower: Lower ends of the variables.
-        upper: Upper ends.
-    """
-
-    counts: NDArray[np.int64]
-    step_bits: int
-    order: int
-    lower: tuple[float, ...]
-    upper: tuple[float, ...]
+    counts: NDArray[np.int64]  # int64[(k + 1,) * d]
+    step_bits: int  # the step is 2^-step_bits
+    order: int  # h of the operator that evaluates it
+    lower: tuple[float, ...]  # lower ends of the variables
+    upper: tuple[float, ...]  # upper ends
 
     def function(self) -> BernsteinFunction:
         """The released function, on the box of the declared bounds."""
@@ -193,36 +184,6 @@ class BernsteinMechanism:
             order=self.order,
             lower=tuple(axis.lower for axis in self.learner.axes),
             upper=tuple(axis.upper for axis in self.learner.axes),
-        )
-
-    def describe(self) -> dict[str, str | int]:
-        """The parameters, enough to rebuild the mechanism around its learner.
-
-        ``sensitivity`` and ``step_bits`` follow from the learner. They are recorded so that the
-        loss, and the meaning of the released integers, can be had without it.
-        """
-        moved = integer_sensitivity(self.learner, self.degree, self.noise)
-        return {
-            "mechanism": "bernstein",
-            "noise": self.noise,
-            "degree": self.degree,
-            "order": self.order,
-            "scale": str(self.scale),
-            "sensitivity": int(moved),
-            "step_bits": self.step_bits,
-        }
-
-    @classmethod
-    def from_description(
-        cls, learner: Learner, description: Mapping[str, object]
-    ) -> BernsteinMechanism:
-        """Rebuild the mechanism from ``describe``."""
-        return cls(
-            learner=learner,
-            degree=int(str(description["degree"])),
-            order=int(str(description["order"])),
-            noise="gaussian" if description["noise"] == "gaussian" else "laplace",
-            scale=Fraction(str(description["scale"])),
         )
 
     def expected_sup_error(self) -> float:

@@ -49,21 +49,13 @@ from statpress.mechanisms.functions.polynomials import (
 
 @dataclass(frozen=True)
 class Axis:
-    """One column as a variable.
+    """One column as a variable."""
 
-    Attributes:
-        name: Of the column.
-        lower: Declared lower end, the 0 of the unit cube.
-        upper: Declared upper end, the 1.
-        middles: Of the cells, in [0, 1], by code.
-        complete: Whether every code of the column is such a cell.
-    """
-
-    name: str
-    lower: float
-    upper: float
-    middles: tuple[float, ...]
-    complete: bool
+    name: str  # of the column
+    lower: float  # declared lower end, the 0 of the unit cube
+    upper: float  # declared upper end, the 1
+    middles: tuple[float, ...]  # of the cells, in [0, 1], by code
+    complete: bool  # whether every code of the column is such a cell
 
     @classmethod
     def of(cls, column: Column) -> Axis:
@@ -113,15 +105,10 @@ def axes_of(domain: Domain, names: Iterable[str]) -> tuple[Axis, ...]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class WeightedPoints:
-    """The occupied cells of a table as points with counts; as private as the table.
+    """The occupied cells of a table as points with counts; as private as the table."""
 
-    Attributes:
-        codes: int64[K, d], of the middles.
-        counts: int64[K], at least 1.
-    """
-
-    codes: NDArray[np.int64]
-    counts: NDArray[np.int64]
+    codes: NDArray[np.int64]  # int64[K, d], of the middles
+    counts: NDArray[np.int64]  # int64[K], at least 1
 
     @classmethod
     def of(cls, table: ContingencyTable, names: Iterable[str]) -> WeightedPoints:
@@ -241,17 +228,11 @@ Evaluation = Callable[[ContingencyTable, Floats], Floats]
 
 
 class LatticeSensitivity(NamedTuple):
-    """How far F can move on the lattice when one record is replaced; upper bounds.
+    """How far F can move on the lattice when one record is replaced; upper bounds."""
 
-    Attributes:
-        point: S(F), the largest change at one point.
-        l1: Largest sum of the changes over the lattice.
-        l2: Largest root of the sum of their squares.
-    """
-
-    point: float
-    l1: float
-    l2: float
+    point: float  # S(F), the largest change at one point
+    l1: float  # largest sum of the changes over the lattice
+    l2: float  # largest root of the sum of their squares
 
     @classmethod
     def of_point(cls, point: float, points: int) -> LatticeSensitivity:

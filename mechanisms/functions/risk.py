@@ -112,17 +112,11 @@ _RANK_TOLERANCE = 1e-15  # of the trace of what the factor leaves out
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The points of a risk; private.
+    """The points of a risk; private."""
 
-    Attributes:
-        gram: float64[m, m], K between the rows.
-        labels: float64[m]; 1 or -1 for the hinge and the logistic loss.
-        weights: float64[m], above 0.
-    """
-
-    gram: Floats
-    labels: Floats
-    weights: Floats
+    gram: Floats  # float64[m, m], K between the rows
+    labels: Floats  # float64[m]; 1 or -1 for the hinge and the logistic loss
+    weights: Floats  # float64[m], above 0
 
 
 def minimiser(rows: Rows, loss: RiskLoss, tolerance: float) -> Floats:
@@ -367,7 +361,7 @@ class EmpiricalRisk:
         """Largest L1 and L2 norm of K(x, p) over the lattice points p, x the middle of a cell."""
         if self.width is not None:
             points, middles = lattice(degree), [np.asarray(axis.middles) for axis in self.axes]
-            around = [self._kernel(each, points) for each in middles]
+            around = [bumps(m, points, self.width) for m in middles]
             one = math.prod(float(each.sum(axis=1).max()) for each in around)
             two = math.prod(float((each**2).sum(axis=1).max()) for each in around)
             return one * _UP, math.sqrt(two) * _UP
@@ -394,11 +388,6 @@ class EmpiricalRisk:
         moments[0, 0] = count
         return moments
 
-    def _kernel(self, one: Floats, two: Floats) -> Floats:
-        """One variable's factor of the Gaussian kernel: float64[len(one), len(two)]."""
-        assert self.width is not None
-        return bumps(one, two, self.width)
-
     def values(self, table: ContingencyTable, degree: int) -> Floats:
         """F on the lattice, float64[(k + 1,) * d]."""
         found = WeightedPoints.of(table, [*(axis.name for axis in self.axes), self.label.name])
@@ -407,7 +396,7 @@ class EmpiricalRisk:
         coefficients = self._coefficients(found, places)
         centre, points = self._centre[0], lattice(degree)
         if self.width is not None:
-            factors = [self._kernel(m, points) for m in middles]
+            factors = [bumps(m, points, self.width) for m in middles]
             return centre + lattice_sum(factors, found.codes[:, :-1], coefficients)
         grids = np.meshgrid(*[points for _ in self.axes], indexing="ij")
         linear: Floats = np.full(grids[0].shape, centre + float(coefficients.sum()))
@@ -424,7 +413,7 @@ class EmpiricalRisk:
         else:
             labels = np.where(found.codes[:, -1] == 1, 1.0, -1.0)
         if self.width is not None:
-            grams = [self._kernel(place, place) for place in places]
+            grams = [bumps(place, place, self.width) for place in places]
             gram = np.multiply.reduce(grams)
         else:
             features = np.stack([np.ones(len(labels)), *places], axis=1)

@@ -18,7 +18,6 @@ from statpress.mechanisms.estimates.statistics import (
     Variance,
     evaluated,
     largest_move,
-    scaled,
 )
 
 ONE, HALF = Fraction(1), Fraction(1, 2)
@@ -131,8 +130,3 @@ def test_what_is_refused() -> None:
 
     with pytest.raises(ConfigError, match="dimension"):
         evaluated(Wide(), np.array([[1, 1]]), np.zeros((2, 1)))
-    with pytest.raises(ConfigError, match="bounds"):
-        scaled(np.array([1.0]), 0.0, float("inf"))
-    with pytest.raises(ConfigError, match="value"):
-        scaled(np.array([np.nan]), 0.0, 1.0)
-    assert scaled(np.array([-5.0, 2.5, 99.0]), 0.0, 10.0).tolist() == [0.0, 0.25, 1.0]
