@@ -32,11 +32,11 @@ from fractions import Fraction
 
 import pytest
 from flint import arb, ctx
+from neighbouring import Table, moved, orders, tables
 
 from statpress.mechanisms.accounting.balls import Bounds, ball, enclosed
 from statpress.mechanisms.tables.bootstrap import Bootstrap
 
-Table = tuple[int, ...]
 CASES = [(3, 3, Fraction(1)), (4, 2, Fraction(1, 3)), (2, 4, Fraction(7, 2))]
 SIZES = pytest.mark.parametrize(("n", "s", "kappa"), CASES)
 
@@ -116,22 +116,6 @@ def typical_sensitivity(
     return enclosed(lambda: ball(width) * ball(ratio).log())
 
 
-def tables(n_records: int, n_cells: int) -> Iterator[Table]:
-    """All tables of n records over the cells."""
-    for cuts in itertools.combinations(range(n_records + n_cells - 1), n_cells - 1):
-        bounds = (-1, *cuts, n_records + n_cells - 1)
-        yield tuple(b - a - 1 for a, b in itertools.pairwise(bounds))
-
-
-def sequences(z: Table) -> int:
-    """Number of sequences of draws with these counts."""
-    return math.factorial(sum(z)) // math.prod(math.factorial(count) for count in z)
-
-
-def moved(table: Table, other: Table) -> int:
-    return sum(max(a - b, 0) for a, b in zip(table, other, strict=True))
-
-
 def pairs(n: int, s: int, c: int) -> Iterator[tuple[Table, Table]]:
     """Neighbours whose c records move from one cell to one other."""
     for a, b in itertools.permutations(tables(n, s), 2):
@@ -150,7 +134,7 @@ def test_a_draw_is_the_exponential_mechanism_of_the_score(
         total = Fraction(0)
         for z in tables(m, s):
             exact = sequence_probability(p, z)
-            total += sequences(z) * exact
+            total += orders(z) * exact
             with ctx.workprec(200):
                 weight = (m * relaxed_score(p, z)).exp()
                 assert weight.contains(ball(exact).mid()) or weight.overlaps(ball(exact))
@@ -172,7 +156,7 @@ def test_the_release_has_these_probabilities(n: int, s: int, kappa: Fraction) ->
         for a, b in pairs(n, s, 1):
             p, q = smoothed(a, kappa), smoothed(b, kappa)
             gaps = (
-                (sequence_probability(p, z) - factor * sequence_probability(q, z)) * sequences(z)
+                (sequence_probability(p, z) - factor * sequence_probability(q, z)) * orders(z)
                 for z in tables(m, s)
             )
             worst = max(worst, sum((max(gap, Fraction(0)) for gap in gaps), Fraction(0)))
@@ -217,7 +201,7 @@ def test_over_typical_sequences_the_score_moves_by_the_theorems_bound(
                 float((relaxed_score(p, z) - relaxed_score(q, z)).abs_upper()) for z in typical
             ]
             most = max(most, *changes, 0.0)
-            kept = sum((sequences(z) * sequence_probability(p, z) for z in typical), Fraction(0))
+            kept = sum((orders(z) * sequence_probability(p, z) for z in typical), Fraction(0))
             left_out = max(left_out, 1 - kept)
         assert most <= bound.upper * (1 + 1e-12)
         # Theorem 4 with no factor of two: the exact delta at m D_gamma is within what is left out.

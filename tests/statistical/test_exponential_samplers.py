@@ -5,7 +5,7 @@ Each test has a broken twin, the same code with one mistake, that it must catch.
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from density_law import cell_probabilities
 from flint import ctx
+from neighbouring import Table, tables
 from numpy.typing import NDArray
 from randomgen import AESCounter
 from scipy import stats
@@ -48,19 +49,11 @@ from statpress.mechanisms.tables.sample_resample import (
 from statpress.tasks.release.entropy import SystemRandomness
 
 LEVEL = 1e-6
-Table = tuple[int, ...]
 Array = NDArray[np.int64]
 
 
 def generator() -> np.random.Generator:
     return np.random.Generator(AESCounter(key=20261121))
-
-
-def tables(n_records: int, n_cells: int) -> Iterator[Table]:
-    """All tables of n records over the cells."""
-    for cuts in itertools.combinations(range(n_records + n_cells - 1), n_cells - 1):
-        bounds = (-1, *cuts, n_records + n_cells - 1)
-        yield tuple(b - a - 1 for a, b in itertools.pairwise(bounds))
 
 
 def p_value(observed: Array, law: NDArray[np.float64]) -> float:

@@ -24,13 +24,11 @@ from law_values import (
     Noise,
     NoiseLaw,
     Outcome,
-    Table,
     draws_law,
     gaussian_noise,
     laplace_noise,
-    orders,
-    tables,
 )
+from neighbouring import Table, orders, tables
 
 from statpress.mechanisms.estimates.dp_bootstrap import BootstrapEstimate
 from statpress.mechanisms.estimates.joint_moments import MeanEstimate

@@ -3,39 +3,25 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from neighbouring import Table, hockey_stick, orders, tables
 from scipy import stats
 
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.tables.exponential_ks import dense_counts
 
-Table = tuple[int, ...]
 Outcome = tuple[Any, ...]
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 _RARE, _TAIL = 10, 1e-13
-
-
-def tables(n_records: int, n_cells: int) -> list[Table]:
-    """All tables of n records over the cells."""
-    every = itertools.product(range(n_records + 1), repeat=n_cells)
-    return [table for table in every if sum(table) == n_records]
-
-
-def neighbours(n_records: int, n_cells: int, unit_records: int = 1) -> Iterator[tuple[Table, ...]]:
-    """All ordered pairs of tables that differ in the records of one unit."""
-    for a, b in itertools.permutations(tables(n_records, n_cells), 2):
-        if sum(max(x - y, 0) for x, y in zip(a, b, strict=True)) <= unit_records:
-            yield a, b
 
 
 def table_of(domain: Domain, counts: Table) -> ContingencyTable:
@@ -89,10 +75,7 @@ class FiniteLaw(Law):
     masses: Mapping[Outcome, float]
 
     def divergence(self, other: FiniteLaw, epsilon: float) -> float:
-        factor = math.exp(epsilon)
-        return math.fsum(
-            max(p - factor * other.masses.get(z, 0.0), 0.0) for z, p in self.masses.items()
-        )
+        return float(hockey_stick(self.masses, other.masses, math.exp(epsilon)))
 
     def p_value(self, drawn: Sequence[Outcome]) -> float:
         seen = Counter(drawn)
@@ -189,11 +172,6 @@ def gaussian_noise(scale: Fraction) -> tuple[float, ...]:
 
 def _normalised(weights: Floats) -> tuple[float, ...]:
     return tuple((weights / weights.sum()).tolist())
-
-
-def orders(counts: Table) -> int:
-    """In how many orders the records can be drawn."""
-    return math.factorial(sum(counts)) // math.prod(map(math.factorial, counts))
 
 
 def draws_law(shares: Sequence[Fraction], records: int) -> FiniteLaw:

@@ -10,7 +10,7 @@ from typing import Any
 import mpmath
 import numpy as np
 from exact_laws import law_of
-from law_values import neighbours
+from neighbouring import neighbours
 
 from statpress.mechanisms.accounting.draws import LatticeLoss
 

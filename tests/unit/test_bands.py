@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from neighbouring import tables
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -35,10 +36,6 @@ LAWS = [
     (0.02, 0.96, 0.02),
 ]
 Floats = NDArray[np.float64]
-
-
-def tables(n: int, cells: int) -> list[tuple[int, ...]]:
-    return [t for t in itertools.product(range(n + 1), repeat=cells) if sum(t) == n]
 
 
 def paths(noise: DiscreteNoise, cells: int, reach: int) -> tuple[NDArray[np.int64], Floats]:

@@ -2,12 +2,13 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from flint import ctx
+from neighbouring import moved, tables
 from numpy.typing import NDArray
 
 from statpress.mechanisms.tables import sample_resample as candidates
@@ -23,20 +24,8 @@ from statpress.mechanisms.tables.sample_resample import (
     series_terms,
 )
 
-Table = tuple[int, ...]
 Array = NDArray[np.int64]
 Score = Callable[[Array, Array], Scores]
-
-
-def tables(n_records: int, n_cells: int) -> Iterator[Table]:
-    """All tables of n records over the cells."""
-    for cuts in itertools.combinations(range(n_records + n_cells - 1), n_cells - 1):
-        bounds = (-1, *cuts, n_records + n_cells - 1)
-        yield tuple(b - a - 1 for a, b in itertools.pairwise(bounds))
-
-
-def moved(table: Table, other: Table) -> int:
-    return sum(max(a - b, 0) for a, b in zip(table, other, strict=True))
 
 
 def values(scores: Scores) -> NDArray[np.float64]:
@@ -80,7 +69,7 @@ KINDS = pytest.mark.parametrize("name", SCORES)
 def test_sensitivity_is_one_per_record(name: str, n: int, k: int) -> None:
     """Scores are in units of Delta, so a unit of c records may move them by c."""
     score, least = SCORES[name]
-    everything = np.array(list(tables(k, 4)))
+    everything = np.array(tables(k, 4))
     found = {table: values(score(np.array(table), everything)) for table in tables(n, 4)}
     largest = 0.0
     for table, other in itertools.permutations(found, 2):
@@ -196,7 +185,7 @@ class Bytes:
 @KINDS
 @pytest.mark.parametrize("c", [1, 2])
 def test_choice_inverts_the_cumulative_law(name: str, c: int) -> None:
-    everything = np.array(list(tables(3, 4)))
+    everything = np.array(tables(3, 4))
     scores = SCORES[name][0](np.array([4, 0, 2, 1]), everything)
     bounds = np.cumsum(law(scores, 2.5, c))
     for i, (low, high) in enumerate(itertools.pairwise((0.0, *bounds))):
@@ -221,7 +210,7 @@ UNEVEN = np.array([[1, 0, 0, 0]] + 200 * [[0, 0, 0, 1]])
 @KINDS
 @pytest.mark.parametrize(("n", "c"), [(1, 1), (3, 1), (3, 2)])
 def test_no_pair_of_neighbours_tells_more_than_epsilon(name: str, n: int, c: int) -> None:
-    for public in (UNEVEN, np.array(list(tables(2, 4))), UNEVEN[:1]):
+    for public in (UNEVEN, np.array(tables(2, 4)), UNEVEN[:1]):
         assert largest_loss(SCORES[name][0], public, n, 1.5, c) <= 1.5 + 1e-9
 
 

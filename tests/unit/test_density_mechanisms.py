@@ -1,9 +1,8 @@
 """Density estimates and smoothed histograms as a config names them: claims, estimates, input."""
 
-import itertools
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from density_law import cell_probabilities
+from neighbouring import Table, multinomial, tables, worst
 
 from statpress.mechanisms.domain.columns import Integer
 from statpress.mechanisms.domain.domain import Domain
@@ -32,25 +32,11 @@ from statpress.mechanisms.tables.density import (
 from statpress.mechanisms.tables.exponential_ks import sparse_table
 from statpress.tasks.release.entropy import SeededRandomness
 
-Table = tuple[int, ...]
-Law = dict[Table, Fraction]
-
 
 def domain(*sizes: int) -> Domain:
     """Columns of so many cells."""
     named = zip("abc", sizes, strict=False)
     return Domain(tuple(Integer(name=n, lower=0, upper=size - 1) for n, size in named))
-
-
-def tables(n_records: int, n_cells: int) -> Iterator[Table]:
-    """All tables of n records over the cells."""
-    for cuts in itertools.combinations(range(n_records + n_cells - 1), n_cells - 1):
-        bounds = (-1, *cuts, n_records + n_cells - 1)
-        yield tuple(b - a - 1 for a, b in itertools.pairwise(bounds))
-
-
-def moved(table: Table, other: Table) -> int:
-    return sum(max(a - b, 0) for a, b in zip(table, other, strict=True))
 
 
 def one_draw(mechanism: Density | SmoothedHistogram, table: Table) -> list[Fraction]:
@@ -62,28 +48,10 @@ def one_draw(mechanism: Density | SmoothedHistogram, table: Table) -> list[Fract
     return [(count + mechanism.pseudocount) / total for count in table]
 
 
-def release_law(mechanism: Density | SmoothedHistogram, table: Table) -> Law:
-    p, m = one_draw(mechanism, table), mechanism.records
-    return {
-        z: Fraction(math.factorial(m))
-        * math.prod(
-            (q**x / math.factorial(x) for q, x in zip(p, z, strict=True)), start=Fraction(1)
-        )
-        for z in tables(m, len(p))
-    }
-
-
-def worst(mechanism: Density | SmoothedHistogram, n: int, s: int, c: int, factor: float) -> float:
+def delta(mechanism: Density | SmoothedHistogram, n: int, s: int, c: int, factor: float) -> float:
     """Delta at e^epsilon = factor, by enumeration of all neighbours and releases."""
-    laws = {table: release_law(mechanism, table) for table in tables(n, s)}
-    exact = Fraction(factor)
-    return float(
-        max(
-            sum((max(laws[a][z] - exact * laws[b][z], Fraction(0)) for z in laws[a]), Fraction(0))
-            for a, b in itertools.permutations(laws, 2)
-            if moved(a, b) <= c
-        )
-    )
+    laws = {t: multinomial(one_draw(mechanism, t), mechanism.records) for t in tables(n, s)}
+    return float(worst(laws, c, Fraction(factor)))
 
 
 MECHANISMS: dict[str, Density | SmoothedHistogram] = {
@@ -105,11 +73,11 @@ def test_the_release_costs_its_loss_and_no_less(name: str, n: int, s: int, c: in
     epsilon = claimed.pure_epsilon.upper
     for share in (0.0, 0.3, 0.7, 1.0):
         factor = math.exp(epsilon * share)
-        found, bound = worst(mechanism, n, s, c, factor), claimed.delta(epsilon * share).upper
+        found, bound = delta(mechanism, n, s, c, factor), claimed.delta(epsilon * share).upper
         assert found <= bound + 1e-12
         if name == "smoothed" and n + s > 4:
             assert found == pytest.approx(bound, abs=1e-12)
-    assert worst(mechanism, n, s, c, math.exp(epsilon * (1 - 1e-6))) > 0  # tight at delta 0
+    assert delta(mechanism, n, s, c, math.exp(epsilon * (1 - 1e-6))) > 0  # tight at delta 0
 
 
 @KINDS
@@ -121,7 +89,7 @@ def test_less_smoothing_than_is_claimed_costs_more(name: str) -> None:
         twin: Density | SmoothedHistogram = replace(mechanism, uniform=mechanism.uniform / 2)
     else:
         twin = SmoothedHistogram(mechanism.pseudocount / 2, 2)
-    assert worst(twin, 3, 3, 1, math.exp(epsilon)) > 1e-3
+    assert delta(twin, 3, 3, 1, math.exp(epsilon)) > 1e-3
 
 
 @pytest.mark.parametrize("weight", [Fraction(1, 7), Fraction(9, 10)])
@@ -153,7 +121,7 @@ def test_all_three_are_one_mechanism_on_plain_cells(weight: Fraction) -> None:
 def test_estimates_are_right_on_average_where_they_say_so(name: str) -> None:
     mechanism, table = MECHANISMS[name], (5, 0, 1, 2)
     averages = [Fraction(0)] * 4
-    for z, probability in release_law(mechanism, table).items():
+    for z, probability in multinomial(one_draw(mechanism, table), mechanism.records).items():
         found = mechanism.postprocess(sparse_table(domain(4), z), n_records=8)
         values = [found.undrawn_estimate] * 4
         for cell, estimate in zip(found.cells, found.estimates, strict=True):

@@ -1,14 +1,13 @@
 """Density-estimate sampling: exact laws, the tight ratio, and twins without the mixture."""
 
-import itertools
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
 
 import mpmath
 import numpy as np
 import pytest
 from density_law import cell_probabilities
+from neighbouring import Table, multinomial, tables, worst
 
 from statpress.mechanisms.tables.density import (
     HistogramKernel,
@@ -21,8 +20,6 @@ from statpress.mechanisms.tables.density import (
     sample_density,
 )
 
-Table = tuple[int, ...]
-Law = dict[Table, Fraction]
 KERNELS: dict[str, Kernel] = {
     "cells": HistogramKernel(np.arange(3)),
     "uneven bins": HistogramKernel(np.array([1, 0, 0])),
@@ -35,46 +32,13 @@ KERNELS: dict[str, Kernel] = {
 KINDS = pytest.mark.parametrize("name", KERNELS)
 
 
-def tables(n_records: int, n_cells: int) -> Iterator[Table]:
-    """All tables of n records over the cells."""
-    for cuts in itertools.combinations(range(n_records + n_cells - 1), n_cells - 1):
-        bounds = (-1, *cuts, n_records + n_cells - 1)
-        yield tuple(b - a - 1 for a, b in itertools.pairwise(bounds))
-
-
-def moved(table: Table, other: Table) -> int:
-    return sum(max(a - b, 0) for a, b in zip(table, other, strict=True))
-
-
-def release_law(p: list[Fraction], m: int) -> Law:
-    """The exact law of the counts of m draws."""
-    return {
-        z: Fraction(math.factorial(m))
-        * math.prod(
-            (q**x / math.factorial(x) for q, x in zip(p, z, strict=True)), start=Fraction(1)
-        )
-        for z in tables(m, len(p))
-    }
-
-
-def hockey_stick(p: Law, q: Law, factor: Fraction) -> Fraction:
-    return sum((max(p[z] - factor * q[z], Fraction(0)) for z in p), Fraction(0))
-
-
-def worst(kernel: Kernel, n: int, c: int, m: int, w: Fraction, factor: Fraction) -> Fraction:
+def delta(kernel: Kernel, n: int, c: int, m: int, w: Fraction, factor: Fraction) -> Fraction:
     """Delta at e^epsilon = factor, by enumeration of all neighbours and releases."""
     laws = {
-        table: release_law(cell_probabilities(np.array(table), kernel, w), m)
+        table: multinomial(cell_probabilities(np.array(table), kernel, w), m)
         for table in tables(n, kernel.n_cells)
     }
-    return max(
-        (
-            hockey_stick(laws[a], laws[b], factor)
-            for a, b in itertools.permutations(laws, 2)
-            if moved(a, b) <= c
-        ),
-        default=Fraction(0),
-    )
+    return Fraction(worst(laws, c, factor))
 
 
 @KINDS
@@ -82,9 +46,9 @@ def worst(kernel: Kernel, n: int, c: int, m: int, w: Fraction, factor: Fraction)
 def test_claim_holds_and_is_tight(name: str, n: int, c: int, m: int) -> None:
     kernel, w = KERNELS[name], Fraction(1, 5)
     factor = draw_ratio(kernel, w, n, c) ** m
-    assert worst(kernel, n, c, m, w, factor) == 0
+    assert delta(kernel, n, c, m, w, factor) == 0
     if factor > 1:
-        assert worst(kernel, n, c, m, w, factor * (1 - Fraction(1, 10**6))) > 0
+        assert delta(kernel, n, c, m, w, factor * (1 - Fraction(1, 10**6))) > 0
 
 
 @pytest.mark.parametrize("name", ["cells", "uneven bins", "gaussian", "uneven"])
@@ -92,7 +56,7 @@ def test_a_claim_for_another_share_is_refuted(name: str) -> None:
     """The mixture ignored, and half the share claimed in full."""
     kernel, claim = KERNELS[name], draw_ratio(KERNELS[name], Fraction(1, 5), 3) ** 2
     for used in (Fraction(1, 10**6), Fraction(1, 10)):
-        assert worst(kernel, 3, 1, 2, used, claim) > 0
+        assert delta(kernel, 3, 1, 2, used, claim) > 0
 
 
 def test_theorem_8_is_the_histogram_of_equal_bins() -> None:

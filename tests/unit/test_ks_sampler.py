@@ -2,19 +2,19 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 from flint import arb, ctx
+from neighbouring import Table, largest_loss, moved, orders, tables
 
 from statpress.mechanisms.sampling.randomness import choose_real
 from statpress.mechanisms.tables import exponential_ks
 from statpress.mechanisms.tables.exponential_ks import Band, Radii, sample_ks
 
-Table = tuple[int, ...]
 Law = dict[Table, float]
 EPSILONS = (Fraction(1, 3), Fraction(2))
 # All n, k <= 6 over two and three cells; a few over one and four.
@@ -28,22 +28,11 @@ SIZES = [(n, k, s) for s in (2, 3) for n in range(1, 7) for k in range(1, 7)] + 
 ]
 
 
-def tables(n_records: int, n_cells: int) -> Iterator[Table]:
-    """All tables of n records over the cells."""
-    for cuts in itertools.combinations(range(n_records + n_cells - 1), n_cells - 1):
-        bounds = (-1, *cuts, n_records + n_cells - 1)
-        yield tuple(b - a - 1 for a, b in itertools.pairwise(bounds))
-
-
 def distance(table: Table, other: Table) -> Fraction:
     """Kolmogorov-Smirnov distance, by the definition."""
     n, k = sum(table), sum(other)
     heights = zip(itertools.accumulate(table), itertools.accumulate(other), strict=True)
     return max(abs(Fraction(h, n) - Fraction(z, k)) for h, z in heights)
-
-
-def sequences(z: Table) -> int:
-    return math.factorial(sum(z)) // math.prod(math.factorial(count) for count in z)
 
 
 def law_by_definition(
@@ -54,7 +43,7 @@ def law_by_definition(
     sensitivity: float = 1,
 ) -> Law:
     weights = {
-        z: sequences(z)
+        z: orders(z)
         * math.exp(-float(epsilon) * utility(sum(table) * distance(table, z)) / 2 / sensitivity)
         for z in tables(k, len(table))
     }
@@ -174,7 +163,7 @@ def test_band_sizes(n: int, k: int, s: int) -> None:
         heights = list(itertools.accumulate(table))
         needed = {z: math.ceil(n * distance(table, z)) for z in tables(k, s)}
         for radius in range(n + 2):
-            expected = sum(sequences(z) for z in needed if needed[z] <= radius)
+            expected = sum(orders(z) for z in needed if needed[z] <= radius)
             with ctx.workprec(128):
                 size = Band(heights, k, radius).size() * arb.fac_ui(k)
                 assert size.contains(expected)
@@ -218,16 +207,7 @@ def test_bounds_on_the_radii_hold() -> None:
 
 def worst_loss(n: int, s: int, c: int, law: Callable[[Table], Law]) -> float:
     """The largest log-ratio over all pairs of tables that differ in one unit."""
-    laws = {table: law(table) for table in tables(n, s)}
-    return max(
-        (
-            abs(math.log(laws[table][z] / laws[other][z]))
-            for table, other in itertools.permutations(laws, 2)
-            if sum(max(a - b, 0) for a, b in zip(table, other, strict=True)) <= c
-            for z in laws[table]
-        ),
-        default=0.0,
-    )
+    return largest_loss({table: law(table) for table in tables(n, s)}, c)
 
 
 @pytest.mark.parametrize(
@@ -252,11 +232,11 @@ def test_half_the_sensitivity_tells_more(c: int) -> None:
 def test_sensitivity(n: int, k: int, s: int) -> None:
     found = 0
     for table, other in itertools.permutations(tables(n, s), 2):
-        moved = sum(max(a - b, 0) for a, b in zip(table, other, strict=True))
+        records = moved(table, other)
         for z in tables(k, s):
             change = math.ceil(n * distance(table, z)) - math.ceil(n * distance(other, z))
-            assert abs(change) <= moved
-            found = max(found, abs(change)) if moved == 1 else found
+            assert abs(change) <= records
+            found = max(found, abs(change)) if records == 1 else found
     assert found == 1
 
 

@@ -10,6 +10,7 @@ from types import ModuleType
 import mpmath
 import numpy as np
 import pytest
+from neighbouring import hockey_stick, multinomial, neighbours, tables
 from scipy import stats
 
 from statpress.mechanisms.accounting.draws import LatticeLoss
@@ -20,14 +21,7 @@ from statpress.mechanisms.tables.bootstrap import Bootstrap, BootstrapKnobs
 EPSILONS = (0.0, 0.1, 0.3, 0.4, 0.9, 1.7)
 
 
-def tables(n_records: int, n_cells: int) -> Iterator[tuple[int, ...]]:
-    """All tables of n records over the cells."""
-    for cuts in itertools.combinations(range(n_records + n_cells - 1), n_cells - 1):
-        bounds = (-1, *cuts, n_records + n_cells - 1)
-        yield tuple(b - a - 1 for a, b in itertools.pairwise(bounds))
-
-
-def neighbours(table: tuple[int, ...], c: int) -> Iterator[tuple[int, ...]]:
+def neighbours_by_replacing_records(table: tuple[int, ...], c: int) -> Iterator[tuple[int, ...]]:
     """All tables in which the c records of one unit are replaced."""
     cells = range(len(table))
     for removed in itertools.combinations_with_replacement(cells, c):
@@ -43,33 +37,23 @@ def neighbours(table: tuple[int, ...], c: int) -> Iterator[tuple[int, ...]]:
                 yield tuple(moved)
 
 
-def output(table: tuple[int, ...], kappa: Fraction, m: int) -> dict[tuple[int, ...], Fraction]:
-    """The exact distribution of the released counts."""
-    total = sum(table) + kappa * len(table)
-    p = [(h + kappa) / total for h in table]
-    found = {}
-    for counts in tables(m, len(table)):
-        ways = math.factorial(m)
-        weight = Fraction(1)
-        for count, q in zip(counts, p, strict=True):
-            ways //= math.factorial(count)
-            weight *= q**count
-        found[counts] = ways * weight
-    return found
-
-
-def hockey_stick(
-    p: dict[tuple[int, ...], Fraction], q: dict[tuple[int, ...], Fraction], epsilon: float
-) -> float:
-    factor = Fraction(math.exp(epsilon))
-    return float(sum(max(p[z] - factor * q[z], Fraction(0)) for z in p))
+@pytest.mark.parametrize(("n", "cells", "c"), [(3, 3, 1), (4, 3, 2), (3, 4, 3)])
+def test_neighbours_by_two_definitions(n: int, cells: int, c: int) -> None:
+    replaced = {(a, b) for a in tables(n, cells) for b in neighbours_by_replacing_records(a, c)}
+    assert replaced == set(neighbours(n, cells, c))
 
 
 def worst(n: int, n_cells: int, c: int, kappa: Fraction, m: int, epsilon: float) -> float:
     """Largest hockey-stick divergence over all neighbouring pairs."""
-    outputs = {table: output(table, kappa, m) for table in tables(n, n_cells)}
+    laws = {
+        table: multinomial([(h + kappa) / (n + kappa * n_cells) for h in table], m)
+        for table in tables(n, n_cells)
+    }
+    factor = Fraction(math.exp(epsilon))
     return max(
-        hockey_stick(outputs[a], outputs[b], epsilon) for a in outputs for b in neighbours(a, c)
+        float(hockey_stick(laws[a], laws[b], factor))
+        for a in laws
+        for b in neighbours_by_replacing_records(a, c)
     )
 
 

@@ -15,7 +15,8 @@ import pytest
 from contract_cases import N_TINY, NAMES, TINY, constant_case, tiny_case
 from estimating import LEVEL, seeded
 from exact_laws import has_law, has_noise, law_of, noise_of
-from law_values import FiniteLaw, Law, independence, neighbours, table_of, tables
+from law_values import FiniteLaw, Law, independence, table_of
+from neighbouring import neighbours, tables
 
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError

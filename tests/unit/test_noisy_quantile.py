@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import itertools
 import math
 from fractions import Fraction
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+from neighbouring import neighbours, tables
 from randomgen import AESCounter
 from scipy import stats
 
@@ -37,16 +36,6 @@ def law(table: tuple[int, ...], wanted: int, above: float, below: float) -> np.n
     ends = np.concatenate([[0], np.cumsum(table)])
     costs = np.maximum(np.maximum(above * (ends[:-1] - wanted), below * (wanted - ends[1:])), 0)
     return np.asarray(np.exp(-costs) / np.exp(-costs).sum())
-
-
-def tables(n: int, cells: int) -> list[tuple[int, ...]]:
-    return [t for t in itertools.product(range(n + 1), repeat=cells) if sum(t) == n]
-
-
-@functools.cache
-def neighbours(n: int, cells: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    every = itertools.permutations(tables(n, cells), 2)
-    return [(a, b) for a, b in every if sum(abs(x - y) for x, y in zip(a, b, strict=True)) == 2]
 
 
 @pytest.mark.parametrize("guard", [0.5, 0.8])

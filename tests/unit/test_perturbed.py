@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from neighbouring import neighbours
 
 from statpress.mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
 from statpress.mechanisms.domain.columns import Categorical
@@ -28,17 +28,6 @@ def masses(mechanism: LaplaceTable | GaussianTable, reach: int) -> np.ndarray:
     laplace = isinstance(mechanism, LaplaceTable)
     weights = np.exp(-np.abs(z) / s if laplace else -(z**2) / (2 * s**2))
     return weights / weights.sum()
-
-
-def neighbours(n: int, cells: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """All pairs of tables of n records that differ in one of them."""
-    tables = [t for t in itertools.product(range(n + 1), repeat=cells) if sum(t) == n]
-    return [
-        (a, b)
-        for a in tables
-        for b in tables
-        if a != b and sum(abs(x - y) for x, y in zip(a, b, strict=True)) == 2
-    ]
 
 
 def enumerated(mechanism: LaplaceTable | GaussianTable, epsilon: float, reach: int = 80) -> float:

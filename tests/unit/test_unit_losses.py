@@ -39,7 +39,9 @@ def tables(n: int, cells: int) -> list[tuple[int, ...]]:
     return [t for t in itertools.product(range(n + 1), repeat=cells) if sum(t) == n]
 
 
-def moves(n: int, cells: int, c: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+def neighbours_by_filtering(
+    n: int, cells: int, c: int
+) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """All neighbours: counts fall by at most c in all, and rise by as much."""
     pairs = itertools.product(tables(n, cells), repeat=2)
     return [
@@ -71,7 +73,7 @@ def worst(mechanism: Bootstrap, n: int, cells: int, c: int, epsilon: float) -> f
     factor = Fraction(math.exp(epsilon))
     return max(
         float(sum(max(p - factor * made[g][z], 0) for z, p in made[h].items()))
-        for h, g in moves(n, cells, c)
+        for h, g in neighbours_by_filtering(n, cells, c)
     )
 
 
@@ -111,7 +113,7 @@ def noise(mechanism: LaplaceTable | GaussianTable, reach: int) -> np.ndarray:
 @functools.cache
 def shifts(n: int, cells: int, c: int) -> list[tuple[int, ...]]:
     """What the counts of the moved cells change by; the order of cells does not matter."""
-    pairs = moves(n, cells, c)
+    pairs = neighbours_by_filtering(n, cells, c)
     found = {tuple(sorted(b - a for a, b in zip(h, g, strict=True) if a != b)) for h, g in pairs}
     return sorted(found)
 
