@@ -1,19 +1,10 @@
-"""``datapackage.json``, and the codebook, citation and facts that are read from it.
+"""``datapackage.json``, and the codebook, citation and section of a README that are read from it.
 
-What a data package says of columns and files, as values for pages that people read.
-
-``codebook.md`` and the columns of ``report.html`` are made of this; it needs nothing but the
-contents of ``datapackage.json``.
-
-How to cite a release, from its data package.
-Who publishes a bundle, on what terms and how to cite it: a section of its README.
-``codebook.md``: what every column of every file means, for people; made of the data package.
-
-``datapackage.json``: what a bundle is, who publishes it, and its files with their columns.
-
+The package says what a bundle is, who publishes it, and what its files and their columns are.
 Source: Frictionless Data Package v1 (https://specs.frictionlessdata.io/data-package/), with the
-``categories`` of Table Schema v2. Made from the config's words and the plan, and of the written
-files their sizes and hashes; so it says nothing of the source.
+``categories`` of Table Schema v2. It is made from the config's words and the plan, and of the
+written files their sizes and hashes; so it says nothing of the source. Everything else here needs
+nothing but the contents of ``datapackage.json``.
 """
 
 from __future__ import annotations
@@ -411,15 +402,7 @@ def data_package(
     run_id: str,
     created: str,
 ) -> dict[str, Any]:
-    """The data package of a release, without sizes and hashes.
-
-    Args:
-        config: Whose words it has.
-        domain: Its declared columns.
-        products: As planned.
-        run_id: Of the run, which gives the identifier unless the config has one.
-        created: When, as ISO 8601 text.
-    """
+    """The data package of a release, without sizes and hashes."""
     described = {product.name: words_of(config.products[product.name]) for product in products}
     owners: dict[str, list[str]] = {}
     files: dict[str, dict[str, Any]] = {}

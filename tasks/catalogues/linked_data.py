@@ -1,18 +1,14 @@
 """DCAT-AP 3 and Croissant 1.1, as JSON-LD made of a bundle's public files.
 
-The public files of a bundle's folder, as far as its metadata speak of them.
+DCAT-AP is for data portals: one dataset with a distribution for each file. Source: DCAT-AP 3.0,
+https://semiceu.github.io/DCAT-AP/releases/3.0.0/ (SEMIC, 2024), which profiles W3C's DCAT 3,
+https://www.w3.org/TR/vocab-dcat-3/. Paths of files are relative to the document, so they hold
+wherever the bundle is put; where it has a landing page, that is how one gets access.
 
-DCAT-AP 3 for data portals, as JSON-LD: one dataset with a distribution for each file.
-
-Source: DCAT-AP 3.0, https://semiceu.github.io/DCAT-AP/releases/3.0.0/ (SEMIC, 2024), which profiles
-W3C's DCAT 3, https://www.w3.org/TR/vocab-dcat-3/. Paths of files are relative to the document, so
-they hold wherever the bundle is put; where it has a landing page, that is how one gets access.
-
-Croissant 1.1 for machine learning, as JSON-LD: files, and tables as sets of records.
-
-Source: Croissant Format Specification 1.1, http://mlcommons.org/croissant/1.1, and Croissant RAI
-1.0 (MLCommons). A table's records are those of its Parquet file, or of its CSV file where the
-release has no other; files of Stata and SPSS are listed as files only.
+Croissant is for machine learning: files, and tables as sets of records. Source: Croissant Format
+Specification 1.1, http://mlcommons.org/croissant/1.1, and Croissant RAI 1.0 (MLCommons). A table's
+records are those of its Parquet file, or of its CSV file where the release has no other; files of
+Stata and SPSS are listed as files only.
 """
 
 from __future__ import annotations
@@ -46,14 +42,7 @@ MEDIA_TYPES: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True)
 class File:
-    """A file that the data package lists.
-
-    Attributes:
-        path: Relative to the folder.
-        resource: As the data package describes it.
-        bytes: Its size.
-        sha256: Of its content, in hexadecimal digits.
-    """
+    """A file that the data package lists; its hash in hexadecimal digits."""
 
     path: str
     resource: Mapping[str, Any]
@@ -84,11 +73,7 @@ class File:
 
 @dataclass(frozen=True)
 class Publication:
-    """A bundle's folder, sealed or under construction.
-
-    Attributes:
-        folder: Where it lies.
-    """
+    """A bundle's folder, sealed or under construction."""
 
     folder: Path
 

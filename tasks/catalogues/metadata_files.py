@@ -17,13 +17,7 @@ SDMX = "sdmx"
 
 
 def metadata_files(folder: Path, *, with_sdmx: bool = False) -> Iterator[tuple[str, bytes]]:
-    """Paths and contents; the same public files give the same bytes.
-
-    Args:
-        folder: A bundle, sealed or under construction, with its data package and its privacy
-            statement.
-        with_sdmx: Whether tables are wanted in SDMX too, which needs no library.
-    """
+    """Paths and contents; the same public files give the same bytes."""
     publication = Publication(folder)
     yield linked_data.DCAT_NAME, _text(linked_data.dcat_dataset(publication))
     yield linked_data.CROISSANT_NAME, _text(linked_data.croissant_dataset(publication))

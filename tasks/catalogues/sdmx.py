@@ -1,21 +1,16 @@
-"""Tables in SDMX-CSV 2.0, with their structure in SDMX-ML 3.0.
-
-Identifiers of SDMX for names and values that were not made for it.
-
-Source: SDMX 3.0, section 3A (SDMX-ML schemas, ``SDMXCommonReferences.xsd``): components and
-agencies begin with an ASCII letter and go on with letters, digits, ``_`` and ``-``; codes may begin
-with any of these, ``@`` or ``$``. Accents are taken off, anything else becomes ``_``, and of two
-identifiers that would be the same the later one is numbered.
-
-Tables in SDMX, as statistical offices exchange them: SDMX-CSV 2.0 with its structure.
+"""Tables in SDMX-CSV 2.0, with their structure in SDMX-ML 3.0, as statistical offices use them.
 
 An observation is a listed cell. Its value is the unbiased estimate of the count, since sums of
 estimates stay right (with those of cells that were not drawn, which the structure states), with its
-standard error as an attribute; the projected count, which is never negative,
-is another. Source: SDMX 3.0, sections 3A (structures) and SDMX-CSV 2.0 (data); codes of status
-from the SDMX Cross-Domain Code Lists (CL_OBS_STATUS 2.3, CL_CONF_STATUS 1.3).
+standard error as an attribute; the projected count, which is never negative, is another. Source:
+SDMX 3.0, sections 3A (structures) and SDMX-CSV 2.0 (data); codes of status from the SDMX
+Cross-Domain Code Lists (CL_OBS_STATUS 2.3, CL_CONF_STATUS 1.3).
 
-The structure of a table in SDMX-ML 3.0: dataflow, data structure, concepts and code lists.
+Names and values that were not made for SDMX get identifiers (section 3A, the schema
+``SDMXCommonReferences.xsd``): components and agencies begin with an ASCII letter and go on with
+letters, digits, ``_`` and ``-``; codes may begin with any of these, ``@`` or ``$``. Accents are
+taken off, anything else becomes ``_``, and of two identifiers that would be the same the later one
+is numbered.
 """
 
 from __future__ import annotations
@@ -171,13 +166,7 @@ class Dimension:
 
 @dataclass(frozen=True)
 class Table:
-    """A product of kind ``table`` as a dataflow.
-
-    Attributes:
-        publication: The folder.
-        product: Its name.
-        id: Of the dataflow.
-    """
+    """A product of kind ``table`` as a dataflow."""
 
     publication: Publication
     product: str

@@ -155,13 +155,7 @@ class Prose:
 
 @dataclass(frozen=True)
 class Fact:
-    """A labelled value with the sentence that explains it.
-
-    Attributes:
-        label: What it is.
-        value: In words, with its unit.
-        explanation: Of one sentence; may be empty.
-    """
+    """A labelled value, in words and with its unit; the sentence that explains it may be empty."""
 
     label: Text
     value: Text
@@ -218,12 +212,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Gallery:
-    """Charts side by side, as many as there is room for.
-
-    Attributes:
-        charts: In order.
-        folded: Under which words they are shown only when asked for; empty if at once.
-    """
+    """Charts side by side; those folded under some words are shown when one asks for them."""
 
     charts: Sequence[Chart]
     folded: str = ""
@@ -241,10 +230,7 @@ class Option:
 class Slider:
     """A slider over positions that were computed beforehand; without scripts all are shown.
 
-    Attributes:
-        label: What it changes.
-        options: From left to right.
-        start: Place of the one that is shown at first.
+    The option at place ``start`` is shown at first.
     """
 
     label: str
@@ -257,14 +243,7 @@ Block = Prose | Facts | Grid | Chart | Gallery | Slider
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page.
-
-    Attributes:
-        anchor: By which it is linked to; unique in its page.
-        title: Of the section.
-        blocks: What it holds.
-        parts: Sections within it.
-    """
+    """A part of a page, with sections within it; its anchor is unique in the page."""
 
     anchor: str
     title: Text

@@ -1,12 +1,7 @@
-"""What is known of a release before data are opened: verdicts, problems, memory.
+"""What is known of a release before data are opened.
 
-The plan of a release for the account that will be charged.
-The key that a config names to sign its bundles, found before anything is charged.
-What would stop a run, as far as it can be known without data or ledger.
-The verdicts of a plan on its products: what stops before the charge, and what is said.
-A release planned for larger and smaller budgets, to decide with before anything is paid.
-Places that a run would not find, which need not wait for its start.
-The memory that a run may need, step by step, from public figures only.
+Its plan for the account that will be charged and for other budgets, the verdicts on its products,
+the memory that its steps may need, and everything that would stop a run: a key, a place or a file.
 """
 
 from __future__ import annotations
@@ -54,12 +49,6 @@ def plan_for_account(
     An account of rho whose limit of delta is 0 is charged the rho of the whole loss, which is
     larger; a budget of rho then buys parameters for that.
 
-    Args:
-        home: Where the ledger lies.
-        release: The config.
-        plan: Of that, for some multiple of its budget.
-        times: The multiple.
-
     Raises:
         InfeasibleBudgetError: It buys none that fit the config.
     """
@@ -106,12 +95,7 @@ def key_faults(release: Release) -> Iterator[SigningKeyError]:
 
 
 def foreseen(release: Release, plan: Plan | None) -> list[StatpressError]:
-    """Files or steps too large, functions that fail on any table, a wrong key, a taken name.
-
-    Args:
-        release: The config.
-        plan: Of that; None if there is none.
-    """
+    """Files or steps too large, functions that fail on any table, a wrong key, a taken name."""
     publish, findings = release.config.publish, Findings()
     for product in plan.products if plan is not None else ():
         place = release.document.where(("products", product.name))
@@ -155,10 +139,7 @@ def plan_or_faults(release: Release) -> tuple[Plan | None, list[StatpressError]]
 
 
 def check_verdicts(release: Release, plan: Plan) -> list[str]:
-    """Refuse products that are mostly noise, unless the config accepts them.
-
-    Returns:
-        Warnings for people: what is accepted, and what nearly discloses the records.
+    """Refuse products that are mostly noise unless the config accepts them; returns warnings.
 
     Raises:
         MostlyNoiseError: A product would be mostly noise.
@@ -176,10 +157,7 @@ def check_verdicts(release: Release, plan: Plan) -> list[str]:
 def warnings(release: Release, plan: Plan, *, apart: int | None = None) -> list[str]:
     """What a person should know before the charge; public.
 
-    Args:
-        release: The config.
-        plan: Of that.
-        apart: How many products that would stop a run have a text each; more of them share one.
+    With ``apart`` more products than that which would stop a run share one text.
     """
     found = []
     noisy = mostly_noise(plan)
@@ -220,14 +198,7 @@ def verdict_facts(release: Release, product: PlannedProduct[Any]) -> dict[str, A
 def offers_of(
     home: Home, release: Release, plan: Plan, announce: Callable[[str], None]
 ) -> list[Offer]:
-    """The plan among those of other budgets, in ascending order.
-
-    Args:
-        home: Where the ledger lies.
-        release: The config.
-        plan: Of that, for the account.
-        announce: Told which is planned, since every one takes as long as the first.
-    """
+    """The plan among those of other budgets, ascending; each takes as long as the first."""
     found = []
     for times in TIMES:
         if times == Decimal(1):
@@ -245,11 +216,7 @@ def offers_of(
 def check_places(home: Home, release: Release, *, seeded: bool, signed: bool = False) -> None:
     """Raise if ledger or source are not there, or the bundle's name is taken; reads no data.
 
-    Args:
-        home: Where the ledger lies.
-        release: The config.
-        seeded: Whether the run draws from a known seed, which gives its bundle another name.
-        signed: Whether the key that signs the bundle is at hand, whatever the config names.
+    A run from a known seed gives its bundle another name; with ``signed`` the key is at hand.
 
     Raises:
         LedgerError: The ledger cannot be opened.

@@ -184,15 +184,7 @@ def plan_page(
     remaining: Loss | None,
     stopping: Sequence[str],
 ) -> str:
-    """The page.
-
-    Args:
-        release: The config.
-        plan: Of that.
-        offers: The plan among those of other budgets.
-        remaining: What the ledger still grants; None if the dataset has no account.
-        stopping: Why a run would stop, if it would.
-    """
+    """The page."""
     column = plan.privacy.unit.removeprefix("column ")
     marks = [f"A run would stop: {reason}" for reason in stopping]
     page = Page(
@@ -276,15 +268,6 @@ def write_plan_page(
     announce: Callable[[str], None],
 ) -> None:
     """Plan for other budgets too, and write the page in one step.
-
-    Args:
-        path: Of the page; what is there is replaced.
-        home: Where the ledger lies.
-        release: The config.
-        plan: Of that.
-        remaining: What the ledger still grants.
-        stopping: Why a run would stop.
-        announce: Told which budget is planned.
 
     Raises:
         OutputNotWritableError: The page cannot be written.

@@ -1,7 +1,7 @@
-"""The statement of a release's guarantee, with everything needed to recompute it.
+"""``privacy.json``: the guarantee of a release, with everything needed to recompute it.
 
-What all releases of a dataset have spent, as it stands in the ledger at a release's charge.
-What the guarantee of a release does not cover, in sentences for its privacy statement.
+With the charge come the sums of the dataset's account as they stand in the ledger right after it,
+whatever follows. What the guarantee does not cover is in the template ``not_covered.md.jinja``.
 """
 
 from __future__ import annotations
@@ -75,13 +75,7 @@ FALSE_POSITIVE_RATES = (Fraction(1, 100), Fraction(1, 20))
 
 
 def statement(release: Release, plan: Plan, *, publishable: bool) -> dict[str, Any]:
-    """What the release reveals at most, as far as it is known before the charge.
-
-    Args:
-        release: The config.
-        plan: Of that.
-        publishable: Whether it is drawn from secret randomness.
-    """
+    """What the release reveals at most, as far as it is known before the charge."""
     sentences = not_covered(release, plan, publishable=publishable)
     return {
         "publishable": publishable,
@@ -100,16 +94,7 @@ def charged_statement(
     *,
     publishable: bool,
 ) -> dict[str, Any]:
-    """The same with the charge, and what can be said of the products only once they are drawn.
-
-    Args:
-        release: The config.
-        plan: Of that.
-        charge: The ledger's entry.
-        spent: What the dataset has spent with it (``tasks.release.statement``).
-        drawn: What the mechanisms gave, by product.
-        publishable: Whether from secret randomness.
-    """
+    """The statement with its charge, and with what is known of the products once they are drawn."""
     stated = statement(release, plan, publishable=publishable)
     products = {
         product.request.name: stated["products"][product.request.name]

@@ -9,7 +9,7 @@ from requirements import needed
 from statpress.configs.loading import load
 from statpress.flows.facts import plan_report
 from statpress.mechanisms.mechanism import figure, label, shown
-from statpress.tasks.report.parameter_words import PARAMETERS
+from statpress.tasks.report.report import PARAMETERS
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 
