@@ -132,26 +132,12 @@ class EstimateKind(Kind):
 
     def error_rows(self, mechanism: Any, error: Any) -> Iterator[tuple[str, str]]:
         yield from error.rows()
-        if getattr(mechanism, "expected_cells", None) == 1:
-            yield "the interval is", "one cell: only narrower cells would tell more"
-        if getattr(mechanism, "inference", None) == "approximate":
-            worst, level = mechanism.worst_coverage, mechanism.terms.confidence
-            yield (
-                "the interval is",
-                f"approximate: where rare values decide it may cover with {worst:.3f} in place "
-                f"of {level:g}",
-            )
-        cost = getattr(mechanism, "guarantee_cost", None)
-        if cost is not None:
-            words = "guaranteed: it is" if mechanism.guaranteed else "a guaranteed one would be"
-            yield "width for every population", f"{words} {cost:.2f} times that by approximation"
+        yield from mechanism.remarks()
 
     def noise_figure(self, mechanism: Any, error: Any, target: Target) -> NoiseFigure | None:
         """Half the width of the last interval, as a share of what the declared ranges allow."""
         del target
-        own: float | None = getattr(mechanism, "span", None)
-        span = abs(mechanism.terms.scales[-1].factor) if own is None else own
-        share = min(error.deciding(WIDTH) / 2 / span, 1.0)
+        share = min(error.deciding(WIDTH) / 2 / mechanism.span, 1.0)
         return NoiseFigure("half the expected interval, as a share of the declared range", share)
 
     def check(self, knobs: Any, target: Target) -> None:
@@ -277,6 +263,15 @@ class EstimateMechanism(ABC):
     def stated_size(self) -> int | None:
         """The number of records for which the loss holds; None: any."""
         return None
+
+    @property
+    def span(self) -> float:
+        """From the least to the largest value that the last estimate can have."""
+        return abs(self.terms.scales[-1].factor)
+
+    def remarks(self) -> Iterator[tuple[str, str]]:
+        """What a plan says of the intervals in addition to their widths, with labels."""
+        yield from ()
 
     def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
         """The privacy loss of everything released; takes no data.

@@ -33,7 +33,7 @@ def total_variation(published: ArrayLike, true: ArrayLike) -> float:
 
     Where one of both has no records, they are 1 apart.
     """
-    first, second = (np.asarray(each, np.float64) for each in (published, true))
+    first, second = (np.asarray(counts, np.float64) for counts in (published, true))
     sums = float(first.sum()), float(second.sum())
     if min(sums) <= 0:
         return 0.0 if max(sums) <= 0 else 1.0
@@ -81,11 +81,11 @@ def coverage(true: ArrayLike, estimates: ArrayLike, errors: ArrayLike) -> Covera
 
     What has a standard error of 0 is known exactly, and has no interval to be counted.
     """
-    exact, found, error = np.broadcast_arrays(
-        *(np.asarray(each, np.float64) for each in (true, estimates, errors))
+    exact, values, error = np.broadcast_arrays(
+        *(np.asarray(array, np.float64) for array in (true, estimates, errors))
     )
     stated = error > 0
-    inside = np.abs(found - exact) <= normal_quantile(LEVEL) * error
+    inside = np.abs(values - exact) <= normal_quantile(LEVEL) * error
     return Coverage(int(np.count_nonzero(inside & stated)), int(np.count_nonzero(stated)))
 
 
@@ -106,11 +106,11 @@ def exact_values(
     some = bool(estimand.kept) and not statistic.is_total
     if statistic.bounded is not None and not some:
         columns = estimand.columns(table.domain, table.cells)
-        found = evaluated(statistic_of(estimand), table.counts[None, :], columns)[0]
+        figures = evaluated(statistic_of(estimand), table.counts[None, :], columns)[0]
     else:
         assert statistic.moments is not None
-        found = _of_moments(estimand, statistic.moments, table)
-    return tuple(scale.value(float(each)) for scale, each in zip(scales, found, strict=True))
+        figures = _of_moments(estimand, statistic.moments, table)
+    return tuple(scale.value(float(figure)) for scale, figure in zip(scales, figures, strict=True))
 
 
 def _of_moments(
@@ -120,7 +120,7 @@ def _of_moments(
     columns = moment_columns(estimand, table.domain, table.cells)
     x, y = columns[:, 0], columns[:, -1]
     n = table.n_records
-    means = np.array([(table.counts * each).sum() / n for each in (x, y, x * x, x * y, y * y)])
+    means = np.array([(table.counts * powers).sum() / n for powers in (x, y, x * x, x * y, y * y)])
     functions = formula.functions(n, formula.origin(estimand.arguments))
     return np.array([function.value(means) for function in functions])
 

@@ -161,7 +161,7 @@ class Sets(NamedTuple):
 
     def one(self, bounds: tuple[float, float]) -> ConfidenceSet:
         """The only one, of arrays without axes."""
-        lower, upper, gap_lower, gap_upper = (float(each) for each in self)
+        lower, upper, gap_lower, gap_upper = (float(array) for array in self)
         gap = None if math.isnan(gap_lower) else (gap_lower, gap_upper)
         return ConfidenceSet(lower, upper, gap, bounds)
 

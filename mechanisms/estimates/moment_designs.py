@@ -106,7 +106,7 @@ class Derived:
     def value(self, means: Means) -> float:
         """The quotient; NaN or infinite where a denominator is not positive."""
         with np.errstate(all="ignore"):
-            below = [each(means) for each in self.denominators]
+            below = [denominator(means) for denominator in self.denominators]
             if len(below) == 2:
                 below = [np.where(np.minimum(*below) > 0, np.sqrt(below[0] * below[1]), np.nan)]
             divisor = below[0] if below else np.ones(())
@@ -182,7 +182,7 @@ class Errors(NamedTuple):
 
     def times(self, factor: Floats) -> Errors:
         """That of one function so many times as large."""
-        return Errors(*(factor * each for each in self))
+        return Errors(*(factor * form for form in self))
 
     def plus(self, other: Errors) -> Errors:
         """That of a sum."""

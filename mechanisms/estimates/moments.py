@@ -120,6 +120,20 @@ class MomentsEstimate(EstimateMechanism):
             return "guaranteed"
         return inference_words(self.worst_coverage, self.terms.confidence)
 
+    def remarks(self) -> Iterator[tuple[str, str]]:
+        """How far rare values bring the coverage down, and what a guarantee costs."""
+        if self.inference == "approximate":
+            worst, level = self.worst_coverage, self.terms.confidence
+            yield (
+                "the interval is",
+                f"approximate: where rare values decide it may cover with {worst:.3f} in place "
+                f"of {level:g}",
+            )
+        cost = self.guarantee_cost
+        if cost is not None:
+            words = "guaranteed: it is" if self.guaranteed else "a guaranteed one would be"
+            yield "width for every population", f"{words} {cost:.2f} times that by approximation"
+
     def inference_described(self) -> dict[str, str]:
         """That an interval is guaranteed, as part of a description; by default nothing."""
         return {"inference": "guaranteed"} if self.guaranteed else {}

@@ -86,7 +86,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_DOWN, Context
 from fractions import Fraction
@@ -181,12 +181,12 @@ def runs_of(cells: Codes, counts: Codes, n_cells: int) -> list[Run]:
 
 def between(runs: Sequence[Run], first: int, last: int) -> list[Run]:
     """The runs cut to the cells from a first to a last."""
-    found = []
+    cut = []
     for run in runs:
         start, stop = max(run.first, first), min(run.first + run.size, last + 1)
         if start < stop:
-            found.append(run._replace(first=start, size=stop - start))
-    return found
+            cut.append(run._replace(first=start, size=stop - start))
+    return cut
 
 
 def without_end(runs: Sequence[Run]) -> list[Run]:
@@ -228,13 +228,13 @@ class EndRule(NamedTuple):
         sparse = np.unique(np.linspace(0, len(sizes) - 1, _SPARSE).astype(int))
         margins = np.floor(sizes[sparse] * self.share) - self._largest(sizes[sparse], steps)
         guess = np.interp(np.sqrt(sizes), np.sqrt(sizes[sparse]), margins)
-        found = (np.floor(sizes * self.share) - np.ceil(guess)).astype(np.int64)
+        wanted = (np.floor(sizes * self.share) - np.ceil(guess)).astype(np.int64)
         todo = np.arange(len(sizes))
         while len(todo):
-            todo = todo[self._chance(sizes[todo], found[todo], steps) > self.failure * _ROUNDING]
-            found[todo] -= 1
-        found[-1] = max(int(found[-1]), self.wanted(most))
-        return sizes, found
+            todo = todo[self._chance(sizes[todo], wanted[todo], steps) > self.failure * _ROUNDING]
+            wanted[todo] -= 1
+        wanted[-1] = max(int(wanted[-1]), self.wanted(most))
+        return sizes, wanted
 
     def _steps(self, distance: float) -> tuple[Codes, Floats]:
         """Offsets int64[t] from 0, and by how much h falls at each; the last bounds the rest."""
@@ -251,8 +251,8 @@ class EndRule(NamedTuple):
         """float64[k]: the bound on E h for each size and wanted count."""
         offsets, falls = steps
         below = _binomial_cdf(wanted[:, None] + offsets - 1, sizes[:, None], self.share)
-        found: Floats = below @ falls[:-1] + falls[-1]
-        return found
+        chance: Floats = below @ falls[:-1] + falls[-1]
+        return chance
 
     def _largest(self, sizes: Codes, steps: tuple[Codes, Floats]) -> Codes:
         """The largest wanted count that keeps the failure, for each size, by bisection."""
@@ -269,8 +269,8 @@ def _binomial_cdf(at: Codes, sizes: Codes, share: float) -> Any:
     from scipy.special import betainc
 
     inside = (at >= 0) & (at < sizes)
-    found = betainc(np.where(inside, sizes - at, 1), np.where(inside, at + 1, 1), 1 - share)
-    return np.where(inside, found, (at >= sizes) * 1.0)
+    tail = betainc(np.where(inside, sizes - at, 1), np.where(inside, at + 1, 1), 1 - share)
+    return np.where(inside, tail, (at >= sizes) * 1.0)
 
 
 END_SHARE = Fraction(5, 12)
@@ -324,16 +324,16 @@ class NoisyQuantile:
     @functools.cached_property
     def ends(self) -> EndChoices:
         """How both ends are chosen."""
-        return min((self._ends(guard) for guard in _GUARDS), key=lambda each: each.span)
+        return min((self._ends(guard) for guard in _GUARDS), key=lambda choices: choices.span)
 
     def _ends(self, guard: Fraction) -> EndChoices:
         steep, gentle = (END_SHARE * self.epsilon * part for part in (guard, 1 - guard))
         n, q, others = self.n_records, float(self.share), max(1, len(self.edges) - 2)
         failure = (1 - self.level) / 2
-        low, high = (EndRule(each, float(steep), others, failure) for each in (q, 1 - q))
+        low, high = (EndRule(rule, float(steep), others, failure) for rule in (q, 1 - q))
         lower, upper = low.wanted(n), n - high.wanted(n)
         if not self.values_lacking and (lower < 0) != (upper > n):
-            low, high = (each._replace(failure=2 * failure) for each in (low, high))
+            low, high = (rule._replace(failure=2 * failure) for rule in (low, high))
             lower = low.wanted(n) if lower >= 0 else lower
             upper = n - high.wanted(n) if upper <= n else upper
         drift = float(1 / gentle - 1 / steep)
@@ -347,10 +347,10 @@ class NoisyQuantile:
 
     def wanted_of(self, present: int) -> tuple[int, int, int]:
         """The same where so many records have a value: a private number."""
-        found = []
+        wanted = []
         for sizes, counts in self._grids:
-            found.append(int(np.max(counts - np.maximum(sizes - present, 0))))
-        return round(present * self.share), found[0], present - found[1]
+            wanted.append(int(np.max(counts - np.maximum(sizes - present, 0))))
+        return round(present * self.share), wanted[0], present - wanted[1]
 
     @functools.cached_property
     def _grids(self) -> tuple[tuple[Codes, Codes], tuple[Codes, Codes]]:
@@ -397,12 +397,12 @@ class NoisyQuantile:
         middle, count = min(max(middle, Fraction(0)), Fraction(1)), last + 1 - first
         left = [first + int(count * middle * zone / _ZONES) for zone in range(_ZONES)]
         right = [last + 1 - int(count * (1 - middle) * zone / _ZONES) for zone in range(_ZONES)]
-        cuts, found = sorted({*left, *right}), []
+        cuts, weighted = sorted({*left, *right}), []
         for start, stop in itertools.pairwise(cuts):
             zone = sum(a <= start and stop <= b for a, b in zip(left, right, strict=True))
             weight = _ZONE_WEIGHT ** (zone - 1)
-            found += [run._replace(weight=weight) for run in between(runs, start, stop - 1)]
-        return found
+            weighted += [run._replace(weight=weight) for run in between(runs, start, stop - 1)]
+        return weighted
 
     @property
     def expected_share(self) -> float:
@@ -532,6 +532,11 @@ class QuantileOfCells(EstimateMechanism):
         assert self.quantile is not None and self.cells is not None
         count = len(self.cells.codes)
         return min(count, int(self.quantile.expected_share * count) + 1)
+
+    def remarks(self) -> Iterator[tuple[str, str]]:
+        """Whether narrower cells would tell more."""
+        if self.expected_cells == 1:
+            yield "the interval is", "one cell: only narrower cells would tell more"
 
     @property
     def span(self) -> float:

@@ -130,7 +130,7 @@ class MomentSets:
         """
         t, functions = self.estimate(wanted), [wanted.numerator, *wanted.denominators]
         with np.errstate(all="ignore"):
-            values = [float(each(self._at)) for each in functions]
+            values = [float(function(self._at)) for function in functions]
             slopes = [1.0]  # of the estimate, in each, times D
             if len(values) == 3:
                 slopes += [-t * math.sqrt(abs(b / a)) / 2 if a else math.nan
@@ -139,7 +139,10 @@ class MomentSets:
             else:
                 slopes += [-t] * len(values[1:])
                 below = values[1] if values[1:] else 1.0
-            parts = [self._slopes(each).times(c) for c, each in zip(slopes, functions, strict=True)]
+            parts = [
+                self._slopes(function).times(c)
+                for c, function in zip(slopes, functions, strict=True)
+            ]
             both = functools.reduce(Slopes.plus, parts)
             errors = self._errors(both, both)
             variance = float(errors.of_noise if cautious else errors.own + errors.bend / 2)
@@ -152,9 +155,9 @@ class MomentSets:
         """The sets for a covariance over the geometric mean of two variances."""
         spare = (1 - level) * _FOR_RATIO
         functions = (wanted.numerator, *wanted.denominators)
-        top, one, two = (self._unbiased(each) for each in functions)
-        c, v, w = (self._slopes(each) for each in functions)
-        cc, cv, cw = (self._errors(c, each) for each in (c, v, w))
+        top, one, two = (self._unbiased(function) for function in functions)
+        c, v, w = (self._slopes(function) for function in functions)
+        cc, cv, cw = (self._errors(c, function) for function in (c, v, w))
         vv, vw, ww = self._errors(v, v), self._errors(v, w), self._errors(w, w)
         ratio, by_noise = quotient_of(two, one, ww, vw, vv)
         known = ratio.cautious_sets(1 - spare, (_FAR**-2, _FAR**2), by_noise)
@@ -170,8 +173,8 @@ class MomentSets:
                 cv.times(a).plus(cw.times(b)),
                 vv.times(a**2).plus(vw.times(2 * a * b)).plus(ww.times(b**2)),
             )
-            found = quotient.cautious_sets(level + spare, wanted.bounds, by_noise)
-            low, high = np.minimum(low, found.lower), np.maximum(high, found.upper)
+            sets = quotient.cautious_sets(level + spare, wanted.bounds, by_noise)
+            low, high = np.minimum(low, sets.lower), np.maximum(high, sets.upper)
         none = np.full(np.shape(low), np.nan)
         return Sets(low, high, none, none)
 
@@ -198,12 +201,12 @@ class MomentSets:
 
     def _unbiased(self, function: MomentPolynomial) -> Floats:
         """The function of the noisy means, without the bias that noise gives to squares."""
-        found = np.asarray(function(self._at), np.float64)
-        bias = np.zeros_like(found)
+        plain = np.asarray(function(self._at), np.float64)
+        bias = np.zeros_like(plain)
         for move in self.noise[list(_AMONG_ALL)].T:
             up, down = (function(self._moved(sign * move)) for sign in (1, -1))
-            bias = bias + (up + down) / 2 - found
-        return found - bias
+            bias = bias + (up + down) / 2 - plain
+        return plain - bias
 
     def _moved(self, move: Floats) -> Means:
         """The plain means where those of the monomials are moved, float64[5]."""
@@ -234,7 +237,7 @@ class MomentSets:
     def _errors(self, one_of: Slopes, two_of: Slopes) -> Errors:
         """What the errors of two functions with these derivatives share."""
         (g, bent), (h, other_bent), at = one_of, two_of, self._first
-        one, two = (np.sum(each * at, axis=0) for each in (g, h))
+        one, two = (np.sum(derivatives * at, axis=0) for derivatives in (g, h))
         slope = np.zeros((len(POWERS), *g.shape[1:]))  # in each mean
         for (k, p), (m, q) in itertools.product(enumerate(FIRST), repeat=2):
             slope[POWERS.index((p[0] + q[0], p[1] + q[1]))] += g[k] * h[m]
@@ -243,7 +246,9 @@ class MomentSets:
         noise = self.noise[list(_AMONG_ALL)].T
         own = np.sum(np.tensordot(noise, g, 1) * np.tensordot(noise, h, 1), axis=0)
         terms = np.tensordot(self.noise.T, slope, 1)
-        turned = (np.tensordot(noise.T @ noise, each, 1) for each in (bent, other_bent))
+        turned = (
+            np.tensordot(noise.T @ noise, derivatives, 1) for derivatives in (bent, other_bent)
+        )
         bend = np.einsum("ij...,ji...->...", *turned)
         return Errors(spread / self.n_records, terms / self.n_records, np.asarray(own), bend)
 
@@ -554,11 +559,11 @@ def moment_columns(estimand: Estimand, domain: Domain, cells: Codes) -> Floats:
     arguments, formula = estimand.arguments, _formula(estimand.statistic)
     if formula.amounts:
         arguments = tuple(dataclasses.replace(each, lower=0.0) for each in arguments)
-    found = [argument.scaled(domain, cells) for argument in arguments]
+    columns = [argument.scaled(domain, cells) for argument in arguments]
     if formula.of_some:
         kept = estimand.keeps(domain, cells)
-        return np.column_stack([kept, found[0] * kept])
-    return np.column_stack(found[::-1])  # a denominator, predictor or group first
+        return np.column_stack([kept, columns[0] * kept])
+    return np.column_stack(columns[::-1])  # a denominator, predictor or group first
 
 
 def _reference(statistic: NamedStatistic) -> tuple[Floats, Floats]:

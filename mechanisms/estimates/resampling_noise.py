@@ -126,10 +126,10 @@ def largest_mu_squared(
     for attempt in range(_TRIES):
         limits = tuple((epsilon, delta - lowered) for epsilon, delta in goal)
         mu = _search(functools.partial(fits, limits), plain) * (1 - _SLACK * 2**attempt)
-        found = Fraction(math.floor(mu * 2**40), 2**40)
-        excess = _excess(like.at(found**2), times, h, goal, others)
+        rounded = Fraction(math.floor(mu * 2**40), 2**40)
+        excess = _excess(like.at(rounded**2), times, h, goal, others)
         if excess <= 0:
-            return found**2
+            return rounded**2
         lowered += 1.1 * excess
     raise InfeasibleBudgetError(
         "No noise was proven to meet the budget.", next_step="Ask for fewer resamples."
@@ -338,11 +338,11 @@ def least_reach(known: NoisyVariance, presumed: float, level: float) -> Reach:
 
     hardest = 0  # where the coverage was least, which refuses most rules by itself
 
-    def covers(found: Reach) -> bool:
+    def covers(rule: Reach) -> bool:
         nonlocal hardest
-        if coverage(found, known, every[hardest : hardest + 1], level)[0] < least:
+        if coverage(rule, known, every[hardest : hardest + 1], level)[0] < least:
             return False
-        covered = coverage(found, known, every, level)
+        covered = coverage(rule, known, every, level)
         hardest = int(np.argmin(covered))
         return bool(covered[hardest] >= least)
 
@@ -354,10 +354,10 @@ def least_reach(known: NoisyVariance, presumed: float, level: float) -> Reach:
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
             low, high = (low, middle) if covers(Reach(factor, middle)) else (middle, high)
-        found = Reach(factor, high)
-        width = float(np.mean(mean_width(found, known, typical, level) / oracle))
-        best.append((width, found))
-    return min(best, key=lambda each: each[0])[1]
+        rule = Reach(factor, high)
+        width = float(np.mean(mean_width(rule, known, typical, level) / oracle))
+        best.append((width, rule))
+    return min(best, key=lambda candidate: candidate[0])[1]
 
 
 @functools.lru_cache(maxsize=64)
@@ -366,6 +366,6 @@ def chi_square(freedom: int, nodes: int) -> Floats:
     from scipy.special import gammaincinv
 
     places = (np.arange(nodes) + 0.5) / nodes
-    found: Floats = gammaincinv(freedom / 2, places) / (freedom / 2)
-    found.flags.writeable = False
-    return found
+    values: Floats = gammaincinv(freedom / 2, places) / (freedom / 2)
+    values.flags.writeable = False
+    return values

@@ -221,24 +221,24 @@ class FunctionRelease:
                 next_step="Write 'unit: record', or a unit with max_records 1; or make a table of"
                 " this product.",
             )
-        found = _fitted(knobs, target.domain, target)
-        learner = found.learner
+        mechanism = _fitted(knobs, target.domain, target)
+        learner = mechanism.learner
         return cls(
             words=words_of(knobs, learner),
             variables=tuple(
                 Variable(name=axis.name, lower=axis.lower, upper=axis.upper)
                 for axis in learner.axes
             ),
-            degree=found.degree,
-            order=found.order,
-            noise=found.noise,
-            scale=found.scale,
-            sensitivity=int(integer_sensitivity(learner, found.degree, found.noise)),
-            step_bits=found.step_bits,
+            degree=mechanism.degree,
+            order=mechanism.order,
+            noise=mechanism.noise,
+            scale=mechanism.scale,
+            sensitivity=int(integer_sensitivity(learner, mechanism.degree, mechanism.noise)),
+            step_bits=mechanism.step_bits,
             n_records=target.n_records,
             factor=unit_factor(knobs, learner),
             shape=knobs.shape,
-            mechanism=found,
+            mechanism=mechanism,
         )
 
     @property
@@ -324,7 +324,7 @@ class FunctionRelease:
 
     def describe(self) -> dict[str, str | int]:
         """The parameters, enough to rebuild loss and evaluation."""
-        found: dict[str, str | int] = {
+        description: dict[str, str | int] = {
             "mechanism": self.name,
             "function": self.words,
             "noise": self.noise,
@@ -338,34 +338,34 @@ class FunctionRelease:
             "shape": ", ".join(self.shape.names) or "as it is",
         }
         for i, variable in enumerate(self.variables, 1):
-            found |= {
+            description |= {
                 f"variable_{i}": variable.name,
                 f"lower_{i}": repr(variable.lower),
                 f"upper_{i}": repr(variable.upper),
             }
-        return found
+        return description
 
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Self:
         """Rebuild the mechanism from ``describe``, without its learner."""
-        said = {name: str(value) for name, value in description.items()}
+        texts = {name: str(value) for name, value in description.items()}
         variables: list[Variable] = []
-        while f"variable_{len(variables) + 1}" in said:
+        while f"variable_{len(variables) + 1}" in texts:
             i = len(variables) + 1
-            lower, upper = float(said[f"lower_{i}"]), float(said[f"upper_{i}"])
-            variables.append(Variable(name=said[f"variable_{i}"], lower=lower, upper=upper))
+            lower, upper = float(texts[f"lower_{i}"]), float(texts[f"upper_{i}"])
+            variables.append(Variable(name=texts[f"variable_{i}"], lower=lower, upper=upper))
         return cls(
-            words=said["function"],
+            words=texts["function"],
             variables=tuple(variables),
-            degree=int(said["degree"]),
-            order=int(said["order"]),
-            noise="gaussian" if said["noise"] == "gaussian" else "laplace",
-            scale=Fraction(said["scale"]),
-            sensitivity=int(said["sensitivity"]),
-            step_bits=int(said["step_bits"]),
-            n_records=int(said["n_records"]),
-            factor=float(said["factor"]),
-            shape=FunctionShape.of(tuple(said["shape"].split(", "))),
+            degree=int(texts["degree"]),
+            order=int(texts["order"]),
+            noise="gaussian" if texts["noise"] == "gaussian" else "laplace",
+            scale=Fraction(texts["scale"]),
+            sensitivity=int(texts["sensitivity"]),
+            step_bits=int(texts["step_bits"]),
+            n_records=int(texts["n_records"]),
+            factor=float(texts["factor"]),
+            shape=FunctionShape.of(tuple(texts["shape"].split(", "))),
         )
 
 
@@ -373,8 +373,8 @@ def _fitted(knobs: FunctionKnobs, domain: Domain, target: Target) -> BernsteinMe
     """The release of what the knobs say, at its default cost where they leave that open."""
 
     def at(cost: float | None) -> BernsteinMechanism:
-        said = dataclasses.replace(knobs, cost=cost)
-        return _best(knobs, learner_of(said, domain, target.n_records), target)
+        with_cost = dataclasses.replace(knobs, cost=cost)
+        return _best(knobs, learner_of(with_cost, domain, target.n_records), target)
 
     return at_default_cost(at) if knobs.cost_is_open else at(knobs.cost)
 

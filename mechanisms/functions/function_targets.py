@@ -110,7 +110,7 @@ class FunctionKnobs:
             raise ConfigError("A function needs either a 'target' or a user-defined 'function'.")
         for name, targets in _TAKEN_BY.items():
             if getattr(self, name) and self.target not in targets:
-                known = " or ".join(f"'{each}'" for each in targets if each is not None)
+                known = " or ".join(f"'{target}'" for target in targets if target is not None)
                 goes = f", but with the target {known}" if known else ""
                 raise ConfigError(f"'{name}' does not go with {self.named}{goes}.", where=name)
         for name in ("label", "response"):
@@ -234,17 +234,17 @@ def words_of(knobs: FunctionKnobs, learner: Learner) -> str:
     """What is released, in words that a reader of the bundle knows."""
     if knobs.target is None:
         return f"the function {knobs.function}"
-    said = _WORDS[knobs.target]
+    text = _WORDS[knobs.target]
     if knobs.columns_beside:
-        said += f" of {knobs.columns_beside[0]}"
+        text += f" of {knobs.columns_beside[0]}"
     if isinstance(learner, EmpiricalRisk):
         if learner.width is not None:
-            said += f", gaussian kernel of bandwidth {learner.width:.6g}"
+            text += f", gaussian kernel of bandwidth {learner.width:.6g}"
         chosen = " by default" if knobs.cost is None else ""
-        return f"{said}, C = {learner.cost:.6g}{chosen}"
+        return f"{text}, C = {learner.cost:.6g}{chosen}"
     assert isinstance(learner, (KernelDensity, NaiveBayes, PriestleyChao))
     shares = ", ".join(f"{b:.6g}" for b in learner.kernel.bandwidths)
-    return f"{said}, {learner.kernel.shape} kernel of bandwidth {shares}"
+    return f"{text}, {learner.kernel.shape} kernel of bandwidth {shares}"
 
 
 def unit_factor(knobs: FunctionKnobs, learner: Learner) -> float:

@@ -205,8 +205,8 @@ class ProductKernel:
 
     def norms(self, degree: int) -> tuple[float, float]:
         """Largest L1 and L2 norm of the kernel around a cell on the whole lattice."""
-        found = [self.largest_norms(degree, index) for index in range(len(self.axes))]
-        return math.prod(one for one, _ in found), math.prod(two for _, two in found)
+        norms = [self.largest_norms(degree, index) for index in range(len(self.axes))]
+        return math.prod(one for one, _ in norms), math.prod(two for _, two in norms)
 
     def replacement(self, degree: int) -> tuple[float, float]:
         """Largest L1 and L2 norm of K_x - K_x' on the lattice, x and x' over the cells.
@@ -305,10 +305,10 @@ def line_norms(width: float, degree: int) -> tuple[float, float]:
 
 def _power(factor: Floats, times: int) -> Floats:
     """A product of one factor for each variable: float64[m] to float64[(m,) * times]."""
-    found = factor
+    product = factor
     for _ in range(times - 1):
-        found = np.multiply.outer(found, factor)
-    return found
+        product = np.multiply.outer(product, factor)
+    return product
 
 
 @functools.lru_cache(maxsize=4096)
@@ -362,27 +362,27 @@ def largest_norms(values: Floats) -> tuple[Floats, Floats]:
     apart = np.zeros(2)
     for row in values:
         moved = values - row
-        found = np.abs(moved).sum(axis=1).max(), np.sqrt((moved**2).sum(axis=1).max())
-        apart = np.maximum(apart, found)
+        norms = np.abs(moved).sum(axis=1).max(), np.sqrt((moved**2).sum(axis=1).max())
+        apart = np.maximum(apart, norms)
     return sizes, apart
 
 
 def _of_sums(values: Floats) -> Floats:
     """(U, Q, N) float64[k, 3] for the q of every row and the u on its hull."""
-    sums, found = values.sum(axis=1), []
+    sums, triples = values.sum(axis=1), []
     for row, q in zip(values, sums.tolist(), strict=True):
         missed = np.maximum(row - values, 0.0).sum(axis=1)
-        found += [(sums[u], q, missed[u]) for u in _hull(missed, sums)]
-    return np.array(found)
+        triples += [(sums[u], q, missed[u]) for u in _hull(missed, sums)]
+    return np.array(triples)
 
 
 def _of_products(values: Floats) -> Floats:
     """(a, b, c) float64[k, 3], likewise."""
     gram = values @ values.T
-    squares, found = np.diag(gram), []
+    squares, triples = np.diag(gram), []
     for row, b in zip(gram, squares.tolist(), strict=True):
-        found += [(squares[u], b, row[u]) for u in _hull(row, squares)]
-    return np.array(found)
+        triples += [(squares[u], b, row[u]) for u in _hull(row, squares)]
+    return np.array(triples)
 
 
 def _hull(x: Floats, height: Floats) -> list[int]:
@@ -473,10 +473,10 @@ class KernelDensity:
 
     def values(self, table: ContingencyTable, degree: int) -> Floats:
         """F on the lattice, float64[(k + 1,) * d]."""
-        found = WeightedPoints.of(table, [axis.name for axis in self.axes])
+        points = WeightedPoints.of(table, [axis.name for axis in self.axes])
         factors = [self.kernel.factor(i, lattice(degree)) for i in range(len(self.axes))]
-        weights = found.counts.astype(np.float64)
-        return lattice_sum(factors, found.codes, weights) / self.n_records
+        weights = points.counts.astype(np.float64)
+        return lattice_sum(factors, points.codes, weights) / self.n_records
 
     def bias(self, degree: int, order: int, *, worst: bool = False) -> float:
         """About the largest error of the operator on a bell of the reference's spread.
@@ -559,12 +559,12 @@ class PriestleyChao:
 
     def values(self, table: ContingencyTable, degree: int) -> Floats:
         """F on the lattice, float64[k + 1]."""
-        found = WeightedPoints.of(table, [self.axes[0].name, self.label.name])
+        points = WeightedPoints.of(table, [self.axes[0].name, self.label.name])
         middles = np.asarray(self.label.middles)
-        labels = self.label.lower + self.label.width * middles[found.codes[:, 1]]
+        labels = self.label.lower + self.label.width * middles[points.codes[:, 1]]
         size = len(self.axes[0].middles)
-        weights = np.bincount(found.codes[:, 0], found.counts, size)
-        sums = np.bincount(found.codes[:, 0], found.counts * labels, size)
+        weights = np.bincount(points.codes[:, 0], points.counts, size)
+        sums = np.bincount(points.codes[:, 0], points.counts * labels, size)
         places = np.asarray(self.axes[0].middles)
         occupied = np.flatnonzero(weights)
         occupied = occupied[np.argsort(places[occupied], kind="stable")]
@@ -632,20 +632,20 @@ class NaiveBayes:
         one, two = self.kernel.norms(degree)
         share = 2 * (2 * d - 1) / self.n_records
         point = max(2, d, 2 * (d - 1)) * self.kernel.peak / self.n_records
-        found = LatticeSensitivity(point, share * one, share * two)
+        bound = LatticeSensitivity(point, share * one, share * two)
         moves = largest_moves(self.kernel, degree)
         if moves is None:
-            return found
+            return bound
         n = self.n_records / (1 + 1e-9)
-        return LatticeSensitivity(point, min(found.l1, moves.l1 / n), min(found.l2, moves.l2 / n))
+        return LatticeSensitivity(point, min(bound.l1, moves.l1 / n), min(bound.l2, moves.l2 / n))
 
     def values(self, table: ContingencyTable, degree: int) -> Floats:
         """F on the lattice, float64[(k + 1,) * d]."""
-        found = WeightedPoints.of(table, [*(axis.name for axis in self.axes), self.label.name])
+        points = WeightedPoints.of(table, [*(axis.name for axis in self.axes), self.label.name])
         total: Floats = np.zeros((degree + 1,) * len(self.axes))
         for code, sign in ((1, 1.0), (0, -1.0)):
-            there = found.codes[:, -1] == code
-            counts, codes = found.counts[there], found.codes[there]
+            there = points.codes[:, -1] == code
+            counts, codes = points.counts[there], points.codes[there]
             if not len(counts):
                 continue
             size = float(counts.sum())

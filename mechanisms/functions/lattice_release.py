@@ -63,8 +63,8 @@ _MOST_BITS = 60  # of the largest value in grid steps
 def step_bits(learner: Learner, degree: int) -> int:
     """The power of 2 of the grid: fine against the sensitivity, and 64 bits hold all values."""
     points = (degree + 1) ** len(learner.axes)
-    found = learner.sensitivity(degree)
-    share = min(found.l1 / points, found.l2 / math.sqrt(points))
+    sensitivity = learner.sensitivity(degree)
+    share = min(sensitivity.l1 / points, sensitivity.l2 / math.sqrt(points))
     most = _MOST_BITS - math.frexp(learner.magnitude)[1]
     return min(_FINE_BITS - math.frexp(share)[1] + 1, most) if share > 0 else most
 
@@ -76,15 +76,15 @@ def integer_sensitivity(
     if unit_records < 1:
         raise RecordsError("unit_records must be positive.")
     points = (degree + 1) ** len(learner.axes)
-    found, bits = learner.sensitivity(degree), step_bits(learner, degree)
+    sensitivity, bits = learner.sensitivity(degree), step_bits(learner, degree)
     step = Fraction(2) ** -bits
     slack = step + 2 * Fraction(learner.rounding)
-    point = unit_records * Fraction(found.point)
+    point = unit_records * Fraction(sensitivity.point)
     if noise == "laplace":
-        l1 = min(unit_records * Fraction(found.l1), points * point)
+        l1 = min(unit_records * Fraction(sensitivity.l1), points * point)
         return Fraction(math.floor((l1 + points * slack) / step))
     root = Fraction(math.isqrt(points << 64) + 1, 1 << 32)
-    l2 = min(unit_records * Fraction(found.l2), root * point)
+    l2 = min(unit_records * Fraction(sensitivity.l2), root * point)
     return Fraction(math.floor(((l2 + root * slack) / step) ** 2))
 
 
@@ -230,7 +230,7 @@ class BernsteinMechanism:
         for k in _DEGREES if degree is None else (degree,):
             if degree is None and (k + 1) ** dimensions > MOST_POINTS:
                 break
-            found = cls(
+            candidate = cls(
                 learner=learner,
                 degree=k,
                 order=1 if order is None else order,
@@ -239,14 +239,14 @@ class BernsteinMechanism:
             )
             rises, last = 0, math.inf
             for h in _ORDERS if order is None else (order,):
-                if found.noise_scale >= least or rises == 2:
+                if candidate.noise_scale >= least or rises == 2:
                     break  # at a corner of the cube the noise is that of one value
                 error = learner.bias(k, h)
                 if error < least:
-                    error += found.noise_scale * expected_noise(dimensions, k, h, noise)
+                    error += candidate.noise_scale * expected_noise(dimensions, k, h, noise)
                 rises, last = rises + (error > last), error
                 if best is None or error < least:
-                    best, least = replace(found, order=h), error
+                    best, least = replace(candidate, order=h), error
         assert best is not None
         if not target.allows(best.loss(unit_records=target.unit_records)):
             raise InfeasibleBudgetError("No scale of this noise meets the budget.")

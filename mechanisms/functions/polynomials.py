@@ -109,10 +109,10 @@ def evaluate_grid(values: Floats, order: int, axes: Sequence[Floats]) -> Floats:
 
     There is one axis float64[m_i] in [0, 1] for each variable.
     """
-    found = iterate(values, order)
+    grid = iterate(values, order)
     for points in axes:  # each product moves the axis it contracts to the end
-        found = np.tensordot(found, basis(values.shape[0] - 1, points), axes=(0, 0))
-    return found
+        grid = np.tensordot(grid, basis(values.shape[0] - 1, points), axes=(0, 0))
+    return grid
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,15 +177,15 @@ def evaluate(values: Floats, points: ArrayLike, order: int = 1) -> Floats:
         raise ValueError("a query point is outside [0, 1]")
     coefficients = iterate(np.asarray(values, np.float64), order).reshape(side, -1)
     batch = max(1, _BATCH_VALUES // max(side, coefficients.shape[1]))
-    found = np.empty(len(queries))
+    results = np.empty(len(queries))
     for start in range(0, len(queries), batch):
         part = queries[start : start + batch]
         left = basis(side - 1, part[:, 0]).T @ coefficients
         for axis in range(1, dimensions):
             weights = basis(side - 1, part[:, axis]).T
             left = np.einsum("mv,mvr->mr", weights, left.reshape(len(part), side, -1))
-        found[start : start + batch] = left[:, 0]
-    return found
+        results[start : start + batch] = left[:, 0]
+    return results
 
 
 def lebesgue_constant(degree: int, order: int) -> float:

@@ -46,26 +46,26 @@ def normalise_density(values: ArrayLike, axes: Sequence[Floats]) -> Floats:
     Raises:
         ValueError: The shapes do not agree or an axis does not ascend.
     """
-    found = clip_below(values)
-    if found.shape != tuple(len(axis) for axis in axes) or min(found.shape) < 2:
+    density = clip_below(values)
+    if density.shape != tuple(len(axis) for axis in axes) or min(density.shape) < 2:
         raise ValueError("values must have the axes' lengths, at least 2 each")
     if any(np.any(np.diff(axis) <= 0) for axis in axes):
         raise ValueError("an axis is not ascending")
-    if not found.any():
-        found = np.ones_like(found)
-    found = found / found.max()  # so that no product is lost below the least double
-    total = found
+    if not density.any():
+        density = np.ones_like(density)
+    density = density / density.max()  # so that no product is lost below the least double
+    total = density
     for axis in reversed(axes):
         total = np.asarray(np.trapezoid(total, axis, axis=-1))
-    return np.asarray(found / total)
+    return np.asarray(density / total)
 
 
 def monotone(values: ArrayLike, *, increasing: bool = True) -> Floats:
     """The nearest monotone values in the sum of squares: float64[m] to float64[m]."""
     from scipy.optimize import isotonic_regression
 
-    found = isotonic_regression(np.asarray(values, np.float64), increasing=increasing)
-    return np.asarray(found.x)
+    fit = isotonic_regression(np.asarray(values, np.float64), increasing=increasing)
+    return np.asarray(fit.x)
 
 
 def unimodal(values: ArrayLike) -> Floats:
@@ -110,8 +110,8 @@ class FunctionShape:
     @property
     def names(self) -> tuple[str, ...]:
         """What is imposed, as the config calls it."""
-        found = [name for name in ("non_negative", "normalise", "unimodal") if getattr(self, name)]
-        return (*found, *([self.monotone] if self.monotone else []))
+        names = [name for name in ("non_negative", "normalise", "unimodal") if getattr(self, name)]
+        return (*names, *([self.monotone] if self.monotone else []))
 
     @classmethod
     def of(cls, names: tuple[str, ...]) -> FunctionShape:
@@ -182,11 +182,11 @@ class ReleasedFunction:
         Raises:
             ValueError: A point is outside the box.
         """
-        found = self.polynomial(points)
+        values = self.polynomial(points)
         if self.curve is not None:
             (low,), (high,) = self.polynomial.lower, self.polynomial.upper
             share = (np.asarray(points, np.float64).reshape(-1) - low) / (high - low)
-            found = np.interp(share, np.linspace(0, 1, len(self.curve)), self.curve)
+            values = np.interp(share, np.linspace(0, 1, len(self.curve)), self.curve)
         if self.floor is not None:
-            found = clip_below(found, self.floor)
-        return self.factor * found
+            values = clip_below(values, self.floor)
+        return self.factor * values

@@ -133,14 +133,14 @@ def minimiser(rows: Rows, loss: RiskLoss, tolerance: float) -> Floats:
     factor = _factor(rows.gram)
     try:
         if loss == "hinge":
-            found = _interior(rows, factor, tolerance)
+            coefficients = _interior(rows, factor, tolerance)
         else:
-            found = _newton(rows, factor, loss, tolerance)
+            coefficients = _newton(rows, factor, loss, tolerance)
     except np.linalg.LinAlgError:
-        found = None
-    if found is None:
+        coefficients = None
+    if coefficients is None:
         raise InternalError("A learner did not reach the accuracy that its guarantee needs.")
-    return found
+    return coefficients
 
 
 def duality_gap(rows: Rows, dual: Floats) -> float:
@@ -164,9 +164,9 @@ def _factor(gram: Floats) -> Floats:
     size = len(gram)
     tolerance = _RANK_TOLERANCE * float(np.trace(gram))
     lower, pivots, rank, _ = dpstrf(gram, lower=1, tol=tolerance)
-    found = np.zeros((size, rank))
-    found[pivots - 1] = np.tril(lower)[:, :rank]
-    return found
+    factor = np.zeros((size, rank))
+    factor[pivots - 1] = np.tril(lower)[:, :rank]
+    return factor
 
 
 def _newton(rows: Rows, factor: Floats, loss: RiskLoss, tolerance: float) -> Floats | None:
@@ -362,8 +362,8 @@ class EmpiricalRisk:
         if self.width is not None:
             points, middles = lattice(degree), [np.asarray(axis.middles) for axis in self.axes]
             around = [bumps(m, points, self.width) for m in middles]
-            one = math.prod(float(each.sum(axis=1).max()) for each in around)
-            two = math.prod(float((each**2).sum(axis=1).max()) for each in around)
+            one = math.prod(float(values.sum(axis=1).max()) for values in around)
+            two = math.prod(float((values**2).sum(axis=1).max()) for values in around)
             return one * _UP, math.sqrt(two) * _UP
         moments = self._linear_moments(degree)  # the corner of ones has the largest
         return float(moments[0].sum()) * _UP, math.sqrt(float(moments.sum())) * _UP
@@ -390,35 +390,37 @@ class EmpiricalRisk:
 
     def values(self, table: ContingencyTable, degree: int) -> Floats:
         """F on the lattice, float64[(k + 1,) * d]."""
-        found = WeightedPoints.of(table, [*(axis.name for axis in self.axes), self.label.name])
+        points_of_table = WeightedPoints.of(
+            table, [*(axis.name for axis in self.axes), self.label.name]
+        )
         middles = [np.asarray(axis.middles) for axis in self.axes]
-        places = [m[found.codes[:, index]] for index, m in enumerate(middles)]
-        coefficients = self._coefficients(found, places)
+        places = [m[points_of_table.codes[:, index]] for index, m in enumerate(middles)]
+        coefficients = self._coefficients(points_of_table, places)
         centre, points = self._centre[0], lattice(degree)
         if self.width is not None:
             factors = [bumps(m, points, self.width) for m in middles]
-            return centre + lattice_sum(factors, found.codes[:, :-1], coefficients)
+            return centre + lattice_sum(factors, points_of_table.codes[:, :-1], coefficients)
         grids = np.meshgrid(*[points for _ in self.axes], indexing="ij")
         linear: Floats = np.full(grids[0].shape, centre + float(coefficients.sum()))
         for place, grid in zip(places, grids, strict=True):
             linear += float(coefficients @ place) * grid
         return linear
 
-    def _coefficients(self, found: WeightedPoints, places: list[Floats]) -> Floats:
+    def _coefficients(self, points: WeightedPoints, places: list[Floats]) -> Floats:
         """Coefficients b of w = sum of b phi(row); private."""
         if self.loss == "squared":
             axis = Axis.of(self.label)
-            scaled = np.asarray(axis.middles)[found.codes[:, -1]]
+            scaled = np.asarray(axis.middles)[points.codes[:, -1]]
             labels: Floats = axis.lower + axis.width * scaled - self._centre[0]
         else:
-            labels = np.where(found.codes[:, -1] == 1, 1.0, -1.0)
+            labels = np.where(points.codes[:, -1] == 1, 1.0, -1.0)
         if self.width is not None:
             grams = [bumps(place, place, self.width) for place in places]
             gram = np.multiply.reduce(grams)
         else:
             features = np.stack([np.ones(len(labels)), *places], axis=1)
             gram = features @ features.T
-        weights = found.counts.astype(np.float64) * (self.cost / self.n_records)
+        weights = points.counts.astype(np.float64) * (self.cost / self.n_records)
         rows = Rows(np.asarray(gram, np.float64), labels, weights)
         if self.loss == "hinge":
             return minimiser(rows, self.loss, self.tolerance**2 / 4)
@@ -456,12 +458,12 @@ def at_default_cost(at: Callable[[float], BernsteinMechanism]) -> BernsteinMecha
         if exponent not in _EXPONENTS or exponent in tried:
             return
         try:
-            found = at(2.0**exponent)
+            mechanism = at(2.0**exponent)
         except ConfigError:
             if exponent == _EXPONENTS[0]:
                 raise
             return  # no accuracy can be proven for so large a cost
-        tried[exponent] = expected_wrong(found), found
+        tried[exponent] = expected_wrong(mechanism), mechanism
 
     for exponent in _EXPONENTS[::2]:
         attempt(exponent)
@@ -506,8 +508,8 @@ def _grid(points: Floats, d: int) -> Floats:
 def _second_class(d: int, boundary: float) -> Floats:
     """The second class's probability at the places of a reference."""
     along = (_grid(_middles(_SIDE[d]), d) - boundary).sum(axis=1) / math.sqrt(d)
-    found: Floats = 1 / (1 + np.exp(-_STEEPNESS * along))
-    return found
+    share: Floats = 1 / (1 + np.exp(-_STEEPNESS * along))
+    return share
 
 
 def _kernel(one: Floats, two: Floats, width: float | None) -> Floats:
@@ -528,5 +530,5 @@ def _minimiser(loss: RiskLoss, width: float | None, d: int, cost: float, boundar
         labels=np.repeat([1.0, -1.0], len(places)),
         weights=np.concatenate([eta, 1 - eta]) * (cost / len(places)),
     )
-    found = minimiser(rows, loss, _TOLERANCE * cost)
-    return np.asarray(found[: len(places)] + found[len(places) :])
+    coefficients = minimiser(rows, loss, _TOLERANCE * cost)
+    return np.asarray(coefficients[: len(places)] + coefficients[len(places) :])
