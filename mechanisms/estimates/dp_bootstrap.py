@@ -12,7 +12,7 @@ and the paper's noise for it, which is asymptotic and too small; the proven loss
 are in the description. The noise on each replicate widens their percentiles by far more than the
 mean of the replicates suffers from it: that mean has variance V (1 + 1/B) + sigma^2/B about, V the
 variance of the statistic, where the replicates' own is V (n - 1)/n + sigma^2. A normal interval
-around the mean needs V alone, estimated by what is left of the replicates' variance. The half-width
+around the mean needs only V, estimated by what is left of the replicates' variance. The half-width
 follows from it by the rule of statpress.mechanisms.estimates.resampling_noise, which keeps the
 level for every V from 0 to n D^2/4. **percentile** and **t** are those of the paper; the sampling
 distribution is recovered by statpress.mechanisms.estimates.deconvolution. All of it is
@@ -103,7 +103,7 @@ class NoisyReplicates:
 
     @property
     def standard_error(self) -> float:
-        """Of the mean as an estimate (Algorithm 3); 0 where its square came out negative."""
+        """Standard error of the mean (Algorithm 3); 0 where the square came out negative."""
         n, replicates = self.n_records, len(self.values)
         spread = float(np.var(self.values, ddof=1))
         more = n / (n - 1)
@@ -416,7 +416,7 @@ class BootstrapEstimate(ResampledEstimate):
     def rules_of(
         cls, knobs: BootstrapKnobs, known: NoisyVariance, variances: tuple[float, ...]
     ) -> tuple[WidthRule, ...]:
-        """Those of calibrated intervals; the others have none."""
+        """The rules of calibrated intervals; other intervals have none."""
         calibrated = knobs.inference == "calibrated"
         return super().rules_of(knobs, known, variances) if calibrated else ()
 

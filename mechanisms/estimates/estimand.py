@@ -9,7 +9,7 @@ value (the middle of a bin). Columns with many bins cost an estimate nothing.
 
 ``where`` keeps some records: a mean becomes the ratio of two sums, a sum or a count is taken of
 records that count as 0 elsewhere. Records without a value (``missing``, ``other``) are left out
-of a mean likewise, and of a median or a quantile; other statistics are refused a column that can
+of a mean, a median or a quantile; other statistics are refused a column that can
 lack values.
 """
 

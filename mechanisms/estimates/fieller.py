@@ -157,7 +157,7 @@ class Sets(NamedTuple):
     lower: Floats  # least value; may be infinite
     upper: Floats  # largest value; may be infinite
     gap_lower: Floats  # the values between it and ``gap_upper`` are excluded; NaN: there is no gap
-    gap_upper: Floats  # likewise
+    gap_upper: Floats
 
     def one(self, bounds: tuple[float, float]) -> ConfidenceSet:
         """The only one, of arrays without axes."""

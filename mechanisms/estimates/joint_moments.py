@@ -3,7 +3,7 @@
 For a record x in [0, 1] let u = x - 1/2. Released are the sums of u and of u^2 over all n
 records with independent Gaussian noise of standard deviation s and s/w, w^2 <= phi^5 = (11 +
 5 sqrt 5)/2 = 11.09, phi the golden ratio. Replace-one neighbours; the pair is as private as
-the first sum alone: **mu-GDP with mu = 1/s**.
+only the first sum: **mu-GDP with mu = 1/s**.
 
 *Proof.* Replacing v by u moves (sum of u, w times sum of u^2) by (u - v, w (u^2 - v^2)), of
 squared length (u - v)^2 (1 + w^2 (u + v)^2). Let a = |u - v| and b = |u + v|. Then a + b = 2
@@ -228,7 +228,7 @@ def moment_interval(
 
 
 REFERENCE_VARIANCE = 1 / 12
-"""Of records spread evenly over the declared range, in ranges squared."""
+"""Variance of records spread evenly over the declared range, in ranges squared."""
 
 _QUARTER = 1 << 40  # of a square in grid steps 2**-42
 
@@ -327,7 +327,7 @@ class MeanEstimate(MomentsEstimate):
 
     @property
     def worst_coverage(self) -> float:
-        """Of the interval, for populations whose rare values decide."""
+        """Coverage of the interval for populations whose rare values decide."""
         level = self.terms.confidence
         if self.share:
             return worst_of_share(self.moments.sigma, level)

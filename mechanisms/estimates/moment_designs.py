@@ -126,10 +126,10 @@ def _covariance(m: Means) -> Floats:
 
 
 CORRELATION = Derived(_covariance, (_first_variance, _second_variance), (-1.0, 1.0))
-"""Of x and y."""
+"""Correlation of x and y."""
 
 SLOPE = Derived(_covariance, (_first_variance,))
-"""Of the regression of y on x, in units of the declared ranges."""
+"""Slope of the regression of y on x, in units of the declared ranges."""
 
 RATIO = Derived(lambda m: m[1], (lambda m: m[0],), (0.0, math.inf))
 """Sum of y over sum of x, both columns with a declared lower bound of 0."""
@@ -138,14 +138,14 @@ GROUP_DIFFERENCE = Derived(_covariance, (lambda m: m[0] * (1 - m[0]),), (-1.0, 1
 """Mean of y in the group x = 1 less that in the rest, x = 0: a slope, x being 0 or 1."""
 
 COVARIANCE = Derived(_covariance, (), (-0.25, 0.25))
-"""Of x and y (with n)."""
+"""Covariance of x and y (with n)."""
 
 VARIANCE = Derived(_first_variance, (), (0.0, 0.25))
-"""Of x (with n)."""
+"""Variance of x (with n)."""
 
 
 def intercept(origin: float) -> Derived:
-    """Of the regression of y on x, at x = -origin.
+    """Intercept of the regression of y on x, at x = -origin.
 
     With x' = x + origin it is E y - (E x') Cov/Var = (E y E x'^2 - E x' E x'y) / Var.
     """
@@ -164,11 +164,11 @@ class Slopes(NamedTuple):
     second: Floats  # float64[5, 5, ..]
 
     def times(self, factor: float) -> Slopes:
-        """Those of so many times the function."""
+        """The derivatives of so many times the function."""
         return Slopes(factor * self.first, factor * self.second)
 
     def plus(self, other: Slopes) -> Slopes:
-        """Those of a sum."""
+        """The derivatives of the sum of two functions."""
         return Slopes(self.first + other.first, self.second + other.second)
 
 
@@ -181,11 +181,11 @@ class Errors(NamedTuple):
     bend: Floats  # tr(K Q L Q) of the matrices K and L of second derivatives; float64[..]
 
     def times(self, factor: Floats) -> Errors:
-        """That of one function so many times as large."""
+        """The form with one of the functions so many times as large."""
         return Errors(*(factor * form for form in self))
 
     def plus(self, other: Errors) -> Errors:
-        """That of a sum."""
+        """The form of a sum of functions."""
         return Errors(*(one + two for one, two in zip(self, other, strict=True)))
 
     @property
@@ -456,12 +456,12 @@ FIRST_PAIR = MomentDesign(
     ),
     Fraction(139, 32),
 )  # fmt: skip
-"""Of releases before there were designs: all 14 monomials."""
+"""What releases before there were designs released: all 14 monomials."""
 
 FIRST_ONE = MomentDesign(
     "", "line", _monomials({(1, 0): 1, (2, 0): 3, (3, 0): 2, (4, 0): 5}), Fraction(5, 4)
 )
-"""Of releases before there were designs: the powers of one column."""
+"""What releases before there were designs released of one column: its powers."""
 
 DESIGNS: dict[str, MomentDesign] = {
     each.name: each for each in (PAIR, ONE, RATIO_DESIGN, GROUP, SOME)

@@ -42,7 +42,7 @@ MANY = 5.0
 """Noise in jumps beyond which rare values are hidden, at levels up to .999."""
 
 RATES = 24
-"""Of rare values, at which coverage is looked at."""
+"""How many rates of rare values coverage is computed at."""
 
 _NOISE, _OTHER, _MOST_COUNTS = 121, 5, 60
 
@@ -69,7 +69,7 @@ class MomentsEstimate(EstimateMechanism):
     @property
     @abstractmethod
     def worst_coverage(self) -> float:
-        """Of the interval, for populations whose rare values decide."""
+        """Coverage of the interval for populations whose rare values decide."""
 
     @abstractmethod
     def expected_width(self, n_records: int, *, guaranteed: bool) -> float:

@@ -274,7 +274,7 @@ def _binomial_cdf(at: Codes, sizes: Codes, share: float) -> Any:
 
 
 END_SHARE = Fraction(5, 12)
-"""Of epsilon, for each end; the rest is for the value."""
+"""Share of epsilon for each end; the rest is for the value."""
 _ZONES, _ZONE_WEIGHT = 3, 4  # of the base weights of the value
 _GUARDS = [Fraction(part, 10) for part in range(5, 10)]  # of an end's epsilon, for its guarded side
 
@@ -346,7 +346,7 @@ class NoisyQuantile:
         return round(self.n_records * self.share), self.ends.lower, self.ends.upper
 
     def wanted_of(self, present: int) -> tuple[int, int, int]:
-        """The same where so many records have a value: a private number."""
+        """Counts asked for where so many records have a value: a private number."""
         wanted = []
         for sizes, counts in self._grids:
             wanted.append(int(np.max(counts - np.maximum(sizes - present, 0))))
@@ -429,7 +429,7 @@ def quantile_loss(epsilon: Fraction, end_share: Fraction = END_SHARE) -> Privacy
 
 
 MOST_CELLS = 4_000_000
-"""Of a column; they are all held in memory."""
+"""Most cells of a column; they are all held in memory."""
 
 _STEPS, _DIGITS = 40, Context(prec=9, rounding=ROUND_DOWN)
 _FIRST_END_SHARE = Fraction(1, 3)  # of descriptions that do not say
@@ -465,7 +465,7 @@ class QuantileOfCells(EstimateMechanism):
         epsilon: Of all three choices together.
         end_share: Of epsilon, for each end of the interval.
         quantile: The choices; None where the mechanism was rebuilt from its description.
-        cells: To count by; likewise.
+        cells: To count by; None where the mechanism was rebuilt from its description.
     """
 
     name: ClassVar[str] = "noisy_quantile"

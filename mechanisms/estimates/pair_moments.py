@@ -474,7 +474,7 @@ class PairEstimate(MomentsEstimate):
         )
 
     def _widths(self, n_records: int, *, guaranteed: bool) -> Iterator[float]:
-        """Of each interval for records spread evenly, of columns in [0, 1]."""
+        """The width of each interval for records spread evenly, of columns in [0, 1]."""
         pair = self._even(n_records)
         for wanted in self._derived(n_records):
             sets = pair.interval(wanted, self.terms.confidence)
@@ -488,7 +488,7 @@ class PairEstimate(MomentsEstimate):
 
     @property
     def has_guarantee(self) -> bool:
-        """Of a variance only."""
+        """Whether there is a guaranteed interval: for a variance only."""
         return _formula(named(self.statistic)).is_variance
 
     def _even(self, n_records: int) -> NoisyPair:
@@ -500,7 +500,7 @@ class PairEstimate(MomentsEstimate):
 
     @property
     def worst_coverage(self) -> float:
-        """Of the sets, for populations whose rare values decide."""
+        """Coverage of the sets for populations whose rare values decide."""
         return worst_of_quotient(self.moments.noise_in_jumps, self.terms.confidence)
 
     def parameters(self) -> dict[str, str | int]:

@@ -3,7 +3,8 @@
 **Noise** is calibrated strictly at the finite number of resamples. A goal is a list of points
 (epsilon, largest delta). ``largest_mu_squared`` finds the least noise whose proven composed curve
 is below all of them: a search on a quick double-precision composition, then the proven one of
-statpress.mechanisms.accounting.privacy_loss_distributions at the value found, which alone decides.
+statpress.mechanisms.accounting.privacy_loss_distributions at the value found; only the latter
+decides.
 
 **mu-GDP down to a delta.** No finite noise puts the bootstrap's curve below that of a Gaussian
 mechanism everywhere, its tail being heavier. ``gaussian_goal`` asks for it where the
@@ -260,7 +261,7 @@ class NoisyVariance:
     most: float  # the largest V there can be, M
 
     def variance_of_centre(self, variance: Floats) -> Floats:
-        """Of the centre, at these V."""
+        """The variance of the centre at these V."""
         return self.centre_gain * variance + self.centre_noise
 
     def estimated(self, spread: Floats) -> Floats:
@@ -310,7 +311,7 @@ def reaches_from_description(description: Mapping[str, object], count: int) -> t
 def coverage(
     rule: WidthRule, known: NoisyVariance, variances: Floats, level: float, nodes: int = _NODES
 ) -> Floats:
-    """Of the intervals of a rule, at each of these V, in the model."""
+    """Coverage of the intervals of a rule at each of these V, in the model."""
     from scipy.special import erf
 
     deviation = np.sqrt(2 * known.variance_of_centre(variances))[:, None]

@@ -244,7 +244,7 @@ class Span(Protocol):
 
 
 Spans = Sequence[Span]
-"""Of a statistic's columns in their order, then of the group if it has one."""
+"""The ranges of a statistic's columns in their order, then of the group if it has one."""
 
 
 @dataclass(frozen=True)
@@ -268,7 +268,7 @@ class Terms:
     confidence: float  # level of the intervals
 
     def describe(self) -> dict[str, str | int]:
-        """As part of a mechanism's description."""
+        """The terms as part of a mechanism's description."""
         terms: dict[str, str | int] = {"confidence": repr(self.confidence)}
         for i, (quantity, scale) in enumerate(zip(self.quantities, self.scales, strict=True), 1):
             terms |= {
@@ -426,19 +426,19 @@ class NamedStatistic:
 
 
 def mean_scale(spans: Spans, n_records: int) -> tuple[Scale, ...]:
-    """Of a mean, in the units of its column."""
+    """The scale of a mean, in the units of its column."""
     (span,) = spans
     return (Scale(span.lower, span.upper - span.lower),)
 
 
 def total_scale(spans: Spans, n_records: int) -> tuple[Scale, ...]:
-    """Of n times a mean, in the units of its column."""
+    """The scale of n times a mean, in the units of its column."""
     (span,) = spans
     return (Scale(n_records * span.lower, n_records * (span.upper - span.lower)),)
 
 
 def product_scale(spans: Spans, n_records: int) -> tuple[Scale, ...]:
-    """Of a variance or a covariance, in the units of its columns multiplied."""
+    """The scale of a variance or a covariance, in the units of its columns multiplied."""
     first, second = spans[0], spans[-1]
     return (Scale(0.0, (first.upper - first.lower) * (second.upper - second.lower)),)
 

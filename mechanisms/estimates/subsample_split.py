@@ -363,7 +363,7 @@ class SplitEstimate(ResampledEstimate):
         }
 
     def constants(self) -> dict[str, str]:
-        """Those of the centre and of the intervals; version 1 did without."""
+        """The constants of the centre and of the intervals; version 1 did without."""
         if any(isinstance(rule, Multiplier) for rule in self.rules):
             return {}
         return {"part_weight": repr(self.resamples.part_weight), **super().constants()}

@@ -1,8 +1,8 @@
 """Products of the kind ``function``: a whole function, released once, evaluated for ever.
 
 The mechanism is statpress.mechanisms.functions.lattice_release: noisy values on a lattice of the
-declared ranges. Here it is a product: a learner from the config, parameters from
-the budget, and a description from which its loss and its evaluation follow without the learner.
+declared ranges. Here it is a product: a learner from the config, parameters from the budget, and a
+description from which its loss and its evaluation follow without the learner.
 
 The sensitivity follows from the learner and all of the declared cells, so a description states
 it, in steps of the grid, and the loss is recomputed from what is stated.

@@ -176,7 +176,7 @@ class FunctionKnobs:
 
 
 MOST_VALUES = 20_000
-"""Of one column; a kernel is evaluated around every one."""
+"""Most values of one column; a kernel is evaluated around every one."""
 
 _LOSSES: dict[str, RiskLoss] = {
     "svm": "hinge",

@@ -129,15 +129,11 @@ from statpress.mechanisms.functions.learner import (
     Shape,
     WeightedPoints,
     bump_error,
+    check_axes,
     check_binary,
     check_records,
 )
-from statpress.mechanisms.functions.polynomials import (
-    MOST_DIMENSIONS,
-    Floats,
-    iterated_basis,
-    lattice,
-)
+from statpress.mechanisms.functions.polynomials import Floats, iterated_basis, lattice
 
 _MOST_PAIRS = 50_000_000  # of cells, times lattice points, that are compared one by one
 _CHUNK_VALUES = 1 << 20
@@ -162,8 +158,7 @@ class ProductKernel:
     bandwidths: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        if not 1 <= len(self.axes) <= MOST_DIMENSIONS:
-            raise ConfigError(f"A function has from 1 to {MOST_DIMENSIONS} variables.")
+        check_axes(self.axes)
         if self.shape not in get_args(Shape):
             raise ConfigError(f"The kernel must be one of {', '.join(get_args(Shape))}.")
         if len(self.bandwidths) != len(self.axes):
@@ -377,7 +372,7 @@ def _of_sums(values: Floats) -> Floats:
 
 
 def _of_products(values: Floats) -> Floats:
-    """(a, b, c) float64[k, 3], likewise."""
+    """(a, b, c) float64[k, 3] for the q of every row and the u on its hull."""
     gram = values @ values.T
     squares, triples = np.diag(gram), []
     for row, b in zip(gram, squares.tolist(), strict=True):

@@ -96,7 +96,7 @@ def integer_values(learner: Learner, table: ContingencyTable, degree: int) -> ND
 
 
 MOST_POINTS = 20_000
-"""Of a lattice."""
+"""Most points of a lattice."""
 
 _DEGREES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64, 96, 128, 200)
 _ORDERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)

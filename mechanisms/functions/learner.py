@@ -265,6 +265,12 @@ class Learner(Protocol):
         """Error of the operator on a public reference, or the most that it can be."""
 
 
+def check_axes(axes: tuple[Axis, ...]) -> None:
+    """Refuse a number of variables that a function cannot have."""
+    if not 1 <= len(axes) <= MOST_DIMENSIONS:
+        raise ConfigError(f"A function has from 1 to {MOST_DIMENSIONS} variables.")
+
+
 def check_records(n_records: int) -> None:
     """Refuse a number of records that is not positive."""
     if n_records < 1:
@@ -307,8 +313,7 @@ class DeclaredFunction:
     feature_width: float = 0.2
 
     def __post_init__(self) -> None:
-        if not 1 <= len(self.axes) <= MOST_DIMENSIONS:
-            raise ConfigError(f"A function has from 1 to {MOST_DIMENSIONS} variables.")
+        check_axes(self.axes)
         if self.sensitivity_bound is None:
             raise ConfigError(
                 "The function has no sensitivity.",

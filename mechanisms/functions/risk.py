@@ -94,15 +94,11 @@ from statpress.mechanisms.functions.learner import (
     Axis,
     LatticeSensitivity,
     WeightedPoints,
+    check_axes,
     check_binary,
     check_records,
 )
-from statpress.mechanisms.functions.polynomials import (
-    MOST_DIMENSIONS,
-    Floats,
-    iterated_basis,
-    lattice,
-)
+from statpress.mechanisms.functions.polynomials import Floats, iterated_basis, lattice
 
 RiskLoss = Literal["hinge", "logistic", "squared"]
 
@@ -229,7 +225,7 @@ def _interior(rows: Rows, factor: Floats, tolerance: float) -> Floats | None:
 
 
 MOST_ROWS = 6000
-"""Of cells and labels, or of records if they are fewer."""
+"""Most rows: of cells and labels, or of records if they are fewer."""
 
 _UNIT, _UP = 2.0**-52, 1 + 1e-9
 
@@ -262,8 +258,7 @@ class EmpiricalRisk:
 
     def __post_init__(self) -> None:
         check_records(self.n_records)
-        if not 1 <= len(self.axes) <= MOST_DIMENSIONS:
-            raise ConfigError(f"A function has from 1 to {MOST_DIMENSIONS} variables.")
+        check_axes(self.axes)
         if not 0 < self.cost < math.inf:
             raise ConfigError("The cost C must be above 0.", where="cost")
         if self.width is not None and not 0 < self.width < math.inf:
@@ -321,7 +316,7 @@ class EmpiricalRisk:
 
     @property
     def _value_rounding(self) -> float:
-        """Of floating point in f = sum of b K, as sum |b| <= 2 C M: (rows + 100) units."""
+        """Rounding of f = sum of b K, as sum |b| <= 2 C M: (rows + 100) units."""
         return (self._rows + 100) * _UNIT * 2 * self.cost * self._slope * self._kappa**2
 
     @property
