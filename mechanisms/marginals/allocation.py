@@ -56,15 +56,7 @@ class Shares:
 def default_shares(
     *, n: float, mu: float, sizes: Sequence[int], screened: bool, tables: bool
 ) -> Shares:
-    """Shares that were good on public tables of several widths.
-
-    Args:
-        n: Number of records.
-        mu: Of the whole, divided by the records of a unit.
-        sizes: Number of codes of every column.
-        screened: Whether pairs are scored.
-        tables: Whether there is any table of several columns to be measured.
-    """
+    """Shares that were good on public tables of several widths."""
     if not tables:
         return Shares(1.0, 0.0)
     total = sum(sizes)
@@ -84,14 +76,7 @@ def column_weights(shares: Floats, n: float) -> Floats:
 def by_expected_error(
     distances: Floats, pair_weights: Sequence[tuple[Floats, Floats]], workload: Floats, total: float
 ) -> Floats:
-    """Amounts float64[P] that minimise the expected remaining error; some may be 0.
-
-    Args:
-        distances: float64[P], expected L1 distance of each pair from independence.
-        pair_weights: For each pair the ``column_weights`` of both columns.
-        workload: float64[P], how much each pair's error counts.
-        total: Of all amounts.
-    """
+    """Amounts float64[P] that minimise the expected remaining error; some may be 0."""
     tops = np.geomspace(total * 1e-7, total, _GRID)
     slopes = np.empty((len(distances), _GRID))
     for i, (distance, (one, other)) in enumerate(zip(distances, pair_weights, strict=True)):
@@ -154,13 +139,7 @@ def least_part(
     groups: Sequence[tuple[Sequence[int], float]],
     shares: Shares,
 ) -> float:
-    """Below every part of mu^2 that a step may be given, whatever the scores will be.
-
-    Args:
-        sizes: Number of codes of every column.
-        groups: Columns of each table of the workload, and its weight.
-        shares: Of mu^2 for the first two steps.
-    """
+    """Below every part of mu^2 that a step may be given, whatever the scores will be."""
     cells = np.array(sizes, dtype=np.float64)
     single = by_cells(cells, np.ones(len(cells)), shares.one_way if groups else 1.0)
     parts = [float(single.min())]
@@ -263,16 +242,7 @@ def expected_marginals(
     n_records: int,
     published: int,
 ) -> ExpectedMarginals:
-    """Expected errors.
-
-    Args:
-        sizes: Number of codes of every column.
-        groups: The workload.
-        shares: Of mu^2.
-        mu: Of the whole, divided by the records of a unit.
-        n_records: Number of records of the source.
-        published: Number of records to publish.
-    """
+    """Expected errors."""
     cells = np.array(sizes, dtype=np.float64)
     precision = by_cells(cells, np.ones(len(cells)), shares.one_way * mu**2) / 2
     amounts = np.zeros(0)

@@ -73,13 +73,7 @@ def similarity(column: Column) -> Floats:
 
 
 def smoothed_shares(column: Column, shares: Floats, variance: float) -> Floats:
-    """Posterior mean float64[k] of an ordered column's shares; of sum 1, cells may be negative.
-
-    Args:
-        column: One that ``is_smoothed``.
-        shares: float64[k], unbiased noisy shares of sum 1.
-        variance: Of their noise, before centring.
-    """
+    """Posterior mean float64[k] of an ordered column's shares; of sum 1, cells may be negative."""
     k = column.size
     centre = np.eye(k) - 1 / k
     deviations = centre @ shares
@@ -116,15 +110,7 @@ _TOLERANCE, _MISSED = 1e-7, 1e-4
 def fit_pair(
     table: Floats, rows: Floats, columns: Floats, possible: Booleans, rounds: int = 200
 ) -> Floats:
-    """The two-way table nearest to a start that has these margins.
-
-    Args:
-        table: float64[a, b]; what is negative counts as next to nothing.
-        rows: float64[a], at least 0.
-        columns: float64[b], of the same sum.
-        possible: bool[a, b]: other cells are 0.
-        rounds: At most.
-    """
+    """The two-way table nearest to a start that has these margins."""
     total = rows.sum()
     if not total:
         return np.zeros_like(table)
@@ -142,13 +128,7 @@ def fit_pair(
 def fit_margins(
     table: Floats, margins: Mapping[tuple[int, ...], Floats], rounds: int = 30
 ) -> Floats:
-    """The table nearest to a start that has the given margins.
-
-    Args:
-        table: float64, at least 0, of any number of axes.
-        margins: By axes, ascending; consistent with each other.
-        rounds: At most.
-    """
+    """The table nearest to a start that has the given margins."""
     found = table.copy()
     for _ in range(rounds):
         missed = 0.0
@@ -164,12 +144,7 @@ def fit_margins(
 
 
 def fit_triple(pairs: Sequence[Floats], rounds: int = 30) -> Floats:
-    """The three-way table of maximum entropy with three given two-way margins.
-
-    Args:
-        pairs: Of axes (0, 1), (0, 2) and (1, 2), with common one-way margins.
-        rounds: At most.
-    """
+    """The three-way table of maximum entropy with three given two-way margins."""
     first, second, third = pairs
     single = first.sum(axis=1)
     start = first[:, :, None] * second[:, None, :]
@@ -248,15 +223,7 @@ def denoise(
     scores: Mapping[Group, Score],
     similarities: Sequence[Floats],
 ) -> dict[Group, Deviation]:
-    """Posterior means of all measured pairs.
-
-    Args:
-        shares: One-way shares of every column.
-        deviations: By pair float64[k_a, k_b], centred noisy deviations from independence.
-        variances: By pair the variance of their noise in every cell, before centring.
-        scores: By pair, where there is one.
-        similarities: Prior correlations float64[k, k] of the cells of every column.
-    """
+    """Posterior means of all measured pairs."""
     if not deviations:
         return {}
     start = [_first_covariance(p, s) for p, s in zip(shares, similarities, strict=True)]
@@ -443,15 +410,7 @@ def one_ways(
     *,
     smoothed: bool,
 ) -> tuple[Floats, ...]:
-    """Projected shares float64[k] of every column, 0 where a code is impossible.
-
-    Args:
-        released: What was measured so far.
-        residuals: All of it combined.
-        n: Number of present records, known or estimated.
-        boxes: Structural zeros.
-        smoothed: Whether ordered columns are smoothed; the bias of scores is known without.
-    """
+    """Projected shares float64[k] of every column, 0 where a code is impossible."""
     found = []
     for column, declared in enumerate(released.domain.columns):
         estimate, variance = residuals.table((column,)), residuals.variances[(column,)]

@@ -173,11 +173,7 @@ def all_pairs(n_columns: int) -> tuple[tuple[Group, float], ...]:
 
 
 def groups_of(knobs: MarginalsKnobs, domain: Domain) -> tuple[tuple[Group, float], ...]:
-    """The workload by column positions.
-
-    Raises:
-        ConfigError: A group names a column that the product does not have.
-    """
+    """The workload by column positions."""
     names = [column.name for column in domain.columns]
     if isinstance(knobs.pairs, str):
         return all_pairs(len(names))
@@ -201,12 +197,7 @@ def is_screened(knobs: MarginalsKnobs, groups: tuple[tuple[Group, float], ...]) 
 
 
 def check_sizes(domain: Domain, groups: tuple[tuple[Group, float], ...], n_records: int) -> None:
-    """Refuse columns and tables that are too many, too large or hold nothing.
-
-    Raises:
-        ConfigError: There are such.
-        RecordsError: More records than can be counted on the grid.
-    """
+    """Refuse columns and tables that are too many, too large or hold nothing."""
     columns = domain.columns
     if len(columns) > MOST_COLUMNS:
         raise ConfigError(f"At most {MOST_COLUMNS} columns can be served.", where="columns")
@@ -257,18 +248,7 @@ def release_marginals(
     known: KnownTotals | None = None,
     progress: Progress | None = None,
 ) -> NoisyMarginals:
-    """One-way tables, scores, and the tables that these make worth measuring.
-
-    Args:
-        coded: The private records.
-        workload: Public.
-        shares: Of mu^2; the screening's is 0 for none.
-        mu_squared: The whole budget.
-        unit_records: Most records of a unit.
-        rng: Source of noise; charge the ledger before building it.
-        known: Public exact tables, which are not measured.
-        progress: Called with the number of cells of each measured table.
-    """
+    """One-way tables, scores, and the tables that these make worth measuring."""
     known, boxes = dict(known or {}), boxes_of(coded.domain)
     budget = GdpFilter(mu_squared)
     sizes = tuple(column.size for column in coded.domain.columns)
@@ -468,11 +448,7 @@ class Marginals:
         return made.knowing(totals, target.domain, target.n_records)
 
     def knowing(self, known: KnownTotals, domain: Domain, n_records: int) -> Self:
-        """The mechanism with public exact totals of some columns and pairs.
-
-        Raises:
-            ConfigError: The totals contradict each other, the number of records or the zeros.
-        """
+        """The mechanism with public exact totals of some columns and pairs."""
         if known and self.records not in (0, n_records):
             raise ConfigError(
                 "Known totals can be met only by as many records as there are.", where="records"

@@ -56,24 +56,12 @@ _POINTS, _ROUNDS = 80, 60
 
 
 def score_bias(n: float, shares: Floats, sigma: float) -> float:
-    """About the distance from the product that the noise of one column's one-way makes.
-
-    Args:
-        n: Number of records.
-        shares: float64[k], of the column's cells.
-        sigma: Standard deviation of the noise of a count.
-    """
+    """About the distance from the product that the noise of one column's one-way makes."""
     return 0.8 * float(np.minimum(sigma, n * shares + 0.4 * sigma).sum())
 
 
 def expected_distances(scores: Floats, biases: Floats, sigma: float) -> Floats:
-    """Posterior mean float64[P] of every pair's distance from independence, at least 1.
-
-    Args:
-        scores: float64[P], noisy distances in records.
-        biases: float64[P], what the noise of the one-ways adds.
-        sigma: Standard deviation of the scores' noise.
-    """
+    """Posterior mean float64[P] of every pair's distance from independence, at least 1."""
     top = max(float(scores.max()), 3 * sigma)
     points = np.linspace(0.0, top, _POINTS)
     means = np.sqrt(points**2 + biases[:, None] ** 2)
@@ -224,11 +212,7 @@ def score_sensitivity_squared(unit_records: int, n_pairs: int) -> int:
 
 
 def scale_of(sensitivity_squared: int, amount: Fraction) -> Fraction:
-    """Scale in grid steps of noise that spends at most an amount of mu^2.
-
-    Raises:
-        RecordsError: The noise does not suit the grid.
-    """
+    """Scale in grid steps of noise that spends at most an amount of mu^2."""
     return scale_for(sensitivity_squared * GRID**2 / amount)
 
 
@@ -242,20 +226,7 @@ def measure_tables(
     rng: Randomness,
     progress: Progress | None = None,
 ) -> tuple[NoisyTable, ...]:
-    """Noisy tables of groups of columns.
-
-    Args:
-        coded: The private records.
-        groups: Public by now.
-        amounts: Of mu^2 that each table may spend, public by now.
-        unit_records: Most records of a unit.
-        budget: Spent from before any noise is drawn.
-        rng: Source of noise.
-        progress: Called with the number of cells of each table.
-
-    Raises:
-        InsufficientBudgetError: The amounts pass what is left.
-    """
+    """Noisy tables of groups of columns."""
     squared = table_sensitivity_squared(unit_records)
     scales = [scale_of(squared, amount) for amount in amounts]
     for scale in scales:
@@ -278,19 +249,7 @@ def score_pairs(
     budget: GdpFilter,
     rng: Randomness,
 ) -> NoisyScores:
-    """Noisy L1 distances of the tables of pairs from public tables of integers.
-
-    Args:
-        coded: The private records.
-        references: For each pair the table that it is compared with.
-        amount: Of mu^2, for all scores together.
-        unit_records: Most records of a unit.
-        budget: Spent from before any noise is drawn.
-        rng: Source of noise.
-
-    Raises:
-        InsufficientBudgetError: The amount passes what is left.
-    """
+    """Noisy L1 distances of the tables of pairs from public tables of integers."""
     pairs = tuple(references)
     squared = score_sensitivity_squared(unit_records, len(pairs))
     scale = scale_of(squared, amount)

@@ -63,11 +63,7 @@ class Residuals:
     variances: Mapping[Group, float]
 
     def table(self, group: Group) -> Floats:
-        """The estimate of a marginal, in records; unbiased, so cells may be negative.
-
-        Raises:
-            NotMeasuredError: A residual of it was not measured.
-        """
+        """The estimate of a marginal, in records; unbiased, so cells may be negative."""
         total = np.zeros([self.sizes[column] for column in group])
         for part in subgroups(group):
             self._check(part)
@@ -114,14 +110,7 @@ def combine(
     n_present: int | None,
     known: Mapping[Group, NDArray[np.int64]] | None = None,
 ) -> Residuals:
-    """Residuals of all groups that are measured or known, and of their subgroups.
-
-    Args:
-        sizes: Number of codes of every column.
-        tables: Their groups ascending.
-        n_present: Number of records if it is public, None if it is to be estimated.
-        known: Public exact tables.
-    """
+    """Residuals of all groups that are measured or known, and of their subgroups."""
     sums: dict[Group, Floats] = {}
     weights: dict[Group, float] = {}
     for table in tables:
@@ -288,11 +277,7 @@ def query(
 
 
 def table_with_errors(residuals: Residuals, group: Group) -> tuple[Floats, float]:
-    """A marginal's unbiased estimates, in records, and the standard error of each cell.
-
-    Raises:
-        NotMeasuredError: No measured table holds these columns together.
-    """
+    """A marginal's unbiased estimates, in records, and the standard error of each cell."""
     return residuals.table(group), math.sqrt(residuals.table_variance(group))
 
 

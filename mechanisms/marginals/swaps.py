@@ -632,18 +632,7 @@ def make_possible(
     known: Sequence[Group],
     rng: np.random.Generator,
 ) -> None:
-    """Change records in place until none lies in a box.
-
-    Args:
-        codes: unsigned[n, d].
-        boxes: Structural zeros.
-        one_way: Shares of every column's cells, 0 where a code is impossible by itself.
-        known: Groups whose tables stay as they are.
-        rng: Public.
-
-    Raises:
-        ConfigError: The known totals leave no possible records.
-    """
+    """Change records in place until none lies in a box."""
     if not boxes:
         return
     tied = [group for group in known if len(group) == 2]

@@ -38,13 +38,7 @@ Integers = NDArray[np.int64]
 def tree(
     n_columns: int, pairs: Mapping[Group, Floats], forced: Iterable[Group] = ()
 ) -> list[tuple[int, int]]:
-    """Edges (parent, child) of a tree of largest mutual information, parents first.
-
-    Args:
-        n_columns: All columns; those without a pair hang on column 0.
-        pairs: Fitted tables, ascending positions.
-        forced: Edges that must be in it; they form no cycle.
-    """
+    """Edges (parent, child) of a tree of largest mutual information, parents first."""
     strength = {pair: mutual_information(table) for pair, table in pairs.items()}
     ordered = [*forced, *sorted(strength, key=lambda pair: (-strength[pair], pair))]
     component = list(range(n_columns))
@@ -119,16 +113,7 @@ def start_records(
     dtype: np.dtype[Any],
     rng: np.random.Generator,
 ) -> NDArray[Any]:
-    """Codes unsigned[m, d] with the given one-way tables exactly.
-
-    Args:
-        one_way: int64[k] of every column, all of one sum m.
-        edges: (parent, child), parents first; a column that is not a child begins a tree.
-        pairs: Fitted tables of m records.
-        exact: Known tables of pairs; where an edge is one of them it is met exactly.
-        dtype: Of the codes.
-        rng: Public.
-    """
+    """Codes unsigned[m, d] with the given one-way tables exactly."""
     m = int(one_way[0].sum())
     codes = np.empty((m, len(one_way)), dtype=dtype)
     children = {child for _, child in edges}
@@ -203,17 +188,7 @@ def synthesise(
     sweeps: int = 15,
     floor: float | None = None,
 ) -> NDArray[Any]:
-    """Codes unsigned[n_records, d] near to the model's tables.
-
-    Args:
-        model: The tables.
-        n_records: How many to make.
-        rng: Public.
-        boxes: Structural zeros.
-        known: Tables that are met exactly.
-        sweeps: At most.
-        floor: Squared distance at which to stop; by default what the targets' errors leave.
-    """
+    """Codes unsigned[n_records, d] near to the model's tables."""
     known = known or {}
     m = n_records
     one_way = [one_way_counts(p, m) for p in model.one_way]
@@ -248,10 +223,6 @@ def one_way_counts(p: Floats, m: int) -> Integers:
 
     The parts are steadied as above, and what that leaves, half of 2**-24 for each cell at most,
     goes to the largest of them, so that they add up to m exactly whatever the number of cells.
-
-    Args:
-        p: Of each cell, float64[K], at least 0 and not all 0; with any sum.
-        m: How many records.
     """
     parts = np.rint(p * (m / p.sum()) * _FINE).astype(np.int64)
     largest = np.argsort(-parts, kind="stable")[: np.count_nonzero(parts)]

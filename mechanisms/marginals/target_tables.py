@@ -56,16 +56,7 @@ _MOST_EACH = 1 << 21  # cells of that copy
 def counts_of(
     codes: NDArray[Any], groups: Sequence[Group], shapes: Sequence[tuple[int, ...]]
 ) -> list[Integers]:
-    """The counts of records by their codes of each group.
-
-    Args:
-        codes: unsigned[n, d], C-contiguous.
-        groups: Positions of columns.
-        shapes: Of each group the sizes of its columns.
-
-    Returns:
-        For each group int64[cells], with the code of the last column running fastest.
-    """
+    """The counts of records by their codes of each group."""
     width = max((len(group) for group in groups), default=1)
     columns = np.zeros((len(groups), width), dtype=np.int64)
     strides = np.zeros((len(groups), width), dtype=np.int64)
@@ -91,12 +82,7 @@ def counts_of(
 def tables_of(
     codes: NDArray[Any], shapes: Mapping[Group, tuple[int, ...]]
 ) -> dict[Group, Integers]:
-    """The tables of groups; a pair that lies in a larger group is a sum over its table.
-
-    Args:
-        codes: unsigned[n, d], C-contiguous.
-        shapes: Of each group, positions of columns in order, the sizes of its columns.
-    """
+    """The tables of groups; a pair that lies in a larger group is a sum over its table."""
     larger = {
         pair: group
         for group in shapes
@@ -232,11 +218,7 @@ class KnownTotal:
 
 
 def totals_of(known: Mapping[str, KnownTotal], domain: Domain) -> dict[Group, NDArray[np.int64]]:
-    """Known totals with their counts by ascending positions of their columns.
-
-    Raises:
-        ConfigError: A column does not exist, occurs twice, or the counts do not fit it.
-    """
+    """Known totals with their counts by ascending positions of their columns."""
     found: dict[Group, NDArray[np.int64]] = {}
     for name, total in known.items():
         columns = total.columns or (name,)
@@ -267,17 +249,7 @@ def totals_of(known: Mapping[str, KnownTotal], domain: Domain) -> dict[Group, ND
 def check_known(
     known: Mapping[Group, NDArray[np.int64]], domain: Domain, n_records: int
 ) -> dict[Group, NDArray[np.int64]]:
-    """Known totals that agree with the domain, with each other and with the number of records.
-
-    Args:
-        known: By ascending positions of one column or two, int64 of the shape of their sizes.
-        domain: The declared columns.
-        n_records: Public number of records.
-
-    Raises:
-        ConfigError: They contradict each other, the number of records or the structural zeros,
-            form a cycle, or records may be absent.
-    """
+    """Known totals that agree with the domain, with each other and with the number of records."""
     if known and domain.absent:
         raise ConfigError(
             "Totals cannot be met exactly where the number of records is private.",

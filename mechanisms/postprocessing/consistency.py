@@ -396,18 +396,6 @@ def project_consistently(tables: Sequence[NoisyTable], *, total: float) -> list[
     """The nearest non-negative tables that agree and add up to the total.
 
     Source: module text.
-
-    Args:
-        tables: In any number and overlap.
-        total: At least 0.
-
-    Returns:
-        Of each table float64[as its estimates], at least 0, with the sum ``total`` exactly
-        (see ``project_to_simplex``); shared marginals agree to about 10**-9 of the total, or to
-        what a thousand steps gave: check with ``disagreement`` where it matters.
-
-    Raises:
-        ValueError: As ``make_consistent`` and ``project_to_simplex``.
     """
     if total == 0:
         return [np.zeros_like(table.estimates) for table in tables]

@@ -154,11 +154,7 @@ class ReleasedTable:
 
     @classmethod
     def of_noise(cls, table: DebiasedTable) -> ReleasedTable:
-        """A table with independent noise on every cell.
-
-        Raises:
-            ValueError: There are more than 10**7 cells, or some are impossible or absent.
-        """
+        """A table with independent noise on every cell."""
         estimates, errors = _dense(table)
         weight = max(float(np.mean(errors**2)), _LEAST_VARIANCE)
         return cls(table.domain, estimates, errors**2, weight, drawn=False)
@@ -167,11 +163,7 @@ class ReleasedTable:
     def of_draws(
         cls, table: DebiasedTable, pseudocount: Fraction, *, records: int, n_records: int
     ) -> ReleasedTable:
-        """The debiased table of ``records`` drawn records.
-
-        Raises:
-            ValueError: There are more than 10**7 cells, or some are impossible or absent.
-        """
+        """The debiased table of ``records`` drawn records."""
         estimates, _ = _dense(table)
         total = float(n_records + pseudocount * table.domain.n_cells)
         floor, ceiling = float(pseudocount), n_records + float(pseudocount)
@@ -338,13 +330,7 @@ class Covariance(ABC):
     def errors_of_sums(
         self, sums: Floats, variances: Floats, cells: Floats, *, n_records: int, n_cells: int
     ) -> Floats:
-        """What to give and take of such sums, for normal intervals: by default their deviation.
-
-        Args: as of ``variances_of_sums``.
-
-        Returns:
-            float64[G], in records.
-        """
+        """What to give and take of such sums, for normal intervals: by default their deviation."""
         found = self.variances_of_sums(sums, variances, cells, n_records=n_records, n_cells=n_cells)
         return np.asarray(np.sqrt(found))
 

@@ -223,15 +223,7 @@ def binomial_at_least(k: Floats, n: int, p: Floats) -> Floats:
 
 
 def place_limits(law: Exceeding, y: Floats, whole: float, near: Floats, alpha: float) -> Limits:
-    """Limits of one share at every place, float64[k] each.
-
-    Args:
-        law: Of what is released.
-        y: float64[k], released.
-        whole: What is released, on average, of all records together.
-        near: float64[k], estimates of the shares.
-        alpha: Probability with which one end of one place may fail.
-    """
+    """Limits of one share at every place, float64[k] each."""
     lower = _lower(law, y, alpha, near, other=False)
     return lower, 1 - _lower(law, whole - y, alpha, 1 - near, other=True)
 
@@ -320,13 +312,7 @@ class Strays:
 
 
 def added(first: Tail, second: Tail, reach: float) -> Tail:
-    """A bound for the sum of two distances, the second bounded whatever the first is.
-
-    Args:
-        first: Bound of the first distance.
-        second: Bound of the second, given the first.
-        reach: Up to where the first is looked at; beyond, the sum counts as too large.
-    """
+    """A bound for the sum of two distances, the second bounded whatever the first is."""
     nodes = np.linspace(0, reach, _TIME_NODES + 1)[1:]
     above = np.minimum(first(nodes), 1.0)
     masses = -np.diff(above, prepend=1.0)
@@ -382,12 +368,7 @@ def of_noise(noise: DiscreteNoise, n_cells: int, end: int = 0) -> Strays | None:
 
 
 def of_blocks(scale: float, widths: NDArray[np.int64]) -> Strays | None:
-    """Of the least squares of two resolutions; centre 0 is about its own estimates.
-
-    Args:
-        scale: Of the Gaussian noise.
-        widths: int64[k], cells of every block.
-    """
+    """Of the least squares of two resolutions; centre 0 is about its own estimates."""
     if scale < _LEAST_BLOCKS:
         return None
     between = scale**2 * float(np.sum(widths / (widths + 1)))

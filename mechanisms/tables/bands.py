@@ -120,11 +120,7 @@ def drawn_law(draws: int, pseudocount: float, *, n_records: int, n_cells: int) -
 
 
 def law_of(mechanism: Any, *, n_records: int, n_cells: int) -> BandLaw:
-    """The law of what a mechanism at fixed parameters releases.
-
-    Raises:
-        ConfigError: It has none that is known here.
-    """
+    """The law of what a mechanism at fixed parameters releases."""
     if not hasattr(mechanism, "band_law"):
         raise ConfigError(
             f"The mechanism '{mechanism.name}' has no confidence bands: how far its counts are off "
@@ -139,19 +135,7 @@ def law_of(mechanism: Any, *, n_records: int, n_cells: int) -> BandLaw:
 def bands_of(
     mechanism: Any, release: RawTable, bands: Sequence[str], level: float, *, n_records: int
 ) -> dict[str, dict[str, NDArray[Any]]]:
-    """The bands that follow from a release.
-
-    Args:
-        mechanism: That released it.
-        release: Raw counts, before any post-processing.
-        bands: Which: ``cells``, ``cumulative``.
-        level: Of each.
-        n_records: Number of records n.
-
-    Returns:
-        By band, of every possible cell in order: the columns of ``LIMITS``, int64[n_possible] and
-        float64[n_possible].
-    """
+    """The bands that follow from a release."""
     if not bands:
         return {}
     cells = release.domain.possible_cells()
@@ -249,16 +233,7 @@ class BandKnobs:
 
 
 def check_columns(knobs: BandKnobs, columns: tuple[Column, ...], nulls: bool) -> None:
-    """Refuse a band that the columns do not have.
-
-    Args:
-        knobs: What is asked for.
-        columns: Of the table.
-        nulls: Whether a column without a cell for them may have nulls.
-
-    Raises:
-        ConfigError: The table is not over one ordered column with a value in every record.
-    """
+    """Refuse a band that the columns do not have."""
     if "cumulative" not in knobs.bands:
         return
     step = "Ask for 'bands: [cells]', or make a table of one ordered column."
@@ -327,11 +302,7 @@ class ExpectedBands(ExpectedCounts):
 
 
 def expected(error: ExpectedCounts, knobs: BandKnobs, mechanism: Any, target: Target) -> Any:
-    """An expected error with the half widths of the bands.
-
-    Raises:
-        ConfigError: The bands cannot be computed.
-    """
+    """An expected error with the half widths of the bands."""
     n, k = target.n_records, target.n_cells
     law = law_of(mechanism, n_records=n, n_cells=k)
     _check_size(k)
@@ -376,11 +347,7 @@ def facts(knobs: BandKnobs) -> Mapping[str, Any]:
 
 
 def knobs_from(stated: Mapping[str, Any]) -> BandKnobs:
-    """The bands that a privacy statement says.
-
-    Raises:
-        ValueError: It says something else.
-    """
+    """The bands that a privacy statement says."""
     bands, level = stated.get("bands", ()), stated.get("confidence", 0.95)
     if not set(bands) <= {"cells", "cumulative"} or type(level) is not float or math.isnan(level):
         raise ValueError("it states bands that this version does not know")

@@ -118,9 +118,6 @@ def paper_parameters(
     Without a pseudocount, Corollary 3 at the largest power of ten for gamma whose
     sampling variance (N/n)^2/m is within 1 % of its limit. (The variance falls as
     gamma falls and has no minimum: it tends to a limit while k and m grow.)
-
-    Raises:
-        InfeasibleBudgetError: The theorem does not apply or allows no record.
     """
     if unit_records != 1:
         raise InfeasibleBudgetError("The paper's calibration covers one record per unit.")
@@ -322,9 +319,6 @@ def _most_records(pseudocount: Amount, target: Target) -> int:
     """Largest number of records that a target allows.
 
     Exact: the loss grows with the number of draws, since dropping a draw is post-processing.
-
-    Raises:
-        InfeasibleBudgetError: Not even one record is allowed, or any number is.
     """
 
     def fits(m: int) -> bool:
@@ -346,15 +340,6 @@ def _least_pseudocount(
 
     Exact: the loss falls as the pseudocount grows, since a larger one mixes each draw with a
     uniform cell.
-
-    Args:
-        records: To draw.
-        target: To meet.
-        denominator: Of the grid.
-        coarser: The smallest multiple of 10/denominator that it allows, if that is known.
-
-    Raises:
-        InfeasibleBudgetError: No pseudocount up to 1e15 is allowed.
     """
 
     def fails(numerator: int) -> bool:

@@ -213,11 +213,6 @@ def gaussian_kernel(n_cells: int, bandwidth: Fraction | float, bits: int = 30) -
     """A Gaussian on ordered cells, cut off at the ends and rounded; public.
 
     Its values are the same on every machine, as what they cost is.
-
-    Args:
-        n_cells: Number of cells s.
-        bandwidth: Standard deviation in cells, positive; a float is taken as its exact value.
-        bits: Values are multiples of 2**-bits, at most 30.
     """
     if not bandwidth > 0:
         raise ValueError("the bandwidth must be positive")
@@ -231,10 +226,6 @@ def round_kernel(weights: Codes, bits: int = 30) -> TableKernel:
     """A kernel near weights int64[s, s], each row scaled and rounded to add up to 2**bits.
 
     What rounding down leaves over goes to the largest value of the row.
-
-    Args:
-        weights: From 0 to 2**32, no row all 0.
-        bits: At most 30.
     """
     rows = (weights << bits) // weights.sum(axis=1, keepdims=True)
     left = (1 << bits) - rows.sum(axis=1)
@@ -256,15 +247,7 @@ def _falling(exponent: Fraction) -> int:
 def sample_density(
     counts: Codes, kernel: Kernel, uniform: Fraction, records: int, rng: np.random.Generator
 ) -> Codes:
-    """Counts int64[s] of iid draws from the mixture.
-
-    Args:
-        counts: int64[s], private counts h of n >= 1 records.
-        kernel: Public kernel over the same cells.
-        uniform: Share w of the uniform distribution, 0 < w <= 1.
-        records: Number of draws m >= 0.
-        rng: Source of bits; cryptographic in production.
-    """
+    """Counts int64[s] of iid draws from the mixture."""
     n = _check_weights(counts, kernel, uniform)
     spread = records - int(
         np.count_nonzero(below(uniform.numerator, uniform.denominator, records, rng))
@@ -279,14 +262,7 @@ def sample_density(
 def draw_ratio(
     kernel: Kernel, uniform: Fraction, n_records: int, unit_records: int = 1
 ) -> Fraction:
-    """The largest ratio of a cell's probabilities on two neighbours, exactly.
-
-    Args:
-        kernel: Public kernel.
-        uniform: Share w of the uniform distribution, 0 < w <= 1.
-        n_records: Number of records n, public.
-        unit_records: Records of one unit, 1 <= c <= n.
-    """
+    """The largest ratio of a cell's probabilities on two neighbours, exactly."""
     _check_share(uniform)
     if not 1 <= unit_records <= n_records:
         raise ValueError("needs 1 <= unit_records <= n_records")
@@ -314,11 +290,6 @@ def balanced_draws(n_records: int, epsilon: Fraction, density: Fraction) -> int:
     as declared that is least at m = (n epsilon/B)^(2/3)/2, where w is about
     (n epsilon/B)^(-1/3)/2. If B grows as n^(r/(r + 3)) these are the theorem's rates in r
     dimensions, n^(2/(r + 3)) and n^(-1/(r + 3)).
-
-    Args:
-        n_records: n.
-        epsilon: Per record of a unit, at delta 0.
-        density: Largest density of a record's kernel against uniform, s K_max; B for bins.
     """
     balanced = math.pow(n_records * epsilon / density, 2 / 3) / 2
     return max(1, round(min(balanced, 1e9)))

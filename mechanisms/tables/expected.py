@@ -89,12 +89,6 @@ def falling_root(
 
     False position on the function's logarithm, in which an end that stays counts half as much each
     time (the Illinois rule), with a halving at every fourth look.
-
-    Args:
-        function: Above the level at ``low``, and not at ``high``.
-        level: To pass, above 0.
-        low: The lower end.
-        high: The upper end.
     """
 
     def height(point: float) -> float:
@@ -129,15 +123,7 @@ Floats = NDArray[np.float64]
 def variation_of_few_draws(
     weights: Floats, counts: Floats, pseudocount: float, step: float, n_records: int
 ) -> float:
-    """About the expected total variation between projected and true shares, 0 to 1.
-
-    Args:
-        weights: float64[k], numbers of cells.
-        counts: float64[k], the records in each of them.
-        pseudocount: k.
-        step: N/m, what a draw adds to an estimate.
-        n_records: Number of records n.
-    """
+    """About the expected total variation between projected and true shares, 0 to 1."""
     means = (counts + pseudocount) / step  # of the numbers of draws
 
     def excess(a: Any) -> float:
@@ -191,13 +177,7 @@ class Releasing(Protocol):
 def pair_total_variation(
     mechanism: Releasing, uniform_share: float, target: Target
 ) -> float | None:
-    """The expected error of this module's text, 0 to 1; None if there are too many cells.
-
-    Args:
-        mechanism: At fixed parameters.
-        uniform_share: Expected share of the records that it draws uniformly.
-        target: With the public quantities.
-    """
+    """The expected error of this module's text, 0 to 1; None if there are too many cells."""
     if target.n_cells == 1:
         return 0.0
     domain = target.domain or _domain(target)
@@ -333,14 +313,7 @@ _GROUPS = 80
 def projected_total_variation(
     sd: Callable[[Floats], Floats], *, n_records: int, n_cells: int, laplace: bool = False
 ) -> float:
-    """About the expected total variation between projected and true shares, 0 to 1.
-
-    Args:
-        sd: Standard deviation of the noise, float64[k], of cells with counts float64[k].
-        n_records: Number of records n.
-        n_cells: Number of cells.
-        laplace: Whether the noise is Laplace; otherwise it is taken as normal.
-    """
+    """About the expected total variation between projected and true shares, 0 to 1."""
     found = [
         _variation(weights, counts, sd(counts), n_records, laplace)
         for weights, counts in _references(n_records, n_cells)
@@ -378,11 +351,6 @@ def ordered_references(n_records: int, n_cells: int, rng: np.random.Generator) -
 
     Counts fall from the first cell to the last, so that neighbours are alike; where nine tenths
     are empty the others are scattered, so that they are not.
-
-    Args:
-        n_records: Number of records n.
-        n_cells: Number of cells.
-        rng: Scatters them; of a known seed.
     """
     for flat, occupied in _sizes(n_cells):
         weights, counts = _shape(flat, occupied, n_records)

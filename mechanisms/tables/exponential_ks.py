@@ -127,21 +127,7 @@ def sample_ks(
     epsilon: Fraction | float,
     rng: np.random.Generator,
 ) -> Codes:
-    """One release of the exponential mechanism of the KS distance.
-
-    Args:
-        counts: int64[s], private counts of the ordered cells, at least one record.
-        records: Records to release, k >= 1.
-        epsilon: Positive and finite; a float is taken as its exact value. The release
-            is epsilon-DP under replace-one of one record.
-        rng: Source of bits; cryptographic in production.
-
-    Returns:
-        int64[s], counts that add up to ``records``.
-
-    Raises:
-        ValueError: An argument is out of range.
-    """
+    """One release of the exponential mechanism of the KS distance."""
     rate = rate_of(epsilon, 1)
     if records < 1 or np.any(counts < 0) or not counts.any():
         raise ValueError("needs counts >= 0, one of them above 0, and records >= 1")

@@ -234,11 +234,7 @@ def noise_of_cells(
 def scale_for(
     given: Fraction | None, target: Target, loss: Callable[[Fraction], PrivacyLoss]
 ) -> Fraction:
-    """The given scale, or the smallest within a thousandth, at which a loss meets the target.
-
-    Raises:
-        InfeasibleBudgetError: No scale, or not the given one, meets it.
-    """
+    """The given scale, or the smallest within a thousandth, at which a loss meets the target."""
     if target.n_cells > MOST_CELLS:
         raise InfeasibleBudgetError(
             f"A noisy table has a row per cell; {target.n_cells:,} are too many.",
@@ -284,11 +280,7 @@ def _grid(index: int) -> Fraction:
 
 
 def check_scale(scale: Fraction, where: str = "") -> None:
-    """Refuse a scale outside the grid.
-
-    Raises:
-        RecordsError: It is not between 2**-20 and 2**40.
-    """
+    """Refuse a scale outside the grid."""
     if not _FINEST <= scale <= _WIDEST:
         raise RecordsError("The scale must be between 2**-20 and 2**40 records.", where=where)
 

@@ -121,21 +121,7 @@ def draw_candidates(
     *,
     concentration: float | None = None,
 ) -> Codes:
-    """Candidate datasets from a proposal that knows nothing of the data.
-
-    Args:
-        candidates: Number N of candidates.
-        n_cells: Number of cells s.
-        records: Records of each, k.
-        rng: Source of bits.
-        concentration: None draws the records of each candidate iid uniform over the
-            cells; a positive number a draws their probabilities first, from the
-            Dirichlet distribution with all parameters a. No privacy depends on how
-            exact these draws are.
-
-    Returns:
-        int64[N, s], counts; each row adds up to k.
-    """
+    """Candidate datasets from a proposal that knows nothing of the data."""
     if concentration is None:
         return rng.multinomial(records, np.full(n_cells, 1 / n_cells), size=candidates)
     shares = rng.dirichlet(np.full(n_cells, concentration), size=candidates)
@@ -147,13 +133,7 @@ def choose_candidate(
     epsilon: Fraction | float,
     rng: np.random.Generator,
 ) -> int:
-    """Index of the candidate to release.
-
-    Args:
-        scores: Of all candidates, at least one.
-        epsilon: Positive and finite; a float is taken as its exact value.
-        rng: Source of bits; cryptographic in production.
-    """
+    """Index of the candidate to release."""
     rate, least = rate_of(epsilon, 1), min(scores.numerators)
     smallest = Scores([least], scores.denominator, scores.root)
 
@@ -166,23 +146,13 @@ def choose_candidate(
 
 
 def ks_scores(counts: Codes, candidates: Codes) -> Scores:
-    """KS distances over Delta = 1/n: max |k H - n Z| / k.
-
-    Args:
-        counts: int64[s_1, .., s_r], private counts over the grid of cells.
-        candidates: int64[N, s_1, .., s_r], counts of k records each.
-    """
+    """KS distances over Delta = 1/n: max |k H - n Z| / k."""
     gaps, _, k = _cdf_gaps(counts, candidates)
     return Scores([int(value) for value in np.abs(gaps).max(axis=1)], k)
 
 
 def cramer_von_mises_scores(counts: Codes, candidates: Codes) -> Scores:
-    """Cramer-von Mises distances over Delta = 3/n: sum of h (k H - n Z)^2 / (3 n^2 k^2).
-
-    Args:
-        counts: int64[s_1, .., s_r], private counts over the grid of cells.
-        candidates: int64[N, s_1, .., s_r], counts of k records each.
-    """
+    """Cramer-von Mises distances over Delta = 3/n: sum of h (k H - n Z)^2 / (3 n^2 k^2)."""
     gaps, n, k = _cdf_gaps(counts, candidates)
     if n * (n * k) ** 2 >= _WORD:
         gaps = gaps.astype(object)
@@ -193,17 +163,7 @@ def cramer_von_mises_scores(counts: Codes, candidates: Codes) -> Scores:
 def feature_scores(
     counts: Codes, candidates: Codes, features: Codes, candidate_features: Codes | None = None
 ) -> Scores:
-    """Distances of mean features over Delta = D/n: |k phi h - n phi' z| / (k D).
-
-    Args:
-        counts: int64[s], private counts.
-        candidates: int64[N, s], counts of k records each.
-        features: int64[p, s], phi of each cell, public.
-        candidate_features: int64[p, s], phi' of each cell; by default phi.
-
-    Returns:
-        Square roots of fractions.
-    """
+    """Distances of mean features over Delta = D/n: |k phi h - n phi' z| / (k D)."""
     other = features if candidate_features is None else candidate_features
     n, k = _sizes(counts, candidates)
     most = max(int(np.abs(part).max(initial=0)) for part in (features, other))
@@ -237,12 +197,7 @@ def mean_features(shape: Sequence[int]) -> Codes:
 
 
 def series_features(n_cells: int, terms: int) -> Codes:
-    """int64[m, s], sqrt 2 cos(pi j x) at the middles x of equal cells of [0, 1], times 2^20.
-
-    Args:
-        n_cells: Number of cells s, in order.
-        terms: Number m of terms j = 1..m of the cosine basis.
-    """
+    """int64[m, s], sqrt 2 cos(pi j x) at the middles x of equal cells of [0, 1], times 2^20."""
     middles = (np.arange(n_cells) + 0.5) / n_cells
     order = np.arange(1, terms + 1)[:, np.newaxis]
     basis = np.sqrt(2) * np.cos(np.pi * order * middles)

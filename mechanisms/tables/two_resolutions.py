@@ -98,14 +98,7 @@ def ends_of(blocks: int, n_cells: int) -> Codes:
 def least_squares(
     cells: Floats, blocks: Floats, ends: Codes, n_records: int
 ) -> tuple[Floats, Floats]:
-    """Estimates of blocks and cells from their noisy counts.
-
-    Args:
-        cells: float64[..., s], of one table or of several.
-        blocks: float64[..., k].
-        ends: int64[k + 1], as of ``ends_of``.
-        n_records: Number of records n.
-    """
+    """Estimates of blocks and cells from their noisy counts."""
     starts, widths = ends[:-1], np.diff(ends)
     sums = np.add.reduceat(cells, starts, axis=-1)
     part = widths / (widths + 1)
@@ -124,13 +117,7 @@ def projected_by_blocks(totals: Floats, estimates: Floats, ends: Codes, n_record
 
 
 def projected_rows(totals: Floats, estimates: Floats, ends: Codes) -> Floats:
-    """Cells onto their blocks' counts, all blocks at once; equal up to rounding.
-
-    Args:
-        totals: float64[..., k], not negative.
-        estimates: Of the cells, float64[..., s].
-        ends: int64[k + 1]; sizes of blocks differ by at most 1.
-    """
+    """Cells onto their blocks' counts, all blocks at once; equal up to rounding."""
     widths = np.diff(ends)
     inside = np.arange(int(widths.max())) < widths[:, None]
     rows = np.full((*estimates.shape[:-1], *inside.shape), -np.inf)
