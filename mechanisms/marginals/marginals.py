@@ -387,6 +387,7 @@ class Marginals:
     pure: ClassVar[bool] = False
     unbiased: ClassVar[bool] = True
     needs: ClassVar[Needs] = "columns"
+    drawn_records: ClassVar[None] = None
 
     mu: Fraction
     unit_records: int

@@ -1,14 +1,5 @@
 """Bootstrapping mechanism: records drawn from the smoothed empirical distribution.
 
-The bootstrapping paper's own calibration (Theorem 2, Corollary 3), for comparison.
-
-Theorem 2 asks, for some gamma in (0, 1), that L <= m <= U with
-
-    L = 2/gamma^2 log(2/delta),  U = epsilon / ((1/N + 2 gamma) log((k + 1)/k)).
-
-It is a sufficient condition only: the true cost of its parameters, by the exact
-accountant, is far lower, and that is what is charged.
-
 Source: "Delving into Bootstrapping for Differential Privacy", section 5.1, with an integer
 pseudocount; for any positive one it is the smoothed histogram of Wasserman and Zhou (2010, doi
 10.1198/jasa.2009.tm08651), Theorem 8. Released are m iid draws from p_j = (h_j + pseudocount)/N, N
@@ -24,12 +15,20 @@ records, and one draw has the dominating pair
 (mechanisms/README.md, Theorem 2.1: the draw is a post-processing of this pair, and for three or
 more cells and c = 1 the pair is attained). The loss of m draws therefore lies on
 a lattice, and ``mechanisms.accounting.draws`` computes it exactly.
+
+**The paper's own calibration** (Theorem 2, Corollary 3), for comparison. Theorem 2 asks, for some
+gamma in (0, 1), that L <= m <= U with
+
+    L = 2/gamma^2 log(2/delta),  U = epsilon / ((1/N + 2 gamma) log((k + 1)/k)).
+
+It is a sufficient condition only: the true cost of its parameters, by the exact
+accountant, is far lower, and that is what is charged.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -46,7 +45,6 @@ from statpress.mechanisms.mechanism import (
     PROOF,
     WASSERMAN_ZHOU,
     Citation,
-    Kind,
     Target,
     check_frame,
 )
@@ -58,7 +56,7 @@ from statpress.mechanisms.postprocessing.covariance import (
 )
 from statpress.mechanisms.sampling.record_sampler import draw_counts
 from statpress.mechanisms.tables.bands import BandLaw, drawn_law
-from statpress.mechanisms.tables.count_tables import MICRODATA, TABLE
+from statpress.mechanisms.tables.count_tables import DrawnRecords
 from statpress.mechanisms.tables.expected import ExpectedCounts
 
 if TYPE_CHECKING:
@@ -190,8 +188,34 @@ class BootstrapKnobs:
             raise ConfigError("'records: max' needs a pseudocount.", where="records")
 
 
+class SmoothedDraws(DrawnRecords):
+    """Independent draws from shares to which a pseudocount of every cell was added."""
+
+    def pseudocount_of(self, n_records: int, n_cells: int) -> Fraction:
+        """What is added to each cell."""
+        raise NotImplementedError
+
+    def postprocess(self, release: Any, *, n_records: int) -> DebiasedTable:
+        """Debiased estimates of the true counts, without the uniform part; costs nothing."""
+        added = self.pseudocount_of(n_records, release.domain.n_possible)
+        return debias(release, added, n_records=n_records)
+
+    def covariance(self, *, n_records: int, n_cells: int) -> Covariance:
+        """That of independent draws."""
+        return MultinomialErrors(self.pseudocount_of(n_records, n_cells), self.records)
+
+    def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedCounts:
+        """Sampling error from public quantities only."""
+        return ExpectedCounts.of_bootstrap(
+            self.pseudocount_of(n_records, n_cells),
+            self.records,
+            n_records=n_records,
+            n_cells=n_cells,
+        )
+
+
 @dataclass(frozen=True)
-class Bootstrap:
+class Bootstrap(SmoothedDraws):
     """The mechanism at fixed parameters.
 
     Args:
@@ -205,11 +229,8 @@ class Bootstrap:
         WASSERMAN_ZHOU.at("Theorem 8"),
         PROOF.at("Theorems 2.1 to 2.3"),
     )
-    kinds: ClassVar[tuple[Kind, ...]] = (MICRODATA, TABLE)
     knobs: ClassVar[type] = BootstrapKnobs
-    pure: ClassVar[bool] = False
     unbiased: ClassVar[bool] = True
-    raw: ClassVar[tuple[str, ...]] = ("raw",)
 
     pseudocount: Fraction
     records: int
@@ -230,7 +251,7 @@ class Bootstrap:
         return DrawsLoss(self.lattice(**frame))
 
     def lattice(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> LatticeLoss:
-        """The same as draws from the pair of the module's text."""
+        """The pair of the module's text, drawn from ``records`` times."""
         check_frame(n_records=n_records, n_cells=n_cells, unit_records=unit_records)
         k, unit = self.pseudocount.as_integer_ratio()
         total = n_records * unit + k * n_cells
@@ -238,9 +259,6 @@ class Bootstrap:
             return LatticeLoss(up=Fraction(1, 2), down=Fraction(1, 2), draws=0)
         up, down = Fraction(unit_records * unit + k, total), Fraction(k, total)
         return LatticeLoss(up=up, down=down, draws=self.records)
-
-    def rows(self, *, n_cells: int) -> int:
-        return min(self.records, n_cells)
 
     def release(
         self,
@@ -251,34 +269,14 @@ class Bootstrap:
         """Draw the records, held as counts per drawn cell."""
         return draw_counts(table, self.pseudocount, self.records, rng, progress)
 
-    def postprocess(self, release: Any, *, n_records: int) -> DebiasedTable:
-        """Debiased estimates of the true counts; costs nothing."""
-        return debias(release, self.pseudocount, n_records=n_records)
-
-    def covariance(self, *, n_records: int, n_cells: int) -> Covariance:
-        """That of independent draws."""
-        return MultinomialErrors(self.pseudocount, self.records)
-
-    def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedCounts:
-        return ExpectedCounts.of_bootstrap(
-            self.pseudocount, self.records, n_records=n_records, n_cells=n_cells
-        )
+    def pseudocount_of(self, n_records: int, n_cells: int) -> Fraction:
+        """The pseudocount, whatever the table."""
+        return self.pseudocount
 
     def band_law(self, *, n_records: int, n_cells: int) -> BandLaw:
         """Draws from smoothed shares, for confidence bands."""
         pseudocount = float(self.pseudocount)
         return drawn_law(self.records, pseudocount, n_records=n_records, n_cells=n_cells)
-
-    def describe(self) -> dict[str, str | int]:
-        return {
-            "mechanism": self.name,
-            "pseudocount": str(self.pseudocount),
-            "records": self.records,
-        }
-
-    @classmethod
-    def from_description(cls, description: Mapping[str, object]) -> Self:
-        return cls(str(description["pseudocount"]), int(str(description["records"])))
 
     @classmethod
     def calibrate(cls, knobs: BootstrapKnobs, target: Target) -> Self:

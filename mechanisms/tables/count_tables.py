@@ -1,15 +1,13 @@
-"""What mechanisms for counts offer, and the kinds of product that are counts of cells.
-
-What a mechanism for tables of counts and microdata offers.
-The kinds of product that are counts of cells: microdata and tables.
-"""
+"""What mechanisms for counts of cells offer, and the kinds of product that they serve."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from decimal import Decimal
+from fractions import Fraction
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 from statpress.mechanisms.domain.columns import Codes
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
@@ -54,25 +52,24 @@ class RawTable(Protocol):
         """The columns int64[K] of ``Mechanism.raw``, of which ``raw`` are the counts."""
 
 
-def drawn_records(mechanism: Mechanism) -> int | None:
-    """How many records a mechanism draws; None if it gives noisy counts of every cell."""
-    records = mechanism.describe().get("records")
-    return None if records is None else int(records)
-
-
 class TableMechanism(Mechanism, Protocol):
     """A mechanism for tables of counts and microdata.
 
     ``unbiased`` says that the estimates of ``postprocess`` are right on average,
     whatever the data; ``raw`` names the columns that its tables publish as they
-    were drawn, and that ``postprocess`` needs no more than.
+    were drawn, and that ``postprocess`` needs no more than. It has confidence bands
+    if it has a method ``band_law`` (mechanisms.tables.bands).
     """
 
     raw: ClassVar[tuple[str, ...]]
 
     @property
     def unbiased(self) -> bool:
-        """Whether its estimates are."""
+        """Whether the estimates are unbiased."""
+
+    @property
+    def drawn_records(self) -> int | None:
+        """How many records are drawn; None if every cell gets a noisy count."""
 
     def rows(self, *, n_cells: int) -> int:
         """Most cells that a release can list."""
@@ -88,7 +85,7 @@ class TableMechanism(Mechanism, Protocol):
         ...
 
     def postprocess(self, release: Any, *, n_records: int) -> DebiasedTable:
-        """Free improvement of a release."""
+        """Estimates from a release; costs no budget."""
         ...
 
     def covariance(self, *, n_records: int, n_cells: int) -> Covariance:
@@ -124,7 +121,7 @@ class AutoKnobs:
 
 @dataclass(frozen=True, kw_only=True)
 class AutoRecordsKnobs:
-    """The same of microdata.
+    """What a config may say of microdata where it leaves the mechanism open.
 
     Attributes:
         minimise: As for a table, or ``pair_total_variation``, that of the records' tables of
@@ -166,7 +163,7 @@ class CountsKind(Kind):
             yield mechanism.name, mechanism, mechanism.knobs()
 
     def draws(self, mechanism: Any, n_cells: int) -> int:
-        return int(mechanism.describe().get("records", 0)) or int(mechanism.rows(n_cells=n_cells))
+        return int(mechanism.drawn_records or mechanism.rows(n_cells=n_cells))
 
     def objection(self, mechanism: Any, target: Target) -> str:
         if mechanism.unbiased:
@@ -216,21 +213,21 @@ class MicrodataKind(CountsKind):
                 )
 
     def objection(self, mechanism: Any, target: Target) -> str:
-        records = int(mechanism.describe().get("records", target.n_records))
+        records = mechanism.drawn_records
         reason = super().objection(mechanism, target)
-        if reason or records >= target.n_records:
+        if reason or records is None or records >= target.n_records:
             return reason
         return f"It publishes fewer records than there are: {records:,}, not {target.n_records:,}."
 
     def expected_error(self, mechanism: Any, target: Target) -> ExpectedError:
         error = super().expected_error(mechanism, target)
-        if not isinstance(error, ExpectedCounts):  # it knows its tables itself
+        if not isinstance(error, ExpectedCounts):  # the mechanism states pairs itself
             return error
         pairs = pair_total_variation(mechanism, error.uniform_share, target)
         return ExpectedRecords(**vars(error), pair_total_variation=pairs)
 
     def noise_figure(self, mechanism: Any, error: Any, target: Target) -> NoiseFigure | None:
-        """That of the records' tables of two columns, as microdata are read.
+        """The error of the records' tables of two columns, as microdata are read.
 
         Simulated anew only where the mechanism is named and adds noise: then, as no table errs
         by more than the one that it is a margin of, only if that errs by too much.
@@ -239,10 +236,9 @@ class MicrodataKind(CountsKind):
         if pairs is None:
             own = super().noise_figure(mechanism, error, target)
             columns = len(target.domain.columns) if target.domain else len(target.shape)
-            drawn = "records" in mechanism.describe()
             if own is None or not mechanism.unbiased:
                 return own
-            if drawn or (own.value > MOST_NOISE and columns > 2):
+            if mechanism.drawn_records or (own.value > MOST_NOISE and columns > 2):
                 pairs = pair_total_variation(mechanism, error.uniform_share, target)
             if pairs is None:
                 return own
@@ -269,3 +265,66 @@ class TableKind(CountsKind):
 
 MICRODATA = MicrodataKind("microdata")
 TABLE = TableKind("table")
+
+
+@dataclass(frozen=True)
+class CountMechanism:
+    """What the mechanisms for counts share; the fields of a subclass are its parameters."""
+
+    name: ClassVar[str]
+    kinds: ClassVar[tuple[Kind, ...]] = (MICRODATA, TABLE)
+    pure: ClassVar[bool] = False
+    raw: ClassVar[tuple[str, ...]] = ("raw",)
+
+    @property
+    def drawn_records(self) -> int | None:
+        """How many records are drawn; None if every cell gets a noisy count."""
+        return None
+
+    def rows(self, *, n_cells: int) -> int:
+        """Most cells that a release can list: all of them, or those that were drawn."""
+        return n_cells if self.drawn_records is None else min(self.drawn_records, n_cells)
+
+    def describe(self) -> dict[str, str | int]:
+        """The parameters that are given, whole numbers as such and all others as text."""
+        parameters = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return {"mechanism": self.name} | {
+            name: value if isinstance(value, int) else _as_text(value)
+            for name, value in parameters
+            if value is not None
+        }
+
+    @classmethod
+    def from_description(cls, description: Mapping[str, object]) -> Self:
+        """The mechanism of a description, each parameter read as its field's type says."""
+        return cls(
+            **{
+                field.name: _READERS.get(str(field.type).split(" |")[0], str)(
+                    str(description[field.name])
+                )
+                for field in fields(cls)
+                if field.name in description
+            }
+        )
+
+
+_READERS: Mapping[str, Callable[[str], Any]] = {
+    "int": int,
+    "Fraction": Fraction,
+    "Decimal": Decimal,
+}
+
+
+def _as_text(value: Any) -> str:
+    return f"{value:f}" if isinstance(value, Decimal) else str(value)
+
+
+class DrawnRecords(CountMechanism):
+    """What the mechanisms share that draw a number of records given by a field ``records``."""
+
+    records: int
+
+    @property
+    def drawn_records(self) -> int:
+        """How many records are drawn."""
+        return self.records

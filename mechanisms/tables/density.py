@@ -1,8 +1,6 @@
-"""Records drawn from a smoothed histogram or a kernel density estimate.
+"""Records drawn from a density estimate mixed with the uniform distribution.
 
-Records drawn from a density estimate mixed with the uniform distribution.
-
-Source: Wasserman and Zhou (2010, doi 10.1198/jasa.2009.tm08651), section 4, Theorems 8 and 10; the
+Source: Wasserman and Zhou (2010, doi 10.1198/jasa.2009.tm08651), section 4, Theorems 8 to 10; the
 tight ratio is Theorem 4.4 of mechanisms/README.md. On s cells, from counts h of n records,
 released are m iid draws from
 
@@ -33,25 +31,7 @@ tightly: all draws may fall in the one cell. As a >= 0 it is at most
 otherwise it is that of a uniform record's kernel, whose values are multiples of a public
 unit. Nothing has to be added to epsilon for arithmetic.
 
-Smoothed histogram: the bootstrap's draws, few enough for a budget without delta.
-
-Source: Wasserman and Zhou (2010, doi 10.1198/jasa.2009.tm08651), Theorems 8 and 9, on the declared
-cells. Released are m iid draws from (1 - w) h/n + w/|domain|, which is the bootstrapping
-mechanism's distribution at the pseudocount n w/(|domain| (1 - w)) (mechanisms/README.md, section
-2). So this is that mechanism under another calibration: its loss is the same exact value, whose
-epsilon at delta 0 is m log((c + pseudocount)/pseudocount), the theorem's equation 8 in one of c
-records.
-
-By default m balances the error of sampling against w (``balanced_draws``), and w is the
-smallest that meets the budget. The theorem counts w as a bias of the records drawn; the
-estimates of the counts are free of it, and vary least for m near n epsilon/|domain|, where w
-is about a half.
-
-Records drawn from a density estimate: a histogram, or a kernel density estimate.
-
-Source: Wasserman and Zhou (2010, doi 10.1198/jasa.2009.tm08651), section 4, Theorem 10; sampler
-and proof are statpress.mechanisms.tables.density. Released are m iid draws from (1 - w) times the
-estimate plus w times the uniform distribution, at the pure epsilon m log(ratio), which is tight.
+**Two estimators** of ``density``:
 
 * ``histogram`` spreads a record evenly over its bin. By default each cell is a bin, of any
   number of columns. ``bins`` groups the cells of one column, in order, into that
@@ -60,21 +40,32 @@ estimate plus w times the uniform distribution, at the pure epsilon m log(ratio)
   cells, cut off at the ends. Its default is Silverman's 1.06 sigma n^(-1/5) for uniform
   data, sigma = s/sqrt 12, and at least half a cell.
 
-**Estimates** of the counts take the uniform part away. With a bin for each cell they are
+Estimates of the counts take the uniform part away. With a bin for each cell they are
 unbiased. Otherwise they are unbiased only for the smoothed counts: the bias of smoothing
 stays, and no public quantity bounds it. The standard errors are those of m multinomial
 draws in either case: that bias is not in them.
+
+**Smoothed histogram**: the bootstrap's draws, few enough for a budget without delta. Released are
+m iid draws from (1 - w) h/n + w/|domain|, which is the bootstrapping mechanism's distribution at
+the pseudocount n w/(|domain| (1 - w)) (mechanisms/README.md, section 2). So ``smoothed_histogram``
+is that mechanism under another calibration: its loss is the same exact value, whose epsilon at
+delta 0 is m log((c + pseudocount)/pseudocount), the theorem's equation 8 in one of c records.
+
+By default m balances the error of sampling against w (``_balanced_draws``), and w is the
+smallest that meets the budget. Theorem 9 counts w as a bias of the records drawn; the
+estimates of the counts are free of it, and vary least for m near n epsilon/|domain|, where w
+is about a half.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import Any, ClassVar, Literal, Protocol, Self, cast
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 import numpy as np
 from flint import ctx
@@ -89,22 +80,13 @@ from statpress.mechanisms.mechanism import (
     PROOF,
     WASSERMAN_ZHOU,
     Citation,
-    Kind,
     Target,
     check_frame,
 )
-from statpress.mechanisms.postprocessing.covariance import (
-    Covariance,
-    DebiasedTable,
-    MultinomialErrors,
-    OtherErrors,
-    debias,
-)
+from statpress.mechanisms.postprocessing.covariance import Covariance, OtherErrors
 from statpress.mechanisms.sampling.randomness import Progress, Randomness
 from statpress.mechanisms.sampling.record_sampler import below
-from statpress.mechanisms.tables.bootstrap import Bootstrap, BootstrapKnobs
-from statpress.mechanisms.tables.count_tables import MICRODATA, TABLE
-from statpress.mechanisms.tables.expected import ExpectedCounts
+from statpress.mechanisms.tables.bootstrap import Bootstrap, BootstrapKnobs, SmoothedDraws
 from statpress.mechanisms.tables.exponential_ks import check_records, dense_counts, sparse_table
 
 _LARGEST_KERNEL_BITS = 40
@@ -282,7 +264,7 @@ def density_epsilon(
         return outwards(ball(excess).log1p() * records)
 
 
-def balanced_draws(n_records: int, epsilon: Fraction, density: Fraction) -> int:
+def _balanced_draws(n_records: int, epsilon: Fraction, density: Fraction) -> int:
     """The number of draws that Theorem 9 balances against the uniform share.
 
     Its proof bounds the expected Cramer-von Mises distance by a term of the bins and
@@ -324,7 +306,7 @@ class SmoothedHistogramKnobs:
     def __post_init__(self) -> None:
         if self.records is not None:
             check_records(self.records, "records")
-        check_uniform(self.uniform)
+        _check_uniform(self.uniform)
 
 
 class SmoothedHistogram(Bootstrap):
@@ -348,7 +330,7 @@ class SmoothedHistogram(Bootstrap):
         n, cells, w, records = target.n_records, target.n_cells, knobs.uniform, knobs.records
         if records is None:
             epsilon = Fraction(target.pure_epsilon())
-            records = balanced_draws(n, epsilon, Fraction(cells))
+            records = _balanced_draws(n, epsilon, Fraction(cells))
         if w is not None:
             given = cls(n * w / (cells * (1 - w)), records)
             loss = given.loss(**target.frame)
@@ -359,20 +341,20 @@ class SmoothedHistogram(Bootstrap):
             share = least.pseudocount * cells / (n + least.pseudocount * cells)
             raise InfeasibleBudgetError(
                 f"{records:,} records at the uniform share {float(w):g} need an epsilon of "
-                f"{needed_epsilon(loss)}.",
+                f"{_needed_epsilon(loss)}.",
                 next_step=f"Give a share of {math.ceil(share * 10**6) / 10**6:g}, fewer "
                 "records, or a budget of at least that epsilon.",
             )
         return least
 
 
-def needed_epsilon(loss: PrivacyLoss) -> str:
+def _needed_epsilon(loss: PrivacyLoss) -> str:
     """The budget without delta that a loss needs, to six digits rounded up."""
     exact = Decimal(loss.pure_epsilon.upper)
     return f"{Context(prec=6, rounding=ROUND_CEILING).create_decimal(exact):f}"
 
 
-def check_uniform(uniform: Fraction | None) -> None:
+def _check_uniform(uniform: Fraction | None) -> None:
     """Refuse a share that leaves nothing, or nothing but, the uniform distribution."""
     if uniform is not None and not 0 < uniform < 1:
         raise ConfigError("The uniform share must be above 0 and below 1.", where="uniform")
@@ -409,11 +391,11 @@ class DensityKnobs:
         _check(self.estimator, self.bins, self.bandwidth)
         if self.records is not None:
             check_records(self.records, "records")
-        check_uniform(self.uniform)
+        _check_uniform(self.uniform)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Density:
+class Density(SmoothedDraws):
     """The mechanism at fixed parameters; see its knobs."""
 
     name: ClassVar[str] = "density"
@@ -421,21 +403,19 @@ class Density:
         WASSERMAN_ZHOU.at("Theorem 10"),
         PROOF.at("Theorem 4.4"),
     )
-    kinds: ClassVar[tuple[Kind, ...]] = (MICRODATA, TABLE)
     knobs: ClassVar[type] = DensityKnobs
     pure: ClassVar[bool] = True
-    raw: ClassVar[tuple[str, ...]] = ("raw",)
 
+    estimator: Estimator = "histogram"
     records: int
     uniform: Fraction
-    estimator: Estimator = "histogram"
     bins: int | None = None
     bandwidth: Fraction | None = None
 
     def __post_init__(self) -> None:
         _check(self.estimator, self.bins, self.bandwidth)
         check_records(self.records)
-        check_uniform(self.uniform)
+        _check_uniform(self.uniform)
         if self.estimator == "kde" and self.bandwidth is None:
             raise ConfigError("A kernel density estimate needs a bandwidth.")
 
@@ -460,9 +440,6 @@ class Density:
         )
         return PureLoss(Fraction(bounds.upper))
 
-    def rows(self, *, n_cells: int) -> int:
-        return min(self.records, n_cells)
-
     def release(
         self, table: ContingencyTable, rng: Randomness, progress: Progress | None = None
     ) -> ContingencyTable:
@@ -476,12 +453,7 @@ class Density:
                 progress(size)
         return sparse_table(table.domain, drawn)
 
-    def postprocess(self, release: ContingencyTable, *, n_records: int) -> DebiasedTable:
-        """Estimates without the uniform part, see the module's text; costs nothing."""
-        pseudocount = self.pseudocount(n_records, release.domain.n_possible)
-        return debias(release, pseudocount, n_records=n_records)
-
-    def pseudocount(self, n_records: int, n_cells: int) -> Fraction:
+    def pseudocount_of(self, n_records: int, n_cells: int) -> Fraction:
         """What added to each cell is the uniform part."""
         return n_records * self.uniform / (n_cells * (1 - self.uniform))
 
@@ -489,38 +461,7 @@ class Density:
         """That of independent draws, where nothing is smoothed."""
         if not self.unbiased:
             return OtherErrors("The estimates are smoothed, and their bias is not known.")
-        return MultinomialErrors(self.pseudocount(n_records, n_cells), self.records)
-
-    def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedCounts:
-        """Sampling error from public quantities only, without the bias of smoothing."""
-        pseudocount = self.pseudocount(n_records, n_cells)
-        return ExpectedCounts.of_bootstrap(
-            pseudocount, self.records, n_records=n_records, n_cells=n_cells
-        )
-
-    def describe(self) -> dict[str, str | int]:
-        described: dict[str, str | int] = {
-            "mechanism": self.name,
-            "estimator": self.estimator,
-            "records": self.records,
-            "uniform": str(self.uniform),
-        }
-        if self.bins is not None:
-            described["bins"] = self.bins
-        if self.bandwidth is not None:
-            described["bandwidth"] = str(self.bandwidth)
-        return described
-
-    @classmethod
-    def from_description(cls, description: Mapping[str, object]) -> Self:
-        bins, bandwidth = description.get("bins"), description.get("bandwidth")
-        return cls(
-            records=int(str(description["records"])),
-            uniform=Fraction(str(description["uniform"])),
-            estimator=cast(Estimator, description["estimator"]),
-            bins=None if bins is None else int(str(bins)),
-            bandwidth=None if bandwidth is None else Fraction(str(bandwidth)),
-        )
+        return super().covariance(n_records=n_records, n_cells=n_cells)
 
     @classmethod
     def calibrate(cls, knobs: DensityKnobs, target: Target) -> Self:
@@ -546,7 +487,7 @@ class Density:
         records = knobs.records
         if records is None:
             largest = max(b for _, b in kernel.extremes())
-            records = balanced_draws(n, Fraction(target.pure_epsilon()), cells * largest)
+            records = _balanced_draws(n, Fraction(target.pure_epsilon()), cells * largest)
 
         at = partial(
             cls,
@@ -565,7 +506,7 @@ class Density:
         least = _least(fits)
         if least is None or share is not None:
             tried = share or _MOST_UNIFORM
-            needed = needed_epsilon(at(uniform=tried).loss(**target.frame))
+            needed = _needed_epsilon(at(uniform=tried).loss(**target.frame))
             remedy = "fewer records" if least is None else f"a share of {float(least):g}"
             raise InfeasibleBudgetError(
                 f"{records:,} records at the uniform share {float(tried):g} "

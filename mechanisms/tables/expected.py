@@ -1,19 +1,29 @@
 """Expected errors of tables and microdata, from public quantities only.
 
-Where a falling function passes a level, in some thirty looks.
+**Total variation after projection.** The projection of noisy counts x_j + Z_j takes
+max(x_j + Z_j - t, 0), where t makes the sum n (mechanisms.postprocessing.consistency). With many
+cells t hardly varies, and solves
 
-Expected error of projected counts where most cells are never drawn.
+    sum of E (x_j + Z_j - t)+ = n,
 
-The estimate of a cell is v = step z - pseudocount, z the number of its draws. Where those are few,
-z is Poisson and far from normal. As (v - t)+ adds up to the number of records n, and so do
-the true counts x, the total variation between the two is the sum of E (v - t - x)+ over n, in which
-E (z - a)+ is a sum of two Poisson tails.
+so that the expected total variation is the sum of E |max(Z_j - t, -x_j)| over 2n. With
+G(a) = E (Z - a)+, known in closed form for normal and Laplace noise, both are sums over cells:
 
-Expected error of the tables that an analyst makes of microdata, from public quantities only.
+    E (x + Z - t)+ = G(t - x),    E |max(Z - t, -x)| = G(t) + G(-t) - G(x - t).
 
-What is read of microdata are mostly tables of two columns. So their error is the total variation
-(half the sum of absolute differences of the shares) between the table of two columns of the
-records and the true one, on average over all pairs of columns; with one column, of its own table.
+The true counts x are private, so the mean over three reference shapes stands for them: all
+cells alike, counts proportional to 1/rank (Zipf), and the same on a tenth of the cells, the
+rest being empty. Ranks are taken in groups, each with its mean. A guide, not a bound.
+
+*Where most cells are never drawn* the estimate of a cell is v = step z - pseudocount, z the number
+of its draws, which is Poisson and far from normal. As (v - t)+ adds up to the number of records n,
+and so do the true counts x, the total variation between the two is the sum of E (v - t - x)+ over
+n, in which E (z - a)+ is a sum of two Poisson tails.
+
+**Microdata.** What is read of them are mostly tables of two columns. So their error is the total
+variation (half the sum of absolute differences of the shares) between the table of two columns of
+the records and the true one, on average over all pairs of columns; with one column, of its own
+table.
 
 The true records are private. In their place stands a *reference population* of n records, whose
 columns are independent of each other. Of a column with k codes each is exp(-3/k) times as frequent
@@ -30,25 +40,6 @@ by a hundredth where columns of two codes are added, whose tables can be less wr
 
 *Noisy tables.* Projecting and rounding have no such form where cells outnumber records. The
 release of a table drawn from the reference is simulated with noise of a known seed.
-
-The total variation to expect of a table, over public reference shapes.
-
-**Total variation after projection.** The projection of noisy counts x_j + Z_j takes
-max(x_j + Z_j - t, 0), where t makes the sum n (mechanisms.postprocessing.consistency). With many
-cells t hardly varies, and solves
-
-    sum of E (x_j + Z_j - t)+ = n,
-
-so that the expected total variation is the sum of E |max(Z_j - t, -x_j)| over 2n. With
-G(a) = E (Z - a)+, known in closed form for normal and Laplace noise, both are sums over cells:
-
-    E (x + Z - t)+ = G(t - x),    E |max(Z - t, -x)| = G(t) + G(-t) - G(x - t).
-
-The true counts x are private, so the mean over three reference shapes stands for them: all
-cells alike, counts proportional to 1/rank (Zipf), and the same on a tenth of the cells, the
-rest being empty. Ranks are taken in groups, each with its mean. A guide, not a bound.
-
-Expected error of a release, from public quantities only.
 """
 
 from __future__ import annotations
@@ -60,7 +51,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,11 +61,9 @@ from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.mechanism import Target
 from statpress.mechanisms.postprocessing.consistency import project_to_simplex
-from statpress.mechanisms.postprocessing.covariance import DebiasedTable
-from statpress.mechanisms.postprocessing.rounding import round_systematically
 
 if TYPE_CHECKING:
-    from statpress.mechanisms.sampling.randomness import Randomness
+    from statpress.mechanisms.tables.count_tables import TableMechanism
 
 
 _MOST_LOOKS = 200
@@ -157,40 +146,21 @@ _ERF = np.vectorize(math.erf, otypes=[np.float64])  # SciPy's takes longer to im
 _HALF_NORMAL = math.sqrt(2 / math.pi)
 
 
-class Releasing(Protocol):
-    """What a simulation needs of a mechanism for counts, a frozen dataclass."""
-
-    @property
-    def unbiased(self) -> bool:
-        """Whether its estimates are."""
-
-    def describe(self) -> dict[str, str | int]:
-        """Its parameters; among them ``records`` if it draws records."""
-
-    def release(self, table: ContingencyTable, rng: Randomness) -> Any:
-        """Noisy counts of every cell."""
-
-    def postprocess(self, release: Any, *, n_records: int) -> DebiasedTable:
-        """Estimates."""
-
-
 def pair_total_variation(
-    mechanism: Releasing, uniform_share: float, target: Target
+    mechanism: TableMechanism, uniform_share: float, target: Target
 ) -> float | None:
     """The expected error of this module's text, 0 to 1; None if there are too many cells."""
     if target.n_cells == 1:
         return 0.0
     domain = target.domain or _domain(target)
-    drawn = mechanism.describe().get("records")
-    if drawn is not None:
+    if mechanism.drawn_records is not None:
         if not mechanism.unbiased:
             return 1.0
         sizes = tuple(sorted(column.size for column in domain.columns))
-        return _of_draws(sizes, int(drawn), uniform_share)
+        return _of_draws(sizes, mechanism.drawn_records, uniform_share)
     if domain.n_possible > MOST_SIMULATED:
         return None
-    frozen: Any = mechanism
-    return _simulated(frozen, domain, target.n_records)
+    return _simulated(mechanism, domain, target.n_records)
 
 
 def _domain(target: Target) -> Domain:
@@ -248,6 +218,7 @@ def _shares(size: int) -> tuple[Floats, Floats]:
 
 @functools.lru_cache(maxsize=64)
 def _simulated(mechanism: Any, domain: Domain, n_records: int) -> float:
+    from statpress.mechanisms.postprocessing.rounding import round_systematically
     from statpress.mechanisms.sampling.randomness import SimulatedRandomness
 
     counts, table = _reference(domain, n_records)

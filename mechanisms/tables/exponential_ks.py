@@ -1,20 +1,36 @@
-"""Exponential mechanism of the Kolmogorov-Smirnov distance, sampled exactly.
+"""Exponential mechanism of the Kolmogorov-Smirnov distance: records near in distribution.
 
-The exponential mechanism of the Kolmogorov-Smirnov distance, sampled exactly.
+Source: Wasserman and Zhou (2010, doi 10.1198/jasa.2009.tm08651), sections 5 and 6; McSherry and
+Talwar (2007); see mechanisms/README.md, section 4.
 
-Source: Wasserman and Zhou (2010, doi 10.1198/jasa.2009.tm08651), section 5.1, on s ordered cells;
-see mechanisms/README.md, section 4. From counts h of n records, with cumulative counts H, released
-are the counts z of k records, with cumulative counts Z, with probability proportional to
+**Exponential records** (``ExponentialRecords``). Released are the counts z of k records, with
+probability proportional to base(z) exp(-e u(h, z)/2), where u moves by at most c if c records of
+the data do and the base knows no data.
+
+*Privacy.* Adjacency replace-one: with e = ``epsilon_per_record`` the log-ratio of the laws at z
+is e (u(h', z) - u(h, z))/2 plus a constant, and a unit of c records moves u by c at most, up or
+down. So its range is at most c e, the epsilon at delta 0, and it is charged as the worst of all
+such (``BoundedRangeLoss``). Whatever else is fixed (k, distance, candidates) changes only the
+utility; candidates that are drawn without the data mix releases of that range.
+
+*Estimates* of the true counts are n z/k. They are biased towards the base, by an amount
+that depends on the data. No closed form of their error is known: as a standard error is
+given the multinomial one of k iid draws at Laplace's rule (z + 1)/(k + 2), which has
+neither the bias nor what the choice between datasets adds or saves.
+
+**The Kolmogorov-Smirnov distance** on s ordered cells (section 5.1). From counts h of n records,
+with cumulative counts H, released are the counts z of k records, with cumulative counts Z, with
+probability proportional to
 
     base(z) exp(-rate u(z)),  base(z) = k!/(z_1! ... z_s!),
     u(z) = ceil(n max_j |H_j/n - Z_j/k|),  rate = epsilon/(2c),
 
-the exponential mechanism whose base measure is k iid uniform cells.
-
-**Privacy.** Adjacency replace-one: a neighbour differs in the c records of a unit, so
-every H_j moves by at most c, and so does n times the distance, by the triangle
-inequality. If x <= y + c with c an integer, then ceil(x) <= ceil(y) + c: u has
-sensitivity c, and the release is epsilon-DP for every k (McSherry and Talwar; Theorem 5).
+the exponential mechanism whose base measure is k iid uniform cells. A neighbour differs in the c
+records of a unit, so every H_j moves by at most c, and so does n times the distance, by the
+triangle inequality. If x <= y + c with c an integer, then ceil(x) <= ceil(y) + c: u has
+sensitivity c, and the release is epsilon-DP for every k (McSherry and Talwar; Theorem 5). Cells
+count in their declared order, ``other`` and ``missing`` last; of categories without an order the
+distance is as private and says little.
 
 **Sampling.** Let W(r) be the sum of base(z) over {z : u(z) <= r}, which is the *band*
 |n Z_j - k H_j| <= r k for all j. Draw a radius r = 0, 1, ... with probability
@@ -40,32 +56,6 @@ error. Epsilon needs no addition for rounding; floats choose only which
 radii to look at. The time taken depends on the data, and grows with the square of the
 width r k/n of the bands that matter: k is meant to be well below n.
 
-What mechanisms share that release k records with probability by a utility.
-
-Source: Wasserman and Zhou (2010, doi 10.1198/jasa.2009.tm08651), sections 5 and 6; McSherry and
-Talwar (2007). Released are the counts z of k records, with probability proportional to base(z)
-exp(-e u(h, z)/2), where u moves by at most c if c records of the data do and the base knows no
-data.
-
-**Privacy.** Adjacency replace-one: with e = ``epsilon_per_record`` the log-ratio of the laws at z
-is e (u(h', z) - u(h, z))/2 plus a constant, and a unit of c records moves u by c at most, up or
-down. So its range is at most c e, the epsilon at delta 0, and it is charged as the worst of all
-such (``BoundedRangeLoss``). Whatever else is fixed (k, distance, candidates) changes only the
-utility; candidates that are drawn without the data mix releases of that range.
-
-**Estimates** of the true counts are n z/k. They are biased towards the base, by an amount
-that depends on the data. No closed form of their error is known: as a standard error is
-given the multinomial one of k iid draws at Laplace's rule (z + 1)/(k + 2), which has
-neither the bias nor what the choice between datasets adds or saves.
-
-Exponential mechanism of the Kolmogorov-Smirnov distance: records near in distribution.
-
-Source: Wasserman and Zhou (2010, doi 10.1198/jasa.2009.tm08651), section 5.1, sampled exactly by
-statpress.mechanisms.tables.exponential_ks, with utility u(z) = ceil(n KS(h, z)), which a replaced
-record moves by at most 1. Released are k records of one column. Its cells count in their declared
-order, ``other`` and ``missing`` last; of categories without an order the distance is as private and
-says little.
-
 **Records.** By default n^(2/3) (Theorem 15), at most 10^5 over the number of cells s. The
 time depends on the data and on epsilon: some milliseconds, and up to half a minute at
 s k = 10^5 where epsilon n is so small that the release knows next to nothing. A given k
@@ -83,8 +73,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -104,7 +94,6 @@ from statpress.mechanisms.mechanism import (
     PROOF,
     WASSERMAN_ZHOU,
     Citation,
-    Kind,
     Target,
     check_frame,
 )
@@ -117,7 +106,7 @@ from statpress.mechanisms.sampling.randomness import (
     decay,
     rate_of,
 )
-from statpress.mechanisms.tables.count_tables import MICRODATA, TABLE
+from statpress.mechanisms.tables.count_tables import DrawnRecords
 from statpress.mechanisms.tables.expected import BRIDGE, ExpectedCounts
 
 
@@ -317,19 +306,16 @@ _LEAST_EPSILON, _MOST_EPSILON, _MOST_DIGITS = Decimal("1e-9"), Decimal(10**6), 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExponentialRecords:
-    """Mechanisms of this kind at fixed parameters.
+class ExponentialRecords(DrawnRecords):
+    """Records chosen with probability by a utility, at fixed parameters.
 
     Attributes:
         epsilon_per_record: What a unit costs per record, from 1e-9 to 1e6.
         records: k, the records of a release.
     """
 
-    name: ClassVar[str]
-    kinds: ClassVar[tuple[Kind, ...]] = (MICRODATA, TABLE)
     pure: ClassVar[bool] = True
     unbiased: ClassVar[bool] = False
-    raw: ClassVar[tuple[str, ...]] = ("raw",)
 
     epsilon_per_record: Decimal
     records: int
@@ -344,7 +330,7 @@ class ExponentialRecords:
 
     @property
     def epsilon(self) -> Fraction:
-        """The same as an exact fraction."""
+        """``epsilon_per_record`` as an exact fraction."""
         return Fraction(self.epsilon_per_record)
 
     def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
@@ -353,9 +339,6 @@ class ExponentialRecords:
         if n_cells == 1:  # every dataset of this size is the same table
             return BoundedRangeLoss(Fraction(0))
         return BoundedRangeLoss(self.epsilon * unit_records)
-
-    def rows(self, *, n_cells: int) -> int:
-        return min(self.records, n_cells)
 
     def postprocess(self, release: ContingencyTable, *, n_records: int) -> DebiasedTable:
         """Biased estimates of the true counts, see the module's text."""
@@ -379,14 +362,6 @@ class ExponentialRecords:
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedCounts:
         """Sampling error of k records, from public quantities only: a guide, not a bound."""
         return ExpectedCounts.of_records(self.records, n_records=n_records, n_cells=n_cells)
-
-    def describe(self) -> dict[str, str | int]:
-        described: dict[str, str | int] = {"mechanism": self.name}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if value is not None:
-                described[field.name] = value if isinstance(value, int) else str(value)
-        return described | {"epsilon_per_record": f"{self.epsilon_per_record:f}"}
 
 
 def check_records(records: int, where: str = "") -> None:
@@ -466,13 +441,6 @@ class ExponentialKS(ExponentialRecords):
         radius = (math.pi**2 / (2 * energy)) ** (1 / 3)
         distance = min(radius, BRIDGE / math.sqrt(self.records), 1.0)
         return replace(error, kolmogorov_smirnov=distance)
-
-    @classmethod
-    def from_description(cls, description: Mapping[str, object]) -> Self:
-        return cls(
-            epsilon_per_record=Decimal(str(description["epsilon_per_record"])),
-            records=int(str(description["records"])),
-        )
 
     @classmethod
     def calibrate(cls, knobs: ExponentialKSKnobs, target: Target) -> Self:

@@ -1,6 +1,4 @@
-"""Perturbed histograms: integer Laplace or Gaussian noise on every possible cell.
-
-Perturbed histogram: integer noise on every possible cell of the table.
+"""Perturbed histograms: integer Laplace or Gaussian noise on every possible cell of a table.
 
 Microdata are the projected counts rounded to whole records, a post-processing.
 
@@ -28,20 +26,12 @@ all.
 
 Released are the noisy counts of all possible cells. As for every mechanism, the records
 lie in possible cells, in a table and in its neighbours.
-
-A table with discrete Laplace noise on every possible cell.
-
-The guarantee is proven in statpress.mechanisms.tables.perturbed.
-
-A table with discrete Gaussian noise on every possible cell.
-
-The guarantee is proven in statpress.mechanisms.tables.perturbed.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Self
@@ -61,7 +51,6 @@ from statpress.mechanisms.mechanism import (
     GHOSH,
     PROOF,
     Citation,
-    Kind,
     Target,
     check_frame,
 )
@@ -73,7 +62,7 @@ from statpress.mechanisms.postprocessing.covariance import (
 from statpress.mechanisms.sampling.randomness import Progress, Randomness
 from statpress.mechanisms.tables.band_limits import DiscreteNoise
 from statpress.mechanisms.tables.bands import BandLaw, noisy_law
-from statpress.mechanisms.tables.count_tables import MICRODATA, TABLE
+from statpress.mechanisms.tables.count_tables import CountMechanism
 from statpress.mechanisms.tables.expected import ExpectedCounts
 
 MOST_CELLS = 10_000_000
@@ -118,7 +107,7 @@ class PerturbedKnobs:
 
 
 @dataclass(frozen=True)
-class Perturbed:
+class Perturbed(CountMechanism):
     """Independent noise of one scale on every cell.
 
     A subclass gives ``name``, ``citations``, ``_loss``, ``_noise`` and ``sd``, and with
@@ -130,12 +119,8 @@ class Perturbed:
         scale: A fraction that is exactly a double, as the samplers take it.
     """
 
-    kinds: ClassVar[tuple[Kind, ...]] = (MICRODATA, TABLE)
     knobs: ClassVar[type] = PerturbedKnobs
-    pure: ClassVar[bool] = False
     unbiased: ClassVar[bool] = True
-    raw: ClassVar[tuple[str, ...]] = ("raw",)
-    name: ClassVar[str]
     is_laplace: ClassVar[bool]
 
     scale: Fraction
@@ -162,10 +147,6 @@ class Perturbed:
         if n_cells == 1:  # every dataset of this size is the same table
             return PureLoss(Fraction(0))
         return self._loss(unit_records)
-
-    def rows(self, *, n_cells: int) -> int:
-        """Every cell is listed."""
-        return n_cells
 
     def release(
         self, table: ContingencyTable, rng: Randomness, progress: Progress | None = None
@@ -200,13 +181,6 @@ class Perturbed:
         """Independent noise on every cell, for confidence bands."""
         noise = DiscreteNoise(float(self.scale), laplace=self.is_laplace)
         return noisy_law(noise, n_records=n_records, n_cells=n_cells)
-
-    def describe(self) -> dict[str, str | int]:
-        return {"mechanism": self.name, "scale": str(self.scale)}
-
-    @classmethod
-    def from_description(cls, description: Mapping[str, object]) -> Self:
-        return cls(Fraction(str(description["scale"])))
 
     @classmethod
     def calibrate(cls, knobs: PerturbedKnobs, target: Target) -> Self:

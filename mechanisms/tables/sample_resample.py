@@ -1,14 +1,14 @@
-"""Sample and resample: the exponential mechanism over public candidates.
+"""Sample and resample: one of N public candidate datasets, chosen by its distance to the data.
 
-Source: Wasserman and Zhou (2010), section 6, doi 10.1198/jasa.2009.tm08651; the proofs are in
-mechanisms/README.md, section 4. Draw N candidate datasets
-U_1..U_N of k records from a proposal that does not see the data, and release U_j with
-probability proportional to
+Source: Wasserman and Zhou (2010, doi 10.1198/jasa.2009.tm08651), section 6, with the distances of
+section 5; the proofs are in mechanisms/README.md, section 4. Draw N candidate datasets
+U_1..U_N of k records from a proposal that does not see the data (uniform, or Dirichlet
+probabilities with a given ``concentration``), and release U_j with probability proportional to
 
     exp(-epsilon xi(h, U_j) / (2 Delta)).
 
-**Privacy.** Given the candidates, which may be published, this is the exponential
-mechanism with a finite range and the counting measure; its density ratio between
+**Privacy.** Given the candidates, which may be published and whose number costs nothing, this is
+the exponential mechanism with a finite range and the counting measure; its density ratio between
 neighbours is at most e^epsilon if Delta bounds the change of xi. A mixture over a law of
 the candidates that is the same on both sides keeps that bound: the release is epsilon-DP
 for every N and every proposal. The paper divides the weights by the proposal's density
@@ -34,14 +34,6 @@ a(U_j), which aims at a uniform base measure; here the proposal is the base meas
 **Arithmetic.** All distances are exact fractions or square roots of such, and the choice
 is by ``choose_real``: epsilon needs no addition for rounding.
 
-Sample and resample: one of N public candidate datasets, chosen by its distance to the data.
-
-Source: Wasserman and Zhou (2010, doi 10.1198/jasa.2009.tm08651), section 6, with the distances of
-section 5; scores, sensitivities and the exact choice are
-statpress.mechanisms.tables.sample_resample. The candidates are k records each, from a proposal that
-sees no data (uniform, or Dirichlet probabilities with a given ``concentration``); they may be
-published, and their number costs nothing.
-
 **Distances**, and the default of k: ``ks`` and ``cramer_von_mises``, n^(2/3) (Theorems 15
 and 16); ``mean``, the Euclidean distance of the mean positions, 1 (section 5.2: one record
 carries a mean); ``series``, the L2 distance of orthogonal cosine series with n^(1/(2 gamma
@@ -56,11 +48,10 @@ pi/sqrt(8 k log N) of data that are near uniform themselves.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, Self, cast, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from flint import arb, fmpq
@@ -338,21 +329,6 @@ class SampleResample(ExponentialRecords):
         chosen = (math.pi**2 / (2 * k * e)) ** (1 / 3)
         distance = min(max(best, chosen), BRIDGE / math.sqrt(k), 1.0)
         return replace(error, kolmogorov_smirnov=distance)
-
-    @classmethod
-    def from_description(cls, description: Mapping[str, object]) -> Self:
-        optional = {
-            name: Fraction(str(description[name]))
-            for name in ("smoothness", "concentration")
-            if name in description
-        }
-        return cls(
-            epsilon_per_record=Decimal(str(description["epsilon_per_record"])),
-            records=int(str(description["records"])),
-            distance=cast(Distance, description["distance"]),
-            candidates=int(str(description["candidates"])),
-            **optional,
-        )
 
     @classmethod
     def calibrate(cls, knobs: SampleResampleKnobs, target: Target) -> Self:

@@ -1,16 +1,4 @@
-"""Noisy counts at two resolutions, made consistent.
-
-Counts of cells from noisy counts of them and of blocks of neighbouring cells; what they err by.
-
-The least squares and the projection of statpress.mechanisms.tables.two_resolutions, which derives
-them. Where noise hides most cells, projecting blocks first makes the total variation up to a fifth
-less than that of noise on cells only if neighbouring cells hold much the same, and a few per cent
-more if not; where it hides few, half of the budget went to blocks in vain. No closed form has all
-this, and expected errors are simulated with noise of a known seed, on the reference shapes of
-statpress.mechanisms.tables.expected in an order: all cells alike; counts that fall as 1/rank from
-cell to cell; the same on a tenth of the cells, scattered.
-
-Noisy counts at two resolutions, made consistent: small errors of cumulative shares.
+"""Noisy counts at two resolutions, made consistent: small errors of cumulative shares.
 
 A share below some cell adds up the noise of all cells below it. Released are the noisy counts of
 all s cells in their order and, with the same noise, of k blocks of b = s/k neighbouring cells each
@@ -40,13 +28,18 @@ w, and that within the block reached a bridge over b steps of v; at their peak t
 
 **Projected** are first the blocks, onto the simplex of n, then the cells of each onto its
 block's count: this keeps the accuracy of the blocks, which projecting all cells at once loses.
+Where noise hides most cells the total variation is up to a fifth less than that of noise on cells
+only if neighbouring cells hold much the same, and a few per cent more if not; where it hides few,
+half of the budget went to blocks in vain. No closed form has all this, and expected errors are
+simulated with noise of a known seed, on the reference shapes of
+statpress.mechanisms.tables.expected in an order: all cells alike; counts that fall as 1/rank from
+cell to cell; the same on a tenth of the cells, scattered.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar, Self
@@ -64,7 +57,6 @@ from statpress.mechanisms.mechanism import (
     HAY,
     PROOF,
     Citation,
-    Kind,
     Target,
     check_frame,
 )
@@ -73,7 +65,7 @@ from statpress.mechanisms.postprocessing.covariance import Covariance, DebiasedT
 from statpress.mechanisms.sampling.randomness import Progress, Randomness, SimulatedRandomness
 from statpress.mechanisms.tables.band_limits import DiscreteNoise, of_blocks
 from statpress.mechanisms.tables.bands import BandLaw, noisy_law
-from statpress.mechanisms.tables.count_tables import MICRODATA, TABLE, RawTable
+from statpress.mechanisms.tables.count_tables import CountMechanism, RawTable
 from statpress.mechanisms.tables.expected import BRIDGE, ExpectedCounts, ordered_references
 from statpress.mechanisms.tables.perturbed import (
     NoisyCounts,
@@ -189,7 +181,7 @@ class TwoResolutionsKnobs:
 
 
 @dataclass(frozen=True)
-class TwoResolutions:
+class TwoResolutions(CountMechanism):
     """Discrete Gaussian noise on every cell, and on blocks of neighbouring cells.
 
     Attributes:
@@ -203,9 +195,7 @@ class TwoResolutions:
         HAY,
         PROOF.at("Theorem 3.3"),
     )
-    kinds: ClassVar[tuple[Kind, ...]] = (MICRODATA, TABLE)
     knobs: ClassVar[type] = TwoResolutionsKnobs
-    pure: ClassVar[bool] = False
     unbiased: ClassVar[bool] = True
     raw: ClassVar[tuple[str, ...]] = ("raw", "raw_block")
 
@@ -236,10 +226,6 @@ class TwoResolutions:
         return ConcentratedLoss.of_discrete_gaussian(
             Fraction(4 * unit_records**2), self.scale, 4 * unit_records, one_move
         )
-
-    def rows(self, *, n_cells: int) -> int:
-        """Every cell is listed."""
-        return n_cells
 
     def release(
         self, table: ContingencyTable, rng: Randomness, progress: Progress | None = None
@@ -324,13 +310,6 @@ class TwoResolutions:
             return found
 
         return replace(by_cells, strays=lambda end: blocks, estimates=estimates)
-
-    def describe(self) -> dict[str, str | int]:
-        return {"mechanism": self.name, "scale": str(self.scale), "blocks": self.blocks}
-
-    @classmethod
-    def from_description(cls, description: Mapping[str, object]) -> Self:
-        return cls(Fraction(str(description["scale"])), int(str(description["blocks"])))
 
     @classmethod
     def calibrate(cls, knobs: TwoResolutionsKnobs, target: Target) -> Self:

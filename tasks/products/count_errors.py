@@ -21,7 +21,7 @@ from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.estimates.exact_values import Coverage, coverage, total_variation
 from statpress.mechanisms.planning.plan import PlannedProduct
 from statpress.mechanisms.tables.bands import BandKnobs
-from statpress.mechanisms.tables.count_tables import TableMechanism, drawn_records
+from statpress.mechanisms.tables.count_tables import TableMechanism
 from statpress.tasks.pages.blocks import Bars, Block, Chart, Gallery, Grid, HeatMap, Prose, Section
 from statpress.tasks.pages.numbers import measured, share
 from statpress.tasks.products.distributions import cell_names
@@ -310,7 +310,7 @@ def _published(
 def _unlisted_projected(product: Planned, derived: DerivedCounts) -> float:
     """What the projection leaves to every cell that a mechanism did not draw."""
     unlisted = product.domain.n_possible - len(derived.raw.cells)
-    if not unlisted or drawn_records(product.mechanism) is None:
+    if not unlisted or product.mechanism.drawn_records is None:
         return 0.0
     left = product.target.n_records - float(derived.figures["projected"].sum())
     return max(left, 0.0) / unlisted
@@ -353,7 +353,7 @@ def _whole(
     cells = derived.raw.cells[: derived.listed]
     present = private.without_absent()
     true = _at(present, cells)
-    drawn = drawn_records(product.mechanism) is not None
+    drawn = product.mechanism.drawn_records is not None
     projected = derived.figures["projected"]
     elsewhere = np.setdiff1d(present.cells, cells, assume_unique=True)
     rest = _unlisted_projected(product, derived)

@@ -37,7 +37,6 @@ from statpress.mechanisms.tables.count_tables import (
     TABLE,
     RawTable,
     TableMechanism,
-    drawn_records,
 )
 from statpress.tasks.bundle.formats import profile_file, written_file
 from statpress.tasks.bundle.rows import Progress, read_records, write_cells, write_records
@@ -288,7 +287,7 @@ class CountsProduct(ProductKind[TableMechanism, RawTable, DerivedCounts]):
         typical = f"typical standard error {error.cell_sd_average:,.1f} records."
         if not product.mechanism.unbiased:
             typical += " Its estimates have a bias besides, which depends on the data."
-        if drawn_records(product.mechanism) is not None:  # it lists the cells that it drew
+        if product.mechanism.drawn_records is not None:  # it lists the cells that it drew
             absent = plan.privacy.n_records * uniform / (1 - uniform) / product.domain.n_possible
             estimate = f"minus {absent:,.4g}" if uniform else "0"
             typical += f" A cell not listed was not drawn: its estimate is {estimate}."
@@ -463,7 +462,7 @@ class Microdata(CountsProduct):
     core = MICRODATA
 
     def figures(self, name: str, mechanism: TableMechanism) -> dict[str, tuple[str, ...]]:
-        if drawn_records(mechanism) is None:
+        if mechanism.drawn_records is None:
             return {name: (), f"{name}_{_NOISY}": (*mechanism.raw, *ESTIMATES)}
         table = _UNBIASED if mechanism.unbiased else _BIASED_RECORDS
         return {name: (), f"{name}_{table}": ESTIMATES}
@@ -472,26 +471,26 @@ class Microdata(CountsProduct):
         self, mechanism: TableMechanism, figures: Mapping[str, NDArray[Any]], n_records: int
     ) -> Codes:
         drawn: Codes = figures["raw"]
-        if drawn_records(mechanism) is not None:
+        if mechanism.drawn_records is not None:
             return drawn
         return round_systematically(figures["projected"], n_records)
 
     def stem_of_raw(self, name: str, mechanism: TableMechanism) -> str:
-        return name if drawn_records(mechanism) is not None else f"{name}_{_NOISY}"
+        return name if mechanism.drawn_records is not None else f"{name}_{_NOISY}"
 
     def most_rows(self, product: PlannedProduct[TableMechanism]) -> int:
-        drawn = drawn_records(product.mechanism)
+        drawn = product.mechanism.drawn_records
         return product.target.n_records if drawn is None else drawn
 
     def size(self, product: PlannedProduct[TableMechanism]) -> int:
         columns = len(product.domain.columns)
-        if drawn_records(product.mechanism) is not None:
+        if product.mechanism.drawn_records is not None:
             return super().size(product)
         table = product.domain.n_listed * (columns + len(product.mechanism.raw) + len(ESTIMATES))
         return self.most_rows(product) * columns + table
 
     def read(self, path: Path, product: PublishedProduct) -> tuple[Codes, dict[str, Codes]]:
-        if drawn_records(product.mechanism) is None:
+        if product.mechanism.drawn_records is None:
             return read_raw(path, product)
         cells, counts = read_records(path, product.domain)
         return cells, {"raw": counts}
@@ -504,7 +503,7 @@ class Microdata(CountsProduct):
 
     def advice(self, product: PlannedProduct[TableMechanism], plan: Plan) -> str:
         _, table = self.figures(product.name, product.mechanism)
-        noisy = drawn_records(product.mechanism) is None
+        noisy = product.mechanism.drawn_records is None
         uniform = product.expected_error.uniform_share
         part = f"; {uniform:.0%} of them are uniform over the cells" if uniform else ""
         without = ", which removes those" if uniform else ""

@@ -42,7 +42,7 @@ from statpress.mechanisms.postprocessing.consistency import project_to_simplex
 from statpress.mechanisms.postprocessing.covariance import Covariance
 from statpress.mechanisms.registry import REGISTRY
 from statpress.mechanisms.tables.bands import LIMITS, BandKnobs
-from statpress.mechanisms.tables.count_tables import RawTable, TableMechanism, drawn_records
+from statpress.mechanisms.tables.count_tables import RawTable, TableMechanism
 from statpress.tasks.bundle.formats import profile_file, read_batches, written_file
 from statpress.tasks.bundle.rows import read_counts, read_figures, write_cells
 from statpress.tasks.pages.blocks import Block, Chart, Gallery, Grid, Intervals, Prose
@@ -315,7 +315,7 @@ class PublishedProduct:
         """
         with understood(self.path):
             cells, raw = self.kind.read(self.path, self)
-            records = drawn_records(self.mechanism)
+            records = self.mechanism.drawn_records
             if self.absent is not None and (self.absent["raw"] or records is None):
                 cells = np.append(cells, self.domain.n_cells - 1)
                 raw = {name: np.append(each, self.absent[name]) for name, each in raw.items()}

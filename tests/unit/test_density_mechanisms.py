@@ -27,7 +27,7 @@ from statpress.mechanisms.tables.density import (
     DensityKnobs,
     SmoothedHistogram,
     SmoothedHistogramKnobs,
-    balanced_draws,
+    _balanced_draws,
 )
 from statpress.mechanisms.tables.exponential_ks import sparse_table
 from statpress.tasks.release.entropy import SeededRandomness
@@ -176,7 +176,7 @@ def test_calibration_meets_the_budget_with_the_least_noise(
 def test_default_draws_balance_sampling_against_the_uniform_share() -> None:
     """The least of w^2 + 1/(4m) at w = B m/(n epsilon), as the proof of Theorem 9 has it."""
     for n, epsilon, bins in ((10**6, Fraction(1), 10), (10**5, Fraction(1, 4), 40)):
-        found = balanced_draws(n, epsilon, Fraction(bins))
+        found = _balanced_draws(n, epsilon, Fraction(bins))
 
         def bound(m: int, scale: float = float(bins / (n * epsilon))) -> float:
             return (m * scale) ** 2 + 1 / (4 * m)
@@ -188,11 +188,11 @@ def test_default_draws_balance_sampling_against_the_uniform_share() -> None:
     # Theorem 9: m grows as n^(2/(r + 3)) if the bins do as n^(r/(r + 3)).
     for r in (1, 2, 5):
         small, large = (
-            balanced_draws(n, Fraction(1), Fraction(round(n ** (r / (r + 3)))))
+            _balanced_draws(n, Fraction(1), Fraction(round(n ** (r / (r + 3)))))
             for n in (10**12, 10**18)
         )
         assert large / small == pytest.approx(10 ** (6 * 2 / (r + 3)), rel=0.02)
-    assert balanced_draws(10, Fraction(1, 1000), Fraction(500)) == 1
+    assert _balanced_draws(10, Fraction(1, 1000), Fraction(500)) == 1
 
 
 def test_one_cell_costs_nothing_and_is_released() -> None:
