@@ -1,25 +1,21 @@
-"""Simultaneous limits for the cells of a table and for cumulated cells.
+"""Bounds behind the confidence bands of a table: tails of noise, limits of shares, cumulated noise.
 
-Tails of the discrete noise on one cell, as computed as they are drawn.
-
-The noise is symmetric with one peak: exp(-|z|/scale) or exp(-z^2/(2 scale^2)) over the integers.
-Every figure is P(Z >= k) or more. That of Laplace noise is in closed form. Of the Gaussian it is
-summed over the integers up to a scale of 2^12; above, with G standard normal,
+**Tails of the noise on one cell.** The noise is symmetric with one peak: exp(-|z|/scale) or
+exp(-z^2/(2 scale^2)) over the integers. Every figure is P(Z >= k) or more. That of Laplace noise is
+in closed form. Of the Gaussian it is summed over the integers up to a scale of 2^12; above, with G
+standard normal,
 
     P(Z >= k) = sum over j >= k of exp(-j^2/2s^2)/(normalising sum) <= P(s G >= k - 1)  for k >= 1,
 
 as the terms decrease and the normalising sum is at least s sqrt(2 pi) (Poisson summation), and at
 least P(s G >= k), but for a factor within 10^-2000 of 1, from which P(Z >= k) follows for k <= 0.
 
-Limits of a probability, place by place, given the law of what is released.
+**How far the cumulated noise of ordered cells strays, all sums at once.** Let Z_1 .. Z_K be the
+noise of K cells and S_i = Z_1 + .. + Z_i. The number of records is public, so the noisy counts show
+the last sum S_K = r. Everything here is given r, hence valid on average: a bound on
+P(max over i of |S_i - centre_i| >= x | S_K = r) for a known centre.
 
-How far the cumulated noise of ordered cells strays, all sums at once.
-
-Let Z_1 .. Z_K be the noise of K cells and S_i = Z_1 + .. + Z_i. The number of records is public, so
-the noisy counts show the last sum S_K = r. Everything here is given r, hence valid on average: a
-bound on P(max over i of |S_i - centre_i| >= x | S_K = r) for a known centre.
-
-**Gaussian noise of scale s >= 2**, centre_i = i r/K. Given r a path has a probability proportional
+*Gaussian noise of scale s >= 2*, centre_i = i r/K. Given r a path has a probability proportional
 to the product of exp(-z_i^2/2s^2), so also to that of exp(-(z_i - r/K)^2/2s^2). Let T be the walk
 with steps z_i - r/K of that law; given T_K = 0 it is S_i - i r/K. Its sum of m steps is u with
 probability f_m(u) = C_m exp(-u^2/2ms^2) up to a factor within 1 +- m 10^-16 (add one step after the
@@ -33,81 +29,30 @@ passes a by). Summed over t and u,
 
 and twice that for both sides, the law of a Brownian bridge's largest value.
 
-**Any noise that is symmetric with one peak**, centre_i = r/2. The sum of m steps has such a law p_m
+*Any noise that is symmetric with one peak*, centre_i = r/2. The sum of m steps has such a law p_m
 too (a mixture of uniform laws about 0, whose sums have one peak: Wintner 1938), so that p_m(u - r)
 <= p_m(2a - r - u) for u >= a >= max(r, 0), and in the same way
 
     P(max |S_i - r/2| >= x | S_K = r) <= 2 p_K(ceil(2x))/p_K(r).
 
-**Small tables**: the probability that the walk stays between the lines about i r/K and ends at r is
+*Small tables*: the probability that the walk stays between the lines about i r/K and ends at r is
 computed step by step, which is exact, and a tenth less than the bound for twenty cells.
 
-**Two resolutions** (mechanisms.tables.two_resolutions), s >= 3. Let U_B be the sum of the noise of
-the b cells of block B, V_B the noise of its own count. Least squares errs by e_B = U_B - b/(b + 1)
-(U_B - V_B) in a block's total, before the totals are moved to n in proportion to w_B = s^2 b/(b +
-1). Given all U_B - V_B, which are released, and the sum of all U_B, the e_B are Gaussian on shifted
-integers with variances w_B, given their sum: T as above with steps of variances w_B, so that the
-errors C of the cumulated totals have P(max |C| >= x) <= 2 exp(-2a^2/(sum of w_B)). Given all U_B
-and V_B the sums within the blocks, less their share of U_B, are independent, each of P(max >= x) <=
-2 exp(-2a^2/(b s^2)). A cumulative count errs by at most the sum of both maxima, and the second
-bound holds whatever the first part is: so P(max + max >= x) <= E G(x - C'), C' being as large as
-the first bound allows and G the second one for all blocks.
-
-**Drawn records**: of m draws from the smoothed shares the cumulated shares err by x or more with
+*Drawn records*: of m draws from the smoothed shares the cumulated shares err by x or more with
 probability at most 2 exp(-2 m x^2) (Dvoretzky, Kiefer and Wolfowitz 1956, with the constant of
 Massart 1990, doi 10.1214/aop/1176990746).
 
-Simultaneous confidence bands for the cells of a noisy or drawn table.
-
-Two bands at one level, each for all K cells at once: of the *counts* h of the records that were
-counted, and of the *shares* p of the law that the n records are independent draws of. Limits are
-from what was released in a cell and public figures, and hold for every table and every law.
-
-**Counts, independent noise.** |y_j - h_j| <= q for all cells has the probability (1 - 2 P(Z >= q +
-1))^K, exactly, and q is the least that makes it the level.
-
-**Counts, drawn records.** z_j is Binomial(m, (h_j + k)/N) given h, N = n + kK. Each h_j is limited
-as Clopper and Pearson (1934) do, at (1 - level)/2K for each end; some limit fails with probability
-at most 1 - level (Bonferroni).
-
-**Shares.** What is released in a cell, y = h + Z or z, is stochastically larger the larger h is,
-and h is Binomial(n, p), larger the larger p is. So for an observed y the p with P(Y >= y; p) <= a
-are those below a limit, which is above the true share with probability at most a: Clopper and
-Pearson's limit with the noise inside, and not a limit of the noise and another one of sampling,
-each with a part of the level. a = (1 - level)/2K for each end: counts of cells are negatively
-associated (Joag-Dev and Proschan 1983, doi 10.1214/aos/1176346079), so that the product of the
-cells' levels is not a bound, and Bonferroni's differs from it by a fortieth of 1 - level. The laws
-are rounded upwards to nodes, and what is beyond the last counts as failing: P(Y >= y; p) is never
-less than the truth.
-
-**The total.** Counts add up to n and shares to 1, so where all limits hold a cell's upper limit is
-also at most the total less the other cells' lower limits, and the other way round.
-
-Simultaneous confidence bands for the distribution function of one ordered column.
-
-Released are estimates of the cumulative counts H_1 .. H_K of n records. Two bands at one level,
-each for all cells at once: of H itself, and of the distribution function F of the law that the
-records are independent draws of.
-
-**Counts.** |H_i - estimate_i| < x for all i, x being the distance that noise reaches with
-probability at most 1 - level (mechanisms.tables.band_limits). Integers, which do not
-decrease, so that the upper limit of a cell holds for all before it and the lower for all after.
-
-**Distribution function.** max |H_i - n F_i| >= d has a probability of at most 2 exp(-2 d^2/n)
-whatever F is (Dvoretzky, Kiefer and Wolfowitz 1956; the constant is that of Massart 1990, doi
-10.1214/aop/1176990746; for cells as for points, of which they are some). The bound of the noise
-holds given the records, so that for the sum of both distances, A of the noise and B of sampling,
-
-    P(A + B >= x) <= E min(1, bound of B at x - A'),  A' as large as the bound of A allows,
-
-which is the level at a smaller x than any division of 1 - level between A and B gives: for two
-equal bounds .93 of what the even division gives at .95. The least x is found from public figures.
-
-**Place by place**, for few cells: at each of the K - 1 places before the last what is released is a
-Binomial(n, F_i) with noise of a known law, or a Binomial of draws, so that F_i has Clopper and
-Pearson's limits with the noise inside (mechanisms.tables.band_limits), at
-(1 - level)/2(K - 1) for each end. These are narrow near 0 and 1. Which of the two bands is computed
-is decided by their average width for records spread evenly, from public figures only.
+**What is released in a cell**, as a law by its count and by its share. *Counts, independent noise*:
+|y_j - h_j| <= q for all cells has the probability (1 - 2 P(Z >= q + 1))^K, exactly, and q is the
+least that makes it the level. *Counts, drawn records*: z_j is Binomial(m, (h_j + k)/N) given h, N =
+n + kK. Each h_j is limited as Clopper and Pearson (1934) do, at (1 - level)/2K for each end; some
+limit fails with probability at most 1 - level (Bonferroni). *Shares*: what is released in a cell,
+y = h + Z or z, is stochastically larger the larger h is, and h is Binomial(n, p), larger the larger
+p is. So for an observed y the p with P(Y >= y; p) <= a are those below a limit, which is above the
+true share with probability at most a: Clopper and Pearson's limit with the noise inside, and not a
+limit of the noise and another one of sampling, each with a part of the level. The laws are rounded
+upwards to nodes, and what is beyond the last counts as failing: P(Y >= y; p) is never less than
+the truth.
 """
 
 from __future__ import annotations
@@ -119,9 +64,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from statpress.mechanisms.domain.columns import Codes
+from statpress.mechanisms.postprocessing.consistency import Floats
+
 _SUMMED = 2.0**12
 _REACH = 37.0  # deviations beyond which the terms are not doubles
 
@@ -145,13 +91,13 @@ class DiscreteNoise:
             return self.scale
         return math.sqrt(2) * math.exp(-0.5 / self.scale) / -math.expm1(-1 / self.scale)
 
-    def at_least(self, k: NDArray[np.int64]) -> Floats:
+    def at_least(self, k: Codes) -> Floats:
         """P(Z >= k), or a little more, float64 of the shape of k."""
         k = np.asarray(k, np.int64)
         above = self._at_least(np.maximum(k, 1), 1)
         return np.where(k > 0, above, 1 - self._at_least(np.maximum(1 - k, 1), 0))
 
-    def _at_least(self, k: NDArray[np.int64], more: int) -> Floats:
+    def _at_least(self, k: Codes, more: int) -> Floats:
         """P(Z >= k) for k >= 1; of a large scale a little more if ``more`` is 1, less if 0."""
         if self.laplace:
             ratio = math.exp(-1 / self.scale)
@@ -198,6 +144,7 @@ def _gaussian_tails(scale: float) -> Floats:
 
 
 Limits = tuple[Floats, Floats]
+"""Lower and upper limits float64[K] each."""
 
 LEFT_OUT = 1e-3
 """Of a limit's probability, for what is beyond the last node."""
@@ -223,7 +170,10 @@ def binomial_at_least(k: Floats, n: int, p: Floats) -> Floats:
 
 
 def place_limits(law: Exceeding, y: Floats, whole: float, near: Floats, alpha: float) -> Limits:
-    """Limits of one share at every place, float64[k] each."""
+    """Limits float64[k] of one share at every place, of which y of ``whole`` is released.
+
+    One end of one place fails with probability at most ``alpha``; ``near`` are estimates.
+    """
     lower = _lower(law, y, alpha, near, other=False)
     return lower, 1 - _lower(law, whole - y, alpha, 1 - near, other=True)
 
@@ -265,7 +215,7 @@ Tail = Callable[[Floats], Floats]
 ROUNDING = 1 + 1e-7
 """Factor of a bound that is more than all rounding, and more than the factors left out above."""
 
-_LEAST_GAUSSIAN, _LEAST_BLOCKS = 2.0, 3.0
+_LEAST_GAUSSIAN = 2.0
 _TIME_NODES, _STEPS = 120, 32
 _MOST_WALK = 40_000  # cells times width of a walk that is computed step by step
 _MOST_LATTICE = 1 << 22
@@ -312,17 +262,18 @@ class Strays:
 
 
 def added(first: Tail, second: Tail, reach: float) -> Tail:
-    """A bound for the sum of two distances, the second bounded whatever the first is."""
+    """A bound for the sum of two distances, the second bounded whatever the first is.
+
+    The first is looked at up to ``reach``; beyond, the sum counts as too large.
+    """
     nodes = np.linspace(0, reach, _TIME_NODES + 1)[1:]
     above = np.minimum(first(nodes), 1.0)
     masses = -np.diff(above, prepend=1.0)
 
     def tail(x: Floats) -> Floats:
         rest = np.asarray(x)[:, None] - nodes
-        found = np.where(rest > 0, np.minimum(second(np.maximum(rest, 0).ravel()), 1.0).reshape(
-            rest.shape
-        ), 1.0)  # fmt: skip
-        return np.asarray(found @ masses + above[-1])
+        bounds = np.minimum(second(np.maximum(rest, 0).ravel()), 1.0).reshape(rest.shape)
+        return np.asarray(np.where(rest > 0, bounds, 1.0) @ masses + above[-1])
 
     return tail
 
@@ -365,24 +316,6 @@ def of_noise(noise: DiscreteNoise, n_cells: int, end: int = 0) -> Strays | None:
     centre = np.full(n_cells, end / 2)
     centre[-1] = end
     return Strays(centre, tail, spread)
-
-
-def of_blocks(scale: float, widths: NDArray[np.int64]) -> Strays | None:
-    """Of the least squares of two resolutions; centre 0 is about its own estimates."""
-    if scale < _LEAST_BLOCKS:
-        return None
-    between = scale**2 * float(np.sum(widths / (widths + 1)))
-    longest, blocks = int(widths.max()), len(widths)
-    totals, within = bridge_tail(between), bridge_tail(longest * scale**2)
-    if longest == 1:
-        return Strays(np.zeros(int(widths.sum())), totals, math.sqrt(between))
-
-    def all_within(x: Floats) -> Floats:
-        return np.asarray(-np.expm1(blocks * np.log1p(-np.minimum(within(x), 1 - 1e-16))))
-
-    reach = 5 * math.sqrt(between)
-    spread = math.sqrt(between) + scale * math.sqrt(longest)
-    return Strays(np.zeros(int(widths.sum())), added(totals, all_within, reach), spread)
 
 
 def of_draws(draws: int, total: float, n_cells: int) -> Strays:
@@ -445,13 +378,10 @@ def _law_of_sum(noise: DiscreteNoise, n_cells: int) -> Floats | None:
     return np.maximum(sums[: half + 1], 0.0)
 
 
-Integers = NDArray[np.int64]
-
 MARGIN = 1e-6
 """Share of every probability that is kept for rounding."""
 
 _NODES, _DEVIATIONS = 16, 6.5  # nodes to a deviation of the noise; of drawn records
-_MOST_VALUES = 1024
 
 
 class CellLaw(Exceeding, Protocol):
@@ -465,7 +395,7 @@ class CellLaw(Exceeding, Protocol):
     def n_cells(self) -> int:
         """Number of cells."""
 
-    def counts(self, released: Integers, level: float) -> Limits:
+    def counts(self, released: Codes, level: float) -> Limits:
         """Limits float64[K] of the counts, before the total is used."""
 
     def centre(self, y: Floats) -> Floats:
@@ -494,7 +424,7 @@ class NoisyCells:
         miss = -np.expm1(np.log(level) / self.n_cells) / 2 * (1 - MARGIN)
         return self.noise.quantile(float(miss)) - 1
 
-    def counts(self, released: Integers, level: float) -> Limits:
+    def counts(self, released: Codes, level: float) -> Limits:
         q = self.half_width(level)
         low, high = (np.clip(released + each, 0, self.n_records) for each in (-q, q))
         return low.astype(np.float64), high.astype(np.float64)
@@ -542,7 +472,7 @@ class DrawnCells:
         """The N of this module's text."""
         return self.n_records + self.pseudocount * self.n_cells
 
-    def counts(self, released: Integers, level: float) -> Limits:
+    def counts(self, released: Codes, level: float) -> Limits:
         from scipy.special import betaincinv
 
         alpha = (1 - level) / (2 * self.n_cells) * (1 - MARGIN)
@@ -583,7 +513,7 @@ class NoisySums:
     """Binomial counts with noise of their own, that is Gaussian on shifted integers.
 
     The noise is that of a Gaussian walk at one place given its end
-    (statpress.mechanisms.estimates.statistics. cumulated_noise): P(T = u) is in proportion to
+    (this module's text): P(T = u) is in proportion to
     exp(-u^2/2v), u in a shift of the integers, with the normal law's factor. So P(T >= a) <=
     P(sqrt(v) G >= a - 1), and a - 1/2 where the density is convex, from a - 1/2 >= sqrt(v) on: each
     term is at most the integral about it.
@@ -611,107 +541,3 @@ class NoisySums:
             )
             left = np.minimum(left, above)
         return found + left
-
-
-def count_band(law: CellLaw, released: Integers, level: float) -> Limits:
-    """The band of the counts of the records that were counted, float64[K] each: integers."""
-    return with_total(*law.counts(released, level), law.n_records)
-
-
-def share_band(law: CellLaw, released: Integers, level: float) -> Limits:
-    """The band of the shares of the law that the records are drawn from, float64[K] each."""
-    return with_total(*share_limits(law, released, level), 1.0)
-
-
-def share_limits(law: CellLaw, released: Integers, level: float) -> Limits:
-    """The same before the total is used, of any of the cells."""
-    values, places = np.unique(released, return_inverse=True)
-    alpha = (1 - level) / (2 * law.n_cells) * (1 - MARGIN)
-    chosen = np.unique(np.rint(np.linspace(0, len(values) - 1, min(_MOST_VALUES, len(values)))))
-    listed = values[chosen.astype(np.int64)].astype(np.float64)
-    below = np.searchsorted(listed, values, side="right") - 1
-    above = np.searchsorted(listed, values, side="left")
-    lower, upper = place_limits(law, listed, law.whole(), law.centre(listed), alpha)
-    return lower[below][places], upper[above][places]
-
-
-def with_total(lower: Floats, upper: Floats, total: float) -> Limits:
-    """Limits narrowed by what they add up to; as they are where they cannot add up to it."""
-    least, most = float(lower.sum()), float(upper.sum())
-    if not least <= total <= most:
-        return lower, upper
-    slack = 1e-9 * total  # of adding up, kept from narrowing
-    most_left, least_left = total - (least - lower) + slack, total - (most - upper) - slack
-    if total > 1:  # counts
-        most_left, least_left = np.floor(most_left), np.ceil(least_left)
-    narrow, wide = np.minimum(upper, most_left), np.maximum(lower, least_left)
-    return np.minimum(wide, narrow), np.maximum(wide, narrow)
-
-
-def count_distance(strays: Strays, level: float) -> float:
-    """The x of the band of counts, in records; infinite where there is none."""
-    return strays.quantile((1 - level) * (1 - MARGIN))
-
-
-def share_distance(strays: Strays, n_records: int, level: float) -> float:
-    """The x of the band of the distribution function, in records; infinite where there is none."""
-    alpha = (1 - level) * (1 - MARGIN)
-    most = strays.reach(1e-4 * alpha)
-    if not math.isfinite(most):
-        return most
-    spread = math.sqrt(n_records) + strays.spread
-    both = added(strays.tail, of_sampling(n_records), most)
-    return Strays(strays.centre, both, spread).quantile(alpha)
-
-
-@dataclass(frozen=True, eq=False)
-class Places:
-    """What is released of the cumulative counts at some of the places before the last.
-
-    Attributes:
-        law: Of it.
-        y: float64[k], released.
-        near: float64[k], estimates of the distribution function.
-        whole: What is released, on average, of all records together.
-        number: How many places there are, K - 1.
-    """
-
-    law: Exceeding
-    y: Floats
-    near: Floats
-    whole: float
-    number: int
-
-    def limits(self, level: float) -> Limits:
-        """Limits of the distribution function, float64[k] each."""
-        alpha = (1 - level) / (2 * self.number) * (1 - MARGIN)
-        return place_limits(self.law, self.y, self.whole, np.clip(self.near, 0, 1), alpha)
-
-
-def share_band_by_place(places: Places, level: float) -> Limits:
-    """The same from limits of every place, float64[K] each."""
-    lower, upper = places.limits(level)
-    return _monotone(np.append(lower, 1.0), np.append(upper, 1.0), 1.0)
-
-
-def cumulated_count_band(estimates: Floats, distance: float, n_records: int) -> Limits:
-    """The band of the cumulative counts, float64[K] each: integers."""
-    lower, upper = np.ceil(estimates - distance), np.floor(estimates + distance)
-    return _monotone(lower, upper, float(n_records))
-
-
-def cumulated_share_band(estimates: Floats, distance: float, n_records: int) -> Limits:
-    """The band of the distribution function, float64[K] each."""
-    return _monotone((estimates - distance) / n_records, (estimates + distance) / n_records, 1.0)
-
-
-def _monotone(lower: Floats, upper: Floats, last: float) -> Limits:
-    """Limits between 0 and the last value, which do not decrease; the last cell has that value.
-
-    Where noise makes the estimates fall by more than twice the distance, no law is within both
-    limits, which would cross; they are given the other way round, which only widens the band.
-    """
-    lower, upper = np.clip(lower, 0, last), np.clip(upper, 0, last)
-    lower[-1] = upper[-1] = last
-    rising, falling = np.maximum.accumulate(lower), np.minimum.accumulate(upper[::-1])[::-1]
-    return np.minimum(rising, falling), np.maximum(rising, falling)

@@ -55,7 +55,7 @@ from statpress.mechanisms.postprocessing.covariance import (
     debias,
 )
 from statpress.mechanisms.sampling.record_sampler import draw_counts
-from statpress.mechanisms.tables.bands import BandLaw, drawn_law
+from statpress.mechanisms.tables.bands import BandLaw
 from statpress.mechanisms.tables.count_tables import DrawnRecords
 from statpress.mechanisms.tables.expected import ExpectedCounts
 
@@ -276,7 +276,7 @@ class Bootstrap(SmoothedDraws):
     def band_law(self, *, n_records: int, n_cells: int) -> BandLaw:
         """Draws from smoothed shares, for confidence bands."""
         pseudocount = float(self.pseudocount)
-        return drawn_law(self.records, pseudocount, n_records=n_records, n_cells=n_cells)
+        return BandLaw.of_draws(self.records, pseudocount, n_records=n_records, n_cells=n_cells)
 
     @classmethod
     def calibrate(cls, knobs: BootstrapKnobs, target: Target) -> Self:

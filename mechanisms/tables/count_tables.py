@@ -251,7 +251,7 @@ class TableKind(CountsKind):
     further = BandKnobs
 
     def check_further(self, further: BandKnobs, domain: Domain, nulls: bool) -> None:
-        bands.check_columns(further, domain.columns, nulls)
+        further.check_columns(domain.columns, nulls)
         if further.bands and domain.absent:
             raise ConfigError(
                 "Bands are for units of one record: several of a unit are no independent draws.",

@@ -54,13 +54,12 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from statpress.mechanisms.domain.columns import Codes, Integer
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.mechanism import Target
-from statpress.mechanisms.postprocessing.consistency import project_to_simplex
+from statpress.mechanisms.postprocessing.consistency import Floats, project_to_simplex
 
 if TYPE_CHECKING:
     from statpress.mechanisms.tables.count_tables import TableMechanism
@@ -106,10 +105,7 @@ def falling_root(
     return point
 
 
-Floats = NDArray[np.float64]
-
-
-def variation_of_few_draws(
+def _variation_of_few_draws(
     weights: Floats, counts: Floats, pseudocount: float, step: float, n_records: int
 ) -> float:
     """About the expected total variation between projected and true shares, 0 to 1."""
@@ -160,7 +156,8 @@ def pair_total_variation(
         return _of_draws(sizes, mechanism.drawn_records, uniform_share)
     if domain.n_possible > MOST_SIMULATED:
         return None
-    return _simulated(mechanism, domain, target.n_records)
+    simulated: Any = mechanism  # frozen, so that results can be kept
+    return _simulated(simulated, domain, target.n_records)
 
 
 def _domain(target: Target) -> Domain:
@@ -172,9 +169,6 @@ def _domain(target: Target) -> Domain:
             for i, size in enumerate(shape or (target.n_cells,))
         )
     )
-
-
-# Drawn records
 
 
 @functools.lru_cache(maxsize=64)
@@ -211,9 +205,6 @@ def _shares(size: int) -> tuple[Floats, Floats]:
     falls = np.exp([-_STEEPNESS * (edge / size) for edge in edges])
     shares = -np.diff(falls) / (1 - math.exp(-_STEEPNESS))
     return weights, shares / weights
-
-
-# Noisy tables
 
 
 @functools.lru_cache(maxsize=64)
@@ -292,17 +283,17 @@ def projected_total_variation(
     return float(np.mean(found))
 
 
-def drawn_total_variation(
+def _drawn_total_variation(
     pseudocount: Fraction, records: int, *, n_records: int, n_cells: int
 ) -> float:
-    """The same of the estimates from ``records`` draws with a pseudocount.
+    """About the expected total variation of projected estimates from ``records`` draws.
 
     The draws of a cell are taken as normal, unless there are ten times as many cells as draws.
     """
     total = n_records + pseudocount * n_cells
     if 10 * records < n_cells:
         found = [
-            variation_of_few_draws(
+            _variation_of_few_draws(
                 weights, counts, float(pseudocount), float(total / records), n_records
             )
             for weights, counts in _references(n_records, n_cells)
@@ -406,7 +397,7 @@ class ExpectedCounts:
 
     Attributes:
         cell_sd_average: That deviation, in records, at p = 1/|domain|.
-        cell_sd_empty: The same for a cell that is empty in the data.
+        cell_sd_empty: That deviation for a cell that is empty in the data.
         cell_sd_most: The largest it can be for any cell of any data: p = 1/2, or the
             largest possible p = (n + pseudocount)/N if that is less.
         total_variation: Bound on the expected total variation distance (half the
@@ -490,7 +481,7 @@ class ExpectedCounts:
             cell_sd_empty=deviation(pseudocount / total),
             cell_sd_most=deviation(min(Fraction(1, 2), (n_records + pseudocount) / total)),
             total_variation=float(total / n_records) * math.sqrt((n_cells - 1) / records) / 2,
-            projected_total_variation=drawn_total_variation(
+            projected_total_variation=_drawn_total_variation(
                 pseudocount, records, n_records=n_records, n_cells=n_cells
             ),
             kolmogorov_smirnov=BRIDGE * float(total / n_records) / math.sqrt(records),
@@ -522,7 +513,7 @@ class ExpectedCounts:
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedRecords(ExpectedCounts):
-    """The same of microdata, with what decides between their mechanisms.
+    """Expected errors of microdata, with what decides between their mechanisms.
 
     Attributes:
         pair_total_variation: About the expected total variation of the tables of two columns

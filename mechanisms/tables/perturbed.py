@@ -61,7 +61,7 @@ from statpress.mechanisms.postprocessing.covariance import (
 )
 from statpress.mechanisms.sampling.randomness import Progress, Randomness
 from statpress.mechanisms.tables.band_limits import DiscreteNoise
-from statpress.mechanisms.tables.bands import BandLaw, noisy_law
+from statpress.mechanisms.tables.bands import BandLaw
 from statpress.mechanisms.tables.count_tables import CountMechanism
 from statpress.mechanisms.tables.expected import ExpectedCounts
 
@@ -180,7 +180,7 @@ class Perturbed(CountMechanism):
     def band_law(self, *, n_records: int, n_cells: int) -> BandLaw:
         """Independent noise on every cell, for confidence bands."""
         noise = DiscreteNoise(float(self.scale), laplace=self.is_laplace)
-        return noisy_law(noise, n_records=n_records, n_cells=n_cells)
+        return BandLaw.of_noise(noise, n_records=n_records, n_cells=n_cells)
 
     @classmethod
     def calibrate(cls, knobs: PerturbedKnobs, target: Target) -> Self:

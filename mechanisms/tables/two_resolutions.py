@@ -26,6 +26,18 @@ independent of the sums.
 w, and that within the block reached a bridge over b steps of v; at their peak the variance is
 (k w + b v)/4 = v s (k/(s + k) + 1/k)/4, which is least at k = s/(sqrt(s) - 1).
 
+**Bands**, from a scale s >= 3 on (the walk and its bound are those of
+statpress.mechanisms.tables.band_limits). Let U_B be the sum of the noise of
+the b cells of block B, V_B the noise of its own count. Least squares errs by e_B = U_B - b/(b + 1)
+(U_B - V_B) in a block's total, before the totals are moved to n in proportion to w_B = s^2 b/(b +
+1). Given all U_B - V_B, which are released, and the sum of all U_B, the e_B are Gaussian on shifted
+integers with variances w_B, given their sum: a walk with steps of variances w_B, so that the
+errors C of the cumulated totals have P(max |C| >= x) <= 2 exp(-2a^2/(sum of w_B)). Given all U_B
+and V_B the sums within the blocks, less their share of U_B, are independent, each of P(max >= x) <=
+2 exp(-2a^2/(b s^2)). A cumulative count errs by at most the sum of both maxima, and the second
+bound holds whatever the first part is: so P(max + max >= x) <= E G(x - C'), C' being as large as
+the first bound allows and G the second one for all blocks.
+
 **Projected** are first the blocks, onto the simplex of n, then the cells of each onto its
 block's count: this keeps the accuracy of the blocks, which projecting all cells at once loses.
 Where noise hides most cells the total variation is up to a fifth less than that of noise on cells
@@ -45,7 +57,6 @@ from fractions import Fraction
 from typing import ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from statpress.mechanisms.accounting.losses import ConcentratedLoss, PrivacyLoss
 from statpress.mechanisms.accounting.noise_losses import DiscreteGaussianLoss
@@ -60,11 +71,11 @@ from statpress.mechanisms.mechanism import (
     Target,
     check_frame,
 )
-from statpress.mechanisms.postprocessing.consistency import project_to_simplex
+from statpress.mechanisms.postprocessing.consistency import Floats, project_to_simplex
 from statpress.mechanisms.postprocessing.covariance import Covariance, DebiasedTable, OtherErrors
 from statpress.mechanisms.sampling.randomness import Progress, Randomness, SimulatedRandomness
-from statpress.mechanisms.tables.band_limits import DiscreteNoise, of_blocks
-from statpress.mechanisms.tables.bands import BandLaw, noisy_law
+from statpress.mechanisms.tables.band_limits import DiscreteNoise, Strays, added, bridge_tail
+from statpress.mechanisms.tables.bands import BandLaw
 from statpress.mechanisms.tables.count_tables import CountMechanism, RawTable
 from statpress.mechanisms.tables.expected import BRIDGE, ExpectedCounts, ordered_references
 from statpress.mechanisms.tables.perturbed import (
@@ -73,8 +84,6 @@ from statpress.mechanisms.tables.perturbed import (
     noise_of_cells,
     scale_for,
 )
-
-Floats = NDArray[np.float64]
 
 MOST_SIMULATED = 1 << 20
 """Cells up to which expected errors are simulated."""
@@ -140,6 +149,7 @@ def simulated_variation(scale: Fraction, blocks: int, n_records: int, n_cells: i
     return float(np.mean(found)) / (2 * n_records)
 
 
+_LEAST_SCALE = 3.0  # from which on cumulated least squares have a known bound
 _LEVEL = 0.05  # at which a bound of cumulated noise is compared with another
 
 
@@ -299,8 +309,8 @@ class TwoResolutions(CountMechanism):
     def band_law(self, *, n_records: int, n_cells: int) -> BandLaw:
         """Noise on cells, whose cumulated least squares stray less; for confidence bands."""
         noise = DiscreteNoise(float(self.scale))
-        blocks = of_blocks(float(self.scale), np.diff(ends_of(self.blocks, n_cells)))
-        by_cells = noisy_law(noise, n_records=n_records, n_cells=n_cells)
+        blocks = strays_of_blocks(float(self.scale), np.diff(ends_of(self.blocks, n_cells)))
+        by_cells = BandLaw.of_noise(noise, n_records=n_records, n_cells=n_cells)
         plain = by_cells.strays(0)
         if blocks is None or (plain and plain.quantile(_LEVEL) <= blocks.quantile(_LEVEL)):
             return by_cells
@@ -331,6 +341,24 @@ class TwoResolutions(CountMechanism):
         left = part * (1 - part / part.sum())
         errors: Floats = float(self.scale) * np.sqrt(1 - 1 / widths + left / widths**2)
         return errors
+
+
+def strays_of_blocks(scale: float, widths: Codes) -> Strays | None:
+    """How far cumulated least squares stray, about themselves; None if no bound is known."""
+    if scale < _LEAST_SCALE:
+        return None
+    between = scale**2 * float(np.sum(widths / (widths + 1)))
+    longest, blocks = int(widths.max()), len(widths)
+    totals, within = bridge_tail(between), bridge_tail(longest * scale**2)
+    if longest == 1:
+        return Strays(np.zeros(int(widths.sum())), totals, math.sqrt(between))
+
+    def all_within(x: Floats) -> Floats:
+        return np.asarray(-np.expm1(blocks * np.log1p(-np.minimum(within(x), 1 - 1e-16))))
+
+    reach = 5 * math.sqrt(between)
+    spread = math.sqrt(between) + scale * math.sqrt(longest)
+    return Strays(np.zeros(int(widths.sum())), added(totals, all_within, reach), spread)
 
 
 def _peak(blocks: int, n_cells: int) -> float:

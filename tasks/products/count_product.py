@@ -31,7 +31,7 @@ from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
 from statpress.mechanisms.postprocessing.covariance import strength
 from statpress.mechanisms.postprocessing.rounding import round_systematically
-from statpress.mechanisms.tables.bands import LIMITS, BandKnobs, bands_of, facts, knobs_from
+from statpress.mechanisms.tables.bands import LIMITS, BandKnobs, bands_of
 from statpress.mechanisms.tables.count_tables import (
     MICRODATA,
     TABLE,
@@ -617,7 +617,7 @@ class Table(CountsProduct):
 
     def declared(self, product: PlannedProduct[TableMechanism]) -> dict[str, Any]:
         """Which bands there are."""
-        return dict(facts(product.further)) if product.further else {}
+        return dict(product.further.facts()) if product.further else {}
 
     def stated(self, product: PlannedProduct[TableMechanism], raw: RawTable) -> dict[str, Any]:
         """The same as of any counts, and which bands there are."""
@@ -627,7 +627,7 @@ class Table(CountsProduct):
         self, folder: Path, name: str, stated: Mapping[str, Any], resources: Mapping[str, Any]
     ) -> PublishedProduct | None:
         found = super().published(folder, name, stated, resources)
-        return found and replace(found, further=knobs_from(stated))
+        return found and replace(found, further=BandKnobs.from_facts(stated))
 
     def true_errors(
         self, product: PlannedProduct[TableMechanism], derived: DerivedCounts, private: Any

@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from statpress.mechanisms.tables import band_limits
-from statpress.mechanisms.tables.band_limits import DiscreteNoise, Places
-from statpress.mechanisms.tables.bands import BandLaw, cumulative_share, noisy_law
+from statpress.mechanisms.tables import bands
+from statpress.mechanisms.tables.band_limits import DiscreteNoise
+from statpress.mechanisms.tables.bands import BandLaw, Places, cumulative_share
 
 Floats = NDArray[np.float64]
 LEVEL = 0.95
@@ -81,7 +81,7 @@ def rows(law: str, n: int, mu: float, cells: int, replicates: int, seed: int = 1
     p, scale = law_of(law, cells), math.sqrt(2) / mu
     counts = rng.multinomial(n, p, replicates)
     released = counts + noise_of(scale, counts.shape, rng)
-    found = noisy_law(DiscreteNoise(scale), n_records=n, n_cells=cells)
+    found = BandLaw.of_noise(DiscreteNoise(scale), n_records=n, n_cells=cells)
 
     def row(kind: str, truth: Floats, ends: tuple[Floats, Floats], best: Floats) -> Row:
         """The oracle's limits are ``best`` from its estimates, float64[replicates, cells, 2]."""
@@ -96,7 +96,7 @@ def rows(law: str, n: int, mu: float, cells: int, replicates: int, seed: int = 1
     q = found.cells.half_width(LEVEL)
     best = _quantile(np.abs(released - counts).max(1)) / n
     yield row(KINDS[0], counts / n, ((released - q) / n, (released + q) / n), _around(shares, best))
-    limits = band_limits.share_limits(found.cells, released.ravel(), LEVEL)
+    limits = bands.share_limits(found.cells, released.ravel(), LEVEL)
     sd = np.sqrt(n * p * (1 - p) + scale**2) / n
     best = _quantile((np.abs(shares - p) / sd).max(1)) * sd
     yield row(
@@ -108,7 +108,7 @@ def rows(law: str, n: int, mu: float, cells: int, replicates: int, seed: int = 1
     summed = np.cumsum(released, axis=1) - ends[:, None] * (np.arange(1, cells + 1) / cells)
     truth = np.cumsum(counts, axis=1)
     off = np.abs(summed - truth).max(1)
-    ours = _around(summed / n, np.asarray(band_limits.count_distance(strays, LEVEL) / n))
+    ours = _around(summed / n, np.asarray(bands.count_distance(strays, LEVEL) / n))
     count = row(KINDS[2], truth / n, (ours[0], ours[1]), _around(summed / n, _quantile(off) / n))
     few = CHECKED // cells
     yield replace(count, held=_held_given_ends(found, ends[:few], off[:few]))
@@ -123,7 +123,7 @@ def rows(law: str, n: int, mu: float, cells: int, replicates: int, seed: int = 1
     places = [
         found.places(one, joined, int(end)) for one, end in zip(raw[:few], ends, strict=False)
     ]
-    limits = [band_limits.share_band_by_place(each, LEVEL) for each in places[: WIDTHS // cells]]
+    limits = [bands._share_band_by_place(each, LEVEL) for each in places[: WIDTHS // cells]]
     ours = np.stack([[low, high] for low, high in limits], axis=1)
     share = row(KINDS[3], sums, (ours[0], ours[1]), best[:, : len(limits)])
     yield replace(share, held=float(np.mean([_holds(each, sums[0, :-1]) for each in places])))

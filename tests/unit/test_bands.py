@@ -16,16 +16,16 @@ from scipy import stats
 
 from statpress.mechanisms.domain.columns import Categorical, Column, Integer, Ordinal
 from statpress.mechanisms.errors import ConfigError
-from statpress.mechanisms.tables import band_limits
+from statpress.mechanisms.tables import band_limits, bands
 from statpress.mechanisms.tables.band_limits import (
     DiscreteNoise,
     DrawnCells,
     NoisyCells,
     Strays,
-    of_blocks,
     of_noise,
 )
-from statpress.mechanisms.tables.bands import BandKnobs, check_columns, knobs_from, noisy_law
+from statpress.mechanisms.tables.bands import BandKnobs, BandLaw
+from statpress.mechanisms.tables.two_resolutions import strays_of_blocks
 
 LEVEL = 0.9
 LAWS = [
@@ -137,13 +137,13 @@ def test_two_resolutions_stray_by_less_than_is_said() -> None:
     totals -= part * totals.sum(axis=1, keepdims=True) / part.sum()
     each = cells + np.repeat((totals - sums) / widths, widths, axis=1)
     off = np.abs(np.cumsum(each, axis=1)).max(axis=1)
-    strays, plain = of_blocks(5.0, widths), of_noise(DiscreteNoise(5.0), 200)
+    strays, plain = strays_of_blocks(5.0, widths), of_noise(DiscreteNoise(5.0), 200)
     assert strays is not None and plain is not None
     for alpha in (0.3, 0.05, 0.01):
         assert np.mean(off >= strays.quantile(alpha)) <= alpha
     assert np.mean(off >= strays.quantile(0.05) / 2) > 0.05
     assert strays.quantile(0.05) < 0.75 * plain.quantile(0.05)
-    assert of_blocks(2.9, widths) is None
+    assert strays_of_blocks(2.9, widths) is None
 
 
 # --- cells -----------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ def held(
 def limits_of(law: NoisyCells, level: float) -> tuple[Any, Any]:
     reach = 9 * math.ceil(law.noise.sd) + 3
     y = np.arange(-reach, law.n_records + reach + 1)
-    return law.counts(y, level), band_limits.share_limits(law, y, level)
+    return law.counts(y, level), bands.share_limits(law, y, level)
 
 
 @pytest.mark.parametrize("noise", [DiscreteNoise(1.3), DiscreteNoise(0.9, True)])
@@ -201,7 +201,7 @@ def test_bands_of_drawn_cells_hold_for_every_table() -> None:
     law = DrawnCells(draws=7, pseudocount=0.7, n_records=5, n_cells=3)
     z = np.arange(8)
     least, most = law.counts(z, LEVEL)
-    low, high = band_limits.share_limits(law, z, LEVEL)
+    low, high = bands.share_limits(law, z, LEVEL)
     wrong = np.array(law.counts(z, 0.3))  # a twin at another level
     for shares in LAWS:
         counted = lawful = twin = 0.0
@@ -220,7 +220,7 @@ def test_bands_of_drawn_cells_hold_for_every_table() -> None:
 def test_without_noise_limits_are_those_of_clopper_and_pearson() -> None:
     y, n, cells = np.array([0, 1, 5, 12, 39, 40]), 40, 4
     alpha = (1 - LEVEL) / (2 * cells)
-    low, high = band_limits.share_limits(NoisyCells(DiscreteNoise(0.02), n, cells), y, LEVEL)
+    low, high = bands.share_limits(NoisyCells(DiscreteNoise(0.02), n, cells), y, LEVEL)
     exact_low = np.where(y > 0, stats.beta.ppf(alpha, np.maximum(y, 1), n - y + 1), 0)
     exact_high = np.where(y < n, stats.beta.ppf(1 - alpha, y + 1, np.maximum(n - y, 1)), 1)
     assert np.all(low <= exact_low + 1e-9) and np.all(high >= exact_high - 1e-9)
@@ -229,21 +229,21 @@ def test_without_noise_limits_are_those_of_clopper_and_pearson() -> None:
 
 
 def test_the_total_narrows_limits_and_contradicts_none() -> None:
-    low, high = band_limits.with_total(np.array([6.0, 0, 0]), np.array([9.0, 7, 2]), 10.0)
+    low, high = bands.with_total(np.array([6.0, 0, 0]), np.array([9.0, 7, 2]), 10.0)
     assert low.tolist() == [6, 0, 0] and high.tolist() == [9, 4, 2]
-    low, high = band_limits.with_total(np.array([0.0, 0]), np.array([9.0, 3]), 10.0)
+    low, high = bands.with_total(np.array([0.0, 0]), np.array([9.0, 3]), 10.0)
     assert low.tolist() == [7, 1]
     missed = np.array([6.0, 6.0]), np.array([9.0, 9.0])
-    assert band_limits.with_total(*missed, 10.0) == missed
+    assert bands.with_total(*missed, 10.0) == missed
 
 
 def test_more_values_than_are_searched_are_rounded_outwards(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     law, y = NoisyCells(DiscreteNoise(3.0), 500, 40), np.arange(-10, 120, 3)
-    each = band_limits.share_limits(law, y, LEVEL)
-    monkeypatch.setattr(band_limits, "_MOST_VALUES", 12)
-    some = band_limits.share_limits(law, y, LEVEL)
+    each = bands.share_limits(law, y, LEVEL)
+    monkeypatch.setattr(bands, "_MOST_VALUES", 12)
+    some = bands.share_limits(law, y, LEVEL)
     assert np.all(some[0] <= each[0]) and np.all(some[1] >= each[1])
     assert np.any(some[0] < each[0]) and some[0][0] == each[0][0]
 
@@ -255,14 +255,14 @@ def test_more_values_than_are_searched_are_rounded_outwards(
 def test_cumulative_bands_hold_for_every_table(noise: DiscreteNoise) -> None:
     n, cells, reach = 4, 3, 7
     steps, masses = paths(noise, cells, reach)
-    law = noisy_law(noise, n_records=n, n_cells=cells)
+    law = BandLaw.of_noise(noise, n_records=n, n_cells=cells)
     assert law.places is None
     distances = {}
     for end in range(-cells * reach, cells * reach + 1):
         strays = law.strays(end)
         assert strays is not None
-        count = band_limits.count_distance(strays, LEVEL)
-        distances[end] = (count, band_limits.share_distance(strays, n, LEVEL), strays.centre)
+        count = bands.count_distance(strays, LEVEL)
+        distances[end] = (count, bands.share_distance(strays, n, LEVEL), strays.centre)
     ends = steps.sum(axis=1)
     counts, sums = (np.array([distances[end][i] for end in ends]) for i in range(2))
     centres = np.array([distances[end][2] for end in ends])
@@ -285,7 +285,7 @@ def test_cumulative_bands_hold_for_every_table(noise: DiscreteNoise) -> None:
 def test_cumulative_bands_by_place_hold_for_every_table() -> None:
     n, cells, noise, reach = 3, 3, DiscreteNoise(2.1), 7
     steps, masses = paths(noise, cells, reach)
-    law = noisy_law(noise, n_records=n, n_cells=cells)
+    law = BandLaw.of_noise(noise, n_records=n, n_cells=cells)
     assert law.places is not None
     for shares in LAWS[1::3]:
         held = twin = 0.0
@@ -308,7 +308,7 @@ def test_cumulative_bands_by_place_hold_for_every_table() -> None:
     assert twin < held
 
 
-def holds(found: band_limits.Places, truth: float) -> NDArray[np.bool_]:
+def holds(found: bands.Places, truth: float) -> NDArray[np.bool_]:
     """bool[k]: where neither end excludes the truth, which is what the limits are the ends of."""
     alpha = (1 - LEVEL) / (2 * found.number)
     p = np.full(len(found.y), truth)
@@ -318,7 +318,7 @@ def holds(found: band_limits.Places, truth: float) -> NDArray[np.bool_]:
 
 
 def test_limits_by_place_are_where_the_truth_is_excluded() -> None:
-    found = noisy_law(DiscreteNoise(3.0), n_records=200, n_cells=5).places
+    found = BandLaw.of_noise(DiscreteNoise(3.0), n_records=200, n_cells=5).places
     assert found is not None
     places = found(np.array([30.0, 80, 150, 190]), np.arange(1, 5), 4)
     alpha = (1 - LEVEL) / 8
@@ -333,7 +333,7 @@ def test_limits_by_place_are_where_the_truth_is_excluded() -> None:
 def test_both_errors_together_take_less_than_a_divided_level() -> None:
     n = 1000
     strays = band_limits.of_draws(n, n, 10)
-    joint = band_limits.share_distance(strays, n, 0.95)
+    joint = bands.share_distance(strays, n, 0.95)
     assert joint < 0.94 * 2 * strays.quantile(0.025)
     rng = np.random.default_rng(4)
     counts = rng.multinomial(n, np.full(10, 0.1), 2000)
@@ -346,18 +346,18 @@ def test_both_errors_together_take_less_than_a_divided_level() -> None:
 def test_a_sum_that_hardly_occurs_leaves_everything_open() -> None:
     strays = of_noise(DiscreteNoise(0.5, True), 3, 200)
     assert strays is not None
-    assert math.isinf(band_limits.count_distance(strays, 0.95))
-    assert math.isinf(band_limits.share_distance(strays, 50, 0.95))
+    assert math.isinf(bands.count_distance(strays, 0.95))
+    assert math.isinf(bands.share_distance(strays, 50, 0.95))
 
 
 def test_bands_do_not_decrease_and_end_at_the_whole() -> None:
-    low, high = band_limits.cumulated_count_band(np.array([3.0, 0.5, 8.2, 9.9]), 2.0, 10)
+    low, high = bands.cumulated_count_band(np.array([3.0, 0.5, 8.2, 9.9]), 2.0, 10)
     assert low.tolist() == [1, 1, 7, 10] and high.tolist() == [2, 2, 10, 10]
 
 
 def test_limits_that_noise_would_make_cross_are_turned_round() -> None:
     """The gate for releases stops limits out of order, after the charge."""
-    low, high = band_limits.cumulated_count_band(np.array([3.0, -2.5, 8.2, 9.9]), 2.0, 10)
+    low, high = bands.cumulated_count_band(np.array([3.0, -2.5, 8.2, 9.9]), 2.0, 10)
     assert low.tolist() == [0, 0, 7, 10] and high.tolist() == [1, 1, 10, 10]
 
 
@@ -378,18 +378,18 @@ def test_a_cumulative_band_needs_an_order(
     columns: tuple[Column, ...], nulls: bool, words: str
 ) -> None:
     with pytest.raises(ConfigError, match=words):
-        check_columns(BandKnobs(bands=("cumulative",)), columns, nulls)
-    check_columns(BandKnobs(bands=("cells",)), columns, nulls)
+        BandKnobs(bands=("cumulative",)).check_columns(columns, nulls)
+    BandKnobs(bands=("cells",)).check_columns(columns, nulls)
 
 
 def test_levels_and_names_are_checked() -> None:
-    check_columns(BandKnobs(bands=("cumulative",)), (Ordinal(name="x", categories=(1, 2)),), False)
+    BandKnobs(bands=("cumulative",)).check_columns((Ordinal(name="x", categories=(1, 2)),), False)
     for wrong in ({"confidence": 0.9}, {"bands": ("cells", "cells")}):
         with pytest.raises(ConfigError):
             BandKnobs(**wrong)
     for level in (0.2, 1.0, math.nan):
         with pytest.raises(ConfigError, match="level of bands"):
             BandKnobs(bands=("cells",), confidence=level)
-    assert knobs_from({}) == BandKnobs()
+    assert BandKnobs.from_facts({}) == BandKnobs()
     with pytest.raises(ValueError, match="does not know"):
-        knobs_from({"bands": ["ranks"], "confidence": 0.9})
+        BandKnobs.from_facts({"bands": ["ranks"], "confidence": 0.9})

@@ -28,7 +28,7 @@ from statpress.mechanisms.tables.count_tables import MICRODATA, TABLE, AutoKnobs
 from statpress.mechanisms.tables.expected import (
     MOST_SIMULATED,
     ExpectedRecords,
-    drawn_total_variation,
+    _drawn_total_variation,
     pair_total_variation,
 )
 
@@ -192,7 +192,7 @@ def test_projected_counts_of_few_draws(pseudocount: Any, cells: int) -> None:
         drawn = rng.multinomial(records, (counts + float(pseudocount)) / total)
         estimates = total * drawn / records - float(pseudocount)
         found.append(np.abs(project_to_simplex(estimates, n).values - counts).sum() / (2 * n))
-    guess = few_draws.variation_of_few_draws(
+    guess = few_draws._variation_of_few_draws(
         np.ones(cells), counts, float(pseudocount), total / records, n
     )
     assert guess == pytest.approx(float(np.mean(found)), rel=0.02)
@@ -206,7 +206,7 @@ def test_the_projected_error_does_not_fall_in_wide_domains() -> None:
         found.append(error.projected_total_variation)
     assert all(after >= before - 1e-9 for before, after in itertools.pairwise(found))
     assert 0.999 < found[-1] <= 1
-    assert drawn_total_variation(Fraction(3), 1, n_records=17_137, n_cells=10**15) > 0.999
+    assert _drawn_total_variation(Fraction(3), 1, n_records=17_137, n_cells=10**15) > 0.999
 
 
 def test_a_column_of_one_cell_is_refused_where_the_mechanism_is_open() -> None:

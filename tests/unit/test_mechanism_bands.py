@@ -19,9 +19,13 @@ from numpy.typing import NDArray
 from statpress.mechanisms.domain.columns import Codes
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.registry import REGISTRY
-from statpress.mechanisms.tables import band_limits
-from statpress.mechanisms.tables.band_limits import count_distance, share_distance
-from statpress.mechanisms.tables.bands import BandLaw, law_of
+from statpress.mechanisms.tables.bands import (
+    BandLaw,
+    count_distance,
+    law_of,
+    share_distance,
+    share_limits,
+)
 from statpress.mechanisms.tables.count_tables import TABLE
 
 RECORDS, RELEASES, LEVEL = 60, 250, 0.9
@@ -80,7 +84,7 @@ def test_all_limits_of_a_band_hold_together(name: str) -> None:
         return law.cells.counts(values, LEVEL)
 
     def shares(values: Codes) -> tuple[Floats, Floats]:
-        return band_limits.share_limits(law.cells, values, LEVEL)
+        return share_limits(law.cells, values, LEVEL)
 
     def to_counts(strays: Any) -> float:
         return count_distance(strays, LEVEL)
