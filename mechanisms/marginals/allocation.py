@@ -1,23 +1,17 @@
-"""How much each table may spend, and what an analyst can expect of the result.
+"""How much of mu^2 each table may spend, and what an analyst can expect of the result.
 
-How much of mu^2 each table may spend, from public quantities and earlier noisy results.
+Both are known from public quantities and earlier noisy results. All amounts B are those of a unit
+of one record, B = 2/s^2 for noise of variance s^2; a unit of c records spends c^2 times as much.
 
-All amounts B are those of a unit of one record, B = 2/s^2 for noise of variance s^2; a unit of c
-records spends c^2 times as much.
+**Expected errors.** How dependent the columns are is private, so what noise does to a pair is
+stated for a reference: columns with equally frequent cells, and pairs whose distance from
+independence is a total variation of 0.07, about what social surveys have. A table of one column has
+the noise of its own and of the tables that hold it, projected; a pair has that of both columns, and
+what is left of its dependence. They add up in squares, being of independent noise.
 
 A pair whose table is measured with noise of variance 2/B, and then shrunk towards independence,
 keeps of its distance g from independence about g sqrt(sum v/(1 + v B/2) / sum v), where v are the
-variances of its cells' deviations from independence. The amounts minimise the sum of this over
-all pairs. It is convex in B, so that the derivative of every pair, tabulated on a grid, equals one
-multiplier or the pair is not measured.
-
-What an analyst can expect of marginals and their records, from public quantities only.
-
-How dependent the columns are is private, so what noise does to a pair is stated for a reference:
-columns with equally frequent cells, and pairs whose distance from independence is a total
-variation of 0.07, about what social surveys have. A table of one column has the noise of its own
-and of the tables that hold it, projected; a pair has that of both columns, and what is left of
-its dependence. They add up in squares, being of independent noise.
+variances of its cells' deviations from independence.
 """
 
 from __future__ import annotations
@@ -25,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
+from typing import Self
 
 import numpy as np
 
@@ -36,8 +30,8 @@ MEAN_ABSOLUTE = math.sqrt(2 / math.pi)
 """E|Z| of a standard normal variable."""
 SHRUNK = 0.5
 """Exponent for tables of several columns."""
-_GRID = 240
-_LEAST = 1e-5  # of the total: a pair that would get less is not measured
+LEAST = 1e-5
+"""Of the total: a pair that would get less is not measured."""
 
 
 @dataclass(frozen=True)
@@ -52,52 +46,49 @@ class Shares:
     one_way: float
     screen: float
 
+    @classmethod
+    def default(
+        cls, *, n: float, mu: float, sizes: Sequence[int], screened: bool, tables: bool
+    ) -> Self:
+        """Shares that were good on public tables of several widths.
 
-def default_shares(
-    *, n: float, mu: float, sizes: Sequence[int], screened: bool, tables: bool
-) -> Shares:
-    """Shares that were good on public tables of several widths."""
-    if not tables:
-        return Shares(1.0, 0.0)
-    total = sum(sizes)
-    cells = (total**2 - sum(size**2 for size in sizes)) / 2
-    signal = n * mu / math.sqrt(max(cells, 1.0))
-    one_way = min(max(2.6 * signal**-0.7, 0.08), 0.5)
-    return Shares(one_way, min(max(one_way / 4, 0.02), 0.1) if screened else 0.0)
+        Args:
+            n: Number of records.
+            mu: Of the whole, divided by the records of a unit.
+            sizes: Number of codes of every column.
+            screened: Whether pairs are scored.
+            tables: Whether there is any table of several columns to be measured.
+        """
+        if not tables:
+            return cls(1.0, 0.0)
+        total = sum(sizes)
+        cells = (total**2 - sum(size**2 for size in sizes)) / 2
+        signal = n * mu / math.sqrt(max(cells, 1.0))
+        one_way = min(max(2.6 * signal**-0.7, 0.08), 0.5)
+        return cls(one_way, min(max(one_way / 4, 0.02), 0.1) if screened else 0.0)
+
+    def least_part(
+        self, sizes: Sequence[int], groups: Sequence[tuple[Sequence[int], float]]
+    ) -> float:
+        """Below every part of mu^2 that a step may be given, whatever the scores will be."""
+        cells = np.array(sizes, dtype=np.float64)
+        single = by_cells(cells, np.ones(len(cells)), self.one_way if groups else 1.0)
+        parts = [float(single.min())]
+        if groups:
+            joint = np.array([math.prod(sizes[c] for c in group) for group, _ in groups], float)
+            rest = 1.0 - self.one_way - self.screen
+            tables = by_cells(joint, np.array([w for _, w in groups]), rest, SHRUNK)
+            parts.append(float(tables.min()))
+            if self.screen:
+                pairs = np.array([len(group) == 2 for group, _ in groups])
+                parts += [self.screen, float(tables[pairs].sum()) * LEAST / 2]
+        return min(parts)
 
 
 def column_weights(shares: Floats, n: float) -> Floats:
     """float64[k - 1]: how much the cells of a column deviate, the smallest left out."""
     weights = np.sort(np.maximum(shares, 1 / n) ** 1.5)[1:]
     found: Floats = weights * (len(weights) / weights.sum())
-    return found
-
-
-def by_expected_error(
-    distances: Floats, pair_weights: Sequence[tuple[Floats, Floats]], workload: Floats, total: float
-) -> Floats:
-    """Amounts float64[P] that minimise the expected remaining error; some may be 0."""
-    tops = np.geomspace(total * 1e-7, total, _GRID)
-    slopes = np.empty((len(distances), _GRID))
-    for i, (distance, (one, other)) in enumerate(zip(distances, pair_weights, strict=True)):
-        scale = MEAN_ABSOLUTE * np.sqrt(one).sum() * np.sqrt(other).sum()
-        values = np.sort(((distance / scale) ** 2 * np.multiply.outer(one, other)).ravel())
-        if len(values) > 400:  # quantiles stand for many cells
-            values = np.array([part.mean() for part in np.array_split(values, 400)])
-        grown = 1 + values[:, None] * (tops / 2)
-        kept = (values[:, None] / grown).sum(axis=0) / values.sum()
-        slope = (values[:, None] ** 2 / 2 / grown**2).sum(axis=0) / values.sum()
-        slopes[i] = workload[i] * distance * slope / (2 * np.sqrt(kept))
-    slopes = np.maximum.accumulate(slopes[:, ::-1], axis=1)[:, ::-1]  # falls along B
-    low, high = float(slopes.min()) / 2, float(slopes.max())
-    for _ in range(100):
-        level = math.sqrt(low * high)
-        low, high = (level, high) if _amounts(slopes, tops, level).sum() > total else (low, level)
-    found = _amounts(slopes, tops, high)
-    if not found.any():
-        found[int(np.argmax(slopes[:, 0]))] = total
-    found[found < _LEAST * total] = 0.0
-    found *= total / found.sum()
     return found
 
 
@@ -109,20 +100,6 @@ def remaining(distance: float, one: Floats, other: Floats, amount: float) -> flo
     return distance * math.sqrt(float(kept))
 
 
-def _amounts(slopes: Floats, tops: Floats, level: float) -> Floats:
-    """Where each falling slope meets a level; 0 where it starts below."""
-    reached = (slopes >= level).sum(axis=1)
-    found = np.zeros(len(slopes))
-    inside = reached > 0
-    place = np.minimum(reached[inside], len(tops) - 1)
-    above, below = slopes[inside, place - 1], slopes[inside, place]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        part = np.where(above > below, (above - level) / (above - below), 1.0)
-    part = np.clip(part, 0.0, 1.0)
-    found[inside] = tops[place - 1] * (tops[place] / tops[place - 1]) ** part
-    return found
-
-
 def by_cells(cells: Floats, workload: Floats, total: float, exponent: float = 2 / 3) -> Floats:
     """Amounts float64[P] proportional to (weight times cells)^exponent.
 
@@ -132,33 +109,6 @@ def by_cells(cells: Floats, workload: Floats, total: float, exponent: float = 2 
     parts = (workload * cells) ** exponent
     found: Floats = parts * (total / parts.sum())
     return found
-
-
-def least_part(
-    sizes: Sequence[int],
-    groups: Sequence[tuple[Sequence[int], float]],
-    shares: Shares,
-) -> float:
-    """Below every part of mu^2 that a step may be given, whatever the scores will be."""
-    cells = np.array(sizes, dtype=np.float64)
-    single = by_cells(cells, np.ones(len(cells)), shares.one_way if groups else 1.0)
-    parts = [float(single.min())]
-    if groups:
-        joint = np.array([math.prod(sizes[c] for c in group) for group, _ in groups], float)
-        rest = 1.0 - shares.one_way - shares.screen
-        tables = by_cells(joint, np.array([w for _, w in groups]), rest, SHRUNK)
-        parts.append(float(tables.min()))
-        if shares.screen:
-            pairs = np.array([len(group) == 2 for group, _ in groups])
-            parts += [shares.screen, float(tables[pairs].sum()) * _LEAST / 2]
-    return min(parts)
-
-
-def exact_amounts(amounts: Floats, total: Fraction) -> list[Fraction]:
-    """Amounts as fractions that add up to at most a total, in the given proportions."""
-    parts = [Fraction(float(amount)) for amount in amounts]
-    whole = sum(parts)
-    return [total * part / whole for part in parts]
 
 
 REFERENCE = 0.07
@@ -187,7 +137,7 @@ class ExpectedMarginals:
         seconds: Processor time of fitting the records, about, as measured on one machine: it goes
             by their number, hardly by that of the columns.
         projected_total_variation: Of the joint table; nothing can be said of it.
-        kolmogorov_smirnov: Likewise.
+        kolmogorov_smirnov: Of the joint table; nothing can be said of it.
     """
 
     cell_sd_average: float
@@ -199,6 +149,55 @@ class ExpectedMarginals:
     seconds: float
     projected_total_variation: None = None
     kolmogorov_smirnov: None = None
+
+    @classmethod
+    def of(
+        cls,
+        sizes: Sequence[int],
+        groups: Sequence[tuple[Group, float]],
+        shares: Shares,
+        *,
+        mu: float,
+        n_records: int,
+        published: int,
+    ) -> Self:
+        """Of a workload with ``mu`` for a unit of one record, and so many ``published`` records."""
+        cells = np.array(sizes, dtype=np.float64)
+        precision = by_cells(cells, np.ones(len(cells)), shares.one_way * mu**2) / 2
+        amounts = np.zeros(0)
+        if groups:
+            group_cells = np.array(
+                [math.prod(sizes[c] for c in group) for group, _ in groups], float
+            )
+            weights = np.array([weight for _, weight in groups])
+            total = (1 - shares.one_way - shares.screen) * mu**2
+            amounts = by_cells(group_cells, weights, total, SHRUNK)
+            for (group, _), amount, size in zip(groups, amounts, group_cells, strict=True):
+                for column in group:
+                    precision[column] += amount / 2 * sizes[column] / size
+        single = [
+            _one_way(size, math.sqrt((1 - 1 / size) / p), n_records)
+            for size, p in zip(sizes, precision.tolist(), strict=True)
+        ]
+        pair = float(np.mean(single))
+        if groups:
+            errors = [
+                _group_error(
+                    [sizes[c] for c in group], [single[c] for c in group], amount, n_records
+                )
+                for (group, _), amount in zip(groups, amounts.tolist(), strict=True)
+            ]
+            pair = float(np.average(errors, weights=[weight for _, weight in groups]))
+        sd = math.sqrt(float(np.mean(2 / amounts))) if groups else float(np.mean(precision**-0.5))
+        return cls(
+            cell_sd_average=sd,
+            one_way_total_variation=float(np.mean(single)),
+            pair_total_variation=pair,
+            one_way_share=shares.one_way,
+            screen_share=shares.screen,
+            memory=_memory_needed(sizes, groups, published),
+            seconds=_FIXED_SECONDS + _SECONDS_A_RECORD * published,
+        )
 
     def deciding(self, criterion: str) -> float:
         """The error that a product with an open mechanism minimises."""
@@ -233,50 +232,6 @@ class ExpectedMarginals:
         )
 
 
-def expected_marginals(
-    sizes: Sequence[int],
-    groups: Sequence[tuple[Group, float]],
-    shares: Shares,
-    *,
-    mu: float,
-    n_records: int,
-    published: int,
-) -> ExpectedMarginals:
-    """Expected errors."""
-    cells = np.array(sizes, dtype=np.float64)
-    precision = by_cells(cells, np.ones(len(cells)), shares.one_way * mu**2) / 2
-    amounts = np.zeros(0)
-    if groups:
-        group_cells = np.array([math.prod(sizes[c] for c in group) for group, _ in groups], float)
-        weights = np.array([weight for _, weight in groups])
-        total = (1 - shares.one_way - shares.screen) * mu**2
-        amounts = by_cells(group_cells, weights, total, SHRUNK)
-        for (group, _), amount, size in zip(groups, amounts, group_cells, strict=True):
-            for column in group:
-                precision[column] += amount / 2 * sizes[column] / size
-    single = [
-        _one_way(size, math.sqrt((1 - 1 / size) / p), n_records)
-        for size, p in zip(sizes, precision.tolist(), strict=True)
-    ]
-    pair = float(np.mean(single))
-    if groups:
-        errors = [
-            _group_error([sizes[c] for c in group], [single[c] for c in group], amount, n_records)
-            for (group, _), amount in zip(groups, amounts.tolist(), strict=True)
-        ]
-        pair = float(np.average(errors, weights=[weight for _, weight in groups]))
-    sd = math.sqrt(float(np.mean(2 / amounts))) if groups else float(np.mean(precision**-0.5))
-    return ExpectedMarginals(
-        cell_sd_average=sd,
-        one_way_total_variation=float(np.mean(single)),
-        pair_total_variation=pair,
-        one_way_share=shares.one_way,
-        screen_share=shares.screen,
-        memory=memory_needed(sizes, groups, published),
-        seconds=_FIXED_SECONDS + _SECONDS_A_RECORD * published,
-    )
-
-
 def _one_way(size: int, sd: float, n_records: int) -> float:
     """Total variation of projected shares of equally frequent cells."""
     found = projected_total_variation(
@@ -299,7 +254,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:,.0f} minutes"
 
 
-def memory_needed(
+def _memory_needed(
     sizes: Sequence[int], groups: Sequence[tuple[Group, float]], n_records: int
 ) -> int:
     """Bytes that fitting and the records need together at most, libraries included."""

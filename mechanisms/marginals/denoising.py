@@ -1,25 +1,20 @@
 """From noisy tables to the tables that the records should have.
 
-Neighbouring cells of an ordered column are alike: a prior for shares and for deviations.
+**Ordered columns.** Neighbouring cells of an ordered column (a number, a date or declared ordered
+categories) are alike: they have correlation exp(-(i - j)^2 / (2 l^2)) in part; ``other`` and
+``missing`` cells and those of other columns have none. How much the shares of a column follow this
+is integrated over a grid by the evidence of the noisy shares themselves (empirical Bayes), so a
+column with spikes is left as it was measured.
 
-The cells of an ordered column (a number, a date or declared ordered categories) have correlation
-exp(-(i - j)^2 / (2 l^2)) in part; ``other`` and ``missing`` cells and those of other columns have
-none. How much the shares of a column follow this is integrated over a grid by the evidence of the
-noisy shares themselves (empirical Bayes), so a column with spikes is left as it was measured.
+**Pairs** are denoised together. The deviation of a pair's table from independence is taken as a
+random matrix with covariance t C_a x C_b: the covariances C_j of columns are shared by all pairs of
+a column and learnt from them (empirical Bayes), so a pair with much noise borrows from the others
+which contrasts of its columns matter. The strength t of a pair is integrated over a grid, its score
+included.
 
-Tables that meet given margins: iterative proportional fitting.
-
-Source: Deming and Stephan 1940, doi 10.1214/aoms/1177731829; the limit is the table nearest to
-the start in Kullback-Leibler divergence (Csiszar 1975, doi 10.1214/aop/1176996454).
-
-The two-way residuals of all pairs, denoised together.
-
-The deviation of a pair's table from independence is taken as a random matrix with covariance
-t C_a x C_b: the covariances C_j of columns are shared by all pairs of a column and learnt from
-them (empirical Bayes), so a pair with much noise borrows from the others which contrasts of its
-columns matter. The strength t of a pair is integrated over a grid, its score included.
-
-From what was released to the tables that the records should have.
+**Margins** are met by iterative proportional fitting (Deming and Stephan 1940, doi
+10.1214/aoms/1177731829); the limit is the table nearest to the start in Kullback-Leibler divergence
+(Csiszar 1975, doi 10.1214/aop/1176996454).
 """
 
 from __future__ import annotations
@@ -31,19 +26,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from statpress.mechanisms.domain.columns import Categorical, Column, Ordinal
 from statpress.mechanisms.marginals.allocation import MEAN_ABSOLUTE
-from statpress.mechanisms.marginals.measurement import pair_bias, score_bias
 from statpress.mechanisms.marginals.residuals import (
     NoisyMarginals,
     Residuals,
     centred,
-    present,
     subgroups,
 )
 from statpress.mechanisms.marginals.target_tables import (
+    Booleans,
     Box,
     Floats,
     Group,
@@ -59,20 +52,20 @@ _SMOOTH = (0.01, 0.03, 0.06, 0.12)
 _LENGTHS = (1.0, 2.0, 4.0)
 
 
-def is_smoothed(column: Column) -> bool:
+def _is_smoothed(column: Column) -> bool:
     """Whether a column has an order, and few enough cells to go by it."""
     ordered = not isinstance(column, Categorical) or isinstance(column, Ordinal)
     return ordered and column.n_values >= _FEWEST and column.size <= _MOST
 
 
-def similarity(column: Column) -> Floats:
+def _similarity(column: Column) -> Floats:
     """Prior correlations float64[k, k] of the deviations of a column's cells."""
-    if not is_smoothed(column):
+    if not _is_smoothed(column):
         return np.eye(column.size)
     return (1 - _PART) * np.eye(column.size) + _PART * _kernel(column, _LENGTH)
 
 
-def smoothed_shares(column: Column, shares: Floats, variance: float) -> Floats:
+def _smoothed_shares(column: Column, shares: Floats, variance: float) -> Floats:
     """Posterior mean float64[k] of an ordered column's shares; of sum 1, cells may be negative."""
     k = column.size
     centre = np.eye(k) - 1 / k
@@ -102,7 +95,6 @@ def _kernel(column: Column, length: float) -> Floats:
     return found
 
 
-Booleans = NDArray[np.bool_]
 _FLOOR = 1e-4  # of the independent table: no possible cell starts below this
 _TOLERANCE, _MISSED = 1e-7, 1e-4
 
@@ -141,15 +133,6 @@ def fit_margins(
         if missed <= _MISSED * float(found.sum()):
             break
     return found
-
-
-def fit_triple(pairs: Sequence[Floats], rounds: int = 30) -> Floats:
-    """The three-way table of maximum entropy with three given two-way margins."""
-    first, second, third = pairs
-    single = first.sum(axis=1)
-    start = first[:, :, None] * second[:, None, :]
-    start *= _ratio(np.ones(len(single)), single)[:, None, None]
-    return fit_margins(start, {(1, 2): third, (0, 1): first, (0, 2): second}, rounds)
 
 
 def _ratio(wanted: Floats, found: Floats) -> Floats:
@@ -216,7 +199,7 @@ class _Basis:
         return cls(vectors[:, kept], values[kept], float(deviations.sum()))
 
 
-def denoise(
+def _denoise(
     shares: Sequence[Floats],
     deviations: Mapping[Group, Floats],
     variances: Mapping[Group, float],
@@ -330,43 +313,45 @@ class Model:
     signal: Mapping[Group, float]
     errors: Mapping[Group, float]
 
+    @classmethod
+    def of(cls, released: NoisyMarginals) -> Model:
+        """Denoised tables, consistent in their one-way margins."""
+        boxes = boxes_of(released.domain)
+        residuals = released.residuals()
+        n = residuals.present(released.n_records)
+        one_way = one_ways(released, residuals, n, boxes, smoothed=True)
+        columns = range(len(released.sizes))
+        pairs = [(a, b) for a in columns for b in columns if a < b]
+        products = {(a, b): np.multiply.outer(one_way[a], one_way[b]) for a, b in pairs}
+        measured = [p for p in pairs if residuals.variances.get(p, 0.0) > 0]
+        found = _denoise(
+            one_way,
+            {p: residuals.values[p] - n * centred(products[p]) for p in measured},
+            {p: residuals.variances[p] for p in measured},
+            scores_of(released, one_way, n),
+            [_similarity(column) for column in released.domain.columns] if measured else [],
+        )
+        fitted: dict[Group, Floats] = {}
+        for pair in pairs:
+            table = products[pair]
+            if pair in found:
+                table = table + found[pair].table / n
+            elif pair in residuals.values:  # known exactly
+                table = residuals.table(pair) / n
+            possible = possible_cells(pair, released.sizes, boxes)
+            if pair in residuals.values or not possible.all():
+                table = fit_pair(table, one_way[pair[0]], one_way[pair[1]], possible)
+            fitted[pair] = table
+        signal = {pair: deviation.signal for pair, deviation in found.items()}
+        errors = {pair: deviation.error / n**2 for pair, deviation in found.items()}
+        larger = sorted({table.group for table in released.tables if len(table.group) > 2})
+        groups = {
+            group: _group_table(group, one_way, fitted, residuals, n, boxes) for group in larger
+        }
+        return cls(residuals, n, one_way, fitted, groups, signal, errors)
 
-def model_of(released: NoisyMarginals) -> Model:
-    """Denoised tables, consistent in their one-way margins."""
-    boxes = boxes_of(released.domain)
-    residuals = released.residuals()
-    n = present(residuals, released.n_records)
-    one_way = one_ways(released, residuals, n, boxes, smoothed=True)
-    columns = range(len(released.sizes))
-    pairs = [(a, b) for a in columns for b in columns if a < b]
-    products = {(a, b): np.multiply.outer(one_way[a], one_way[b]) for a, b in pairs}
-    measured = [p for p in pairs if residuals.variances.get(p, 0.0) > 0]
-    found = denoise(
-        one_way,
-        {p: residuals.values[p] - n * centred(products[p]) for p in measured},
-        {p: residuals.variances[p] for p in measured},
-        scores_of(released, one_way, n),
-        [similarity(column) for column in released.domain.columns] if measured else [],
-    )
-    fitted: dict[Group, Floats] = {}
-    for pair in pairs:
-        table = products[pair]
-        if pair in found:
-            table = table + found[pair].table / n
-        elif pair in residuals.values:  # known exactly
-            table = residuals.table(pair) / n
-        possible = possible_cells(pair, released.sizes, boxes)
-        if pair in residuals.values or not possible.all():
-            table = fit_pair(table, one_way[pair[0]], one_way[pair[1]], possible)
-        fitted[pair] = table
-    signal = {pair: deviation.signal for pair, deviation in found.items()}
-    errors = {pair: deviation.error / n**2 for pair, deviation in found.items()}
-    larger = sorted({table.group for table in released.tables if len(table.group) > 2})
-    groups = {group: group_table(group, one_way, fitted, residuals, n, boxes) for group in larger}
-    return Model(residuals, n, one_way, fitted, groups, signal, errors)
 
-
-def group_table(
+def _group_table(
     group: Group,
     one_way: Sequence[Floats],
     pairs: Mapping[Group, Floats],
@@ -414,9 +399,9 @@ def one_ways(
     found = []
     for column, declared in enumerate(released.domain.columns):
         estimate, variance = residuals.table((column,)), residuals.variances[(column,)]
-        if smoothed and variance and is_smoothed(declared):
+        if smoothed and variance and _is_smoothed(declared):
             total = float(residuals.values[()])
-            estimate = smoothed_shares(declared, estimate / total, variance / total**2)
+            estimate = _smoothed_shares(declared, estimate / total, variance / total**2)
             estimate = estimate * n
         shares = project_to_simplex(estimate, n).values / n
         possible = possible_cells((column,), released.sizes, boxes)
@@ -432,11 +417,14 @@ def scores_of(released: NoisyMarginals, one_way: Sequence[Floats], n: float) -> 
     if released.scores is None:
         return {}
     sigma = {table.group[0]: table.variance**0.5 for table in released.one_way}
-    bias = [
-        score_bias(n, p, sigma.get(j, 0.0)) if j in sigma else 0.0 for j, p in enumerate(one_way)
-    ]
+    bias = [_score_bias(n, p, sigma[j]) if j in sigma else 0.0 for j, p in enumerate(one_way)]
     scores = released.scores
     return {
-        (a, b): Score(distance, pair_bias(bias[a], bias[b]), scores.sigma)
+        (a, b): Score(distance, math.hypot(bias[a], bias[b]), scores.sigma)
         for (a, b), distance in zip(scores.pairs, scores.distances.tolist(), strict=True)
     }
+
+
+def _score_bias(n: float, shares: Floats, sigma: float) -> float:
+    """About the distance from the product that the noise of one column's one-way makes."""
+    return 0.8 * float(np.minimum(sigma, n * shares + 0.4 * sigma).sum())

@@ -1,21 +1,18 @@
 """Microdata of any width from noisy low-order marginals.
 
-What a config may say about the mechanism ``marginals``.
-The order of the private steps, and how each is chosen from what earlier ones released.
-
-All steps are discrete Gaussian noise on a fine grid inside one filter of mu^2
-(mechanisms.marginals.measurement), so the whole is charged as one mu-GDP mechanism although its
+All private steps (mechanisms.marginals.measurement) are discrete Gaussian noise on a fine grid
+inside one filter of mu^2, so the whole is charged as one mu-GDP mechanism although its
 steps depend on each other's results. Adjacency: replace-one; a unit holds c records.
-
-1. Tables of every column (mechanisms.marginals.measurement).
-2. Scores of all pairs: how far each is from independence (optional, the same module).
-3. Tables of the pairs, or of the groups of the workload, each with its part of what is left by
-   its expected error (mechanisms.marginals.allocation).
 
 The rest is free: all tables are combined with exact variances (mechanisms.marginals.residuals),
 the pairs denoised together (mechanisms.marginals.denoising), and records made that have the
-one-way tables exactly and the others nearly (mechanisms.marginals.synthesis). It draws from a
+one-way tables exactly and the others nearly (mechanisms.marginals.synthesis). They are drawn from a
 generator that depends on the release only, so that the same release gives the same records.
+
+**Public exact totals** of single columns and of pairs are met by the records, and no budget is
+spent on them. Integer records with given tables of pairs always exist where the pairs form no
+cycle: along a tree each column is drawn given one other. With a cycle it is intractable to say
+whether they do (Irving and Jerrum 1994, doi 10.1137/S0097539790191010).
 """
 
 from __future__ import annotations
@@ -23,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, Self
@@ -40,37 +37,17 @@ from statpress.mechanisms.errors import (
     InfeasibleBudgetError,
     RecordsError,
 )
-from statpress.mechanisms.marginals.allocation import (
-    SHRUNK,
-    ExpectedMarginals,
-    Shares,
-    by_cells,
-    by_expected_error,
-    column_weights,
-    default_shares,
-    exact_amounts,
-    expected_marginals,
-    least_part,
-)
-from statpress.mechanisms.marginals.denoising import Model, model_of, one_ways, scores_of
-from statpress.mechanisms.marginals.measurement import (
-    MOST_RECORDS,
-    GdpFilter,
-    NoisyTable,
-    expected_distances,
-    measure_tables,
-    scale_of,
-    score_pairs,
-)
-from statpress.mechanisms.marginals.residuals import KnownTotals, NoisyMarginals, Residuals, present
+from statpress.mechanisms.marginals.allocation import ExpectedMarginals, Shares
+from statpress.mechanisms.marginals.denoising import Model
+from statpress.mechanisms.marginals.measurement import MOST_RECORDS, release_marginals, scale_of
+from statpress.mechanisms.marginals.residuals import KnownTotals, NoisyMarginals, Residuals
 from statpress.mechanisms.marginals.synthesis import synthesise
 from statpress.mechanisms.marginals.target_tables import (
-    Floats,
     Group,
+    Integers,
     KnownTotal,
     boxes_of,
-    check_known,
-    totals_of,
+    possible_cells,
 )
 from statpress.mechanisms.mechanism import (
     DONG_ROTH_SU,
@@ -172,7 +149,7 @@ def all_pairs(n_columns: int) -> tuple[tuple[Group, float], ...]:
     return tuple((pair, 1.0) for pair in itertools.combinations(range(n_columns), 2))
 
 
-def groups_of(knobs: MarginalsKnobs, domain: Domain) -> tuple[tuple[Group, float], ...]:
+def _groups_of(knobs: MarginalsKnobs, domain: Domain) -> tuple[tuple[Group, float], ...]:
     """The workload by column positions."""
     names = [column.name for column in domain.columns]
     if isinstance(knobs.pairs, str):
@@ -188,7 +165,7 @@ def groups_of(knobs: MarginalsKnobs, domain: Domain) -> tuple[tuple[Group, float
     return tuple(sorted(found))
 
 
-def is_screened(knobs: MarginalsKnobs, groups: tuple[tuple[Group, float], ...]) -> bool:
+def _is_screened(knobs: MarginalsKnobs, groups: tuple[tuple[Group, float], ...]) -> bool:
     """Whether pairs are scored before they are measured."""
     pairs = sum(len(group) == 2 for group, _ in groups)
     if knobs.screen == "auto":
@@ -196,7 +173,7 @@ def is_screened(knobs: MarginalsKnobs, groups: tuple[tuple[Group, float], ...]) 
     return knobs.screen == "yes" and pairs > 1
 
 
-def check_sizes(domain: Domain, groups: tuple[tuple[Group, float], ...], n_records: int) -> None:
+def _check_sizes(domain: Domain, groups: tuple[tuple[Group, float], ...], n_records: int) -> None:
     """Refuse columns and tables that are too many, too large or hold nothing."""
     columns = domain.columns
     if len(columns) > MOST_COLUMNS:
@@ -223,121 +200,6 @@ def check_sizes(domain: Domain, groups: tuple[tuple[Group, float], ...], n_recor
                 where=column.name,
                 next_step="Use fewer cells, or a product of this column only.",
             )
-
-
-@dataclass(frozen=True)
-class Workload:
-    """Groups of columns whose tables matter, ascending positions, each with a weight."""
-
-    groups: tuple[tuple[Group, float], ...]
-
-    @property
-    def pairs(self) -> tuple[Group, ...]:
-        """The groups of two columns."""
-        return tuple(group for group, _ in self.groups if len(group) == 2)
-
-
-def release_marginals(
-    coded: CodedColumns,
-    workload: Workload,
-    shares: Shares,
-    mu_squared: Fraction,
-    *,
-    unit_records: int,
-    rng: Randomness,
-    known: KnownTotals | None = None,
-    progress: Progress | None = None,
-) -> NoisyMarginals:
-    """One-way tables, scores, and the tables that these make worth measuring."""
-    known, boxes = dict(known or {}), boxes_of(coded.domain)
-    budget = GdpFilter(mu_squared)
-    sizes = tuple(column.size for column in coded.domain.columns)
-    exact = {column for group in known for column in group}
-    singles = [(column,) for column in range(len(sizes)) if column not in exact]
-    effective = float(mu_squared) / unit_records**2
-    one_way: tuple[NoisyTable, ...] = ()
-    if singles:
-        part = Fraction(shares.one_way) * mu_squared if workload.groups else mu_squared
-        cells = np.array([sizes[column] for (column,) in singles], dtype=np.float64)
-        amounts = exact_amounts(by_cells(cells, np.ones(len(cells)), 1.0), part)
-        one_way = measure_tables(
-            coded,
-            singles,
-            amounts,
-            unit_records=unit_records,
-            budget=budget,
-            rng=rng,
-            progress=progress,
-        )
-    first = NoisyMarginals(coded.domain, coded.n_records, one_way, None, (), known)
-    groups = [(group, weight) for group, weight in workload.groups if group not in known]
-    if not groups:
-        return first
-    residuals = first.residuals()
-    n = present(residuals, coded.n_records)
-    p = one_ways(first, residuals, n, boxes, smoothed=False)
-    scores = None
-    pairs = [group for group, _ in groups if len(group) == 2]
-    if shares.screen and len(pairs) > 1:
-        references = {(a, b): np.rint(n * np.multiply.outer(p[a], p[b])) for a, b in pairs}
-        scores = score_pairs(
-            coded,
-            {pair: table.astype(np.int64) for pair, table in references.items()},
-            Fraction(shares.screen) * mu_squared,
-            unit_records=unit_records,
-            budget=budget,
-            rng=rng,
-        )
-    scored = NoisyMarginals(coded.domain, coded.n_records, one_way, scores, (), known)
-    weights = allocate(
-        scored, groups, p, n, float(budget.remaining) / float(mu_squared) * effective
-    )
-    chosen = [(g, w) for (g, _), w in zip(groups, weights.tolist(), strict=True) if w > 0]
-    tables = measure_tables(
-        coded,
-        [group for group, _ in chosen],
-        exact_amounts(np.array([w for _, w in chosen]), budget.remaining),
-        unit_records=unit_records,
-        budget=budget,
-        rng=rng,
-        progress=progress,
-    )
-    return NoisyMarginals(coded.domain, coded.n_records, one_way, scores, tables, known)
-
-
-def allocate(
-    scored: NoisyMarginals,
-    groups: Sequence[tuple[Group, float]],
-    one_way: Sequence[Floats],
-    n: float,
-    total: float,
-) -> Floats:
-    """Amounts float64[groups] of a total, in units of one record.
-
-    Groups of three columns and more are given what they would be by their cells; the rest goes
-    to pairs by their scores, or likewise by their cells.
-    """
-    sizes = np.array([float(np.prod([scored.sizes[c] for c in g])) for g, _ in groups])
-    workload = np.array([weight for _, weight in groups])
-    found = by_cells(sizes, workload, total, SHRUNK)
-    if scored.scores is None:
-        return found
-    scores = scores_of(scored, one_way, n)
-    is_pair = np.array([group in scores for group, _ in groups])
-    pairs = [group for group, _ in groups if group in scores]
-    distances = expected_distances(
-        np.array([scores[pair].distance for pair in pairs]),
-        np.array([scores[pair].bias for pair in pairs]),
-        scored.scores.sigma,
-    )
-    weights = [column_weights(p, n) for p in one_way]
-    found[is_pair] = by_expected_error(
-        distances,
-        [(weights[a], weights[b]) for a, b in pairs],
-        workload[is_pair],
-        float(found[is_pair].sum()),
-    )
-    return found
 
 
 Relation = Literal["known", "measured", "shrunk away", "assumed independent"]
@@ -413,11 +275,11 @@ class Marginals:
         if target.domain is None:
             raise ConfigError(f"The mechanism '{cls.name}' needs the product's columns.")
         sizes = tuple(column.size for column in target.domain.columns)
-        groups = groups_of(knobs, target.domain)
-        check_sizes(target.domain, groups, target.n_records)
+        groups = _groups_of(knobs, target.domain)
+        _check_sizes(target.domain, groups, target.n_records)
         mu = target.largest_mu()
-        screened = is_screened(knobs, groups)
-        shares = default_shares(
+        screened = _is_screened(knobs, groups)
+        shares = Shares.default(
             n=target.n_records,
             mu=float(mu) / target.unit_records,
             sizes=sizes,
@@ -432,7 +294,7 @@ class Marginals:
             raise ConfigError(
                 "The shares leave nothing for tables of several columns.", where="one_way_share"
             )
-        least = Fraction(least_part(sizes, groups, shares))
+        least = Fraction(shares.least_part(sizes, groups))
         if not least:
             raise InfeasibleBudgetError("The shares and weights leave a table without a budget.")
         try:
@@ -445,7 +307,7 @@ class Marginals:
         made = cls(mu, target.unit_records, sizes, groups, shares, records, uniform)
         if not knobs.known:
             return made
-        totals = totals_of(knobs.known, target.domain)
+        totals = _totals_of(knobs.known, target.domain)
         return made.knowing(totals, target.domain, target.n_records)
 
     def knowing(self, known: KnownTotals, domain: Domain, n_records: int) -> Self:
@@ -454,7 +316,7 @@ class Marginals:
             raise ConfigError(
                 "Known totals can be met only by as many records as there are.", where="records"
             )
-        return dataclasses.replace(self, known=check_known(known, domain, n_records))
+        return dataclasses.replace(self, known=_check_known(known, domain, n_records))
 
     def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
         """mu-GDP for units of up to ``unit_records``, and in proportion for others."""
@@ -467,7 +329,7 @@ class Marginals:
         """The private steps; what they give back is public."""
         return release_marginals(
             coded,
-            Workload(self.groups),
+            self.groups,
             self.shares,
             self.mu**2,
             unit_records=self.unit_records,
@@ -482,7 +344,7 @@ class Marginals:
         Raises:
             ConfigError: Known totals and structural zeros leave no possible records.
         """
-        model = model_of(release)
+        model = Model.of(release)
         published = self.records or max(1, round(model.n))
         codes = synthesise(
             model,
@@ -492,7 +354,7 @@ class Marginals:
             known=release.known,
         )
         columns = tuple(codes[:, j] for j in range(codes.shape[1]))  # no copies of all records
-        return Microdata(release.domain, columns, model.residuals, relations(model))
+        return Microdata(release.domain, columns, model.residuals, _relations(model))
 
     def rows(self, *, n_cells: int) -> int:
         """Noisy cells at most: those of all columns, and of all groups of the workload."""
@@ -500,7 +362,7 @@ class Marginals:
         return sum(self.sizes) + sum(grouped)
 
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedMarginals:
-        return expected_marginals(
+        return ExpectedMarginals.of(
             self.sizes,
             self.groups,
             self.shares,
@@ -530,8 +392,8 @@ class Marginals:
         text = {key: str(value) for key, value in description.items()}
         sizes = tuple(map(int, text["sizes"].split()))
         groups = []
-        for each in text["groups"].split() if text["groups"] != ALL_PAIRS else ():
-            columns, weight = each.split(":")
+        for group in text["groups"].split() if text["groups"] != ALL_PAIRS else ():
+            columns, weight = group.split(":")
             groups.append((tuple(map(int, columns.split("+"))), float(weight)))
         return cls(
             Fraction(text["mu"]),
@@ -544,7 +406,7 @@ class Marginals:
         )
 
 
-def relations(model: Model) -> dict[Group, Relation]:
+def _relations(model: Model) -> dict[Group, Relation]:
     """For every pair of columns what is known of it."""
     found: dict[Group, Relation] = {}
     for pair in model.pairs:
@@ -555,3 +417,104 @@ def relations(model: Model) -> dict[Group, Relation]:
         else:
             found[pair] = "shrunk away" if model.signal[pair] < _SHRUNK else "measured"
     return found
+
+
+_KNOWN = "known"
+_MOST_COUNT = 2**62
+
+
+def _totals_of(known: Mapping[str, KnownTotal], domain: Domain) -> KnownTotals:
+    """Known totals with their counts by ascending positions of their columns."""
+    found: dict[Group, Integers] = {}
+    for name, total in known.items():
+        columns = total.columns or (name,)
+        if not set(columns) <= set(domain.names) or len(set(columns)) < len(columns):
+            raise ConfigError("Known totals name columns of the product, each once.", where=_KNOWN)
+        shape = [domain[column].size for column in columns]
+        if any(abs(count) > _MOST_COUNT for count in total.counts or ()):
+            raise ConfigError(
+                f"The known totals '{name}' have a count that no table of records has.",
+                where=_KNOWN,
+            )
+        counts = np.array(total.counts or (), dtype=np.int64)
+        if counts.size != math.prod(shape):
+            raise ConfigError(
+                f"The known totals '{name}' have {counts.size:,} counts for "
+                f"{math.prod(shape):,} cells.",
+                where=_KNOWN,
+            )
+        positions = [domain.names.index(column) for column in columns]
+        order = sorted(range(len(columns)), key=lambda i: positions[i])
+        group = tuple(positions[i] for i in order)
+        if group in found:
+            raise ConfigError("Known totals of the same columns are given twice.", where=_KNOWN)
+        found[group] = np.ascontiguousarray(counts.reshape(shape).transpose(order))
+    return found
+
+
+def _check_known(known: KnownTotals, domain: Domain, n_records: int) -> KnownTotals:
+    """Known totals that agree with the domain, with each other and with the number of records."""
+    if known and domain.absent:
+        raise ConfigError(
+            "Totals cannot be met exactly where the number of records is private.",
+            where=_KNOWN,
+            next_step="Leave the known totals out, or release records of single-record units.",
+        )
+    margins: dict[int, Integers] = {}
+    component = list(range(len(domain.columns)))
+    for group, table in sorted(known.items()):
+        names = " and ".join(f"'{domain.columns[column].name}'" for column in group)
+        _check_table(group, table, domain, n_records, names)
+        for axis, column in enumerate(group):
+            margin = table.sum(axis=tuple(i for i in range(len(group)) if i != axis))
+            if not np.array_equal(margins.setdefault(column, margin), margin):
+                raise ConfigError(
+                    f"The known totals of column '{domain.columns[column].name}' differ between "
+                    "tables.",
+                    where=_KNOWN,
+                    next_step="Give tables that agree in the columns they share.",
+                )
+        if len(group) == 2:
+            one, other = (component[column] for column in group)
+            if one == other:
+                raise ConfigError(
+                    f"The known totals of {names} close a cycle of pairs.",
+                    where=_KNOWN,
+                    next_step="Leave one pair of the cycle out.",
+                )
+            component = [one if each == other else each for each in component]
+    _check_boxes(margins, domain, n_records)
+    return dict(sorted(known.items()))
+
+
+def _check_table(group: Group, table: Integers, domain: Domain, n_records: int, names: str) -> None:
+    sizes = [column.size for column in domain.columns]
+    problem = ""
+    if len(group) not in (1, 2) or tuple(sorted(set(group))) != group:
+        raise ConfigError("Known totals are of one column or of two.", where=_KNOWN)
+    if table.shape != tuple(sizes[column] for column in group) or table.dtype != np.int64:
+        problem = "do not have one whole number for each cell"
+    elif table.min() < 0:
+        problem = "have a negative count"
+    elif int(table.max()) > n_records or sum(table.ravel().tolist()) != n_records:
+        problem = "do not add up to the number of records"
+    elif table[~possible_cells(group, sizes, boxes_of(domain))].any():
+        problem = "count records in cells that are declared impossible"
+    if problem:
+        raise ConfigError(f"The known totals of {names} {problem}.", where=_KNOWN)
+
+
+def _check_boxes(margins: Mapping[int, Integers], domain: Domain, n_records: int) -> None:
+    """Refuse one-way totals that force a record into an impossible box, by the union bound."""
+    for box in boxes_of(domain):
+        if set(box.columns) <= set(margins):
+            inside = sum(
+                int(margins[column][mask].sum())
+                for column, mask in zip(box.columns, box.inside, strict=True)
+            )
+            if inside > n_records * (len(box.columns) - 1):
+                raise ConfigError(
+                    "The known totals leave no place for some records but declared zeros.",
+                    where=_KNOWN,
+                    next_step="Correct the totals, or the structural zeros.",
+                )

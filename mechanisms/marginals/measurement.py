@@ -1,22 +1,16 @@
 """The private steps of ``marginals``: noisy tables and noisy scores, within one filter.
 
-What noisy scores say of how far pairs are from independence.
+1. Tables of every column.
+2. Scores of all pairs: how far each is from independence (optional).
+3. Tables of the pairs, or of the groups of the workload, each with its part of what is left by
+   its expected error.
 
-The score of a pair is its L1 distance from the product of the noisy one-way tables, so it holds
-the true distance L, what the noise of the one-ways adds (the bias b) and noise of its own. With
-N(sqrt(L^2 + b^2), s^2) as likelihood, the distribution of L over all pairs is estimated from the
-scores themselves by expectation maximisation on a grid (nonparametric maximum likelihood, Kiefer
-and Wolfowitz 1956, doi 10.1214/aoms/1177728066), and each L by its posterior mean.
-
-A filter for Gaussian differential privacy: what adaptive steps may spend in all.
-
+**A filter for Gaussian differential privacy** says what adaptive steps may spend in all.
 A step with Euclidean sensitivity D and normal noise of variance s^2 in each coordinate is
 D/s-GDP. If the steps, each chosen after looking at the results of those before, are such that the
 sum of their D^2/s^2 never passes mu^2, then all of them together are mu-GDP (Smith and Thakurta
 2022, arXiv 2210.17520, Theorem 1, whose filter loses nothing against a composition fixed in
 advance).
-
-The private steps: noisy tables of groups of columns, and noisy scores of pairs.
 
 **Units and noise.** Counts are multiples of a grid of 2**-20 and get discrete Gaussian noise on
 it, which is a post-processing of normal noise (mechanisms.sampling.randomness); each step
@@ -30,13 +24,23 @@ spends its squared sensitivity over the variance of that normal from the filter,
   attained when all move from one cell to another.
 * *A score* is the L1 distance of a private table and a table of integers that is public by then.
   It changes by at most the L1 norm of the table's change, 2 c. P scores: squared norm 4 c^2 P.
+
+**What scores say.** The score of a pair is its L1 distance from the product of the noisy one-way
+tables, so it holds the true distance L, what the noise of the one-ways adds (the bias b) and noise
+of its own. With N(sqrt(L^2 + b^2), s^2) as likelihood, the distribution of L over all pairs is
+estimated from the scores themselves by expectation maximisation on a grid (nonparametric maximum
+likelihood, Kiefer and Wolfowitz 1956, doi 10.1214/aoms/1177728066), and each L by its posterior
+mean.
+
+**Amounts.** What pairs may spend minimises the sum over all pairs of what is left of their
+distances (mechanisms.marginals.allocation). The sum is convex in B, so that the derivative of every
+pair, tabulated on a grid, equals one multiplier or the pair is not measured.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -44,7 +48,23 @@ from numpy.typing import NDArray
 
 from statpress.mechanisms.domain.coded_columns import CodedColumns
 from statpress.mechanisms.errors import InsufficientBudgetError, RecordsError
-from statpress.mechanisms.marginals.target_tables import Floats, Group
+from statpress.mechanisms.marginals.allocation import (
+    LEAST,
+    MEAN_ABSOLUTE,
+    SHRUNK,
+    Shares,
+    by_cells,
+    column_weights,
+)
+from statpress.mechanisms.marginals.denoising import one_ways, scores_of
+from statpress.mechanisms.marginals.residuals import (
+    GRID,
+    KnownTotals,
+    NoisyMarginals,
+    NoisyScores,
+    NoisyTable,
+)
+from statpress.mechanisms.marginals.target_tables import Floats, Group, boxes_of
 from statpress.mechanisms.sampling.randomness import (
     Progress,
     Randomness,
@@ -52,36 +72,7 @@ from statpress.mechanisms.sampling.randomness import (
     scale_for,
 )
 
-_POINTS, _ROUNDS = 80, 60
-
-
-def score_bias(n: float, shares: Floats, sigma: float) -> float:
-    """About the distance from the product that the noise of one column's one-way makes."""
-    return 0.8 * float(np.minimum(sigma, n * shares + 0.4 * sigma).sum())
-
-
-def expected_distances(scores: Floats, biases: Floats, sigma: float) -> Floats:
-    """Posterior mean float64[P] of every pair's distance from independence, at least 1."""
-    top = max(float(scores.max()), 3 * sigma)
-    points = np.linspace(0.0, top, _POINTS)
-    means = np.sqrt(points**2 + biases[:, None] ** 2)
-    logs = -0.5 * ((scores[:, None] - means) / sigma) ** 2
-    likelihood = np.exp(logs - logs.max(axis=1, keepdims=True))
-    prior = np.full(_POINTS, 1 / _POINTS)
-    for _ in range(_ROUNDS):
-        posterior = likelihood * prior
-        posterior /= posterior.sum(axis=1, keepdims=True)
-        prior = posterior.mean(axis=0)
-    posterior = likelihood * prior
-    posterior /= posterior.sum(axis=1, keepdims=True)
-    # Sums in a fixed order, whatever the number of threads.
-    found: Floats = np.maximum((posterior * points).sum(axis=1), 1.0)
-    return found
-
-
-def pair_bias(one: float, other: float) -> float:
-    """The bias of a pair from those of its columns."""
-    return math.hypot(one, other)
+_POINTS, _ROUNDS, _GRID = 80, 60, 240
 
 
 _BITS = 256  # every spending is rounded up to a multiple of 2**-256
@@ -145,60 +136,8 @@ class GdpFilter:
         self._spent += rounded
 
 
-GRID = 2**20
-"""Grid steps to a count."""
 MOST_RECORDS = 2**40
 """Records whose counts, with noise, stay within 64 bits on the grid."""
-
-
-@dataclass(frozen=True, eq=False)
-class NoisyTable:
-    """A table as it was drawn; public.
-
-    Attributes:
-        group: Positions of its columns.
-        scale: Of the discrete Gaussian noise, in grid steps.
-        values: int64 of the shape of the columns' sizes: grid steps.
-    """
-
-    group: Group
-    scale: Fraction
-    values: NDArray[np.int64]
-
-    @property
-    def counts(self) -> Floats:
-        """Noisy counts, in records."""
-        return self.values / GRID
-
-    @property
-    def variance(self) -> float:
-        """Of the noise of a count, in squared records."""
-        return float(self.scale / GRID) ** 2
-
-
-@dataclass(frozen=True, eq=False)
-class NoisyScores:
-    """Distances of pairs from independence as they were drawn; public.
-
-    Attributes:
-        pairs: Positions of their columns.
-        scale: Of the discrete Gaussian noise, in grid steps.
-        values: int64[P]: grid steps.
-    """
-
-    pairs: tuple[Group, ...]
-    scale: Fraction
-    values: NDArray[np.int64]
-
-    @property
-    def distances(self) -> Floats:
-        """Noisy L1 distances float64[P], in records."""
-        return self.values / GRID
-
-    @property
-    def sigma(self) -> float:
-        """Standard deviation of the noise, in records."""
-        return float(self.scale / GRID)
 
 
 def table_sensitivity_squared(unit_records: int) -> int:
@@ -258,3 +197,180 @@ def score_pairs(
     exact = [int(np.abs(table - references[pair]).sum()) for pair, table in tables]
     noise = rng.discrete_gaussian(scale, len(pairs))
     return NoisyScores(pairs, scale, np.array(exact, dtype=np.int64) * GRID + noise)
+
+
+def release_marginals(
+    coded: CodedColumns,
+    workload: Sequence[tuple[Group, float]],
+    shares: Shares,
+    mu_squared: Fraction,
+    *,
+    unit_records: int,
+    rng: Randomness,
+    known: KnownTotals | None = None,
+    progress: Progress | None = None,
+) -> NoisyMarginals:
+    """One-way tables, scores, and the tables of ``workload`` that these make worth measuring.
+
+    Charge the ledger before building ``rng``; ``known`` tables are exact and not measured.
+    """
+    known, boxes = dict(known or {}), boxes_of(coded.domain)
+    budget = GdpFilter(mu_squared)
+    sizes = tuple(column.size for column in coded.domain.columns)
+    exact = {column for group in known for column in group}
+    singles = [(column,) for column in range(len(sizes)) if column not in exact]
+    effective = float(mu_squared) / unit_records**2
+    one_way: tuple[NoisyTable, ...] = ()
+    if singles:
+        part = Fraction(shares.one_way) * mu_squared if workload else mu_squared
+        cells = np.array([sizes[column] for (column,) in singles], dtype=np.float64)
+        amounts = _exact_amounts(by_cells(cells, np.ones(len(cells)), 1.0), part)
+        one_way = measure_tables(
+            coded,
+            singles,
+            amounts,
+            unit_records=unit_records,
+            budget=budget,
+            rng=rng,
+            progress=progress,
+        )
+    first = NoisyMarginals(coded.domain, coded.n_records, one_way, None, (), known)
+    groups = [(group, weight) for group, weight in workload if group not in known]
+    if not groups:
+        return first
+    residuals = first.residuals()
+    n = residuals.present(coded.n_records)
+    p = one_ways(first, residuals, n, boxes, smoothed=False)
+    scores = None
+    pairs = [group for group, _ in groups if len(group) == 2]
+    if shares.screen and len(pairs) > 1:
+        references = {(a, b): np.rint(n * np.multiply.outer(p[a], p[b])) for a, b in pairs}
+        scores = score_pairs(
+            coded,
+            {pair: table.astype(np.int64) for pair, table in references.items()},
+            Fraction(shares.screen) * mu_squared,
+            unit_records=unit_records,
+            budget=budget,
+            rng=rng,
+        )
+    scored = NoisyMarginals(coded.domain, coded.n_records, one_way, scores, (), known)
+    weights = _allocate(
+        scored, groups, p, n, float(budget.remaining) / float(mu_squared) * effective
+    )
+    chosen = [(g, w) for (g, _), w in zip(groups, weights.tolist(), strict=True) if w > 0]
+    tables = measure_tables(
+        coded,
+        [group for group, _ in chosen],
+        _exact_amounts(np.array([w for _, w in chosen]), budget.remaining),
+        unit_records=unit_records,
+        budget=budget,
+        rng=rng,
+        progress=progress,
+    )
+    return NoisyMarginals(coded.domain, coded.n_records, one_way, scores, tables, known)
+
+
+def _allocate(
+    scored: NoisyMarginals,
+    groups: Sequence[tuple[Group, float]],
+    one_way: Sequence[Floats],
+    n: float,
+    total: float,
+) -> Floats:
+    """Amounts float64[groups] of a total, in units of one record.
+
+    Groups of three columns and more are given what they would be by their cells; the rest goes
+    to pairs by their scores, or likewise by their cells.
+    """
+    sizes = np.array([float(np.prod([scored.sizes[c] for c in g])) for g, _ in groups])
+    workload = np.array([weight for _, weight in groups])
+    found = by_cells(sizes, workload, total, SHRUNK)
+    if scored.scores is None:
+        return found
+    scores = scores_of(scored, one_way, n)
+    is_pair = np.array([group in scores for group, _ in groups])
+    pairs = [group for group, _ in groups if group in scores]
+    distances = _expected_distances(
+        np.array([scores[pair].distance for pair in pairs]),
+        np.array([scores[pair].bias for pair in pairs]),
+        scored.scores.sigma,
+    )
+    weights = [column_weights(p, n) for p in one_way]
+    found[is_pair] = _by_expected_error(
+        distances,
+        [(weights[a], weights[b]) for a, b in pairs],
+        workload[is_pair],
+        float(found[is_pair].sum()),
+    )
+    return found
+
+
+def _expected_distances(scores: Floats, biases: Floats, sigma: float) -> Floats:
+    """Posterior mean float64[P] of every pair's distance from independence, at least 1."""
+    top = max(float(scores.max()), 3 * sigma)
+    points = np.linspace(0.0, top, _POINTS)
+    means = np.sqrt(points**2 + biases[:, None] ** 2)
+    logs = -0.5 * ((scores[:, None] - means) / sigma) ** 2
+    likelihood = np.exp(logs - logs.max(axis=1, keepdims=True))
+    prior = np.full(_POINTS, 1 / _POINTS)
+    for _ in range(_ROUNDS):
+        posterior = likelihood * prior
+        posterior /= posterior.sum(axis=1, keepdims=True)
+        prior = posterior.mean(axis=0)
+    posterior = likelihood * prior
+    posterior /= posterior.sum(axis=1, keepdims=True)
+    # Sums in a fixed order, whatever the number of threads.
+    found: Floats = np.maximum((posterior * points).sum(axis=1), 1.0)
+    return found
+
+
+def _by_expected_error(
+    distances: Floats, pair_weights: Sequence[tuple[Floats, Floats]], workload: Floats, total: float
+) -> Floats:
+    """Amounts float64[P] of a total that minimise the expected remaining error; some may be 0.
+
+    ``pair_weights`` are the ``column_weights`` of both columns of each pair.
+    """
+    tops = np.geomspace(total * 1e-7, total, _GRID)
+    slopes = np.empty((len(distances), _GRID))
+    for i, (distance, (one, other)) in enumerate(zip(distances, pair_weights, strict=True)):
+        scale = MEAN_ABSOLUTE * np.sqrt(one).sum() * np.sqrt(other).sum()
+        values = np.sort(((distance / scale) ** 2 * np.multiply.outer(one, other)).ravel())
+        if len(values) > 400:  # quantiles stand for many cells
+            values = np.array([part.mean() for part in np.array_split(values, 400)])
+        grown = 1 + values[:, None] * (tops / 2)
+        kept = (values[:, None] / grown).sum(axis=0) / values.sum()
+        slope = (values[:, None] ** 2 / 2 / grown**2).sum(axis=0) / values.sum()
+        slopes[i] = workload[i] * distance * slope / (2 * np.sqrt(kept))
+    slopes = np.maximum.accumulate(slopes[:, ::-1], axis=1)[:, ::-1]  # falls along B
+    low, high = float(slopes.min()) / 2, float(slopes.max())
+    for _ in range(100):
+        level = math.sqrt(low * high)
+        low, high = (level, high) if _amounts(slopes, tops, level).sum() > total else (low, level)
+    found = _amounts(slopes, tops, high)
+    if not found.any():
+        found[int(np.argmax(slopes[:, 0]))] = total
+    found[found < LEAST * total] = 0.0
+    found *= total / found.sum()
+    return found
+
+
+def _amounts(slopes: Floats, tops: Floats, level: float) -> Floats:
+    """Where each falling slope meets a level; 0 where it starts below."""
+    reached = (slopes >= level).sum(axis=1)
+    found = np.zeros(len(slopes))
+    inside = reached > 0
+    place = np.minimum(reached[inside], len(tops) - 1)
+    above, below = slopes[inside, place - 1], slopes[inside, place]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        part = np.where(above > below, (above - level) / (above - below), 1.0)
+    part = np.clip(part, 0.0, 1.0)
+    found[inside] = tops[place - 1] * (tops[place] / tops[place - 1]) ** part
+    return found
+
+
+def _exact_amounts(amounts: Floats, total: Fraction) -> list[Fraction]:
+    """Amounts as fractions that add up to at most a total, in the given proportions."""
+    parts = [Fraction(float(amount)) for amount in amounts]
+    whole = sum(parts)
+    return [total * part / whole for part in parts]

@@ -1,10 +1,8 @@
-"""Measured tables combined by their residuals, and answers with intervals from them.
+"""What the private steps released, combined by residuals; and answers with intervals from them.
 
-All measured tables combined: every marginal by its residuals, with exact variances.
-
-The residual of a table on a group t of columns is the table with all other axes summed out and
-every axis of t centred. Residuals of different groups are orthogonal, and together they are the
-table: with K the product of the sizes of columns,
+All of it is public. The residual of a table on a group t of columns is the table with all other
+axes summed out and every axis of t centred. Residuals of different groups are orthogonal, and
+together they are the table: with K the product of the sizes of columns,
 
     x_Q = sum over t within Q of R_t / K(Q without t).
 
@@ -21,12 +19,8 @@ of 1 - 1/k over t. The empty residual is the number of records: known, or estima
 
 Source: Xiao, He, Zhang and Kifer 2023, arXiv 2305.08175, who choose what to measure by it.
 
-What the private steps released, and what every reader needs of it; all of it public.
-
-Answers with intervals from what was released, for any marginal and any sum of its cells.
-
-Answers come from the measurements and never from the records. Their noise is a sum of discrete
-normal variables with known variances (mechanisms.marginals.residuals), so the intervals are exact
+**Answers** come from the measurements and never from the records. Their noise is a sum of discrete
+normal variables with known variances, so the intervals are exact
 up to the grid where the amounts of the steps did not depend on noise; where scores chose the
 pairs, they hold given that choice.
 """
@@ -38,14 +32,67 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError, NotMeasuredError
-from statpress.mechanisms.marginals.measurement import NoisyScores, NoisyTable
 from statpress.mechanisms.marginals.target_tables import Floats, Group
+
+GRID = 2**20
+"""Grid steps to a count."""
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyTable:
+    """A table as it was drawn; public.
+
+    Attributes:
+        group: Positions of its columns.
+        scale: Of the discrete Gaussian noise, in grid steps.
+        values: int64 of the shape of the columns' sizes: grid steps.
+    """
+
+    group: Group
+    scale: Fraction
+    values: NDArray[np.int64]
+
+    @property
+    def counts(self) -> Floats:
+        """Noisy counts, in records."""
+        return self.values / GRID
+
+    @property
+    def variance(self) -> float:
+        """Of the noise of a count, in squared records."""
+        return float(self.scale / GRID) ** 2
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyScores:
+    """Distances of pairs from independence as they were drawn; public.
+
+    Attributes:
+        pairs: Positions of their columns.
+        scale: Of the discrete Gaussian noise, in grid steps.
+        values: int64[P]: grid steps.
+    """
+
+    pairs: tuple[Group, ...]
+    scale: Fraction
+    values: NDArray[np.int64]
+
+    @property
+    def distances(self) -> Floats:
+        """Noisy L1 distances float64[P], in records."""
+        return self.values / GRID
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of the noise, in records."""
+        return float(self.scale / GRID)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +137,10 @@ class Residuals:
                 rest = centred(weights.sum(axis=others))
                 found += v * float((rest**2).sum()) / self._cells_without(group, part) ** 2
         return found
+
+    def present(self, n_records: int) -> float:
+        """The number of present records, within its range."""
+        return min(max(float(self.values[()]), 1.0), float(n_records))
 
     def _check(self, part: Group) -> None:
         if part not in self.values:
@@ -206,11 +257,6 @@ class NoisyMarginals:
         return np.random.Generator(np.random.PCG64(int.from_bytes(digest.digest(), "little")))
 
 
-def present(residuals: Residuals, n_records: int) -> float:
-    """The number of present records, within its range."""
-    return min(max(float(residuals.values[()]), 1.0), float(n_records))
-
-
 @dataclass(frozen=True, kw_only=True)
 class Answer:
     """An unbiased estimate in records; it may be negative.
@@ -253,6 +299,8 @@ def query(
         ConfigError: A column occurs twice or does not exist, the weights do not fit, or the
             confidence is not between 0 and 1.
     """
+    from scipy.special import ndtri
+
     group, ordered = _ordered(residuals, columns, weights)
     if not 0 < confidence < 1:
         raise ConfigError("A confidence lies between 0 and 1.", where="confidence")
@@ -266,7 +314,7 @@ def query(
         square = float((table * ordered**2).sum()) / n - mean**2
         variance += n * max(square, 0.0)
     error = math.sqrt(variance)
-    reach = _quantile(confidence) * error
+    reach = float(ndtri((1 + confidence) / 2)) * error
     return Answer(
         value=value,
         standard_error=error,
@@ -296,9 +344,3 @@ def _ordered(
         raise ConfigError("A weight is not a finite number.", where="weights")
     order = sorted(range(len(columns)), key=lambda i: columns[i])
     return tuple(columns[i] for i in order), given.transpose(order)
-
-
-def _quantile(confidence: float) -> float:
-    from scipy.special import ndtri
-
-    return float(ndtri((1 + confidence) / 2))

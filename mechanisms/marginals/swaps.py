@@ -1,30 +1,23 @@
-"""Records brought near to all target tables by compiled swaps of values.
+"""Records brought near to all target tables by compiled swaps of values between two records.
 
-One sweep of swaps, compiled.
+**A sweep** visits records once. A move exchanges the values of some columns between two records. Of
+a table on other columns as well, a record's cell is the sum of a part from the columns that move
+and a part from those that stay, so a move changes at most four cells of each table, and the change
+of the weighted squared distance from the targets is known from them. All arithmetic is on 64-bit
+integers: the result is the same on every machine. Compilation takes about a second, once
+(mechanisms.parallel).
 
-A move exchanges the values of some columns between two records. Of a table on other columns as
-well, a record's cell is the sum of a part from the columns that move and a part from those that
-stay, so a move changes at most four cells of each table, and the change of the weighted squared
-distance from the targets is known from them. All arithmetic is on 64-bit integers: the result is
-the same on every machine.
+Where any two records may swap the values of one column, a kernel of its own does what the general
+one does, to the last bit, in some three fifths of the time: every table has the column, so what
+moves is known once for all tables of a pair of records. That sweep may be screened: where the
+tables of pairs alone get farther away by more than half of what larger tables usually make up for,
+these are not looked at and nothing is swapped. No swap is made that would not be made otherwise,
+and few are missed that would gain. Long files are screened until a round gains little.
 
-Compilation takes about a second, once (mechanisms.parallel).
-
-One sweep of swaps of one column's values, compiled, where any two records may swap.
-
-It does what ``swap_kernel`` does, to the last bit, in some three fifths of the time: every table
-has the column, so what moves is known once for all tables of a pair of records.
-
-A sweep may be screened: where the tables of pairs alone get farther away by more than half of what
-larger tables usually make up for, these are not looked at and nothing is swapped. No swap is made
-that would not be made otherwise, and few are missed that would gain.
-
-Records brought near to all target tables by swaps of values between two records.
-
-A swap of one column's values between two records changes no one-way table. It is made whenever
-the weighted squared distance from all targets falls, round by round, until a round gains little.
-Where pairs are known exactly, a swap of one of their columns takes place only between records that
-agree in the other, and all columns that are tied to each other may move together.
+**Rounds.** A swap of one column's values between two records changes no one-way table. It is made
+whenever the weighted squared distance from all targets falls, round by round, until a round gains
+little. Where pairs are known exactly, a swap of one of their columns takes place only between
+records that agree in the other, and all columns that are tied to each other may move together.
 
 Long files are swapped in blocks, each in a thread of its own if there are several. A block sees its
 share of every difference, G / B of G, and swaps only among its records, so that no block waits for
@@ -32,12 +25,9 @@ another. Since |sum g|^2 <= B sum |g|^2 (Cauchy and Schwarz), what lowers each b
 lowers that of the whole. There are as many blocks however many threads there are. The last rounds,
 where differences are of a few records, see the whole.
 
-Long files are screened (``column_kernel``) until a round gains little.
-
-Impossible records made possible, before the swaps that never make one.
-
-Values are exchanged with records that can take them, which keeps all one-way tables. Where no
-record can, a value is replaced by the most frequent possible one, unless its column is known.
+**Impossible records** are made possible before the swaps, that never make one. Values are exchanged
+with records that can take them, which keeps all one-way tables. Where no record can, a value is
+replaced by the most frequent possible one, unless its column is known.
 """
 
 from __future__ import annotations
@@ -56,13 +46,13 @@ from statpress.mechanisms.marginals.target_tables import (
     Box,
     Floats,
     Group,
+    Integers,
     TargetTable,
     impossible_records,
     tables_of,
 )
 from statpress.mechanisms.parallel import compiled_kernel, in_threads
 
-Integers = NDArray[np.int64]
 UNIT = 64
 """Differences from a target are multiples of 1/64 of a record."""
 
@@ -409,7 +399,7 @@ class _Layout:
         )
 
     def move_of_column(self, column: Group) -> tuple[Any, ...]:
-        """The same for the kernel of single columns."""
+        """The arguments of the kernel for single columns."""
         _, strides, columns, rests, n_pairs, offsets, weights = self.move(column)
         short = max(0, 2 - columns.shape[1])
         columns, rests = (np.pad(each, ((0, 0), (0, short))) for each in (columns, rests))

@@ -1,12 +1,10 @@
-"""Records to start from, without impossible ones, and records from a model's tables.
+"""Records from the tables of a model.
 
-Records to start from: exact one-way tables, and pairs along a tree nearly so.
-
-The tree is the one of the largest mutual information among the fitted pairs (Chow and Liu 1968,
+Records to start from have exact one-way tables, and pairs along a tree nearly so. The tree is the
+one of the largest mutual information among the fitted pairs (Chow and Liu 1968,
 doi 10.1109/TIT.1968.1054142). Each column is drawn given its parent by a table of integers that
-has the margins of both exactly and is otherwise within about one of the fitted table.
-
-Records from the tables of a model.
+has the margins of both exactly and is otherwise within about one of the fitted table. Then swaps
+bring the records near to all pairs, and to the triples whose pairs are strongest.
 """
 
 from __future__ import annotations
@@ -19,27 +17,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from statpress.mechanisms.marginals.denoising import Model, fit_triple
+from statpress.mechanisms.marginals.denoising import Model, fit_margins
 from statpress.mechanisms.marginals.residuals import KnownTotals
 from statpress.mechanisms.marginals.swaps import Enough, make_possible, swap_towards
 from statpress.mechanisms.marginals.target_tables import (
     Box,
     Floats,
     Group,
+    Integers,
     TargetTable,
     possible_cells,
 )
 from statpress.mechanisms.parallel import compiled_kernel
 from statpress.mechanisms.postprocessing.rounding import round_to_total
 
-Integers = NDArray[np.int64]
-
 
 def tree(
     n_columns: int, pairs: Mapping[Group, Floats], forced: Iterable[Group] = ()
 ) -> list[tuple[int, int]]:
     """Edges (parent, child) of a tree of largest mutual information, parents first."""
-    strength = {pair: mutual_information(table) for pair, table in pairs.items()}
+    strength = {pair: _mutual_information(table) for pair, table in pairs.items()}
     ordered = [*forced, *sorted(strength, key=lambda pair: (-strength[pair], pair))]
     component = list(range(n_columns))
     neighbours: list[list[int]] = [[] for _ in range(n_columns)]
@@ -63,7 +60,7 @@ def tree(
     return edges
 
 
-def mutual_information(table: Floats) -> float:
+def _mutual_information(table: Floats) -> float:
     """Of a non-negative table, in nats times its total."""
     total = table.sum()
     if not total:
@@ -265,6 +262,16 @@ def triples(model: Model) -> dict[Group, Floats]:
             ranked.append((-round(three[1] * three[2], 12), (a, b, c)))
     ranked.sort()
     return {
-        (a, b, c): fit_triple([model.pairs[a, b], model.pairs[a, c], model.pairs[b, c]])
+        (a, b, c): _fit_triple([model.pairs[a, b], model.pairs[a, c], model.pairs[b, c]])
         for _, (a, b, c) in ranked[:MOST_TRIPLES]
     }
+
+
+def _fit_triple(pairs: Sequence[Floats]) -> Floats:
+    """The three-way table of maximum entropy with three given two-way margins."""
+    first, second, third = pairs
+    single = first.sum(axis=1)
+    start = first[:, :, None] * second[:, None, :]
+    inverse = np.divide(1.0, single, out=np.zeros(single.shape), where=single > 0)
+    start *= inverse[:, None, None]
+    return fit_margins(start, {(1, 2): third, (0, 1): first, (0, 2): second})

@@ -29,8 +29,7 @@ from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.estimates.exact_values import coverage
 from statpress.mechanisms.marginals.allocation import records_kept
 from statpress.mechanisms.marginals.marginals import Marginals, Microdata
-from statpress.mechanisms.marginals.measurement import GRID
-from statpress.mechanisms.marginals.residuals import NoisyMarginals, table_with_errors
+from statpress.mechanisms.marginals.residuals import GRID, NoisyMarginals, table_with_errors
 from statpress.mechanisms.marginals.target_tables import Group
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
 from statpress.mechanisms.postprocessing.covariance import strength

@@ -27,8 +27,13 @@ from numpy.typing import NDArray
 from statpress.configs import formats
 from statpress.mechanisms.domain.columns import labels
 from statpress.mechanisms.domain.domain import Domain
-from statpress.mechanisms.marginals.measurement import GRID, NoisyTable
-from statpress.mechanisms.marginals.residuals import NoisyMarginals, Residuals, table_with_errors
+from statpress.mechanisms.marginals.residuals import (
+    GRID,
+    NoisyMarginals,
+    NoisyTable,
+    Residuals,
+    table_with_errors,
+)
 from statpress.tasks.bundle.formats import read_batches, written_file
 from statpress.tasks.bundle.rows import write_batches
 from statpress.tasks.products.product_kind import Field, described, understood

@@ -7,7 +7,7 @@ import time
 import numpy as np
 from coded import dependent_codes, domain_of, in_memory
 
-from statpress.mechanisms.marginals.denoising import model_of
+from statpress.mechanisms.marginals.denoising import Model
 from statpress.mechanisms.marginals.marginals import Marginals, MarginalsKnobs
 from statpress.mechanisms.marginals.synthesis import synthesise
 from statpress.mechanisms.mechanism import Target
@@ -24,7 +24,7 @@ def test_the_cost_of_records_is_linear_in_their_number() -> None:
         made = Marginals.calibrate(MarginalsKnobs(), target)
         coded = in_memory(domain, dependent_codes(n, sizes, 1))
         release = made.release(coded, SeededRandomness(np.random.PCG64(1)))
-        model = model_of(release)
+        model = Model.of(release)
         times = []
         for _ in range(2):
             begun = time.process_time()

@@ -9,7 +9,8 @@ import pytest
 from coded import dependent_codes, domain_of, in_memory
 from scipy import stats
 
-from statpress.mechanisms.marginals.measurement import GRID, GdpFilter, measure_tables, score_pairs
+from statpress.mechanisms.marginals.measurement import GdpFilter, measure_tables, score_pairs
+from statpress.mechanisms.marginals.residuals import GRID
 from statpress.tasks.release.entropy import SeededRandomness, SystemRandomness
 
 LEVEL = 1e-6

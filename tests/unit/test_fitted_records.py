@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from statpress.mechanisms.marginals import swaps, target_tables
 from statpress.mechanisms.marginals import swaps as swap_kernel
-from statpress.mechanisms.marginals.denoising import fit_margins, fit_pair, fit_triple
+from statpress.mechanisms.marginals.denoising import fit_margins, fit_pair
 from statpress.mechanisms.marginals.swaps import compiled_column, swap_towards
 from statpress.mechanisms.marginals.synthesis import (
+    _fit_triple,
     integer_table,
     one_way_counts,
     start_records,
@@ -93,7 +94,7 @@ def test_a_triple_of_maximum_entropy_factorises() -> None:
     start, one, two = rng.dirichlet(np.ones(3)), *(rng.dirichlet(np.ones(4), k) for k in (3, 4))
     chain = start[:, None, None] * one[:, :, None] * two[None]
     pairs = [chain.sum(axis=2), chain.sum(axis=1), chain.sum(axis=0)]
-    assert np.allclose(fit_triple(pairs, rounds=300), chain, atol=2e-4)
+    assert np.allclose(_fit_triple(pairs, rounds=300), chain, atol=2e-4)
     again = fit_margins(np.full(chain.shape, 1 / 48), {(0, 1): pairs[0]}, rounds=3)
     assert np.allclose(again.sum(axis=2), pairs[0])
 

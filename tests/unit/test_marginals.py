@@ -20,7 +20,7 @@ from statpress.mechanisms.errors import (
     RecordsError,
 )
 from statpress.mechanisms.marginals import synthesis
-from statpress.mechanisms.marginals.denoising import model_of
+from statpress.mechanisms.marginals.denoising import Model
 from statpress.mechanisms.marginals.marginals import ColumnGroup, Marginals, MarginalsKnobs
 from statpress.mechanisms.marginals.residuals import query
 from statpress.mechanisms.marginals.target_tables import boxes_of, impossible_records
@@ -75,7 +75,7 @@ def test_the_description_gives_everything_back() -> None:
 @pytest.mark.parametrize("screen", ["yes", "no"])
 @pytest.mark.parametrize("unit_records", [1, 2])
 def test_no_more_is_spent_than_mu_squared(screen: str, unit_records: int) -> None:
-    from statpress.mechanisms.marginals.measurement import GRID
+    from statpress.mechanisms.marginals.residuals import GRID
     from statpress.mechanisms.sampling.randomness import equivalent_variance
 
     mechanism = made(knobs=MarginalsKnobs(screen=screen), unit_records=unit_records)
@@ -196,7 +196,7 @@ def test_many_records_are_fitted_in_two_fifths_of_the_sweeps_and_as_near_as_need
     domain = domain_of(sizes)
     mechanism = made(domain, n_records=n)
     release = mechanism.release(in_memory(domain, dependent_codes(n, sizes, 1)), seeded(4))
-    model = model_of(release)
+    model = Model.of(release)
     rounds, swap = [], synthesis.swap_towards
     monkeypatch.setattr(synthesis, "swap_towards", lambda *a, **k: rounds.append(swap(*a, **k)))
     few = synthesis.synthesise(model, m, release.public_generator())

@@ -11,8 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statpress.mechanisms.errors import ConfigError, NotMeasuredError
-from statpress.mechanisms.marginals.measurement import GRID, NoisyTable
-from statpress.mechanisms.marginals.residuals import combine, query, subgroups, table_with_errors
+from statpress.mechanisms.marginals.residuals import (
+    GRID,
+    NoisyTable,
+    combine,
+    query,
+    subgroups,
+    table_with_errors,
+)
 
 SIZES = (2, 3, 4)
 GROUPS = ((0,), (1,), (2,), (0, 1), (1, 2), (0, 1, 2))
