@@ -267,11 +267,11 @@ def triples(model: Model) -> dict[Group, Floats]:
     }
 
 
-def _fit_triple(pairs: Sequence[Floats]) -> Floats:
+def _fit_triple(pairs: Sequence[Floats], rounds: int = 30) -> Floats:
     """The three-way table of maximum entropy with three given two-way margins."""
     first, second, third = pairs
     single = first.sum(axis=1)
     start = first[:, :, None] * second[:, None, :]
     inverse = np.divide(1.0, single, out=np.zeros(single.shape), where=single > 0)
     start *= inverse[:, None, None]
-    return fit_margins(start, {(1, 2): third, (0, 1): first, (0, 2): second})
+    return fit_margins(start, {(1, 2): third, (0, 1): first, (0, 2): second}, rounds)

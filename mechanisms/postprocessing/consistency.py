@@ -1,10 +1,9 @@
 """Non-negative tables that agree: projections, and least squares over common marginals.
 
-Euclidean projection onto the simplex: non-negative cells with a known sum.
+Everything here is post-processing of what is already public, so it costs no privacy.
 
-Post-processing of what is already public, so it costs no privacy.
-
-The projection of x onto {z >= 0, sum z = total} is z_i = max(x_i - t, 0), where the threshold t
+**Projection onto the simplex**, non-negative cells with a known sum. The nearest point to x on
+{z >= 0, sum z = total} is z_i = max(x_i - t, 0), where the threshold t
 solves sum max(x_i - t, 0) = total (Held, Wolfe and Crowder 1974, doi 10.1007/BF01580223; Duchi,
 Shalev-Shwartz, Singer and Chandra 2008, doi 10.1145/1390156.1390191). The left side at a value r,
 
@@ -14,7 +13,7 @@ falls as r grows, so the active values, those above t, are the ones with
 excess(x_i) < total, and a bisection over the sorted values finds the least of
 them, r. Then t = r - lift with lift = (total - excess(r)) / (number active) >= 0.
 
-**Rounding.** Nothing is subtracted from a long sum. The excess is built from
+*Rounding.* Nothing is subtracted from a long sum. The excess is built from
 non-negative terms only, each step of the bisection adding one block to what is
 known, and z_i = (x_i - r) + lift adds two non-negative numbers. NumPy sums a block
 of k terms in pairs, in error by at most (25 + log2 k) units of rounding, so the
@@ -22,33 +21,25 @@ sum of the result agrees with the total to about 10**-14 of it, whatever the off
 of the values. The condition is checked on every result, to 10**-12 (and to what
 denormal numbers can hold, where a cell's share is below 10**-296).
 
-Consistency of overlapping tables: weighted least squares over common marginals.
-
-Post-processing of what is already public, so it costs no privacy.
-
-Given noisy tables y_i over some columns each, find the tables x_i with the least
+**Overlapping tables: weighted least squares over common marginals.** Given noisy tables y_i over
+some columns each, find the tables x_i with the least
 sum of (x_i - y_i)**2 / variance such that any two of them have the same marginal on
 the columns they share (the total, where they share none) and, if asked, a given
 total. If the noise of every cell is independent, with mean 0 and its table's variance,
 this is the best linear unbiased estimate (Gauss and Markov), and the standard errors
 returned are its own, never larger than before.
 
-**One variance per table.** The interactions of a table (its marginals, centred along each axis:
-the analysis of variance) are uncorrelated, so each is pooled on its own by inverse variance: a
-closed form, in time of the cells times the sets T of columns that are shared (Qardaji, Yang and Li
-2014, doi 10.1145/2588555.2588575 for the pooling; Xiao, He, Zhang and Kifer 2023, arXiv 2305.08175
-for the basis).
+There is one variance per table. The interactions of a table (its marginals, centred along each
+axis: the analysis of variance) are uncorrelated, so each is pooled on its own by inverse variance:
+a closed form, in time of the cells times the sets T of columns that are shared (Qardaji, Yang and
+Li 2014, doi 10.1145/2588555.2588575 for the pooling; Xiao, He, Zhang and Kifer 2023, arXiv
+2305.08175 for the basis). What is left of a disagreement is checked on every result: at most
+10**-9 of the largest table's sum of absolute values.
 
-What is left of a disagreement is checked on every result: at most 10**-9 of the largest
-table's sum of absolute values.
-
-Non-negative tables that agree: the nearest to estimates, in weighted squares.
-
-Post-processing of what is already public, so it costs no privacy.
-
-Minimise the sum of (x_i - y_i)**2 / variance_i over tables x_i >= 0 that agree on every
-marginal they share and add up to the total. Without x >= 0 this is
-statpress.mechanisms.postprocessing.consistency, a map P. With multipliers m_i >= 0 of x_i >= 0, in
+**Non-negative tables that agree**: the nearest to estimates, in weighted squares. Minimise the sum
+of (x_i - y_i)**2 / variance_i over tables x_i >= 0 that agree on every
+marginal they share and add up to the total. Without x >= 0 this is the least squares above, a map
+P. With multipliers m_i >= 0 of x_i >= 0, in
 units of x, the dual has the gradient x(m) = P(y + m) in the norm of the weights, and since P is a
 projection plus a constant, steps of length 1 are safe:
 

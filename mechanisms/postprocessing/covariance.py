@@ -1,12 +1,13 @@
-"""Estimates of cells from a release, how their errors covary, and one consistent set.
+"""Estimates of the cells from a release, how their errors vary together, and one consistent set.
 
-Estimates of the cells from a release, and those of a bootstrap: free post-processing.
+Everything here is free post-processing of what is already public.
 
-One consistent set of tables from the products of a release, with standard errors.
+**Covariance.** Refining pools tables by least squares and propagates their errors, so it has to
+know the covariance of what was released. Every mechanism states it (``Covariance``); there is no
+default, so that nothing new is ever treated as independent noise in silence.
 
-Post-processing of what is already public, so it costs no privacy.
-
-**Weights.** statpress.mechanisms.postprocessing.consistency is the best linear unbiased estimate if
+**Reconciled tables** of a release agree with each other, with standard errors.
+statpress.mechanisms.postprocessing.consistency is the best linear unbiased estimate if
 the variances are known. Those of drawn records are not: they follow the counts, so a marginal cell
 drawn too rarely by chance would seem the more precise for it and pull the pool downwards (the bias
 of Neyman's modified chi-squared), and the errors stated would be too small. So each table is
@@ -15,15 +16,14 @@ every estimate is a linear function of the released ones with fixed coefficients
 unbiased whatever the data, at the price of some variance where cells are uneven; and the closed
 form holds, however many constraints there are.
 
-**Standard errors** are propagated through these coefficients from the noise of every cell:
+Standard errors are propagated through these coefficients from the noise of every cell:
 
 * noise added to each cell is independent, with a known variance;
 * m records drawn from probabilities p have counts that are multinomial, which is
   the law of independent Poisson counts given their sum. With V = diag(N**2 p / m) the
   estimates have the covariance V - V 1 1' V / (1' V 1). Cells that were not drawn share one
   estimate, and have the variance at the least probability there is. The
-  p are those of statpress.mechanisms.postprocessing.covariance, so these standard errors are
-  estimates themselves.
+  p are those of ``debias``, so these standard errors are estimates themselves.
 
 The adjusted table i is sum_k A_ik y_k. An entry of A_ik depends only on the set S of shared
 columns in which its two cells agree,
@@ -32,14 +32,6 @@ columns in which its two cells agree,
 
 so that sums of a(S)**2 v over all cells of a table are sums of its marginals v(T), whose
 coefficients are the Moebius transform of a**2. The cost is that of the closed form.
-
-How the errors of a table's estimates vary together, as its mechanism states it.
-
-Refining pools tables by least squares and propagates their errors, so it has to know the
-covariance of what was released. Every mechanism states it; there is no default, so that
-nothing new is ever treated as independent noise in silence.
-
-How strongly two columns are related, by the noisy table of both.
 """
 
 from __future__ import annotations
@@ -299,7 +291,7 @@ class Covariance(ABC):
     objection: str = ""
 
     @abstractmethod
-    def released(self, table: DebiasedTable, *, n_records: int) -> ReleasedTable:
+    def released(self, table: DebiasedTable) -> ReleasedTable:
         """The estimates of all cells, with the noise on them.
 
         Raises:
@@ -308,17 +300,13 @@ class Covariance(ABC):
         """
 
     @abstractmethod
-    def variances_of_sums(
-        self, sums: Floats, variances: Floats, cells: Floats, *, n_records: int, n_cells: int
-    ) -> Floats:
+    def variances_of_sums(self, sums: Floats, variances: Floats, cells: Floats) -> Floats:
         """The variances of sums of estimates, over groups of cells that share none or some.
 
         Args:
             sums: float64[G], the sums, with the estimates of cells that are not listed.
             variances: float64[G], the sums of squared standard errors, of the same cells.
             cells: float64[G], how many possible cells each group has.
-            n_records: Public number of records n of the source.
-            n_cells: |domain|, of possible cells.
 
         Returns:
             float64[G], in squared records.
@@ -327,37 +315,28 @@ class Covariance(ABC):
             ValueError: They are not known.
         """
 
-    def errors_of_sums(
-        self, sums: Floats, variances: Floats, cells: Floats, *, n_records: int, n_cells: int
-    ) -> Floats:
+    def errors_of_sums(self, sums: Floats, variances: Floats, cells: Floats) -> Floats:
         """What to give and take of such sums, for normal intervals: by default their deviation."""
-        found = self.variances_of_sums(sums, variances, cells, n_records=n_records, n_cells=n_cells)
-        return np.asarray(np.sqrt(found))
+        return np.asarray(np.sqrt(self.variances_of_sums(sums, variances, cells)))
 
 
 @dataclass(frozen=True)
 class IndependentErrors(Covariance):
     """Independent errors of the cells, whole numbers whose variances the table states."""
 
-    def released(self, table: DebiasedTable, *, n_records: int) -> ReleasedTable:
+    def released(self, table: DebiasedTable) -> ReleasedTable:
         return ReleasedTable.of_noise(table)
 
-    def variances_of_sums(
-        self, sums: Floats, variances: Floats, cells: Floats, *, n_records: int, n_cells: int
-    ) -> Floats:
+    def variances_of_sums(self, sums: Floats, variances: Floats, cells: Floats) -> Floats:
         """Independent errors: Var(sum of y_i) = sum of Var(y_i)."""
-        del sums, cells, n_records, n_cells
         return variances
 
-    def errors_of_sums(
-        self, sums: Floats, variances: Floats, cells: Floats, *, n_records: int, n_cells: int
-    ) -> Floats:
+    def errors_of_sums(self, sums: Floats, variances: Floats, cells: Floats) -> Floats:
         """The deviation, with which the interval at 95 % ends at a whole number, upwards.
 
         The noise is whole numbers: an interval that ends just before one of little noise would
         hold as much less often as that number is likely.
         """
-        del sums, cells, n_records, n_cells
         whole = np.ceil(_REACH * np.sqrt(variances) - 1e-9)
         return np.asarray(whole / _REACH * (1 + 1e-12))
 
@@ -372,19 +351,21 @@ class MultinomialErrors(Covariance):
     Attributes:
         pseudocount: Added to the count of every cell.
         records: m, the number of records drawn.
+        n_records: Public number of records n of the source.
+        n_cells: |domain|, of possible cells.
     """
 
     pseudocount: Fraction
     records: int
+    n_records: int
+    n_cells: int
 
-    def released(self, table: DebiasedTable, *, n_records: int) -> ReleasedTable:
+    def released(self, table: DebiasedTable) -> ReleasedTable:
         return ReleasedTable.of_draws(
-            table, self.pseudocount, records=self.records, n_records=n_records
+            table, self.pseudocount, records=self.records, n_records=self.n_records
         )
 
-    def variances_of_sums(
-        self, sums: Floats, variances: Floats, cells: Floats, *, n_records: int, n_cells: int
-    ) -> Floats:
+    def variances_of_sums(self, sums: Floats, variances: Floats, cells: Floats) -> Floats:
         """Those of binomial counts of draws.
 
         How many of the m records are drawn from a group A is binomial, so that
@@ -395,13 +376,10 @@ class MultinomialErrors(Covariance):
         (sum over A + pseudocount |A|)/N, kept within what is known of it: pseudocount |A|/N to
         (n + pseudocount |A|)/N.
         """
-        del variances
-        share, _, _, total = self._shares(sums, cells, n_records, n_cells)
-        return self._binomial(share, total)
+        share, _, _ = self._shares(sums, cells)
+        return self._binomial(share)
 
-    def errors_of_sums(
-        self, sums: Floats, variances: Floats, cells: Floats, *, n_records: int, n_cells: int
-    ) -> Floats:
+    def errors_of_sums(self, sums: Floats, variances: Floats, cells: Floats) -> Floats:
         """The deviation at the farther end of the score interval of p_A.
 
         Few draws often miss a rare group, and the deviation at its share among them is then far
@@ -411,27 +389,26 @@ class MultinomialErrors(Covariance):
 
         Source: E. B. Wilson, Journal of the American Statistical Association 22 (1927), 209-212.
         """
-        del variances
-        share, low, high, total = self._shares(sums, cells, n_records, n_cells)
+        share, low, high = self._shares(sums, cells)
         spread = _REACH**2 / self.records
         middle = (share + spread / 2) / (1 + spread)
         reach = np.sqrt(spread * share * (1 - share) + spread**2 / 4) / (1 + spread)
         ends = [np.clip(end, low, high) for end in (middle - reach, middle + reach)]
-        return np.asarray(np.sqrt(np.maximum(*(self._binomial(end, total) for end in ends))))
+        return np.asarray(np.sqrt(np.maximum(*(self._binomial(end) for end in ends))))
 
-    def _shares(
-        self, sums: Floats, cells: Floats, n_records: int, n_cells: int
-    ) -> tuple[Floats, Floats, Floats, float]:
-        """p_A, the least and the most that it can be, and N."""
-        added = float(self.pseudocount)
-        total = n_records + added * n_cells
-        low = added * cells / total
-        high = np.minimum(n_records / total + low, 1.0)
-        return np.clip(sums / total + low, low, high), low, high, total
+    @property
+    def _total(self) -> float:
+        return self.n_records + float(self.pseudocount) * self.n_cells
 
-    def _binomial(self, share: Floats, total: float) -> Floats:
+    def _shares(self, sums: Floats, cells: Floats) -> tuple[Floats, Floats, Floats]:
+        """p_A, the least and the most that it can be."""
+        low = float(self.pseudocount) * cells / self._total
+        high = np.minimum(self.n_records / self._total + low, 1.0)
+        return np.clip(sums / self._total + low, low, high), low, high
+
+    def _binomial(self, share: Floats) -> Floats:
         """The variance of a sum of such a share."""
-        return np.asarray(total**2 / self.records * share * np.maximum(1 - share, 0))
+        return np.asarray(self._total**2 / self.records * share * np.maximum(1 - share, 0))
 
 
 @dataclass(frozen=True)
@@ -444,18 +421,16 @@ class OtherErrors(Covariance):
 
     objection: str
 
-    def released(self, table: DebiasedTable, *, n_records: int) -> ReleasedTable:
+    def released(self, table: DebiasedTable) -> ReleasedTable:
         raise ValueError(self.objection)
 
-    def variances_of_sums(
-        self, sums: Floats, variances: Floats, cells: Floats, *, n_records: int, n_cells: int
-    ) -> Floats:
+    def variances_of_sums(self, sums: Floats, variances: Floats, cells: Floats) -> Floats:
         raise ValueError(self.objection)
 
 
 _LEAST_EXPECTED = 1.0
-_TOLD = 3.0
-"""Standard deviations by which the squares have to pass those of noise alone to be told from it."""
+_CLEAR = 3.0
+"""Standard deviations by which the squares have to pass those of noise to be told from it."""
 
 
 def strength(counts: Floats, variance: Floats | float) -> float:
@@ -469,7 +444,7 @@ def strength(counts: Floats, variance: Floats | float) -> float:
     variance of counts - E is at most that of the counts, as it is what is left of them by a
     projection; so no more relation is claimed than there is, on average. Of pairs that have
     nothing to do with each other the sum is above 0 by chance as often as not, and its root looks
-    like a relation: it counts as one only beyond ``_TOLD`` of its standard deviations, which under
+    like a relation: it counts as one only beyond ``_CLEAR`` of its standard deviations, which under
     normal noise are at most sqrt(2 sum of (variance/E')^2).
 
     Source: H. Cramér, Mathematical Methods of Statistics (1946), section 21.9.
@@ -489,6 +464,6 @@ def strength(counts: Floats, variance: Floats | float) -> float:
     expected = np.outer(np.maximum(rows, 0), np.maximum(columns, 0)) / n
     weight = np.maximum(np.maximum(expected, np.sqrt(variance)), _LEAST_EXPECTED)
     excess = (((counts - expected) ** 2 - variance) / weight).sum()
-    if excess <= _TOLD * np.sqrt(2 * ((np.zeros_like(weight) + variance) ** 2 / weight**2).sum()):
+    if excess <= _CLEAR * np.sqrt(2 * ((np.zeros_like(weight) + variance) ** 2 / weight**2).sum()):
         return 0.0
     return float(min(1.0, np.sqrt(max(0.0, excess) / (n * degrees))))

@@ -202,7 +202,8 @@ class SmoothedDraws(DrawnRecords):
 
     def covariance(self, *, n_records: int, n_cells: int) -> Covariance:
         """That of independent draws."""
-        return MultinomialErrors(self.pseudocount_of(n_records, n_cells), self.records)
+        added = self.pseudocount_of(n_records, n_cells)
+        return MultinomialErrors(added, self.records, n_records, n_cells)
 
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedCounts:
         """Sampling error from public quantities only."""

@@ -52,51 +52,6 @@ class RawTable(Protocol):
         """The columns int64[K] of ``Mechanism.raw``, of which ``raw`` are the counts."""
 
 
-class TableMechanism(Mechanism, Protocol):
-    """A mechanism for tables of counts and microdata.
-
-    ``unbiased`` says that the estimates of ``postprocess`` are right on average,
-    whatever the data; ``raw`` names the columns that its tables publish as they
-    were drawn, and that ``postprocess`` needs no more than. It has confidence bands
-    if it has a method ``band_law`` (mechanisms.tables.bands).
-    """
-
-    raw: ClassVar[tuple[str, ...]]
-
-    @property
-    def unbiased(self) -> bool:
-        """Whether the estimates are unbiased."""
-
-    @property
-    def drawn_records(self) -> int | None:
-        """How many records are drawn; None if every cell gets a noisy count."""
-
-    def rows(self, *, n_cells: int) -> int:
-        """Most cells that a release can list."""
-        ...
-
-    def release(
-        self,
-        table: ContingencyTable,
-        rng: Randomness,
-        progress: Progress | None = None,
-    ) -> RawTable:
-        """The private step."""
-        ...
-
-    def postprocess(self, release: Any, *, n_records: int) -> DebiasedTable:
-        """Estimates from a release; costs no budget."""
-        ...
-
-    def covariance(self, *, n_records: int, n_cells: int) -> Covariance:
-        """How the errors of the estimates vary together; stated from the parameters alone."""
-        ...
-
-    def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedCounts:
-        """Expected error from public quantities only."""
-        ...
-
-
 PAIRS: Literal["pair_total_variation"] = "pair_total_variation"
 """What decides between mechanisms for microdata."""
 
@@ -267,14 +222,22 @@ MICRODATA = MicrodataKind("microdata")
 TABLE = TableKind("table")
 
 
-@dataclass(frozen=True)
-class CountMechanism:
-    """What the mechanisms for counts share; the fields of a subclass are its parameters."""
+class TableMechanism(Mechanism, Protocol):
+    """A mechanism for tables of counts and microdata: a subclass, a frozen dataclass.
 
-    name: ClassVar[str]
+    The fields of a subclass are its parameters. ``unbiased`` says that the estimates of
+    ``postprocess`` are right on average, whatever the data; ``raw`` names the columns that its
+    tables publish as they were drawn, and that ``postprocess`` needs no more than. It has
+    confidence bands if it has a method ``band_law`` (mechanisms.tables.bands).
+    """
+
     kinds: ClassVar[tuple[Kind, ...]] = (MICRODATA, TABLE)
     pure: ClassVar[bool] = False
     raw: ClassVar[tuple[str, ...]] = ("raw",)
+
+    @property
+    def unbiased(self) -> bool:
+        """Whether the estimates are unbiased."""
 
     @property
     def drawn_records(self) -> int | None:
@@ -285,27 +248,49 @@ class CountMechanism:
         """Most cells that a release can list: all of them, or those that were drawn."""
         return n_cells if self.drawn_records is None else min(self.drawn_records, n_cells)
 
+    def release(
+        self,
+        table: ContingencyTable,
+        rng: Randomness,
+        progress: Progress | None = None,
+    ) -> RawTable:
+        """The private step."""
+        ...
+
+    def postprocess(self, release: Any, *, n_records: int) -> DebiasedTable:
+        """Estimates from a release; costs no budget."""
+        ...
+
+    def covariance(self, *, n_records: int, n_cells: int) -> Covariance:
+        """How the errors of the estimates vary together; stated from the parameters alone."""
+        ...
+
+    def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedCounts:
+        """Expected error from public quantities only."""
+        ...
+
     def describe(self) -> dict[str, str | int]:
         """The parameters that are given, whole numbers as such and all others as text."""
-        parameters = ((field.name, getattr(self, field.name)) for field in fields(self))
-        return {"mechanism": self.name} | {
-            name: value if isinstance(value, int) else _as_text(value)
-            for name, value in parameters
-            if value is not None
-        }
+        parameters: Any = self
+        described: dict[str, str | int] = {"mechanism": self.name}
+        for field in fields(parameters):
+            value = getattr(self, field.name)
+            if value is not None:
+                text = f"{value:f}" if isinstance(value, Decimal) else str(value)
+                described[field.name] = value if isinstance(value, int) else text
+        return described
 
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Self:
         """The mechanism of a description, each parameter read as its field's type says."""
-        return cls(
-            **{
-                field.name: _READERS.get(str(field.type).split(" |")[0], str)(
-                    str(description[field.name])
-                )
-                for field in fields(cls)
-                if field.name in description
-            }
-        )
+        described: Any = cls
+        values = {}
+        for field in fields(described):
+            if field.name in description:
+                read = _READERS.get(str(field.type).split(" |")[0], str)
+                values[field.name] = read(str(description[field.name]))
+        made: Self = described(**values)
+        return made
 
 
 _READERS: Mapping[str, Callable[[str], Any]] = {
@@ -315,12 +300,8 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
 }
 
 
-def _as_text(value: Any) -> str:
-    return f"{value:f}" if isinstance(value, Decimal) else str(value)
-
-
-class DrawnRecords(CountMechanism):
-    """What the mechanisms share that draw a number of records given by a field ``records``."""
+class DrawnRecords(TableMechanism, Protocol):
+    """A mechanism that draws a number of records, given by a field ``records``."""
 
     records: int
 

@@ -62,7 +62,7 @@ from statpress.mechanisms.postprocessing.covariance import (
 from statpress.mechanisms.sampling.randomness import Progress, Randomness
 from statpress.mechanisms.tables.band_limits import DiscreteNoise
 from statpress.mechanisms.tables.bands import BandLaw
-from statpress.mechanisms.tables.count_tables import CountMechanism
+from statpress.mechanisms.tables.count_tables import TableMechanism
 from statpress.mechanisms.tables.expected import ExpectedCounts
 
 MOST_CELLS = 10_000_000
@@ -107,7 +107,7 @@ class PerturbedKnobs:
 
 
 @dataclass(frozen=True)
-class Perturbed(CountMechanism):
+class Perturbed(TableMechanism):
     """Independent noise of one scale on every cell.
 
     A subclass gives ``name``, ``citations``, ``_loss``, ``_noise`` and ``sd``, and with

@@ -76,7 +76,7 @@ from statpress.mechanisms.postprocessing.covariance import Covariance, DebiasedT
 from statpress.mechanisms.sampling.randomness import Progress, Randomness, SimulatedRandomness
 from statpress.mechanisms.tables.band_limits import DiscreteNoise, Strays, added, bridge_tail
 from statpress.mechanisms.tables.bands import BandLaw
-from statpress.mechanisms.tables.count_tables import CountMechanism, RawTable
+from statpress.mechanisms.tables.count_tables import RawTable, TableMechanism
 from statpress.mechanisms.tables.expected import BRIDGE, ExpectedCounts, ordered_references
 from statpress.mechanisms.tables.perturbed import (
     NoisyCounts,
@@ -191,7 +191,7 @@ class TwoResolutionsKnobs:
 
 
 @dataclass(frozen=True)
-class TwoResolutions(CountMechanism):
+class TwoResolutions(TableMechanism):
     """Discrete Gaussian noise on every cell, and on blocks of neighbouring cells.
 
     Attributes:

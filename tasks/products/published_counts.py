@@ -459,11 +459,10 @@ class EstimatedTable:
         found = estimates + (possible - listed) * self.unlisted
         if self.covariance.objection:
             return found.reshape(sizes), None
-        frame = {"n_records": self.n_records, "n_cells": self.domain.n_possible}
         if reaching:
-            spread = self.covariance.errors_of_sums(found, variances, possible, **frame)
+            spread = self.covariance.errors_of_sums(found, variances, possible)
         else:
-            spread = np.sqrt(self.covariance.variances_of_sums(found, variances, possible, **frame))
+            spread = np.sqrt(self.covariance.variances_of_sums(found, variances, possible))
         return found.reshape(sizes), spread.reshape(sizes)
 
     @property
@@ -471,10 +470,8 @@ class EstimatedTable:
         """Of each listed cell the error for normal intervals: float64[K]."""
         if self.covariance.objection:
             return self.errors
-        return self.covariance.errors_of_sums(
-            self.estimates, self.errors**2, np.ones(len(self.cells)),
-            n_records=self.n_records, n_cells=self.domain.n_possible,
-        )  # fmt: skip
+        cells = np.ones(len(self.cells))
+        return self.covariance.errors_of_sums(self.estimates, self.errors**2, cells)
 
     def distribution(self, name: str) -> Distribution | None:
         """The sums of one column, with errors for whiskers."""

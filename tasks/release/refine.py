@@ -343,7 +343,7 @@ def _consistent(
                 next_step="Name the other products with --products, or leave out --consistent.",
             )
         debiased = mechanism.postprocess(product.counts(), n_records=n_records)
-        released.append(covariance.released(debiased, n_records=n_records))
+        released.append(covariance.released(debiased))
     total = float(n_records)
     agreed = reconcile(released, total=total)
     weighted = [

@@ -28,6 +28,9 @@ GROUPS = [
 ]
 
 
+LAW = (PSEUDOCOUNT, DRAWS, N, len(COUNTS))
+
+
 def by_enumeration() -> Floats:
     """The covariance of all estimates: of one draw of a cell, by going through its outcomes."""
     p = (COUNTS + float(PSEUDOCOUNT)) / TOTAL
@@ -42,7 +45,7 @@ def by_enumeration() -> Floats:
 
 def stated(errors: MultinomialErrors, group: list[int]) -> float:
     sums, cells = np.array([COUNTS[group].sum()], float), np.array([len(group)], float)
-    (found,) = errors.variances_of_sums(sums, np.zeros(1), cells, n_records=N, n_cells=len(COUNTS))
+    (found,) = errors.variances_of_sums(sums, np.zeros(1), cells)
     return float(found)
 
 
@@ -50,9 +53,7 @@ def stated(errors: MultinomialErrors, group: list[int]) -> float:
 class Careless(MultinomialErrors):
     """Twin: adds up the variances of the cells as if they were independent."""
 
-    def variances_of_sums(
-        self, sums: Floats, variances: Floats, cells: Floats, *, n_records: int, n_cells: int
-    ) -> Floats:
+    def variances_of_sums(self, sums: Floats, variances: Floats, cells: Floats) -> Floats:
         p = (sums + float(self.pseudocount) * cells) / TOTAL
         return np.asarray(TOTAL**2 / self.records * p)
 
@@ -68,26 +69,25 @@ def wrong(errors: MultinomialErrors) -> int:
 
 
 def test_drawn_records_have_the_variance_of_their_covariance() -> None:
-    assert wrong(MultinomialErrors(PSEUDOCOUNT, DRAWS)) == 0
-    assert wrong(Careless(PSEUDOCOUNT, DRAWS)) == len(GROUPS)
+    assert wrong(MultinomialErrors(*LAW)) == 0
+    assert wrong(Careless(*LAW)) == len(GROUPS)
 
 
 def test_a_sum_that_cannot_be_is_taken_as_far_as_it_can_be() -> None:
-    errors = MultinomialErrors(PSEUDOCOUNT, DRAWS)
+    errors = MultinomialErrors(*LAW)
     low, empty, full, high = errors.variances_of_sums(
-        np.array([-50.0, 0.0, N, N + 50.0]), np.zeros(4), np.ones(4),
-        n_records=N, n_cells=len(COUNTS),
-    )  # fmt: skip
+        np.array([-50.0, 0.0, N, N + 50.0]), np.zeros(4), np.ones(4)
+    )
     assert low == empty > 0
     assert high == full
 
 
 def test_independent_noise_adds_up_and_what_is_not_known_says_why() -> None:
     one = np.array([4.0, 9.0])
-    found = IndependentErrors().variances_of_sums(one, one, one, n_records=1, n_cells=2)
+    found = IndependentErrors().variances_of_sums(one, one, one)
     np.testing.assert_array_equal(found, one)
     with pytest.raises(ValueError, match="nobody knows"):
-        OtherErrors("nobody knows").variances_of_sums(one, one, one, n_records=1, n_cells=2)
+        OtherErrors("nobody knows").variances_of_sums(one, one, one)
 
 
 @pytest.mark.parametrize(
@@ -97,12 +97,11 @@ def test_independent_noise_adds_up_and_what_is_not_known_says_why() -> None:
 def test_intervals_of_few_draws_hold_whatever_the_data(
     pseudocount: str, draws: int, n: int, n_cells: int, least: float
 ) -> None:
-    errors, k = MultinomialErrors(Fraction(pseudocount), draws), float(pseudocount)
+    errors, k = MultinomialErrors(Fraction(pseudocount), draws, n, n_cells), float(pseudocount)
     total, drawn = n + k * n_cells, np.arange(draws + 1)
     estimates, one = total * drawn / draws - k, np.ones(draws + 1)
-    frame = {"n_records": n, "n_cells": n_cells}
-    wide = errors.errors_of_sums(estimates, one, one, **frame)
-    plain = np.sqrt(errors.variances_of_sums(estimates, one, one, **frame))
+    wide = errors.errors_of_sums(estimates, one, one)
+    plain = np.sqrt(errors.variances_of_sums(estimates, one, one))
     held: dict[str, list[float]] = {"wide": [], "plain": []}
     for true in np.linspace(0, n, 101):
         chances = binom.pmf(drawn, draws, (true + k) / total)
@@ -114,11 +113,11 @@ def test_intervals_of_few_draws_hold_whatever_the_data(
 
 def test_intervals_of_many_draws_and_of_noise_are_those_of_the_deviation() -> None:
     sums, cells = np.array([1000.0, 9000.0]), np.array([10.0, 10.0])
-    errors, frame = MultinomialErrors(PSEUDOCOUNT, 10**8), {"n_records": 10_000, "n_cells": 20}
-    found = errors.errors_of_sums(sums, sums, cells, **frame)
-    plain = errors.variances_of_sums(sums, sums, cells, **frame)
+    errors = MultinomialErrors(PSEUDOCOUNT, 10**8, 10_000, 20)
+    found = errors.errors_of_sums(sums, sums, cells)
+    plain = errors.variances_of_sums(sums, sums, cells)
     np.testing.assert_allclose(found, np.sqrt(plain), rtol=1e-3)
-    noise = IndependentErrors().errors_of_sums(sums, sums * 100, cells, **frame)
+    noise = IndependentErrors().errors_of_sums(sums, sums * 100, cells)
     np.testing.assert_allclose(noise, np.sqrt(sums * 100), rtol=3e-3)
 
 
@@ -130,6 +129,6 @@ def test_intervals_of_little_whole_noise_hold(scale: float, power: int) -> None:
     chances = np.exp(-((np.abs(z) / scale) ** power) / power)
     chances /= chances.sum()
     variance, one = np.array([(chances * z**2).sum()]), np.ones(1)
-    (error,) = IndependentErrors().errors_of_sums(one, variance, one, n_records=9, n_cells=9)
+    (error,) = IndependentErrors().errors_of_sums(one, variance, one)
     assert chances[np.abs(z) <= 1.96 * error].sum() >= 0.94
     assert error <= np.sqrt(variance[0]) + 1 / 1.95

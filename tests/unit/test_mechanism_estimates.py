@@ -136,7 +136,7 @@ def stated_by(covariance: Covariance, tables: list[DebiasedTable]) -> Floats:
         estimates=COUNTS.astype(np.float64),
         standard_errors=np.sqrt(squares),
     )
-    found = covariance.released(true, n_records=N_COUNTS)
+    found = covariance.released(true)
     variances = found.variances.ravel()
     if found.drawn:  # statpress.mechanisms.postprocessing.covariance
         return np.asarray(np.diag(variances) - np.outer(variances, variances) / variances.sum())
@@ -172,7 +172,7 @@ def test_its_errors_vary_together_as_stated(name: str) -> None:
         assert covariance.objection.endswith(".")  # refining puts it into its refusal
         (table,) = drawn(name, 1).tables
         with pytest.raises(ValueError, match=covariance.objection[:20]):
-            covariance.released(table, n_records=N_COUNTS)
+            covariance.released(table)
         return
     found = drawn(name)
     stated = stated_by(covariance, found.tables)
