@@ -88,8 +88,8 @@ class Shares:
 def column_weights(shares: Floats, n: float) -> Floats:
     """float64[k - 1]: how much the cells of a column deviate, the smallest left out."""
     weights = np.sort(np.maximum(shares, 1 / n) ** 1.5)[1:]
-    found: Floats = weights * (len(weights) / weights.sum())
-    return found
+    scaled: Floats = weights * (len(weights) / weights.sum())
+    return scaled
 
 
 def remaining(distance: float, one: Floats, other: Floats, amount: float) -> float:
@@ -107,8 +107,8 @@ def by_cells(cells: Floats, workload: Floats, total: float, exponent: float = 2 
     measured. Large tables that are shrunk do with less: ``SHRUNK``.
     """
     parts = (workload * cells) ** exponent
-    found: Floats = parts * (total / parts.sum())
-    return found
+    amounts: Floats = parts * (total / parts.sum())
+    return amounts
 
 
 REFERENCE = 0.07
@@ -234,10 +234,10 @@ class ExpectedMarginals:
 
 def _one_way(size: int, sd: float, n_records: int) -> float:
     """Total variation of projected shares of equally frequent cells."""
-    found = projected_total_variation(
+    variation = projected_total_variation(
         lambda counts: np.full_like(counts, sd), n_records=n_records, n_cells=size
     )
-    return min(found, 1.0)
+    return min(variation, 1.0)
 
 
 def _group_error(
@@ -246,8 +246,10 @@ def _group_error(
     """Of a group's table: its columns' errors, and what is left of the reference."""
     one, other = sizes[0], math.prod(sizes[1:])
     weights = [column_weights(np.full(size, 1 / size), n_records) for size in (one, other)]
-    left = remaining(2 * REFERENCE * n_records, weights[0], weights[1], amount) / (2 * n_records)
-    return min(math.hypot(*single, left), 1.0)
+    dependence = remaining(2 * REFERENCE * n_records, weights[0], weights[1], amount) / (
+        2 * n_records
+    )
+    return min(math.hypot(*single, dependence), 1.0)
 
 
 def _duration(seconds: float) -> str:

@@ -83,16 +83,16 @@ def _smoothed_shares(column: Column, shares: Floats, variance: float) -> Floats:
             means.append(prior @ (vectors @ (z / values)))
     weights = np.exp(np.array(logs) - max(logs))
     weights /= math.fsum(weights)
-    found: Floats = 1 / k + (weights[:, None] * np.array(means)).sum(axis=0)
-    return found
+    smoothed: Floats = 1 / k + (weights[:, None] * np.array(means)).sum(axis=0)
+    return smoothed
 
 
 def _kernel(column: Column, length: float) -> Floats:
-    found = np.eye(column.size)
+    correlations = np.eye(column.size)
     place = np.arange(column.n_values)
     near = np.exp(-((place[:, None] - place) ** 2) / (2 * length**2))
-    found[: column.n_values, : column.n_values] = near
-    return found
+    correlations[: column.n_values, : column.n_values] = near
+    return correlations
 
 
 _FLOOR = 1e-4  # of the independent table: no possible cell starts below this
@@ -106,38 +106,38 @@ def fit_pair(
     total = rows.sum()
     if not total:
         return np.zeros_like(table)
-    found: Floats = np.maximum(table, _FLOOR * np.multiply.outer(rows, columns) / total)
-    found *= possible
+    fitted: Floats = np.maximum(table, _FLOOR * np.multiply.outer(rows, columns) / total)
+    fitted *= possible
     for _ in range(rounds):
-        found *= _ratio(columns, found.sum(axis=0))
-        sums = found.sum(axis=1)
-        found *= _ratio(rows, sums)[:, None]
+        fitted *= _ratio(columns, fitted.sum(axis=0))
+        sums = fitted.sum(axis=1)
+        fitted *= _ratio(rows, sums)[:, None]
         if np.abs(sums - rows).sum() <= _TOLERANCE * total:
             break
-    return found
+    return fitted
 
 
 def fit_margins(
     table: Floats, margins: Mapping[tuple[int, ...], Floats], rounds: int = 30
 ) -> Floats:
     """The table nearest to a start that has the given margins."""
-    found = table.copy()
+    fitted = table.copy()
     for _ in range(rounds):
         missed = 0.0
         for axes, wanted in margins.items():
-            others = tuple(axis for axis in range(found.ndim) if axis not in axes)
-            sums = found.sum(axis=others)
+            others = tuple(axis for axis in range(fitted.ndim) if axis not in axes)
+            sums = fitted.sum(axis=others)
             missed += float(np.abs(sums - wanted).sum())
-            shape = [found.shape[axis] if axis in axes else 1 for axis in range(found.ndim)]
-            found *= _ratio(wanted, sums).reshape(shape)
-        if missed <= _MISSED * float(found.sum()):
+            shape = [fitted.shape[axis] if axis in axes else 1 for axis in range(fitted.ndim)]
+            fitted *= _ratio(wanted, sums).reshape(shape)
+        if missed <= _MISSED * float(fitted.sum()):
             break
-    return found
+    return fitted
 
 
-def _ratio(wanted: Floats, found: Floats) -> Floats:
+def _ratio(wanted: Floats, sums: Floats) -> Floats:
     """Wanted / found, 0 where nothing is found."""
-    return np.divide(wanted, found, out=np.zeros(found.shape), where=found > 0)
+    return np.divide(wanted, sums, out=np.zeros(sums.shape), where=sums > 0)
 
 
 _POINTS, _UPDATES = 16, 4
@@ -212,16 +212,16 @@ def _denoise(
     start = [_first_covariance(p, s) for p, s in zip(shares, similarities, strict=True)]
     bases = [_Basis.of(c) for c in start]
     for _ in range(_UPDATES):
-        found = _all(deviations, variances, scores, bases)
-        bases = [_Basis.of(c) for c in _updated(start, bases, found)]
-    found = _all(deviations, variances, scores, bases)
+        posteriors = _all(deviations, variances, scores, bases)
+        bases = [_Basis.of(c) for c in _updated(start, bases, posteriors)]
+    posteriors = _all(deviations, variances, scores, bases)
     return {
         pair: Deviation(
             bases[pair[0]].vectors @ p.mean @ bases[pair[1]].vectors.T,
             float((p.mean**2).sum() / p.variance.sum()),
             float(p.variance.sum()),
         )
-        for pair, p in found.items()
+        for pair, p in posteriors.items()
     }
 
 
@@ -242,9 +242,9 @@ def _first_covariance(shares: Floats, similarity: Floats) -> Floats:
     k = len(shares)
     centre = np.eye(k) - 1 / k
     deviations = np.maximum(shares, 1e-12) ** 0.75
-    found: Floats = centre @ (deviations[:, None] * similarity * deviations) @ centre
-    found *= (k - 1) / np.trace(found)
-    return found
+    covariance: Floats = centre @ (deviations[:, None] * similarity * deviations) @ centre
+    covariance *= (k - 1) / np.trace(covariance)
+    return covariance
 
 
 def _posterior(
@@ -271,12 +271,12 @@ def _posterior(
 
 
 def _updated(
-    start: Sequence[Floats], bases: Sequence[_Basis], found: Mapping[Group, _Posterior]
+    start: Sequence[Floats], bases: Sequence[_Basis], posteriors: Mapping[Group, _Posterior]
 ) -> list[Floats]:
     """The covariances of all columns from the posteriors of their pairs."""
     sums = [_PRIOR_WEIGHT * c for c in start]
     weights = [_PRIOR_WEIGHT] * len(start)
-    for (a, b), p in found.items():
+    for (a, b), p in posteriors.items():
         moments = (p.mean, p.variance), (p.mean.T, p.variance.T)
         for column, partner, (mean, variance) in zip((a, b), (b, a), moments, strict=True):
             q, inner = bases[column].vectors, bases[partner].values
@@ -324,7 +324,7 @@ class Model:
         pairs = [(a, b) for a in columns for b in columns if a < b]
         products = {(a, b): np.multiply.outer(one_way[a], one_way[b]) for a, b in pairs}
         measured = [p for p in pairs if residuals.variances.get(p, 0.0) > 0]
-        found = _denoise(
+        denoised = _denoise(
             one_way,
             {p: residuals.values[p] - n * centred(products[p]) for p in measured},
             {p: residuals.variances[p] for p in measured},
@@ -334,16 +334,16 @@ class Model:
         fitted: dict[Group, Floats] = {}
         for pair in pairs:
             table = products[pair]
-            if pair in found:
-                table = table + found[pair].table / n
+            if pair in denoised:
+                table = table + denoised[pair].table / n
             elif pair in residuals.values:  # known exactly
                 table = residuals.table(pair) / n
             possible = possible_cells(pair, released.sizes, boxes)
             if pair in residuals.values or not possible.all():
                 table = fit_pair(table, one_way[pair[0]], one_way[pair[1]], possible)
             fitted[pair] = table
-        signal = {pair: deviation.signal for pair, deviation in found.items()}
-        errors = {pair: deviation.error / n**2 for pair, deviation in found.items()}
+        signal = {pair: deviation.signal for pair, deviation in denoised.items()}
+        errors = {pair: deviation.error / n**2 for pair, deviation in denoised.items()}
         larger = sorted({table.group for table in released.tables if len(table.group) > 2})
         groups = {
             group: _group_table(group, one_way, fitted, residuals, n, boxes) for group in larger
@@ -396,7 +396,7 @@ def one_ways(
     smoothed: bool,
 ) -> tuple[Floats, ...]:
     """Projected shares float64[k] of every column, 0 where a code is impossible."""
-    found = []
+    projected = []
     for column, declared in enumerate(released.domain.columns):
         estimate, variance = residuals.table((column,)), residuals.variances[(column,)]
         if smoothed and variance and _is_smoothed(declared):
@@ -408,8 +408,8 @@ def one_ways(
         if not possible.all():
             shares = np.where(possible, shares, 0.0)
             shares = shares / shares.sum() if shares.sum() else possible / possible.sum()
-        found.append(shares)
-    return tuple(found)
+        projected.append(shares)
+    return tuple(projected)
 
 
 def scores_of(released: NoisyMarginals, one_way: Sequence[Floats], n: float) -> dict[Group, Score]:

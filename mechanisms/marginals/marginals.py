@@ -154,15 +154,15 @@ def _groups_of(knobs: MarginalsKnobs, domain: Domain) -> tuple[tuple[Group, floa
     names = [column.name for column in domain.columns]
     if isinstance(knobs.pairs, str):
         return all_pairs(len(names))
-    found = []
+    groups = []
     for group in knobs.pairs:
         for name in group.columns:
             if name not in names:
                 raise ConfigError(f"The product has no column '{name}'.", where="pairs")
         if len(group.columns) > MOST_GROUP:
             raise ConfigError(f"A group has at most {MOST_GROUP} columns.", where="pairs")
-        found.append((tuple(sorted(map(names.index, group.columns))), group.weight))
-    return tuple(sorted(found))
+        groups.append((tuple(sorted(map(names.index, group.columns))), group.weight))
+    return tuple(sorted(groups))
 
 
 def _is_screened(knobs: MarginalsKnobs, groups: tuple[tuple[Group, float], ...]) -> bool:
@@ -304,11 +304,11 @@ class Marginals:
             raise InfeasibleBudgetError("The budget does not suit the noise's grid.") from None
         records = 0 if knobs.records == "n" else knobs.records
         uniform = knobs.within_cells == "uniform"
-        made = cls(mu, target.unit_records, sizes, groups, shares, records, uniform)
+        mechanism = cls(mu, target.unit_records, sizes, groups, shares, records, uniform)
         if not knobs.known:
-            return made
+            return mechanism
         totals = _totals_of(knobs.known, target.domain)
-        return made.knowing(totals, target.domain, target.n_records)
+        return mechanism.knowing(totals, target.domain, target.n_records)
 
     def knowing(self, known: KnownTotals, domain: Domain, n_records: int) -> Self:
         """The mechanism with public exact totals of some columns and pairs."""
@@ -408,15 +408,15 @@ class Marginals:
 
 def _relations(model: Model) -> dict[Group, Relation]:
     """For every pair of columns what is known of it."""
-    found: dict[Group, Relation] = {}
+    relations: dict[Group, Relation] = {}
     for pair in model.pairs:
         if pair not in model.residuals.values:
-            found[pair] = "assumed independent"
+            relations[pair] = "assumed independent"
         elif not model.residuals.variances[pair]:
-            found[pair] = "known"
+            relations[pair] = "known"
         else:
-            found[pair] = "shrunk away" if model.signal[pair] < _SHRUNK else "measured"
-    return found
+            relations[pair] = "shrunk away" if model.signal[pair] < _SHRUNK else "measured"
+    return relations
 
 
 _KNOWN = "known"
@@ -425,7 +425,7 @@ _MOST_COUNT = 2**62
 
 def _totals_of(known: Mapping[str, KnownTotal], domain: Domain) -> KnownTotals:
     """Known totals with their counts by ascending positions of their columns."""
-    found: dict[Group, Integers] = {}
+    totals: dict[Group, Integers] = {}
     for name, total in known.items():
         columns = total.columns or (name,)
         if not set(columns) <= set(domain.names) or len(set(columns)) < len(columns):
@@ -446,10 +446,10 @@ def _totals_of(known: Mapping[str, KnownTotal], domain: Domain) -> KnownTotals:
         positions = [domain.names.index(column) for column in columns]
         order = sorted(range(len(columns)), key=lambda i: positions[i])
         group = tuple(positions[i] for i in order)
-        if group in found:
+        if group in totals:
             raise ConfigError("Known totals of the same columns are given twice.", where=_KNOWN)
-        found[group] = np.ascontiguousarray(counts.reshape(shape).transpose(order))
-    return found
+        totals[group] = np.ascontiguousarray(counts.reshape(shape).transpose(order))
+    return totals
 
 
 def _check_known(known: KnownTotals, domain: Domain, n_records: int) -> KnownTotals:
@@ -482,7 +482,7 @@ def _check_known(known: KnownTotals, domain: Domain, n_records: int) -> KnownTot
                     where=_KNOWN,
                     next_step="Leave one pair of the cycle out.",
                 )
-            component = [one if each == other else each for each in component]
+            component = [one if part == other else part for part in component]
     _check_boxes(margins, domain, n_records)
     return dict(sorted(known.items()))
 

@@ -170,13 +170,13 @@ def measure_tables(
     scales = [scale_of(squared, amount) for amount in amounts]
     for scale in scales:
         budget.spend(squared * GRID**2, equivalent_variance(scale))
-    found = []
+    tables = []
     for group, scale, table in zip(groups, scales, coded.tables(groups), strict=True):
         noise = rng.discrete_gaussian(scale, table.size)
-        found.append(NoisyTable(group, scale, table * GRID + noise.reshape(table.shape)))
+        tables.append(NoisyTable(group, scale, table * GRID + noise.reshape(table.shape)))
         if progress is not None:
             progress(table.size)
-    return tuple(found)
+    return tuple(tables)
 
 
 def score_pairs(
@@ -284,9 +284,9 @@ def _allocate(
     """
     sizes = np.array([float(np.prod([scored.sizes[c] for c in g])) for g, _ in groups])
     workload = np.array([weight for _, weight in groups])
-    found = by_cells(sizes, workload, total, SHRUNK)
+    amounts = by_cells(sizes, workload, total, SHRUNK)
     if scored.scores is None:
-        return found
+        return amounts
     scores = scores_of(scored, one_way, n)
     is_pair = np.array([group in scores for group, _ in groups])
     pairs = [group for group, _ in groups if group in scores]
@@ -296,13 +296,13 @@ def _allocate(
         scored.scores.sigma,
     )
     weights = [column_weights(p, n) for p in one_way]
-    found[is_pair] = _by_expected_error(
+    amounts[is_pair] = _by_expected_error(
         distances,
         [(weights[a], weights[b]) for a, b in pairs],
         workload[is_pair],
-        float(found[is_pair].sum()),
+        float(amounts[is_pair].sum()),
     )
-    return found
+    return amounts
 
 
 def _expected_distances(scores: Floats, biases: Floats, sigma: float) -> Floats:
@@ -320,8 +320,8 @@ def _expected_distances(scores: Floats, biases: Floats, sigma: float) -> Floats:
     posterior = likelihood * prior
     posterior /= posterior.sum(axis=1, keepdims=True)
     # Sums in a fixed order, whatever the number of threads.
-    found: Floats = np.maximum((posterior * points).sum(axis=1), 1.0)
-    return found
+    means_of_pairs: Floats = np.maximum((posterior * points).sum(axis=1), 1.0)
+    return means_of_pairs
 
 
 def _by_expected_error(
@@ -347,26 +347,26 @@ def _by_expected_error(
     for _ in range(100):
         level = math.sqrt(low * high)
         low, high = (level, high) if _amounts(slopes, tops, level).sum() > total else (low, level)
-    found = _amounts(slopes, tops, high)
-    if not found.any():
-        found[int(np.argmax(slopes[:, 0]))] = total
-    found[found < LEAST * total] = 0.0
-    found *= total / found.sum()
-    return found
+    amounts = _amounts(slopes, tops, high)
+    if not amounts.any():
+        amounts[int(np.argmax(slopes[:, 0]))] = total
+    amounts[amounts < LEAST * total] = 0.0
+    amounts *= total / amounts.sum()
+    return amounts
 
 
 def _amounts(slopes: Floats, tops: Floats, level: float) -> Floats:
     """Where each falling slope meets a level; 0 where it starts below."""
     reached = (slopes >= level).sum(axis=1)
-    found = np.zeros(len(slopes))
+    amounts = np.zeros(len(slopes))
     inside = reached > 0
     place = np.minimum(reached[inside], len(tops) - 1)
     above, below = slopes[inside, place - 1], slopes[inside, place]
     with np.errstate(divide="ignore", invalid="ignore"):
         part = np.where(above > below, (above - level) / (above - below), 1.0)
     part = np.clip(part, 0.0, 1.0)
-    found[inside] = tops[place - 1] * (tops[place] / tops[place - 1]) ** part
-    return found
+    amounts[inside] = tops[place - 1] * (tops[place] / tops[place - 1]) ** part
+    return amounts
 
 
 def _exact_amounts(amounts: Floats, total: Fraction) -> list[Fraction]:

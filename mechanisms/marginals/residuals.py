@@ -119,24 +119,24 @@ class Residuals:
 
     def table_variance(self, group: Group) -> float:
         """Variance of one cell of ``table``, in squared records; the same for all cells."""
-        found = 0.0
+        variance = 0.0
         for part in subgroups(group):
             self._check(part)
             lost = math.prod(1 - 1 / self.sizes[column] for column in part)
-            found += self.variances[part] * lost / self._cells_without(group, part) ** 2
-        return found
+            variance += self.variances[part] * lost / self._cells_without(group, part) ** 2
+        return variance
 
     def query_variance(self, group: Group, weights: Floats) -> float:
         """Variance of the sum of weights times the cells of ``table``."""
-        found = 0.0
+        variance = 0.0
         for part in subgroups(group):
             self._check(part)
             v = self.variances[part]
             if v:
                 others = tuple(i for i, column in enumerate(group) if column not in part)
                 rest = centred(weights.sum(axis=others))
-                found += v * float((rest**2).sum()) / self._cells_without(group, part) ** 2
-        return found
+                variance += v * float((rest**2).sum()) / self._cells_without(group, part) ** 2
+        return variance
 
     def present(self, n_records: int) -> float:
         """The number of present records, within its range."""

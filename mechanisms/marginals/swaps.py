@@ -210,8 +210,8 @@ def compiled(dtype: str) -> Callable[..., tuple[int, int]]:
         *(vector, vector, nt.boolean[:, ::1]),
         nt.int64,
     )
-    found: Callable[..., tuple[int, int]] = compiled_kernel(_sweep, signature)
-    return found
+    sweep: Callable[..., tuple[int, int]] = compiled_kernel(_sweep, signature)
+    return sweep
 
 
 def _sweep_column(  # type: ignore[no-untyped-def] # noqa: ANN202
@@ -329,8 +329,8 @@ def compiled_column(dtype: str) -> Callable[..., tuple[int, int]]:
         *(vector, matrix, matrix, nt.int64, nt.int64),
         *(vector, nt.int64[::1], nt.int64[::1], nt.boolean),
     )
-    found: Callable[..., tuple[int, int]] = compiled_kernel(_sweep_column, signature)
-    return found
+    sweep: Callable[..., tuple[int, int]] = compiled_kernel(_sweep_column, signature)
+    return sweep
 
 
 LEAST_VISITS, PARTS = 1 << 15, 8
@@ -402,19 +402,19 @@ class _Layout:
         """The arguments of the kernel for single columns."""
         _, strides, columns, rests, n_pairs, offsets, weights = self.move(column)
         short = max(0, 2 - columns.shape[1])
-        columns, rests = (np.pad(each, ((0, 0), (0, short))) for each in (columns, rests))
+        columns, rests = (np.pad(values, ((0, 0), (0, short))) for values in (columns, rests))
         n_small = int(np.count_nonzero((rests[:, 2:] == 0).all(axis=1)))
         unsigned = (strides[:, 0], columns, rests)
-        made = (np.ascontiguousarray(each, dtype=np.uint64) for each in unsigned)
-        return *made, n_pairs, n_small, offsets.astype(np.uint64), weights
+        arrays = (np.ascontiguousarray(values, dtype=np.uint64) for values in unsigned)
+        return *arrays, n_pairs, n_small, offsets.astype(np.uint64), weights
 
 
 def _padded(lists: Sequence[Sequence[tuple[int, int]]]) -> tuple[Integers, Integers]:
     """Columns and strides int64[t, longest], padded with stride 0."""
-    width = max((len(each) for each in lists), default=1)
-    padded = [[*each, *[(0, 0)] * (width - len(each))] for each in lists]
-    found = np.array(padded, dtype=np.int64).reshape(len(lists), width, 2)
-    return np.ascontiguousarray(found[..., 0]), np.ascontiguousarray(found[..., 1])
+    width = max((len(pairs) for pairs in lists), default=1)
+    padded = [[*pairs, *[(0, 0)] * (width - len(pairs))] for pairs in lists]
+    both = np.array(padded, dtype=np.int64).reshape(len(lists), width, 2)
+    return np.ascontiguousarray(both[..., 0]), np.ascontiguousarray(both[..., 1])
 
 
 def swap_towards(
@@ -496,12 +496,12 @@ class _Sweep:
         cls, layout: _Layout, moves: Sequence[tuple[Group, Group]], boxes: Sequence[Box] = ()
     ) -> _Sweep:
         empty = cls((), boxes)
-        made = []
+        moved_tables = []
         for moved, fixed in moves:
             of_column = empty.is_of_column(moved, fixed)
             tables = layout.move_of_column(moved) if of_column else layout.move(moved)
-            made.append((moved, fixed, tables))
-        return cls(made, boxes)
+            moved_tables.append((moved, fixed, tables))
+        return cls(moved_tables, boxes)
 
     def is_of_column(self, moved: Group, fixed: Group) -> bool:
         """Whether any two records may swap, so that the quicker kernel serves."""
@@ -566,10 +566,10 @@ def _swap_blocks(
 
 def _distance(weights: Floats, gaps: Integers) -> float:
     """The weighted squared distance, 64 * UNIT**2 times over."""
-    found = gaps.astype(np.float64)
-    found *= found
-    found *= weights
-    return float(found.sum())
+    squares = gaps.astype(np.float64)
+    squares *= squares
+    squares *= weights
+    return float(squares.sum())
 
 
 def moves_of(n_columns: int, tied: Sequence[Group]) -> list[tuple[Group, Group]]:
@@ -578,18 +578,18 @@ def moves_of(n_columns: int, tied: Sequence[Group]) -> list[tuple[Group, Group]]
     for a, b in tied:
         partners[a].add(b)
         partners[b].add(a)
-    found: list[tuple[Group, Group]] = [
+    moves: list[tuple[Group, Group]] = [
         ((column,), tuple(sorted(partners[column]))) for column in range(n_columns)
     ]
     seen: set[int] = set()
     for column in range(n_columns):
         if partners[column] and column not in seen:
             together = [column]
-            for each in together:
-                together += sorted(partners[each] - set(together))
+            for member in together:
+                together += sorted(partners[member] - set(together))
             seen.update(together)
-            found.append((tuple(sorted(together)), ()))
-    return found
+            moves.append((tuple(sorted(together)), ()))
+    return moves
 
 
 def _by_columns(codes: NDArray[Any], columns: Group, rng: np.random.Generator) -> NDArray[np.int32]:

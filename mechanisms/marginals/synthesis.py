@@ -67,8 +67,8 @@ def _mutual_information(table: Floats) -> float:
         return 0.0
     independent = np.multiply.outer(table.sum(axis=1), table.sum(axis=0)) / total
     positive = table > 0
-    found = (table[positive] * np.log(table[positive] / independent[positive])).sum()
-    return round(float(found), 6)
+    information = (table[positive] * np.log(table[positive] / independent[positive])).sum()
+    return round(float(information), 6)
 
 
 def integer_table(table: Floats, rows: Integers, columns: Integers) -> Integers:
@@ -77,29 +77,29 @@ def integer_table(table: Floats, rows: Integers, columns: Integers) -> Integers:
     Floors first, scaled down where they pass a margin; then the largest remainders go up as
     long as both margins have room, and what is left is filled in where there is room.
     """
-    found = np.floor(table).astype(np.int64)
+    whole = np.floor(table).astype(np.int64)
     for axis, margin in ((1, rows), (0, columns)):
-        excess = found.sum(axis=axis) - margin
+        excess = whole.sum(axis=axis) - margin
         for place in np.flatnonzero(excess > 0).tolist():
-            line = found[place] if axis == 1 else found[:, place]
+            line = whole[place] if axis == 1 else whole[:, place]
             lowered = np.floor(line * (margin[place] / line.sum())).astype(np.int64)
             line[:] = lowered
-    row_room, column_room = rows - found.sum(axis=1), columns - found.sum(axis=0)
-    rests = (table - found).ravel()
+    row_room, column_room = rows - whole.sum(axis=1), columns - whole.sum(axis=0)
+    rests = (table - whole).ravel()
     for cell in np.argsort(-rests, kind="stable").tolist():
-        i, j = divmod(cell, found.shape[1])
+        i, j = divmod(cell, whole.shape[1])
         if row_room[i] > 0 and column_room[j] > 0 and rests[cell] > 0:
-            found[i, j] += 1
+            whole[i, j] += 1
             row_room[i] -= 1
             column_room[j] -= 1
     # Where the largest room meets the largest fitted value is as good a place as any.
     for i in np.flatnonzero(row_room).tolist():
         for j in np.argsort(-table[i], kind="stable").tolist():
             step = min(int(row_room[i]), int(column_room[j]))
-            found[i, j] += step
+            whole[i, j] += step
             row_room[i] -= step
             column_room[j] -= step
-    return found
+    return whole
 
 
 def start_records(
@@ -157,8 +157,8 @@ def _compiled(dtype: str) -> Callable[..., None]:
     records = numba.from_dtype(np.dtype(dtype))[:, ::1]
     children = numba.from_dtype(np.dtype(dtype))[::1]
     signature = nt.void(records, nt.int64, nt.int64, children, nt.int64[::1])
-    found: Callable[..., None] = compiled_kernel(_take_children, signature)
-    return found
+    kernel: Callable[..., None] = compiled_kernel(_take_children, signature)
+    return kernel
 
 
 UNMEASURED_WEIGHT, TRIPLE_WEIGHT = 0.296875, 0.5
@@ -223,8 +223,8 @@ def one_way_counts(p: Floats, m: int) -> Integers:
     """
     parts = np.rint(p * (m / p.sum()) * _FINE).astype(np.int64)
     largest = np.argsort(-parts, kind="stable")[: np.count_nonzero(parts)]
-    each, more = divmod(m * _FINE - int(parts.sum()), len(largest))
-    parts[largest] += each
+    share, more = divmod(m * _FINE - int(parts.sum()), len(largest))
+    parts[largest] += share
     parts[largest[:more]] += 1
     return round_to_total(parts / _FINE, m)
 
@@ -233,16 +233,16 @@ def targets(
     model: Model, m: int, known: Mapping[Group, Any], boxes: Sequence[Box]
 ) -> list[TargetTable]:
     """All pairs that are not known, and the strongest triples."""
-    found = []
+    tables = []
     for pair, table in model.pairs.items():
         if pair not in known:
             measured = pair in model.residuals.values
-            found.append(TargetTable(pair, table * m, 1.0 if measured else UNMEASURED_WEIGHT))
-    found += [TargetTable(g, table * m, 1.0) for g, table in model.groups.items()]
+            tables.append(TargetTable(pair, table * m, 1.0 if measured else UNMEASURED_WEIGHT))
+    tables += [TargetTable(g, table * m, 1.0) for g, table in model.groups.items()]
     for group, table in triples(model).items():
         possible = possible_cells(group, model.residuals.sizes, boxes)
-        found.append(TargetTable(group, table * possible * m, TRIPLE_WEIGHT))
-    return found
+        tables.append(TargetTable(group, table * possible * m, TRIPLE_WEIGHT))
+    return tables
 
 
 def triples(model: Model) -> dict[Group, Floats]:

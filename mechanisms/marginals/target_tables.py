@@ -85,11 +85,11 @@ def tables_of(
     }
     apart = [group for group in shapes if group not in larger]
     tables = counts_of(codes, apart, [shapes[group] for group in apart])
-    found = {g: table.reshape(shapes[g]) for g, table in zip(apart, tables, strict=True)}
+    tables_by_group = {g: table.reshape(shapes[g]) for g, table in zip(apart, tables, strict=True)}
     for pair, group in larger.items():
         others = tuple(axis for axis, column in enumerate(group) if column not in pair)
-        found[pair] = found[group].sum(axis=others)
-    return found
+        tables_by_group[pair] = tables_by_group[group].sum(axis=others)
+    return tables_by_group
 
 
 def _count(  # type: ignore[no-untyped-def] # noqa: ANN202
@@ -119,8 +119,8 @@ def _compiled(dtype: str) -> Callable[..., None]:
     matrix = nt.int64[:, ::1]
     records = numba.from_dtype(np.dtype(dtype))[:, ::1]
     signature = nt.void(records, matrix, matrix, nt.int64[::1], nt.int64[::1])
-    found: Callable[..., None] = compiled_kernel(_count, signature)
-    return found
+    kernel: Callable[..., None] = compiled_kernel(_count, signature)
+    return kernel
 
 
 Booleans = NDArray[np.bool_]
@@ -140,16 +140,16 @@ class Box:
 
     def contains(self, codes: NDArray[Any]) -> Booleans:
         """bool[n]: which records unsigned[n, d] lie in the box."""
-        found = np.ones(len(codes), dtype=np.bool_)
+        contained = np.ones(len(codes), dtype=np.bool_)
         for column, inside in zip(self.columns, self.inside, strict=True):
-            found &= inside[codes[:, column]]
-        return found
+            contained &= inside[codes[:, column]]
+        return contained
 
 
 def boxes_of(domain: Domain) -> tuple[Box, ...]:
     """The declared structural zeros."""
     names = [column.name for column in domain.columns]
-    found = []
+    boxes = []
     for zero in domain.zeros:
         sets = sorted((names.index(name), runs) for name, runs in zero.sets)
         masks = []
@@ -158,30 +158,30 @@ def boxes_of(domain: Domain) -> tuple[Box, ...]:
             for first, last in runs:
                 inside[first : last + 1] = True
             masks.append(inside)
-        found.append(Box(tuple(column for column, _ in sets), tuple(masks)))
-    return tuple(found)
+        boxes.append(Box(tuple(column for column, _ in sets), tuple(masks)))
+    return tuple(boxes)
 
 
 def possible_cells(group: Group, sizes: Sequence[int], boxes: Sequence[Box]) -> Booleans:
     """Bool of the group's shape: the cells that no box of its columns excludes."""
-    found = np.ones([sizes[column] for column in group], dtype=np.bool_)
+    possible = np.ones([sizes[column] for column in group], dtype=np.bool_)
     for box in boxes:
         if set(box.columns) <= set(group):
-            inside = np.ones(found.shape, dtype=np.bool_)
+            inside = np.ones(possible.shape, dtype=np.bool_)
             for column, mask in zip(box.columns, box.inside, strict=True):
                 shape = [1] * len(group)
                 shape[group.index(column)] = -1
                 inside &= mask.reshape(shape)
-            found &= ~inside
-    return found
+            possible &= ~inside
+    return possible
 
 
 def impossible_records(codes: NDArray[Any], boxes: Sequence[Box]) -> Booleans:
     """bool[n]: which records unsigned[n, d] lie in a box."""
-    found = np.zeros(len(codes), dtype=np.bool_)
+    impossible = np.zeros(len(codes), dtype=np.bool_)
     for box in boxes:
-        found |= box.contains(codes)
-    return found
+        impossible |= box.contains(codes)
+    return impossible
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -162,12 +162,12 @@ def _active(
         while lower < first:
             middle = (lower + first) // 2
             value = float(ordered[middle])
-            found = excess + float((ordered[middle:first] - value).sum())
+            tried = excess + float((ordered[middle:first] - value).sum())
             if first < len(ordered):
-                found += (len(ordered) - first) * (least - value)
+                tried += (len(ordered) - first) * (least - value)
             others = unlisted * (absent - value) if absent > value and unlisted else 0.0
-            if found + others < total:
-                first, least, excess = middle, value, found
+            if tried + others < total:
+                first, least, excess = middle, value, tried
             else:
                 lower = middle + 1
     if first < len(ordered):  # equal values share one fate, however their excess was rounded
@@ -397,8 +397,8 @@ def project_consistently(tables: Sequence[NoisyTable], *, total: float) -> list[
             NoisyTable(table.domain, table.estimates + m, table.variance)
             for table, m in zip(tables, multipliers, strict=True)
         ]
-        found = [table.estimates for table in make_consistent(lifted, total=total)]
-        stepped = [np.maximum(m - x, 0) for m, x in zip(multipliers, found, strict=True)]
+        agreed = [table.estimates for table in make_consistent(lifted, total=total)]
+        stepped = [np.maximum(m - x, 0) for m, x in zip(multipliers, agreed, strict=True)]
         moved = [np.abs(new - m).sum() for new, m in zip(stepped, multipliers, strict=True)]
         if max(moved, default=0.0) <= _MARGIN_TOLERANCE * total:
             break
@@ -411,4 +411,4 @@ def project_consistently(tables: Sequence[NoisyTable], *, total: float) -> list[
         part, momentum = (momentum - 1) / following, following
         multipliers = [new + part * (new - old) for new, old in zip(stepped, last, strict=True)]
         last = stepped
-    return [project_to_simplex(x.ravel(), total).values.reshape(x.shape) for x in found]
+    return [project_to_simplex(x.ravel(), total).values.reshape(x.shape) for x in agreed]

@@ -226,19 +226,19 @@ def _shared_names(tables: Sequence[ReleasedTable], index: int) -> Names:
 def _variances(tables: Sequence[ReleasedTable], index: int, own: Names, shared: Shared) -> Floats:
     """Variances of the adjusted cells of one table, float64 of its shape."""
     domain = tables[index].domain
-    found = np.zeros_like(tables[index].estimates)
+    variances = np.zeros_like(tables[index].estimates)
     for k, table in enumerate(tables):
         v = table.variances
         names = own if k == index else tuple(n for n in own if n in table.domain.names)
         entries = _entries(tables, index, k, names, shared)
         linear = _sums(v, table.domain, domain, names, entries)
-        found += _sums(v, table.domain, domain, names, entries**2)
+        variances += _sums(v, table.domain, domain, names, entries**2)
         if k == index:
             linear = linear + v
-            found += (1 + 2 * float(entries[(1,) * len(names)])) * v
+            variances += (1 + 2 * float(entries[(1,) * len(names)])) * v
         if table.drawn:
-            found -= linear**2 / v.sum()
-    return np.maximum(found, 0.0)
+            variances -= linear**2 / v.sum()
+    return np.maximum(variances, 0.0)
 
 
 def _entries(

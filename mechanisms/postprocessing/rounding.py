@@ -169,7 +169,7 @@ def _choose(
     loose = np.flatnonzero(most > least)
     tight = np.flatnonzero(most == least)
     between = sums[loose]
-    found = linprog(
+    solution = linprog(
         1 - 2 * rests,
         A_ub=vstack([between, -between]) if len(loose) else None,
         b_ub=np.concatenate([most[loose], -least[loose]]) if len(loose) else None,
@@ -178,12 +178,12 @@ def _choose(
         bounds=(0, 1),
         method="highs-ds",
     )
-    if found.x is None:
+    if solution.x is None:
         raise ArithmeticError(
-            f"round_table: the solver stopped with '{found.message}'. "
+            f"round_table: the solver stopped with '{solution.message}'. "
             "Report this with the table that was rounded."
         )
-    return np.asarray(np.rint(found.x), dtype=np.int64)
+    return np.asarray(np.rint(solution.x), dtype=np.int64)
 
 
 def _split(

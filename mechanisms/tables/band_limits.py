@@ -139,8 +139,8 @@ def _gaussian_tails(scale: float) -> Floats:
     k = np.arange(math.ceil(_REACH * scale) + 2, dtype=np.float64)
     terms = np.exp(-((k / scale) ** 2) / 2)
     sums = np.cumsum(terms[::-1])[::-1]
-    found: Floats = sums / (2 * sums[0] - 1)
-    return found
+    tails: Floats = sums / (2 * sums[0] - 1)
+    return tails
 
 
 Limits = tuple[Floats, Floats]
@@ -187,9 +187,9 @@ def _lower(law: Exceeding, y: Floats, alpha: float, near: Floats, *, other: bool
 
     def excess(angle: Floats) -> Floats:
         """Nearly a straight line in the angle whose squared sine is the share."""
-        found = law.exceeding(y, np.sin(angle) ** 2, alpha, other=other)
+        chances = law.exceeding(y, np.sin(angle) ** 2, alpha, other=other)
         return np.asarray(
-            np.sqrt(-2 * np.log(np.clip(found, 1e-300, 1.0))) - math.sqrt(-2 * math.log(alpha))
+            np.sqrt(-2 * np.log(np.clip(chances, 1e-300, 1.0))) - math.sqrt(-2 * math.log(alpha))
         )
 
     at_low, at_high = excess(low), np.full(len(y), -math.sqrt(-2 * math.log(alpha)) / 2)
@@ -198,13 +198,13 @@ def _lower(law: Exceeding, y: Floats, alpha: float, near: Floats, *, other: bool
     for _ in range(_ROUNDS):
         weight = at_low / np.maximum(at_low - at_high, 1e-300)
         middle = low + np.clip(weight, 1e-3, 1 - 1e-3) * (high - low)
-        found = excess(middle)
-        excluded = found >= 0
+        excesses = excess(middle)
+        excluded = excesses >= 0
         again = side == np.where(excluded, 1, -1)  # the other end counts half (Illinois)
         low = np.where(excluded, middle, low)
         high = np.where(excluded, high, middle)
-        at_low = np.where(excluded, found, np.where(again, at_low / 2, at_low))
-        at_high = np.where(excluded, np.where(again, at_high / 2, at_high), found)
+        at_low = np.where(excluded, excesses, np.where(again, at_low / 2, at_low))
+        at_high = np.where(excluded, np.where(again, at_high / 2, at_high), excesses)
         side = np.where(excluded, 1, -1)
     low = np.sin(low) ** 2 * (1 - 1e-12)
     return np.where(fits, low, 0.0)
@@ -426,7 +426,7 @@ class NoisyCells:
 
     def counts(self, released: Codes, level: float) -> Limits:
         q = self.half_width(level)
-        low, high = (np.clip(released + each, 0, self.n_records) for each in (-q, q))
+        low, high = (np.clip(released + shift, 0, self.n_records) for shift in (-q, q))
         return low.astype(np.float64), high.astype(np.float64)
 
     def exceeding(self, y: Floats, p: Floats, alpha: float, *, other: bool) -> Floats:
@@ -437,10 +437,10 @@ class NoisyCells:
         above = np.append(self.noise.at_least(edges + 1), 0.0)
         above[-2] = 0.0  # beyond: left out below
         masses = -np.diff(np.append(1.0, above[:-1]))
-        found = np.zeros(len(p))
+        chance = np.zeros(len(p))
         for edge, mass in zip(edges.tolist(), masses.tolist(), strict=True):
-            found += mass * binomial_at_least(y - edge, self.n_records, p)
-        return found + LEFT_OUT * alpha
+            chance += mass * binomial_at_least(y - edge, self.n_records, p)
+        return chance + LEFT_OUT * alpha
 
     def centre(self, y: Floats) -> Floats:
         return np.asarray(np.clip(y / self.n_records, 0, 1))
@@ -480,10 +480,10 @@ class DrawnCells:
         low = np.where(z > 0, betaincinv(np.maximum(z, 1), m - np.maximum(z, 1) + 1, alpha), 0.0)
         below = np.minimum(z, m - 1)
         high = np.where(z < m, betaincinv(below + 1, m - below, 1 - alpha), 1.0)
-        found = [share * self.total - self.pseudocount for share in (low, high)]
+        limits = [share * self.total - self.pseudocount for share in (low, high)]
         n = self.n_records
         slack = 1e-9 * self.total  # of rounding
-        return np.clip(np.ceil(found[0] - slack), 0, n), np.clip(np.floor(found[1] + slack), 0, n)
+        return np.clip(np.ceil(limits[0] - slack), 0, n), np.clip(np.floor(limits[1] + slack), 0, n)
 
     def exceeding(self, y: Floats, p: Floats, alpha: float, *, other: bool) -> Floats:
         n, k = (
@@ -491,14 +491,14 @@ class DrawnCells:
             self.pseudocount * (self.n_cells - self.joined if other else self.joined),
         )
         sd = np.sqrt(n * p * (1 - p))
-        found, left = np.zeros(len(p)), np.ones(len(p))
+        chance, left = np.zeros(len(p)), np.ones(len(p))
         for place in np.linspace(-_DEVIATIONS, _DEVIATIONS, 10 * _NODES):
             edge = np.clip(np.floor(n * p + place * sd + (place + 6) * (place > 0)), 0, n)
             above = binomial_at_least(edge + 1, n, p)
             share = np.minimum((edge + k) / self.total, 1.0)
-            found += np.maximum(left - above, 0) * binomial_at_least(y, self.draws, share)
+            chance += np.maximum(left - above, 0) * binomial_at_least(y, self.draws, share)
             left = np.minimum(left, above)
-        return found + left
+        return chance + left
 
     def centre(self, y: Floats) -> Floats:
         share = (y / self.draws * self.total - self.pseudocount * self.joined) / self.n_records
@@ -532,12 +532,12 @@ class NoisySums:
         from scipy.special import ndtr, ndtri
 
         reach = -float(ndtri(LEFT_OUT * alpha)) + 1 / _NODES
-        found, left = np.zeros(len(y)), np.ones(len(y))
+        chance, left = np.zeros(len(y)), np.ones(len(y))
         for place in np.arange(-reach, reach, 1 / _NODES):
             edge = place * self.sds
             above = ndtr((np.where(edge - 0.5 >= self.sds, 0.5, 1.0) - edge) / self.sds)
-            found += np.maximum(left - above, 0) * binomial_at_least(
+            chance += np.maximum(left - above, 0) * binomial_at_least(
                 np.ceil(y - edge), self.n_records, p
             )
             left = np.minimum(left, above)
-        return found + left
+        return chance + left

@@ -193,15 +193,15 @@ def bands_of(
     raw = np.zeros(len(cells), np.int64)
     raw[np.searchsorted(cells, release.cells)] = release.counts
     law = law_of(mechanism, n_records=n_records, n_cells=len(cells))
-    found: dict[str, dict[str, NDArray[Any]]] = {}
+    columns: dict[str, dict[str, NDArray[Any]]] = {}
     for band in bands:
         if band == "cells":
             counts = _count_band(law.cells, raw, level)
             shares = _share_band(law.cells, raw, level)
         else:
             counts, shares = _cumulative(law, release, raw, level)
-        found[band] = dict(zip(LIMITS, _written(counts, shares), strict=True))
-    return found
+        columns[band] = dict(zip(LIMITS, _written(counts, shares), strict=True))
+    return columns
 
 
 def _count_band(law: CellLaw, released: Codes, level: float) -> Limits:
@@ -459,15 +459,15 @@ def expected(error: ExpectedCounts, knobs: BandKnobs, mechanism: Any, target: Ta
     n, k = target.n_records, target.n_cells
     law = law_of(mechanism, n_records=n, n_cells=k)
     _check_size(k)
-    found: dict[str, float] = {}
+    widths: dict[str, float] = {}
     if "cells" in knobs.bands:
         typical = np.array([round(law.cells.whole() / k)])
         records, shares = (
             law.cells.counts(typical, knobs.confidence),
             share_limits(law.cells, typical, knobs.confidence),
         )
-        found["cell_band_records"] = float(records[1][0] - records[0][0]) / 2
-        found["cell_band_share"] = float(shares[1][0] - shares[0][0]) / 2
+        widths["cell_band_records"] = float(records[1][0] - records[0][0]) / 2
+        widths["cell_band_share"] = float(shares[1][0] - shares[0][0]) / 2
     if "cumulative" in knobs.bands:
         strays = law.strays(0)
         if strays is None:
@@ -478,9 +478,9 @@ def expected(error: ExpectedCounts, knobs: BandKnobs, mechanism: Any, target: Ta
             )
         count = count_distance(strays, knobs.confidence)
         share, _ = cumulative_share(law, strays, knobs.confidence)
-        found["cumulative_band_records"] = min(count, float(n))
-        found["cumulative_band_share"] = min(share / n, 1.0)
-    return ExpectedBands(**vars(error), confidence=knobs.confidence, **found)
+        widths["cumulative_band_records"] = min(count, float(n))
+        widths["cumulative_band_share"] = min(share / n, 1.0)
+    return ExpectedBands(**vars(error), confidence=knobs.confidence, **widths)
 
 
 def _check_size(n_cells: int) -> None:

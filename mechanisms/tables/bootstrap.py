@@ -131,14 +131,14 @@ def paper_parameters(
                 next_step="Raise the pseudocount or use 'calibration: exact'.",
             )
         return pseudocount, m
-    found = [
+    candidates = [
         corollary_3(gamma, epsilon, delta, n_records=n_records, n_cells=n_cells)
         for gamma in _GAMMAS
     ]
-    variances = [(1 + k * n_cells / n_records) ** 2 / max(m, 1) for k, m in found]
+    variances = [(1 + k * n_cells / n_records) ** 2 / max(m, 1) for k, m in candidates]
     k, m = next(
         pair
-        for pair, variance in zip(found, variances, strict=True)
+        for pair, variance in zip(candidates, variances, strict=True)
         if variance <= 1.01 * variances[-1]
     )
     return Fraction(k), m
@@ -372,13 +372,13 @@ def _check_records(records: int, where: str = "") -> None:
 
 def _fine_pseudocount(records: int, target: Target) -> Fraction:
     """Smallest pseudocount to three significant digits, the coarsest such grid."""
-    found = _least_pseudocount(records, target)
+    finest = _least_pseudocount(records, target)
     for digits in range(1, 13):
-        coarser = int(found * 10 ** (digits - 1))
+        coarser = int(finest * 10 ** (digits - 1))
         if coarser >= 100:
             break
-        found = _least_pseudocount(records, target, 10**digits, coarser)
-    return found
+        finest = _least_pseudocount(records, target, 10**digits, coarser)
+    return finest
 
 
 def _last(condition: Callable[[int], bool], low: int, high: int) -> int:

@@ -289,8 +289,8 @@ class TableMechanism(Mechanism, Protocol):
             if field.name in description:
                 read = _READERS.get(str(field.type).split(" |")[0], str)
                 values[field.name] = read(str(description[field.name]))
-        made: Self = described(**values)
-        return made
+        mechanism: Self = described(**values)
+        return mechanism
 
 
 _READERS: Mapping[str, Callable[[str], Any]] = {

@@ -91,13 +91,13 @@ def falling_root(
         point = low + share * (high - low)
         least = min(width / 2, (high - low) / 4)
         point = min(max(point, low + least), high - least)
-        found = height(point)
-        if found > 0:
-            low, over = point, found
+        reached = height(point)
+        if reached > 0:
+            low, over = point, reached
             under = under / 2 if moved > 0 else under
             moved = 1
         else:
-            high, under = point, found
+            high, under = point, reached
             over = over / 2 if moved < 0 else over
             moved = -1
         if not low < (low + high) / 2 < high:
@@ -127,8 +127,8 @@ def _poisson_excess(a: Floats, means: Floats) -> Floats:
     first = np.maximum(np.floor(a) + 1, 1)  # the least z above a; gammainc(k, m) = Pr[z >= k]
     before = np.where(first > 1, gammainc(np.maximum(first - 1, 1), means), 1.0)
     above = means * before - a * gammainc(first, means)
-    found: Floats = np.where(a < 0, means - a, np.maximum(above, 0.0))
-    return found
+    excess: Floats = np.where(a < 0, means - a, np.maximum(above, 0.0))
+    return excess
 
 
 MOST_SIMULATED = 1 << 20
@@ -192,8 +192,8 @@ def _of_pair(a: tuple[Floats, Floats], b: tuple[Floats, Floats], records: int, u
 def _absolute(mean: Floats, sd: Floats) -> Floats:
     """Expected absolute value of normal numbers."""
     z = mean / np.maximum(sd, 1e-300)
-    found: Floats = sd * _HALF_NORMAL * np.exp(-z * z / 2) + mean * _ERF(z / math.sqrt(2))
-    return found
+    absolute: Floats = sd * _HALF_NORMAL * np.exp(-z * z / 2) + mean * _ERF(z / math.sqrt(2))
+    return absolute
 
 
 @functools.lru_cache(maxsize=256)
@@ -218,7 +218,7 @@ def _simulated(mechanism: Any, domain: Domain, n_records: int) -> float:
     listed = slice(0, domain.n_listed)
     cells = domain.possible_cells()[listed]
     digits = [domain.codes(cells, name) for name in domain.names]
-    found = []
+    errors = []
     for _ in range(repetitions):
         raw = mechanism.release(table, rng)
         derived = mechanism.postprocess(raw, n_records=n_records)
@@ -226,14 +226,14 @@ def _simulated(mechanism: Any, domain: Domain, n_records: int) -> float:
         if projected is None:
             projected = project_to_simplex(derived.estimates, float(n_records)).values
         records = round_systematically(projected, n_records)
-        found.append(_mean_over_pairs((records - counts)[listed], digits, domain) / n_records)
-    return float(np.mean(found))
+        errors.append(_mean_over_pairs((records - counts)[listed], digits, domain) / n_records)
+    return float(np.mean(errors))
 
 
 def _falling(size: int) -> Floats:
     weights = np.exp(-_STEEPNESS * np.arange(size) / size)
-    found: Floats = weights / weights.sum()
-    return found
+    shares: Floats = weights / weights.sum()
+    return shares
 
 
 @functools.lru_cache(maxsize=2)
@@ -261,11 +261,11 @@ def _mean_over_pairs(differences: Codes, digits: list[Codes], domain: Domain) ->
         return float(np.abs(changed).sum()) / 2
     pairs = list(itertools.combinations(range(len(sizes)), 2))
     pairs = pairs[:: -(-len(pairs) // _MOST_PAIRS)]
-    found = [
+    errors = [
         np.abs(np.bincount(codes[a] * sizes[b] + codes[b], weights=changed)).sum() / 2
         for a, b in pairs
     ]
-    return float(np.mean(found))
+    return float(np.mean(errors))
 
 
 _ERFC = np.vectorize(math.erfc, otypes=[np.float64])  # SciPy's takes longer to import than all
@@ -276,11 +276,11 @@ def projected_total_variation(
     sd: Callable[[Floats], Floats], *, n_records: int, n_cells: int, laplace: bool = False
 ) -> float:
     """About the expected total variation between projected and true shares, 0 to 1."""
-    found = [
+    variations = [
         _variation(weights, counts, sd(counts), n_records, laplace)
         for weights, counts in _references(n_records, n_cells)
     ]
-    return float(np.mean(found))
+    return float(np.mean(variations))
 
 
 def _drawn_total_variation(
@@ -292,18 +292,18 @@ def _drawn_total_variation(
     """
     total = n_records + pseudocount * n_cells
     if 10 * records < n_cells:
-        found = [
+        variations = [
             _variation_of_few_draws(
                 weights, counts, float(pseudocount), float(total / records), n_records
             )
             for weights, counts in _references(n_records, n_cells)
         ]
-        return float(np.mean(found))
+        return float(np.mean(variations))
 
     def deviations(counts: Floats) -> Floats:
         shares = (counts + float(pseudocount)) / float(total)
-        found: Floats = float(total) * np.sqrt(shares * (1 - shares).clip(min=0) / records)
-        return found
+        spread: Floats = float(total) * np.sqrt(shares * (1 - shares).clip(min=0) / records)
+        return spread
 
     return projected_total_variation(deviations, n_records=n_records, n_cells=n_cells)
 
@@ -356,8 +356,8 @@ def _harmonic(places: Floats) -> Floats:
     square = 1 / places**2  # Abramowitz and Stegun 6.3.18
     series = square * (1 / 12 - square * (1 / 120 - square * (1 / 252 - square / 240)))
     far = np.log(places) - 1 / (2 * places) - series + np.euler_gamma
-    found: Floats = np.where(places > 32, far, near[np.minimum(places, 32).astype(np.int64) - 1])
-    return found
+    sums: Floats = np.where(places > 32, far, near[np.minimum(places, 32).astype(np.int64) - 1])
+    return sums
 
 
 def _variation(weights: Floats, counts: Floats, sd: Floats, n_records: int, laplace: bool) -> float:
@@ -365,16 +365,16 @@ def _variation(weights: Floats, counts: Floats, sd: Floats, n_records: int, lapl
     sd = np.maximum(sd, 1e-12)
     low, high = -n_records - 40 * float(sd.max()), float((counts + 40 * sd).max())
     t = falling_root(lambda t: float(weights @ excess(t - counts, sd)), n_records, low, high)
-    each = excess(np.full_like(sd, t), sd) + excess(np.full_like(sd, -t), sd)
-    return float(weights @ (each - excess(counts - t, sd))) / (2 * n_records)
+    both = excess(np.full_like(sd, t), sd) + excess(np.full_like(sd, -t), sd)
+    return float(weights @ (both - excess(counts - t, sd))) / (2 * n_records)
 
 
 def _normal_excess(a: Floats, sd: Floats) -> Floats:
     z = a / sd
     density = np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi)
     above = _ERFC(z / math.sqrt(2)) / 2
-    found: Floats = sd * density - a * above
-    return found
+    excess: Floats = sd * density - a * above
+    return excess
 
 
 def _laplace_excess(a: Floats, sd: Floats) -> Floats:

@@ -313,11 +313,11 @@ class SampleResample(ExponentialRecords):
             for records in (int(counts.sum()), self.records)
         )
         features = series_features(len(counts), max(terms, kept))
-        ours, theirs = (
+        of_data, of_candidates = (
             np.where(np.arange(len(features))[:, np.newaxis] < number, features, 0)
             for number in (terms, kept)
         )
-        return feature_scores(counts, public, ours, theirs)
+        return feature_scores(counts, public, of_data, of_candidates)
 
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedCounts:
         """Sampling error of k records; for ``ks`` as the module says. A guide, not a bound."""

@@ -110,11 +110,11 @@ def least_squares(
 
 def projected_by_blocks(totals: Floats, estimates: Floats, ends: Codes, n_records: int) -> Floats:
     """First the blocks, then the cells of each onto its block's count."""
-    found = np.empty_like(estimates)
+    projected = np.empty_like(estimates)
     whole = project_to_simplex(totals, float(n_records)).values.tolist()
     for start, end, total in zip(ends[:-1].tolist(), ends[1:].tolist(), whole, strict=True):
-        found[start:end] = project_to_simplex(estimates[start:end], total).values
-    return found
+        projected[start:end] = project_to_simplex(estimates[start:end], total).values
+    return projected
 
 
 def projected_rows(totals: Floats, estimates: Floats, ends: Codes) -> Floats:
@@ -128,14 +128,14 @@ def projected_rows(totals: Floats, estimates: Floats, ends: Codes) -> Floats:
     levels = (np.cumsum(falling, axis=-1) - totals[..., None]) / ranks
     kept = np.maximum((falling > levels).sum(axis=-1), 1)
     level = np.take_along_axis(levels, kept[..., None] - 1, axis=-1)[..., 0]
-    found: Floats = np.maximum(estimates - np.repeat(level, widths, axis=-1), 0.0)
-    return found
+    projected: Floats = np.maximum(estimates - np.repeat(level, widths, axis=-1), 0.0)
+    return projected
 
 
 @functools.lru_cache(maxsize=256)
 def simulated_variation(scale: Fraction, blocks: int, n_records: int, n_cells: int) -> float:
     """Mean total variation of projected counts over the reference shapes, 0 to 1."""
-    rng, ends, found = SimulatedRandomness(), ends_of(blocks, n_cells), []
+    rng, ends, differences = SimulatedRandomness(), ends_of(blocks, n_cells), []
     times = min(max(_CELLS_IN_ALL // n_cells, 1), _REPETITIONS)
     whole = np.array([0, blocks])  # the blocks as the cells of one block
     for counts in ordered_references(n_records, n_cells, rng):
@@ -145,8 +145,8 @@ def simulated_variation(scale: Fraction, blocks: int, n_records: int, n_cells: i
         totals, estimates = least_squares(noisy, of_blocks, ends, n_records)
         kept = projected_rows(np.full((times, 1), float(n_records)), totals, whole)
         cells = projected_rows(kept, estimates, ends)
-        found += np.abs(cells - counts).sum(axis=-1).tolist()
-    return float(np.mean(found)) / (2 * n_records)
+        differences += np.abs(cells - counts).sum(axis=-1).tolist()
+    return float(np.mean(differences)) / (2 * n_records)
 
 
 _LEAST_SCALE = 3.0  # from which on cumulated least squares have a known bound
@@ -293,15 +293,15 @@ class TwoResolutions(TableMechanism):
         """
         widths = np.diff(ends_of(self.blocks, n_cells))
         errors = self._errors(widths)
-        found = ExpectedCounts.of_noise(
+        error = ExpectedCounts.of_noise(
             float(errors @ widths) / n_cells, n_records=n_records, n_cells=n_cells
         )
         peak = float(self.scale) ** 2 * _peak(self.blocks, n_cells)
         if n_cells <= MOST_SIMULATED:
             variation = simulated_variation(self.scale, self.blocks, n_records, n_cells)
-            found = replace(found, projected_total_variation=variation)
+            error = replace(error, projected_total_variation=variation)
         return replace(
-            found,
+            error,
             cell_sd_most=float(errors.max()),
             kolmogorov_smirnov=2 * BRIDGE * math.sqrt(peak) / n_records,
         )
@@ -316,8 +316,8 @@ class TwoResolutions(TableMechanism):
             return by_cells
 
         def estimates(release: RawTable, raw: Codes) -> Floats:
-            found: Floats = self.postprocess(release, n_records=n_records).estimates
-            return found
+            derived: Floats = self.postprocess(release, n_records=n_records).estimates
+            return derived
 
         return replace(by_cells, strays=lambda end: blocks, estimates=estimates)
 
