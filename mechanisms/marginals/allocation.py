@@ -31,7 +31,7 @@ MEAN_ABSOLUTE = math.sqrt(2 / math.pi)
 SHRUNK = 0.5
 """Exponent for tables of several columns."""
 LEAST = 1e-5
-"""Of the total: a pair that would get less is not measured."""
+"""Share of the total below which a pair is not measured."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class ExpectedMarginals:
         n_records: int,
         published: int,
     ) -> Self:
-        """Of a workload with ``mu`` for a unit of one record, and so many ``published`` records."""
+        """Expected errors of a workload at ``mu`` for a unit of one record."""
         cells = np.array(sizes, dtype=np.float64)
         precision = by_cells(cells, np.ones(len(cells)), shares.one_way * mu**2) / 2
         amounts = np.zeros(0)
@@ -243,7 +243,7 @@ def _one_way(size: int, sd: float, n_records: int) -> float:
 def _group_error(
     sizes: Sequence[int], single: Sequence[float], amount: float, n_records: int
 ) -> float:
-    """Of a group's table: its columns' errors, and what is left of the reference."""
+    """Error of a group's table: that of its columns, and what is left of the reference."""
     one, other = sizes[0], math.prod(sizes[1:])
     weights = [column_weights(np.full(size, 1 / size), n_records) for size in (one, other)]
     dependence = remaining(2 * REFERENCE * n_records, weights[0], weights[1], amount) / (

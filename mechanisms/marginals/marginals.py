@@ -71,7 +71,7 @@ MOST_COLUMNS, MOST_GROUP = 100, 6
 MOST_CODES = 4096
 """Cells of a column that has pairs: its covariance is a matrix of the square of them."""
 MOST_WEIGHT = 1e6
-"""Of a group; the least is one over it."""
+"""Largest weight of a group; the least is one over it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -66,7 +66,7 @@ class NoisyTable:
 
     @property
     def variance(self) -> float:
-        """Of the noise of a count, in squared records."""
+        """Variance of the noise of a count, in squared records."""
         return float(self.scale / GRID) ** 2
 
 

@@ -656,12 +656,20 @@ def _exchange(
     alone[first] = True
     allowed = alone.reshape(-1, 2).all(axis=1) & (bad != partners)
     one, other = codes[bad].copy(), codes[partners].copy()
+    allowed &= _try_exchange(one, other, moved, fixed, boxes)
+    codes[bad[allowed]], codes[partners[allowed]] = one[allowed], other[allowed]
+
+
+def _try_exchange(
+    one: NDArray[Any], other: NDArray[Any], moved: Group, fixed: Group, boxes: Sequence[Box]
+) -> NDArray[np.bool_]:
+    """Exchange values between pairs of copied records; bool[n], where both are possible then."""
+    allowed = np.ones(len(one), dtype=np.bool_)
     for column in fixed:
         allowed &= one[:, column] == other[:, column]
     columns = list(moved)
     one[:, columns], other[:, columns] = other[:, columns].copy(), one[:, columns].copy()
-    allowed &= ~impossible_records(one, boxes) & ~impossible_records(other, boxes)
-    codes[bad[allowed]], codes[partners[allowed]] = one[allowed], other[allowed]
+    return allowed & ~impossible_records(one, boxes) & ~impossible_records(other, boxes)
 
 
 def _exchanged_with_any(
@@ -679,14 +687,7 @@ def _exchanged_with_any(
             others = codes[partners].copy()
             ones = np.repeat(codes[record : record + 1], len(partners), axis=0)
             allowed = partners != record
-            for column in fixed:
-                allowed &= ones[:, column] == others[:, column]
-            columns = list(moved)
-            ones[:, columns], others[:, columns] = (
-                others[:, columns].copy(),
-                ones[:, columns].copy(),
-            )
-            allowed &= ~impossible_records(ones, boxes) & ~impossible_records(others, boxes)
+            allowed &= _try_exchange(ones, others, moved, fixed, boxes)
             if allowed.any():
                 place = int(np.argmax(allowed))
                 codes[record], codes[partners[place]] = ones[place], others[place]

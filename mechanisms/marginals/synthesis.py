@@ -61,7 +61,7 @@ def tree(
 
 
 def _mutual_information(table: Floats) -> float:
-    """Of a non-negative table, in nats times its total."""
+    """Mutual information of a non-negative table, in nats times the total."""
     total = table.sum()
     if not total:
         return 0.0
@@ -163,7 +163,7 @@ def _compiled(dtype: str) -> Callable[..., None]:
 
 UNMEASURED_WEIGHT, TRIPLE_WEIGHT = 0.296875, 0.5
 NEAR_ENOUGH = 0.01
-"""Of the squared error of the targets: records that are nearer would only fit their noise."""
+"""Share of the targets' squared error: records that are nearer would only fit their noise."""
 MANY, GAIN_OF_MANY, NEAR_OF_MANY = 2**19, 0.1, 0.05
 """So many records are near enough at this part of the squared error of the targets, once a sweep
 lowers the distance by less than that gain.

@@ -366,7 +366,7 @@ class MultinomialErrors(Covariance):
         )
 
     def variances_of_sums(self, sums: Floats, variances: Floats, cells: Floats) -> Floats:
-        """Those of binomial counts of draws.
+        """Variances of binomial counts of draws.
 
         How many of the m records are drawn from a group A is binomial, so that
 

@@ -86,7 +86,7 @@ class DiscreteNoise:
 
     @property
     def sd(self) -> float:
-        """Its standard deviation, at most, in records."""
+        """An upper bound on the standard deviation, in records."""
         if not self.laplace:
             return self.scale
         return math.sqrt(2) * math.exp(-0.5 / self.scale) / -math.expm1(-1 / self.scale)
@@ -147,7 +147,7 @@ Limits = tuple[Floats, Floats]
 """Lower and upper limits float64[K] each."""
 
 LEFT_OUT = 1e-3
-"""Of a limit's probability, for what is beyond the last node."""
+"""Share of a limit's probability that stands for what is beyond the last node."""
 
 _ROUNDS = 14
 
@@ -294,7 +294,7 @@ def is_walk(noise: DiscreteNoise) -> bool:
 
 
 def of_noise(noise: DiscreteNoise, n_cells: int, end: int = 0) -> Strays | None:
-    """Of independent noise on every cell, of the sum ``end``; None if no bound is known."""
+    """How far independent noise of the sum ``end`` strays; None if no bound is known."""
     slanted: Floats = np.arange(1, n_cells + 1, dtype=np.float64) * (end / n_cells)
     spread = noise.sd * math.sqrt(n_cells)
     if walked := _walk(noise, n_cells, end):
@@ -319,7 +319,7 @@ def of_noise(noise: DiscreteNoise, n_cells: int, end: int = 0) -> Strays | None:
 
 
 def of_draws(draws: int, total: float, n_cells: int) -> Strays:
-    """Of cumulative counts from ``draws`` records, each of which stands for total/draws."""
+    """How far cumulative counts stray of ``draws`` records, each of which is total/draws."""
 
     def tail(x: Floats) -> Floats:
         bound = 2 * np.exp(-2 * draws * (np.asarray(x) / total) ** 2) * ROUNDING

@@ -136,7 +136,7 @@ class BandLaw:
 
     @classmethod
     def of_noise(cls, noise: DiscreteNoise, *, n_records: int, n_cells: int) -> BandLaw:
-        """Of independent noise on every cell."""
+        """The law of independent noise on every cell."""
 
         def places(summed: Floats, joined: Codes, end: int) -> Places:
             sds = noise.scale * np.sqrt(joined * (n_cells - joined) / n_cells)
@@ -153,7 +153,7 @@ class BandLaw:
 
     @classmethod
     def of_draws(cls, draws: int, pseudocount: float, *, n_records: int, n_cells: int) -> BandLaw:
-        """Of records drawn from smoothed shares."""
+        """The law of records drawn from smoothed shares."""
         cells = DrawnCells(draws, pseudocount, n_records, n_cells)
         step = cells.total / draws
 

@@ -201,7 +201,7 @@ class SmoothedDraws(DrawnRecords):
         return debias(release, added, n_records=n_records)
 
     def covariance(self, *, n_records: int, n_cells: int) -> Covariance:
-        """That of independent draws."""
+        """The covariance of independent draws."""
         added = self.pseudocount_of(n_records, n_cells)
         return MultinomialErrors(added, self.records, n_records, n_cells)
 

@@ -65,7 +65,7 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import Any, ClassVar, Literal, Protocol, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from flint import ctx
@@ -90,23 +90,6 @@ from statpress.mechanisms.tables.bootstrap import Bootstrap, BootstrapKnobs, Smo
 from statpress.mechanisms.tables.exponential_ks import check_records, dense_counts, sparse_table
 
 _LARGEST_KERNEL_BITS = 40
-
-
-class Kernel(Protocol):
-    """How a record's cell is spread over the cells; public."""
-
-    @property
-    def n_cells(self) -> int:
-        """Number of cells s."""
-
-    def spread(self, origins: Codes, rng: np.random.Generator) -> Codes:
-        """int64[m], a cell drawn from K_x for each x of the cells int64[m]."""
-
-    def value(self, origin: int, cell: int) -> Fraction:
-        """K_origin(cell)."""
-
-    def extremes(self) -> set[tuple[Fraction, Fraction]]:
-        """The pairs (a(y), b(y)) that occur over all cells y."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,17 +117,15 @@ class HistogramKernel:
         return np.bincount(self.bins)
 
     def spread(self, origins: Codes, rng: np.random.Generator) -> Codes:
+        """int64[m], a cell drawn from K_x for each x of the cells int64[m]."""
         sizes, order = self._sizes, np.argsort(self.bins, kind="stable")
         bins = self.bins[origins]
         starts = np.cumsum(sizes) - sizes
         cells: Codes = order[starts[bins] + rng.integers(0, sizes[bins], dtype=np.int64)]
         return cells
 
-    def value(self, origin: int, cell: int) -> Fraction:
-        same = self.bins[origin] == self.bins[cell]
-        return Fraction(1, int(self._sizes[self.bins[cell]])) if same else Fraction(0)
-
     def extremes(self) -> set[tuple[Fraction, Fraction]]:
+        """The pairs (a(y), b(y)) that occur over all cells y."""
         sizes = {Fraction(1, int(size)) for size in np.unique(self._sizes)}
         return {(Fraction(0) if len(self._sizes) > 1 else size, size) for size in sizes}
 
@@ -173,6 +154,7 @@ class TableKernel:
         return len(self.table)
 
     def spread(self, origins: Codes, rng: np.random.Generator) -> Codes:
+        """int64[m], a cell drawn from K_x for each x of the cells int64[m]."""
         ranks = rng.integers(0, 1 << self.bits, size=len(origins), dtype=np.int64)
         cells = np.empty(len(origins), dtype=np.int64)
         for origin in np.unique(origins):
@@ -181,14 +163,16 @@ class TableKernel:
             cells[here] = np.searchsorted(bounds, ranks[here], side="right")
         return cells
 
-    def value(self, origin: int, cell: int) -> Fraction:
-        return Fraction(int(self.table[origin, cell]), 1 << self.bits)
-
     def extremes(self) -> set[tuple[Fraction, Fraction]]:
+        """The pairs (a(y), b(y)) that occur over all cells y."""
         columns = set(
             zip(self.table.min(axis=0).tolist(), self.table.max(axis=0).tolist(), strict=True)
         )
         return {(Fraction(a, 1 << self.bits), Fraction(b, 1 << self.bits)) for a, b in columns}
+
+
+Kernel = HistogramKernel | TableKernel
+"""How a record's cell is spread over the cells; public."""
 
 
 def gaussian_kernel(n_cells: int, bandwidth: Fraction | float, bits: int = 30) -> TableKernel:
@@ -230,7 +214,10 @@ def sample_density(
     counts: Codes, kernel: Kernel, uniform: Fraction, records: int, rng: np.random.Generator
 ) -> Codes:
     """Counts int64[s] of iid draws from the mixture."""
-    n = _check_weights(counts, kernel, uniform)
+    _check_share(uniform)
+    n = int(counts.sum())
+    if n < 1 or counts.shape != (kernel.n_cells,) or np.any(counts < 0):
+        raise ValueError("needs a count of at least 0 for each cell, and a record")
     spread = records - int(
         np.count_nonzero(below(uniform.numerator, uniform.denominator, records, rng))
     )
@@ -275,15 +262,6 @@ def _balanced_draws(n_records: int, epsilon: Fraction, density: Fraction) -> int
     """
     balanced = math.pow(n_records * epsilon / density, 2 / 3) / 2
     return max(1, round(min(balanced, 1e9)))
-
-
-def _check_weights(counts: Codes, kernel: Kernel, uniform: Fraction) -> int:
-    """The number of records."""
-    _check_share(uniform)
-    n = int(counts.sum())
-    if n < 1 or counts.shape != (kernel.n_cells,) or np.any(counts < 0):
-        raise ValueError("needs a count of at least 0 for each cell, and a record")
-    return n
 
 
 def _check_share(uniform: Fraction) -> None:
@@ -458,7 +436,7 @@ class Density(SmoothedDraws):
         return n_records * self.uniform / (n_cells * (1 - self.uniform))
 
     def covariance(self, *, n_records: int, n_cells: int) -> Covariance:
-        """That of independent draws, where nothing is smoothed."""
+        """The covariance of independent draws, where nothing is smoothed."""
         if not self.unbiased:
             return OtherErrors("The estimates are smoothed, and their bias is not known.")
         return super().covariance(n_records=n_records, n_cells=n_cells)

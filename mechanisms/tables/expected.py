@@ -324,7 +324,7 @@ def ordered_references(n_records: int, n_cells: int, rng: np.random.Generator) -
 
 
 def _sizes(n_cells: int) -> tuple[tuple[bool, int], ...]:
-    """Of every shape whether it is flat, and how many cells are not empty."""
+    """For every shape, whether it is flat and how many cells are not empty."""
     return (True, n_cells), (False, n_cells), (False, max(1, n_cells // 10))
 
 

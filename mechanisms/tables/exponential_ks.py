@@ -435,7 +435,7 @@ class ExponentialKS(ExponentialRecords):
         return sparse_table(table.domain, drawn)
 
     def expected_error(self, *, n_records: int, n_cells: int) -> ExpectedCounts:
-        """As the module's text says; a guide, not a bound."""
+        """Sampling error, with the distance of the module's text; a guide, not a bound."""
         error = super().expected_error(n_records=n_records, n_cells=n_cells)
         energy = self.records * float(self.epsilon) * n_records
         radius = (math.pi**2 / (2 * energy)) ** (1 / 3)

@@ -280,7 +280,7 @@ class LaplaceTable(Perturbed):
 
     @property
     def sd(self) -> float:
-        """Of variance 2 r / (1 - r)**2, r = exp(-1/scale)."""
+        """The root of 2 r / (1 - r)**2, r = exp(-1/scale)."""
         return math.sqrt(2) * math.exp(-0.5 / float(self.scale)) / -math.expm1(-1 / self.scale)
 
 

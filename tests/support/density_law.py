@@ -7,7 +7,15 @@ from fractions import Fraction
 import numpy as np
 
 from statpress.mechanisms.domain.columns import Codes
-from statpress.mechanisms.tables.density import Kernel
+from statpress.mechanisms.tables.density import HistogramKernel, Kernel
+
+
+def value_of(kernel: Kernel, origin: int, cell: int) -> Fraction:
+    """K_origin(cell)."""
+    if not isinstance(kernel, HistogramKernel):
+        return Fraction(int(kernel.table[origin, cell]), 1 << kernel.bits)
+    same = kernel.bins == kernel.bins[cell]
+    return Fraction(1, int(same.sum())) if same[origin] else Fraction(0)
 
 
 def cell_probabilities(counts: Codes, kernel: Kernel, uniform: Fraction) -> list[Fraction]:
@@ -15,7 +23,7 @@ def cell_probabilities(counts: Codes, kernel: Kernel, uniform: Fraction) -> list
     n, s = int(counts.sum()), kernel.n_cells
     occupied = [(int(x), int(counts[x])) for x in np.flatnonzero(counts)]
     return [
-        (1 - uniform) * sum((h * kernel.value(x, y) for x, h in occupied), Fraction(0)) / n
+        (1 - uniform) * sum((h * value_of(kernel, x, y) for x, h in occupied), Fraction(0)) / n
         + uniform / s
         for y in range(s)
     ]

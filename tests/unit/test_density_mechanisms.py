@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from density_law import cell_probabilities
+from density_law import cell_probabilities, value_of
 from neighbouring import Table, multinomial, tables, worst
 
 from statpress.mechanisms.domain.columns import Integer
@@ -131,7 +131,7 @@ def test_estimates_are_right_on_average_where_they_say_so(name: str) -> None:
     assert (error < 1e-12) is mechanism.unbiased
     if isinstance(mechanism, Density) and not mechanism.unbiased:  # of the smoothed counts alone
         kernel = mechanism.kernel(4)
-        smooth = [sum(h * kernel.value(x, y) for x, h in enumerate(table)) for y in range(4)]
+        smooth = [sum(h * value_of(kernel, x, y) for x, h in enumerate(table)) for y in range(4)]
         assert [float(a) for a in averages] == pytest.approx([float(v) for v in smooth])
 
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from density_law import cell_probabilities
+from density_law import cell_probabilities, value_of
 from neighbouring import Table, multinomial, tables, worst
 
 from statpress.mechanisms.tables.density import (
@@ -70,7 +70,7 @@ def test_ratio_is_below_the_closed_bound(name: str) -> None:
     """1 + (1 - w) c K_max s / (n w), K_max s being the largest density of a kernel."""
     kernel, w, n, c = KERNELS[name], Fraction(1, 7), 5, 2
     cells = range(kernel.n_cells)
-    largest = max(kernel.value(x, y) for x in cells for y in cells)
+    largest = max(value_of(kernel, x, y) for x in cells for y in cells)
     limit = 1 + (1 - w) * c * largest * kernel.n_cells / (n * w)
     assert draw_ratio(kernel, w, n, c) <= limit
     assert draw_ratio(kernel, Fraction(1), n, c) == 1
@@ -80,9 +80,9 @@ def test_ratio_is_below_the_closed_bound(name: str) -> None:
 def test_extremes_are_those_of_the_values(name: str) -> None:
     kernel = KERNELS[name]
     cells = range(kernel.n_cells)
-    columns = [[kernel.value(x, y) for x in cells] for y in cells]
+    columns = [[value_of(kernel, x, y) for x in cells] for y in cells]
     assert kernel.extremes() == {(min(column), max(column)) for column in columns}
-    assert all(sum(kernel.value(x, y) for y in cells) == 1 for x in cells)
+    assert all(sum(value_of(kernel, x, y) for y in cells) == 1 for x in cells)
 
 
 @KINDS
