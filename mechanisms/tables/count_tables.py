@@ -282,12 +282,17 @@ class TableMechanism(Mechanism, Protocol):
 
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Self:
-        """The mechanism of a description, each parameter read as its field's type says."""
+        """The mechanism of a description, each parameter read as its field's type says.
+
+        Raises:
+            KeyError: A parameter that cannot be None is missing.
+        """
         described: Any = cls
         values = {}
         for field in fields(described):
-            if field.name in description:
-                read = _READERS.get(str(field.type).split(" |")[0], str)
+            kind, _, optional = str(field.type).partition(" | ")
+            if field.name in description or not optional:
+                read = _READERS.get(kind, str)
                 values[field.name] = read(str(description[field.name]))
         mechanism: Self = described(**values)
         return mechanism
