@@ -23,7 +23,7 @@ Standard errors are propagated through these coefficients from the noise of ever
   the law of independent Poisson counts given their sum. With V = diag(N**2 p / m) the
   estimates have the covariance V - V 1 1' V / (1' V 1). Cells that were not drawn share one
   estimate, and have the variance at the least probability there is. The
-  p are those of ``debias``, so these standard errors are estimates themselves.
+  p are those of the released estimates, so these standard errors are estimates themselves.
 
 The adjusted table i is sum_k A_ik y_k. An entry of A_ik depends only on the set S of shared
 columns in which its two cells agree,
@@ -47,7 +47,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statpress.mechanisms.domain.columns import Codes
-from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.postprocessing.consistency import (
     ConsistentTable,
@@ -88,36 +87,6 @@ class DebiasedTable:
     undrawn_estimate: float
     undrawn_standard_error: float
     projected: NDArray[np.float64] | None = None
-
-
-def debias(release: ContingencyTable, pseudocount: Fraction, *, n_records: int) -> DebiasedTable:
-    """Remove the pseudocount from a bootstrap release.
-
-    The estimate of a count is N c/m - pseudocount, N = n + pseudocount |domain|, of which the
-    structural zeros are not part
-    (bootstrapping paper, section 5.3, times n). The standard error takes the
-    cell's probability at its released frequency, kept within what is known of it:
-    pseudocount/N to (n + pseudocount)/N.
-
-    Args:
-        release: Counts per drawn cell; their sum is m.
-        pseudocount: As used for the draw.
-        n_records: Public number of records n of the source.
-    """
-    draws = release.n_records
-    total = float(n_records + pseudocount * release.domain.n_possible)
-    floor = float(pseudocount) / total
-    ceiling = (n_records + float(pseudocount)) / total
-    frequency = np.clip(release.counts / draws, floor, ceiling)
-    errors = total * np.sqrt(frequency * (1 - frequency) / draws)
-    return DebiasedTable(
-        domain=release.domain,
-        cells=release.cells,
-        estimates=total * (release.counts / draws) - float(pseudocount),
-        standard_errors=errors,
-        undrawn_estimate=-float(pseudocount),
-        undrawn_standard_error=total * float(np.sqrt(floor * (1 - floor) / draws)),
-    )
 
 
 MOST_CELLS = 10**7

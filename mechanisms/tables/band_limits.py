@@ -328,11 +328,6 @@ def of_draws(draws: int, total: float, n_cells: int) -> Strays:
     return Strays(np.zeros(n_cells), tail, total / math.sqrt(draws))
 
 
-def of_sampling(n_records: int) -> Tail:
-    """The bound of cumulative counts of n records about n times their distribution function."""
-    return of_draws(n_records, n_records, 1).tail
-
-
 def _walk(noise: DiscreteNoise, n_cells: int, end: int) -> Tail | None:
     """The exact law of the largest distance from i end/K; None where that takes too long."""
     width = math.ceil(2 + 3.2 * noise.sd * math.sqrt(n_cells) * (1.5 if noise.laplace else 1))

@@ -73,7 +73,6 @@ from statpress.mechanisms.tables.band_limits import (
     is_walk,
     of_draws,
     of_noise,
-    of_sampling,
     place_limits,
 )
 from statpress.mechanisms.tables.expected import ExpectedCounts
@@ -251,7 +250,8 @@ def share_distance(strays: Strays, n_records: int, level: float) -> float:
     if not math.isfinite(most):
         return most
     spread = math.sqrt(n_records) + strays.spread
-    both = added(strays.tail, of_sampling(n_records), most)
+    sampling = of_draws(n_records, n_records, 1)  # about n times the distribution function
+    both = added(strays.tail, sampling.tail, most)
     return Strays(strays.centre, both, spread).quantile(alpha)
 
 

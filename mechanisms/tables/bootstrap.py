@@ -52,7 +52,6 @@ from statpress.mechanisms.postprocessing.covariance import (
     Covariance,
     DebiasedTable,
     MultinomialErrors,
-    debias,
 )
 from statpress.mechanisms.sampling.record_sampler import draw_counts
 from statpress.mechanisms.tables.bands import BandLaw
@@ -186,6 +185,36 @@ class BootstrapKnobs:
             )
         if self.records == "max" and self.pseudocount is None:
             raise ConfigError("'records: max' needs a pseudocount.", where="records")
+
+
+def debias(release: ContingencyTable, pseudocount: Fraction, *, n_records: int) -> DebiasedTable:
+    """Remove the pseudocount from a bootstrap release.
+
+    The estimate of a count is N c/m - pseudocount, N = n + pseudocount |domain|, of which the
+    structural zeros are not part
+    (bootstrapping paper, section 5.3, times n). The standard error takes the
+    cell's probability at its released frequency, kept within what is known of it:
+    pseudocount/N to (n + pseudocount)/N.
+
+    Args:
+        release: Counts per drawn cell; their sum is m.
+        pseudocount: As used for the draw.
+        n_records: Public number of records n of the source.
+    """
+    draws = release.n_records
+    total = float(n_records + pseudocount * release.domain.n_possible)
+    floor = float(pseudocount) / total
+    ceiling = (n_records + float(pseudocount)) / total
+    frequency = np.clip(release.counts / draws, floor, ceiling)
+    errors = total * np.sqrt(frequency * (1 - frequency) / draws)
+    return DebiasedTable(
+        domain=release.domain,
+        cells=release.cells,
+        estimates=total * (release.counts / draws) - float(pseudocount),
+        standard_errors=errors,
+        undrawn_estimate=-float(pseudocount),
+        undrawn_standard_error=total * float(np.sqrt(floor * (1 - floor) / draws)),
+    )
 
 
 class SmoothedDraws(DrawnRecords):
