@@ -23,7 +23,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -36,7 +36,9 @@ from statpress.configs.yaml_text import Place as Keys
 from statpress.mechanisms.domain.columns import Categorical, Column, Numeric, labels
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError, DependencyError, DuplicateColumnError
-from statpress.mechanisms.marginals.target_tables import KnownTotal
+
+if TYPE_CHECKING:
+    from statpress.mechanisms.marginals.target_tables import KnownTotal
 
 _NAMED = ("domain", "products", "checks")
 _STAND_INS: dict[str, Any] = {
@@ -350,7 +352,9 @@ def with_counts(
     Raises:
         ConfigError: A file is missing, not of that form, or the source.
     """
-    found = {}
+    from statpress.mechanisms.marginals.target_tables import KnownTotal
+
+    totals = {}
     for name, total in known.items():
         columns = total.columns or (name,)
         for column in columns:
@@ -362,8 +366,8 @@ def with_counts(
             path = _checked_path(total.file, folder, source)
             text = read_text(path, total.file)
             counts = _counts(text, [domain[column] for column in columns], total.file)
-        found[name] = KnownTotal(columns=columns, counts=counts)
-    return found
+        totals[name] = KnownTotal(columns=columns, counts=counts)
+    return totals
 
 
 def _checked_path(relative: str, folder: Path, source: str | None) -> Path:

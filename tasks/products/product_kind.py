@@ -31,7 +31,6 @@ from statpress.mechanisms.domain.columns import Column
 from statpress.mechanisms.domain.contingency_table import ContingencyTable, Counted
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import BundleVerificationError, ConfigError
-from statpress.mechanisms.estimates.exact_values import Coverage
 from statpress.mechanisms.mechanism import Kind, Mechanism, needs_of
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
 from statpress.tasks.bundle.formats import media_facts
@@ -44,6 +43,7 @@ from statpress.tasks.products.kinds import kind_of
 if TYPE_CHECKING:
     from statpress.configs.columns import ColumnConfig
     from statpress.configs.release_config import PublishConfig
+    from statpress.mechanisms.estimates.exact_values import Coverage
     from statpress.tasks.products.published_counts import PublishedProduct
 
 

@@ -27,18 +27,12 @@ from statpress.mechanisms.errors import (
 )
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct, Verdict, disclosures, verdict
 from statpress.mechanisms.planning.planner import TIMES, Offer
-from statpress.tasks.ledger.entries import read_private_key
-from statpress.tasks.ledger.home_ledger import account_terms
-from statpress.tasks.ledger.ledger import Ledger
-from statpress.tasks.private_zone.folders import Home
-from statpress.tasks.private_zone.workers import usable_processors
-from statpress.tasks.products.kinds import kind_of
-from statpress.tasks.products.product_kind import WorkingMemory
-from statpress.tasks.source.aggregates import source_of
-from statpress.tasks.source.engine import MEMORY_LIMIT, RUN, engine_share, reader_named
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from statpress.tasks.private_zone.folders import Home
+    from statpress.tasks.products.product_kind import WorkingMemory
 
 
 def plan_for_account(
@@ -54,6 +48,8 @@ def plan_for_account(
     """
     if not plan.amounts["rho_delta"]:
         return plan
+    from statpress.tasks.ledger.home_ledger import account_terms
+
     try:
         account = account_terms(home, release.config.dataset)
     except LedgerError:
@@ -74,6 +70,8 @@ def publishing_key(release: Release) -> Ed25519PrivateKey | None:
     named = release.config.publish.sign
     if named is None:
         return None
+    from statpress.tasks.ledger.entries import read_private_key
+
     path = release.located(named)
     try:
         return read_private_key(path)
@@ -224,6 +222,10 @@ def check_places(home: Home, release: Release, *, seeded: bool, signed: bool = F
         SigningKeyError: The config's key is not there, or others can use it.
         BundleExistsError: The name is taken.
     """
+    from statpress.tasks.ledger.ledger import Ledger
+    from statpress.tasks.source.aggregates import source_of
+    from statpress.tasks.source.engine import reader_named
+
     Ledger.open(home.ledger, create=False).close()
     source = source_of(release)
     reader_named(source.engine).check_place(source)
@@ -317,6 +319,10 @@ def size_in_words(amount: int) -> str:
 
 
 def _forecasts(release: Release, plan: Plan) -> Iterator[Forecast]:
+    from statpress.tasks.private_zone.workers import usable_processors
+    from statpress.tasks.products.kinds import kind_of
+    from statpress.tasks.source.engine import MEMORY_LIMIT, RUN, engine_share
+
     declared = release.config.resources.memory_bytes
     engine = MEMORY_LIMIT if declared is None else engine_share(declared)
     n_records = plan.privacy.n_records
