@@ -42,7 +42,6 @@ from statpress.tasks.bundle.formats import profile_file, written_file
 from statpress.tasks.bundle.rows import Progress, read_records, write_cells, write_records
 from statpress.tasks.pages.blocks import Block, Chart, Fact, Gallery, Grid, Prose, Section
 from statpress.tasks.pages.numbers import count, share
-from statpress.tasks.products.count_errors import counts_errors, with_bands
 from statpress.tasks.products.distributions import (
     CERTAIN,
     CHOSEN,
@@ -301,6 +300,8 @@ class CountsProduct(ProductKind[TableMechanism, RawTable, DerivedCounts]):
         self, product: PlannedProduct[TableMechanism], derived: DerivedCounts, private: Any
     ) -> TrueErrors:
         """Of columns, pairs and cells."""
+        from statpress.tasks.products.count_errors import counts_errors
+
         return counts_errors(product, derived, private)
 
     def notes(self, products: Sequence[PlannedProduct[TableMechanism]]) -> list[str]:
@@ -634,6 +635,8 @@ class Table(CountsProduct):
     ) -> TrueErrors:
         """The same as of any counts, and whether the bands hold."""
         found = super().true_errors(product, derived, private)
+        from statpress.tasks.products.count_errors import with_bands
+
         return with_bands(found, derived.bands, private, product.further)
 
     def notes(self, products: Sequence[PlannedProduct[TableMechanism]]) -> list[str]:
