@@ -1,5 +1,5 @@
-"""The release config: loading with places, what is asked of a run, shipped examples.
+"""The release config: models of its sections, loading with places, what is asked of a run.
 
-The models of its sections are in ``models``, what they come to in ``sections``, and the drafting
-from descriptions in ``descriptions``. Nothing here opens a data file or computes.
+Shipped examples and JSON Schemas lie here too; ``descriptions`` drafts a config from a public
+description. Nothing here opens a data file or computes.
 """

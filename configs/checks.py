@@ -1,15 +1,12 @@
 """What the sections of a config must be to each other, in whole and in part.
 
-The parts of a faulty config that are in order, so that their own faults are found as well.
-The domain that a config declares: its columns and structural zeros, as far as in order.
-What the parts of a config must be to each other, and the limits of the checks on its input.
-What a config's formats cannot hold, and what they need, found before anything is charged.
+Of a faulty config the parts that are in order are checked as well, so that their faults are named
+in the same run: the declared domain, the limits of the checks on the input, and what the formats
+cannot hold.
 
-Public totals that a config keeps in files of their own, read in.
-
-They are published with the config. So a file must be a table of totals by its form: a CSV file
-of that very name below the config's folder, a row for each combination of values at most, and
-never the source.
+Public totals that a config keeps in files of their own are read here. They are published with the
+config, so a file must be a table of totals by its form: a CSV file of that very name below the
+config's folder, a row for each combination of values at most, and never the source.
 """
 
 from __future__ import annotations

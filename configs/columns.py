@@ -1,8 +1,7 @@
-"""Text and number types of a config, and the ``domain`` section.
+"""The types of text and numbers in a config, and the ``domain`` section.
 
-Text types of a config.
-Number types of a config: exact decimals for budgets, finite doubles for edges.
-The ``domain`` section: one model per column kind, each building its column.
+Budgets are exact decimals, edges finite doubles. Each kind of column has a model, which builds its
+column.
 """
 
 from __future__ import annotations

@@ -1,16 +1,10 @@
-"""Formats of bundles and sources; imports nothing heavy, since the command line needs it.
+"""Formats of bundles and sources; imports nothing heavy, since the command line needs them.
 
-The formats of a bundle's tables; imports nothing heavy, since the command line needs it.
-
-Names of variables in files of Stata and SPSS, and what these cannot hold.
-
-Sources: Stata User's Guide, 11.3 (names of up to 32 characters, reserved words) and 12.2.2 (the
-largest double is 8.988e+307); IBM SPSS Statistics, "Variable names" (64 bytes, no two that
-differ by case only, reserved words) and "Variable types" (text of up to 32,767 bytes, without
-blanks at its end). Both take an empty text for a missing one. Names are kept to ASCII, which every
-version reads.
-
-The formats of a source by the suffix of its path, and the extra that some of them need.
+Files of Stata and SPSS have rules of their own for names and values. Sources: Stata User's Guide,
+11.3 (names of up to 32 characters, reserved words) and 12.2.2 (the largest double is 8.988e+307);
+IBM SPSS Statistics, "Variable names" (64 bytes, no two that differ by case only, reserved words)
+and "Variable types" (text of up to 32,767 bytes, without blanks at its end). Both take an empty
+text for a missing one. Names are kept to ASCII, which every version reads.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""From a file to a checked release, with errors that name file, line and field.
+"""From a file to a checked and planned release, with errors that name file, line and field.
 
-A document against its model: every finding as an error of the right kind and place.
-An order whose config was read and planned, so that neither is done twice.
+Every finding of the validator becomes an error of the right kind and place.
 """
 
 from __future__ import annotations

@@ -1,22 +1,14 @@
-"""What is asked of a run: a config and its overrides, put into its text.
+"""What is asked of a run: a config, and the values that differ from it this once.
 
-What is asked of a run: a config, and the values that differ from it this once.
+``--set budget.epsilon=0.5`` and ``STATPRESS__BUDGET__EPSILON=0.5`` mean one thing; the command line
+wins over the environment, and that over the file. An override changes a value: it neither adds nor
+removes columns, products or checks.
 
-``--set budget.epsilon=0.5`` and ``STATPRESS__BUDGET__EPSILON=0.5`` say the same; the command
-line wins over the environment, and that over the file. What an override leads to is the
-matter of ``configs.order``.
-
-Changes of values in YAML text, by ruamel.yaml's round trip of nodes.
-
-Comments, the order of keys and how each value is written stay; indentation and line breaks
-become ruamel.yaml's, and anchors are written out, so that a change is one of a single place.
-Only comments within brackets and behind the mark of folded text are lost. Nodes rather than
-constructed values, since those would round floats to doubles.
-
-Overrides put into the text of a config.
-
-Comments survive, and the bundle holds the config as it was used. An override changes a
-value: it neither adds nor removes columns, products or checks.
+Overrides are put into the text of the config, so that the bundle holds the config as it was used.
+Text is changed by ruamel.yaml's round trip of nodes; constructed values would round floats to
+doubles. Comments, the order of keys and how each value is written stay; indentation and line breaks
+become ruamel.yaml's, and anchors are written out, so that a change is one of a single place. Only
+comments within brackets and behind the mark of folded text are lost.
 """
 
 from __future__ import annotations
@@ -118,7 +110,7 @@ def from_options(options: Iterable[str]) -> tuple[Override, ...]:
 
 
 def from_scalars(values: Mapping[str, str | int | float | bool]) -> tuple[Override, ...]:
-    """The same from a mapping, as a scheduler hands it over; only scalars.
+    """Overrides from a mapping of scalars, as a scheduler hands them over.
 
     Raises:
         ConfigError: A value is not a scalar.

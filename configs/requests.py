@@ -1,8 +1,6 @@
-"""The products of a config, each with its mechanism, knobs, columns and share.
+"""The products of a config, each with its mechanism, knobs, columns and share of the budget.
 
-Imports the statistics and functions that a config names as ``module:name``.
-What a config says of what is published besides a product, whatever its mechanism.
-The shares of the budget: those that are given, and what is left for the others.
+Statistics and functions that a config names as ``module:name`` are imported here.
 """
 
 from __future__ import annotations

@@ -1,12 +1,7 @@
 """The ``source`` and ``resources`` sections: where records lie, and what a run may take.
 
-The ``resources`` section: how much memory and how many threads a run may take.
-The ``source`` section: where the records lie, and how a CSV is written.
-
-The ``source`` section where an engine on a server counts: a table, and where credentials are.
-
-A config names the variable or file that has the credentials, and never those: it is published with
-the bundle.
+Records lie in files, or in a table of a server. A config names the variable or file that has the
+credentials for a server, and never those: it is published with the bundle.
 """
 
 from __future__ import annotations

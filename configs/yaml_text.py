@@ -1,13 +1,10 @@
 """YAML 1.2 text to plain values with the place of each, and findings at those places.
 
-YAML 1.2 text to plain values, with the line and column of every one.
-
 Decimals stay exact (``decimal.Decimal``), a repeated key is an error, and tags that would
 build objects are refused. So values are built from ruamel.yaml's nodes, not by its round-trip
 constructor, which rounds floats to doubles and knows places only of keys and items.
 
-The text of a config, or of a file that is read into one.
-Faults of a config, with their places, collected so that all are named at once.
+Findings are collected, so that all faults of a config are named at once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""The flows that Prefect deployments name: ``flows.deployed.release`` and others.
+"""The flows that Prefect deployments name: ``statpress.flows.deployed.release`` and others.
 
-Flows of a deployment: Prefect keeps nothing of them but names, states and public parameters.
-The flow that verifies the ledger on a schedule: ``flows.deployed.verify``.
-The flows that Prefect deployments name: ``flows.deployed.release`` and others.
+Prefect keeps nothing of them but names, states and public parameters.
 """
 
 from __future__ import annotations

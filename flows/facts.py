@@ -1,11 +1,4 @@
-"""Plans, outcomes and accounts as JSON facts and as text. Public quantities only.
-
-Answers to questions as text.
-Uploads as JSON facts and as text.
-What was found of a bundle, for a person.
-Outcomes and accounts as JSON facts and as text. Public quantities alone.
-A plan as JSON facts and as text. Public quantities alone.
-"""
+"""What commands say, as JSON facts and as text for a person. Public quantities only."""
 
 from __future__ import annotations
 
@@ -80,7 +73,7 @@ def upload_facts(uploads: Sequence[Uploaded]) -> dict[str, Any]:
 
 
 def upload_lines(uploads: Sequence[Uploaded]) -> Iterator[str]:
-    """The same for a person, a line or two for each."""
+    """A line or two for each upload."""
     for each in uploads:
         files = "1 file" if each.sent == 1 else f"{each.sent} files"
         there = f", {each.kept} already there" if each.kept else ""
@@ -146,7 +139,7 @@ def outcome_facts(
 
 
 def outcome_report(outcome: Outcome, remaining: Loss | None) -> str:
-    """The same for a person."""
+    """What a run did, in a few lines."""
     prepared = outcome.status is Status.PREPARED
     lines = [
         f"{'Prepared' if prepared else 'Published'} {outcome.bundle}",
@@ -239,7 +232,7 @@ def charge_facts(charge: Charge) -> dict[str, Any]:
 
 
 def account_report(account: Account, reading: Reading) -> Iterator[Any]:
-    """The same for a person: the odometer, with a bar per limited measure."""
+    """The account as an odometer, with a bar per limited measure."""
     reserved = account.reserved
     rows, bars = [], []
     for measure, limit in account.limit.amounts.items():
@@ -319,7 +312,7 @@ def decision_facts(decision: Entry) -> dict[str, Any]:
 
 
 def decision_report(decision: Entry) -> str:
-    """The same for a person."""
+    """Who decided what, when and why, in a line."""
     body = decision.body
     by = f"{body['by']} (not signed)" if "by" in body else f"the key {body['public_key']}"
     word = {"approve": "Approved", "reject": "Rejected"}[body["decision"]]
@@ -360,7 +353,7 @@ def form_text(found: Prepared) -> str:
 
 
 def waiting_report(found: list[Prepared]) -> str:
-    """The same for a person, a few lines each."""
+    """A few lines for each bundle that waits."""
     lines = []
     for facts in map(waiting_facts, found):
         mark = "" if facts["publishable"] else " NOT PUBLISHABLE"
@@ -430,7 +423,7 @@ def plan_facts(release: Release, plan: Plan, remaining: Loss | None) -> dict[str
 
 
 def plan_report(release: Release, plan: Plan, remaining: Loss | None) -> Iterator[Any]:
-    """The same for a person."""
+    """A plan as a table, with what its figures mean and what should be known before a run."""
     yield f"{release.config.title}\n"
     rows = [["protected", plan.privacy.words]]
     for product in plan.products:
@@ -522,7 +515,7 @@ def comparison_facts(plan: Plan) -> dict[str, Any]:
 
 
 def comparison_report(plan: Plan) -> Iterator[Any]:
-    """The same for a person: a table a product."""
+    """A table for each product: the expected errors of every mechanism."""
     for product in plan.products:
         rows, unable = [], []
         planned = product.kind.label(product.mechanism)

@@ -1,8 +1,4 @@
-"""The flows after a release: publishing an approved bundle, and uploading it.
-
-The uploading flow: one published bundle in, the same bundle in every target.
-The publishing flow: one approved bundle in, the same bundle published and uploaded.
-"""
+"""The flows after a release: publishing an approved bundle, and uploading a published one."""
 
 from __future__ import annotations
 

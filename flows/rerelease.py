@@ -169,7 +169,7 @@ def reprint(
 
 
 def reprint_report(facts: Mapping[str, Any]) -> str:
-    """The same for a person."""
+    """What a reprint is, in a few lines."""
     lines = [
         f"Reprinted {facts['bundle']}",
         f"  from the release with the seal {facts['reprint_of'][:16]}; no budget is spent",

@@ -1,7 +1,7 @@
 """What a person sees: progress, tables, errors, and commands that run as printed.
 
-Commands that messages name, with the home that the command line gave: they run as printed.
-What a person sees: progress, tables, errors. ``NO_COLOR`` is honoured by rich.
+Commands that messages name have the home that the command line gave. ``NO_COLOR`` is honoured by
+rich.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""What a public description says of a table, whatever its form.
+"""What a public description says of a table and of who publishes it, whatever its form.
 
-JSON with exact numbers, and access to what may be of any shape.
-YAML as a person writes it: plain text where it can be, lists wrapped at 100 columns.
-
-Who publishes a table and on what terms, as a description says it, in the words of a config.
-
-What identifies the described table, and its page, are not taken: they are not the release's.
+Numbers of JSON are exact. YAML is written as a person would: plain text where it can be, lists
+wrapped at 100 columns. What identifies the described table, and its page, are not taken: they are
+not the release's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """A config drafted from a description, or from answers column by column.
 
-A config drafted from a description: what that does not give is left blank, and marked.
-A description by asking, column by column.
+What a description does not give is left blank, and marked.
 """
 
 from __future__ import annotations

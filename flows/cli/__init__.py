@@ -1,10 +1,7 @@
 """The command line: parses, calls, prints. A command is imported when it is called.
 
-The commands by name: where each is, and its help without its options.
-
-The help is that of the docstrings, here so that listing the commands imports none of them.
-
-How a command ends: its words are written, all have cleaned up, and its code says how it went.
+So the commands are listed here with their help, which is that of their docstrings. A command ends
+when its output is written and all have cleaned up; its exit code says how it went.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Commands on the accounts of a ledger, and on the ledger as a whole.
-
-Commands that verify, copy, sign and repair a ledger: parse, call, return the result.
-Commands on the accounts of a ledger: parse, call, return the result.
-"""
+"""Commands on the accounts of a ledger, and on the ledger as a whole."""
 
 from __future__ import annotations
 

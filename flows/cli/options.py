@@ -1,8 +1,4 @@
-"""The options that several commands share, and what a command has to say.
-
-What a command has to say, as facts for programs and as a report for people.
-The options that several commands share.
-"""
+"""The options that several commands share, and the result that a command returns."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Commands that lead from a config to a release, and to deployments.
-
-Commands that lead from a config to a release: parse, call, return the result.
-The command that releases a bundle anew: parses, calls, returns the result.
-The command that sets up deployments: parses, calls, returns the result.
-"""
+"""Commands that lead from a config to a release, and to deployments."""
 
 from __future__ import annotations
 

@@ -312,7 +312,7 @@ def check_memory(release: Release, plan: Plan) -> None:
 def size_in_words(amount: int) -> str:
     """Bytes as people read them.
 
-    >>> in_words(1_250_000_000)
+    >>> size_in_words(1_250_000_000)
     '1.25 GB'
     """
     return f"{amount / 10**9:.2f} GB" if amount >= 10**9 else f"{amount / 10**6:,.0f} MB"
