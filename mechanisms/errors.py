@@ -1,12 +1,7 @@
-"""Every error statpress raises on purpose, grouped by who can fix it.
+"""Every error that statpress raises on purpose, grouped by who can fix it.
 
-What all errors share.
-Errors for the author of the config.
-Errors for the steward of the budget.
-Errors for the keeper of the ledger.
-Errors for whoever runs the press.
-Errors for whoever publishes or reads a bundle.
-Errors for the keeper of the data.
+Each class is one kind of failure with an exit code of its own, and ends with the next step. A
+message may hold what the config says, and never anything from the source.
 """
 
 from __future__ import annotations
@@ -16,7 +11,7 @@ from typing import TypeVar
 
 
 class StatpressError(Exception):
-    """Base of all errors with a message fit for the public zone.
+    """Base of all errors, whose messages are fit for the public zone.
 
     Args:
         what: What is wrong, one sentence.
@@ -24,7 +19,7 @@ class StatpressError(Exception):
         next_step: What the reader can do about it.
 
     Attributes:
-        also: Further errors that were found at the same time; this one is raised for all.
+        also: Further errors found at the same time; this one is raised for all of them.
     """
 
     also: tuple[StatpressError, ...] = ()
@@ -46,16 +41,12 @@ class StatpressError(Exception):
         place = f"{self.where}: " if self.where else ""
         return "\n".join((f"{place}{self.what} {self.next_step}".strip(), *map(str, self.also)))
 
-    def __reduce__(self) -> tuple[object, ...]:
-        # An orchestrator may pickle an exception; keep the keyword fields.
-        return (_rebuild, (type(self), self.args, self.__dict__))
-
 
 E = TypeVar("E", bound=StatpressError)
 
 
 def together(errors: Sequence[E]) -> E:
-    """The first of some errors, which brings the others along."""
+    """The first of several errors, with the others in its attribute ``also``."""
     first, *others = errors
     rest: list[StatpressError] = []
     for other in others:
@@ -66,19 +57,25 @@ def together(errors: Sequence[E]) -> E:
     return first
 
 
-def _rebuild(
-    kind: type[StatpressError], args: tuple[object, ...], state: dict[str, object]
-) -> StatpressError:
-    error = kind.__new__(kind, *args)
-    error.args = args
-    error.__dict__.update(state)
-    return error
+def exit_codes() -> dict[str, int]:
+    """Exit codes of all errors by class name, ascending by code."""
+    kinds, left = [], [StatpressError]
+    while left:
+        children = left.pop().__subclasses__()
+        kinds += children
+        left += children
+    codes = {kind.__name__: kind.exit_code for kind in kinds}
+    return dict(sorted(codes.items(), key=lambda item: (item[1], item[0])))
+
+
+# Internal: report it with the incident id.
 
 
 class InternalError(StatpressError):
     """Something unforeseen; its detail is only in the curator log."""
 
-    exit_code = 70
+
+# Config: its author can fix it.
 
 
 class ConfigError(StatpressError):
@@ -171,6 +168,9 @@ class MemoryLimitError(ConfigError):
     next_step = "Raise resources.memory. Nothing was charged."
 
 
+# Budget: its steward can fix it.
+
+
 class BudgetError(StatpressError):
     """Base of what the budget forbids."""
 
@@ -227,6 +227,9 @@ class PolicyMismatchError(BudgetError):
 
     exit_code = 25
     next_step = "Make the config agree with 'statpress ledger show'."
+
+
+# Ledger: its keeper can fix it.
 
 
 class LedgerError(StatpressError):
@@ -294,6 +297,9 @@ class SigningKeyError(LedgerError):
     next_step = "Check the path; 'openssl genpkey -algorithm ed25519 -out FILE' makes a key."
 
 
+# Installation and orchestration: whoever runs the press can fix it.
+
+
 class DependencyError(StatpressError):
     """An optional dependency is not installed."""
 
@@ -333,6 +339,9 @@ class UnwrittenResultError(StatpressError):
 
     exit_code = 71
     next_step = "Do not repeat a release for this: 'statpress ledger show' says what was charged."
+
+
+# Bundle: whoever publishes or reads it can fix it.
 
 
 class BundleError(StatpressError):
@@ -425,6 +434,9 @@ class UploadError(BundleError):
     next_step = "Put the target in order, then run 'statpress upload BUNDLE'."
 
 
+# Source: the keeper of the data can fix it.
+
+
 class SourceError(StatpressError):
     """Base of what is wrong with the source."""
 
@@ -492,79 +504,3 @@ class SourceChangedError(SourceError):
 
     exit_code = 49
     next_step = "Nothing was charged: run again when nobody writes to it."
-
-
-__all__ = [
-    "AlreadyRegisteredError",
-    "AmountError",
-    "ApprovalError",
-    "BudgetError",
-    "BudgetValueError",
-    "BundleError",
-    "BundleExistsError",
-    "BundleFetchError",
-    "BundleVerificationError",
-    "ColumnNotFoundError",
-    "ColumnTypeError",
-    "ConfigError",
-    "ConfigNotFoundError",
-    "ConfirmationError",
-    "DependencyError",
-    "DeploymentError",
-    "DescriptionError",
-    "DomainTooLargeError",
-    "DuplicateColumnError",
-    "EdgesError",
-    "EmptySourceError",
-    "InfeasibleBudgetError",
-    "InsufficientBudgetError",
-    "InternalError",
-    "LedgerError",
-    "LedgerFullError",
-    "LedgerIntegrityError",
-    "LedgerLockedError",
-    "LedgerReadOnlyError",
-    "LedgerSchemaError",
-    "LedgerUnavailableError",
-    "MemoryLimitError",
-    "MostlyNoiseError",
-    "NotMeasuredError",
-    "OrchestratorError",
-    "OutputNotWritableError",
-    "PolicyMismatchError",
-    "QualityGateError",
-    "QueryError",
-    "RecordsError",
-    "RefinementError",
-    "RefusalLimitError",
-    "ReleaseGateError",
-    "RereleaseError",
-    "SignatureError",
-    "SigningKeyError",
-    "SourceAccessError",
-    "SourceChangedError",
-    "SourceError",
-    "SourceNotFoundError",
-    "SourceUnavailableError",
-    "SourceUnreadableError",
-    "StatpressError",
-    "UnknownKeyError",
-    "UnregisteredDatasetError",
-    "UnwrittenResultError",
-    "UploadError",
-    "WorkerError",
-    "YamlError",
-    "exit_codes",
-    "together",
-]
-
-
-def exit_codes() -> dict[str, int]:
-    """Names of all concrete kinds and their exit codes, ascending by code."""
-
-    def below(kind: type[StatpressError]) -> list[type[StatpressError]]:
-        return [kind, *(leaf for child in kind.__subclasses__() for leaf in below(child))]
-
-    kinds = {kind for kind in below(StatpressError) if kind is not StatpressError}
-    named = {kind.__name__: kind.exit_code for kind in kinds}
-    return dict(sorted(named.items(), key=lambda item: (item[1], item[0])))
