@@ -61,11 +61,10 @@ from statpress.mechanisms.accounting.balls import (
     last_true,
     outwards,
 )
-from statpress.mechanisms.accounting.draws import DrawsLoss, LatticeLoss
+from statpress.mechanisms.accounting.draws import DrawsLoss
 from statpress.mechanisms.accounting.losses import (
     ConcentratedLoss,
     GaussianLoss,
-    Loss,
     Order,
     PrivacyLoss,
     epsilon_at,
@@ -110,8 +109,8 @@ def merged(counts: dict[PrivacyLoss, int]) -> tuple[PrivacyLoss, ...]:
         if isinstance(part, GaussianLoss):
             square += times * part.mu_squared
         elif isinstance(part, DrawsLoss):
-            pair = part.lattice.up, part.lattice.down
-            draws[pair] = draws.get(pair, 0) + times * part.lattice.draws
+            pair = part.up, part.down
+            draws[pair] = draws.get(pair, 0) + times * part.draws
         elif isinstance(part, DiscreteLaplaceLoss):
             kind = part.scale, part.shift
             laplace[kind] = laplace.get(kind, 0) + times * part.cells
@@ -131,7 +130,7 @@ def merged(counts: dict[PrivacyLoss, int]) -> tuple[PrivacyLoss, ...]:
         parts.append(GaussianLoss(root))
     else:
         parts.append(GaussianLoss(Fraction(0), square))
-    parts += [DrawsLoss(LatticeLoss(up=a, down=b, draws=m)) for (a, b), m in draws.items()]
+    parts += [DrawsLoss(up=a, down=b, draws=m) for (a, b), m in draws.items()]
     if bounded:
         # Where the known pairs do not merge into one, the worst of them is a lower bound.
         known = merged(counted(part.attained for part in bounded))
@@ -167,7 +166,7 @@ def compose_quickly(losses: Iterable[PrivacyLoss]) -> PrivacyLoss:
 
 
 @dataclass(frozen=True)
-class ComposedLoss(Loss):
+class ComposedLoss(PrivacyLoss):
     """The loss of all parts together.
 
     Attributes:
@@ -312,7 +311,7 @@ class ComposedLoss(Loss):
 
 
 @dataclass(frozen=True)
-class _OnGrid(Loss):
+class _OnGrid(PrivacyLoss):
     """A composition whose curve is always read from the same grid."""
 
     whole: ComposedLoss

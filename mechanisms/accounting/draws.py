@@ -114,16 +114,21 @@ from statpress.mechanisms.accounting.balls import (
     outwards,
     supremum,
 )
-from statpress.mechanisms.accounting.losses import ApproximateRho, Loss, Order
+from statpress.mechanisms.accounting.losses import ApproximateRho, Order, PrivacyLoss, exact_order
+
+FEW_DRAWS = 1000
+"""Up to which the masses of all draws are summed."""
 
 _RELATIVE_BITS = 40
-_MOST_LATTICE_BITS = 8192
+_BITS = 192
+_MOST_BITS = 8192
+_ACCURATE_BITS = 60
 _INVERSE = 2.0**-45  # relative width at which a search for epsilon stops
 _NEAR = 2.0**-49  # relative, on either side of where it is said to be
 
 
 @dataclass(frozen=True, kw_only=True)
-class LatticeLoss:
+class DrawsLoss(PrivacyLoss):
     """Loss of ``draws`` independent draws from the pair (up, down, rest).
 
     Attributes:
@@ -143,52 +148,44 @@ class LatticeLoss:
             raise ValueError("draws must not be negative")
 
     @property
+    def is_free(self) -> bool:
+        """Whether nothing is lost."""
+        return self.up == self.down or self.draws == 0
+
+    @property
     def pure_epsilon(self) -> Bounds:
         """M l, the epsilon at delta = 0 (Wasserman and Zhou, equation 8)."""
         with ctx.workprec(128):
             return outwards(_step(self) * self.draws)
 
-    def delta(self, epsilon: float) -> Bounds:
-        """Bounds on the smallest delta at which the loss is (epsilon, delta)-DP.
+    def _ahead(self, epsilon: float) -> Bounds:
+        if self.is_free or self.draws > FEW_DRAWS:
+            return contour_delta(self, epsilon)
 
-        Args:
-            epsilon: Any finite number.
-        """
-        if not math.isfinite(epsilon):
-            raise ValueError("epsilon must be finite")
-        return _bounded(self, epsilon)
+        def value() -> arb:
+            first = (arb(epsilon) / _step(self)).floor().unique_fmpz()
+            if first is None:
+                return arb(0, math.inf)
+            count = max(self.draws - int(first), 0)  # of lattice points above epsilon
+            p, q = _draws_sums(self, int(ctx.prec))
+            return p[count] - arb(epsilon).exp() * q[count]
 
-    def _bounds(self, epsilon: float) -> Bounds:
-        if self.up == self.down or self.draws == 0:
-            with ctx.workprec(128):
-                return outwards(arb(max(0.0, -math.expm1(min(epsilon, 0.0)))))
-        bits = 80
-        while True:
-            with ctx.workprec(bits + self._guard_bits(epsilon)):
-                value = self._delta(epsilon, bits)
-                if value is not None:
-                    lower, upper = value
-                    tight = upper <= lower * (1 + arb(2) ** -_RELATIVE_BITS)
-                    if tight or bits >= _MOST_LATTICE_BITS:
-                        return outwards(lower.union(upper), most=1.0)
-            bits *= 2
+        return enclosed(value, 1.0)
 
-    def epsilon(self, delta: float, near: float | None = None) -> Bounds:
-        """Bounds on the smallest epsilon >= 0 at which the loss is (epsilon, delta)-DP.
+    def epsilon(self, delta: float) -> Bounds:
+        return self._epsilon(delta)
 
-        Args:
-            delta: In [0, 1).
-            near: Where to look first; the bounds do not depend on it.
-        """
+    def _epsilon(self, delta: float, near: float | None = None) -> Bounds:
+        """By the contour's curve; ``near`` is looked at first, and does not move the bounds."""
         if not 0 <= delta < 1:
             raise ValueError("delta must be in [0, 1)")
         if delta == 0:
             return self.pure_epsilon
-        at_zero = self.delta(0.0)
-        if at_zero.upper <= delta:
+        curve = functools.partial(contour_delta, self)
+        if curve(0.0).upper <= delta:
             return Bounds(0.0, 0.0)
         most = self.pure_epsilon.upper
-        lower, upper = Above.both(self.delta, delta)
+        lower, upper = Above.both(curve, delta)
         if near is not None:
             for side in (1 - _NEAR, 1 + _NEAR):
                 lower(near * side)
@@ -196,73 +193,114 @@ class LatticeLoss:
         _, high = bisected(upper, low, most, _INVERSE)
         return Bounds(low, high)
 
-    def _guard_bits(self, epsilon: float) -> int:
-        """Bits lost to the m-th power and to a small step l."""
-        step = math.log1p(float(self.up / self.down - 1)) or 1e-300
-        scale = max(self.draws, 2) * (1 + abs(epsilon)) / min(step, 1.0)
-        return 64 + 2 * math.ceil(math.log2(scale))
+    @property
+    def rho(self) -> Bounds:
+        return _rho(self)
 
-    def _delta(self, epsilon: float, bits: int) -> tuple[arb, arb] | None:
-        """Enclosure of delta with wrap-around near 2**-bits, None if undecided."""
-        if epsilon < 0:  # delta(-e) = 1 - e^-e + e^-e delta(e), the pair being symmetric
-            mirrored = self._delta(-epsilon, bits)
-            scale = arb(epsilon).exp()
-            return mirrored and (1 - scale + scale * mirrored[0], 1 - scale + scale * mirrored[1])
-        step = _step(self)
-        first = (arb(epsilon) / step).floor().unique_fmpz()
-        if first is None:
-            return None
-        j0 = int(first) + 1
-        m, p, q = self.draws, ball(self.up), ball(self.down)
-        edge = (arb(epsilon) - step * j0).exp()  # e^(epsilon - l j0) < 1
-        if j0 > m:
-            return arb(0), arb(0)
-        if j0 == m:
-            value = p**m * (1 - edge)
-            return value.lower(), value.upper()
+    def approximate_rho(self, delta: float) -> ApproximateRho:
+        """By the number of draws on the two cells, unless the whole loss has no larger rho."""
+        truncated = approximately_concentrated(self, delta)
+        if truncated is None or not self._has_more_than(truncated.rho.upper):
+            whole = self.rho
+            if truncated is None or truncated.rho.upper >= whole.upper:
+                return ApproximateRho(whole, 0.0)
+        return ApproximateRho(truncated.rho, truncated.delta)
 
-        centre, sd = self._saddle(j0)
-        spread = 1 / max(sd, 1.0)
-        ratio = q / p
+    def _has_more_than(self, rho: float) -> bool:
+        """Whether one divergence shows that the whole loss has a larger rho, which is quicker."""
+        order = 1 + 16 / math.log1p(float(self.up / self.down - 1))
+        return math.isfinite(order) and self.renyi(order).lower > rho * order * (1 + 1e-12)
 
-        def direct(z: acb) -> acb:
-            w = 1 / z
-            return w**j0 * (1 / (1 - w) - edge / (1 - ratio * w))
-
-        def complement(z: acb) -> acb:
-            return z ** (1 - j0) / (1 - z) + edge * z**-j0 / (1 - ratio / z)
-
-        if centre > -5 * spread:
-            contour = _Contour(self, j0, max(centre, spread), (0.0, math.inf), bits)
-            return contour.mean(direct)
-        # Just inside the region of convergence -l < theta < 0.
-        contour = _Contour(self, j0, centre, (-float(step.lower()) * (1 - 2**-50), 0.0), bits)
-        low, high = contour.mean(complement)
-        return 1 - high, 1 - low
-
-    def _saddle(self, j0: int) -> tuple[float, float]:
-        """The tilt whose mean is j0, and the standard deviation of S there."""
-        m, p, q = self.draws, float(self.up), float(self.down)
-        rest = float(1 - self.up - self.down)
-        root = math.hypot(j0 * rest, 2 * math.sqrt((m - j0) * (m + j0)) * math.sqrt(p * q))
-        z = (j0 * rest + root) / (2 * (m - j0) * p)
-        total = rest + p * z + q / z
-        up, down = p * z / total, q / z / total
-        variance = max(up + down - (up - down) ** 2, 4 * up * down)
-        return math.log(z), math.sqrt(m * variance)
+    def renyi(self, order: Order) -> Bounds:
+        t = exact_order(order) - 1
+        if self.is_free:
+            return Bounds(0.0, 0.0)
+        bits = _BITS
+        while True:
+            with ctx.workprec(bits):
+                draw = _Draw(self)
+                value = draw.divergence(ball(t)) if t else draw.mean
+                if value.rel_accuracy_bits() >= _ACCURATE_BITS or bits >= _MOST_BITS:
+                    return outwards(value * self.draws)
+            bits *= 2
 
 
 @functools.lru_cache(maxsize=4096)
-def _bounded(loss: LatticeLoss, epsilon: float) -> Bounds:
-    """The curve, found once: a plan asks a loss for it at 0 from several sides."""
-    return loss._bounds(epsilon)
+def contour_delta(loss: DrawsLoss, epsilon: float) -> Bounds:
+    """The curve at epsilon >= 0 by the integral, found once: a plan asks from several sides."""
+    if loss.is_free:
+        return Bounds(0.0, 0.0)
+    bits = 80
+    while True:
+        with ctx.workprec(bits + _guard_bits(loss, epsilon)):
+            value = _by_contour(loss, epsilon, bits)
+            if value is not None:
+                lower, upper = value
+                tight = upper <= lower * (1 + arb(2) ** -_RELATIVE_BITS)
+                if tight or bits >= _MOST_BITS:
+                    return outwards(lower.union(upper), most=1.0)
+        bits *= 2
+
+
+def _guard_bits(loss: DrawsLoss, epsilon: float) -> int:
+    """Bits lost to the m-th power and to a small step l."""
+    step = math.log1p(float(loss.up / loss.down - 1)) or 1e-300
+    scale = max(loss.draws, 2) * (1 + abs(epsilon)) / min(step, 1.0)
+    return 64 + 2 * math.ceil(math.log2(scale))
+
+
+def _by_contour(loss: DrawsLoss, epsilon: float, bits: int) -> tuple[arb, arb] | None:
+    """Enclosure of delta with wrap-around near 2**-bits, None if undecided."""
+    step = _step(loss)
+    first = (arb(epsilon) / step).floor().unique_fmpz()
+    if first is None:
+        return None
+    j0 = int(first) + 1
+    m, p, q = loss.draws, ball(loss.up), ball(loss.down)
+    edge = (arb(epsilon) - step * j0).exp()  # e^(epsilon - l j0) < 1
+    if j0 > m:
+        return arb(0), arb(0)
+    if j0 == m:
+        value = p**m * (1 - edge)
+        return value.lower(), value.upper()
+
+    centre, sd = _saddle(loss, j0)
+    spread = 1 / max(sd, 1.0)
+    ratio = q / p
+
+    def direct(z: acb) -> acb:
+        w = 1 / z
+        return w**j0 * (1 / (1 - w) - edge / (1 - ratio * w))
+
+    def complement(z: acb) -> acb:
+        return z ** (1 - j0) / (1 - z) + edge * z**-j0 / (1 - ratio / z)
+
+    if centre > -5 * spread:
+        contour = _Contour(loss, j0, max(centre, spread), (0.0, math.inf), bits)
+        return contour.mean(direct)
+    # Just inside the region of convergence -l < theta < 0.
+    contour = _Contour(loss, j0, centre, (-float(step.lower()) * (1 - 2**-50), 0.0), bits)
+    low, high = contour.mean(complement)
+    return 1 - high, 1 - low
+
+
+def _saddle(loss: DrawsLoss, j0: int) -> tuple[float, float]:
+    """The tilt whose mean is j0, and the standard deviation of S there."""
+    m, p, q = loss.draws, float(loss.up), float(loss.down)
+    rest = float(1 - loss.up - loss.down)
+    root = math.hypot(j0 * rest, 2 * math.sqrt((m - j0) * (m + j0)) * math.sqrt(p * q))
+    z = (j0 * rest + root) / (2 * (m - j0) * p)
+    total = rest + p * z + q / z
+    up, down = p * z / total, q / z / total
+    variance = max(up + down - (up - down) ** 2, 4 * up * down)
+    return math.log(z), math.sqrt(m * variance)
 
 
 class _Contour:
     """The circle log|z| = theta with enough nodes for an error near 2**-bits."""
 
     def __init__(
-        self, loss: LatticeLoss, j0: int, theta: float, region: tuple[float, float], bits: int
+        self, loss: DrawsLoss, j0: int, theta: float, region: tuple[float, float], bits: int
     ) -> None:
         self.m, self.j0 = loss.draws, j0
         self.p, self.q = ball(loss.up), ball(loss.down)
@@ -350,7 +388,7 @@ class _Contour:
         return low.lower().max(arb(0)), high.upper()
 
 
-def _step(loss: LatticeLoss) -> arb:
+def _step(loss: DrawsLoss) -> arb:
     """L = log(up / down)."""
     return ball(loss.up / loss.down).log()
 
@@ -360,9 +398,6 @@ def _whole(value: arb) -> int:
     return int(str(value.mid().floor().unique_fmpz()))
 
 
-_BITS = 192
-_MOST_BITS = 8192
-_ACCURATE_BITS = 60
 _GAP = 2.0**-36  # relative, between the bounds on the supremum
 _MOST_PIECES = 100_000  # then the bounds are as wide as they are, and still bounds
 
@@ -370,7 +405,7 @@ _MOST_PIECES = 100_000  # then the bounds are as wide as they are, and still bou
 class _Draw:
     """One draw, in balls at the precision of the moment."""
 
-    def __init__(self, loss: LatticeLoss) -> None:
+    def __init__(self, loss: DrawsLoss) -> None:
         up, down = (fmpq(p.numerator, p.denominator) for p in (loss.up, loss.down))
         self.step = arb(up / down - 1).log1p()
         self.root = arb(up * down).sqrt()
@@ -397,32 +432,10 @@ class _Draw:
         return tangent.min(at_b.log1p() / low)  # far out the tangent is the worse
 
 
-def renyi_divergence(loss: LatticeLoss, order: Fraction | int | float) -> Bounds:
-    """Bounds on the Rényi divergence of all draws.
-
-    Args:
-        loss: The loss; its pair is symmetric, so the direction does not matter.
-        order: At least 1 and finite; a float is taken as its exact value. Order 1 is the
-            Kullback-Leibler divergence.
-    """
-    if not 1 <= order < math.inf:
-        raise ValueError("the order must be finite and at least 1")
-    if loss.up == loss.down or loss.draws == 0:
-        return Bounds(0.0, 0.0)
-    t, bits = Fraction(order) - 1, _BITS
-    while True:
-        with ctx.workprec(bits):
-            draw = _Draw(loss)
-            value = draw.divergence(ball(t)) if t else draw.mean
-            if value.rel_accuracy_bits() >= _ACCURATE_BITS or bits >= _MOST_BITS:
-                return outwards(value * loss.draws)
-        bits *= 2
-
-
 @functools.lru_cache(maxsize=256)
-def concentrated(loss: LatticeLoss) -> Bounds:
-    """Bounds on the smallest rho at which the loss is rho-zCDP, 2**-35 apart if they can be."""
-    if loss.up == loss.down or loss.draws == 0:
+def _rho(loss: DrawsLoss) -> Bounds:
+    """Bounds on the smallest rho of the whole loss, 2**-35 apart if they can be."""
+    if loss.is_free:
         return Bounds(0.0, 0.0)
     with ctx.workprec(_BITS):
         draw = _Draw(loss)
@@ -474,7 +487,7 @@ class Approximate(NamedTuple):
 
 
 @functools.lru_cache(maxsize=4096)
-def approximately_concentrated(loss: LatticeLoss, delta: float) -> Approximate | None:
+def approximately_concentrated(loss: DrawsLoss, delta: float) -> Approximate | None:
     """The least rho with at most this delta, or None if the draws have to be taken whole.
 
     Args:
@@ -483,7 +496,7 @@ def approximately_concentrated(loss: LatticeLoss, delta: float) -> Approximate |
     """
     if not 0 <= delta < 1:
         raise ValueError("delta must be in [0, 1)")
-    if loss.up == loss.down or loss.draws == 0 or not delta:
+    if loss.is_free or not delta:
         return None
     with ctx.workprec(_BITS):
         draws = _Moved(loss)
@@ -512,7 +525,7 @@ def approximately_concentrated(loss: LatticeLoss, delta: float) -> Approximate |
 class _Moved:
     """T of the module's text, in balls at the precision of the moment."""
 
-    def __init__(self, loss: LatticeLoss) -> None:
+    def __init__(self, loss: DrawsLoss) -> None:
         self.loss = loss
         self.draws, self.chance = loss.draws, loss.up + loss.down
         self.step = ball(loss.up / loss.down).log()
@@ -602,65 +615,8 @@ class _Series:
         return total.union(total + self.last * x**self.power * ratio / (1 - ratio))
 
 
-FEW_DRAWS = 1000
-"""Up to which the masses of all draws are summed."""
-
-
-@dataclass(frozen=True)
-class DrawsLoss(Loss):
-    """The loss of statpress.mechanisms.accounting.draws as one of these values.
-
-    A few draws are summed from their exact masses, a polynomial power in balls.
-    """
-
-    lattice: LatticeLoss
-
-    def _ahead(self, epsilon: float) -> Bounds:
-        up, down, m = self.lattice.up, self.lattice.down, self.lattice.draws
-        if not (up > down and 0 < m <= FEW_DRAWS):
-            return self.lattice.delta(epsilon)
-
-        def value() -> arb:
-            first = (arb(epsilon) / ball(up / down).log()).floor().unique_fmpz()
-            if first is None:
-                return arb(0, math.inf)
-            count = max(m - int(first), 0)  # of lattice points above epsilon
-            p, q = _draws_sums(self.lattice, int(ctx.prec))
-            return p[count] - arb(epsilon).exp() * q[count]
-
-        return enclosed(value, 1.0)
-
-    def epsilon(self, delta: float) -> Bounds:
-        return self.lattice.epsilon(delta)
-
-    @property
-    def pure_epsilon(self) -> Bounds:
-        return self.lattice.pure_epsilon
-
-    @property
-    def rho(self) -> Bounds:
-        return concentrated(self.lattice)
-
-    def approximate_rho(self, delta: float) -> ApproximateRho:
-        """By the number of draws on the two cells, unless the whole loss has no larger rho."""
-        found = approximately_concentrated(self.lattice, delta)
-        if found is None or not self._has_more_than(found.rho.upper):
-            whole = self.rho
-            if found is None or found.rho.upper >= whole.upper:
-                return ApproximateRho(whole, 0.0)
-        return ApproximateRho(found.rho, found.delta)
-
-    def _has_more_than(self, rho: float) -> bool:
-        """Whether one divergence shows that the whole loss has a larger rho; quicker than its."""
-        order = 1 + 16 / math.log1p(float(self.lattice.up / self.lattice.down - 1))
-        return math.isfinite(order) and self.renyi(order).lower > rho * order * (1 + 1e-12)
-
-    def renyi(self, order: Order) -> Bounds:
-        return renyi_divergence(self.lattice, order)
-
-
 @functools.lru_cache(maxsize=64)
-def _draws_sums(loss: LatticeLoss, bits: int) -> tuple[list[arb], list[arb]]:
+def _draws_sums(loss: DrawsLoss, bits: int) -> tuple[list[arb], list[arb]]:
     """Running sums of both distributions over the lattice, largest loss first."""
     with ctx.workprec(bits):
         up, down, rest = ball(loss.up), ball(loss.down), ball(1 - loss.up - loss.down)

@@ -31,7 +31,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Self
 
 from flint import arb, ctx, fmpq
 
@@ -162,52 +162,12 @@ class ApproximateRho(NamedTuple):
     delta: float
 
 
-class PrivacyLoss(Protocol):
-    """What every loss answers, as enclosures."""
+class PrivacyLoss(abc.ABC):
+    """What a mechanism costs; every answer is a proven enclosure.
 
-    def __hash__(self) -> int: ...
-
-    @property
-    def pure_epsilon(self) -> Bounds:
-        """Epsilon at delta = 0, infinite if there is none."""
-
-    @property
-    def rho(self) -> Bounds:
-        """Smallest rho with Rényi divergence <= rho order at every order above 1 (zCDP)."""
-
-    def approximate_rho(self, delta: float) -> ApproximateRho:
-        """The least rho known that holds but for at most this delta."""
-
-    @property
-    def attack_advantage(self) -> Bounds:
-        """Largest gap between true and false positives of any test: total variation."""
-
-    def delta(self, epsilon: float) -> Bounds:
-        """The curve at any finite epsilon."""
-
-    def epsilon(self, delta: float) -> Bounds:
-        """Smallest epsilon >= 0 at a delta in [0, 1)."""
-
-    def renyi(self, order: Order) -> Bounds:
-        """Rényi divergence, at an order from 1."""
-
-    def renyi_of_curve(self, order: Order) -> Bounds:
-        """That of the pair whose curve this is, where less is proven of the loss itself."""
-
-    def trade_off(self, alpha: float) -> Bounds:
-        """Smallest type II error of any test with type I error alpha."""
-
-    def missed_at_least(self, alphas: Sequence[Fraction], scale: float) -> tuple[float, ...]:
-        """Lower bounds on that error, quicker: by some looks at the curve, at multiples of scale.
-
-        Args:
-            alphas: Type I errors.
-            scale: An epsilon of the order of the loss.
-        """
-
-
-class Loss(abc.ABC):
-    """Epsilon, trade-off and advantage of a loss, from its curves at epsilon >= 0."""
+    A subclass gives the curve at epsilon >= 0, the pure epsilon, rho and the Rényi divergences;
+    epsilon, the trade-off and the advantage follow from the curve.
+    """
 
     @abc.abstractmethod
     def _ahead(self, epsilon: float) -> Bounds:
@@ -215,26 +175,33 @@ class Loss(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def pure_epsilon(self) -> Bounds: ...
+    def pure_epsilon(self) -> Bounds:
+        """Epsilon at delta = 0, infinite if there is none."""
 
     @property
     @abc.abstractmethod
-    def rho(self) -> Bounds: ...
+    def rho(self) -> Bounds:
+        """Smallest rho with Rényi divergence <= rho order at every order above 1 (zCDP)."""
 
     @abc.abstractmethod
-    def renyi(self, order: Order) -> Bounds: ...
-
-    def approximate_rho(self, delta: float) -> ApproximateRho:
-        return ApproximateRho(self.rho, 0.0)
+    def renyi(self, order: Order) -> Bounds:
+        """Rényi divergence, at an order from 1."""
 
     def renyi_of_curve(self, order: Order) -> Bounds:
+        """That of the pair whose curve this is, where less is proven of the loss itself."""
         return self.renyi(order)
+
+    def approximate_rho(self, delta: float) -> ApproximateRho:
+        """The least rho known that holds but for at most this delta."""
+        return ApproximateRho(self.rho, 0.0)
 
     @property
     def attack_advantage(self) -> Bounds:
+        """Largest gap between true and false positives of any test: total variation."""
         return self.delta(0.0)
 
     def delta(self, epsilon: float) -> Bounds:
+        """The curve at any finite epsilon."""
         if not math.isfinite(epsilon):
             raise ValueError("epsilon must be finite")
         if epsilon >= 0:
@@ -248,6 +215,7 @@ class Loss(abc.ABC):
             )
 
     def epsilon(self, delta: float) -> Bounds:
+        """Smallest epsilon >= 0 at a delta in [0, 1)."""
         if not 0 <= delta < 1:
             raise ValueError("delta must be in [0, 1)")
         if delta == 0:
@@ -259,11 +227,18 @@ class Loss(abc.ABC):
         return Bounds(low, high)
 
     def trade_off(self, alpha: float) -> Bounds:
+        """Smallest type II error of any test with type I error alpha."""
         if not 0 <= alpha <= 1:
             raise ValueError("alpha must be in [0, 1]")
         return conjugate(self.delta, alpha)
 
     def missed_at_least(self, alphas: Sequence[Fraction], scale: float) -> tuple[float, ...]:
+        """Lower bounds on that error, quicker: by some looks at the curve, at multiples of scale.
+
+        Args:
+            alphas: Type I errors.
+            scale: An epsilon of the order of the loss.
+        """
         curve = functools.cache(self.delta)
         return tuple(missed_at_least(curve, alpha, scale) for alpha in alphas)
 
@@ -280,7 +255,7 @@ _MOST_CELLS = 10**12
 
 
 @dataclass(frozen=True)
-class GaussianLoss(Loss):
+class GaussianLoss(PrivacyLoss):
     """N(0, 1) against N(mu, 1).
 
     Source: Balle and Wang 2018, arXiv 1805.06530, Theorem 8; Dong, Roth and Su 2022,
@@ -331,7 +306,7 @@ class GaussianLoss(Loss):
 
 
 @dataclass(frozen=True)
-class _BoundedLoss(Loss):
+class _BoundedLoss(PrivacyLoss):
     """A loss of at most ``bound``, whose divergence over the order is largest at order 1."""
 
     bound: Fraction
@@ -445,7 +420,7 @@ class BoundedRangeLoss(_BoundedLoss):
 
 
 @dataclass(frozen=True)
-class ConcentratedLoss(Loss):
+class ConcentratedLoss(PrivacyLoss):
     """A loss whose Rényi divergences are bounded, and of which one pair may be known.
 
     Noise on a vector whose change is bounded only in Euclidean norm has no single worst

@@ -75,7 +75,7 @@ from statpress.mechanisms.accounting.balls import (
     supremum,
     twice_above,
 )
-from statpress.mechanisms.accounting.losses import Loss, Order, exact_order
+from statpress.mechanisms.accounting.losses import Order, PrivacyLoss, exact_order
 from statpress.mechanisms.errors import RecordsError
 
 _ALIKE = 24  # bits of the precision that weights taken for one may lose
@@ -224,7 +224,7 @@ def _corrections(pairs: int, bits: int) -> tuple[arb_poly, ...]:
 
 
 @dataclass(frozen=True)
-class DiscreteLaplaceLoss(Loss):
+class DiscreteLaplaceLoss(PrivacyLoss):
     """Integer noise with Pr[z] ~ exp(-|z|/scale) in cells that each move by ``shift``.
 
     The loss of one cell is (shift - 2j)/scale, j = 0..shift, with probability 1/(1 + r),
@@ -284,7 +284,7 @@ class DiscreteLaplaceLoss(Loss):
 
 
 @dataclass(frozen=True)
-class DiscreteGaussianLoss(Loss):
+class DiscreteGaussianLoss(PrivacyLoss):
     """Integer noise with Pr[z] ~ exp(-z^2 / (2 sigma^2)) in cells that each move by ``shift``.
 
     The loss (k s^2 + 2 s W) / (2 sigma^2) of k cells is linear in the sum W of their noise
@@ -379,7 +379,7 @@ _LEFT_OUT = arb(2) ** -66
 """Of the curve so far, what all further terms may come to where a sum ends."""
 
 
-class ResampledGaussianLoss(Loss):
+class ResampledGaussianLoss(PrivacyLoss):
     """Gaussian noise on a statistic of records drawn at random.
 
     Attributes:

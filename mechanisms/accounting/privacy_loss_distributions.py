@@ -51,7 +51,7 @@ from flint import acb, arb, ctx
 
 from statpress.mechanisms.accounting import balls
 from statpress.mechanisms.accounting.balls import TRUNCATION, UNIT, Bounds, Floats, ball, outwards
-from statpress.mechanisms.accounting.draws import FEW_DRAWS, DrawsLoss, LatticeLoss
+from statpress.mechanisms.accounting.draws import FEW_DRAWS, DrawsLoss, contour_delta
 from statpress.mechanisms.accounting.losses import PrivacyLoss
 from statpress.mechanisms.accounting.noise_losses import DiscreteGaussianLoss, ResampledGaussianLoss
 
@@ -63,22 +63,22 @@ _TABLE_TAIL = 2.0**-120
 _STRIDE = 16  # between looks at how much is left
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TabulatedLoss(DrawsLoss):
-    """The loss of a lattice whose window fits a table (``fits``)."""
+    """The loss of draws whose window fits a table (``fits``)."""
 
     @functools.cached_property
     def _table(self) -> tuple[arb, list[tuple[arb, arb]]]:
         """The step between losses, and the sums; kept here, where asking takes no hash."""
         with ctx.workprec(_BITS):
-            return ball(self.lattice.up / self.lattice.down).log(), _table_sums(self.lattice)
+            return ball(self.up / self.down).log(), _table_sums(self)
 
     def _ahead(self, epsilon: float) -> Bounds:
         step, table = self._table
         with ctx.workprec(_BITS):
             first = (arb(epsilon) / step).floor().unique_fmpz()
             if first is None:
-                return self.lattice.delta(epsilon)
+                return contour_delta(self, epsilon)
             place = min(int(first) + 1, len(table) - 1)
             above, below = table[place]
             value = above - arb(epsilon).exp() * below
@@ -88,8 +88,8 @@ class TabulatedLoss(DrawsLoss):
             return Bounds(low, high)
 
     def epsilon(self, delta: float) -> Bounds:
-        """As the lattice proves it, looked for where the table has it."""
-        return self.lattice.epsilon(delta, self._near(delta))
+        """As the contour proves it, looked for first where the table has it."""
+        return self._epsilon(delta, self._near(delta))
 
     def _near(self, delta: float) -> float | None:
         """About the epsilon at a delta: up to step j the curve is A_j - e^epsilon B_j."""
@@ -105,13 +105,13 @@ class TabulatedLoss(DrawsLoss):
             return float(found) if found.is_finite() and found > 0 else None
 
 
-def fits(loss: LatticeLoss) -> bool:
+def fits(loss: DrawsLoss) -> bool:
     """Whether a table of the loss is possible and worth its while."""
-    return loss.up > loss.down and loss.draws > 0 and 2 * _window(loss) < MOST_POINTS
+    return not loss.is_free and 2 * _window(loss) < MOST_POINTS
 
 
 @functools.lru_cache(maxsize=256)
-def _window(loss: LatticeLoss) -> int:
+def _window(loss: DrawsLoss) -> int:
     """A W with Pr[|S| > W] below the tail."""
     mean = loss.draws * float(loss.up - loss.down)
     sd = math.sqrt(loss.draws * float(loss.up + loss.down))
@@ -121,7 +121,7 @@ def _window(loss: LatticeLoss) -> int:
     return min(math.ceil(width), loss.draws)
 
 
-def _outside(loss: LatticeLoss, start: int) -> arb:
+def _outside(loss: DrawsLoss, start: int) -> arb:
     """An upper bound on Pr[|S| >= start], at the precision of the moment."""
     if start > loss.draws:
         return arb(0)
@@ -135,7 +135,7 @@ def _outside(loss: LatticeLoss, start: int) -> arb:
 
 
 @functools.lru_cache(maxsize=128)
-def _table_sums(loss: LatticeLoss) -> list[tuple[arb, arb]]:
+def _table_sums(loss: DrawsLoss) -> list[tuple[arb, arb]]:
     """Pr[S >= j] and Pr[S <= -j] for j = 0..W + 1."""
     width = _window(loss)
     points = 1 << (2 * width + 1).bit_length()
@@ -150,7 +150,7 @@ def _table_sums(loss: LatticeLoss) -> list[tuple[arb, arb]]:
         return [*zip(above, below, strict=True)][::-1]
 
 
-def _spectrum(loss: LatticeLoss, points: int) -> list[acb]:
+def _spectrum(loss: DrawsLoss, points: int) -> list[acb]:
     """phi(z_k)^m for k = 0..points/2, at the precision of the moment.
 
     |phi(e^iu)|^2 = 1 - 2 v x + b x^2 with x = 1 - cos u is convex, so of a run of k it is largest
@@ -363,8 +363,8 @@ def _dots(upper: Floats, h: float) -> Floats:
 @functools.lru_cache(maxsize=512)
 def tabulated(part: PrivacyLoss) -> PrivacyLoss:
     """The same loss in the form whose curve is cheapest to evaluate often."""
-    if isinstance(part, DrawsLoss) and fits(part.lattice):
-        return TabulatedLoss(part.lattice)
+    if isinstance(part, DrawsLoss) and fits(part):
+        return TabulatedLoss(up=part.up, down=part.down, draws=part.draws)
     return part
 
 
@@ -397,7 +397,7 @@ def equivalent_mu(part: PrivacyLoss) -> float:
 def evaluation_cost(part: PrivacyLoss) -> int:
     """What one evaluation of a curve costs, roughly, in those of the cheapest."""
     part = tabulated(part)
-    if type(part) is DrawsLoss and part.lattice.draws > FEW_DRAWS:
+    if type(part) is DrawsLoss and part.draws > FEW_DRAWS:
         return 30
     if isinstance(part, ResampledGaussianLoss):
         return 25

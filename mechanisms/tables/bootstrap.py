@@ -36,8 +36,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from statpress.mechanisms.accounting.draws import DrawsLoss, LatticeLoss
-from statpress.mechanisms.accounting.losses import PrivacyLoss
+from statpress.mechanisms.accounting.draws import DrawsLoss
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.errors import ConfigError, InfeasibleBudgetError, RecordsError
 from statpress.mechanisms.mechanism import (
@@ -275,20 +274,15 @@ class Bootstrap(SmoothedDraws):
         object.__setattr__(self, "pseudocount", exact)
         object.__setattr__(self, "records", int(records))
 
-    def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
-        """The privacy loss of the whole release; takes no data."""
-        frame = {"n_records": n_records, "n_cells": n_cells, "unit_records": unit_records}
-        return DrawsLoss(self.lattice(**frame))
-
-    def lattice(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> LatticeLoss:
-        """The pair of the module's text, drawn from ``records`` times."""
+    def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> DrawsLoss:
+        """The privacy loss of the whole release, draws from the pair of the module's text."""
         check_frame(n_records=n_records, n_cells=n_cells, unit_records=unit_records)
         k, unit = self.pseudocount.as_integer_ratio()
         total = n_records * unit + k * n_cells
         if n_cells == 1:  # every dataset of this size is the same table
-            return LatticeLoss(up=Fraction(1, 2), down=Fraction(1, 2), draws=0)
+            return DrawsLoss(up=Fraction(1, 2), down=Fraction(1, 2), draws=0)
         up, down = Fraction(unit_records * unit + k, total), Fraction(k, total)
-        return LatticeLoss(up=up, down=down, draws=self.records)
+        return DrawsLoss(up=up, down=down, draws=self.records)
 
     def release(
         self,

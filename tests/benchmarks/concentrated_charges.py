@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from statpress.configs.loading import load
 from statpress.configs.order import Override
-from statpress.mechanisms.accounting.draws import DrawsLoss, LatticeLoss, approximately_concentrated
+from statpress.mechanisms.accounting.draws import DrawsLoss, approximately_concentrated
 from statpress.mechanisms.accounting.losses import PureLoss
 from statpress.mechanisms.estimates.noisy_quantile import END_SHARE, quantile_loss
 from statpress.mechanisms.tables.exponential_ks import ExponentialKS
@@ -56,10 +56,10 @@ class Drawn(NamedTuple):
     delta: float
 
     @property
-    def lattice(self) -> LatticeLoss:
+    def lattice(self) -> DrawsLoss:
         k = Fraction(self.pseudocount)
         total = self.n_records + k * self.n_cells
-        return LatticeLoss(up=(1 + k) / total, down=k / total, draws=self.records)
+        return DrawsLoss(up=(1 + k) / total, down=k / total, draws=self.records)
 
 
 DRAWS = [
@@ -78,11 +78,11 @@ def of_draws(drawn: Drawn) -> Charge:
     return _of_lattice(name, drawn.lattice, drawn.delta, truncated_reference)
 
 
-def _of_lattice(name: str, lattice: LatticeLoss, delta: float, reference: object) -> Charge:
+def _of_lattice(name: str, lattice: DrawsLoss, delta: float, reference: object) -> Charge:
     found = approximately_concentrated(lattice, delta)
     assert found is not None and callable(reference)
     other = reference(lattice, found.most_moved)
-    before = DrawsLoss(lattice).rho.upper
+    before = lattice.rho.upper
     return Charge(name, before, found.rho.upper, found.delta, *other)
 
 
@@ -121,9 +121,7 @@ def of_shipped(rho: str | None = None) -> list[Charge]:
     for product in load(SHIPPED, overrides).plan().products:
         assert isinstance(product.loss, DrawsLoss)
         name = f"{product.name}, k = {float(product.mechanism.pseudocount):g}"
-        charge = _of_lattice(
-            name, product.loss.lattice, float(product.rho_delta), truncated_reference
-        )
+        charge = _of_lattice(name, product.loss, float(product.rho_delta), truncated_reference)
         assert charge.rho <= float(product.rho) * (1 + 1e-11)
         found.append(charge)
     return found

@@ -60,12 +60,12 @@ def test_bundle_holds_what_was_planned(agency) -> None:
     for name, stated in privacy["products"].items():
         mechanism = Bootstrap(stated["pseudocount"], stated["records"])
         frame = {"n_records": 400, "n_cells": int(stated["n_cells"])}
-        assert mechanism.lattice(**frame).epsilon(float(stated["delta"])).upper <= float(
+        assert mechanism.loss(**frame).epsilon(float(stated["delta"])).upper <= float(
             stated["epsilon"]
         ), name
         for point in stated["curve"]:
             assert point["delta_lower"] <= point["delta_upper"]
-            assert mechanism.lattice(**frame).delta(point["epsilon"]).upper == point["delta_upper"]
+            assert mechanism.loss(**frame).delta(point["epsilon"]).upper == point["delta_upper"]
     package = json.loads((bundle / "datapackage.json").read_text())
     assert {r["path"] for r in package["resources"]} == {
         f"data/{path.name}" for path in (bundle / "data").iterdir()

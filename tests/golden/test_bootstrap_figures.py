@@ -32,7 +32,7 @@ def variance(pseudocount: Fraction, records: int, n_records: int, n_cells: int) 
 
 def test_largest_release_at_pseudocount_100() -> None:
     assert max_records(100, 0.5, 0.01, **SMALL) == 60_881
-    assert Bootstrap(100, 60_881).lattice(**SMALL).delta(0.5).upper <= 0.01
+    assert Bootstrap(100, 60_881).loss(**SMALL).delta(0.5).upper <= 0.01
     assert Bootstrap(100, 60_882).loss(**SMALL).delta(0.5).lower > 0.01
 
 
@@ -40,7 +40,7 @@ def test_largest_release_over_a_thousand_cells() -> None:
     # The three-way check of this figure is in test_lattice_cross_checks.py.
     found = max_records(1000, 1.0, 1e-8, **LARGE)
     assert found == 38_459_154
-    assert Bootstrap(1000, found).lattice(**LARGE).delta(1.0).upper <= 1e-8
+    assert Bootstrap(1000, found).loss(**LARGE).delta(1.0).upper <= 1e-8
     assert Bootstrap(1000, found + 1).loss(**LARGE).delta(1.0).lower > 1e-8
 
 
@@ -63,7 +63,7 @@ def test_exact_calibration_beats_the_paper_a_hundredfold() -> None:
 
 def test_paper_parameters_satisfy_the_exact_accountant() -> None:
     k, m = paper_parameters(0.5, 0.01, **SMALL)
-    assert Bootstrap(k, m).lattice(**SMALL).delta(0.5).upper <= 0.01
+    assert Bootstrap(k, m).loss(**SMALL).delta(0.5).upper <= 0.01
 
 
 @pytest.mark.parametrize("gamma", [1e-2, 1e-3, 1e-4, 1e-5])
@@ -75,7 +75,7 @@ def test_corollary_3_satisfies_theorem_2(gamma: float) -> None:
 def test_a_trillion_records_cost_what_a_thousand_cost() -> None:
     tracemalloc.start()
     started = time.process_time()
-    found = Bootstrap(1000, 10**12).lattice(n_records=10**9, n_cells=10**6).epsilon(1e-9).upper
+    found = Bootstrap(1000, 10**12).loss(n_records=10**9, n_cells=10**6).epsilon(1e-9).upper
     spent = time.process_time() - started
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -86,7 +86,7 @@ def test_a_trillion_records_cost_what_a_thousand_cost() -> None:
 
 def test_smallest_pseudocount_is_smallest() -> None:
     k = _least_pseudocount(10_000, Target(epsilon=0.5, delta=0.01, **SMALL), 100)
-    assert Bootstrap(k, 10_000).lattice(**SMALL).delta(0.5).upper <= 0.01
+    assert Bootstrap(k, 10_000).loss(**SMALL).delta(0.5).upper <= 0.01
     below = Bootstrap(k - Fraction(1, 100), 10_000).loss(**SMALL)
     assert below.delta(0.5).lower > 0.01
 

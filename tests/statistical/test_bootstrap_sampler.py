@@ -121,7 +121,7 @@ class ToldEpsilon:
     def proven_delta(self, epsilon: float) -> float:
         """A lower bound on the true delta that fails with probability below LEVEL."""
         frame = {"n_records": 5, "n_cells": 4}
-        loss = self.mechanism.lattice(**frame)
+        loss = self.mechanism.loss(**frame)
         first = math.floor(epsilon / math.log(loss.up / loss.down)) + 1
         rng, hits = generator(), []
         for table in self.tables:
@@ -139,13 +139,13 @@ class ToldEpsilon:
 def test_no_event_tells_more_than_the_claim() -> None:
     mechanism = Bootstrap(Fraction(1, 2), 4)
     told = ToldEpsilon(mechanism, mechanism.pseudocount).proven_delta(0.3)
-    assert told <= mechanism.lattice(n_records=5, n_cells=4).delta(0.3).upper
+    assert told <= mechanism.loss(n_records=5, n_cells=4).delta(0.3).upper
     assert (
-        told > 0.5 * mechanism.lattice(n_records=5, n_cells=4).delta(0.3).upper
+        told > 0.5 * mechanism.loss(n_records=5, n_cells=4).delta(0.3).upper
     )  # the test has power
 
 
 def test_half_the_pseudocount_tells_more_than_the_claim() -> None:
     mechanism = Bootstrap(Fraction(1, 2), 4)
     told = ToldEpsilon(mechanism, mechanism.pseudocount / 2).proven_delta(0.3)
-    assert told > mechanism.lattice(n_records=5, n_cells=4).delta(0.3).upper
+    assert told > mechanism.loss(n_records=5, n_cells=4).delta(0.3).upper

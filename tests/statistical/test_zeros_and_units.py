@@ -134,7 +134,7 @@ class Told:
 
     def claimed(self, **changes: int) -> float:
         frame = {"n_records": 6, "n_cells": self.domain.n_possible, "unit_records": 2}
-        return self.mechanism.lattice(**(frame | changes)).delta(self.EPSILON).upper
+        return self.mechanism.loss(**(frame | changes)).delta(self.EPSILON).upper
 
 
 def test_no_event_tells_more_than_the_claim_for_a_unit_of_two_records() -> None:
@@ -170,7 +170,7 @@ def test_an_absent_cell_without_pseudocount_tells_everything() -> None:
         return float(low - math.exp(0.9) * high)
 
     frame = {"n_records": 6, "n_cells": domain.n_possible, "unit_records": 2}
-    claimed = Bootstrap(kappa, m).lattice(**frame).delta(0.9).upper
+    claimed = Bootstrap(kappa, m).loss(**frame).delta(0.9).upper
     assert proven(*seen[:2]) <= claimed < proven(*seen[2:])
 
 

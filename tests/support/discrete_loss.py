@@ -18,11 +18,11 @@ from statpress.mechanisms.accounting.balls import (
     outwards,
     supremum,
 )
-from statpress.mechanisms.accounting.losses import Loss, Order, exact_order
+from statpress.mechanisms.accounting.losses import Order, PrivacyLoss, exact_order
 
 
 @dataclass(frozen=True)
-class DiscreteLoss(Loss):
+class DiscreteLoss(PrivacyLoss):
     """A pair of distributions on the same finite set, equal to its mirror image.
 
     Attributes:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from statpress.mechanisms.accounting.balls import Bounds, exactly
-from statpress.mechanisms.accounting.losses import Loss, Order, PureLoss, exact_order
+from statpress.mechanisms.accounting.losses import Order, PrivacyLoss, PureLoss, exact_order
 
 
 @dataclass(frozen=True)
-class ProfileLoss(Loss):
+class ProfileLoss(PrivacyLoss):
     """A loss of which only bounds on the curve are known.
 
     Attributes:

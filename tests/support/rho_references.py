@@ -12,13 +12,13 @@ import numpy as np
 from exact_laws import law_of
 from neighbouring import neighbours
 
-from statpress.mechanisms.accounting.draws import LatticeLoss
+from statpress.mechanisms.accounting.draws import DrawsLoss
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 ORDERS = (1.0001, 1.01, 1.1, 1.5, 2.0, 3.0, 5.0, 9.0, 17.0, 33.0)
 
 
-def truncated_reference(loss: LatticeLoss, t: int) -> tuple[float, float]:
+def truncated_reference(loss: DrawsLoss, t: int) -> tuple[float, float]:
     """The rho given at most t draws on the two cells, and the probability of more.
 
     Binomial weights by mpmath's gamma function, and a dense search over orders.

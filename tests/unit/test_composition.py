@@ -19,7 +19,7 @@ from profile_loss import ProfileLoss
 
 from statpress.mechanisms.accounting import balls, privacy_loss_distributions
 from statpress.mechanisms.accounting.composition import ComposedLoss, compose, compose_quickly
-from statpress.mechanisms.accounting.draws import DrawsLoss, LatticeLoss
+from statpress.mechanisms.accounting.draws import DrawsLoss
 from statpress.mechanisms.accounting.losses import GaussianLoss, PrivacyLoss, PureLoss
 from statpress.mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
 
@@ -47,15 +47,14 @@ def fresh() -> Iterable[None]:
 
 
 def draws(up: int, down: int, m: int) -> DrawsLoss:
-    return DrawsLoss(LatticeLoss(up=F(up, 100), down=F(down, 100), draws=m))
+    return DrawsLoss(up=F(up, 100), down=F(down, 100), draws=m)
 
 
 def lattice_atoms(loss: DrawsLoss) -> dict[int, Fraction]:
     """Exact probabilities of the multiples of the step, by repeated convolution."""
-    lattice = loss.lattice
     pmf = {0: F(1)}
-    steps = ((1, lattice.up), (-1, lattice.down), (0, 1 - lattice.up - lattice.down))
-    for _ in range(lattice.draws):
+    steps = ((1, loss.up), (-1, loss.down), (0, 1 - loss.up - loss.down))
+    for _ in range(loss.draws):
         new: dict[int, Fraction] = {}
         for (j, mass), (jump, weight) in itertools.product(pmf.items(), steps):
             new[j + jump] = new.get(j + jump, F(0)) + mass * weight
@@ -70,7 +69,7 @@ def lattice_pair_delta(one: DrawsLoss, two: DrawsLoss, epsilon: float) -> mpmath
             return mpmath.mpf(value.numerator) / value.denominator
 
         def found(loss: DrawsLoss) -> list[tuple[mpmath.mpf, mpmath.mpf]]:
-            step = mpmath.log(big(loss.lattice.up / loss.lattice.down))
+            step = mpmath.log(big(loss.up / loss.down))
             return [(j * step, big(mass)) for j, mass in lattice_atoms(loss).items()]
 
         return mpmath.fsum(
@@ -392,7 +391,7 @@ def test_losses_below_what_a_double_shows_are_not_lost() -> None:
         assert composed.delta(0.0).upper >= 1.5e-17 - 1e-30
         assert composed.epsilon(1e-18).upper >= 2.7e-17
         assert composed.epsilon(1e-18).upper <= 3.1e-17
-    rare = [draws(1, 1, 0), DrawsLoss(LatticeLoss(up=F(2, 10**17), down=F(1, 10**20), draws=2))]
+    rare = [draws(1, 1, 0), DrawsLoss(up=F(2, 10**17), down=F(1, 10**20), draws=2)]
     alone = rare[1].epsilon(1e-18)
     for composed in (compose([*rare, tiny[0]]), compose_quickly([*rare, tiny[0]])):
         assert composed.epsilon(1e-18).upper >= alone.lower

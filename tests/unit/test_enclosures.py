@@ -18,7 +18,7 @@ from statpress.mechanisms.accounting.balls import (
     last_true,
 )
 from statpress.mechanisms.accounting.composition import compose
-from statpress.mechanisms.accounting.draws import DrawsLoss, LatticeLoss
+from statpress.mechanisms.accounting.draws import DrawsLoss
 from statpress.mechanisms.accounting.losses import (
     ConcentratedLoss,
     GaussianLoss,
@@ -54,8 +54,8 @@ def test_extreme_decimals(text: str) -> None:
 CURVES: dict[str, PrivacyLoss] = {
     "gaussian": GaussianLoss(Fraction(3, 4)),
     "pure": PureLoss(Fraction(2)),
-    "many draws": DrawsLoss(LatticeLoss(up=Fraction(41, 800), down=Fraction(40, 800), draws=400)),
-    "few draws": DrawsLoss(LatticeLoss(up=Fraction(3, 10), down=Fraction(2, 10), draws=5)),
+    "many draws": DrawsLoss(up=Fraction(41, 800), down=Fraction(40, 800), draws=400),
+    "few draws": DrawsLoss(up=Fraction(3, 10), down=Fraction(2, 10), draws=5),
     "discrete gaussian": DiscreteGaussianLoss(Fraction(9), 1, 2),
     "discrete laplace": DiscreteLaplaceLoss(Fraction(5), 2, 2),
     "bounds far apart": ConcentratedLoss(Fraction(1, 8), GaussianLoss(Fraction(1, 4))),

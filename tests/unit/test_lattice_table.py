@@ -9,9 +9,10 @@ from flint import arb, ctx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from statpress.mechanisms.accounting import draws as draws_module
 from statpress.mechanisms.accounting import privacy_loss_distributions
 from statpress.mechanisms.accounting.balls import Bounds
-from statpress.mechanisms.accounting.draws import DrawsLoss, LatticeLoss
+from statpress.mechanisms.accounting.draws import DrawsLoss, contour_delta
 from statpress.mechanisms.accounting.privacy_loss_distributions import TabulatedLoss, fits
 from statpress.mechanisms.tables.bootstrap import Bootstrap
 
@@ -24,6 +25,11 @@ SETTINGS = [
 ]
 
 
+def table_of(loss: DrawsLoss) -> TabulatedLoss:
+    """A table made afresh."""
+    return TabulatedLoss(up=loss.up, down=loss.down, draws=loss.draws)
+
+
 def overlap(one: Bounds, two: Bounds) -> bool:
     return max(one.lower, two.lower) <= min(one.upper, two.upper)
 
@@ -33,11 +39,11 @@ def test_the_table_and_the_contour_enclose_the_same_curve(
     setting: tuple[Fraction, int, int, int],
 ) -> None:
     pseudocount, draws, n_records, n_cells = setting
-    loss = Bootstrap(pseudocount, draws).lattice(n_records=n_records, n_cells=n_cells)
+    loss = Bootstrap(pseudocount, draws).loss(n_records=n_records, n_cells=n_cells)
     assert fits(loss)
-    table = TabulatedLoss(loss)
+    table = table_of(loss)
     for epsilon in (0.0, 1e-9, 0.01, 0.3, 1.0, 2.5, 20.0, 500.0, 4096.0):
-        found, exact = table.delta(epsilon), loss.delta(epsilon)
+        found, exact = table.delta(epsilon), contour_delta(loss, epsilon)
         assert overlap(found, exact), epsilon
         if exact.lower > 1e-25:
             assert found.upper <= found.lower * (1 + 1e-9)
@@ -50,24 +56,24 @@ def test_epsilon_is_the_contours_bit_for_bit_in_a_fraction_of_the_looks(
     setting: tuple[Fraction, int, int, int], delta: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pseudocount, draws, n_records, n_cells = setting
-    loss = Bootstrap(pseudocount, draws).lattice(n_records=n_records, n_cells=n_cells)
-    looks, seen = 0, LatticeLoss.delta
+    loss = Bootstrap(pseudocount, draws).loss(n_records=n_records, n_cells=n_cells)
+    looks, seen = 0, draws_module.contour_delta
 
-    def counted(self: LatticeLoss, epsilon: float) -> Bounds:
+    def counted(loss: DrawsLoss, epsilon: float) -> Bounds:
         nonlocal looks
         looks += 1
-        return seen(self, epsilon)
+        return seen(loss, epsilon)
 
-    monkeypatch.setattr(LatticeLoss, "delta", counted)
-    plain, plainly = DrawsLoss(loss).epsilon(delta), looks
+    monkeypatch.setattr(draws_module, "contour_delta", counted)
+    plain, plainly = loss.epsilon(delta), looks
     looks = 0
-    assert TabulatedLoss(loss).epsilon(delta) == plain
+    assert table_of(loss).epsilon(delta) == plain
     assert looks <= (max(8, 0.5 * plainly) if delta > 1e-20 else plainly)
 
 
 def test_a_wrong_first_look_changes_no_bound() -> None:
-    loss = Bootstrap(Fraction(39, 2), 29_501).lattice(n_records=29_501, n_cells=350)
-    assert {loss.epsilon(1e-8, near) for near in (None, 1e-6, 0.3, 5.0, 1e9)} == {
+    loss = Bootstrap(Fraction(39, 2), 29_501).loss(n_records=29_501, n_cells=350)
+    assert {loss._epsilon(1e-8, near) for near in (None, 1e-6, 0.3, 5.0, 1e9)} == {
         loss.epsilon(1e-8)
     }
 
@@ -83,31 +89,31 @@ def test_a_wrong_first_look_changes_no_bound() -> None:
 def test_the_table_agrees_everywhere(
     pseudocount: Fraction, draws: int, n_records: int, n_cells: int, epsilon: float
 ) -> None:
-    loss = Bootstrap(pseudocount, draws).lattice(n_records=n_records, n_cells=n_cells)
-    table = TabulatedLoss(loss)
-    assert overlap(table.delta(epsilon), DrawsLoss(loss).delta(epsilon))
+    loss = Bootstrap(pseudocount, draws).loss(n_records=n_records, n_cells=n_cells)
+    table = table_of(loss)
+    assert overlap(table.delta(epsilon), contour_delta(loss, epsilon))
     assert table.pure_epsilon == loss.pure_epsilon
 
 
 def test_a_window_that_cuts_the_tail_off_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a tail bound of nought, the twin, a window too narrow goes unnoticed."""
-    loss = Bootstrap(Fraction(20), 5000).lattice(n_records=5000, n_cells=20)
-    exact = loss.delta(1.0)
+    loss = Bootstrap(Fraction(20), 5000).loss(n_records=5000, n_cells=20)
+    exact = contour_delta(loss, 1.0)
 
-    def narrow(_: LatticeLoss) -> int:
+    def narrow(_: DrawsLoss) -> int:
         return 12
 
     monkeypatch.setattr(privacy_loss_distributions, "_window", narrow)
     privacy_loss_distributions._table_sums.cache_clear()
-    assert overlap(TabulatedLoss(loss).delta(0.5), loss.delta(0.5))
+    assert overlap(table_of(loss).delta(0.5), contour_delta(loss, 0.5))
     monkeypatch.setattr(privacy_loss_distributions, "_outside", lambda *_: arb(0))
     privacy_loss_distributions._table_sums.cache_clear()
-    assert not overlap(TabulatedLoss(loss).delta(1.0), exact)
+    assert not overlap(table_of(loss).delta(1.0), exact)
     privacy_loss_distributions._table_sums.cache_clear()
 
 
 def test_the_tail_bound_bounds_the_tail() -> None:
-    loss = Bootstrap(Fraction(3), 300).lattice(n_records=200, n_cells=10)
+    loss = Bootstrap(Fraction(3), 300).loss(n_records=200, n_cells=10)
     table = privacy_loss_distributions._table_sums(loss)
     with ctx.workprec(192):
         for start in (2, 10, 40, len(table) - 2):
@@ -119,6 +125,6 @@ def test_the_tail_bound_bounds_the_tail() -> None:
 
 
 def test_a_wide_lattice_has_no_table() -> None:
-    wide = Bootstrap(Fraction(10**6), 10**12).lattice(n_records=10**6, n_cells=100)
+    wide = Bootstrap(Fraction(10**6), 10**12).loss(n_records=10**6, n_cells=100)
     assert not fits(wide)
-    assert not fits(LatticeLoss(up=Fraction(1, 3), down=Fraction(1, 3), draws=5))
+    assert not fits(DrawsLoss(up=Fraction(1, 3), down=Fraction(1, 3), draws=5))

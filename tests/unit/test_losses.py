@@ -17,14 +17,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from statpress.mechanisms.accounting.balls import Bounds
-from statpress.mechanisms.accounting.draws import DrawsLoss, LatticeLoss
-from statpress.mechanisms.accounting.losses import BoundedRangeLoss, GaussianLoss, Loss, PureLoss
+from statpress.mechanisms.accounting.draws import DrawsLoss, contour_delta
+from statpress.mechanisms.accounting.losses import (
+    BoundedRangeLoss,
+    GaussianLoss,
+    PrivacyLoss,
+    PureLoss,
+)
 from statpress.mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
 
 F = Fraction
 EPSILONS = (-1.3, -0.2, 0.0, 0.1, 0.45, 1.0, 2.7)
 LOPSIDED = (F(1, 10), F(9, 10)), (F(3, 10), F(7, 10))
-LOSSES: list[Loss] = [
+LOSSES: list[PrivacyLoss] = [
     GaussianLoss(F(1, 3)),
     GaussianLoss(F(0), F(2)),
     PureLoss(F(3, 4)),
@@ -37,8 +42,8 @@ LOSSES: list[Loss] = [
     DiscreteGaussianLoss(F(9000), 40, 2),
     DiscreteLoss.mirrored(*LOPSIDED),
     DiscreteLoss.mirrored((F(1, 2), F(1, 3), F(1, 6)), (F(1, 5), F(3, 5), F(1, 5))),
-    DrawsLoss(LatticeLoss(up=F(11, 100), down=F(1, 10), draws=50)),
-    DrawsLoss(LatticeLoss(up=F(11, 100), down=F(1, 10), draws=5000)),
+    DrawsLoss(up=F(11, 100), down=F(1, 10), draws=50),
+    DrawsLoss(up=F(11, 100), down=F(1, 10), draws=5000),
 ]
 SOME = st.sampled_from(LOSSES)
 PROPERTY = settings(max_examples=60, deadline=None)
@@ -216,9 +221,9 @@ def test_against_dp_accounting(shift: int) -> None:
 
 
 def test_few_draws_equal_the_contour_integral() -> None:
-    lattice = LatticeLoss(up=F(3, 10), down=F(1, 5), draws=40)
+    loss = DrawsLoss(up=F(3, 10), down=F(1, 5), draws=40)
     for epsilon in EPSILONS:
-        few, contour = DrawsLoss(lattice).delta(epsilon), lattice.delta(epsilon)
+        few, contour = loss.delta(epsilon), contour_delta(loss, epsilon)
         assert few.lower <= contour.upper and contour.lower <= few.upper
         assert few.upper - few.lower < 1e-15
 
@@ -301,7 +306,7 @@ def test_a_loss_of_nothing_and_one_of_everything() -> None:
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
-def test_rho_is_the_supremum_of_divergence_over_order(loss: Loss) -> None:
+def test_rho_is_the_supremum_of_divergence_over_order(loss: PrivacyLoss) -> None:
     low, high = loss.rho
     assert low <= high <= low * (1 + 2e-6)
     orders = [1, *(1 + F(2) ** k for k in range(-20, 12)), *(1 + F(k, 7) for k in range(1, 30))]
@@ -336,7 +341,9 @@ def test_divergences_against_the_definition(order: Fraction) -> None:
 
 @PROPERTY
 @given(SOME, st.floats(-2, 4), st.floats(1e-4, 2))
-def test_curves_fall_and_are_convex_in_the_exponential(loss: Loss, e: float, step: float) -> None:
+def test_curves_fall_and_are_convex_in_the_exponential(
+    loss: PrivacyLoss, e: float, step: float
+) -> None:
     a, b, c = (loss.delta(x) for x in (e, e + step, e + 2 * step))
     assert 0 <= c.lower <= c.upper <= 1
     assert c.lower <= b.upper and b.lower <= a.upper
@@ -348,7 +355,7 @@ def test_curves_fall_and_are_convex_in_the_exponential(loss: Loss, e: float, ste
 
 @PROPERTY
 @given(SOME, st.floats(-12, -0.5))
-def test_epsilon_inverts_delta(loss: Loss, exponent: float) -> None:
+def test_epsilon_inverts_delta(loss: PrivacyLoss, exponent: float) -> None:
     delta = 10**exponent
     low, high = loss.epsilon(delta)
     assert 0 <= low <= high
@@ -360,7 +367,7 @@ def test_epsilon_inverts_delta(loss: Loss, exponent: float) -> None:
 
 @PROPERTY
 @given(SOME)
-def test_currencies_agree(loss: Loss) -> None:
+def test_currencies_agree(loss: PrivacyLoss) -> None:
     pure, rho = loss.pure_epsilon.upper, loss.rho.upper
     assert loss.attack_advantage == loss.delta(0.0)
     if pure < math.inf:

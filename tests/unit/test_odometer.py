@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statpress.mechanisms.accounting.composition import _level, _levelled, read_odometer
-from statpress.mechanisms.accounting.draws import LatticeLoss, concentrated, renyi_divergence
+from statpress.mechanisms.accounting.draws import DrawsLoss
 from statpress.mechanisms.tables.bootstrap import Bootstrap
 from statpress.tasks.release.ledger_check import read_account
 
@@ -82,10 +82,10 @@ def test_a_reading_needs_a_delta(delta: Decimal) -> None:
 def test_a_reading_is_never_below_the_exact_composition() -> None:
     """Two unlike bootstraps, composed exactly by convolving their losses."""
     frame = {"n_records": 50, "n_cells": 4}
-    losses = [Bootstrap(5, 20).lattice(**frame), Bootstrap(9, 35).lattice(**frame)]
-    divergences = [(a, sum(renyi_divergence(x, a).upper for x in losses)) for a in ORDERS]
+    losses = [Bootstrap(5, 20).loss(**frame), Bootstrap(9, 35).loss(**frame)]
+    divergences = [(a, sum(x.renyi(a).upper for x in losses)) for a in ORDERS]
     for delta in (1e-2, 1e-4, 1e-6):
-        rho = sum(D(concentrated(loss).upper) for loss in losses)
+        rho = sum(D(loss.rho.upper) for loss in losses)
         epsilon = sum(D(loss.epsilon(delta / 2).upper) for loss in losses)
         adaptive, fixed = reading(
             epsilon=epsilon,
@@ -103,7 +103,7 @@ def test_a_reading_is_never_below_the_exact_composition() -> None:
         assert reading(rho=rho, delta=D(delta), divergences=halved)[1] < exact
 
 
-def composed_epsilon(losses: list[LatticeLoss], delta: float) -> float:
+def composed_epsilon(losses: list[DrawsLoss], delta: float) -> float:
     """The exact epsilon of the composition, by brute force over all pairs of losses."""
     sums, masses = np.zeros(1), np.ones(1)
     for loss in losses:

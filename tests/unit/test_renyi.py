@@ -14,7 +14,7 @@ from flint import arb, ctx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from statpress.mechanisms.accounting.draws import LatticeLoss, _Draw, concentrated, renyi_divergence
+from statpress.mechanisms.accounting.draws import DrawsLoss, _Draw
 from statpress.mechanisms.accounting.losses import epsilon_at, epsilon_of_rho, tail_of_rho
 from statpress.mechanisms.tables.bootstrap import Bootstrap
 
@@ -26,16 +26,16 @@ def big(value: Fraction) -> mpmath.mpf:
     return mpmath.mpf(value.numerator) / value.denominator
 
 
-def pair(mass: Fraction, slope: Fraction, draws: int) -> LatticeLoss:
+def pair(mass: Fraction, slope: Fraction, draws: int) -> DrawsLoss:
     """Up + down = mass, (up - down) / mass = slope."""
-    return LatticeLoss(up=mass * (1 + slope) / 2, down=mass * (1 - slope) / 2, draws=draws)
+    return DrawsLoss(up=mass * (1 + slope) / 2, down=mass * (1 - slope) / 2, draws=draws)
 
 
-def bootstrap(kappa: object, m: int, n: int, n_cells: int) -> LatticeLoss:
-    return Bootstrap(kappa, m).lattice(n_records=n, n_cells=n_cells)
+def bootstrap(kappa: object, m: int, n: int, n_cells: int) -> DrawsLoss:
+    return Bootstrap(kappa, m).loss(n_records=n, n_cells=n_cells)
 
 
-def direct(loss: LatticeLoss, order: Fraction) -> mpmath.mpf:
+def direct(loss: DrawsLoss, order: Fraction) -> mpmath.mpf:
     """The definition, with 150 digits against its cancellation."""
     with mpmath.workdps(150):
         p, q, a = big(loss.up), big(loss.down), big(order)
@@ -45,7 +45,7 @@ def direct(loss: LatticeLoss, order: Fraction) -> mpmath.mpf:
         return loss.draws * mpmath.log(total) / (a - 1)
 
 
-def densest(loss: LatticeLoss, points: int = 1500) -> mpmath.mpf:
+def densest(loss: DrawsLoss, points: int = 1500) -> mpmath.mpf:
     """The largest D/alpha over a dense search in alpha - 1, refined about its best point."""
     with mpmath.workdps(100):
         scale = 1 / mpmath.log(big(loss.up / loss.down))
@@ -70,12 +70,12 @@ def densest(loss: LatticeLoss, points: int = 1500) -> mpmath.mpf:
         return max(*values, ratio((left + right) / 2), direct(loss, Fraction(1)))
 
 
-def holds(rho: float, loss: LatticeLoss) -> bool:
+def holds(rho: float, loss: DrawsLoss) -> bool:
     """Whether the dense search finds no order with D > rho alpha."""
     return densest(loss) * (1 - TINY) <= rho
 
 
-def random_losses(count: int) -> list[LatticeLoss]:
+def random_losses(count: int) -> list[DrawsLoss]:
     rng = random.Random(20)
     return [
         pair(
@@ -113,11 +113,11 @@ BORDER = [  # between the two kinds, where D/alpha is flat
 def test_divergence_against_its_definition(order: float) -> None:
     for loss in (*INTERIOR, *AT_ONE, *BORDER, *random_losses(40)):
         if order == 1e300:  # the limit, m l
-            low, high = renyi_divergence(loss, order)
+            low, high = loss.renyi(order)
             assert loss.pure_epsilon.lower <= high <= loss.pure_epsilon.upper * (1 + 1e-15)
         else:
             exact = direct(loss, Fraction(order))
-            low, high = renyi_divergence(loss, order)
+            low, high = loss.renyi(order)
             assert low <= exact * (1 + TINY) and exact * (1 - TINY) <= high
         assert 0 < low <= high <= low * (1 + 2e-15)
 
@@ -127,26 +127,26 @@ def test_divergence_at_random_orders() -> None:
     for loss in random_losses(150):
         order = 1 + Fraction(10 ** rng.uniform(-9, 9))
         exact = direct(loss, order)
-        low, high = renyi_divergence(loss, order)
+        low, high = loss.renyi(order)
         assert low <= exact * (1 + TINY) and exact * (1 - TINY) <= high <= low * (1 + 2e-15)
 
 
 def test_no_loss() -> None:
     for loss in (pair(Fraction(1, 2), Fraction(0), 9), pair(Fraction(1, 2), Fraction(1, 2), 0)):
-        assert renyi_divergence(loss, 3) == concentrated(loss) == (0.0, 0.0)
+        assert loss.renyi(3) == loss.rho == (0.0, 0.0)
 
 
 @pytest.mark.parametrize("order", [0.5, math.inf, math.nan])
 def test_orders_that_are_refused(order: float) -> None:
     with pytest.raises(ValueError, match="order"):
-        renyi_divergence(INTERIOR[0], order)
+        INTERIOR[0].renyi(order)
     with pytest.raises(ValueError, match="orders"):
         epsilon_at([(order, 1.0)], 0.1)
 
 
 @pytest.mark.parametrize("loss", [*INTERIOR, *AT_ONE, *BORDER])
-def test_supremum_against_a_dense_search(loss: LatticeLoss) -> None:
-    low, high = concentrated(loss)
+def test_supremum_against_a_dense_search(loss: DrawsLoss) -> None:
+    low, high = loss.rho
     found = densest(loss)
     assert low <= found * (1 + mpmath.mpf(2) ** -34)
     assert found * (1 - TINY) <= high <= low * (1 + 2**-35)
@@ -175,32 +175,32 @@ def test_ceiling_is_above_every_point_of_its_interval_and_closes_in() -> None:
 def test_where_the_supremum_lies() -> None:
     """The cases above are of the kind their names say."""
     for loss in INTERIOR:
-        assert concentrated(loss).lower > renyi_divergence(loss, 1).upper
+        assert loss.rho.lower > loss.renyi(1).upper
     for loss in AT_ONE:
-        assert concentrated(loss).upper == pytest.approx(renyi_divergence(loss, 1).upper, rel=1e-9)
+        assert loss.rho.upper == pytest.approx(loss.renyi(1).upper, rel=1e-9)
 
 
 def test_search_catches_a_supremum_over_a_coarse_grid() -> None:
     for loss in (INTERIOR[0], INTERIOR[1]):
         orders = (1.25, 1.5, 2.0, 3.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
-        broken = max(renyi_divergence(loss, a).upper / a for a in orders)
-        assert not holds(broken, loss) and holds(concentrated(loss).upper, loss)
+        broken = max(loss.renyi(a).upper / a for a in orders)
+        assert not holds(broken, loss) and holds(loss.rho.upper, loss)
 
 
 def test_search_catches_the_divergence_of_order_one_alone() -> None:
     for loss in INTERIOR:
-        assert not holds(renyi_divergence(loss, 1).upper, loss)
+        assert not holds(loss.renyi(1).upper, loss)
 
 
 def test_search_catches_a_rho_slightly_too_small() -> None:
     for loss in (INTERIOR[0], AT_ONE[0], BORDER[0]):
-        assert not holds(concentrated(loss).lower * (1 - 1e-10), loss)
+        assert not holds(loss.rho.lower * (1 - 1e-10), loss)
 
 
 @pytest.mark.parametrize("up", [Fraction(51, 100), Fraction(3, 4), Fraction(999_999, 10**6)])
 def test_randomised_response_has_a_closed_form(up: Fraction) -> None:
     """With rest = 0, rho = m l tanh(l/2), the divergence of order 1."""
-    low, high = concentrated(LatticeLoss(up=up, down=1 - up, draws=11))
+    low, high = DrawsLoss(up=up, down=1 - up, draws=11).rho
     step = mpmath.log(big(up / (1 - up)))
     exact = 11 * step * mpmath.tanh(step / 2)
     assert low == pytest.approx(float(exact), rel=1e-14)
@@ -218,13 +218,13 @@ above_one = st.floats(min_value=-12, max_value=9).map(lambda e: 1 + 10.0**e)
 
 @PROPERTY
 @given(loss=losses, orders=st.lists(above_one, min_size=2, max_size=12))
-def test_no_order_exceeds_rho(loss: LatticeLoss, orders: list[float]) -> None:
-    low, high = concentrated(loss)
+def test_no_order_exceeds_rho(loss: DrawsLoss, orders: list[float]) -> None:
+    low, high = loss.rho
     assert low <= high <= low * (1 + 2**-35)
-    assert renyi_divergence(loss, 1).lower <= high
+    assert loss.renyi(1).lower <= high
     step = math.log1p(float(loss.up / loss.down - 1))
     assert low <= loss.draws * step**2 / 2 * (1 + 1e-12)  # pure epsilon implies epsilon^2/2
-    divergences = [renyi_divergence(loss, order) for order in sorted(orders)]
+    divergences = [loss.renyi(order) for order in sorted(orders)]
     for order, divergence in zip(sorted(orders), divergences, strict=True):
         assert Fraction(divergence.lower) <= Fraction(high) * Fraction(order)
     for before, after in itertools.pairwise(divergences):
@@ -233,12 +233,12 @@ def test_no_order_exceeds_rho(loss: LatticeLoss, orders: list[float]) -> None:
 
 @PROPERTY
 @given(loss=losses, more=st.integers(1, 10**6), order=above_one)
-def test_more_draws_lose_more(loss: LatticeLoss, more: int, order: float) -> None:
-    larger = LatticeLoss(up=loss.up, down=loss.down, draws=loss.draws + more)
-    assert concentrated(loss).upper <= concentrated(larger).upper
-    assert renyi_divergence(loss, order).upper <= renyi_divergence(larger, order).upper
-    whole = loss.draws * concentrated(LatticeLoss(up=loss.up, down=loss.down, draws=1)).upper
-    assert concentrated(loss).upper == pytest.approx(whole, rel=1e-14)
+def test_more_draws_lose_more(loss: DrawsLoss, more: int, order: float) -> None:
+    larger = DrawsLoss(up=loss.up, down=loss.down, draws=loss.draws + more)
+    assert loss.rho.upper <= larger.rho.upper
+    assert loss.renyi(order).upper <= larger.renyi(order).upper
+    whole = loss.draws * DrawsLoss(up=loss.up, down=loss.down, draws=1).rho.upper
+    assert loss.rho.upper == pytest.approx(whole, rel=1e-14)
 
 
 @pytest.mark.parametrize(
@@ -253,12 +253,12 @@ def test_more_draws_lose_more(loss: LatticeLoss, more: int, order: float) -> Non
     ],
 )
 @pytest.mark.parametrize("delta", [0.3, 1e-2, 1e-6, 1e-15])
-def test_conversions_never_go_below_the_exact_epsilon(loss: LatticeLoss, delta: float) -> None:
+def test_conversions_never_go_below_the_exact_epsilon(loss: DrawsLoss, delta: float) -> None:
     exact = loss.epsilon(delta).lower
     orders = [1 + 10 ** (i / 8) for i in range(-24, 32)]
-    pairs = [(order, renyi_divergence(loss, order).upper) for order in orders]
+    pairs = [(order, loss.renyi(order).upper) for order in orders]
     by_orders = epsilon_at(pairs, delta)
-    rho = Decimal(concentrated(loss).upper)
+    rho = Decimal(loss.rho.upper)
     by_rho = epsilon_of_rho(rho, delta)
     assert exact <= by_orders and exact <= by_rho <= tail_of_rho(rho, delta)
     assert by_orders <= by_rho * 1.01 + 1e-3  # the curve says more than its slope
@@ -319,7 +319,7 @@ def test_ends_of_the_conversions() -> None:
 @pytest.mark.parametrize(
     "loss", [bootstrap(1, 40, 30, 5), pair(Fraction(1, 3), Fraction(1, 5), 60)]
 )
-def test_tail_against_the_exact_distribution_of_the_loss(loss: LatticeLoss) -> None:
+def test_tail_against_the_exact_distribution_of_the_loss(loss: DrawsLoss) -> None:
     steps = {0: 1.0}
     for _ in range(loss.draws):
         moved: dict[int, float] = {}
@@ -328,7 +328,7 @@ def test_tail_against_the_exact_distribution_of_the_loss(loss: LatticeLoss) -> N
                 moved[j + jump] = moved.get(j + jump, 0.0) + mass * float(weight)
         steps = moved
     unit = math.log(loss.up / loss.down)
-    rho = Decimal(concentrated(loss).upper)
+    rho = Decimal(loss.rho.upper)
     for delta in (0.9, 0.5, 0.1, 1e-3, 1e-9):
         epsilon = tail_of_rho(rho, delta)
         assert sum(mass for j, mass in steps.items() if unit * j > epsilon) <= delta

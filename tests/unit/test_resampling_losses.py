@@ -14,7 +14,7 @@ from scipy import stats
 
 from statpress.mechanisms.accounting import balls, noise_losses
 from statpress.mechanisms.accounting.composition import compose
-from statpress.mechanisms.accounting.losses import GaussianLoss, Loss
+from statpress.mechanisms.accounting.losses import GaussianLoss, PrivacyLoss
 from statpress.mechanisms.accounting.noise_losses import (
     BootstrapLoss,
     ResampledGaussianLoss,
@@ -154,7 +154,7 @@ def test_no_noise_at_all_and_the_rest_of_a_loss() -> None:
 @pytest.mark.parametrize(
     ("part", "times"), [(GaussianLoss(F(1, 10)), 100), (BootstrapLoss(F(1, 400), 500), 50)]
 )
-def test_tail_account_against_the_other_composition(part: Loss, times: int) -> None:
+def test_tail_account_against_the_other_composition(part: PrivacyLoss, times: int) -> None:
     account = tail_account(((part, times),), 2.0**-8)
     other = compose([part] * times)
     for epsilon in (0.0, 3.0):

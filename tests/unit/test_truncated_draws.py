@@ -15,7 +15,6 @@ from rho_references import truncated_reference
 from statpress.mechanisms.accounting.draws import (
     Approximate,
     DrawsLoss,
-    LatticeLoss,
     approximately_concentrated,
 )
 from statpress.mechanisms.accounting.losses import delta_of_rho
@@ -23,9 +22,9 @@ from statpress.mechanisms.accounting.losses import delta_of_rho
 F = Fraction
 
 
-def draws(pseudocount: str, m: int, n: int, cells: int, unit: int = 1) -> LatticeLoss:
+def draws(pseudocount: str, m: int, n: int, cells: int, unit: int = 1) -> DrawsLoss:
     k, total = F(pseudocount), n + F(pseudocount) * cells
-    return LatticeLoss(up=(unit + k) / total, down=k / total, draws=m)
+    return DrawsLoss(up=(unit + k) / total, down=k / total, draws=m)
 
 
 DEMO = draws("19.5", 29_501, 29_501, 350)
@@ -42,13 +41,13 @@ WANTED = [
 ]
 
 
-def found(loss: LatticeLoss, delta: float) -> Approximate:
+def found(loss: DrawsLoss, delta: float) -> Approximate:
     made = approximately_concentrated(loss, delta)
     assert made is not None
     return made
 
 
-def given_few(loss: LatticeLoss, t: int) -> tuple[list[Fraction], list[Fraction], Fraction]:
+def given_few(loss: DrawsLoss, t: int) -> tuple[list[Fraction], list[Fraction], Fraction]:
     """Both laws of all sequences of outcomes given T <= t, exactly, and Pr[T > t]."""
     one = {0: loss.up, 1: loss.down, 2: 1 - loss.up - loss.down}
     other = {0: loss.down, 1: loss.up, 2: one[2]}
@@ -63,7 +62,7 @@ def given_few(loss: LatticeLoss, t: int) -> tuple[list[Fraction], list[Fraction]
 
 
 @pytest.mark.parametrize(("loss", "delta"), SMALL)
-def test_against_every_sequence_of_draws(loss: LatticeLoss, delta: float) -> None:
+def test_against_every_sequence_of_draws(loss: DrawsLoss, delta: float) -> None:
     made = found(loss, delta)
     p, q, tail = given_few(loss, made.most_moved)
     assert tail <= F(made.delta) <= F(delta)
@@ -83,23 +82,23 @@ def test_against_every_sequence_of_draws(loss: LatticeLoss, delta: float) -> Non
 
 
 @pytest.mark.parametrize(("loss", "delta", "most"), WANTED)
-def test_the_figures_asked_for(loss: LatticeLoss, delta: float, most: float) -> None:
+def test_the_figures_asked_for(loss: DrawsLoss, delta: float, most: float) -> None:
     made = found(loss, delta)
     rho, tail = truncated_reference(loss, made.most_moved)
     print(
-        f"rho {DrawsLoss(loss).rho.upper:.6g} before, {made.rho.upper:.6g} but for {made.delta:.3g}"
+        f"rho {loss.rho.upper:.6g} before, {made.rho.upper:.6g} but for {made.delta:.3g}"
         f" now; by mpmath {rho:.6g}, {tail:.3g}"
     )
     assert rho * (1 - 1e-9) <= made.rho.upper <= min(most, rho * 1.0005)
     assert made.rho.lower <= rho * (1 + 1e-6)
     assert tail * (1 - 1e-6) <= made.delta <= delta
-    assert DrawsLoss(loss).approximate_rho(delta) == (made.rho, made.delta)
+    assert loss.approximate_rho(delta) == (made.rho, made.delta)
 
 
 @pytest.mark.parametrize(("loss", "delta"), [*SMALL[:2], (DEMO, 6e-9), (DEMO, 1e-3)])
-def test_the_curve_that_it_implies_holds(loss: LatticeLoss, delta: float) -> None:
+def test_the_curve_that_it_implies_holds(loss: DrawsLoss, delta: float) -> None:
     """H(P || Q) <= delta + (1 - delta) H(P|E || Q|E), the last bounded by rho."""
-    made, exact = found(loss, delta), DrawsLoss(loss)
+    made, exact = found(loss, delta), loss
     for epsilon in (0.0, 0.3, 1.0, 2.5):
         implied = made.delta + delta_of_rho(F(made.rho.upper), epsilon)
         assert exact.delta(epsilon).lower <= implied
@@ -111,10 +110,10 @@ def test_the_curve_that_it_implies_holds(loss: LatticeLoss, delta: float) -> Non
 
 def test_the_whole_loss_where_nothing_may_be_left_out() -> None:
     assert approximately_concentrated(DEMO, 0.0) is None
-    assert DrawsLoss(DEMO).approximate_rho(0.0) == (DrawsLoss(DEMO).rho, 0.0)
+    assert DEMO.approximate_rho(0.0) == (DEMO.rho, 0.0)
     assert approximately_concentrated(draws("1/2", 3, 3, 3), 1e-4) is None  # all may be moved
-    assert approximately_concentrated(LatticeLoss(up=F(1, 2), down=F(1, 2), draws=9), 0.1) is None
-    certain = LatticeLoss(up=F(2, 3), down=F(1, 3), draws=5)  # two cells, one record
+    assert approximately_concentrated(DrawsLoss(up=F(1, 2), down=F(1, 2), draws=9), 0.1) is None
+    certain = DrawsLoss(up=F(2, 3), down=F(1, 3), draws=5)  # two cells, one record
     assert approximately_concentrated(certain, 0.5) is None
     rare = found(draws("1/1000", 1, 10**6, 10), 1e-5)
     assert rare.rho == (0, 0) and rare.most_moved == 0 and 0 < rare.delta < 1.1e-6
@@ -123,10 +122,10 @@ def test_the_whole_loss_where_nothing_may_be_left_out() -> None:
 
 
 @pytest.mark.parametrize(("loss", "delta"), [*SMALL, (DEMO, 6e-9), (DEMO, 1e-300)])
-def test_the_smaller_of_both_rhos_is_charged(loss: LatticeLoss, delta: float) -> None:
+def test_the_smaller_of_both_rhos_is_charged(loss: DrawsLoss, delta: float) -> None:
     """Also where one divergence is enough to tell."""
-    whole, approximate = DrawsLoss(loss).rho, approximately_concentrated(loss, delta)
-    charged = DrawsLoss(loss).approximate_rho(delta)
+    whole, approximate = loss.rho, approximately_concentrated(loss, delta)
+    charged = loss.approximate_rho(delta)
     if approximate is None or approximate.rho.upper >= whole.upper:
         assert charged == (whole, 0.0)
     else:
@@ -145,13 +144,13 @@ def test_it_is_never_above_another_bound(
     k: Fraction, m: int, n: int, cells: int, exponent: float
 ) -> None:
     loss, delta = draws(str(k), m, n, cells), 10**exponent
-    charged, whole = DrawsLoss(loss).approximate_rho(delta), DrawsLoss(loss).rho
+    charged, whole = loss.approximate_rho(delta), loss.rho
     assert 0 <= charged.rho.lower <= charged.rho.upper <= whole.upper
     assert charged.delta <= delta
     made = approximately_concentrated(loss, delta)
     if made is not None and made.rho.upper:
         length = math.log(loss.up / loss.down)
         assert made.rho.upper <= made.most_moved * length * math.tanh(length / 2) * (1 + 1e-9)
-        more = DrawsLoss(LatticeLoss(up=loss.up, down=loss.down, draws=m + 1 + m // 9))
+        more = DrawsLoss(up=loss.up, down=loss.down, draws=m + 1 + m // 9)
         assert charged.rho.lower <= more.approximate_rho(delta).rho.upper
         assert more.approximate_rho(delta).rho.upper >= charged.rho.upper * (1 - 0.001)

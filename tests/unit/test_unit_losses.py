@@ -87,15 +87,14 @@ def test_bootstrap_over_possible_cells_and_the_absent_one(
     mechanism = Bootstrap(Fraction(13, 10), 3)
     frame = {"n_records": n, "n_cells": domain.n_possible, "unit_records": c}
     found = worst(mechanism, n, domain.n_possible, c, epsilon)
-    assert found == pytest.approx(mechanism.lattice(**frame).delta(epsilon).upper, abs=1e-12)
+    assert found == pytest.approx(mechanism.loss(**frame).delta(epsilon).upper, abs=1e-12)
     if found > 0:  # the broken twins: impossible cells counted in N, and a unit of one record
         wide = frame | {"n_cells": math.prod((2,) * len(domain.columns)) + domain.absent}
         if domain.zeros:
-            assert mechanism.lattice(**wide).delta(epsilon).upper < found - 1e-6
+            assert mechanism.loss(**wide).delta(epsilon).upper < found - 1e-6
         if c == 2:
             assert (
-                mechanism.lattice(**(frame | {"unit_records": 1})).delta(epsilon).upper
-                < found - 1e-6
+                mechanism.loss(**(frame | {"unit_records": 1})).delta(epsilon).upper < found - 1e-6
             )
 
 
