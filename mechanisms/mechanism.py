@@ -391,8 +391,8 @@ class Target:
         domain: The product's columns, for mechanisms that go by their values.
     """
 
-    epsilon: float
-    delta: float
+    epsilon: float = 0.0
+    delta: float = 0.0
     n_records: int
     n_cells: int
     unit_records: int = 1
@@ -541,12 +541,6 @@ Needs = Literal["joint", "columns"]
 """What a mechanism is given of the count: a contingency table, or coded columns."""
 
 
-def needs_of(mechanism: Mechanism | type[Mechanism]) -> Needs:
-    """What a mechanism needs; the joint table unless its class says ``needs = "columns"``."""
-    needs: Needs = getattr(mechanism, "needs", "joint")
-    return needs
-
-
 class Mechanism(Protocol):
     """A mechanism at fixed parameters.
 
@@ -554,8 +548,9 @@ class Mechanism(Protocol):
     is proven, for the privacy statement of a bundle; ``kinds`` are the
     products it can serve; ``pure`` says that it needs no delta and is charged
     none; ``knobs`` is a frozen dataclass of what a config may set, its field
-    names the keys of the YAML. A class that has ``needs = "columns"`` is given coded columns
-    (mechanisms.domain.coded_columns) and serves products with any number of columns.
+    names the keys of the YAML; ``needs`` says what it is given of the count. One that needs
+    ``columns`` is given coded columns (mechanisms.domain.coded_columns) and serves products
+    with any number of columns.
     """
 
     name: ClassVar[str]
@@ -563,6 +558,7 @@ class Mechanism(Protocol):
     kinds: ClassVar[tuple[Kind, ...]]
     knobs: ClassVar[type]
     pure: ClassVar[bool]
+    needs: ClassVar[Needs]
 
     @classmethod
     def calibrate(cls, knobs: Any, target: Target) -> Self:
@@ -582,7 +578,7 @@ class Mechanism(Protocol):
         """The private step; what it gives back is public.
 
         Args:
-            table: A ``ContingencyTable``, or ``CodedColumns`` as ``needs_of`` says; private. Its
+            table: A ``ContingencyTable``, or ``CodedColumns``, as ``needs`` says; private. Its
                 size must be the public n.
             rng: Of all random bits; charge the ledger before building it.
             progress: Called with the number of records drawn, or of cells with noise, since the

@@ -30,7 +30,6 @@ from numpy.typing import NDArray
 
 from statpress.mechanisms.domain.domain import MAX_CELLS, Domain
 from statpress.mechanisms.errors import DomainTooLargeError
-from statpress.mechanisms.parallel import compiled_kernel
 
 Counts = NDArray[np.int64]
 _SHARED = 1 << 13
@@ -124,6 +123,8 @@ def _counter(dtype: str) -> Callable[[NDArray[Any], Counts], None]:
     """Adds cells unsigned[k] to counts int64[cells]; lets other threads work meanwhile."""
     import numba
     from numba import types as nt
+
+    from statpress.mechanisms.parallel import compiled_kernel
 
     cells = numba.from_dtype(np.dtype(dtype))[::1]
     signature = nt.void(cells, nt.int64[::1])

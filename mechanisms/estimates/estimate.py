@@ -26,6 +26,7 @@ from statpress.mechanisms.mechanism import (
     Citation,
     Kind,
     Mechanism,
+    Needs,
     NoiseFigure,
     Target,
     Variant,
@@ -209,6 +210,7 @@ class EstimateMechanism(ABC):
     name: ClassVar[str]
     citations: ClassVar[tuple[Citation, ...]]
     kinds: ClassVar[tuple[Kind, ...]] = (ESTIMATE,)
+    needs: ClassVar[Needs] = "joint"
     knobs: ClassVar[type] = EstimandKnobs
     pure: ClassVar[bool] = False
     serves_functions: ClassVar[bool] = False

@@ -53,6 +53,7 @@ from statpress.mechanisms.mechanism import (
     Citation,
     Kind,
     Mechanism,
+    Needs,
     NoiseFigure,
     Target,
     Variant,
@@ -189,6 +190,7 @@ class FunctionRelease:
         PROOF.at("Theorem 6.1"),
     )
     kinds: ClassVar[tuple[Kind, ...]] = (FUNCTION,)
+    needs: ClassVar[Needs] = "joint"
     knobs: ClassVar[type] = FunctionKnobs
     pure: ClassVar[bool] = False
 

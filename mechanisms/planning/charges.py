@@ -13,7 +13,6 @@ from statpress.mechanisms.accounting.balls import double_below
 from statpress.mechanisms.accounting.composition import compose, compose_quickly
 from statpress.mechanisms.accounting.losses import PrivacyLoss, PureLoss
 from statpress.mechanisms.errors import AmountError
-from statpress.mechanisms.mechanism import needs_of
 from statpress.mechanisms.registry import REGISTRY
 
 EXACT = Context(prec=1000)
@@ -52,7 +51,7 @@ def described_loss(description: Mapping[str, Any]) -> PrivacyLoss:
         AmountError: It has more cells than a joint table can have.
     """
     mechanism = REGISTRY[description["mechanism"]]
-    if needs_of(mechanism) == "joint" and int(description["n_cells"]) > 2**63:
+    if mechanism.needs == "joint" and int(description["n_cells"]) > 2**63:
         raise AmountError("A mechanism's description has more cells than any joint table.")
     return mechanism.from_description(description).loss(
         n_records=int(description["n_records"]),

@@ -39,7 +39,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
@@ -48,75 +48,11 @@ from typing import Any
 from statpress.mechanisms.accounting.balls import double_below
 from statpress.mechanisms.accounting.composition import compose_quickly
 from statpress.mechanisms.accounting.losses import GaussianLoss, PrivacyLoss
-from statpress.mechanisms.domain.domain import MAX_CELLS, Domain
 from statpress.mechanisms.errors import ConfigError, InfeasibleBudgetError, StatpressError
-from statpress.mechanisms.mechanism import ExpectedError, Kind, Mechanism, Target, needs_of
+from statpress.mechanisms.mechanism import ExpectedError, Kind, Mechanism, Target
 from statpress.mechanisms.planning.charges import EXACT, charged, exact_sum
 from statpress.mechanisms.registry import REGISTRY, serving
 
-Needed = tuple[Mechanism, tuple[str, ...]]
-"""A mechanism and the columns of its product."""
-
-
-def check_needs(mechanism: type[Mechanism], target: Target) -> None:
-    """Refuse a product whose joint table is needed and has too many cells.
-
-    Raises:
-        DomainTooLargeError: More than 2**63 - 1 cells.
-    """
-    if needs_of(mechanism) == "joint" and target.domain is not None:
-        target.domain.check_joint()
-
-
-def coded_domain(domain: Domain, products: Sequence[Needed]) -> Domain | None:
-    """The columns whose codes are kept, those of all products that need them; None if none does."""
-    names = {name for mechanism, own in products for name in own if needs_of(mechanism) != "joint"}
-    return _of(domain, names) if names else None
-
-
-SMALL_TABLE = 1 << 20
-"""Cells of a joint table that products always share."""
-
-
-def joint_domains(domain: Domain, products: Sequence[Needed], n_records: int) -> tuple[Domain, ...]:
-    """The domains of the joint tables to count, each of as many products as fit.
-
-    Products join, in their order, the first table that has room for their columns, as long as it
-    is small or can have no more occupied cells than two tables apart: of many columns nearly every
-    record has a cell of its own.
-
-    Args:
-        domain: All columns.
-        products: Those that need a joint table, and others.
-        n_records: Public number of records.
-    """
-
-    def together(names: set[str], own: Iterable[str]) -> bool:
-        cells = _of(domain, names.union(own)).n_cells
-        apart = (_of(domain, each).n_cells for each in (names, own))
-        most = max(SMALL_TABLE, sum(min(each, n_records) for each in apart))
-        return cells <= MAX_CELLS and min(cells, n_records) <= most
-
-    found: list[set[str]] = []
-    for mechanism, own in products:
-        if needs_of(mechanism) != "joint":
-            continue
-        for names in found:
-            if together(names, own):
-                names.update(own)
-                break
-        else:
-            found.append(set(own))
-    return tuple(_of(domain, names) for names in found)
-
-
-def _of(domain: Domain, names: Iterable[str]) -> Domain:
-    """Some of the columns, in the domain's order."""
-    wanted = set(names)
-    return domain.project(name for name in domain.names if name in wanted)
-
-
-_EXACT = Context(prec=1000)
 _LARGEST_MU = 64.0
 
 
@@ -147,46 +83,20 @@ class Budget:
 
 @dataclass(frozen=True)
 class Part:
-    """One product's part: its share and the public quantities of its table.
+    """One product's part: its share, and the public quantities of its table.
 
     Attributes:
-        shape: As a ``Target`` has it.
-        domain: The product's columns.
+        share: Of the budget.
+        table: A target of nothing, with these quantities.
     """
 
     share: Decimal
-    n_records: int
-    n_cells: int
-    unit_records: int
-    shape: tuple[int, ...] = ()
-    domain: Domain | None = None
-
-    def _target(
-        self,
-        epsilon: float,
-        delta: float,
-        *,
-        rho: float | None = None,
-        rho_delta: float = 0.0,
-        renyi: tuple[int, float] | None = None,
-    ) -> Target:
-        return Target(
-            epsilon=epsilon,
-            delta=delta,
-            n_records=self.n_records,
-            n_cells=self.n_cells,
-            unit_records=self.unit_records,
-            rho=rho,
-            rho_delta=rho_delta,
-            renyi=renyi,
-            shape=self.shape,
-            domain=self.domain,
-        )
+    table: Target
 
 
 def part_of(amount: Decimal, share: Decimal) -> Decimal:
     """Share times amount, exactly."""
-    return _EXACT.multiply(amount, share)
+    return EXACT.multiply(amount, share)
 
 
 def targets(
@@ -209,10 +119,10 @@ def targets(
     delta = Decimal(0) if pure else budget.delta
     factor = Decimal(scale)
     if budget.rho is not None:
-        rhos = [_EXACT.multiply(part_of(budget.rho, part.share), factor**2) for part in parts]
+        rhos = [EXACT.multiply(part_of(budget.rho, part.share), factor**2) for part in parts]
         return [
-            part._target(
-                *_gaussian(2 * float(rho), delta, part),
+            replace(
+                _gaussian_target(part, 2 * float(rho), delta),
                 rho=double_below(rho),
                 rho_delta=double_below(budget.rho_delta_of(part.share)),
             )
@@ -221,9 +131,10 @@ def targets(
     assert budget.epsilon is not None
     if added or len(parts) == 1 or not delta:
         return [
-            part._target(
-                double_below(_EXACT.multiply(part_of(budget.epsilon, part.share), factor)),
-                double_below(part_of(delta, part.share)),
+            replace(
+                part.table,
+                epsilon=double_below(EXACT.multiply(part_of(budget.epsilon, part.share), factor)),
+                delta=double_below(part_of(delta, part.share)),
             )
             for part in parts
         ]
@@ -231,7 +142,7 @@ def targets(
     order = max(2, round(0.5 + float(budget.epsilon) / mu**2))
     squares = [(scale * mu) ** 2 * float(part.share) for part in parts]
     return [
-        part._target(*_gaussian(square, delta, part), renyi=(order, order * square / 2))
+        replace(_gaussian_target(part, square, delta), renyi=(order, order * square / 2))
         for square, part in zip(squares, parts, strict=True)
     ]
 
@@ -239,9 +150,7 @@ def targets(
 def losses_of(mechanisms: Sequence[Mechanism], parts: Sequence[Part]) -> list[PrivacyLoss]:
     """Each mechanism's loss on its product's table."""
     return [
-        mechanism.loss(
-            n_records=part.n_records, n_cells=part.n_cells, unit_records=part.unit_records
-        )
+        mechanism.loss(**part.table.frame)
         for mechanism, part in zip(mechanisms, parts, strict=True)
     ]
 
@@ -261,12 +170,11 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     return high
 
 
-def _gaussian(mu_squared: float, delta: Decimal, part: Part) -> tuple[float, float]:
-    """(epsilon, delta) of the Gaussian loss, at the product's part of delta."""
+def _gaussian_target(part: Part, mu_squared: float, delta: Decimal) -> Target:
+    """The target with the (epsilon, delta) of the Gaussian loss, at the product's part of delta."""
     own = double_below(part_of(delta, part.share))
-    if not own:
-        return mu_squared / 2, 0.0
-    return _epsilon(mu_squared, own), own
+    epsilon = _epsilon(mu_squared, own) if own else mu_squared / 2
+    return replace(part.table, epsilon=epsilon, delta=own)
 
 
 @functools.lru_cache(maxsize=256)
@@ -359,7 +267,7 @@ def _calibrated(
     for request, target in zip(requests, asked, strict=True):
         try:
             mechanism = REGISTRY[request.mechanism]
-            check_needs(mechanism, target)
+            _check_needs(mechanism, target)
             found.append(mechanism.calibrate(request.knobs, target))
         except (ConfigError, InfeasibleBudgetError) as error:
             error.where = request.name
@@ -610,7 +518,7 @@ def _candidate(
     kind: Kind, label: str, mechanism: type[Mechanism], knobs: Any, target: Target
 ) -> Candidate:
     try:
-        check_needs(mechanism, target)
+        _check_needs(mechanism, target)
         calibrated = mechanism.calibrate(knobs, target)
         if reason := kind.objection(calibrated, target):
             return Candidate(name=label, reason=reason)
@@ -620,3 +528,13 @@ def _candidate(
         lacking = budget and target.rho is None and not target.delta
         return Candidate(name=label, reason=problem.what, needs_delta=lacking)
     return Candidate(name=label, knobs=knobs, mechanism=calibrated, expected_error=error)
+
+
+def _check_needs(mechanism: type[Mechanism], target: Target) -> None:
+    """Refuse a product whose joint table is needed and has too many cells.
+
+    Raises:
+        DomainTooLargeError: More than 2**63 - 1 cells.
+    """
+    if mechanism.needs == "joint" and target.domain is not None:
+        target.domain.check_joint()

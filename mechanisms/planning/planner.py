@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -27,7 +27,7 @@ from statpress.mechanisms.accounting.balls import Bounds, double_below
 from statpress.mechanisms.accounting.composition import compose_quickly
 from statpress.mechanisms.accounting.losses import PrivacyLoss
 from statpress.mechanisms.accounting.privacy_loss_distributions import tabulated
-from statpress.mechanisms.domain.domain import Domain, Privacy
+from statpress.mechanisms.domain.domain import MAX_CELLS, Domain, Privacy
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.mechanism import Mechanism, Target
 from statpress.mechanisms.planning.charges import charged, concentrated, exact_sum
@@ -37,15 +37,20 @@ from statpress.mechanisms.planning.choice import (
     Part,
     ProductRequest,
     choose_open,
-    coded_domain,
     gaussian_mu,
-    joint_domains,
     losses_of,
     meet_budget,
     part_of,
     targets,
 )
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
+
+_Needed = tuple[Mechanism, tuple[str, ...]]
+"""A mechanism and the columns of its product."""
+
+
+_SMALL_TABLE = 1 << 20
+"""Cells of a joint table that products always share."""
 
 
 def plan_release(
@@ -75,12 +80,14 @@ def plan_release(
     parts = [
         Part(
             request.share,
-            privacy.n_records,
-            own.n_possible,
-            privacy.unit_records,
-            # One zero less and the absent cell more would make up for each other.
-            (0,) if own.zeros or own.absent else tuple(column.size for column in own.columns),
-            own,
+            Target(
+                n_records=privacy.n_records,
+                n_cells=own.n_possible,
+                unit_records=privacy.unit_records,
+                # One zero less and the absent cell more would make up for each other.
+                shape=(0,) if own.zeros or own.absent else tuple(c.size for c in own.columns),
+                domain=own,
+            ),
         )
         for request, own in zip(requests, domains, strict=True)
     ]
@@ -114,9 +121,55 @@ def plan_release(
         delta=delta,
         rho=exact_sum(product.rho for product in products),
         loss=whole,
-        joint=joint_domains(domain, needed, privacy.n_records),
-        coded=coded_domain(domain, needed),
+        joint=_joint_domains(domain, needed, privacy.n_records),
+        coded=_coded_domain(domain, needed),
     )
+
+
+def _coded_domain(domain: Domain, products: Sequence[_Needed]) -> Domain | None:
+    """The columns whose codes are kept, those of all products that need them; None if none does."""
+    names = {name for mechanism, own in products for name in own if mechanism.needs != "joint"}
+    return _some(domain, names) if names else None
+
+
+def _joint_domains(
+    domain: Domain, products: Sequence[_Needed], n_records: int
+) -> tuple[Domain, ...]:
+    """The domains of the joint tables to count, each of as many products as fit.
+
+    Products join, in their order, the first table that has room for their columns, as long as it
+    is small or can have no more occupied cells than two tables apart: of many columns nearly every
+    record has a cell of its own.
+
+    Args:
+        domain: All columns.
+        products: Those that need a joint table, and others.
+        n_records: Public number of records.
+    """
+
+    def together(names: set[str], own: Iterable[str]) -> bool:
+        cells = _some(domain, names.union(own)).n_cells
+        apart = (_some(domain, each).n_cells for each in (names, own))
+        most = max(_SMALL_TABLE, sum(min(each, n_records) for each in apart))
+        return cells <= MAX_CELLS and min(cells, n_records) <= most
+
+    found: list[set[str]] = []
+    for mechanism, own in products:
+        if mechanism.needs != "joint":
+            continue
+        for names in found:
+            if together(names, own):
+                names.update(own)
+                break
+        else:
+            found.append(set(own))
+    return tuple(_some(domain, names) for names in found)
+
+
+def _some(domain: Domain, names: Iterable[str]) -> Domain:
+    """Some of the columns, in the domain's order."""
+    wanted = set(names)
+    return domain.project(name for name in domain.names if name in wanted)
 
 
 def _check_further(products: Sequence[PlannedProduct[Any]]) -> None:

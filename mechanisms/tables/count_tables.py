@@ -18,6 +18,7 @@ from statpress.mechanisms.mechanism import (
     ExpectedError,
     Kind,
     Mechanism,
+    Needs,
     NoiseFigure,
     Target,
     Variant,
@@ -232,6 +233,7 @@ class TableMechanism(Mechanism, Protocol):
     """
 
     kinds: ClassVar[tuple[Kind, ...]] = (MICRODATA, TABLE)
+    needs: ClassVar[Needs] = "joint"
     pure: ClassVar[bool] = False
     raw: ClassVar[tuple[str, ...]] = ("raw",)
 

@@ -31,7 +31,7 @@ from statpress.mechanisms.domain.columns import Column
 from statpress.mechanisms.domain.contingency_table import ContingencyTable, Counted
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import BundleVerificationError, ConfigError
-from statpress.mechanisms.mechanism import Kind, Mechanism, needs_of
+from statpress.mechanisms.mechanism import Kind, Mechanism
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
 from statpress.tasks.bundle.formats import media_facts
 from statpress.tasks.bundle.rows import Progress
@@ -330,7 +330,7 @@ class ProductKind(ABC, Generic[M, Raw, Derived]):
         self, product: PlannedProduct[M], counted: Counted
     ) -> ContingencyTable | CodedColumns:
         """What the mechanism is given of what was counted, as it needs it; private."""
-        if needs_of(product.mechanism) == "columns":
+        if product.mechanism.needs == "columns":
             return counted.columns(product.request.columns)
         return counted.marginal(product.request.columns)
 

@@ -91,7 +91,8 @@ def target_of(measure: str, n: int, cells: int, epsilon: float, delta: float) ->
     if measure == "epsilon":
         return Target(epsilon=epsilon, delta=delta, n_records=n, n_cells=cells)
     budget = Budget(rho=Decimal(RHO[epsilon]), delta=Decimal(str(delta)))
-    return targets(budget, [Part(Decimal(1), n, cells, 1, (cells,))])[0]
+    table = Target(n_records=n, n_cells=cells, shape=(cells,))
+    return targets(budget, [Part(Decimal(1), table)])[0]
 
 
 def compared(

@@ -24,7 +24,7 @@ from statpress.mechanisms.domain.coded_columns import smallest_unsigned
 from statpress.mechanisms.domain.columns import Integer
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
-from statpress.mechanisms.mechanism import Target, needs_of
+from statpress.mechanisms.mechanism import Target
 from statpress.mechanisms.planning.choice import Choice, choose
 from statpress.mechanisms.postprocessing.consistency import project_to_simplex
 from statpress.mechanisms.postprocessing.rounding import round_systematically, round_to_total
@@ -135,7 +135,7 @@ def measured(records: Records, mechanism: Any, seeds: int) -> tuple[float, float
     n = records.codes.shape[1]
     found = []
     for seed in range(seeds):
-        if needs_of(mechanism) == "columns":
+        if mechanism.needs == "columns":
             narrow = zip(records.codes, records.sizes, strict=True)
             columns = tuple(codes.astype(smallest_unsigned(size)) for codes, size in narrow)
             coded = CodesInMemory(records.domain, n, columns)

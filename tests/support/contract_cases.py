@@ -23,7 +23,7 @@ from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.estimates.estimand import EstimandKnobs
 from statpress.mechanisms.estimates.statistics import STATISTICS
 from statpress.mechanisms.functions.function_targets import FunctionKnobs
-from statpress.mechanisms.mechanism import Mechanism, Target, needs_of
+from statpress.mechanisms.mechanism import Mechanism, Target
 from statpress.mechanisms.planning.choice import Budget, ProductRequest
 from statpress.mechanisms.planning.plan import Plan
 from statpress.mechanisms.planning.planner import plan_release
@@ -69,7 +69,7 @@ class Case:
     @property
     def private(self) -> Any:
         """What the mechanism is given."""
-        wide = needs_of(self.mechanism) == "columns"
+        wide = self.mechanism.needs == "columns"
         return CodesInMemory.of(self.table) if wide else self.table
 
     @property
@@ -121,7 +121,7 @@ def serves_counts(name: str) -> bool:
     """Whether it is for tables or microdata, and is given and gives one table of counts."""
     mechanism = REGISTRY[name]
     counts = any(isinstance(kind, CountsKind) for kind in mechanism.kinds)
-    return counts and needs_of(mechanism) == "joint"
+    return counts and mechanism.needs == "joint"
 
 
 def _plain(counts: Any, column: Column, name: str, knobs: Any) -> Case:

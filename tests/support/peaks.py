@@ -71,7 +71,6 @@ def measured(
 
     from statpress.configs.release_config import PublishConfig
     from statpress.mechanisms.domain.contingency_table import ContingencyTable
-    from statpress.mechanisms.mechanism import needs_of
     from statpress.mechanisms.registry import REGISTRY
     from statpress.tasks.products.kinds import kind_of
     from statpress.tasks.products.product_kind import profile_product, write_product
@@ -82,7 +81,7 @@ def measured(
     product = product_of(name, kind, domain, n, knobs)
     rng = np.random.default_rng(1)
     private: Any
-    if needs_of(product.mechanism) == "columns":
+    if product.mechanism.needs == "columns":
         columns = tuple(rng.integers(0, k, n).astype(np.uint8) for k in sizes)
         private = CodesInMemory(domain, n, columns)
     else:

@@ -10,11 +10,11 @@ import pytest
 from statpress.mechanisms.domain.columns import Integer
 from statpress.mechanisms.domain.domain import Adjacency, Domain, Privacy, Unit
 from statpress.mechanisms.errors import AmountError, DomainTooLargeError, InfeasibleBudgetError
-from statpress.mechanisms.mechanism import Needs, needs_of
+from statpress.mechanisms.mechanism import Needs
 from statpress.mechanisms.planning import charges
-from statpress.mechanisms.planning.choice import Budget, ProductRequest, coded_domain, joint_domains
+from statpress.mechanisms.planning.choice import Budget, ProductRequest
 from statpress.mechanisms.planning.plan import Plan
-from statpress.mechanisms.planning.planner import plan_release
+from statpress.mechanisms.planning.planner import _coded_domain, _joint_domains, plan_release
 from statpress.mechanisms.registry import REGISTRY
 from statpress.mechanisms.tables.bootstrap import Bootstrap, BootstrapKnobs
 from statpress.mechanisms.tables.count_tables import MICRODATA, AutoKnobs
@@ -42,12 +42,12 @@ def names(*positions: int) -> tuple[str, ...]:
 def test_products_share_a_joint_table_as_long_as_it_fits() -> None:
     small = Domain(WIDE.columns[:6])
     products = [(JOINT, names(3, 1)), (JOINT, names(0, 5))]
-    (joint,) = joint_domains(small, products, N)
+    (joint,) = _joint_domains(small, products, N)
     assert joint == small.project(names(0, 1, 3, 5))
-    assert coded_domain(small, products) is None
+    assert _coded_domain(small, products) is None
 
     products = [(JOINT, names(*range(i, i + 4))) for i in range(0, 28, 2)]
-    found = joint_domains(WIDE, products, N)
+    found = _joint_domains(WIDE, products, N)
     assert 1 < len(found) < len(products)
     for _, own in products:
         assert any(set(own) <= set(domain.names) for domain in found)
@@ -61,19 +61,19 @@ def test_products_are_counted_apart_where_together_nearly_every_record_has_a_cel
     """Twin: with few records, or few cells, one table is as small as two."""
     small = Domain(tuple(Integer(name=f"c{i}", lower=0, upper=9) for i in range(8)))
     products = [(JOINT, names(0, 1, 2, 3)), (JOINT, names(4, 5, 6, 7)), (JOINT, names(3, 4))]
-    apart = joint_domains(small, products, 10**8)
+    apart = _joint_domains(small, products, 10**8)
     assert [domain.names for domain in apart] == [names(0, 1, 2, 3, 4), names(4, 5, 6, 7)]
-    assert len(joint_domains(small, products, 10**4)) == 1
-    assert len(joint_domains(small, products[::2], 10**8)) == 1
+    assert len(_joint_domains(small, products, 10**4)) == 1
+    assert len(_joint_domains(small, products[::2], 10**8)) == 1
 
 
 def test_products_of_columns_need_no_joint_table() -> None:
     products = [(COLUMNS, names(7, 2)), (JOINT, names(1)), (COLUMNS, WIDE.names[3:])]
-    coded = coded_domain(WIDE, products)
+    coded = _coded_domain(WIDE, products)
     assert coded is not None and coded.names == names(*range(2, 30))
-    assert [domain.names for domain in joint_domains(WIDE, products, N)] == [names(1)]
-    assert joint_domains(WIDE, products[:1], N) == ()
-    assert (needs_of(OfColumns), needs_of(Bootstrap)) == ("columns", "joint")
+    assert [domain.names for domain in _joint_domains(WIDE, products, N)] == [names(1)]
+    assert _joint_domains(WIDE, products[:1], N) == ()
+    assert (OfColumns.needs, Bootstrap.needs) == ("columns", "joint")
 
 
 def planned(mechanism: str, knobs: Any, columns: tuple[str, ...]) -> Plan:

@@ -102,6 +102,7 @@ class NoisyHalf:
     name: ClassVar[str] = "noisy_half"
     citations: ClassVar[tuple[Citation, ...]] = (DWORK,)
     kinds: ClassVar[tuple[Kind, ...]] = (HALF,)
+    needs: ClassVar[Needs] = "joint"
     knobs: ClassVar[type] = HalfKnobs
     pure: ClassVar[bool] = True
 
