@@ -1,23 +1,14 @@
 """What every mechanism offers, and what a kind of product is to the planner.
 
-Where the guarantee of a mechanism is proven: works, and places in them.
-
-Every work stands in the references of mechanisms/README.md, with the same DOI or arXiv number.
-
-The parameters of a mechanism as a person reads them.
-
-``Mechanism.describe`` names all that recomputing a loss takes, for programs. Here are the labels of
-those that say something to a person, and how their values are written.
-
-Statistics and functions that a user brings, by the name that a config gives them.
-
-What a kind of product is to the planner; there is one value of ``Kind`` for each.
-
-A kind says what a config may leave open, how its mechanisms are compared, and how their
-expected errors are worded. Nobody else asks which kind a product is of. The mechanisms that
-serve a kind name it in ``Mechanism.kinds``, so the registry of mechanisms knows all kinds.
-
-What every mechanism offers; the planner, the schema and the flow use only this.
+* ``Mechanism`` is all that the planner, the schema and the flow use of a mechanism.
+* ``Target`` is the budget that a mechanism is calibrated to.
+* ``Kind`` says what a config may leave open, how mechanisms are compared, and how their expected
+  errors are worded; there is one value for each kind. Nobody else asks which kind a product is of.
+* ``Citation`` is where a guarantee is proven: a work, or a place in one. Every work stands in the
+  references of mechanisms/README.md, with the same DOI or arXiv number.
+* ``label``, ``figure`` and ``shown`` put parameters into words. ``Mechanism.describe`` names all
+  that recomputing a loss takes, for programs; here are the labels of those that say something to a
+  person, and how their values are written.
 """
 
 from __future__ import annotations
@@ -61,7 +52,7 @@ class Citation:
         return replace(self, part=part)
 
     def describe(self) -> dict[str, str]:
-        """What is known of it, by name."""
+        """The fields that are not empty, by name."""
         return {name: value for name, value in vars(self).items() if value}
 
 
@@ -201,7 +192,7 @@ def shown(described: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class UserDefined:
-    """A user-defined object; it is imported where configs are read, never here.
+    """A user's own statistic or function; it is imported where configs are read, never here.
 
     Two of the same name are equal, since the object itself may not be hashable.
 
@@ -446,7 +437,7 @@ class Target:
 
     @property
     def _budget(self) -> Target:
-        """The same for any table: all that ``allows`` goes by, and the unit."""
+        """Without the table: all that ``allows`` goes by, and the unit."""
         return replace(self, n_records=1, n_cells=1, shape=(), domain=None)
 
     def grid(self, mechanism: str, *, columns: int | None = None, instead: str) -> tuple[int, ...]:
@@ -491,7 +482,7 @@ def _largest_pure_epsilon(budget: Target, loss: Callable[[Fraction], PrivacyLoss
 
 @functools.lru_cache(maxsize=256)
 def _largest_mu(budget: Target) -> Fraction:
-    """The largest mu, likewise."""
+    """The largest mu, found once for all products of one budget."""
 
     def fits(mu: float) -> bool:
         return budget.allows(GaussianLoss(Fraction(mu)))
@@ -509,19 +500,19 @@ def _largest_mu(budget: Target) -> Fraction:
 
 @functools.lru_cache(maxsize=_ASKED)
 def _rho_but_for(loss: PrivacyLoss, delta: float) -> float:
-    """What a loss is asked for, again for every product of a plan of many: a proven rho."""
+    """Cached rho that is proven but for delta; every product of a plan asks for it."""
     return loss.approximate_rho(delta).rho.upper
 
 
 @functools.lru_cache(maxsize=_ASKED)
 def _divergence(loss: PrivacyLoss, order: int) -> float:
-    """The same: a Rényi divergence of its curve."""
+    """Cached Rényi divergence of a loss's curve."""
     return loss.renyi_of_curve(order).upper
 
 
 @functools.lru_cache(maxsize=_ASKED)
 def _delta(loss: PrivacyLoss, epsilon: float) -> float:
-    """The same: a delta."""
+    """Cached delta at epsilon."""
     return loss.delta(epsilon).upper
 
 

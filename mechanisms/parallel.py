@@ -1,10 +1,7 @@
 """Threads and compiled functions: how a step uses several processors.
 
-Parts of a step in several threads, as many as its run may use.
-
-Threads gain where the parts let go of Python's lock: in compiled kernels, and in most of NumPy.
-
-Compiled functions: made once, kept on disk where that is possible, and free of Python's lock.
+Threads gain where the parts of a step let go of Python's lock: in compiled kernels, and in most of
+NumPy.
 """
 
 from __future__ import annotations
@@ -23,7 +20,7 @@ _THREADS: ContextVar[int] = ContextVar("statpress_threads", default=1)
 
 @contextmanager
 def using_threads(count: int) -> Iterator[None]:
-    """Let the steps inside use up to so many threads; outside of any it is one.
+    """Let the steps inside use up to ``count`` threads; outside of any such block it is one.
 
     Raises:
         ValueError: There would be none.
@@ -43,7 +40,7 @@ def threads() -> int:
 
 
 def in_threads(function: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:
-    """What a function gives for each part, in order.
+    """The function's result for each part, in order.
 
     The parts must not depend on how many threads there are, nor share what they change.
 

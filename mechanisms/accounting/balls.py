@@ -1,18 +1,14 @@
 """Arithmetic with proven error bounds: enclosures, tails of the normal law, convolutions.
 
-Proven enclosures: balls in the formulas, doubles rounded outwards in the results.
-
-A ball (Arb) holds the value it stands for whatever was rounded on the way, and a
+**Enclosures.** A ball (Arb) holds the value it stands for whatever was rounded on the way, and a
 comparison of balls is true only if it holds for all of their points. A formula is evaluated
 at growing precision until its ball is accurate enough, and the doubles returned lie
 around that ball. The searches keep this: ``last_true`` ends at points where the condition was
 seen, ``supremum`` between a value attained and a bound that holds everywhere.
 
-The complementary error function in balls, by Taylor series about fixed points.
-
-Arb's own takes longer the farther out it is asked for. A curve is asked for at thousands of points
-of one range, so erfc(x / sqrt 2) is expanded about the nearest multiple a of 1/8, once for each.
-With f(x) = erfc(x / sqrt 2), its derivatives are
+**Tails.** Arb's complementary error function takes longer the farther out it is asked for. A curve
+is asked for at thousands of points of one range, so erfc(x / sqrt 2) is expanded about the nearest
+multiple a of 1/8, once for each. With f(x) = erfc(x / sqrt 2), its derivatives are
 
     f^(n + 1)(x) = -sqrt(2/pi) (-1)^n He_n(x) exp(-x^2/2),
 
@@ -22,13 +18,12 @@ and what a series up to the power N leaves out is, for |x - a| <= 1/8, at most
 
 by Lagrange's remainder and Cramér's inequality |He_n(x)| <= 1.0865 sqrt(n!) exp(x^2/4).
 
-Sums of independent losses on a grid: convolutions by Fourier transform, with error bounds.
+**Convolutions.** The n-fold sum of independent losses on a grid is the n-th power of one transform
+(Koskela, Jälkö and Honkela 2020, arXiv 1906.03049). Its transform is as long as the window in which
+the sum lies but for a mass of ``TRUNCATION``, by Chernoff's bound at a few orders; what lies
+outside wraps around.
 
-The n-fold sum is the n-th power of one transform (Koskela, Jälkö and Honkela 2020,
-arXiv 1906.03049). Its transform is as long as the window in which the sum lies but for a mass
-of ``TRUNCATION``, by Chernoff's bound at a few orders; what lies outside wraps around.
-
-**Errors.** The computed transform of x has an error of at most 8 u (1 + log2 N) |x|_1 in every
+The computed transform of x has an error of at most 8 u (1 + log2 N) |x|_1 in every
 entry, u = 2^-53: the textbook bound with room to spare (Higham 2002, Accuracy and Stability of
 Numerical Algorithms, chapter 24). That NumPy's transform (pocketfft) obeys it is assumed. SciPy's
 is the same code and gives the same bits, but its import takes longer than most plans.
@@ -137,7 +132,7 @@ def last_true(above: Callable[[float], bool], most: float) -> tuple[float, float
 def bisected(
     condition: Callable[[float], bool], low: float, high: float, width: float
 ) -> tuple[float, float]:
-    """The same between a point where it is true and one where it is false.
+    """Where a condition becomes false, between a point where it is true and one where it is not.
 
     Args:
         condition: True at ``low``, false at ``high``.

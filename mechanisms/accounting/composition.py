@@ -1,27 +1,19 @@
-"""Composition of privacy losses, merging of equal ones, and the odometer of a history.
+"""Composition of privacy losses, and the odometer of a history of charges.
 
-Merges losses of equal kinds into one loss, where that is exact.
-
-Gaussian losses add their mu squared (Dong, Roth and Su 2022, doi 10.1111/rssb.12454, Corollary
-3.3), lattice losses of one pair their draws, discrete losses of one noise their cells, bounds on
-rho, and the normal laws that go with them, their values.
-
-Composition of privacy losses, with a proven bracket around the exact answer.
-
-Equal kinds compose exactly where there is a formula: Gaussian losses add their mu squared (Dong,
-Roth and Su 2022, doi 10.1111/rssb.12454, Corollary 3.3), lattice losses of one pair add their
-draws, discrete losses of one noise add their cells, pure epsilons and bounds on rho add up. What
-is left goes through the privacy loss distributions of
+**Composition**, with a proven bracket around the exact answer. Equal kinds compose exactly where
+there is a formula: Gaussian losses add their mu squared (Dong, Roth and Su 2022, doi
+10.1111/rssb.12454, Corollary 3.3), draws from one pair their numbers, discrete losses of one noise
+their cells, bounds on rho, and the normal laws that go with them, their values; pure epsilons add
+up. What is left goes through the privacy loss distributions of
 statpress.mechanisms.accounting.privacy_loss_distributions, on the grid h Z. Its upper bound holds
 for every h; its lower bound is short by a shift of epsilon that grows with h sqrt(n) for n parts,
 never with h n. Here h is chosen from n, the spread of the parts and the query so that the shift
 stays below 1 % of epsilon, as long as the number of grid points allows.
 
-What a history of charges amounts to, read as one (epsilon, delta).
-
-A filter holds a budget; an odometer reads what was spent. The sums of a history are
-themselves random when each charge may depend on earlier outputs, so a reading that
-is to hold at every moment of such a history needs more than a conversion:
+**The odometer** reads what a history of charges amounts to as one (epsilon, delta). A filter holds
+a budget; an odometer reads what was spent. The sums of a history are themselves random when each
+charge may depend on earlier outputs, so a reading that is to hold at every moment of such a history
+needs more than a conversion:
 
 * *basic*: the sums of epsilon and delta are a reading at every moment (Rogers, Roth, Ullman and
   Vadhan 2016, arXiv 1605.08294, section 3);
@@ -160,7 +152,7 @@ def compose(losses: Iterable[PrivacyLoss]) -> PrivacyLoss:
 
 
 def compose_quickly(losses: Iterable[PrivacyLoss]) -> PrivacyLoss:
-    """The same on the coarsest grid: upper bounds as good, lower bounds that may be far off."""
+    """``compose`` on the coarsest grid: upper bounds as good, lower bounds that may be far off."""
     composed = compose(losses)
     return _OnGrid(composed, composed._coarse()) if isinstance(composed, ComposedLoss) else composed
 

@@ -1,6 +1,4 @@
-"""The loss of records drawn from a smoothed table, in every currency.
-
-Exact accountant for a privacy loss on a lattice (mechanisms/README.md, section 2).
+"""The loss of records drawn from a smoothed table (mechanisms/README.md, section 2).
 
 One draw has the dominating pair
 
@@ -12,10 +10,11 @@ integer above epsilon/l,
 
     delta(epsilon) = sum over j >= j0 of Pr[S = j] (1 - exp(epsilon - l j)).
 
-**Method.** With phi(z) = rest + up z + down/z and G(z) = sum over j of
-w_j z^-j (w_j the weight above), delta is the mean of phi(z)^m G(z) over a circle
-|z| = R. We take R at the saddle point and average over L equispaced nodes. Three
-things separate the average from delta, and each is bounded, not estimated:
+**The curve.** Of a few draws it is a finite sum over their outcomes, evaluated as it stands. More
+of them have too many outcomes for that. With phi(z) = rest + up z + down/z and G(z) = sum over j of
+w_j z^-j (w_j the weight above), delta is the mean of phi(z)^m G(z) over a circle |z| = R. We take R
+at the saddle point and average over L equispaced nodes. Three things separate the average from
+delta, and each is bounded, not estimated:
 
 * *wrap-around.* The average over L nodes adds, for every k != 0, the terms with
   the index of w shifted by kL. All are non-negative, and by Chernoff's bound with
@@ -31,11 +30,8 @@ The number of nodes depends on the accuracy asked for, not on m: a query for
 m = 10**12 costs what one for m = 10**4 costs. Where epsilon lies below the mean
 loss, 1 - delta is computed in the same way, with the weights min(1, e^(epsilon - l j)).
 
-Rényi divergence and zero-concentrated privacy of a loss on a lattice.
-
-The divergence of order alpha is D = log E_Q (P/Q)^alpha / (alpha - 1) (Mironov 2017, arXiv
-1702.07476). For one draw from the pair of statpress.mechanisms.accounting.draws, with t = alpha -
-1, l = log(up/down) and g = sqrt(up down), it is
+**Rényi divergence.** The divergence of order alpha is D = log E_Q (P/Q)^alpha / (alpha - 1)
+(Mironov 2017, arXiv 1702.07476). For one draw, with t = alpha - 1 and g = sqrt(up down), it is
 
     D = log(1 + h) / t,  h = 4 g sinh(l (1 + t) / 2) sinh(l t / 2) >= 0,
 
@@ -53,14 +49,9 @@ square of the width. For a = 0 the chord gives f <= h(b)/b, which tends to the v
 at alpha = 1, the Kullback-Leibler divergence; beyond the last interval f <= l / alpha.
 Values of f at the ends are the lower bound.
 
-All arithmetic is ball arithmetic, and every result is rounded outwards.
-
-Approximate zero-concentrated privacy of draws, by how many fall on the two moved cells.
-
-One draw has the dominating pair (up, down, rest), (down, up, rest) of
-statpress.mechanisms.accounting.draws. The number T of draws that do not fall on "rest" is
-Binomial(m, up + down) under both orders of the pair, and given T the loss is that of T randomised
-responses of l = log(up/down), all else being the same under both.
+**Approximate zero-concentrated privacy**, by how many draws fall on the two moved cells. The number
+T of draws that do not fall on "rest" is Binomial(m, up + down) under both orders of the pair, and
+given T the loss is that of T randomised responses of l, all else being the same under both.
 
 **Theorem.** For every t the m draws are delta-approximately rho-zero-concentrated (Bun and Steinke
 2016, arXiv 1605.02065, Definition 8.1) with delta = Pr[T > t] and
@@ -75,7 +66,7 @@ randomised responses have: s D = log E[r^T | T <= t], since one of them has
 (e^(l (s + 1)) + e^(-l s))/(e^l + 1) = r(s). A post-processing of the pair, as each release is for
 its neighbours, is post-processing under the event too. []
 
-K is convex with K(0) = 0 and K(s) <= t l s, so that ``enclosures.supremum`` applies. Of all t the
+K is convex with K(0) = 0 and K(s) <= t l s, so that ``balls.supremum`` applies. Of all t the
 least with Pr[T > t] <= delta is best: by it the law of T given T <= t is least in the order of
 likelihood ratios, and K grows with T.
 
@@ -84,11 +75,7 @@ t + 1 upwards too, in which case it is the rest of (1 + (up + down)(r - 1))^m. E
 its largest term on for a number of terms; a geometric series is the bound on the rest. Over that
 largest term the sum is a polynomial in 1/r, or in r, whose coefficients are the same for all s.
 
-The loss of draws on a lattice, as one of the losses that compose.
-
-The curve of a few draws is a finite sum over their outcomes, evaluated as it stands. More of them
-have too many outcomes for that; then the contour integral of statpress.mechanisms.accounting.draws
-takes over.
+All arithmetic is ball arithmetic, and every result is rounded outwards.
 """
 
 from __future__ import annotations

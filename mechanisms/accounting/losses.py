@@ -1,10 +1,4 @@
-"""Privacy losses as values, and those with a formula for the curve.
-
-From Rényi divergences and zero-concentrated privacy to epsilon and delta.
-
-All arithmetic is ball arithmetic, and every result is rounded outwards.
-
-Privacy losses as values: what a mechanism costs, in every currency the project uses.
+"""Privacy losses as values: what a mechanism costs, in every currency that the project uses.
 
 A loss is a dominating pair (P, Q) of distributions (mechanisms/README.md, section 1) with the curve
 
@@ -15,11 +9,10 @@ not, the larger of both curves is that of a symmetric pair which dominates both 
 curve at a negative epsilon is 1 - exp(-e) + exp(-e) delta(e). Every result is a proven enclosure
 (mechanisms.accounting.balls).
 
-Here is what all losses share. ``analytic`` has those with a formula for the curve,
-``noise_losses`` integer noise, ``draws_loss`` draws on a lattice, ``composition`` several losses
-together.
-
-Losses with a formula for the curve: Gaussian, pure, of bounded range, of bounded divergence.
+Here are what all losses share, the conversions from Rényi divergences and zero-concentrated privacy
+to epsilon and delta, and the losses with a formula for the curve: Gaussian, pure, of bounded range,
+of bounded divergence. ``noise_losses`` has integer noise, ``draws`` draws on a lattice,
+``composition`` several losses together.
 """
 
 from __future__ import annotations

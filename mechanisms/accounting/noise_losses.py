@@ -1,8 +1,12 @@
 """Losses of integer noise on cells, and of Gaussian noise on resampled records.
 
-Sums of independent discrete Gaussian noise: their tails, in balls.
+**Integer noise**, discrete Laplace and discrete Gaussian, added to several cells. The dominating
+pair is the noise of all cells that a unit moves against the same noise, each cell shifted by as
+much as the unit moves it. The noise is symmetric and its cells are independent: both orders of the
+pair have the same curve, and the losses of the cells add up.
 
-The noise has Pr[z] ~ exp(-z^2 / (2 variance)) on the integers.
+Of discrete Gaussian noise the loss is a function of the sum over cells, whose tails are taken in
+balls. The noise has Pr[z] ~ exp(-z^2 / (2 variance)) on the integers.
 
 **Sum of noise.** Let W be the sum of k independent discrete Gaussians of one variance v.
 Completing the square in the convolution shows Pr[W = w] = c(w mod k) exp(-w^2 / (2 k v))
@@ -15,19 +19,10 @@ is left out is at most a geometric series.
 **One side.** Summed term by term for little noise and by Euler and Maclaurin for much, whose
 remainder is bounded by Cramér's inequality |He_n(x)| <= 1.0865 sqrt(n!) exp(x^2/4).
 
-Losses of integer noise, discrete Laplace and discrete Gaussian, added to several cells.
-
-The dominating pair is the noise of all cells that a unit moves against the same noise, each
-cell shifted by as much as the unit moves it. The noise is symmetric and its cells are
-independent: both orders of the pair have the same curve, and the losses of the cells add up.
-
-The laws of Gaussian noise are those of ``mechanisms.accounting.noise_losses``.
-
-Losses of Gaussian noise on a statistic of resampled records.
-
-A resample holds one person's record i times with probability p_i, so that a replacement of that
-record moves the resample by i records and a mu-GDP statistic by i mu. Balle, Barthe and Gaboardi
-(2018, arXiv 1807.01647), Theorem 10, with all of the randomness in what is drawn, give
+**Gaussian noise on a statistic of resampled records.** A resample holds one person's record i times
+with probability p_i, so that a replacement of that record moves the resample by i records and a
+mu-GDP statistic by i mu. Balle, Barthe and Gaboardi (2018, arXiv 1807.01647), Theorem 10, with all
+of the randomness in what is drawn, give
 
     delta(epsilon') = sum over i >= 1 of p_i delta_i(epsilon),
     epsilon = log(1 + (e^epsilon' - 1) / p),  p = 1 - p_0,  epsilon' >= 0,
@@ -49,7 +44,7 @@ since p_0 - a p_0 = -p e^epsilon (1 - b) and a p = p e^epsilon b. The divergence
 convex, so its positive part is at most p D(epsilon). The same holds with the neighbours
 exchanged.
 
-The losses here bound a mechanism from above; their own enclosures are of that bound.
+These losses bound a mechanism from above; their own enclosures are of that bound.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Privacy loss distributions on a grid, with bounds on either side.
+"""Privacy loss distributions on a grid h Z, with bounds on either side of their composition.
 
-The curve of many draws from a table of their masses, for many epsilons at once.
-
-``mechanisms.accounting.draws`` finds one value of the curve with small relative error, by
-an integral of its own. Composition asks for thousands of values of the same curve, where an
-absolute error far below any delta will do. The sum S of m steps has its masses by a discrete
+**Many draws.** ``mechanisms.accounting.draws`` finds one value of the curve with small relative
+error, by an integral of its own. Composition asks for thousands of values of the same curve, where
+an absolute error far below any delta will do. The sum S of m steps has its masses by a discrete
 Fourier transform of length M in ball arithmetic,
 
     c_j = 1/M sum over k of phi(z_k)^m z_k^-j = sum over r of Pr[S = j + r M],
@@ -13,8 +11,6 @@ z_k = e^(2 pi i k/M). Whatever lies outside -W..W, 2 W < M, falls on one c_j, so
 the window is known up to t = Pr[|S| > W], bounded by exp(-x s) phi(e^x)^m for s = W + 1 and
 the x near the best (Chernoff). Then delta(epsilon) = Pr[S >= j] - e^epsilon Pr[S <= -j] for the
 first j whose loss passes epsilon, the pair being symmetric.
-
-Privacy loss distributions on a grid h Z, with bounds on either side of their composition.
 
 **Upper bound.** Each part's curve, evaluated by proven bounds on the grid h Z, is replaced by its
 chords in e^epsilon: connect the dots (Doroshenko et al. 2022, arXiv 2207.04380). That pair
@@ -362,7 +358,7 @@ def _dots(upper: Floats, h: float) -> Floats:
 
 @functools.lru_cache(maxsize=512)
 def tabulated(part: PrivacyLoss) -> PrivacyLoss:
-    """The same loss in the form whose curve is cheapest to evaluate often."""
+    """The loss in the form whose curve is cheapest to evaluate often."""
     if isinstance(part, DrawsLoss) and fits(part):
         return TabulatedLoss(up=part.up, down=part.down, draws=part.draws)
     return part

@@ -6,7 +6,7 @@ in x. Any point gives a lower bound. Any three points give an upper bound: besid
 between two of them, the function lies below the line through those two, or through the nearer and
 the third.
 
-``missed_at_least`` is the lower bound alone, by few looks at the curve, for a statement of what an
+``missed_at_least`` is only the lower bound, by few looks at the curve, for a statement of what an
 attack attains.
 
 **Theorem.** Let delta(e) bound Pr[M(D) in S] - exp(e) Pr[M(D') in S] for every set S and all
@@ -89,7 +89,7 @@ def missed_at_least(curve: Callable[[float], Bounds], alpha: Fraction, scale: fl
 def missed_by_points(
     points: Sequence[tuple[float, float]], alphas: Sequence[Fraction]
 ) -> list[float]:
-    """The same by a few points of a curve, at many rates of false positives.
+    """Lower bounds on the rate of false negatives of every test, by a few points of a curve.
 
     Besides the theorem's bound this takes that of the complement of a test with the neighbours
     changed over: 1 - alpha <= exp(e) beta + delta(e), so beta >= exp(-e) (1 - delta(e) - alpha).

@@ -1,19 +1,17 @@
 """Private records as codes of declared columns, of which only tables are taken.
 
-Tables of groups of columns from the codes of records, all in one pass over chunks of records.
-
-Small groups are counted together: the table of a few more columns is counted instead, from
-which each of them is a sum. A pass over pairs of 40 columns then counts some 130 tables and
-not 780. Sums of integers are exact, so a table is the same however it was counted.
-
-The codes of a record packed into few integers, as the counting engine hands them over.
-
-Of a domain whose joint table can be counted the one word is the cell. The columns of a wider
-one are divided, in order, into runs whose cells a double still holds exactly.
-
 The joint table of many columns has more cells than an int64 can name, and nearly as many
-occupied ones as there are records. Mechanisms that measure low-order marginals take this
+occupied ones as there are records. Mechanisms that measure low-order marginals take coded columns
 instead of a contingency table.
+
+**Counting.** Tables of groups of columns are counted in one pass over chunks of records. Small
+groups are counted together: the table of a few more columns is counted instead, from which each of
+them is a sum. A pass over pairs of 40 columns then counts some 130 tables and not 780. Sums of
+integers are exact, so a table is the same however it was counted.
+
+**Packing.** The counting engine hands a record's codes over packed into few integers, the words. Of
+a domain whose joint table can be counted the one word is the cell. The columns of a wider one are
+divided, in order, into runs whose cells a double still holds exactly.
 """
 
 from __future__ import annotations
@@ -212,7 +210,7 @@ class PackedCodes:
 
     @classmethod
     def of_sizes(cls, numbers: Sequence[int]) -> Self:
-        """The same for columns of so many codes each."""
+        """As few words as hold columns of these numbers of codes."""
         sizes = tuple(numbers)
         if math.prod(sizes) <= MAX_CELLS:
             return cls((range(len(sizes)),), sizes)
@@ -333,7 +331,7 @@ class SelectedColumns:
 
     @property
     def n_records(self) -> int:
-        """Of the others."""
+        """Public number of records, the absent ones included."""
         return self.coded.n_records
 
     def tables(self, groups: Sequence[tuple[int, ...]]) -> list[NDArray[np.int64]]:

@@ -1,12 +1,9 @@
 """Column kinds: total functions from any value to a small integer code.
 
-What every kind of column offers: a total function from values to a small integer code.
-The published values of a column as text, as the files of a bundle have them.
-
-Each kind is a frozen declaration. ``code_of`` is the definition of the function,
-one value at a time; the counting engine evaluates the same function as an
-expression, and a property test holds the two equal. Every value of a column's type has a code
-(mechanisms/README.md, section 1), so the domain never depends on the data:
+Each kind is a frozen declaration. ``code_of`` is the definition of the function, one value at a
+time; the counting engine evaluates the same function as an expression, and a property test holds
+the two equal. Every value of a column's type has a code (mechanisms/README.md, section 1), so the
+domain never depends on the data:
 
 * a null, or a NaN, goes to ``missing`` if declared, else ``other``, else code 0;
 * a value outside the declared categories goes to ``other`` if declared, else
@@ -128,7 +125,7 @@ class Column(ABC):
         return self._spread(known, fractions)
 
     def _spread(self, codes: Codes, fractions: NDArray[np.float64]) -> NDArray[Any]:
-        """The same for codes that are not ``missing``."""
+        """Values within the cells of codes that are not ``missing``."""
         del fractions
         return self._decode(codes)
 
@@ -160,18 +157,6 @@ def labels(column: Column) -> list[str | None]:
 
 
 Period = Literal["year", "month", "day"]
-
-__all__ = [
-    "Categorical",
-    "Category",
-    "Codes",
-    "Column",
-    "Date",
-    "Integer",
-    "Numeric",
-    "Ordinal",
-    "Period",
-]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,11 +1,7 @@
-"""Sparse contingency tables: the only form in which private counts are held.
+"""Sparse contingency tables, in which private counts are held, and how a product finds its own.
 
-Sparse contingency table: the only form in which private data is held.
-
-Everything after counting sees only this table, so its cost is in occupied
-cells, never in records or in the size of the domain.
-
-What the source was counted into, and how each product finds its own.
+Everything after counting sees only these tables and coded columns, so the cost of a table is in
+occupied cells, never in records or in the size of the domain.
 """
 
 from __future__ import annotations

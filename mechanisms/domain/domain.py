@@ -1,26 +1,17 @@
-"""The declared public domain: columns, structural zeros and the privacy unit.
+"""The declared, public, finite domain: columns, structural zeros and the privacy unit.
 
-What a guarantee protects: the neighbouring relation and the privacy unit.
+**Cells.** A cell is one combination of codes, one per column. Its int64 code is the number with
+those digits, the first column the most significant. Nothing here has as many elements as the domain
+has cells, so 2**63 - 1 cells cost nothing. ``absent`` adds one more, the last code, for the records
+that a unit does not have (mechanisms/README.md, section 8); it has no columns and is never
+published.
 
-Structural zeros: combinations of values that no record can have.
-
-A pattern is a box of cells: some columns, and for each a set of codes; a cell lies in it
-if all of these columns have such codes, whatever the others are. The union of a few
-boxes is counted exactly by inclusion and exclusion and never listed, so it may lie in a
+**Structural zeros** are combinations of values that no record can have. They keep their codes, so
+that decoding stays arithmetic, but no record has one and every mechanism works only on the other
+cells, ``n_possible`` of them. A pattern is a box of cells: some columns, and for each a set of
+codes; a cell lies in it if all of these columns have such codes, whatever the others are. The union
+of a few boxes is counted exactly by inclusion and exclusion and never listed, so it may lie in a
 domain of any size.
-
-The declared, public, finite domain: mixed-radix cell codes and back.
-
-A cell is one combination of codes, one per column. Its int64 code is the number
-with those digits, the first column the most significant. Nothing here has as
-many elements as the domain has cells, so 2**63 - 1 cells cost nothing.
-
-Two declarations change which cells there are. ``absent`` adds one more, the last code,
-for the records that a unit does not have (mechanisms/README.md, section 8); it has no columns
-and is never published. ``zeros`` are patterns of impossible cells
-(mechanisms.domain.domain): they keep their codes, so that decoding stays
-arithmetic, but no record has one and every mechanism works on the other cells alone,
-``n_possible`` of them.
 """
 
 from __future__ import annotations

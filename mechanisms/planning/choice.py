@@ -1,12 +1,8 @@
 """Dividing a budget, calibrating mechanisms to it, and choosing among them.
 
-Which tables the source is counted into, so that every product finds its own.
-
-Dividing a release's budget among its products, so that together they just meet it.
-
-All parameters of a release are fixed before any data is read, so the losses of its products
-compose (mechanisms.accounting.composition), and n products cost far less than their epsilons added
-up. What is divided has to add up all the same, and it does in these currencies:
+**Dividing.** All parameters of a release are fixed before any data is read, so the losses of its
+products compose (mechanisms.accounting.composition), and n products cost far less than their
+epsilons added up. What is divided has to add up all the same, and it does in these currencies:
 
 * **a budget of rho**: zero-concentrated privacy adds up, so a share of rho is a target of its own
   (Bun and Steinke 2016, arXiv 1605.02065, Lemma 2.3), and so does the delta but for which it
@@ -18,21 +14,17 @@ up. What is divided has to add up all the same, and it does in these currencies:
   (epsilon, delta): the least of the bound (a - 1)(a mu^2/2 - epsilon) on log delta, for the
   Gaussian mu of the budget, is at a = 1/2 + epsilon/mu^2. For Gaussian noise this is a share of
   mu^2, whatever the order. Of the shares, scaled by s^2 together, only the proportions matter:
-  statpress.mechanisms.planning.choice finds the s at which the composed loss just meets (epsilon,
-  delta).
+  the s is sought at which the composed loss just meets (epsilon, delta).
 
-Mechanisms that together meet a budget.
+**Meeting it.** One product is calibrated to the budget itself, and so are products that need no
+delta, each to its part of epsilon. Several at (epsilon, delta) are calibrated to their shares of a
+Rényi divergence, which are scaled together until the composed loss just meets the budget. The scale
+is a guess improved a few times; the last composition is the proof.
 
-One product is calibrated to the budget itself, and so are products that need no delta, each
-to its part of epsilon. Several at (epsilon, delta) are calibrated to their shares of a Rényi
-divergence (mechanisms.planning.choice), which are scaled together until the composed loss
-just meets the budget. The scale is a guess improved a few times; the last composition is the proof.
-
-Choosing a mechanism by its expected error, before any data is read.
-
-Each mechanism that serves the kind of product is calibrated, with its defaults, to the same
-target; the expected errors follow from public quantities, so choosing costs no privacy. A
-mechanism whose estimates are biased is never chosen: its error depends on the data.
+**Choosing**, before any data is read. Each mechanism that serves the kind of product is calibrated,
+with its defaults, to the same target; the expected errors follow from public quantities, so
+choosing costs no privacy. A mechanism whose estimates are biased is never chosen: its error depends
+on the data.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """A release as it is planned, and the verdicts on its products.
 
-A release as it is planned: each product's mechanism, and what is charged for it.
-
-What a plan says of its products before any data is read: mostly noise, or nearly disclosed.
+A plan has each product's mechanism and what is charged for it. Its verdicts say before any data is
+read which products are mostly noise or nearly disclosed.
 
 A product is *mostly noise* if more than half of its records are expected to be uniform, or if the
 expected error from noise of what an analyst will read is above a quarter: of a table its own total
@@ -41,7 +40,7 @@ class PlannedProduct(Generic[M]):
         request: With the mechanism that was chosen, if that was left open.
         choice: How it was chosen, if it was.
         target: What it was to spend, at first.
-        pure_target: The same for a mechanism that needs no delta, if that is not the same.
+        pure_target: What a mechanism that needs no delta could spend, if that is not the same.
         epsilon: What it costs by itself: the proven epsilon at ``delta``, rounded up.
         delta: Its share of delta.
         rho: What it costs under zCDP: the proven rho, rounded up.
@@ -75,7 +74,7 @@ class PlannedProduct(Generic[M]):
 
     @property
     def kind(self) -> Kind:
-        """Its kind."""
+        """What the planner knows of such products."""
         return self.request.kind
 
     @functools.cached_property

@@ -1,15 +1,13 @@
 """From a budget to fixed mechanism parameters, and what other budgets would buy.
 
-From a budget to fixed mechanism parameters, before any data is read.
-
 Inside one release all parameters are fixed by the config, so the products' losses compose:
 their shares become parameters such that the composed loss just meets the budget
 (mechanisms.planning.choice), and what is charged is what composition proves. The rho of
 zero-concentrated privacy comes along, for accounts kept in that measure.
 
-What other budgets would buy: each product's expected error over the budget of the release.
-
-Everything here follows from the config only, so it can be looked at before anything is paid.
+An ``Offer`` is the release at a multiple of its budget: what each product's expected error would be
+for less or more. Everything here follows from the config only, so it can be looked at before
+anything is paid.
 """
 
 from __future__ import annotations
@@ -282,7 +280,7 @@ def criterion_of(product: PlannedProduct[Any]) -> str:
 
 
 def error_of(product: PlannedProduct[Any] | None) -> float | None:
-    """That error; None if it is not known or has no end."""
+    """The error by which a product is judged; None if it is not known or infinite."""
     if product is None:
         return None
     error = product.kind.expected_error(product.mechanism, product.target)

@@ -1,18 +1,16 @@
 """Where random bits come from, and the exact choices and noise made of them.
 
-Where mechanisms take their random bits from: always an argument, never a global.
+Mechanisms take their random bits from an argument, never from a global generator.
 
-Choices with probabilities exactly proportional to real weights, by interval arithmetic.
+**Choices** have probabilities exactly proportional to real weights, by interval arithmetic. All
+sums are of non-negative terms in balls (Arb), which enclose their rounding errors. A uniform
+variate has as many bits, and the balls as many digits, as it takes for the comparison to be
+certain, so each outcome is that of arithmetic without error. The epsilon of an exponential
+mechanism that chooses in this way needs no addition for rounding.
 
-All sums are of non-negative terms in balls (Arb), which enclose their rounding errors. A
-uniform variate has as many bits, and the balls as many digits, as it takes for the comparison
-to be certain, so each outcome is that of arithmetic without error. The epsilon of an
-exponential mechanism that chooses in this way needs no addition for rounding.
-
-Gaussian noise on a fine integer grid, charged as if it were continuous.
-
-No floating point may touch the noise of a release, so statistics are integers, multiples of a
-grid far finer than the noise, and the noise is the discrete Gaussian.
+**Gaussian noise on a fine integer grid**, charged as if it were continuous. No floating point may
+touch the noise of a release, so statistics are integers, multiples of a grid far finer than the
+noise, and the noise is the discrete Gaussian.
 
 **Lemma.** Up to a factor within 1 +- 10**-2000, the discrete Gaussian with scale s about any
 integer is a post-processing of the normal distribution with variance s^2 - 256 about it, by a
@@ -26,17 +24,14 @@ So the curve of the release is at most that of N(0, s^2 - 256), shifted alike, p
 10**-1999. For epsilon <= 3800 that is less than the smallest double, and every upper bound
 is rounded up by at least this much. The same holds coordinate by coordinate.
 
-Gaussian noise on statistics computed in floating point, released on an integer grid.
-
-The grid step is 2^-12 of the sensitivity or less. Two steps are added to the move of every
-coordinate, a twentieth of a per cent: one for rounding both neighbours to the grid, and one for
-the error of floating point, of which half a step is allowed in each. A sum of k products in
-[-1, 1] of cell values and counts that add up to n is off by at most k n 2^-53 in doubles, in
-any order of summation, so the means, variances and covariances here are within half a step as
-long as k n <= 2^37, k the number of occupied cells (and n at most 370 000 for ungrouped
-records). Beyond that the mechanisms refuse to be calibrated, by the public bound on k.
-
-Noise of a known seed, for planning: what a mechanism would do to a public table.
+**Statistics computed in floating point**, released on such a grid. The grid step is 2^-12 of the
+sensitivity or less. Two steps are added to the move of every coordinate, a twentieth of a per cent:
+one for rounding both neighbours to the grid, and one for the error of floating point, of which half
+a step is allowed in each. A sum of k products in [-1, 1] of cell values and counts that add up to n
+is off by at most k n 2^-53 in doubles, in any order of summation, so the means, variances and
+covariances here are within half a step as long as k n <= 2^37, k the number of occupied cells (and
+n at most 370 000 for ungrouped records). Beyond that the mechanisms refuse to be calibrated, by the
+public bound on k.
 """
 
 from __future__ import annotations
@@ -258,9 +253,10 @@ _SEED = 20_100_301
 
 
 class SimulatedRandomness(Randomness):
-    """The same noise every time, rounded where the exact noise is discrete.
+    """Noise of a known seed, for planning: what a mechanism would do to a public table.
 
-    It hides nothing, and so must never meet private counts.
+    Rounded where the exact noise is discrete. It hides nothing, and so must never meet private
+    counts.
     """
 
     def __init__(self) -> None:

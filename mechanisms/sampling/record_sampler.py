@@ -1,10 +1,11 @@
 """Exact sampling of records: smoothed tables, Poisson counts, resamples and subsets.
 
-Exact Poisson draws for many means at once, by inversion of a table for each mean.
+No floating point decides an output's probability, and nothing of the size of the domain is stored.
 
-A draw is the x with F(x - 1) <= U < F(x), where F is the law's distribution function and U is
-uniform on [0, 1): by that its law is exactly Poisson. U is a row of random bits, of which only
-so many are drawn as it takes to know x:
+**Poisson counts**, for many means at once, by inversion of a table for each mean. A draw is the x
+with F(x - 1) <= U < F(x), where F is the law's distribution function and U is uniform on [0, 1): by
+that its law is exactly Poisson. U is a row of random bits, of which only so many are drawn as it
+takes to know x:
 
 1. Its first bits name a bucket, an interval of U. Where no F(x) lies in it, or so near that
    this is not proven, only the bucket gives x.
@@ -24,14 +25,10 @@ than q(hi) s / (1 - s), s = m / (hi + 1), by geometric series. To leave both out
 than their sum over the sum of q. The bound in use is twice all this, and 2^-50 more for the
 roundings of a comparison.
 
-Exact sampling of records from a smoothed contingency table (mechanisms/README.md, section 2).
+**Smoothed tables** (mechanisms/README.md, section 2). Every draw is an integer, uniform by
+rejection.
 
-Every draw is an integer, uniform by rejection; no floating point touches the
-output distribution and nothing of the size of the domain is stored.
-
-Bootstrap resamples and random subsets of a table's records, exactly.
-
-The privacy of a replicate rests on the law of what is drawn
+**Resamples.** The privacy of a replicate rests on the law of what is drawn
 (mechanisms.accounting.noise_losses): its copies of one record must be binomial, for every
 dataset. A multinomial sampler in floating point, NumPy's among them, has probabilities and an
 acceptance test that are rounded, and no bound on the error of its law is known that would be
@@ -49,7 +46,7 @@ cell by cell, by three facts, all of them exact:
 * The sum of this and of n - N further records, drawn independently of it, is multinomial with
   n draws. As it is so for every value of N, it is so.
 * Poisson counts add up: a cell of many records is cut into parts of fewer, so that
-  few different means occur (statpress.mechanisms.sampling.record_sampler draws them exactly).
+  few different means occur.
 
 The rate r is 1 - 3 / sqrt(n) rounded, a function of n only: N > n about once in 700 replicates,
 and some 3 sqrt(n) records a replicate are left to be drawn one by one.
