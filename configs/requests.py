@@ -37,7 +37,7 @@ _MERGED = {
     "mechanisms.tables.mechanism": "mechanisms.tables.count_tables",
     "mechanisms.tables.perturbed_histogram": "mechanisms.tables.perturbed",
     "tasks.products.kind": "tasks.products.product_kind",
-    "tasks.products.registry": "tasks.products.kinds",
+    "tasks.products.registry": "tasks.products.product_kind",
 }
 """Modules of the first version that users' modules may import, and where their names are now."""
 _FIRST_VERSION = re.compile(r"\b(?:mechanisms|configs|tasks|flows)(?:\.\w+)*")

@@ -18,7 +18,7 @@ from statpress.mechanisms.planning.plan import Plan, PlannedProduct, verdict
 from statpress.tasks.ledger.accounts import Account, Charge, Status
 from statpress.tasks.ledger.entries import Loss, canonical
 from statpress.tasks.pages.numbers import at_most
-from statpress.tasks.products.kinds import kind_of
+from statpress.tasks.products.product_kind import kind_of
 from statpress.tasks.release.foreseen import (
     forecast_facts,
     forecasts,

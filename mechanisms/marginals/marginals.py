@@ -250,6 +250,7 @@ class Marginals:
     unbiased: ClassVar[bool] = True
     needs: ClassVar[Needs] = "columns"
     drawn_records: ClassVar[None] = None
+    published_as: ClassVar[str] = "microdata_by_marginals"
 
     mu: Fraction
     unit_records: int

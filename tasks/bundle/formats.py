@@ -1,22 +1,22 @@
-"""The formats of a bundle's files, by suffix, and profiles of written files.
+"""The formats of a bundle's files, the Arrow types in them, and profiles of written files.
 
-The format of a file, by its suffix: a module here that ``configs.formats`` lists.
-The Arrow types of a domain's columns, the same in every format.
-Aggregates of a written file, for the release gate.
+A format is a value, ``FileFormat``, named by its suffix: one line below, and the name in
+``configs.formats``. The types of a domain's columns are the same in every format.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from importlib import import_module
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 import numpy as np
 
 from statpress.configs import formats
 from statpress.mechanisms.domain.columns import Column
 from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.registry import Registry
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,35 +32,53 @@ class BatchWriter(Protocol):
         """Write what the format puts at the end of a file."""
 
 
-class FileFormat(Protocol):
-    """What the module of a format offers.
+@dataclass(frozen=True, kw_only=True)
+class FileFormat:
+    """A format of files.
 
-    And, where there is something to say, ``MEDIA_TYPE`` of its files, ``ENCODING`` of their text,
-    ``RESOURCE_TYPE`` (see ``media_facts``) and ``as_written(text)``, how they hold a text that
-    they do not hold as it is.
+    Attributes:
+        open_writer: Begins a file of an Arrow schema in an open binary file; the same rows in the
+            same batches give the same bytes.
+        read_batches: Gives the rows of a file, in order and in bounded memory. The schema has
+            names and types of columns as written, if known, and not always of all: the types of
+            the others are inferred, and all columns of the file come back in its order. Only of
+            use to a format whose files do not hold them.
+        media_type: Of its files; may be empty.
+        encoding: Of their text; may be empty.
+        resource_type: In a data package: ``table`` if Frictionless checks the values as they are.
+            It reads a null in Parquet as NaN, which no constraint allows, and counts no bytes
+            there.
+        coded_text: Whether columns of text of few values are given with a dictionary
+            (``pyarrow.DictionaryArray``), in all batches of a file or in none; they are read back
+            as text. A format without it is given batches of the schema.
+        labelled: Whether the fields of the schema say what a data package says of the columns
+            (``stat_tables.labelled``).
+        as_written: A text as files hold it.
     """
 
-    def open_writer(self, sink: BinaryIO, schema: pa.Schema) -> BatchWriter:
-        """Begin a file of the schema; the same rows in the same batches give the same bytes.
+    open_writer: Callable[[BinaryIO, pa.Schema], BatchWriter]
+    read_batches: Callable[[Path, pa.Schema | None], Iterator[pa.RecordBatch]]
+    media_type: str = ""
+    encoding: str = ""
+    resource_type: str = "file"
+    coded_text: bool = False
+    labelled: bool = False
+    as_written: Callable[[str], str] = str
 
-        A module with ``CODED_TEXT = True`` is given columns of text of few values with a
-        dictionary (``pyarrow.DictionaryArray``), in all batches of a file or in none; they are
-        read back as text. Any other is given batches of the schema.
-        """
 
-    def read_batches(self, path: Path, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
-        """The rows of a file, in order and in bounded memory.
-
-        Args:
-            path: The file.
-            schema: Names and types of columns as written, if known, and not always of all: the
-                types of the others are inferred, and all columns of the file come back in its
-                order. Only of use to a format whose files do not hold them.
-        """
+FORMATS: Registry[FileFormat] = Registry(
+    {
+        "parquet": "statpress.tasks.bundle.arrow_files:PARQUET",
+        "csv": "statpress.tasks.bundle.arrow_files:CSV",
+        "dta": "statpress.tasks.bundle.stat_tables:STATA",
+        "sav": "statpress.tasks.bundle.stat_tables:SPSS",
+    }
+)
+"""Formats by suffix."""
 
 
 def format_named(name: str) -> FileFormat:
-    """The module of a format.
+    """The format of a suffix.
 
     Raises:
         ValueError: No format has this name.
@@ -69,28 +87,14 @@ def format_named(name: str) -> FileFormat:
     if name not in formats.FORMATS:
         raise ValueError(f"no format is called '{name}' (known: {', '.join(formats.FORMATS)})")
     formats.check_writable((name,), "")
-    return cast("FileFormat", import_module(f"{__package__}.{name}"))
-
-
-def as_written(name: str, text: str) -> str:
-    """A text as a file of a format holds it, where that is not the text itself."""
-    found: str = getattr(format_named(name), "as_written", str)(text)
-    return found
+    return FORMATS[name]
 
 
 def media_facts(name: str) -> dict[str, str]:
-    """What a data package says of a format's files: ``type``, ``mediatype`` and ``encoding``.
-
-    The type is ``file`` unless Frictionless checks the format's values as they are: it reads a
-    null in Parquet as NaN, which no constraint allows, and counts no bytes there.
-    """
-    module = format_named(name)
-    said = {
-        "type": getattr(module, "RESOURCE_TYPE", "file"),
-        "mediatype": getattr(module, "MEDIA_TYPE", ""),
-        "encoding": getattr(module, "ENCODING", ""),
-    }
-    return {key: value for key, value in said.items() if value}
+    """What a data package says of a format's files: ``type``, ``mediatype`` and ``encoding``."""
+    form = format_named(name)
+    facts = {"type": form.resource_type, "mediatype": form.media_type, "encoding": form.encoding}
+    return {key: value for key, value in facts.items() if value}
 
 
 def format_of(path: Path) -> FileFormat:

@@ -1,19 +1,15 @@
-"""Records and tables written in any format, in bounded memory, and read back to cells.
+"""Rows of tables written in any format, in bounded memory, and read back to cells.
 
-Reading written records and tables back to cells: the inverse of statpress.tasks.bundle.rows.
-
-Writing drawn records and tables in any format, in bounded memory.
-
-Records are exchangeable: they are written cell by cell, so the order of the rows
-carries no information. At most a chunk of rows is expanded at a time. Text with few values is
-handed to formats that take it so as codes with a dictionary: neither gathering it nor finding its
-values again takes time for each row.
+A table's rows are a value, ``Rows``, which gives them as often as they are asked for, a chunk at a
+time. Records are exchangeable: they are written cell by cell, so the order of the rows carries no
+information. Text with few values is handed to formats that take it so as codes with a dictionary:
+neither gathering it nor finding its values again takes time for each row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -176,22 +172,56 @@ _CODED = 1 << 10
 """Values of a column of text up to which it is written with a dictionary of all of them."""
 
 
-def write_records(
-    release: ContingencyTable,
-    path: Path,
-    progress: Progress | None = None,
-    fields: Fields = (),
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The rows of a table.
+
+    Attributes:
+        schema: Names and types of the columns, ``pyarrow.Schema``.
+        batches: Gives the rows as lists of Arrow arrays of the columns, a chunk at a time.
+    """
+
+    schema: pa.Schema
+    batches: Callable[[], Iterator[list[Any]]]
+
+
+def write_rows(
+    rows: Rows, path: Path, fields: Fields = (), progress: Progress | None = None
 ) -> None:
-    """Expand counts to records and write them; the suffix gives the format.
+    """Write rows to a new file, whose suffix gives the format.
 
     Args:
-        release: The counts.
+        rows: Of the table.
         path: Of the new file.
-        progress: Called with the number of records of each chunk.
         fields: Its columns as a data package describes them, for formats that hold labels.
+        progress: Called with the number of rows of each chunk.
     """
-    expand = _expander(release.domain)
-    with _writer(path, schema_of(release.domain), fields) as write:
+    import pyarrow as pa
+
+    form = format_of(path)
+    schema = labelled(rows.schema, fields) if form.labelled else rows.schema
+    with path.open("xb") as sink:  # never over another product's file
+        file = form.open_writer(sink, schema)
+        try:
+            for arrays in rows.batches():
+                if not form.coded_text:
+                    arrays = [
+                        a.dictionary_decode() if pa.types.is_dictionary(a.type) else a
+                        for a in arrays
+                    ]
+                given = [field.with_type(a.type) for field, a in zip(schema, arrays, strict=True)]
+                file.write(pa.record_batch(arrays, schema=pa.schema(given)))
+                if progress is not None:
+                    progress(len(arrays[0]))
+        finally:
+            file.close()
+
+
+def record_rows(release: ContingencyTable) -> Rows:
+    """Counts expanded to records."""
+
+    def batches() -> Iterator[list[Any]]:
+        expand = _expander(release.domain)
         ends = np.cumsum(release.counts)
         total = int(ends[-1]) if len(ends) else 0
         for start in range(0, total, _CHUNK):
@@ -200,98 +230,73 @@ def write_records(
             last = int(np.searchsorted(ends, stop, side="left")) + 1
             bounds = np.clip(ends[first:last], start, stop)
             times = np.diff(bounds, prepend=start)
-            write(expand(release.cells[first:last], times))
-            if progress is not None:
-                progress(stop - start)
+            yield expand(release.cells[first:last], times)
+
+    return Rows(schema_of(release.domain), batches)
 
 
-def write_cells(
-    domain: Domain,
-    cells: Codes,
-    figures: Mapping[str, NDArray[Any]],
-    path: Path,
-    fields: Fields = (),
-) -> None:
-    """Write a row per listed cell: its columns, then the figures.
+def cell_rows(domain: Domain, cells: Codes, figures: Mapping[str, NDArray[Any]]) -> Rows:
+    """A row per listed cell: its columns, then the figures.
 
     Args:
         domain: The columns.
         cells: int64[K].
         figures: Per name of a further column its values, int64[K] or float64[K].
-        path: The suffix gives the format.
-        fields: See ``write_records``.
     """
     import pyarrow as pa
 
     schema = schema_of(domain)
     for name, values in figures.items():
         schema = schema.append(pa.field(name, pa.from_numpy_dtype(values.dtype), nullable=False))
-    expand = _expander(domain)
-    with _writer(path, schema, fields) as write:
+
+    def batches() -> Iterator[list[Any]]:
+        expand = _expander(domain)
         for start in range(0, len(cells), _CHUNK):
             part = slice(start, start + _CHUNK)
-            write(
-                [
-                    *expand(cells[part], None),
-                    *(pa.array(values[part]) for values in figures.values()),
-                ]
-            )
+            yield [
+                *expand(cells[part], None),
+                *(pa.array(values[part]) for values in figures.values()),
+            ]
+
+    return Rows(schema, batches)
 
 
-def write_columns(columns: Mapping[str, list[Any]], path: Path, fields: Fields = ()) -> None:
-    """Write a small table whose types are those of its values; the suffix gives the format.
-
-    A column without any value is one of numbers.
-    """
+def value_rows(columns: Mapping[str, Sequence[Any]]) -> Rows:
+    """A small table whose types are those of its values; numbers where a column has none."""
     import pyarrow as pa
 
     arrays = [pa.array(values) for values in columns.values()]
     arrays = [a.cast(pa.float64()) if pa.types.is_null(a.type) else a for a in arrays]
     schema = pa.schema([(name, a.type) for name, a in zip(columns, arrays, strict=True)])
-    with _writer(path, schema, fields) as write:
-        write(arrays)
+    return Rows(schema, lambda: iter([arrays]))
 
 
-def write_codes(
+def code_rows(
     domain: Domain,
     codes: Sequence[NDArray[Any]],
-    path: Path,
-    progress: Progress | None = None,
-    spread: np.random.Generator | None = None,
-    fields: Fields = (),
-) -> None:
-    """Write a record per place of the columns' codes; the suffix gives the format.
+    within: Callable[[], np.random.Generator] | None = None,
+) -> Rows:
+    """A record per place of the columns' codes.
 
     Args:
         domain: The columns; they may have too many combinations to be named by a cell.
         codes: Per column integers[records].
-        path: Of the new file.
-        progress: Called with the number of records of each chunk.
-        spread: Draws where in its cell each value lies; by default it is the middle.
-        fields: See ``write_records``.
+        within: Makes the generator that draws where in its cell each value lies, the same for
+            every file; by default it is the middle.
     """
     columns = domain.columns
-    gathers = [None if spread and column.ends else _gather(column) for column in columns]
-    with _writer(path, schema_of(domain, spread=spread is not None), fields) as write:
+
+    def batches() -> Iterator[list[Any]]:
+        rng = within() if within else None
+        gathers = [None if rng and column.ends else _gather(column) for column in columns]
         for start in range(0, len(codes[0]), _CHUNK):
-            part = [each[start : start + _CHUNK] for each in codes]
-            write(
-                [
-                    _spread(column, own, spread) if gather is None else gather(own)
-                    for column, gather, own in zip(columns, gathers, part, strict=True)
-                ]
-            )
-            if progress is not None:
-                progress(len(part[0]))
+            part = [own[start : start + _CHUNK] for own in codes]
+            yield [
+                _spread(column, own, rng) if gather is None else gather(own)
+                for column, gather, own in zip(columns, gathers, part, strict=True)
+            ]
 
-
-def write_batches(
-    schema: pa.Schema, batches: Iterable[list[Any]], path: Path, fields: Fields = ()
-) -> None:
-    """Write rows given as Arrow arrays of the columns; the suffix gives the format."""
-    with _writer(path, schema, fields) as write:
-        for arrays in batches:
-            write(arrays)
+    return Rows(schema_of(domain, spread=within is not None), batches)
 
 
 def _values(column: Column, codes: Codes) -> Any:
@@ -303,9 +308,11 @@ def _values(column: Column, codes: Codes) -> Any:
 
 
 def _gather(column: Column) -> Callable[[NDArray[Any]], Any]:
-    """A function from a column's codes to its public values, all of which it lists first."""
+    """A function from codes to public values, all of which are listed first if they are few."""
     import pyarrow as pa
 
+    if column.size > LISTED:
+        return lambda codes: _values(column, codes.astype(np.int64, copy=False))
     values = _values(column, np.arange(column.size))
 
     def taken(codes: NDArray[Any]) -> Any:
@@ -323,7 +330,7 @@ def _gather(column: Column) -> Callable[[NDArray[Any]], Any]:
 
 
 def _expander(domain: Domain) -> Callable[[Codes, Codes | None], list[Any]]:
-    """A function from cells to Arrow arrays of the columns, each cell repeated as often as said."""
+    """A function from cells to Arrow arrays of the columns, each cell repeated so many times."""
     import pyarrow as pa
 
     gathers = [_gather(column) if column.size <= LISTED else None for column in domain.columns]
@@ -351,29 +358,3 @@ def _spread(column: Column, codes: NDArray[Any], rng: np.random.Generator | None
     values = column.spread(codes.astype(np.int64), rng.random(len(codes)))
     mask = column.is_missing(codes) if column.missing else None
     return pa.array(values, spread_type(column), mask=mask)
-
-
-@contextmanager
-def _writer(path: Path, schema: pa.Schema, fields: Fields) -> Iterator[Callable[[list[Any]], None]]:
-    """Writes rows, given as Arrow arrays of the columns, to a new file."""
-    import pyarrow as pa
-
-    form = format_of(path)
-    takes_codes = getattr(form, "CODED_TEXT", False)
-
-    def batch(arrays: list[Any]) -> pa.RecordBatch:
-        if not takes_codes:
-            arrays = [
-                a.dictionary_decode() if pa.types.is_dictionary(a.type) else a for a in arrays
-            ]
-        given = [field.with_type(a.type) for field, a in zip(schema, arrays, strict=True)]
-        return pa.record_batch(arrays, schema=pa.schema(given))
-
-    if getattr(form, "LABELLED", False):
-        schema = labelled(schema, fields)
-    with path.open("xb") as sink:  # never over another product's file
-        file = form.open_writer(sink, schema)
-        try:
-            yield lambda arrays: file.write(batch(arrays))
-        finally:
-            file.close()

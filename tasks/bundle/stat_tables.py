@@ -1,11 +1,10 @@
-"""Tables as files of Stata and SPSS, and read back from there.
+"""Tables as files of Stata and SPSS, and read back from there; needs the extra ``stat``.
 
-How columns stand in files of Stata and SPSS, and are read back from there.
-
-Declared text categories are numbered from 1 and have value labels, as statisticians expect:
-the value itself, or ``value = label`` where the config labels it. Days are dates of the package.
-Other text stays text. The display format says which a column is, so that a file can be read back
-without anything else:
+Files of Stata have the format of version 14 (118), which Stata 14 and later read; SPSS's system
+files are compressed, which every version reads. Declared text categories are numbered from 1 and
+have value labels, as statisticians expect: the value itself, or ``value = label`` where the config
+labels it. Days are dates of the package. Other text stays text. The display format says which a
+column is, so that a file can be read back without anything else:
 
 ==============  ========  =======  ==============================================
 column          Stata     SPSS     holds
@@ -18,11 +17,12 @@ day             %td...    SDATE10  days from 1960 (Stata), seconds from 1582 (SP
 text            %..s      A..      text; null is empty
 ==============  ========  =======  ==============================================
 
-Writing tables for Stata and SPSS whole, and reading them back in parts.
-
 The library writes a data frame at once, so a table is gathered in memory: what may be too large is
 refused before anything is charged (``MOST_VALUES``). It puts the time of writing into a file, which
 is overwritten, so that the same rows give the same bytes.
+
+Sources: Stata, "Description of .dta file format 118" (help dta_118); PSPP developers' manual,
+"System File Format", of the header record.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ import errno
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -39,6 +40,7 @@ import numpy as np
 
 from statpress.configs.formats import fault_of, stored_name
 from statpress.mechanisms.errors import ConfigError
+from statpress.tasks.bundle.formats import FileFormat
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,6 +66,8 @@ class Package:
         first_day: That it can show.
         label_length: Characters of a variable's label, at most.
         code_length: Bytes of a value's label, at most.
+        write_frame: Writes a data frame to a path, given its ``StoredColumn``s.
+        stamp: Takes the time of writing out of an open file.
     """
 
     form: str
@@ -73,6 +77,8 @@ class Package:
     first_day: datetime.date
     label_length: int
     code_length: int
+    write_frame: Callable[..., None]
+    stamp: Callable[[BinaryIO], None]
 
     def kind_of(self, shown: str) -> str:
         """The kind of a column by its display format."""
@@ -260,20 +266,16 @@ _READ_VALUES = 1 << 21
 
 
 @dataclass
-class StatWriter:
+class _Writer:
     """Gathers the rows of a file, and writes them when it is closed.
 
     Attributes:
         package: Whose file it is.
-        write_frame: Writes a data frame to a path.
-        stamp: Takes the time of writing out of the file.
         sink: The open file.
         schema: Of its rows.
     """
 
     package: Package
-    write_frame: Callable[..., None]
-    stamp: Callable[[BinaryIO], None]
     sink: BinaryIO
     schema: pa.Schema
     batches: list[pa.RecordBatch] = field(default_factory=list)
@@ -298,7 +300,7 @@ class StatWriter:
         )
         whole = frame.dtypes.map(lambda dtype: dtype.kind == "f").to_dict()
         try:
-            self.write_frame(
+            self.package.write_frame(
                 frame,
                 self.sink.name,
                 column_labels=[column.label for column in columns],
@@ -314,7 +316,7 @@ class StatWriter:
             if "write" in str(error).lower():
                 raise OSError(errno.EIO, "writing a file of Stata or SPSS") from None
             raise
-        self.stamp(self.sink)
+        self.package.stamp(self.sink)
         self.sink.seek(0, 2)
 
     def _check(self, table: pa.Table, names: Sequence[str]) -> None:
@@ -341,12 +343,12 @@ class StatWriter:
             )
 
 
-def read_stat(
-    read: Callable[..., Any], package: Package, path: Path, schema: pa.Schema | None
-) -> Iterator[pa.RecordBatch]:
+def _read(package: Package, path: Path, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
     """The rows of a file; names are those of the schema as far as it has them."""
     import pyarrow as pa
+    import pyreadstat
 
+    read = getattr(pyreadstat, f"read_{package.form}")
     _, stated = read(str(path), metadataonly=True, output_format="dict")
     names: Sequence[str] = stated.column_names
     known = {stored_name(each.name, package.form): each for each in schema or ()}
@@ -379,3 +381,85 @@ def read_stat(
         start += batch.num_rows
         if batch.num_rows < rows:
             break
+
+
+def _format(package: Package, media_type: str) -> FileFormat:
+    return FileFormat(
+        open_writer=partial(_Writer, package),
+        read_batches=partial(_read, package),
+        media_type=media_type,
+        labelled=True,
+    )
+
+
+_STAMP, _STATA_TIME = b"<timestamp>\x11", b"01 Jan 1960 00:00"
+_PLACE, _SPSS_TIME = 92, b"01 Jan 6000:00:00"
+"""Of date and time in the header, of 9 and 8 characters."""
+
+
+def _write_stata(frame: Any, path: str, *, columns: Any, **words: Any) -> None:
+    import pyreadstat
+
+    del columns
+    pyreadstat.write_dta(frame, path, version=14, **words)
+
+
+def _stamp_stata(sink: BinaryIO) -> None:
+    with open(sink.name, "rb") as file:
+        place = file.read(1 << 12).index(_STAMP) + len(_STAMP)
+    sink.seek(place)
+    sink.write(_STATA_TIME)
+
+
+def _write_spss(frame: Any, path: str, *, columns: Any, **words: Any) -> None:
+    import pyreadstat
+
+    measures = {column.name: column.measure for column in columns}
+    pyreadstat.write_sav(frame, path, row_compress=True, variable_measure=measures, **words)
+
+
+def _stamp_spss(sink: BinaryIO) -> None:
+    sink.seek(_PLACE)
+    sink.write(_SPSS_TIME)
+
+
+STATA = _format(
+    Package(
+        form="dta",
+        formats={
+            "whole": "%12.0f",
+            "number": "%16.0g",
+            "boolean": "%1.0f",
+            "category": "%8.0g",
+            "day": "%tdCCYY-NN-DD",
+        },
+        epoch=datetime.date(1960, 1, 1),
+        per_day=1,
+        first_day=datetime.date(100, 1, 1),
+        label_length=80,
+        code_length=32_000,
+        write_frame=_write_stata,
+        stamp=_stamp_stata,
+    ),
+    "application/x-stata-dta",
+)
+SPSS = _format(
+    Package(
+        form="sav",
+        formats={
+            "whole": "F12.0",
+            "number": "F16.6",
+            "boolean": "F1.0",
+            "category": "F8.0",
+            "day": "SDATE10",
+        },
+        epoch=datetime.date(1582, 10, 14),
+        per_day=86_400,
+        first_day=datetime.date(1582, 10, 15),
+        label_length=250,
+        code_length=120,
+        write_frame=_write_spss,
+        stamp=_stamp_spss,
+    ),
+    "application/x-spss-sav",
+)

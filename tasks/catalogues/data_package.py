@@ -23,9 +23,10 @@ import numpy as np
 from statpress.mechanisms.domain.columns import Column
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.planning.plan import PlannedProduct
-from statpress.tasks.bundle.formats import as_written
+from statpress.tasks.bundle.formats import format_named
 from statpress.tasks.pages.rendering import escaped, markdown
-from statpress.tasks.products.product_kind import Field, codebook, resources_of, with_words
+from statpress.tasks.products.product_kind import kind_of
+from statpress.tasks.products.publication import Field, codebook, with_words
 from statpress.tasks.products.published_counts import column_field, column_from
 
 if TYPE_CHECKING:
@@ -407,7 +408,7 @@ def data_package(
     owners: dict[str, list[str]] = {}
     files: dict[str, dict[str, Any]] = {}
     for product in products:
-        for resource in resources_of(product, config.publish):
+        for resource in kind_of(product).publication(product).resources(config.publish):
             owners.setdefault(resource["path"], []).append(product.name)
             files[resource["path"]] = resource
     resources = [
@@ -549,13 +550,14 @@ def _in_format(field: dict[str, Any], form: str) -> dict[str, Any]:
         return field
     changed = dict(field)
     if "enum" in field.get("constraints", {}):
-        listed = [as_written(form, value) for value in field["constraints"]["enum"]]
+        listed = [format_named(form).as_written(value) for value in field["constraints"]["enum"]]
         changed["constraints"] = field["constraints"] | {"enum": listed}
         if form == "csv" and "" in listed:  # which readers of a CSV take for a null
             changed["constraints"]["required"] = False
     if "categories" in field:
         changed["categories"] = [
-            each | {"value": as_written(form, each["value"])} for each in field["categories"]
+            each | {"value": format_named(form).as_written(each["value"])}
+            for each in field["categories"]
         ]
     return changed
 

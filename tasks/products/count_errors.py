@@ -20,12 +20,12 @@ from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.estimates.exact_values import Coverage, coverage, total_variation
 from statpress.mechanisms.planning.plan import PlannedProduct
-from statpress.mechanisms.tables.bands import BandKnobs
 from statpress.mechanisms.tables.count_tables import TableMechanism
 from statpress.tasks.pages.blocks import Bars, Block, Chart, Gallery, Grid, HeatMap, Prose, Section
 from statpress.tasks.pages.numbers import measured, share
 from statpress.tasks.products.distributions import cell_names
-from statpress.tasks.products.product_kind import (
+from statpress.tasks.products.published_counts import EstimatedTable, Floats, stem_of
+from statpress.tasks.products.true_errors import (
     LARGEST,
     Compared,
     Missed,
@@ -34,7 +34,6 @@ from statpress.tasks.products.product_kind import (
     covered,
     largest_grid,
 )
-from statpress.tasks.products.published_counts import EstimatedTable, Floats
 
 if TYPE_CHECKING:
     from statpress.tasks.products.count_product import DerivedCounts
@@ -252,28 +251,27 @@ def counts_errors(
 
 
 def with_bands(
-    found: TrueErrors,
+    errors: TrueErrors,
     bands: Mapping[str, Mapping[str, Any]],
     private: ContingencyTable,
-    knobs: BandKnobs | None,
+    product: Planned,
 ) -> TrueErrors:
-    """The same with whether the limits of every band hold the counts of all cells at once."""
-    rows, domain = list(found.compared), private.domain
-    for stem, limits in bands.items():
-        assert knobs is not None
+    """The errors with whether the limits of every band hold the counts of all cells at once."""
+    rows, domain = list(errors.compared), private.domain
+    for band, limits in bands.items():
         true = _at(private, domain.possible_cells())
-        if stem.endswith("_cumulative_band"):
+        if band == "cumulative":
             true = np.cumsum(true)
         wrong = int(np.sum((true < limits["count_lower"]) | (true > limits["count_upper"])))
         rows.append(
             Compared(
-                f"limits of {stem} that do not hold the count",
-                f"none, with {share(knobs.confidence)}",
+                f"limits of {stem_of(product.name, band)} that do not hold the count",
+                f"none, with {share(product.further.confidence)}",
                 f"{wrong:,} of {len(true):,}",
                 "the band does not hold" if wrong else "the band holds",
             )
         )
-    return TrueErrors(rows, found.section)
+    return TrueErrors(rows, errors.section)
 
 
 def _estimated(product: Planned, derived: DerivedCounts) -> EstimatedTable:

@@ -19,7 +19,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,19 +27,18 @@ from numpy.typing import NDArray
 from statpress.mechanisms.domain.columns import Codes
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
-from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
 from statpress.mechanisms.postprocessing.covariance import strength
 from statpress.mechanisms.postprocessing.rounding import round_systematically
-from statpress.mechanisms.tables.bands import LIMITS, BandKnobs, bands_of
+from statpress.mechanisms.tables.bands import BandKnobs, bands_of
 from statpress.mechanisms.tables.count_tables import (
     MICRODATA,
     TABLE,
     RawTable,
     TableMechanism,
 )
-from statpress.tasks.bundle.formats import profile_file, written_file
-from statpress.tasks.bundle.rows import Progress, read_records, write_cells, write_records
+from statpress.tasks.bundle.formats import written_file
+from statpress.tasks.bundle.rows import cell_rows, read_records, record_rows
 from statpress.tasks.pages.blocks import Block, Chart, Fact, Gallery, Grid, Prose, Section
 from statpress.tasks.pages.numbers import count, share
 from statpress.tasks.products.distributions import (
@@ -58,41 +57,35 @@ from statpress.tasks.products.distributions import (
 )
 from statpress.tasks.products.product_kind import (
     ProductKind,
+    ReaderWords,
     ReportPart,
-    TableForm,
-    TrueErrors,
     WorkingMemory,
     of_cells,
 )
+from statpress.tasks.products.publication import DataTable, Publication
 from statpress.tasks.products.published_counts import (
     ESTIMATES,
-    LISTED_CELLS,
     EstimatedTable,
     Floats,
     PublishedProduct,
     band_advice,
     band_blocks,
-    band_forms,
     band_note,
+    band_tables,
     cell_figures,
     column_field,
     figure_fields,
     n_listed,
+    n_records_of,
     not_in_it,
-    profile_band,
     published_product,
     raw_digest,
     read_raw,
     read_table,
-    stem_of,
     unlisted,
     unlisted_in_words,
-    write_band,
 )
-
-if TYPE_CHECKING:
-    from statpress.configs.release_config import PublishConfig
-
+from statpress.tasks.products.true_errors import TrueErrors
 
 Counted = PlannedProduct[TableMechanism] | PublishedProduct
 """A product of counts, planned or read back from a bundle."""
@@ -113,7 +106,7 @@ class DerivedCounts:
         raw: As released.
         figures: Columns array[K] of the listed cells, by name.
         records: int64, how many records microdata have in each cell of ``raw``.
-        bands: By stem of a file the columns array[n_possible] of a confidence band.
+        bands: By name of a confidence band its columns array[n_possible].
     """
 
     raw: RawTable
@@ -130,10 +123,6 @@ class DerivedCounts:
 class CountsProduct(ProductKind[TableMechanism, RawTable, DerivedCounts]):
     """Counts of cells: records to be expanded, or rows of a table."""
 
-    @property
-    def family(self) -> str:
-        return "counts"
-
     @abstractmethod
     def figures(self, name: str, mechanism: TableMechanism) -> dict[str, tuple[str, ...]]:
         """By the stem of each file its columns besides those of the domain; none for records."""
@@ -145,20 +134,16 @@ class CountsProduct(ProductKind[TableMechanism, RawTable, DerivedCounts]):
         del mechanism, figures, n_records
         return None
 
+    def most_records(self, product: Counted) -> int:
+        """Records in the file of records, at most; 0 without one."""
+        del product
+        return 0
+
     def stem_of_raw(self, name: str, mechanism: TableMechanism) -> str:
         """Stem of the file from which what was released is read back."""
         del mechanism
         return name
 
-    @abstractmethod
-    def most_rows(self, product: PlannedProduct[TableMechanism]) -> int:
-        """Rows of the main file, at most."""
-
-    @abstractmethod
-    def recognised(self, name: str, suffix: str, resources: Mapping[str, Any]) -> bool:
-        """Whether the files of a bundle have what a product of this kind and name is read from."""
-
-    @abstractmethod
     def read(self, path: Path, product: PublishedProduct) -> tuple[Codes, dict[str, Codes]]:
         """Read back from the main file what was released.
 
@@ -168,68 +153,73 @@ class CountsProduct(ProductKind[TableMechanism, RawTable, DerivedCounts]):
         Raises:
             ValueError: The file does not hold it.
         """
+        return read_raw(path, product)
 
     def postprocess(self, product: Counted, raw: RawTable, n_records: int) -> DerivedCounts:
-        figures, listed = cell_figures(product.mechanism, raw, n_records=n_records), n_listed(raw)
+        mechanism, listed = product.mechanism, n_listed(raw)
+        figures = cell_figures(mechanism, raw, n_records=n_records)
+        bands: Mapping[str, Mapping[str, NDArray[Any]]] = {}
+        asked: BandKnobs | None = product.further
+        if asked is not None and asked.bands:
+            bands = bands_of(mechanism, raw, asked.bands, asked.confidence, n_records=n_records)
         return DerivedCounts(
             raw,
             {name: values[:listed] for name, values in figures.items()},
-            self.records(product.mechanism, figures, n_records),
+            self.records(mechanism, figures, n_records),
+            bands,
         )
 
-    def forms(self, product: Counted) -> list[TableForm]:
-        columns = [column_field(column) for column in product.domain.columns]
-        words = not_in_it(product.domain)
-        mechanism = product.mechanism
-        return [
-            TableForm(
-                stem,
-                columns + figure_fields(mechanism, names),
-                words,
-                "estimated counts with standard errors" if names else "synthetic records",
-            )
-            for stem, names in self.figures(product.name, mechanism).items()
-        ]
+    def publication(self, product: Counted, derived: DerivedCounts | None = None) -> Publication:
+        """Records, if there are any, counts with their errors, and bands."""
+        tables = [
+            self._counts(product, stem, names, derived) if names
+            else self._records(product, stem, derived)
+            for stem, names in self.figures(product.name, product.mechanism).items()
+        ]  # fmt: skip
+        bands = {} if derived is None else derived.bands
+        return Publication((*tables, *band_tables(product, product.further, bands)))
 
-    def write_table(
-        self,
-        form: TableForm,
-        product: Counted,
-        derived: DerivedCounts,
-        path: Path,
-        advance: Progress,
-    ) -> None:
-        names = self.figures(product.name, product.mechanism)[form.stem]
-        raw, listed = derived.raw, derived.listed
-        if names:
-            figures = {name: derived.figures[name] for name in names}
-            write_cells(product.domain, raw.cells[:listed], figures, path, form.fields)
-        else:
-            assert derived.records is not None
-            there = np.flatnonzero(derived.records[:listed])
-            records = ContingencyTable(product.domain, raw.cells[there], derived.records[there])
-            write_records(records, path, advance, form.fields)
-
-    def rows(
-        self, form: TableForm, product: PlannedProduct[TableMechanism], derived: DerivedCounts
-    ) -> int:
-        if self.figures(product.name, product.mechanism)[form.stem]:
-            return derived.listed
+    def _records(self, product: Counted, stem: str, derived: DerivedCounts | None) -> DataTable:
+        domain, most = product.domain, self.most_records(product)
+        table = DataTable(
+            stem=stem,
+            fields=[column_field(column) for column in domain.columns],
+            title="synthetic records",
+            description=not_in_it(domain),
+            most_rows=most,
+            domain=domain,
+        )
+        if derived is None:
+            return table
         assert derived.records is not None
-        return self.most_rows(product) - int(derived.records[derived.listed :].sum())
+        listed, cells = derived.records[: derived.listed], derived.raw.cells
+        occupied = np.flatnonzero(listed)
+        records = ContingencyTable(domain, cells[occupied], listed[occupied])
+        unlisted = int(derived.records[derived.listed :].sum())
+        return replace(table, expected=most - unlisted, rows=record_rows(records))
 
-    def profile_table(
+    def _counts(
         self,
-        form: TableForm,
-        product: PlannedProduct[TableMechanism],
-        derived: DerivedCounts,
-        path: Path,
-    ) -> dict[str, int]:
-        names = self.figures(product.name, product.mechanism)[form.stem]
-        return profile_file(path, product.domain, names)
-
-    def size(self, product: PlannedProduct[TableMechanism]) -> int:
-        return self.most_rows(product) * (len(product.domain.columns) + 4)
+        product: Counted,
+        stem: str,
+        names: tuple[str, ...],
+        derived: DerivedCounts | None,
+    ) -> DataTable:
+        domain = product.domain
+        columns = [column_field(column) for column in domain.columns]
+        table = DataTable(
+            stem=stem,
+            fields=columns + figure_fields(product.mechanism, names),
+            title="estimated counts with standard errors",
+            description=not_in_it(domain),
+            most_rows=min(product.mechanism.rows(n_cells=domain.n_possible), domain.n_listed),
+            domain=domain,
+        )
+        if derived is None:
+            return table
+        figures = {name: derived.figures[name] for name in names}
+        rows = cell_rows(domain, derived.raw.cells[: derived.listed], figures)
+        return replace(table, expected=derived.listed, rows=rows)
 
     def working_memory(self, product: PlannedProduct[TableMechanism]) -> WorkingMemory:
         """By the cells that are occupied or listed, and the rows that are written."""
@@ -237,41 +227,22 @@ class CountsProduct(ProductKind[TableMechanism, RawTable, DerivedCounts]):
         listed = product.mechanism.rows(n_cells=domain.n_possible)
         cells = max(min(domain.n_possible, n_records), listed)
         bands = product.further is not None
-        rows = max(self.most_rows(product), cells)
+        rows = max(self.most_records(product), cells)
         step = "Use fewer columns or cells in the product."
         return of_cells(cells * (1 + bands), domain.columns, rows, step)
 
-    def rehearse(
-        self, folder: Path, product: PlannedProduct[TableMechanism], publish: PublishConfig
-    ) -> None:
-        """Write and read back a table with every declared value.
-
-        Raises:
-            ConfigError: A value does not come back as it was written.
-        """
-        domain = Domain(product.domain.columns)  # every value, in whatever combination
-        rows = np.arange(min(max(column.size for column in domain.columns), LISTED_CELLS))
-        codes = {column.name: rows % column.size for column in domain.columns}
-        cells, counts = np.unique(domain.encode(codes), return_counts=True)
-        table = ContingencyTable(domain, cells, counts)
-        fields = self.forms(product)[0].fields
-        for suffix in publish.formats:
-            path = folder / f"rehearsal.{suffix}"
-            write_records(table, path, fields=fields)
-            found = profile_file(path, domain)
-            path.unlink()
-            if found.pop("rows") != len(rows) or any(found.values()):
-                raise ConfigError(
-                    f"A declared value cannot be written to {suffix} and read back.",
-                    where=f"products.{product.name}",
-                )
-
-    def stated(self, product: PlannedProduct[TableMechanism], raw: RawTable) -> dict[str, Any]:
-        """Whether estimates are right on average, what no file holds, and what was drawn."""
+    def stated(
+        self, product: PlannedProduct[TableMechanism], raw: RawTable | None = None
+    ) -> dict[str, Any]:
+        """Whether estimates are right on average, what no file holds, what was drawn, and bands."""
+        bands = dict(product.further.facts()) if product.further else {}
+        if raw is None:
+            return bands
         return {
             "unbiased": product.mechanism.unbiased,
             **unlisted(raw),
             "raw_sha256": raw_digest(raw),
+            **bands,
         }
 
     def published(
@@ -299,15 +270,17 @@ class CountsProduct(ProductKind[TableMechanism, RawTable, DerivedCounts]):
     def true_errors(
         self, product: PlannedProduct[TableMechanism], derived: DerivedCounts, private: Any
     ) -> TrueErrors:
-        """Of columns, pairs and cells."""
-        from statpress.tasks.products.count_errors import counts_errors
+        """Of columns, pairs and cells, and whether the bands hold."""
+        from statpress.tasks.products.count_errors import counts_errors, with_bands
 
-        return counts_errors(product, derived, private)
+        errors = counts_errors(product, derived, private)
+        return with_bands(errors, derived.bands, private, product.further)
 
-    def notes(self, products: Sequence[PlannedProduct[TableMechanism]]) -> list[str]:
-        """What no file holds."""
-        words = max((unlisted_in_words(product.domain) for product in products), key=len)
-        return [f"**Not in any file.** {words} {_READ_UNLISTED}"] if words else []
+    def notes(self, product: PlannedProduct[TableMechanism]) -> dict[str, str]:
+        """What no file holds, and what bands are, by topic."""
+        words = unlisted_in_words(product.domain)
+        notes = {"not in any file": f"**Not in any file.** {words} {_READ_UNLISTED}"}
+        return (notes if words else {}) | band_note(product.further)
 
 
 MOST_ROWS = 200
@@ -479,16 +452,9 @@ class Microdata(CountsProduct):
     def stem_of_raw(self, name: str, mechanism: TableMechanism) -> str:
         return name if mechanism.drawn_records is not None else f"{name}_{_NOISY}"
 
-    def most_rows(self, product: PlannedProduct[TableMechanism]) -> int:
+    def most_records(self, product: Counted) -> int:
         drawn = product.mechanism.drawn_records
-        return product.target.n_records if drawn is None else drawn
-
-    def size(self, product: PlannedProduct[TableMechanism]) -> int:
-        columns = len(product.domain.columns)
-        if product.mechanism.drawn_records is not None:
-            return super().size(product)
-        table = product.domain.n_listed * (columns + len(product.mechanism.raw) + len(ESTIMATES))
-        return self.most_rows(product) * columns + table
+        return n_records_of(product) if drawn is None else drawn
 
     def read(self, path: Path, product: PublishedProduct) -> tuple[Codes, dict[str, Codes]]:
         if product.mechanism.drawn_records is None:
@@ -496,13 +462,7 @@ class Microdata(CountsProduct):
         cells, counts = read_records(path, product.domain)
         return cells, {"raw": counts}
 
-    def recognised(self, name: str, suffix: str, resources: Mapping[str, Any]) -> bool:
-        """Whether the bundle has the table of estimates that goes with microdata."""
-        parts = (_UNBIASED, _BIASED_RECORDS, _NOISY)
-        tables = {f"data/{name}_{part}.{suffix}" for part in parts}
-        return bool(tables & resources.keys())
-
-    def advice(self, product: PlannedProduct[TableMechanism], plan: Plan) -> str:
+    def words(self, product: PlannedProduct[TableMechanism], plan: Plan) -> ReaderWords:
         _, table = self.figures(product.name, product.mechanism)
         noisy = product.mechanism.drawn_records is None
         uniform = product.expected_error.uniform_share
@@ -514,12 +474,13 @@ class Microdata(CountsProduct):
                 "Those that stand for records which a unit does not have are left out, so the "
                 "file has fewer rows. "
             )
-        return (
-            f"- `{product.name}`: {self.most_rows(product):,} synthetic records over "
+        item = (
+            f"- `{product.name}`: {self.most_records(product):,} synthetic records over "
             f"{self.cells_in_words(product.domain)}{part}"
             f"{_FROM_NOISE.format(product.mechanism.name) if noisy else ''}. {padded}For counts "
             f"use `{table}`{without}: {self.typical_error(product, plan)}"
         )
+        return ReaderWords(item, self.notes(product))
 
     def part(
         self, folder: Path, name: str, stated: Mapping[str, Any],
@@ -551,98 +512,14 @@ class Table(CountsProduct):
     def figures(self, name: str, mechanism: TableMechanism) -> dict[str, tuple[str, ...]]:
         return {name: (*mechanism.raw, *ESTIMATES)}
 
-    def most_rows(self, product: PlannedProduct[TableMechanism]) -> int:
-        most = product.mechanism.rows(n_cells=product.domain.n_possible)
-        return min(most, product.domain.n_listed)
-
-    def read(self, path: Path, product: PublishedProduct) -> tuple[Codes, dict[str, Codes]]:
-        return read_raw(path, product)
-
-    def recognised(self, name: str, suffix: str, resources: Mapping[str, Any]) -> bool:
-        """Whether the bundle has a file with raw counts."""
-        fields = resources[f"data/{name}.{suffix}"]["schema"]["fields"]
-        return "raw" in [field["name"] for field in fields if "declared" not in field]
-
-    def advice(self, product: PlannedProduct[TableMechanism], plan: Plan) -> str:
-        return (
+    def words(self, product: PlannedProduct[TableMechanism], plan: Plan) -> ReaderWords:
+        item = (
             f"- `{product.name}`: a table of {self.cells_in_words(product.domain)} by the "
             f"mechanism `{product.mechanism.name}`; {self.typical_error(product, plan)} Use "
             "`estimate` with its standard error, or `projected` as a table of counts."
             f"{band_advice(product.name, product.further)}"
         )
-
-    def postprocess(self, product: Counted, raw: RawTable, n_records: int) -> DerivedCounts:
-        derived = super().postprocess(product, raw, n_records)
-        if product.further is None:
-            return derived
-        asked: BandKnobs = product.further
-        found = bands_of(product.mechanism, raw, asked.bands, asked.confidence, n_records=n_records)
-        named = {stem_of(product.name, band): columns for band, columns in found.items()}
-        return replace(derived, bands=named)
-
-    def forms(self, product: Counted) -> list[TableForm]:
-        bands = band_forms(product.name, product.domain, product.further)
-        return [*super().forms(product), *bands]
-
-    def write_table(
-        self, form: TableForm, product: Counted, derived: DerivedCounts, path: Path,
-        advance: Progress,
-    ) -> None:  # fmt: skip
-        if form.stem in derived.bands:
-            write_band(product.domain, derived.bands[form.stem], path, form.fields)
-        else:
-            super().write_table(form, product, derived, path, advance)
-
-    def rows(
-        self, form: TableForm, product: PlannedProduct[TableMechanism], derived: DerivedCounts
-    ) -> int:
-        if form.stem in derived.bands:
-            return product.domain.n_possible
-        return super().rows(form, product, derived)
-
-    def profile_table(
-        self,
-        form: TableForm,
-        product: PlannedProduct[TableMechanism],
-        derived: DerivedCounts,
-        path: Path,
-    ) -> dict[str, int]:
-        if form.stem in derived.bands:
-            return profile_band(path, product.domain, product.target.n_records)
-        return super().profile_table(form, product, derived, path)
-
-    def size(self, product: PlannedProduct[TableMechanism]) -> int:
-        bands = len(product.further.bands) if product.further else 0
-        columns = len(product.domain.columns) + len(LIMITS)
-        return super().size(product) + bands * product.domain.n_possible * columns
-
-    def declared(self, product: PlannedProduct[TableMechanism]) -> dict[str, Any]:
-        """Which bands there are."""
-        return dict(product.further.facts()) if product.further else {}
-
-    def stated(self, product: PlannedProduct[TableMechanism], raw: RawTable) -> dict[str, Any]:
-        """The same as of any counts, and which bands there are."""
-        return {**super().stated(product, raw), **self.declared(product)}
-
-    def published(
-        self, folder: Path, name: str, stated: Mapping[str, Any], resources: Mapping[str, Any]
-    ) -> PublishedProduct | None:
-        found = super().published(folder, name, stated, resources)
-        return found and replace(found, further=BandKnobs.from_facts(stated))
-
-    def true_errors(
-        self, product: PlannedProduct[TableMechanism], derived: DerivedCounts, private: Any
-    ) -> TrueErrors:
-        """The same as of any counts, and whether the bands hold."""
-        found = super().true_errors(product, derived, private)
-        from statpress.tasks.products.count_errors import with_bands
-
-        return with_bands(found, derived.bands, private, product.further)
-
-    def notes(self, products: Sequence[PlannedProduct[TableMechanism]]) -> list[str]:
-        """What no file holds, and what bands are."""
-        wanted = any(product.further and product.further.bands for product in products)
-        return super().notes(products) + band_note(wanted)
+        return ReaderWords(item, self.notes(product))
 
     def part(
         self, folder: Path, name: str, stated: Mapping[str, Any],
@@ -664,3 +541,7 @@ class Table(CountsProduct):
         bands = band_blocks(folder, name, stated, resources)
         parts = [Section(f"{anchor}-bands", "Bands", bands)] if bands else []
         return ReportPart(words, Section(anchor, name, [lead, *blocks], parts), figure)
+
+
+MICRODATA_FILES = Microdata()
+TABLE_FILES = Table()

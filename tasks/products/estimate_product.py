@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from statpress.mechanisms.estimates.exact_values import exact_values
 from statpress.mechanisms.estimates.fieller import INTERVAL, normal_quantile
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
 from statpress.tasks.bundle.formats import read_rows, written_file
-from statpress.tasks.bundle.rows import Progress, write_columns
+from statpress.tasks.bundle.rows import value_rows
 from statpress.tasks.pages.blocks import (
     Block,
     Chart,
@@ -45,20 +45,9 @@ from statpress.tasks.pages.blocks import (
 )
 from statpress.tasks.pages.numbers import interval, measured, plain, share
 from statpress.tasks.pages.rendering import escaped
-from statpress.tasks.products.product_kind import (
-    Compared,
-    ProductKind,
-    ReportPart,
-    TableForm,
-    TrueErrors,
-    compared,
-    described,
-    plain_file,
-)
-
-if TYPE_CHECKING:
-    from statpress.configs.release_config import PublishConfig
-
+from statpress.tasks.products.product_kind import ProductKind, ReaderWords, ReportPart
+from statpress.tasks.products.publication import DataTable, OtherFile, Publication, described
+from statpress.tasks.products.true_errors import Compared, TrueErrors, compared
 
 _WORDS = "estimates with intervals"
 _KNOWN = {
@@ -365,77 +354,39 @@ class EstimateProduct(ProductKind[EstimateMechanism, RawEstimates, DerivedEstima
         mechanism = product.mechanism
         return DerivedEstimates(raw, mechanism.estimates(raw), mechanism.distributions(raw))
 
-    def forms(self, product: Planned) -> list[TableForm]:
-        return [
-            TableForm(
-                product.name, described(COLUMNS), title="estimates with confidence intervals"
-            ),
-            TableForm(
-                f"{product.name}_distribution",
-                described(DISTRIBUTION),
-                title="sampling distributions of the estimates",
-            ),
-        ]
+    def publication(self, product: Planned, derived: DerivedEstimates | None = None) -> Publication:
+        """Estimates, sampling distributions and the raw numbers."""
+        name, quantities = product.name, len(product.expected_error.quantities)
+        estimates = DataTable(
+            stem=name,
+            fields=described(COLUMNS),
+            title="estimates with confidence intervals",
+            most_rows=quantities,
+            check=_ends_out_of_order,
+        )
+        distribution = DataTable(
+            stem=f"{name}_distribution",
+            fields=described(DISTRIBUTION),
+            title="sampling distributions of the estimates",
+            most_rows=_MOST_MASSES * quantities,
+            check=_masses_below_0,
+        )
+        raw = OtherFile(f"data/{name}_raw.json", f"{name}_raw", "the numbers that were released")
+        if derived is not None:
+            masses = sum(len(each.points) for each in derived.distributions)
+            estimates = replace(
+                estimates, expected=quantities, rows=value_rows(_rows(product, derived.estimates))
+            )
+            distribution = replace(
+                distribution,
+                expected=masses,
+                rows=value_rows(_distribution_rows(derived.distributions)),
+            )
+            raw = replace(raw, text=json.dumps(raw_facts(derived.raw), indent=1) + "\n")
+        return Publication((estimates, distribution), (raw,))
 
-    def write_table(
-        self,
-        form: TableForm,
-        product: Planned,
-        derived: DerivedEstimates,
-        path: Path,
-        advance: Progress,
-    ) -> None:
-        if form.stem == product.name:
-            write_columns(_rows(product, derived.estimates), path, form.fields)
-        else:
-            write_columns(_distribution_rows(derived.distributions), path, form.fields)
-
-    def rows(self, form: TableForm, product: Planned, derived: DerivedEstimates) -> int:
-        if form.stem == product.name:
-            return len(product.expected_error.quantities)
-        return sum(len(each.points) for each in derived.distributions)
-
-    def profile_table(
-        self, form: TableForm, product: Planned, derived: DerivedEstimates, path: Path
-    ) -> dict[str, int]:
-        """Rows, names, and intervals or masses that cannot be, as written."""
-        table = read_rows(path)
-        names = [field["name"] for field in form.fields]
-        profile = {
-            "rows": len(table),
-            "schema": int(any(list(row) != names for row in table)),
-        }
-        if form.stem == product.name:
-            return profile | {"ends out of order": sum(not _in_order(row) for row in table)}
-        return profile | {"masses below 0": sum(row["mass"] < 0 for row in table)}
-
-    def size(self, product: Planned) -> int:
-        """The distributions are most of it."""
-        return 10_000 * len(product.expected_error.quantities)
-
-    def rehearse(self, folder: Path, product: Planned, publish: PublishConfig) -> None:
-        """Nothing of it depends on declared values."""
-
-    def write_others(
-        self,
-        folder: Path,
-        product: Planned,
-        derived: DerivedEstimates,
-        publish: PublishConfig,
-    ) -> None:
-        """The raw numbers."""
-        name = product.name
-        raw = folder / "data" / f"{name}_raw.json"
-        raw.write_text(json.dumps(raw_facts(derived.raw), indent=1) + "\n", encoding="utf-8")
-
-    def other_resources(self, product: Planned, publish: PublishConfig) -> list[dict[str, Any]]:
-        name = product.name
-        return [
-            plain_file(f"{name}_raw", f"data/{name}_raw.json", "the numbers that were released")
-        ]
-
-    def advice(self, product: Planned, plan: Plan) -> str:
-        """What is estimated, and how wide the interval may be."""
+    def words(self, product: Planned, plan: Plan) -> ReaderWords:
+        """What is estimated, how wide the interval may be, and what intervals mean."""
         expected = product.expected_error
         listed = "; ".join(
             f"{quantity}, expected width {'without end' if width is None else f'{width:.4g}'}"
@@ -443,27 +394,12 @@ class EstimateProduct(ProductKind[EstimateMechanism, RawEstimates, DerivedEstima
                 map(escaped, expected.quantities), expected.width, strict=True
             )
         )
-        return (
+        item = (
             f"- `{product.name}`: estimates with intervals at level "
             f"{product.request.knobs.confidence:g} by the mechanism `{product.mechanism.name}` "
             f"({listed})."
         )
-
-    def notes(self, products: Sequence[Planned]) -> list[str]:
-        """What the intervals mean."""
-        return [
-            "**Intervals** are for the population of which the records are a sample of "
-            "independent ones, and hold both the sampling error and the noise. The confidential "
-            "records themselves would give the estimate but for the noise. Where `valid` is "
-            "false, too little was released for an approximation, and the interval is as wide as "
-            "it can be. An interval is `approximate` where populations with rare values may be "
-            "covered less often, `guaranteed` where it covers every population within the bounds "
-            "that the config declares for the column: values beyond them count as the nearest "
-            "bound, in the estimate too. `shape` says where a confidence set is not an interval: "
-            "what was released may leave even the whole line. "
-            "Where `cells` is 1, it is one cell of the declared column, and only "
-            "narrower cells could tell more."
-        ]
+        return ReaderWords(item, {"intervals": _INTERVALS})
 
     def true_errors(self, product: Planned, derived: DerivedEstimates, private: Any) -> TrueErrors:
         """Every estimate next to its value on the confidential records."""
@@ -475,6 +411,33 @@ class EstimateProduct(ProductKind[EstimateMechanism, RawEstimates, DerivedEstima
     ) -> ReportPart:  # fmt: skip
         """Quantities, estimates and intervals, and how the estimates would vary."""
         return part_of(folder, name, stated, resources)
+
+
+_INTERVALS = (
+    "**Intervals** are for the population of which the records are a sample of "
+    "independent ones, and hold both the sampling error and the noise. The confidential "
+    "records themselves would give the estimate but for the noise. Where `valid` is "
+    "false, too little was released for an approximation, and the interval is as wide as "
+    "it can be. An interval is `approximate` where populations with rare values may be "
+    "covered less often, `guaranteed` where it covers every population within the bounds "
+    "that the config declares for the column: values beyond them count as the nearest "
+    "bound, in the estimate too. `shape` says where a confidence set is not an interval: "
+    "what was released may leave even the whole line. "
+    "Where `cells` is 1, it is one cell of the declared column, and only "
+    "narrower cells could tell more."
+)
+_MOST_MASSES = 3_000
+"""Points of the sampling distribution of an estimate, at most."""
+
+
+def _ends_out_of_order(path: Path) -> dict[str, int]:
+    """Intervals that cannot be, as written."""
+    return {"ends out of order": sum(not _in_order(row) for row in read_rows(path))}
+
+
+def _masses_below_0(path: Path) -> dict[str, int]:
+    """Masses that cannot be, as written."""
+    return {"masses below 0": sum(row["mass"] < 0 for row in read_rows(path))}
 
 
 def raw_facts(drawn: RawEstimates) -> dict[str, Any]:
@@ -519,3 +482,6 @@ def _distribution_rows(found: Sequence[SamplingDistribution]) -> dict[str, list[
         "point": [float(point) for each in found for point in each.points],
         "mass": [float(mass) for each in found for mass in each.masses],
     }
+
+
+ESTIMATE_FILES = EstimateProduct()

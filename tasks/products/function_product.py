@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ from statpress.mechanisms.functions.polynomials import iterated_basis
 from statpress.mechanisms.functions.released_function import ReleasedFunction
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
 from statpress.tasks.bundle.formats import read_rows
-from statpress.tasks.bundle.rows import Progress, write_columns
+from statpress.tasks.bundle.rows import value_rows
 from statpress.tasks.pages.blocks import (
     Block,
     Chart,
@@ -40,22 +41,15 @@ from statpress.tasks.pages.blocks import (
 from statpress.tasks.pages.numbers import measured, plain
 from statpress.tasks.pages.rendering import escaped
 from statpress.tasks.products import evaluate
-from statpress.tasks.products.product_kind import (
+from statpress.tasks.products.product_kind import ProductKind, ReaderWords, ReportPart
+from statpress.tasks.products.publication import DataTable, OtherFile, Publication, described
+from statpress.tasks.products.true_errors import (
     Compared,
     Missed,
-    ProductKind,
-    ReportPart,
-    TableForm,
     TrueErrors,
     compared,
-    described,
     largest_grid,
-    plain_file,
 )
-
-if TYPE_CHECKING:
-    from statpress.configs.release_config import PublishConfig
-
 
 _WORDS = "a whole function"
 _CURVE, _SIDE = 201, 24
@@ -299,43 +293,36 @@ class FunctionProduct(ProductKind[FunctionRelease, NoisyLattice, DerivedFunction
     def postprocess(self, product: Planned, raw: NoisyLattice, n_records: int) -> DerivedFunction:
         return DerivedFunction(raw, product.mechanism.function(raw))
 
-    def forms(self, product: Planned) -> list[TableForm]:
-        columns = described(columns_of(product.mechanism))
-        words = f"Function: {words_of(product)}."
-        return [TableForm(product.name, columns, words, "the function at its lattice points")]
+    def publication(self, product: Planned, derived: DerivedFunction | None = None) -> Publication:
+        """The lattice, the function for the evaluator, and the evaluator itself."""
+        name, mechanism = product.name, product.mechanism
+        table = DataTable(
+            stem=name,
+            fields=described(columns_of(mechanism)),
+            title="the function at its lattice points",
+            description=f"Function: {words_of(product)}.",
+            most_rows=mechanism.points,
+            check=partial(_disagreeing, name),
+        )
+        function = OtherFile(
+            f"data/{name}.json", f"{name}_function", "the function, to be evaluated", _FORMULA
+        )
+        source = Path(evaluate.__file__).read_text(encoding="utf-8")
+        evaluator = OtherFile(
+            EVALUATOR,
+            "evaluate",
+            "Evaluator of the functions of this release, which needs only NumPy",
+            text=source,
+        )
+        if derived is not None:
+            facts = function_facts(mechanism, derived.function, derived.raw)
+            facts |= {"function": words_of(product), **_label_facts(product)}
+            function = replace(function, text=json.dumps(facts, indent=1, allow_nan=False) + "\n")
+            rows = value_rows(_rows(mechanism, derived.function, derived.raw))
+            table = replace(table, expected=mechanism.points, rows=rows)
+        return Publication((table,), (function, evaluator))
 
-    def write_table(
-        self,
-        form: TableForm,
-        product: Planned,
-        derived: DerivedFunction,
-        path: Path,
-        advance: Progress,
-    ) -> None:
-        write_columns(_rows(product.mechanism, derived.function, derived.raw), path, form.fields)
-
-    def rows(self, form: TableForm, product: Planned, derived: DerivedFunction) -> int:
-        return product.mechanism.points
-
-    def profile_table(
-        self, form: TableForm, product: Planned, derived: DerivedFunction, path: Path
-    ) -> dict[str, int]:
-        """Rows, names, and whether table and evaluator agree, as written."""
-        published = evaluate.load(path.with_name(f"{product.name}.json"))
-        table = read_rows(path)
-        names = [field["name"] for field in form.fields]
-        return {
-            "rows": len(table),
-            "schema": int(any(list(row) != names for row in table)),
-            "values off": _disagreeing(published, table),
-        }
-
-    def size(self, product: Planned) -> int:
-        """A few for each lattice point."""
-        mechanism = product.mechanism
-        return mechanism.points * len(columns_of(mechanism)) + 10_000
-
-    def rehearse(self, folder: Path, product: Planned, publish: PublishConfig) -> None:
+    def check(self, product: Planned) -> None:
         """See that the function can be evaluated, and its values written.
 
         Raises:
@@ -355,40 +342,12 @@ class FunctionProduct(ProductKind[FunctionRelease, NoisyLattice, DerivedFunction
             error.where = f"products.{product.name}"
             raise
 
-    def write_others(
-        self,
-        folder: Path,
-        product: Planned,
-        derived: DerivedFunction,
-        publish: PublishConfig,
-    ) -> None:
-        """The function for the evaluator and the evaluator itself."""
-        name = product.name
-        facts = function_facts(product.mechanism, derived.function, derived.raw)
-        facts |= {"function": words_of(product), **_label_facts(product)}
-        text = json.dumps(facts, indent=1, allow_nan=False)
-        (folder / "data" / f"{name}.json").write_text(text + "\n", encoding="utf-8")
-        source = Path(evaluate.__file__).read_text(encoding="utf-8")
-        (folder / EVALUATOR).write_text(source, encoding="utf-8")
-
-    def other_resources(self, product: Planned, publish: PublishConfig) -> list[dict[str, Any]]:
-        name = product.name
-        return [
-            plain_file(
-                f"{name}_function", f"data/{name}.json", "the function, to be evaluated", _FORMULA
-            ),
-            plain_file(
-                "evaluate",
-                EVALUATOR,
-                "Evaluator of the functions of this release, which needs only NumPy",
-            ),
-        ]
-
     def parameters(self, product: Planned) -> dict[str, str | int]:
         return super().parameters(product) | {"function": words_of(product)}
 
-    def advice(self, product: Planned, plan: Plan) -> str:
-        """What the function is, of what, and how far it may be off."""
+    def words(self, product: Planned, plan: Plan) -> ReaderWords:
+        """What the function is, of what, how far it may be off, and how to evaluate it."""
+        name = product.name
         mechanism, expected = product.mechanism, product.expected_error
         variables = " and ".join(
             f"{escaped(v.name)} from {v.lower:g} to {v.upper:g}" for v in mechanism.variables
@@ -396,22 +355,19 @@ class FunctionProduct(ProductKind[FunctionRelease, NoisyLattice, DerivedFunction
         bound = ""
         if expected.bound_95 is not None:
             bound = f", with probability 95 % at most {expected.bound_95:.4g} whatever the data"
-        return (
-            f"- `{product.name}`: {escaped(words_of(product))}, as a function of {variables}; "
+        item = (
+            f"- `{name}`: {escaped(words_of(product))}, as a function of {variables}; "
             f"expected largest error {expected.sup_error:.4g}{bound}."
         )
-
-    def notes(self, products: Sequence[Planned]) -> list[str]:
-        """How to evaluate a function."""
-        name = products[0].name
-        return [
+        note = (
             f"**Functions** are evaluated with NumPy alone, at any point of their declared ranges "
             f"and as often as one likes, at no further cost. Copy `{EVALUATOR}` to where you work; "
             f'then `from {EVALUATOR[:-3]} import load; f = load("…/data/{name}.json")`, or use the '
             "formula in `datapackage.json`. Errors are "
             "between the released function and that of the confidential records, which are no "
             "further sample of anything: the error of sampling comes on top."
-        ]
+        )
+        return ReaderWords(item, {"functions": note})
 
     def true_errors(self, product: Planned, derived: DerivedFunction, private: Any) -> TrueErrors:
         """The function as released beside that of the confidential records."""
@@ -517,10 +473,14 @@ def _rows(
     }
 
 
-def _disagreeing(published: evaluate.Function, table: list[dict[str, Any]]) -> int:
-    """Rows whose value is not what the evaluator gives."""
+def _disagreeing(name: str, path: Path) -> dict[str, int]:
+    """Rows of a written table whose value is not what the evaluator gives."""
+    published, table = evaluate.load(path.with_name(f"{name}.json")), read_rows(path)
     dimensions = len(published.names)
     points = [[row[f"point_{i}"] for i in range(1, dimensions + 1)] for row in table]
     written = np.array([row["released"] for row in table])
     slack = _TOLERANCE * max(1.0, float(np.abs(written).max()))
-    return int((~(np.abs(published(points) - written) <= slack)).sum())
+    return {"values off": int((~(np.abs(published(points) - written) <= slack)).sum())}
+
+
+FUNCTION_FILES = FunctionProduct()

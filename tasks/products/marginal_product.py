@@ -15,9 +15,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,8 +34,8 @@ from statpress.mechanisms.marginals.target_tables import Group
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct
 from statpress.mechanisms.postprocessing.covariance import strength
 from statpress.mechanisms.tables.count_tables import MICRODATA
-from statpress.tasks.bundle.formats import profile_file, read_batches, read_rows, written_file
-from statpress.tasks.bundle.rows import Progress, write_batches, write_codes
+from statpress.tasks.bundle.formats import read_rows, written_file
+from statpress.tasks.bundle.rows import Rows, code_rows
 from statpress.tasks.pages.blocks import Block, Chart, Fact, Gallery, Grid, Prose, Section
 from statpress.tasks.private_zone.workers import machine_memory
 from statpress.tasks.products.count_errors import (
@@ -60,18 +60,16 @@ from statpress.tasks.products.noisy_tables import (
     fields,
     of_pairs,
     raw_digest,
-    write_tables,
+    table_rows,
 )
 from statpress.tasks.products.product_kind import (
-    Field,
     ProductKind,
+    ReaderWords,
     ReportPart,
-    TableForm,
-    TrueErrors,
     WorkingMemory,
-    described,
     of_rows,
 )
+from statpress.tasks.products.publication import DataTable, Publication, described
 from statpress.tasks.products.published_counts import (
     column_field,
     column_from,
@@ -80,10 +78,7 @@ from statpress.tasks.products.published_counts import (
     unlisted_in_words,
     zeros_by_codes,
 )
-
-if TYPE_CHECKING:
-    from statpress.configs.release_config import PublishConfig
-
+from statpress.tasks.products.true_errors import TrueErrors
 
 MOST_COLUMNS = 40
 MOST_PAIRS = 200
@@ -387,78 +382,56 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
     """Records, the noisy tables that they were fitted to, and what is known of each pair."""
 
     core = MICRODATA
-    only = (Marginals.name,)
-
-    @property
-    def family(self) -> str:
-        return "microdata by marginals"
 
     def postprocess(
         self, product: Planned, raw: NoisyMarginals, n_records: int
     ) -> DerivedMicrodata:
         return DerivedMicrodata(raw, product.mechanism.postprocess(raw))
 
-    def forms(self, product: Planned) -> list[TableForm]:
-        words = not_in_it(product.domain)
-        spread = product.mechanism.uniform
-        columns = [
-            range_field(column) if spread and column.ends else column_field(column)
-            for column in product.domain.columns
-        ]
-        most = max((len(group) for group, _ in product.mechanism.groups), default=1)
-        return [
-            TableForm(product.name, columns, words, "synthetic records"),
-            TableForm(
-                f"{product.name}_tables", fields(most), words, "noisy tables with standard errors"
-            ),
-            TableForm(
-                f"{product.name}_pairs", described(_PAIRS), title="which pairs were measured"
-            ),
-        ]
-
-    def write_table(
-        self,
-        form: TableForm,
-        product: Planned,
-        derived: DerivedMicrodata,
-        path: Path,
-        advance: Progress,
-    ) -> None:
-        found = derived.microdata
-        part = form.stem.removeprefix(product.name)
-        if not part:
-            within = _within(derived.raw) if product.mechanism.uniform else None
-            write_codes(product.domain, found.codes, path, advance, within, form.fields)
-        elif part == "_tables":
-            most = len([f for f in form.fields if f["name"].startswith("column_")])
-            write_tables(derived.raw, found.residuals, most, path, form.fields)
-        else:
-            _write_pairs(product.domain, derived, path, form.fields)
-
-    def rows(self, form: TableForm, product: Planned, derived: DerivedMicrodata) -> int:
-        part = form.stem.removeprefix(product.name)
-        if not part:
-            return len(derived.microdata.codes[0])
-        if part == "_tables":
-            return sum(table.values.size for table in drawn_tables(derived.raw))
-        return len(derived.microdata.relations)
-
-    def profile_table(
-        self, form: TableForm, product: Planned, derived: DerivedMicrodata, path: Path
-    ) -> dict[str, int]:
-        if form.stem == product.name:
-            return profile_file(path, product.domain, spread=product.mechanism.uniform)
-        names = [field["name"] for field in form.fields]
-        figures = {"rows": 0, "schema": 0}
-        for batch in read_batches(path, None):
-            figures["rows"] += batch.num_rows
-            figures["schema"] |= int(batch.schema.names != names)
-        return figures
-
-    def size(self, product: Planned) -> int:
-        mechanism = product.mechanism
-        records = mechanism.records or product.target.n_records
-        return records * len(product.domain.columns) + 6 * mechanism.rows(n_cells=0)
+    def publication(self, product: Planned, derived: DerivedMicrodata | None = None) -> Publication:
+        """Records, noisy tables, and what is known of each pair."""
+        name, mechanism, domain = product.name, product.mechanism, product.domain
+        words, n_columns = not_in_it(domain), len(domain.columns)
+        most = max((len(group) for group, _ in mechanism.groups), default=1)
+        spread = mechanism.uniform
+        records = DataTable(
+            stem=name,
+            fields=[
+                range_field(column) if spread and column.ends else column_field(column)
+                for column in domain.columns
+            ],
+            title="synthetic records",
+            description=words,
+            most_rows=mechanism.records or product.target.n_records,
+            domain=domain,
+            spread=spread,
+        )
+        tables = DataTable(
+            stem=f"{name}_tables",
+            fields=fields(most),
+            title="noisy tables with standard errors",
+            description=words,
+            most_rows=mechanism.rows(n_cells=0),
+        )
+        pairs = DataTable(
+            stem=f"{name}_pairs",
+            fields=described(_PAIRS),
+            title="which pairs were measured",
+            most_rows=n_columns * (n_columns - 1) // 2,
+        )
+        if derived is not None:
+            drawn, found = derived.raw, derived.microdata
+            within = (lambda: _within(drawn)) if spread else None
+            records = replace(
+                records, expected=len(found.codes[0]), rows=code_rows(domain, found.codes, within)
+            )
+            tables = replace(
+                tables,
+                expected=sum(table.values.size for table in drawn_tables(drawn)),
+                rows=table_rows(drawn, found.residuals, most),
+            )
+            pairs = replace(pairs, expected=len(found.relations), rows=_pair_rows(domain, derived))
+        return Publication((records, tables, pairs))
 
     def working_memory(self, product: Planned) -> WorkingMemory:
         mechanism, n_records = product.mechanism, product.target.n_records
@@ -476,12 +449,11 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
             next_step="Ask for fewer 'records', or for fewer columns or cells.",
         )
 
-    def rehearse(self, folder: Path, product: Planned, publish: PublishConfig) -> None:
-        """Write every declared value and read it back, where there is memory for the records.
+    def check(self, product: Planned) -> None:
+        """See that the records can be fitted here.
 
         Raises:
-            ConfigError: A value does not come back as it was written, or the records would not
-                fit into this machine's memory.
+            ConfigError: The records would not fit into this machine's memory.
         """
         needed, there = self.working_memory(product).derive, machine_memory()
         if needed > there:
@@ -491,24 +463,11 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
                 where=f"products.{product.name}",
                 next_step="Ask for fewer records or cells, or run on a larger machine.",
             )
-        domain = Domain(product.domain.columns)
-        rows = np.arange(max(column.size for column in domain.columns))
-        codes = [rows % column.size for column in domain.columns]
-        fields = self.forms(product)[0].fields
-        for suffix in publish.formats:
-            path = folder / f"rehearsal.{suffix}"
-            within = np.random.default_rng(0) if product.mechanism.uniform else None
-            write_codes(domain, codes, path, spread=within, fields=fields)
-            found = profile_file(path, domain, spread=within is not None)
-            path.unlink()
-            if found.pop("rows") != len(rows) or any(found.values()):
-                raise ConfigError(
-                    f"A declared value cannot be written to {suffix} and read back.",
-                    where=f"products.{product.name}",
-                )
 
-    def stated(self, product: Planned, raw: NoisyMarginals) -> dict[str, Any]:
+    def stated(self, product: Planned, raw: NoisyMarginals | None = None) -> dict[str, Any]:
         """What was drawn with how much noise, and what no file holds."""
+        if raw is None:
+            return {}
         names = product.domain.names
 
         def named(group: Sequence[int]) -> list[str]:
@@ -531,7 +490,8 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
             "raw_sha256": raw_digest(raw),
         }
 
-    def advice(self, product: Planned, plan: Plan) -> str:
+    def words(self, product: Planned, plan: Plan) -> ReaderWords:
+        """How the records may be used, and what no file holds."""
         name, error = product.name, product.expected_error
         padded = ""
         if product.domain.absent:
@@ -539,24 +499,16 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
                 " How many records units really have is private: the file has about as many, as "
                 "estimated."
             )
-        return (
+        item = (
             f"- `{name}`: synthetic records of {len(product.domain.columns)} columns, fitted to "
             f"noisy tables of single columns and of pairs. Expected: {error.summary()}.{padded} "
             f"For counts with standard errors use `{name}_tables` or `statpress query`; "
             f"`{name}_pairs` says which pairs of columns were measured."
         )
-
-    def notes(self, products: Sequence[Planned]) -> list[str]:
-        """How the records may be used, and what no file holds."""
-        found = [
-            "**Records by marginals** agree with the source in single columns and in the measured "
-            "pairs, but for noise. Relations of three or more columns are those that follow from "
-            "pairs. Intervals come from the noisy tables and never from the records: the file "
-            "`_tables` has them for what was measured, with every estimate unbiased. Where noisy "
-            "scores decided which pairs to measure, its standard errors hold given that decision."
-        ]
-        words = max((unlisted_in_words(product.domain) for product in products), key=len)
-        return [*found, f"**Not in any file.** {words}"] if words else found
+        notes = {"records by marginals": _BY_MARGINALS}
+        if unlisted := unlisted_in_words(product.domain):
+            notes["not in any file by marginals"] = f"**Not in any file.** {unlisted}"
+        return ReaderWords(item, notes)
 
     def true_errors(self, product: Planned, derived: DerivedMicrodata, private: Any) -> TrueErrors:
         """Of columns and pairs, measured or not."""
@@ -570,9 +522,16 @@ class MarginalMicrodata(ProductKind[Marginals, NoisyMarginals, DerivedMicrodata]
         return part_of(folder, name, stated, resources)
 
 
-def _write_pairs(
-    domain: Domain, derived: DerivedMicrodata, path: Path, fields: Sequence[Field]
-) -> None:
+_BY_MARGINALS = (
+    "**Records by marginals** agree with the source in single columns and in the measured "
+    "pairs, but for noise. Relations of three or more columns are those that follow from "
+    "pairs. Intervals come from the noisy tables and never from the records: the file "
+    "`_tables` has them for what was measured, with every estimate unbiased. Where noisy "
+    "scores decided which pairs to measure, its standard errors hold given that decision."
+)
+
+
+def _pair_rows(domain: Domain, derived: DerivedMicrodata) -> Rows:
     """A row for each pair of columns."""
     import pyarrow as pa
 
@@ -593,9 +552,12 @@ def _write_pairs(
     types = {"string": pa.string(), "number": pa.float64(), "integer": pa.int64()}
     schema = pa.schema([(name, types[kind]) for name, (kind, _) in _PAIRS.items()])
     arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
-    write_batches(schema, [arrays], path, fields)
+    return Rows(schema, lambda: iter([arrays]))
 
 
 def _within(release: NoisyMarginals) -> np.random.Generator:
     """Draws where in their cells values lie; the same for every file, from what is public."""
     return release.public_generator().spawn(1)[0]
+
+
+MARGINAL_FILES = MarginalMicrodata()

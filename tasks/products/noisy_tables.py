@@ -35,9 +35,9 @@ from statpress.mechanisms.marginals.residuals import (
     table_with_errors,
 )
 from statpress.tasks.bundle.formats import read_batches, written_file
-from statpress.tasks.bundle.rows import write_batches
-from statpress.tasks.products.product_kind import Field, described, understood
-from statpress.tasks.products.published_counts import column_from, zero_from
+from statpress.tasks.bundle.rows import Rows
+from statpress.tasks.products.publication import Field, described
+from statpress.tasks.products.published_counts import column_from, understood, zero_from
 
 Floats = NDArray[np.float64]
 
@@ -117,21 +117,13 @@ def drawn_tables(release: NoisyMarginals) -> tuple[NoisyTable, ...]:
     return (*release.one_way, *release.tables)
 
 
-def write_tables(
-    release: NoisyMarginals,
-    residuals: Residuals,
-    most: int,
-    path: Path,
-    fields: Sequence[Field] = (),
-) -> None:
-    """Write all cells of all tables.
+def table_rows(release: NoisyMarginals, residuals: Residuals, most: int) -> Rows:
+    """All cells of all tables.
 
     Args:
         release: What was drawn.
         residuals: Its tables combined.
         most: Columns that a table has at most.
-        path: The suffix gives the format.
-        fields: Its columns as a data package describes them.
     """
     import pyarrow as pa
 
@@ -144,8 +136,7 @@ def write_tables(
         pa.field(name, pa.int64() if kind == "integer" else pa.float64(), nullable=False)
         for name, (kind, _) in _FIGURES.items()
     ]
-    schema = pa.schema([*text, *numbers])
-    write_batches(schema, _batches(release, residuals, most), path, fields)
+    return Rows(pa.schema([*text, *numbers]), lambda: _batches(release, residuals, most))
 
 
 def read_tables(

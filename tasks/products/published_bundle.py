@@ -10,9 +10,8 @@ from typing import Any
 
 from statpress.mechanisms.marginals.marginals import Marginals
 from statpress.tasks.bundle.manifest import verify_bundle
-from statpress.tasks.products.kinds import KINDS
-from statpress.tasks.products.product_kind import understood
-from statpress.tasks.products.published_counts import PublishedProduct
+from statpress.tasks.products.product_kind import KINDS, kind_named
+from statpress.tasks.products.published_counts import PublishedProduct, understood
 
 
 @dataclass(frozen=True)
@@ -55,10 +54,10 @@ def open_bundle(folder: Path) -> PublishedBundle:
             for frame in ("n_records", "unit_records"):
                 if description[frame] != stated[frame]:
                     raise ValueError(f"its {frame} is stated in two ways")
-            found = (
-                kind.published(folder, name, description, resources) for kind in KINDS.values()
-            )
-            product = next((each for each in found if each is not None), None)
+            product = None
+            if description["kind"] in KINDS:
+                kind = kind_named(description["kind"], description["mechanism"])
+                product = kind.published(folder, name, description, resources)
             if product is None:
                 without.append(name)
             else:

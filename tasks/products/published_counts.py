@@ -18,8 +18,10 @@ from __future__ import annotations
 import datetime
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -38,17 +40,19 @@ from statpress.mechanisms.domain.columns import (
     Ordinal,
 )
 from statpress.mechanisms.domain.domain import Domain, ZeroPattern
+from statpress.mechanisms.errors import BundleVerificationError, ConfigError
+from statpress.mechanisms.planning.plan import PlannedProduct
 from statpress.mechanisms.postprocessing.consistency import project_to_simplex
 from statpress.mechanisms.postprocessing.covariance import Covariance
 from statpress.mechanisms.registry import REGISTRY
 from statpress.mechanisms.tables.bands import LIMITS, BandKnobs
 from statpress.mechanisms.tables.count_tables import RawTable, TableMechanism
-from statpress.tasks.bundle.formats import profile_file, read_batches, written_file
-from statpress.tasks.bundle.rows import read_counts, read_figures, write_cells
+from statpress.tasks.bundle.formats import read_batches, written_file
+from statpress.tasks.bundle.rows import cell_rows, read_counts, read_figures
 from statpress.tasks.pages.blocks import Block, Chart, Gallery, Grid, Intervals, Prose
 from statpress.tasks.pages.numbers import interval, measured, share
 from statpress.tasks.products.distributions import Distribution, cell_names
-from statpress.tasks.products.product_kind import Field, TableForm, described, understood
+from statpress.tasks.products.publication import DataTable, Field, described
 
 if TYPE_CHECKING:
     from statpress.tasks.products.count_product import CountsProduct
@@ -251,6 +255,23 @@ def cell_figures(
     }
 
 
+@contextmanager
+def understood(place: Path) -> Iterator[None]:
+    """Say of a whole bundle that its files do not fit each other, or this version."""
+    try:
+        yield
+        return
+    except BundleVerificationError:
+        raise
+    except (ConfigError, ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+        problem = (error.what if isinstance(error, ConfigError) else str(error)).rstrip(".")
+    raise BundleVerificationError(
+        f"The bundle is as its manifest says, and this version cannot read it: {problem}.",
+        where=str(place),
+        next_step="Use the version of statpress that the manifest names.",
+    )
+
+
 _LARGEST = 2**62
 
 
@@ -295,6 +316,7 @@ class PublishedProduct:
         path: The file with records or raw counts.
         fields: The columns as the bundle's data package describes them.
         absent: Raw columns of the absent cell, which no file lists; None without one.
+        n_records: The public number of records.
         further: What is published besides; None if that is nothing.
     """
 
@@ -305,6 +327,7 @@ class PublishedProduct:
     path: Path
     fields: tuple[Mapping[str, Any], ...]
     absent: Mapping[str, int] | None
+    n_records: int
     further: Any = None
 
     def counts(self) -> PublishedCounts:
@@ -350,18 +373,14 @@ def published_product(
     name: str,
     stated: Mapping[str, Any],
     resources: Mapping[str, Any],
-) -> PublishedProduct | None:
+) -> PublishedProduct:
     """A product of counts, see ``ProductKind.published``."""
-    if stated.get("kind", kind.core.name) != kind.core.name:
-        return None
     found = next((r for s in formats.FORMATS if (r := resources.get(f"data/{name}.{s}"))), None)
     if found is None or Path(name).name != name:
         raise ValueError(f"there is no file of the product '{name}'")
     suffix = found["format"]
     if suffix not in formats.FORMATS:
         raise ValueError(f"the file of the product '{name}' has an unknown format")
-    if not kind.recognised(name, suffix, resources):
-        return None
     columns = found["schema"]["fields"][: len(stated["columns"])]
     if [field["name"] for field in columns] != stated["columns"]:
         raise ValueError(f"the columns of the product '{name}' are described in two ways")
@@ -381,7 +400,16 @@ def published_product(
     if absent is not None:
         absent = {each: _whole(absent[each]) for each in mechanism.raw}
     fields = tuple(map(plain_field, columns, declared))
-    return PublishedProduct(name, kind, domain, mechanism, path, fields, absent)
+    return PublishedProduct(
+        name, kind, domain, mechanism, path, fields, absent, stated["n_records"], BandKnobs.from_facts(stated)
+    )
+
+
+def n_records_of(product: PlannedProduct[TableMechanism] | PublishedProduct) -> int:
+    """The public number of records of a product, planned or read back."""
+    if isinstance(product, PublishedProduct):
+        return product.n_records
+    return product.target.n_records
 
 
 def zero_from(sets: Mapping[str, Any]) -> ZeroPattern:
@@ -558,48 +586,54 @@ def stem_of(name: str, band: str) -> str:
     return f"{name}_{band}_band"
 
 
-def band_forms(name: str, domain: Domain, knobs: BandKnobs | None) -> list[TableForm]:
-    """The files of the bands of a product, of each a row for every possible cell, in order."""
+def band_tables(
+    product: PlannedProduct[TableMechanism] | PublishedProduct,
+    knobs: BandKnobs | None,
+    bands: Mapping[str, Mapping[str, NDArray[Any]]],
+) -> list[DataTable]:
+    """The tables of a product's bands, of each a row for every possible cell, in order.
+
+    Args:
+        product: Of counts.
+        knobs: Which bands it has.
+        bands: By name the columns of each; none before anything is drawn.
+    """
+    domain, tables = product.domain, []
     if knobs is None:
         return []
-    columns = [column_field(column) for column in domain.columns]
-    return [
-        TableForm(
-            stem_of(name, band),
-            [
-                *columns,
-                *(
-                    {"name": each, "type": kind, "description": words.format(_OF[band])}
-                    for each, (kind, words) in _WORDS.items()
-                ),
-            ],
-            f"Confidence band: the limits of counts hold for all rows at once with probability "
-            f"{knobs.confidence:g} or more, and so do those of shares, whatever the records are.",
-            _TITLES[band].partition(",")[0].partition(":")[0].lower(),
+    for band in knobs.bands:
+        figures = {name: (kind, words.format(_OF[band])) for name, (kind, words) in _WORDS.items()}
+        table = DataTable(
+            stem=stem_of(product.name, band),
+            fields=[*map(column_field, domain.columns), *described(figures)],
+            title=_TITLES[band].partition(",")[0].partition(":")[0].lower(),
+            description=(
+                "Confidence band: the limits of counts hold for all rows at once with "
+                f"probability {knobs.confidence:g} or more, and so do those of shares, whatever "
+                "the records are."
+            ),
+            most_rows=domain.n_possible,
+            domain=domain,
+            check=partial(_limits_out_of_order, product),
         )
-        for band in knobs.bands
-    ]
+        if band in bands:
+            rows = cell_rows(domain, domain.possible_cells(), bands[band])
+            table = replace(table, expected=domain.n_possible, rows=rows)
+        tables.append(table)
+    return tables
 
 
-def write_band(
-    domain: Domain, band: Mapping[str, NDArray[Any]], path: Path, fields: Sequence[Field] = ()
-) -> None:
-    """Write a band; the suffix gives the format."""
-    write_cells(domain, domain.possible_cells(), band, path, fields)
-
-
-def profile_band(path: Path, domain: Domain, n_records: int) -> dict[str, int]:
-    """Rows, values outside the domain, and limits that cannot be, as written."""
-    profile = profile_file(path, domain, LIMITS) | {"limits out of order": 0}
-    if profile["schema"]:
-        return profile
+def _limits_out_of_order(
+    product: PlannedProduct[TableMechanism] | PublishedProduct, path: Path
+) -> dict[str, int]:
+    """Limits of a written band that cannot be."""
+    n_records, wrong = n_records_of(product), 0
     for batch in read_batches(path, None):
-        found = [batch.column(name).to_numpy(zero_copy_only=False) for name in LIMITS]
-        counts, shares = found[:2], found[2:]
-        for (low, high), most in ((counts, n_records), (shares, 1)):
-            wrong = ~((low >= 0) & (low <= high) & (high <= most))
-            profile["limits out of order"] += int(np.count_nonzero(wrong))
-    return profile
+        limits = [batch.column(name).to_numpy(zero_copy_only=False) for name in LIMITS]
+        for (low, high), most in ((limits[:2], n_records), (limits[2:], 1)):
+            in_order = (low >= 0) & (low <= high) & (high <= most)
+            wrong += int(np.count_nonzero(~in_order))
+    return {"limits out of order": wrong}
 
 
 def band_advice(name: str, knobs: BandKnobs | None) -> str:
@@ -610,17 +644,17 @@ def band_advice(name: str, knobs: BandKnobs | None) -> str:
     return f" {files}: limits for all cells at once, at level {knobs.confidence:g}."
 
 
-def band_note(wanted: bool) -> list[str]:
-    """What bands mean, as paragraphs."""
-    if not wanted:
-        return []
-    return [
-        "**Bands** are limits that hold for all rows of a file at once, noise included, whatever "
-        "the records are. `count_lower` and `count_upper` are about the records that were counted; "
-        "`share_lower` and `share_upper` about the law of which those are independent draws. "
-        "Either pair has the stated level by itself. In a cumulative band each row is about its "
-        "cell and all before it."
-    ]
+def band_note(knobs: BandKnobs | None) -> dict[str, str]:
+    """What bands mean, as a paragraph by its topic; none where there are no bands."""
+    if knobs is None or not knobs.bands:
+        return {}
+    return {
+        "bands": "**Bands** are limits that hold for all rows of a file at once, noise included, "
+        "whatever the records are. `count_lower` and `count_upper` are about the records that were "
+        "counted; `share_lower` and `share_upper` about the law of which those are independent "
+        "draws. Either pair has the stated level by itself. In a cumulative band each row is about "
+        "its cell and all before it."
+    }
 
 
 def band_blocks(

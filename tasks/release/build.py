@@ -24,14 +24,8 @@ from statpress.tasks.catalogues.data_package import (
 from statpress.tasks.catalogues.metadata_files import rehearse_metadata, write_metadata
 from statpress.tasks.ledger.entries import Entry, canonical
 from statpress.tasks.pages.rendering import code_span, markdown
-from statpress.tasks.products.kinds import families, kind_of
-from statpress.tasks.products.product_kind import (
-    Profile,
-    check_size,
-    codebook,
-    profile_product,
-    write_product,
-)
+from statpress.tasks.products.product_kind import kind_of
+from statpress.tasks.products.publication import Profile, codebook
 from statpress.tasks.release.foreseen import mostly_noise
 from statpress.tasks.release.run_places import Run
 from statpress.tasks.release.statement import SCHEMA, charged_statement, statement
@@ -86,8 +80,8 @@ def write_bundle(
     publish = release.config.publish
     words = codebook(release.config.domain, release.domain)
     for product in plan.products:
-        derived = products.derived[product.name]
-        write_product(run.building, product, derived, publish, run.advance, words)
+        files = kind_of(product).publication(product, products.derived[product.name])
+        files.write(run.building, publish, run.advance, words)
     stated = charged_statement(
         release, plan, charge, spent, products.raw, publishable=run.insecure_seed is None
     )
@@ -126,8 +120,11 @@ def rehearse(run: Run, release: Release, plan: Plan) -> None:
     for name in ("privacy.json", "datapackage.json"):
         (run.building / name).unlink()
     for product in plan.products:
-        check_size(product, release.config.publish, f"products.{product.name}")
-        kind_of(product).rehearse(run.building, product, release.config.publish)
+        kind, where = kind_of(product), f"products.{product.name}"
+        files = kind.publication(product)
+        files.check_size(release.config.publish, where)
+        kind.check(product)
+        files.rehearse(run.building, release.config.publish, where)
 
 
 def profile_bundle(run: Run, release: Release, plan: Plan, derived: Mapping[str, Any]) -> Profile:
@@ -135,9 +132,8 @@ def profile_bundle(run: Run, release: Release, plan: Plan, derived: Mapping[str,
     profiles: dict[str, dict[str, int]] = {}
     rows: dict[str, int] = {}
     for product in plan.products:
-        found = profile_product(
-            run.building, product, derived[product.name], release.config.publish
-        )
+        files = kind_of(product).publication(product, derived[product.name])
+        found = files.profile(run.building, release.config.publish)
         profiles |= found[0]
         rows |= found[1]
     return profiles, rows
@@ -185,6 +181,10 @@ def _package(run: Run, release: Release, plan: Plan) -> dict[str, Any]:
 
 def _readme(run: Run, release: Release, plan: Plan, package: Mapping[str, Any]) -> str:
     config, unit = release.config, plan.privacy.unit.removeprefix("column ")
+    told = [kind_of(product).words(product, plan) for product in plan.products]
+    notes: dict[str, str] = {}
+    for topic, note in (item for words in told for item in words.notes.items()):
+        notes[topic] = max(notes.get(topic, ""), note, key=len)
     text = markdown(
         "README.md.jinja",
         title=config.title,
@@ -195,11 +195,11 @@ def _readme(run: Run, release: Release, plan: Plan, package: Mapping[str, Any]) 
         delta=canonical(plan.delta),
         adjacency=str(plan.privacy.adjacency),
         unit=plan.privacy.words.replace(f"`{unit}`", code_span(unit)),
-        advice=[kind_of(product).advice(product, plan) for product in plan.products],
+        advice=[words.item for words in told],
         noisy=mostly_noise(plan),
         warnings=disclosures(plan),
         supersedes=release.supersedes,
-        notes=[note for kind, own in families(plan.products) for note in kind.notes(own)],
+        notes=list(notes.values()),
         sdmx=config.publish.sdmx,
         csv="csv" in config.publish.formats,
     )

@@ -29,8 +29,8 @@ from statpress.tasks.pages.rendering import rendered
 from statpress.tasks.private_zone.folders import sync
 from statpress.tasks.private_zone.guards import as_text, is_interruption
 from statpress.tasks.private_zone.run_context import step
-from statpress.tasks.products.kinds import kind_of
-from statpress.tasks.products.product_kind import TrueErrors, compared_grid
+from statpress.tasks.products.product_kind import kind_of, private_input
+from statpress.tasks.products.true_errors import TrueErrors, compared_grid
 from statpress.tasks.release.build import Released
 from statpress.tasks.release.quality_gates import fates
 from statpress.tasks.release.run_places import Run
@@ -199,9 +199,9 @@ def true_errors(
     """Of every product, by name; private."""
     found = {}
     for product in plan.products:
-        kind = kind_of(product)
-        private = kind.private_input(product, counted)
-        found[product.name] = kind.true_errors(product, derived[product.name], private)
+        found[product.name] = kind_of(product).true_errors(
+            product, derived[product.name], private_input(product, counted)
+        )
     return found
 
 

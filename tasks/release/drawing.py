@@ -45,7 +45,7 @@ from statpress.mechanisms.planning.plan import Plan, PlannedProduct
 from statpress.tasks.ledger.entries import Entry
 from statpress.tasks.private_zone.guards import IN_A_STEP, CuratorLog, guarded, silence_core_dumps
 from statpress.tasks.private_zone.workers import Task, Workers, tasks_of_parent
-from statpress.tasks.products.kinds import kind_of
+from statpress.tasks.products.product_kind import kind_of, private_input
 from statpress.tasks.release.entropy import generator
 from statpress.tasks.release.run_places import Run
 from statpress.tasks.source.guarding import new_file
@@ -108,7 +108,7 @@ def _draw(folder: Path, number: int) -> str:
     try:
         draw, seed = load(folder / "entry")
         product = load(folder / "plan")[number]
-        private = kind_of(product).private_input(product, load_counted(folder))
+        private = private_input(product, load_counted(folder))
         try:
             new_file(folder / f"{number}.claimed").close()
         except FileExistsError:  # whoever drew it may have ended right after

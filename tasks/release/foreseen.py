@@ -98,10 +98,8 @@ def foreseen(release: Release, plan: Plan | None) -> list[StatpressError]:
     for product in plan.products if plan is not None else ():
         place = release.document.where(("products", product.name))
         if {*STAT} & {*publish.formats}:
-            from statpress.tasks.products.product_kind import check_size
-
             with findings.noting():
-                check_size(product, publish, place)
+                kind_of(product).publication(product).check_size(publish, place)
         rehearse = getattr(product.mechanism, "rehearse", None)
         if rehearse is not None:
             try:
@@ -320,7 +318,7 @@ def size_in_words(amount: int) -> str:
 
 def _forecasts(release: Release, plan: Plan) -> Iterator[Forecast]:
     from statpress.tasks.private_zone.workers import usable_processors
-    from statpress.tasks.products.kinds import kind_of
+    from statpress.tasks.products.product_kind import kind_of
     from statpress.tasks.source.engine import MEMORY_LIMIT, RUN, engine_share
 
     declared = release.config.resources.memory_bytes

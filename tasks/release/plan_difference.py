@@ -19,7 +19,7 @@ from statpress.configs.yaml_text import parse
 from statpress.mechanisms.planning.plan import Plan, Verdict, verdict
 from statpress.tasks.bundle.manifest import CONFIG, STATEMENT
 from statpress.tasks.ledger.entries import canonical
-from statpress.tasks.products.kinds import kind_of
+from statpress.tasks.products.product_kind import kind_of
 
 COSTS = ("epsilon", "delta", "rho", "rho_delta")
 _FRAME = ("adjacency", "unit_in_words", "n_units", "unit_records", "n_records")
@@ -59,7 +59,7 @@ def difference(folder: Path, seal: str, release: Release, plan: Plan) -> dict[st
     now = {
         name: {
             **product.describe(privacy),
-            **kind_of(product).declared(product),
+            **kind_of(product).stated(product),
             "columns": list(product.domain.names),
             "verdict": asdict(verdict(product)),
             "expected_error": json.loads(json.dumps(asdict(product.expected_error))),

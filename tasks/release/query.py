@@ -21,7 +21,7 @@ from statpress.mechanisms.marginals.marginals import Marginals
 from statpress.mechanisms.marginals.residuals import query
 from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.products.noisy_tables import published_marginals
-from statpress.tasks.products.product_kind import understood
+from statpress.tasks.products.published_counts import understood
 
 MISSING = "missing"
 """How a condition names the cell of nulls."""

@@ -35,7 +35,7 @@ from statpress.mechanisms.postprocessing.consistency import (
 from statpress.mechanisms.postprocessing.covariance import reconcile
 from statpress.mechanisms.postprocessing.rounding import round_table, round_to_total
 from statpress.tasks.bundle.manifest import MANIFEST_NAME as MANIFEST
-from statpress.tasks.bundle.rows import write_cells
+from statpress.tasks.bundle.rows import cell_rows, write_rows
 from statpress.tasks.private_zone.folders import sync
 from statpress.tasks.products.published_bundle import PublishedBundle, open_bundle
 from statpress.tasks.products.published_counts import (
@@ -109,7 +109,7 @@ def write_refined(
             described |= CONSISTENT
         relative = f"data/{table.product.name}.{form}"
         path = building / relative
-        write_cells(table.domain, table.cells, table.figures, path)
+        write_rows(cell_rows(table.domain, table.cells, table.figures), path)
         figures = [
             {"name": name, "type": described[name][0], "description": described[name][1]}
             for name in table.figures

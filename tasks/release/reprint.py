@@ -39,7 +39,7 @@ from statpress.tasks.catalogues.data_package import (
 )
 from statpress.tasks.catalogues.metadata_files import NAMES, SDMX, changed_metadata, write_metadata
 from statpress.tasks.pages.rendering import escaped
-from statpress.tasks.products.product_kind import TableForm
+from statpress.tasks.products.publication import DataTable
 from statpress.tasks.products.published_bundle import PublishedBundle, open_bundle
 from statpress.tasks.products.published_counts import PublishedProduct, raw_digest
 from statpress.tasks.release.build import versions
@@ -228,30 +228,25 @@ def _is_words(path: str) -> bool:
 def _is_derived(bundle: PublishedBundle, path: str) -> bool:
     """Whether a data file is one of those that are derived anew."""
     place = Path(path)
-    stems = {
-        form.stem for product in bundle.products.values() for form in product.kind.forms(product)
-    }
+    stems = {table.stem for product in bundle.products.values() for table in _tables_of(product)}
     known = place.suffix[1:] in formats.FORMATS
     return known and place.parent == Path("data") and place.stem in stems
 
 
-def _forms_of(product: PublishedProduct) -> Iterator[TableForm]:
+def _tables_of(product: PublishedProduct, derived: Any = None) -> Iterator[DataTable]:
     """A product's tables, their columns described as the bundle describes them."""
-    for form in product.kind.forms(product):
-        yield replace(
-            form, fields=[*map(dict, product.fields), *form.fields[len(product.fields) :]]
-        )
+    described = [*map(dict, product.fields)]
+    for table in product.kind.publication(product, derived).tables:
+        yield replace(table, fields=[*described, *table.fields[len(described) :]])
 
 
 def _write_data(bundle: PublishedBundle, formats: Sequence[str], folder: Path) -> None:
     """Write the files of all products whose counts are published."""
     folder.mkdir(exist_ok=True)
     for product in bundle.products.values():
-        kind = product.kind
-        derived = kind.postprocess(product, product.counts(), bundle.n_records)
-        for form, suffix in itertools.product(_forms_of(product), formats):
-            path = folder / f"{form.stem}.{suffix}"
-            kind.write_table(form, product, derived, path, lambda records: None)
+        derived = product.kind.postprocess(product, product.counts(), bundle.n_records)
+        for table, suffix in itertools.product(_tables_of(product, derived), formats):
+            table.write(folder / f"{table.stem}.{suffix}")
 
 
 def _copy_others(bundle: PublishedBundle, building: Path) -> tuple[str, ...]:
@@ -272,9 +267,9 @@ def _package(
     kept = [each for each in package["resources"] if not _is_derived(bundle, each["path"])]
     words = {each["name"]: each for each in package.get("products", [])}
     derived = [
-        with_product(form.resource(suffix), name, words.get(name, {}))
+        with_product(table.resource(suffix), name, words.get(name, {}))
         for name, product in bundle.products.items()
-        for suffix, form in itertools.product(formats, _forms_of(product))
+        for suffix, table in itertools.product(formats, _tables_of(product))
     ]
     resources = [*in_their_formats(derived), *kept]
     return package | {"title": title, "created": created, "resources": resources}

@@ -26,7 +26,7 @@ from statpress.tasks.ledger.accounts import Account, Charge, Status
 from statpress.tasks.ledger.entries import Entry, check_field
 from statpress.tasks.private_zone.folders import Home, claims, remove_abandoned, sync
 from statpress.tasks.private_zone.run_context import Gatekeeper, RunContext
-from statpress.tasks.products.kinds import kind_of
+from statpress.tasks.products.product_kind import kind_of
 from statpress.tasks.release.foreseen import publishing_key
 from statpress.tasks.source.engine import Snapshot
 
@@ -239,7 +239,7 @@ def make_directory(directory: Path, home: Home) -> None:
 
 def _check_space(directory: Path, plan: Plan, n_formats: int) -> None:
     """Refuse before the charge what clearly cannot be written after it."""
-    values = sum(kind_of(product).size(product) for product in plan.products)
+    values = sum(kind_of(product).publication(product).most_values for product in plan.products)
     needed = 4 * values * n_formats + 2**20
     if shutil.disk_usage(directory).free < needed:
         raise OutputNotWritableError(

@@ -21,7 +21,7 @@ from statpress.tasks.ledger.accounts import Account, limit_of
 from statpress.tasks.ledger.entries import Entry, Loss
 from statpress.tasks.pages.numbers import at_most
 from statpress.tasks.pages.rendering import markdown
-from statpress.tasks.products.kinds import kind_of
+from statpress.tasks.products.product_kind import kind_of
 from statpress.tasks.release.foreseen import verdict_facts
 from statpress.tasks.report.privacy_page import EXPLANATIONS
 

@@ -37,7 +37,7 @@ from statpress.tasks.ledger.rules import check_open
 from statpress.tasks.private_zone.folders import at_work
 from statpress.tasks.private_zone.run_context import RunContext, step
 from statpress.tasks.private_zone.workers import Workers
-from statpress.tasks.products.kinds import kind_of
+from statpress.tasks.products.product_kind import private_input
 from statpress.tasks.release import build as bundle
 from statpress.tasks.release import quality_gates as quality
 from statpress.tasks.release.build import Released
@@ -276,7 +276,7 @@ def draw_records(
             return draw_by(workers, run, plan, draw)
     return {
         product.name: product.mechanism.release(
-            kind_of(product).private_input(product, counted),
+            private_input(product, counted),
             generator(draw, product.name, insecure_seed=run.insecure_seed),
             run.advance,
         )

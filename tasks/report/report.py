@@ -47,8 +47,7 @@ from statpress.tasks.pages.blocks import (
 )
 from statpress.tasks.pages.numbers import amount, measured, per_hundred, share, short, size
 from statpress.tasks.pages.rendering import paragraphs, rendered
-from statpress.tasks.products.kinds import kind_named
-from statpress.tasks.products.product_kind import ReportPart
+from statpress.tasks.products.product_kind import ReportPart, kind_named
 from statpress.tasks.report.privacy_page import Protection
 
 if TYPE_CHECKING:

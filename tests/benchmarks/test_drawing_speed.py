@@ -30,7 +30,7 @@ from statpress.mechanisms.tables.count_tables import TABLE
 from statpress.tasks.ledger.entries import Entry
 from statpress.tasks.private_zone.guards import CuratorLog
 from statpress.tasks.private_zone.workers import LocalProcesses
-from statpress.tasks.products.kinds import kind_of
+from statpress.tasks.products.product_kind import private_input
 from statpress.tasks.release import drawing
 from statpress.tasks.release.drawing import FOLDER, draw_by, introduce, save_counted
 from statpress.tasks.release.entropy import generator
@@ -77,7 +77,7 @@ def measured(folder: Path, cells: int) -> Mapping[str, float]:
     plan, counted = prepared(cells)
     clock, processor = time.perf_counter(), time.process_time()
     for product in plan.products:
-        private = kind_of(product).private_input(product, counted)
+        private = private_input(product, counted)
         product.mechanism.release(private, generator(DRAW, product.name))
     alone = time.perf_counter() - clock, time.process_time() - processor
 

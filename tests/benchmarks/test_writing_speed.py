@@ -32,7 +32,7 @@ from statpress.mechanisms.domain.columns import Categorical, Integer, Numeric
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.sampling.record_sampler import draw_counts
-from statpress.tasks.bundle.rows import write_codes, write_records
+from statpress.tasks.bundle.rows import code_rows, record_rows, write_rows
 
 KIND, FOLDER, FORMATS = sys.argv[1], Path(sys.argv[2]), sys.argv[5:]
 RECORDS, ROUNDS = map(int, sys.argv[3:5])
@@ -53,12 +53,11 @@ def writer(records):
         cells = np.sort(RNG.choice(DOMAIN.n_cells, 20_000, replace=False))
         table = ContingencyTable(DOMAIN, cells, RNG.integers(1, 2000, 20_000))
         drawn = draw_counts(table, Fraction(5, 2), records, np.random.Generator(AESCounter()))
-        return lambda path: write_records(drawn, path)
+        return lambda path: write_rows(record_rows(drawn), path)
     codes = [RNG.integers(0, column.size, records, dtype=np.uint8) for column in COLUMNS]
     spread = KIND == "spread"
-    return lambda path: write_codes(
-        DOMAIN, codes, path, spread=np.random.default_rng(2) if spread else None
-    )
+    within = (lambda: np.random.default_rng(2)) if spread else None
+    return lambda path: write_rows(code_rows(DOMAIN, codes, within), path)
 
 
 def spent(act, *arguments):

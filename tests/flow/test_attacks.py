@@ -32,7 +32,7 @@ from statpress.mechanisms.errors import (
 from statpress.tasks.bundle.manifest import MANIFEST_NAME, seal, verify_bundle
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.private_zone.guards import CuratorLog, guarded
-from statpress.tasks.products import count_product as counts
+from statpress.tasks.products import publication
 from statpress.tasks.release.ledger_check import check_bundle
 from statpress.tasks.release.quality_gates import Between, Inspector
 
@@ -244,13 +244,13 @@ def test_a_column_of_nulls_alone_is_written_and_read(agency) -> None:
 
 
 def test_rehearsal_stops_before_the_charge(agency, monkeypatch) -> None:
-    honest = counts.profile_file
+    honest = publication.profile_file
 
-    def unfaithful(path: Path, domain, extra=()) -> dict[str, int]:
-        found = honest(path, domain, extra)
+    def unfaithful(path: Path, domain, extra=(), *, spread=False) -> dict[str, int]:
+        found = honest(path, domain, extra, spread=spread)
         return found | ({"rows": 0} if path.stem == "rehearsal" else {})
 
-    monkeypatch.setattr("statpress.tasks.products.count_product.profile_file", unfaithful)
+    monkeypatch.setattr("statpress.tasks.products.publication.profile_file", unfaithful)
     with pytest.raises(ConfigError, match="read back"):
         agency.run()
     assert [entry.kind for entry in agency.entries()] == ["register"]

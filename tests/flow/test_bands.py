@@ -20,7 +20,7 @@ from statpress.mechanisms.errors import BundleVerificationError, ConfigError
 from statpress.mechanisms.tables.bands import LIMITS, law_of
 from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.products.published_bundle import open_bundle
-from statpress.tasks.products.published_counts import profile_band
+from statpress.tasks.products.published_counts import band_tables
 from statpress.tasks.release.plan_difference import difference
 from statpress.tasks.release.refine import Options, refine
 from statpress.tasks.release.reprint import check_reprint, reprint
@@ -124,7 +124,8 @@ def test_they_follow_from_the_bundle(released: Any, tmp_path: Path) -> None:
 
 
 def test_a_changed_limit_is_seen(released: Any, tmp_path: Path) -> None:
-    domain = open_bundle(released.bundle).products["drawn"].domain
+    product = open_bundle(released.bundle).products["drawn"]
+    (table,) = band_tables(product, product.further, {})
     path = tmp_path / "drawn_cells_band.csv"
     rows = list(csv.reader((released.bundle / "data" / path.name).open()))
     for place, value in ((1, "401"), (2, "-1"), (3, "1"), (4, "1.5"), (0, "3.5")):
@@ -132,7 +133,7 @@ def test_a_changed_limit_is_seen(released: Any, tmp_path: Path) -> None:
         changed[4][place] = value
         with path.open("w", newline="") as file:
             csv.writer(file, quoting=csv.QUOTE_ALL).writerows(changed)
-        profile = profile_band(path, domain, 400)
+        profile = table.profile(path)
         assert profile.pop("rows") == 10 and any(profile.values()), place
     copied = tmp_path / "bundle"
     shutil.copytree(released.bundle, copied)

@@ -9,7 +9,7 @@ import pytest
 
 from statpress.configs.loading import load
 from statpress.mechanisms.errors import ConfigError
-from statpress.tasks.products.product_kind import codebook, with_words
+from statpress.tasks.products.publication import codebook, with_words
 from statpress.tasks.release.refine import Options, refine
 from statpress.tasks.release.reprint import check_reprint, reprint
 

@@ -26,8 +26,9 @@ from statpress.tasks.ledger.entries import public_text
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.pages.numbers import measured
 from statpress.tasks.private_zone.guards import CuratorLog
-from statpress.tasks.products.count_product import CountsProduct, Table
-from statpress.tasks.products.product_kind import ProductKind, TrueErrors
+from statpress.tasks.products.count_product import CountsProduct
+from statpress.tasks.products.product_kind import ProductKind
+from statpress.tasks.products.true_errors import TrueErrors
 from statpress.tasks.release import curator_report as report
 from statpress.tasks.release.curator_report import BANNER
 
@@ -301,7 +302,6 @@ def test_under_review_it_is_there_while_the_bundle_waits(agencies: Callable[[str
         ledger.set_approvers(dataset="testdata", approvers=[public_text(OFFICER)], unsigned=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CountsProduct, "true_errors", ProductKind.true_errors)
-        patch.setattr(Table, "true_errors", ProductKind.true_errors)
         outcome = agency.run()
     assert outcome.status is Status.PREPARED
     assert outcome.bundle.parent == agency.home.root / "prepared"

@@ -169,8 +169,8 @@ def test_a_mechanism_from_outside_inherits_the_contract(tmp_path: Path) -> None:
 
 def test_a_name_is_taken_once() -> None:
     from statpress.mechanisms.registry import REGISTRY, register
-    from statpress.tasks.products.kinds import KINDS
-    from statpress.tasks.products.kinds import register as register_kind
+    from statpress.tasks.products.product_kind import KINDS
+    from statpress.tasks.products.product_kind import register as register_kind
 
     with pytest.raises(ValueError, match="already"):
         register(REGISTRY["laplace"])

@@ -1,4 +1,4 @@
-"""A format that is not shipped: one module and one entry in the list of formats are enough."""
+"""A format that is not shipped: one value and one entry in the list of formats are enough."""
 
 from __future__ import annotations
 
@@ -9,47 +9,40 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from pyarrow import json as arrow_json
 
-import statpress.tasks.bundle.formats
 from statpress.configs import formats
 from statpress.configs.release_config import PublishConfig, ReleaseConfig
 from statpress.mechanisms.errors import ConfigError
-from statpress.tasks.bundle.formats import format_named, read_batches
+from statpress.tasks.bundle.formats import FORMATS as FILE_FORMATS
+from statpress.tasks.bundle.formats import FileFormat, read_batches
 from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.products.published_bundle import open_bundle
 from statpress.tasks.release.ledger_check import check_bundle
 from statpress.tasks.release.refine import Options, refine
 from statpress.tasks.release.reprint import check_reprint, reprint
 
-MODULE = '''
-"""JSON Lines: the schema is not in the file, so dates and types come from the caller."""
-
-import json
-
-import pyarrow as pa
-from pyarrow import json as arrow_json
-
 
 class Writer:
-    def __init__(self, sink):
+    """JSON Lines: the schema is not in the file, so dates and types come from the caller."""
+
+    def __init__(self, sink: Any, schema: Any) -> None:
         self.sink = sink
 
-    def write(self, batch):
+    def write(self, batch: Any) -> None:
         for row in batch.to_pylist():
-            self.sink.write((json.dumps(row, default=str) + "\\n").encode())
+            self.sink.write((json.dumps(row, default=str) + "\n").encode())
 
-    def close(self):
+    def close(self) -> None:
         pass
 
 
-def open_writer(sink, schema):
-    return Writer(sink)
-
-
-def read_batches(path, schema):
+def read_lines(path: Path, schema: Any) -> Iterator[Any]:
     options = arrow_json.ParseOptions(explicit_schema=schema)
     yield from arrow_json.read_json(path, parse_options=options).to_batches()
-'''
+
+
+JSON_LINES = FileFormat(open_writer=Writer, read_batches=read_lines)
 
 
 def models_allow(*names: str) -> None:
@@ -60,16 +53,9 @@ def models_allow(*names: str) -> None:
 
 
 @pytest.fixture
-def json_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A module ``jsonl`` in the room of formats, listed."""
-    folder = tmp_path / "elsewhere"
-    folder.mkdir()
-    (folder / "jsonl.py").write_text(MODULE)
-    monkeypatch.setattr(
-        statpress.tasks.bundle.formats,
-        "__path__",
-        [*statpress.tasks.bundle.formats.__path__, str(folder)],
-    )
+def json_lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A format ``jsonl``, listed."""
+    FILE_FORMATS.add("jsonl", JSON_LINES)
     known = formats.FORMATS
     monkeypatch.setattr(formats, "FORMATS", (*known, "jsonl"))
     models_allow(*known, "jsonl")
@@ -109,13 +95,12 @@ def test_a_format_that_loses_rows_is_found_before_the_charge(
     agency, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agency.replace("formats: [parquet, csv]", "formats: [jsonl]")
-    writer = format_named("jsonl").Writer  # type: ignore[attr-defined]
-    honest = writer.write
+    honest = Writer.write
 
     def forgetful(self: Any, batch: Any) -> None:
         honest(self, batch.slice(1))
 
-    monkeypatch.setattr(writer, "write", forgetful)
+    monkeypatch.setattr(Writer, "write", forgetful)
     with pytest.raises(ConfigError, match="cannot be written to jsonl"):
         agency.run()
     assert [entry.kind for entry in agency.entries()] == ["register"]

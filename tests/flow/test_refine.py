@@ -23,8 +23,8 @@ from statpress.mechanisms.errors import (
 )
 from statpress.mechanisms.postprocessing.consistency import disagreement
 from statpress.tasks.bundle.manifest import FACTS, MANIFEST_NAME, seal, verify_bundle
-from statpress.tasks.bundle.rows import write_cells
-from statpress.tasks.products.kinds import KINDS, kind_of
+from statpress.tasks.bundle.rows import cell_rows, write_rows
+from statpress.tasks.products.product_kind import KINDS, kind_of
 from statpress.tasks.products.published_bundle import open_bundle
 from statpress.tasks.release.refine import Options, _chosen, refine
 
@@ -120,7 +120,7 @@ def test_what_the_bundle_holds_is_rederived_bit_for_bit(
         if product.kind is KINDS["microdata"]:
             figures, stem = {each: figures[each] for each in FIGURES}, f"{name}_debiased"
         anew = tmp_path / f"{stem}.{suffix}"
-        write_cells(product.domain, product.counts().cells, figures, anew)
+        write_rows(cell_rows(product.domain, product.counts().cells, figures), anew)
         assert anew.read_bytes() == (bundle / "data" / f"{stem}.{suffix}").read_bytes()
 
 
@@ -325,7 +325,7 @@ def test_a_failure_leaves_nothing_behind(
     def full(*arguments: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("statpress.tasks.release.refine.write_cells", full)
+    monkeypatch.setattr("statpress.tasks.release.refine.write_rows", full)
     with pytest.raises(OutputNotWritableError, match="No space left"):
         refine(bundle, tmp_path / "new" / "refined", Options())
     assert list((tmp_path / "new").iterdir()) == []
@@ -336,9 +336,9 @@ def test_a_place_taken_in_the_meantime_is_left_alone(
 ) -> None:
     def slow(*arguments: Any) -> None:
         (tmp_path / "new" / "refined").mkdir(exist_ok=True)
-        write_cells(*arguments)
+        write_rows(*arguments)
 
-    monkeypatch.setattr("statpress.tasks.release.refine.write_cells", slow)
+    monkeypatch.setattr("statpress.tasks.release.refine.write_rows", slow)
     with pytest.raises(BundleExistsError):
         refine(bundle, tmp_path / "new" / "refined", Options())
     assert [path.name for path in (tmp_path / "new").rglob("*")] == ["refined"]

@@ -20,8 +20,8 @@ from statpress.flows.facts import refinement_report
 from statpress.mechanisms.errors import BundleVerificationError, RefinementError
 from statpress.mechanisms.planning.plan import Plan
 from statpress.tasks.bundle.manifest import FACTS, MANIFEST_NAME, seal
-from statpress.tasks.bundle.rows import write_cells
-from statpress.tasks.products.kinds import KINDS
+from statpress.tasks.bundle.rows import cell_rows, write_rows
+from statpress.tasks.products.product_kind import KINDS
 from statpress.tasks.products.published_bundle import open_bundle
 from statpress.tasks.release.refine import Options, refine
 
@@ -126,7 +126,9 @@ def test_what_the_bundle_holds_is_rederived_bit_for_bit(
             figures, stem = {each: figures[each] for each in FIGURES}, f"{name}_debiased"
         anew = tmp_path / f"{stem}.{suffix}"
         cells = product.counts().cells
-        write_cells(product.domain, cells[~product.domain.is_absent(cells)], figures, anew)
+        write_rows(
+            cell_rows(product.domain, cells[~product.domain.is_absent(cells)], figures), anew
+        )
         assert anew.read_bytes() == (bundle / "data" / f"{stem}.{suffix}").read_bytes()
 
 

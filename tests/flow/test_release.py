@@ -22,9 +22,9 @@ from statpress.mechanisms.errors import (
     ReleaseGateError,
 )
 from statpress.mechanisms.tables.bootstrap import Bootstrap
-from statpress.tasks.bundle import rows as writing
 from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.products import publication
 from statpress.tasks.release import steps as pipeline
 from statpress.tasks.release.ledger_check import check_bundle, verify_ledger
 
@@ -163,15 +163,15 @@ def test_insecure_seed_repeats_and_is_marked(agency) -> None:
 def test_release_gate_stops_a_file_that_is_not_as_planned(
     agency, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest = writing.write_records
+    honest = publication.write_rows
 
-    def broken(release, path: Path, *rest: object, **named: object) -> None:
-        honest(release, path, *rest, **named)
+    def broken(rows, path: Path, *rest: object, **named: object) -> None:
+        honest(rows, path, *rest, **named)
         if path.name == "people.parquet":
             table = pq.read_table(path)
             pq.write_table(table.slice(1), path)
 
-    monkeypatch.setattr("statpress.tasks.products.count_product.write_records", broken)
+    monkeypatch.setattr("statpress.tasks.products.publication.write_rows", broken)
     with pytest.raises(ReleaseGateError, match=r"people\.parquet"):
         agency.run()
     assert agency.bundles() == []
@@ -199,10 +199,10 @@ def test_an_unforeseen_error_after_the_charge_says_that_it_stays_spent(
 def test_release_gate_finds_a_value_outside_the_domain(
     agency, monkeypatch: pytest.MonkeyPatch, column: str, value: object
 ) -> None:
-    honest = writing.write_records
+    honest = publication.write_rows
 
-    def broken(release, path: Path, *rest: object, **named: object) -> None:
-        honest(release, path, *rest, **named)
+    def broken(rows, path: Path, *rest: object, **named: object) -> None:
+        honest(rows, path, *rest, **named)
         if path.name == "people.parquet":
             table = pq.read_table(path)
             values = [value, *table[column].to_pylist()[1:]]
@@ -210,7 +210,7 @@ def test_release_gate_finds_a_value_outside_the_domain(
             field = table.schema.field(column)
             pq.write_table(table.set_column(index, field, pa.array(values, field.type)), path)
 
-    monkeypatch.setattr("statpress.tasks.products.count_product.write_records", broken)
+    monkeypatch.setattr("statpress.tasks.products.publication.write_rows", broken)
     with pytest.raises(ReleaseGateError, match=r"people\.parquet"):
         agency.run()
     assert agency.bundles() == []

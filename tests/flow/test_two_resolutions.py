@@ -15,7 +15,7 @@ from statpress.configs.loading import load
 from statpress.mechanisms.errors import ConfigError, RefinementError
 from statpress.mechanisms.tables.two_resolutions import TwoResolutions
 from statpress.tasks.bundle.manifest import FACTS, MANIFEST_NAME, seal, verify_bundle
-from statpress.tasks.bundle.rows import write_cells
+from statpress.tasks.bundle.rows import cell_rows, write_rows
 from statpress.tasks.products.published_bundle import open_bundle
 from statpress.tasks.release.ledger_check import verify_ledger
 from statpress.tasks.release.refine import Options, refine
@@ -59,7 +59,7 @@ def test_from_the_config_to_the_bundle_and_back(blocked: Any, tmp_path: Path) ->
         figures = rederived(found, published.n_records)
         for suffix in ("parquet", "csv"):
             anew = tmp_path / f"{name}.{suffix}"
-            write_cells(found.domain, found.counts().cells, figures, anew)
+            write_rows(cell_rows(found.domain, found.counts().cells, figures), anew)
             assert anew.read_bytes() == (bundle / "data" / anew.name).read_bytes()
     people = pq.read_table(bundle / "data" / "people.parquet").to_pylist()
     shown = [row["raw_block"] for row in people]

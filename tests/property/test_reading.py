@@ -17,7 +17,13 @@ from hypothesis import strategies as st
 from statpress.mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric, Ordinal
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
-from statpress.tasks.bundle.rows import read_counts, read_records, write_cells, write_records
+from statpress.tasks.bundle.rows import (
+    cell_rows,
+    read_counts,
+    read_records,
+    record_rows,
+    write_rows,
+)
 from statpress.tasks.products.published_counts import column_from, describe_column
 
 DAYS = st.dates(datetime.date(1, 1, 1), datetime.date(9999, 12, 31))
@@ -81,11 +87,11 @@ def test_records_and_tables_come_back(
     table = ContingencyTable(domain, cells, counts)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"file.{suffix}"
-        write_records(table, path)
+        write_rows(record_rows(table), path)
         found = read_records(path, domain)
         assert [x.tolist() for x in found] == [cells.tolist(), counts.tolist()]
         path.unlink()
-        write_cells(domain, cells, {"raw": -counts, "estimate": counts / 3}, path)
+        write_rows(cell_rows(domain, cells, {"raw": -counts, "estimate": counts / 3}), path)
         found = read_counts(path, domain, "raw")
         assert [x.tolist() for x in found] == [cells.tolist(), (-counts).tolist()]
 
@@ -120,6 +126,6 @@ def test_codes_that_are_written_alike_cannot_be_read(tmp_path: Path) -> None:
     edges = [1 + i * 2.0**-52 for i in (1, 2, 3)]  # both middles round to the second
     column = Numeric(name="a", edges=tuple(edges))
     table = ContingencyTable(Domain((column,)), np.array([1]), np.array([1]))
-    write_records(table, tmp_path / "t.parquet")
+    write_rows(record_rows(table), tmp_path / "t.parquet")
     with pytest.raises(ValueError, match="written alike"):
         read_records(tmp_path / "t.parquet", table.domain)

@@ -53,7 +53,7 @@ def product_of(name: str, kind: str, domain: Any, n: int, knobs: Any = None) -> 
 
 def foreseen(product: Any) -> dict[str, int]:
     """The most bytes that each stage of a product may take, by its forecast."""
-    from statpress.tasks.products.kinds import kind_of
+    from statpress.tasks.products.product_kind import kind_of
 
     need = kind_of(product).working_memory(product)
     write = need.kept + need.write
@@ -72,8 +72,7 @@ def measured(
     from statpress.configs.release_config import PublishConfig
     from statpress.mechanisms.domain.contingency_table import ContingencyTable
     from statpress.mechanisms.registry import REGISTRY
-    from statpress.tasks.products.kinds import kind_of
-    from statpress.tasks.products.product_kind import profile_product, write_product
+    from statpress.tasks.products.product_kind import kind_of
     from statpress.tasks.release.entropy import SystemRandomness
 
     domain = domain_of(tuple(sizes))
@@ -106,9 +105,10 @@ def measured(
     if formats:
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "data").mkdir()
-            write_product(Path(folder), product, derived, publish, lambda _: None)
+            files = kinds.publication(product, derived)
+            files.write(Path(folder), publish, lambda _: None)
             stage("write")
-            profile_product(Path(folder), product, derived, publish)
+            files.profile(Path(folder), publish)
             stage("check")
     return {"measured": found, "foreseen": foreseen(product)}
 

@@ -14,7 +14,7 @@ from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
 from statpress.tasks.bundle import rows as writing
 from statpress.tasks.bundle.formats import read_batches, schema_of
-from statpress.tasks.bundle.rows import read_records, write_batches, write_codes, write_records
+from statpress.tasks.bundle.rows import Rows, code_rows, read_records, record_rows, write_rows
 
 DOMAIN = Domain(
     (
@@ -37,9 +37,9 @@ def test_the_same_rows_come_back(
     table = ContingencyTable(DOMAIN, cells, cells % 3 + 1)
     monkeypatch.setattr(writing, "_CHUNK", 16)  # some batches lack some values
     coded, plain = tmp_path / f"coded.{suffix}", tmp_path / f"plain.{suffix}"
-    write_records(table, coded)
+    write_rows(record_rows(table), coded)
     monkeypatch.setattr(writing, "_CODED", 0)
-    write_records(table, plain)
+    write_rows(record_rows(table), plain)
     assert rows(coded) == rows(plain) and len(rows(coded)) == table.n_records
     found = read_records(coded, DOMAIN)
     assert found[0].tolist() == cells.tolist() and found[1].tolist() == table.counts.tolist()
@@ -58,6 +58,8 @@ def test_a_format_that_does_not_ask_for_codes_is_given_text(
     given = []
 
     class Form:
+        coded_text = labelled = False
+
         def open_writer(self, sink: Any, schema: Any) -> Any:
             return self
 
@@ -69,7 +71,7 @@ def test_a_format_that_does_not_ask_for_codes_is_given_text(
 
     monkeypatch.setattr(writing, "format_of", lambda path: Form())
     codes = [np.arange(3) % column.size for column in DOMAIN.columns]
-    write_codes(DOMAIN, codes, tmp_path / "any")
+    write_rows(code_rows(DOMAIN, codes), tmp_path / "any")
     assert given[0].schema == schema_of(DOMAIN)
 
 
@@ -78,17 +80,17 @@ def test_columns_too_long_for_a_list_are_written_by_what_occurs(
 ) -> None:
     cells = np.arange(0, DOMAIN.n_cells, 7)
     table = ContingencyTable(DOMAIN, cells, np.full(len(cells), 2))
-    write_records(table, tmp_path / "listed.csv")
+    write_rows(record_rows(table), tmp_path / "listed.csv")
     monkeypatch.setattr(writing, "LISTED", 3)
-    write_records(table, tmp_path / "not_listed.csv")
+    write_rows(record_rows(table), tmp_path / "not_listed.csv")
     assert rows(tmp_path / "not_listed.csv") == rows(tmp_path / "listed.csv")
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv"])
 def test_a_file_without_rows_has_its_columns(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"none.{suffix}"
-    write_codes(DOMAIN, [np.zeros(0, np.uint8)] * 3, path)
-    write_batches(schema_of(DOMAIN), [], tmp_path / f"nothing.{suffix}")
+    write_rows(code_rows(DOMAIN, [np.zeros(0, np.uint8)] * 3), path)
+    write_rows(Rows(schema_of(DOMAIN), lambda: iter([])), tmp_path / f"nothing.{suffix}")
     assert rows(path) == []
     if suffix == "parquet":
         for each in (path, tmp_path / "nothing.parquet"):

@@ -20,8 +20,7 @@ from statpress.tasks.ledger.entries import Entry
 from statpress.tasks.orchestration.drawing_workers import LONG, DaskWorkers, processes_for
 from statpress.tasks.private_zone.guards import CuratorLog
 from statpress.tasks.private_zone.workers import Parallel
-from statpress.tasks.products.kinds import kind_of
-from statpress.tasks.products.product_kind import write_product
+from statpress.tasks.products.product_kind import kind_of, private_input
 from statpress.tasks.release import drawing
 from statpress.tasks.release.drawing import light
 from statpress.tasks.release.entropy import SystemRandomness, generator
@@ -110,7 +109,7 @@ def test_what_any_mechanism_releases_comes_back(name: str, kind: str, tmp_path: 
     drawing.save(tmp_path / "plan", light(plan))
     (product,) = drawing.load(tmp_path / "plan")
     table = case(name).table
-    private = kind_of(product).private_input(product, Counted((table,), CodesInMemory.of(table)))
+    private = private_input(product, Counted((table,), CodesInMemory.of(table)))
     raw = product.mechanism.release(private, seeded(4))
     drawing.save(tmp_path / "drawn", raw)
     read = drawing.load(tmp_path / "drawn")
@@ -119,7 +118,8 @@ def test_what_any_mechanism_releases_comes_back(name: str, kind: str, tmp_path: 
     for place, each in (("here", raw), ("elsewhere", read)):
         (tmp_path / place / "data").mkdir(parents=True)
         derived = kind_of(product).postprocess(product, each, n_records)
-        write_product(tmp_path / place, product, derived, PUBLISH, lambda rows: None)
+        publication = kind_of(product).publication(product, derived)
+        publication.write(tmp_path / place, PUBLISH, lambda rows: None)
         files = sorted((tmp_path / place).rglob("*.*"))
         written.append([(path.name, path.read_bytes()) for path in files])
     assert written[0] == written[1] and written[0]

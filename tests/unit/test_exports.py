@@ -12,7 +12,7 @@ import pytest
 from statpress.configs.formats import fault_of, stored_name
 from statpress.configs.loading import load
 from statpress.mechanisms.errors import ConfigError, DependencyError
-from statpress.tasks.bundle.rows import write_columns
+from statpress.tasks.bundle.rows import value_rows, write_rows
 from statpress.tasks.catalogues import sdmx as sdmx_identifiers
 from statpress.tasks.release.foreseen import plan_or_faults
 
@@ -162,7 +162,7 @@ def test_a_file_never_loses_a_column_or_a_value_silently(
 ) -> None:
     pytest.importorskip("pyreadstat", reason="the extra 'stat' is not installed")
     with pytest.raises(ConfigError, match=f"cannot be written as {name}"):
-        write_columns(columns, tmp_path / f"t.{name}")
+        write_rows(value_rows(columns), tmp_path / f"t.{name}")
 
 
 def test_identifiers_of_sdmx_are_valid_and_distinct() -> None:

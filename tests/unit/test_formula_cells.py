@@ -10,7 +10,7 @@ import pytest
 
 from statpress.mechanisms.errors import ConfigError
 from statpress.tasks.bundle.formats import read_batches
-from statpress.tasks.bundle.rows import write_columns
+from statpress.tasks.bundle.rows import value_rows, write_rows
 
 TEXTS = [
     '=HYPERLINK("http://x","y")', "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "=", "'=1", "''=1",
@@ -22,7 +22,7 @@ NUMBERS = [-1.5 * i for i in range(len(TEXTS))]
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("csv") / "cells.csv"
-    write_columns({"text": TEXTS, "number": NUMBERS}, path)
+    write_rows(value_rows({"text": TEXTS, "number": NUMBERS}), path)
     return path
 
 
@@ -56,6 +56,6 @@ def test_files_from_before_the_rule_are_read_as_they_are(tmp_path: Path) -> None
 @pytest.mark.parametrize("name", ["=1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"])
 def test_a_header_that_is_a_formula_is_not_written(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match=r"cannot be written as csv: .* for a formula"):
-        write_columns({"text": TEXTS, name: NUMBERS}, tmp_path / "cells.csv")
-    write_columns({"text": TEXTS, name: NUMBERS}, tmp_path / "cells.parquet")
-    write_columns({"text": TEXTS, f"'{name}": NUMBERS}, tmp_path / "text.csv")
+        write_rows(value_rows({"text": TEXTS, name: NUMBERS}), tmp_path / "cells.csv")
+    write_rows(value_rows({"text": TEXTS, name: NUMBERS}), tmp_path / "cells.parquet")
+    write_rows(value_rows({"text": TEXTS, f"'{name}": NUMBERS}), tmp_path / "text.csv")

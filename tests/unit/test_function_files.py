@@ -17,14 +17,14 @@ from statpress.mechanisms.functions.bernstein import FUNCTION, FunctionRelease
 from statpress.mechanisms.functions.function_targets import FunctionKnobs
 from statpress.mechanisms.mechanism import Target
 from statpress.tasks.products.function_product import FunctionProduct
-from statpress.tasks.products.product_kind import profile_product, resources_of, write_product
+from statpress.tasks.products.publication import Publication
 from statpress.tasks.release.entropy import SeededRandomness
 
 DOMAIN = Domain(tuple(Numeric(name=c, edges=(0.0, 0.1, 0.7)) for c in "xy"))
 PUBLISH: Any = SimpleNamespace(formats=["parquet", "csv"], plots=False)
 
 
-def written(folder: Path) -> tuple[Any, Any]:
+def written(folder: Path) -> Publication:
     (folder / "data").mkdir()
     asked = Target(epsilon=1.0, delta=0.0, n_records=90, n_cells=4, domain=DOMAIN)
     knobs = FunctionKnobs(target="kde", degree=3, order=2)
@@ -36,23 +36,20 @@ def written(folder: Path) -> tuple[Any, Any]:
     table = ContingencyTable(DOMAIN, np.array([0, 2]), np.array([50, 40]))
     drawn = mechanism.release(table, SeededRandomness(np.random.PCG64(1)))
     kind = FunctionProduct()
-    kind.rehearse(folder, product, PUBLISH)
+    kind.check(product)
     derived = kind.postprocess(product, drawn, 90)
-    write_product(folder, product, derived, PUBLISH, lambda rows: None)
-    return product, derived
-
-
-def profile(folder: Path, product: Any, drawn: Any) -> Any:
-    return profile_product(folder, product, drawn, PUBLISH)
+    publication = kind.publication(product, derived)
+    publication.write(folder, PUBLISH, lambda rows: None)
+    return publication
 
 
 def test_what_was_written_is_whole(tmp_path: Path) -> None:
-    product, drawn = written(tmp_path)
-    profiles, rows = profile(tmp_path, product, drawn)
+    publication = written(tmp_path)
+    profiles, rows = publication.profile(tmp_path, PUBLISH)
     assert rows == {"f.parquet": 16, "f.csv": 16}
     clean = {"rows": 16, "schema": 0, "values off": 0}
     assert profiles == {"f.parquet": clean, "f.csv": clean}
-    paths = [each["path"] for each in resources_of(product, PUBLISH)]
+    paths = [each["path"] for each in publication.resources(PUBLISH)]
     assert sorted(paths) == sorted(
         path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.*")
     )
@@ -62,11 +59,11 @@ def test_what_was_written_is_whole(tmp_path: Path) -> None:
 def test_an_evaluator_that_gives_something_else_is_seen(
     tmp_path: Path, change: dict[str, Any]
 ) -> None:
-    product, drawn = written(tmp_path)
+    publication = written(tmp_path)
     path = tmp_path / "data" / "f.json"
     facts = json.loads(path.read_text()) | change
     if "degree" in change:
         facts["coefficients"][0] += 0.5
     path.write_text(json.dumps(facts))
-    for found in profile(tmp_path, product, drawn)[0].values():
+    for found in publication.profile(tmp_path, PUBLISH)[0].values():
         assert found["values off"] > 0

@@ -8,7 +8,7 @@ import pytest
 
 from statpress.flows.cli import COMMANDS, app
 from statpress.mechanisms.registry import KINDS, REGISTRY, served_by
-from statpress.tasks.products import kinds as products
+from statpress.tasks.products import product_kind as products
 
 
 @pytest.mark.parametrize("name", REGISTRY)
@@ -21,7 +21,7 @@ def test_the_registry_says_of_a_mechanism_what_it_says_itself(name: str) -> None
 
 @pytest.mark.parametrize("key", products.KINDS)
 def test_the_kinds_of_files_are_named_as_they_say(key: str) -> None:
-    assert products.key_of(products.KINDS[key]) == key
+    assert type(products.KINDS[key]).core is KINDS[products.KINDS[key].core.name]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -23,8 +23,7 @@ from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.planning.plan import PlannedProduct
 from statpress.tasks.products import marginal_product as module
-from statpress.tasks.products.kinds import kind_of
-from statpress.tasks.products.product_kind import profile_product, write_product
+from statpress.tasks.products.product_kind import kind_of
 
 INSTALLED = FORMATS if find_spec("pyreadstat") else DEFAULT
 PUBLISH = PublishConfig(directory="releases", formats=list(INSTALLED), plots=False)
@@ -47,9 +46,10 @@ def test_values_lie_in_the_middle_of_their_cells_or_within(uniform: bool, tmp_pa
     table = ContingencyTable(product.domain, np.arange(4), np.full(4, n // 4))
     raw = product.mechanism.release(CodesInMemory.of(table), seeded(5))
     derived = kind.postprocess(product, raw, n)
-    kind.rehearse(tmp_path, product, PUBLISH)
-    write_product(tmp_path, product, derived, PUBLISH, lambda rows: None)
-    profiles, rows = profile_product(tmp_path, product, derived, PUBLISH)
+    publication = kind.publication(product, derived)
+    publication.rehearse(tmp_path, PUBLISH, "products.p")
+    publication.write(tmp_path, PUBLISH, lambda rows: None)
+    profiles, rows = publication.profile(tmp_path, PUBLISH)
     for file, profile in profiles.items():
         assert profile.pop("rows") == rows[file]
         assert not any(profile.values())
@@ -58,23 +58,20 @@ def test_values_lie_in_the_middle_of_their_cells_or_within(uniform: bool, tmp_pa
     codes = derived.microdata.codes[0].tolist()
     assert [int(age // WIDTH) for age in ages] == codes
     assert len({age % WIDTH for age in ages}) == (WIDTH if uniform else 1)
-    (field,) = kind.forms(product)[0].fields
+    (field,) = kind.publication(product).tables[0].fields
     assert ("enum" in field["constraints"]) is not uniform
 
 
-def test_more_memory_than_there_is_is_refused_before_anything_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_memory_than_there_is_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     product = product_with(uniform=False)
     needed = kind_of(product).working_memory(product).derive
     monkeypatch.setattr(module, "machine_memory", lambda: needed)
-    kind_of(product).rehearse(tmp_path, product, PUBLISH)
+    kind_of(product).check(product)
     monkeypatch.setattr(module, "machine_memory", lambda: needed - 1)
     with pytest.raises(ConfigError, match="of memory, and this machine has") as caught:
-        kind_of(product).rehearse(tmp_path, product, PUBLISH)
+        kind_of(product).check(product)
     assert caught.value.where == "products.p"
     assert "fewer records" in caught.value.next_step
-    assert not list(tmp_path.iterdir())
 
 
 def test_the_machine_has_some_memory() -> None:

@@ -21,14 +21,8 @@ from statpress.mechanisms.registry import KINDS as CORE_KINDS
 from statpress.mechanisms.registry import REGISTRY
 from statpress.tasks.pages.blocks import Page
 from statpress.tasks.pages.rendering import rendered
-from statpress.tasks.products.kinds import KINDS, families, kind_named, kind_of
-from statpress.tasks.products.product_kind import (
-    TableForm,
-    TrueErrors,
-    profile_product,
-    resources_of,
-    write_product,
-)
+from statpress.tasks.products.product_kind import KINDS, kind_named, kind_of, private_input
+from statpress.tasks.products.true_errors import TrueErrors
 
 FORMATS = [form for form in KNOWN if form not in STAT or importlib.util.find_spec("pyreadstat")]
 PUBLISH = PublishConfig(directory="releases", formats=FORMATS, plots=False)
@@ -39,7 +33,7 @@ def released(name: str, kind: str) -> tuple[Any, Any, Any]:
     """A planned product, what its mechanism drew, and what follows from it."""
     (product,) = planned(name, kind).products
     table = case(name).table
-    private = kind_of(product).private_input(product, Counted((table,), CodesInMemory.of(table)))
+    private = private_input(product, Counted((table,), CodesInMemory.of(table)))
     raw = product.mechanism.release(private, seeded(4))
     return product, raw, kind_of(product).postprocess(product, raw, case(name).n_records)
 
@@ -52,16 +46,16 @@ def files(folder: Path) -> set[str]:
 def test_it_is_the_kind_that_the_planner_knows(name: str) -> None:
     kind = KINDS[name]
     assert kind.core is CORE_KINDS[kind.core.name]
-    assert name == kind.core.name if not kind.only else set(kind.only) <= set(REGISTRY)
-    assert kind.family
+    own = {getattr(mechanism, "published_as", None) for mechanism in REGISTRY.values()}
+    assert (name == kind.core.name) is (name not in own)
 
 
 def test_every_kind_that_a_mechanism_serves_can_be_published() -> None:
-    assert set(CORE_KINDS) == {name for name, kind in KINDS.items() if not kind.only}
+    assert set(CORE_KINDS) == {kind.core.name for kind in KINDS.values()}
 
 
 def test_a_kind_for_one_mechanism_is_found_by_its_name_only() -> None:
-    assert kind_named("microdata", "marginals") is KINDS["microdata by marginals"]
+    assert kind_named("microdata", "marginals") is KINDS["microdata_by_marginals"]
     assert kind_named("microdata", "bootstrap") is KINDS["microdata"]
     assert kind_named("table", "gaussian") is KINDS["table"]
 
@@ -71,17 +65,20 @@ def test_its_files_are_whole(name: str, kind: str, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     product, raw, derived = released(name, kind)
     assert kind_of(product).core.name == kind
-    kind_of(product).rehearse(tmp_path, product, PUBLISH)
+    planned_files = kind_of(product).publication(product)
+    kind_of(product).check(product)
+    planned_files.rehearse(tmp_path, PUBLISH, "products.p")
     assert files(tmp_path) == set()  # nothing is left of it
     written: list[int] = []
-    write_product(tmp_path, product, derived, PUBLISH, written.append)
-    profiles, rows = profile_product(tmp_path, product, derived, PUBLISH)
+    publication = kind_of(product).publication(product, derived)
+    publication.write(tmp_path, PUBLISH, written.append)
+    profiles, rows = publication.profile(tmp_path, PUBLISH)
     assert (
         set(profiles)
         == set(rows)
         == {
-            form.path(tmp_path, suffix).name
-            for form in kind_of(product).forms(product)
+            table.path(tmp_path, suffix).name
+            for table in planned_files.tables
             for suffix in FORMATS
         }
     )
@@ -89,7 +86,9 @@ def test_its_files_are_whole(name: str, kind: str, tmp_path: Path) -> None:
         assert profile.pop("rows") == rows[file]
         assert profile
         assert not any(profile.values()), f"{file}: {profile}"
-    resources = resources_of(product, PUBLISH)
+    assert all(table.expected <= table.most_rows for table in publication.tables)
+    resources = planned_files.resources(PUBLISH)
+    assert resources == publication.resources(PUBLISH)
     assert {each["path"] for each in resources} == files(tmp_path)
     assert len({each["name"] for each in resources}) == len(resources)
     json.dumps([resources, kind_of(product).stated(product, raw)], allow_nan=False)
@@ -100,21 +99,20 @@ def test_a_changed_file_is_seen(name: str, kind: str, tmp_path: Path) -> None:
     """Twins: a row too many, and a value that is not declared or was not derived."""
     (tmp_path / "data").mkdir()
     product, _, derived = released(name, kind)
-    write_product(tmp_path, product, derived, PUBLISH, lambda rows: None)
-    form = kind_of(product).forms(product)[0]
-    path = form.path(tmp_path, "csv")
+    publication = kind_of(product).publication(product, derived)
+    publication.write(tmp_path, PUBLISH, lambda rows: None)
+    table = publication.tables[0]
+    path = table.path(tmp_path, "csv")
     whole = path.read_text()
     lines = whole.splitlines(keepends=True)
 
     def seen(text: str) -> bool:
         path.write_text(text)
         try:
-            profile = kind_of(product).profile_table(form, product, derived, path)
+            profile = table.profile(path)
         except (KeyError, ValueError):  # the gate stops at it
             return True
-        return profile.pop("rows") != kind_of(product).rows(form, product, derived) or any(
-            profile.values()
-        )
+        return profile.pop("rows") != table.expected or any(profile.values())
 
     assert not seen(whole)
     assert seen(whole + lines[-1])
@@ -131,7 +129,7 @@ def test_its_true_errors_are_those_of_what_it_was_given(name: str, kind: str) ->
 
     def against(table: Any) -> TrueErrors | None:
         counted = Counted((table,), CodesInMemory.of(table))
-        private = kind_of(product).private_input(product, counted)
+        private = private_input(product, counted)
         return kind_of(product).true_errors(product, derived, private)
 
     found, twin = against(case(name).table), against(constant_case(name).table)
@@ -149,17 +147,14 @@ def test_its_true_errors_are_those_of_what_it_was_given(name: str, kind: str) ->
 def test_a_reader_is_told_of_it(name: str, kind: str, tmp_path: Path) -> None:
     plan = planned(name, kind)
     (product,) = plan.products
-    advice = kind_of(product).advice(product, plan)
-    assert advice.startswith("- `p`")
-    assert "\n" not in advice
-    assert all(note.strip() for note in kind_of(product).notes([product]))
-    assert kind_of(product).size(product) > 0
-    ((family, members),) = families([product])
-    assert family.family == kind_of(product).family
-    assert members == [product]
-    forms: list[TableForm] = list(kind_of(product).forms(product))
-    assert len({form.stem for form in forms}) == len(forms)
-    assert all(form.fields and form.stem.startswith("p") for form in forms)
+    words = kind_of(product).words(product, plan)
+    assert words.item.startswith("- `p`")
+    assert "\n" not in words.item
+    assert all(note.strip() for note in words.notes.values())
+    files = kind_of(product).publication(product)
+    assert files.most_values > 0
+    assert len({table.stem for table in files.tables}) == len(files.tables)
+    assert all(table.fields and table.stem.startswith("p") for table in files.tables)
 
 
 @EACH
@@ -181,10 +176,10 @@ def test_its_part_of_the_report_is_made_of_each_format_alone(
         publish = PublishConfig(directory="releases", formats=[form])
         folder = tmp_path / form
         (folder / "data").mkdir(parents=True)
-        resources = resources_of(product, publish)
+        resources = its.publication(product).resources(publish)
         before = its.part(folder, "p", stated, resources)
         assert before.figure is None and before.words
-        write_product(folder, product, derived, publish, lambda rows: None)
+        its.publication(product, derived).write(folder, publish, lambda rows: None)
         part = its.part(folder, "p", stated, resources)
         titles.add(part.section.title)
         page = rendered(Page("p", [part.section]), pictures=form == FORMATS[0])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -29,11 +30,12 @@ from statpress.mechanisms.mechanism import (
 from statpress.mechanisms.postprocessing.covariance import Covariance, IndependentErrors
 from statpress.mechanisms.tables.count_tables import TABLE
 from statpress.mechanisms.tables.perturbed import LaplaceTable
-from statpress.tasks.bundle.formats import read_batches
-from statpress.tasks.bundle.rows import write_columns
+from statpress.tasks.bundle.formats import read_rows
+from statpress.tasks.bundle.rows import value_rows
 from statpress.tasks.pages.blocks import Prose, Section
-from statpress.tasks.products import kinds as products
-from statpress.tasks.products.product_kind import ProductKind, ReportPart, TableForm
+from statpress.tasks.products import product_kind as products
+from statpress.tasks.products.product_kind import ProductKind, ReaderWords, ReportPart
+from statpress.tasks.products.publication import DataTable, Publication
 
 
 @dataclass(frozen=True)
@@ -141,38 +143,26 @@ class HalfProduct(ProductKind[NoisyHalf, int, float]):
     def postprocess(self, product: Any, raw: int, n_records: int) -> float:
         return min(max(raw, 0), n_records) / n_records
 
-    def forms(self, product: Any) -> list[TableForm]:
-        return [TableForm(product.name, [{"name": "share", "type": "number"}])]
+    def publication(self, product: Any, derived: float | None = None) -> Publication:
+        fields = [{"name": "share", "type": "number"}]
+        table = DataTable(stem=product.name, fields=fields, most_rows=1)
+        if derived is not None:
+            rows = value_rows({"share": [derived]})
+            table = replace(table, expected=1, rows=rows, check=partial(_not_as_derived, derived))
+        return Publication((table,))
 
-    def write_table(
-        self, form: TableForm, product: Any, derived: float, path: Path, advance: Any
-    ) -> None:
-        write_columns({"share": [derived]}, path)
-
-    def rows(self, form: TableForm, product: Any, derived: float) -> int:
-        return 1
-
-    def profile_table(
-        self, form: TableForm, product: Any, derived: float, path: Path
-    ) -> dict[str, int]:
-        (row,) = [row for batch in read_batches(path, None) for row in batch.to_pylist()]
-        return {"rows": 1, "not as derived": int(not np.isclose(row["share"], derived))}
-
-    def size(self, product: Any) -> int:
-        return 1
-
-    def rehearse(self, folder: Path, product: Any, publish: Any) -> None:
-        pass
-
-    def advice(self, product: Any, plan: Any) -> str:
-        return f"- `{product.name}`: the share of records in the upper cells."
-
-    def notes(self, products: Sequence[Any]) -> list[str]:
-        return ["**Halves** are a toy."]
+    def words(self, product: Any, plan: Any) -> ReaderWords:
+        item = f"- `{product.name}`: the share of records in the upper cells."
+        return ReaderWords(item, {"halves": "**Halves** are a toy."})
 
     def part(self, folder: Path, name: str, stated: Any, resources: Any) -> ReportPart:
         said = Prose(["see the file"])
         return ReportPart("half of a column", Section(f"product-{name}", name, [said]))
+
+
+def _not_as_derived(derived: float, path: Path) -> dict[str, int]:
+    (row,) = read_rows(path)
+    return {"not as derived": int(not np.isclose(row["share"], derived))}
 
 
 class WideHalfKind(HalfKind):

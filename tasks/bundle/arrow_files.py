@@ -1,10 +1,11 @@
-"""CSV: a header, commas, double quotes around text, UTF-8; an empty field is null.
+"""Parquet, compressed with Zstandard, and CSV, both as Arrow writes and reads them.
 
-A spreadsheet takes a cell that begins with ``=``, ``+``, ``-``, ``@``, a tab or a carriage
-return for a formula, also within quotes (OWASP, "CSV Injection"). So in columns of text such a
-value, and one that has only apostrophes before such a mark, is written with one apostrophe more
-in front; reading takes it away again. Numbers are written as they are. A column whose name begins
-so is refused, since the header is the name by which a data package knows the column.
+CSV has a header, commas, double quotes around text, UTF-8; an empty field is null. A spreadsheet
+takes a cell that begins with ``=``, ``+``, ``-``, ``@``, a tab or a carriage return for a formula,
+also within quotes (OWASP, "CSV Injection"). So in columns of text such a value, and one that has
+only apostrophes before such a mark, is written with one apostrophe more in front; reading takes it
+away again. Numbers are written as they are. A column whose name begins so is refused, since the
+header is the name by which a data package knows the column.
 """
 
 from __future__ import annotations
@@ -17,24 +18,19 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from statpress.configs.formats import FORMULA_MARKS
 from statpress.mechanisms.errors import ConfigError
+from statpress.tasks.bundle.formats import BatchWriter, FileFormat
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from statpress.tasks.bundle.formats import BatchWriter
 
-
-CODED_TEXT = True
-RESOURCE_TYPE = "table"
-MEDIA_TYPE = "text/csv"
-ENCODING = "utf-8"
 _MARK = f"[{re.escape(FORMULA_MARKS)}]"
 _FORMULA = f"^('*{_MARK})"
 _WRITTEN = f"^'('*{_MARK})"
 
 
-def open_writer(sink: BinaryIO, schema: pa.Schema) -> BatchWriter:
-    """A writer of record batches; see ``tasks.bundle.formats.FileFormat``.
+def _open_csv(sink: BinaryIO, schema: pa.Schema) -> BatchWriter:
+    """A writer of record batches.
 
     Raises:
         ConfigError: The name of a column would be a formula; a config is refused for it before
@@ -50,20 +46,20 @@ def open_writer(sink: BinaryIO, schema: pa.Schema) -> BatchWriter:
                 where=Path(sink.name).name,
                 next_step="Choose another format.",
             )
-    return _Writer(pyarrow.csv.CSVWriter(sink, schema))
+    return _CsvWriter(pyarrow.csv.CSVWriter(sink, schema))
 
 
-def as_written(text: str) -> str:
-    """A text as it stands in a file.
+def csv_text(text: str) -> str:
+    """A text as it stands in a CSV file.
 
-    >>> print(as_written("=1"), as_written("'+"), as_written("'"))
+    >>> print(csv_text("=1"), csv_text("'+"), csv_text("'"))
     '=1 ''+ '
     """
     return re.sub(_FORMULA, r"'\1", text)
 
 
 @dataclass
-class _Writer:
+class _CsvWriter:
     """Writes text so that a spreadsheet does not take it for a formula."""
 
     file: Any
@@ -75,7 +71,7 @@ class _Writer:
         self.file.close()
 
 
-def read_batches(path: Path, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
+def _read_csv(path: Path, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
     """The record batches of a file; without a schema, types are inferred from the first block.
 
     Quoted text is never null, so an empty text and a null stay apart.
@@ -112,3 +108,56 @@ def _replaced(batch: pa.RecordBatch, pattern: str, replacement: str) -> pa.Recor
                 changed_codes = pa.DictionaryArray.from_arrays(coded.indices, texts)
                 arrays[i] = changed_codes if given else changed_codes.dictionary_decode()
     return pa.record_batch(arrays, schema=batch.schema)
+
+
+class _ParquetWriter:
+    """Opens a Parquet file at the first batch, which shows what text comes with a dictionary.
+
+    All batches are coded alike. The dictionaries are those of the pages: the columns are read as
+    text, since the file does not say how they were held in memory.
+    """
+
+    def __init__(self, sink: BinaryIO, schema: pa.Schema) -> None:
+        self._sink, self._schema = sink, schema
+        self._file: BatchWriter | None = None
+
+    def write(self, batch: pa.RecordBatch, /) -> None:
+        self._opened(batch.schema).write(batch)
+
+    def close(self) -> None:
+        self._opened(self._schema).close()
+
+    def _opened(self, schema: pa.Schema) -> BatchWriter:
+        import pyarrow.parquet
+
+        if self._file is None:
+            plain = schema.types == self._schema.types
+            self._file = pyarrow.parquet.ParquetWriter(
+                self._sink, schema, compression="zstd", store_schema=plain
+            )
+        return self._file
+
+
+def _read_parquet(path: Path, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
+    """The record batches of a file, which holds its own schema."""
+    import pyarrow.parquet
+
+    with pyarrow.parquet.ParquetFile(path) as file:
+        yield from file.iter_batches()
+
+
+CSV = FileFormat(
+    open_writer=_open_csv,
+    read_batches=_read_csv,
+    media_type="text/csv",
+    encoding="utf-8",
+    resource_type="table",
+    coded_text=True,
+    as_written=csv_text,
+)
+PARQUET = FileFormat(
+    open_writer=_ParquetWriter,
+    read_batches=_read_parquet,
+    media_type="application/vnd.apache.parquet",
+    coded_text=True,
+)

@@ -1,0 +1,317 @@
+"""What is published of a product, as values: its tables and other files.
+
+A kind gives the tables of a product (``ProductKind.publication``); all else follows from these
+values: the files in every format, the aggregates that the release gate checks, the rehearsal before
+the charge, the sizes, and the resources of the data package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from statpress.configs import formats
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.errors import ConfigError
+from statpress.tasks.bundle.formats import LISTED, media_facts, profile_file, read_batches
+from statpress.tasks.bundle.rows import Progress, Rows, code_rows, write_rows
+from statpress.tasks.bundle.stat_tables import MOST_VALUES
+
+if TYPE_CHECKING:
+    from statpress.configs.columns import ColumnConfig
+    from statpress.configs.release_config import PublishConfig
+
+
+Field = dict[str, Any]
+"""A column as a Frictionless table schema describes it."""
+
+Profile = tuple[dict[str, dict[str, int]], dict[str, int]]
+"""By file the aggregates of ``DataTable.profile``, and the number of rows that it should have."""
+
+
+def described(columns: Mapping[str, tuple[str, str]]) -> list[Field]:
+    """Columns as fields, given type and description of each."""
+    return [
+        {"name": name, "type": kind, "description": words}
+        for name, (kind, words) in columns.items()
+    ]
+
+
+def _nothing_else(path: Path) -> dict[str, int]:
+    """No check of a written file beyond its rows, names and declared values."""
+    del path
+    return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataTable:
+    """A table of a product, which is written in every format that the config names.
+
+    Attributes:
+        stem: Name of its files without suffix.
+        fields: The columns, as a data package describes them.
+        title: What the table is, in a few words; may be empty.
+        description: What a reader of the data package has to know; may be empty.
+        most_rows: Rows at most, from public figures only.
+        domain: The declared columns, which come first and whose values are checked; None without.
+        spread: Whether values lie anywhere within their cells.
+        check: Of a written file what else may be wrong, and how often it is.
+        expected: The number of rows that was planned; None before anything is drawn.
+        rows: The rows; None before anything is drawn.
+    """
+
+    stem: str
+    fields: Sequence[Field] = field(repr=False)
+    title: str = ""
+    description: str = ""
+    most_rows: int
+    domain: Domain | None = None
+    spread: bool = False
+    check: Callable[[Path], Mapping[str, int]] = _nothing_else
+    expected: int | None = None
+    rows: Rows | None = field(default=None, repr=False)
+
+    def path(self, folder: Path, suffix: str) -> Path:
+        """The file of one format in the folder of a bundle."""
+        return folder / "data" / f"{self.stem}.{suffix}"
+
+    def resource(self, suffix: str) -> dict[str, Any]:
+        """The file of one format as a resource of a data package."""
+        words = {"title": self.title, "description": self.description}
+        return {
+            "name": f"{self.stem}-{suffix}".lower(),
+            "path": f"data/{self.stem}.{suffix}",
+            **{key: text for key, text in words.items() if text},
+            "format": suffix,
+            **media_facts(suffix),
+            "schema": {"fields": list(self.fields)},
+        }
+
+    def write(
+        self, path: Path, advance: Progress | None = None, fields: Sequence[Field] | None = None
+    ) -> None:
+        """Write the rows to a new file, whose suffix gives the format.
+
+        Args:
+            path: Of the file.
+            advance: Called with the number of rows written since the last call.
+            fields: The columns with the words of a config, for formats that hold labels.
+        """
+        assert self.rows is not None
+        write_rows(self.rows, path, self.fields if fields is None else fields, advance)
+
+    def profile(self, path: Path) -> dict[str, int]:
+        """Aggregates of a written file: ``rows``; of everything else how often it is wrong."""
+        names = [column["name"] for column in self.fields]
+        if self.domain is not None:
+            further = tuple(names[len(self.domain.columns) :])
+            profile = profile_file(path, self.domain, further, spread=self.spread)
+        else:
+            profile = {"rows": 0, "schema": 0}
+            for batch in read_batches(path, None):
+                profile["rows"] += batch.num_rows
+                profile["schema"] |= int(batch.schema.names != names)
+        return profile | ({} if profile["schema"] else dict(self.check(path)))
+
+
+_PLAIN_FILES: Mapping[str, tuple[str | None, str, str | None]] = {
+    "json": ("json", "application/json", "utf-8"),
+    "png": (None, "image/png", None),
+    "py": (None, "text/x-python", "utf-8"),
+}
+"""Of a suffix its type in a data package, which frictionless needs where JSON is not a descriptor
+of its own, its media type and its encoding."""
+
+
+@dataclass(frozen=True)
+class OtherFile:
+    """A file of a product that is not a table.
+
+    Attributes:
+        path: In the folder of a bundle.
+        name: In the data package.
+        title: What the file is, in a few words.
+        description: What a reader has to know; may be empty.
+        text: What it holds; None before anything is drawn.
+    """
+
+    path: str
+    name: str
+    title: str
+    description: str = ""
+    text: str | None = field(default=None, repr=False)
+
+    def resource(self) -> dict[str, Any]:
+        """The file as a resource of a data package."""
+        return plain_file(self.name, self.path, self.title, self.description)
+
+
+def plain_file(name: str, path: str, title: str, description: str = "") -> dict[str, Any]:
+    """A file that is not a table, as a resource of a data package."""
+    suffix = path.rpartition(".")[2]
+    kind, mediatype, encoding = _PLAIN_FILES[suffix]
+    facts = {
+        "name": name.replace("_", "-").lower(),
+        "path": path,
+        "title": title,
+        "description": description,
+        "type": kind,
+        "format": suffix,
+        "mediatype": mediatype,
+        "encoding": encoding,
+    }
+    return {key: value for key, value in facts.items() if value}
+
+
+@dataclass(frozen=True)
+class Publication:
+    """The files of a product.
+
+    Attributes:
+        tables: The main one first, each in every format that the config names.
+        others: What is not a table.
+    """
+
+    tables: Sequence[DataTable]
+    others: Sequence[OtherFile] = ()
+
+    @property
+    def most_values(self) -> int:
+        """How many values the tables hold, at most."""
+        return sum(table.most_rows * len(table.fields) for table in self.tables)
+
+    def resources(self, publish: PublishConfig) -> list[dict[str, Any]]:
+        """All files as resources of a data package."""
+        tables = [table.resource(suffix) for suffix in publish.formats for table in self.tables]
+        return tables + [other.resource() for other in self.others]
+
+    def write(
+        self,
+        folder: Path,
+        publish: PublishConfig,
+        advance: Progress,
+        words: Mapping[str, Field] = MappingProxyType({}),
+    ) -> None:
+        """Write all files.
+
+        Args:
+            folder: Of the bundle, with its subfolder ``data``.
+            publish: Which formats.
+            advance: Called with the number of rows written since the last call.
+            words: What the config says of columns, see ``codebook``.
+        """
+        for table in self.tables:
+            fields = fields_with_words(table.fields, words)
+            for suffix in publish.formats:
+                table.write(table.path(folder, suffix), advance, fields)
+        for other in self.others:
+            assert other.text is not None
+            (folder / other.path).write_text(other.text, encoding="utf-8")
+
+    def profile(self, folder: Path, publish: PublishConfig) -> Profile:
+        """Profile all tables as they were written."""
+        profiles, rows = {}, {}
+        for table in self.tables:
+            assert table.expected is not None
+            for suffix in publish.formats:
+                path = table.path(folder, suffix)
+                profiles[path.name] = table.profile(path)
+                rows[path.name] = table.expected
+        return profiles, rows
+
+    def rehearse(self, folder: Path, publish: PublishConfig, where: str) -> None:
+        """Write every declared value and read it back; the files are removed again.
+
+        Raises:
+            ConfigError: A value does not come back as it was written.
+        """
+        table = self.tables[0]
+        if table.domain is None:
+            return
+        domain = Domain(table.domain.columns)  # every value, in whatever combination
+        places = np.arange(min(max(column.size for column in domain.columns), LISTED))
+        within = (lambda: np.random.default_rng(0)) if table.spread else None
+        rows = code_rows(domain, [places % column.size for column in domain.columns], within)
+        for suffix in publish.formats:
+            path = folder / f"rehearsal.{suffix}"
+            write_rows(rows, path, table.fields)
+            profile = profile_file(path, domain, spread=table.spread)
+            path.unlink()
+            if profile.pop("rows") != len(places) or any(profile.values()):
+                raise ConfigError(
+                    f"A declared value cannot be written to {suffix} and read back.", where=where
+                )
+
+    def check_size(self, publish: PublishConfig, where: str) -> None:
+        """Refuse before a charge files that are written whole and may not fit into memory.
+
+        Raises:
+            ConfigError: There may be more values than files of Stata or SPSS are written of.
+        """
+        whole = [form for form in publish.formats if form in formats.STAT]
+        if whole and self.most_values > MOST_VALUES:
+            raise ConfigError(
+                f"The product may have {self.most_values:,} values; files of Stata and SPSS are "
+                f"written in one piece, of at most {MOST_VALUES:,}.",
+                where=where,
+                next_step=f"Leave {' and '.join(map(repr, whole))} out of publish.formats.",
+            )
+
+
+def codebook(declared: Mapping[str, ColumnConfig], domain: Domain) -> dict[str, Field]:
+    """By column its words, of those that have any.
+
+    Args:
+        declared: The config's section ``domain``.
+        domain: What it declares.
+
+    Returns:
+        Per column, as far as they are given, ``title``, ``description``, ``unit`` and
+        ``categories`` with the ``label`` of each ``value``: names of Frictionless Table Schema,
+        except for ``unit``, which it leaves to us.
+    """
+    found = {}
+    for name, column in declared.items():
+        words: Field = {"title": column.label, "description": column.description}
+        words["unit"] = column.unit
+        labels = getattr(column, "value_labels", None)
+        if labels is not None:
+            values = domain[name].decode(np.arange(len(labels))).tolist()
+            words["categories"] = [
+                {"value": value, "label": label}
+                for value, label in zip(values, labels, strict=True)
+            ]
+        words = {key: said for key, said in words.items() if said is not None}
+        if words:
+            found[name] = words
+    return found
+
+
+def with_words(
+    resources: Iterable[Mapping[str, Any]], words: Mapping[str, Field]
+) -> list[dict[str, Any]]:
+    """The resources of a data package, with the words of their declared columns."""
+    return [
+        {**resource, "schema": {"fields": fields_with_words(resource["schema"]["fields"], words)}}
+        if "schema" in resource
+        else dict(resource)
+        for resource in resources
+    ]
+
+
+def fields_with_words(fields: Iterable[Field], words: Mapping[str, Field]) -> list[Field]:
+    """The columns of a table, with the words of those that are declared."""
+    return [_field(field, words) for field in fields]
+
+
+def _field(field: Field, words: Mapping[str, Field]) -> Field:
+    """A field with its words; figures that a mechanism adds have none of the config's."""
+    if "declared" not in field or field["name"] not in words:
+        return field
+    first = {"name": field["name"], "type": field["type"]}
+    return first | words[field["name"]] | field
