@@ -371,7 +371,14 @@ class EstimateProduct(ProductKind[EstimateMechanism, RawEstimates, DerivedEstima
             most_rows=_MOST_MASSES * quantities,
             check=_masses_below_0,
         )
-        raw = OtherFile(f"data/{name}_raw.json", f"{name}_raw", "the numbers that were released")
+        raw = OtherFile(
+            f"data/{name}_raw.json",
+            f"{name}_raw",
+            "the numbers that were released",
+            most_values=(
+                _MOST_VALUES * quantities - Publication((estimates, distribution)).most_values
+            ),
+        )
         if derived is not None:
             masses = sum(len(each.points) for each in derived.distributions)
             estimates = replace(
@@ -426,8 +433,8 @@ _INTERVALS = (
     "Where `cells` is 1, it is one cell of the declared column, and only "
     "narrower cells could tell more."
 )
-_MOST_MASSES = 3_000
-"""Points of the sampling distribution of an estimate, at most."""
+_MOST_MASSES, _MOST_VALUES = 3_000, 10_000
+"""Points of the sampling distribution of an estimate, and values in all files of it, at most."""
 
 
 def _ends_out_of_order(path: Path) -> dict[str, int]:

@@ -272,6 +272,8 @@ _FORMULA = (
     "holds values at equally spaced points and takes the place of the sum, linear in between. "
     "The coefficients are listed with the last index fastest."
 )
+_MOST_FACTS = 10_000
+"""Values of the file of a function, at most."""
 _TOLERANCE = 1e-9
 _LARGEST_FACTOR = 1e100
 """Its square, times the noise, is a double."""
@@ -305,7 +307,11 @@ class FunctionProduct(ProductKind[FunctionRelease, NoisyLattice, DerivedFunction
             check=partial(_disagreeing, name),
         )
         function = OtherFile(
-            f"data/{name}.json", f"{name}_function", "the function, to be evaluated", _FORMULA
+            f"data/{name}.json",
+            f"{name}_function",
+            "the function, to be evaluated",
+            _FORMULA,
+            most_values=_MOST_FACTS,
         )
         source = Path(evaluate.__file__).read_text(encoding="utf-8")
         evaluator = OtherFile(

@@ -137,6 +137,7 @@ class OtherFile:
         name: In the data package.
         title: What the file is, in a few words.
         description: What a reader has to know; may be empty.
+        most_values: Values in it at most, from public figures only.
         text: What it holds; None before anything is drawn.
     """
 
@@ -144,6 +145,7 @@ class OtherFile:
     name: str
     title: str
     description: str = ""
+    most_values: int = 0
     text: str | None = field(default=None, repr=False)
 
     def resource(self) -> dict[str, Any]:
@@ -182,8 +184,9 @@ class Publication:
 
     @property
     def most_values(self) -> int:
-        """How many values the tables hold, at most."""
-        return sum(table.most_rows * len(table.fields) for table in self.tables)
+        """How many values the files hold, at most."""
+        tables = sum(table.most_rows * len(table.fields) for table in self.tables)
+        return tables + sum(other.most_values for other in self.others)
 
     def resources(self, publish: PublishConfig) -> list[dict[str, Any]]:
         """All files as resources of a data package."""
