@@ -181,9 +181,9 @@ def _package(run: Run, release: Release, plan: Plan) -> dict[str, Any]:
 
 def _readme(run: Run, release: Release, plan: Plan, package: Mapping[str, Any]) -> str:
     config, unit = release.config, plan.privacy.unit.removeprefix("column ")
-    told = [kind_of(product).words(product, plan) for product in plan.products]
+    spoken = [kind_of(product).words(product, plan) for product in plan.products]
     notes: dict[str, str] = {}
-    for topic, note in (item for words in told for item in words.notes.items()):
+    for topic, note in (item for words in spoken for item in words.notes.items()):
         notes[topic] = max(notes.get(topic, ""), note, key=len)
     text = markdown(
         "README.md.jinja",
@@ -195,7 +195,7 @@ def _readme(run: Run, release: Release, plan: Plan, package: Mapping[str, Any]) 
         delta=canonical(plan.delta),
         adjacency=str(plan.privacy.adjacency),
         unit=plan.privacy.words.replace(f"`{unit}`", code_span(unit)),
-        advice=[words.item for words in told],
+        advice=[words.item for words in spoken],
         noisy=mostly_noise(plan),
         warnings=disclosures(plan),
         supersedes=release.supersedes,
