@@ -401,8 +401,16 @@ def published_product(
         absent = {each: _whole(absent[each]) for each in mechanism.raw}
     fields = tuple(map(plain_field, columns, declared))
     return PublishedProduct(
-        name, kind, domain, mechanism, path, fields, absent, stated["n_records"], BandKnobs.from_facts(stated)
-    )
+        name,
+        kind,
+        domain,
+        mechanism,
+        path,
+        fields,
+        absent,
+        stated["n_records"],
+        BandKnobs.from_facts(stated),
+    )  # fmt: skip
 
 
 def n_records_of(product: PlannedProduct[TableMechanism] | PublishedProduct) -> int:

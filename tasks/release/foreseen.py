@@ -98,6 +98,8 @@ def foreseen(release: Release, plan: Plan | None) -> list[StatpressError]:
     for product in plan.products if plan is not None else ():
         place = release.document.where(("products", product.name))
         if {*STAT} & {*publish.formats}:
+            from statpress.tasks.products.product_kind import kind_of
+
             with findings.noting():
                 kind_of(product).publication(product).check_size(publish, place)
         rehearse = getattr(product.mechanism, "rehearse", None)
