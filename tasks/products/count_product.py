@@ -274,7 +274,7 @@ class CountsProduct(ProductKind[TableMechanism, RawTable, DerivedCounts]):
         from statpress.tasks.products.count_errors import counts_errors, with_bands
 
         errors = counts_errors(product, derived, private)
-        return with_bands(errors, derived.bands, private, product.further)
+        return with_bands(errors, derived.bands, private, product)
 
     def notes(self, product: PlannedProduct[TableMechanism]) -> dict[str, str]:
         """What no file holds, and what bands are, by topic."""

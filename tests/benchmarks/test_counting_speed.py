@@ -71,9 +71,10 @@ SIZES = [
 COUNT_IN_A_FRESH_PROCESS = """
 import resource, sys
 from pathlib import Path
-from statpress.tasks.source.aggregates import Source, count
+from statpress.tasks.source.aggregates import count
+from statpress.tasks.source.files import FileSource
 from {module} import DOMAIN
-table = count(Source(sys.argv[1], "parquet"), DOMAIN, scratch=Path(sys.argv[2]))
+table = count(FileSource(sys.argv[1], "parquet"), DOMAIN, scratch=Path(sys.argv[2]))
 assert table.n_records == int(sys.argv[3])
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
@@ -192,9 +193,9 @@ import resource, sys
 from pathlib import Path
 import {module} as benchmark
 from statpress.tasks.source.aggregates import count
-from statpress.tasks.source.files import Source
+from statpress.tasks.source.files import FileSource
 domain = benchmark.fine_domain(sys.argv[3], 1_000_000)
-count(Source(sys.argv[1], "parquet"), domain, scratch=Path(sys.argv[2]))
+count(FileSource(sys.argv[1], "parquet"), domain, scratch=Path(sys.argv[2]))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 

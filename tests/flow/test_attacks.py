@@ -150,7 +150,7 @@ def test_the_quality_process_is_ours_and_restarted_once_it_died(
 
 MODULES_OF_THE_QUALITY_PROCESS = """
 import sys
-from statpress.tasks.release.quality_gates import process
+from statpress.tasks.release import quality_process as process
 process.tasks_of_parent = lambda: (iter(sys.argv[1:]), sys.stdout)
 process.main()
 print(*sys.modules, file=sys.stderr)

@@ -125,7 +125,7 @@ def test_they_follow_from_the_bundle(released: Any, tmp_path: Path) -> None:
 
 def test_a_changed_limit_is_seen(released: Any, tmp_path: Path) -> None:
     product = open_bundle(released.bundle).products["drawn"]
-    (table,) = band_tables(product, product.further, {})
+    table = band_tables(product, product.further, {})[0]  # of the cells
     path = tmp_path / "drawn_cells_band.csv"
     rows = list(csv.reader((released.bundle / "data" / path.name).open()))
     for place, value in ((1, "401"), (2, "-1"), (3, "1"), (4, "1.5"), (0, "3.5")):

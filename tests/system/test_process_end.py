@@ -20,7 +20,7 @@ WRONG = ["validate", "none.yaml"]
 UNBUFFERED = pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
 WORK = """
 import atexit, os, signal, sys, threading
-from statpress.flows.cli import ending, main, program
+from statpress.flows.cli import main, program, status_of
 
 class Kept:
     def __del__(self, write=os.write):
@@ -34,7 +34,7 @@ def work(command, **options):
     return status_of(lambda: {ending}, **options)
 
 import statpress.flows.cli
-kept, status_of, statpress.flows.cli.status_of = Kept(), ending.status_of, work
+kept, status_of, statpress.flows.cli.status_of = Kept(), status_of, work
 {entry}()
 """
 

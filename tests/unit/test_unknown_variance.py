@@ -16,10 +16,9 @@ from statpress.mechanisms.estimates.resampling_noise import (
     NoisyVariance,
     Reach,
     coverage,
-    described,
-    from_description,
     least_reach,
     mean_width,
+    reaches_from_description,
 )
 from statpress.mechanisms.estimates.subsample_split import former_multiplier
 from tests.benchmarks.black_box_bound import least_width
@@ -109,6 +108,11 @@ def test_constants_of_earlier_versions_are_those_they_had() -> None:
 
 def test_constants_are_read_back_as_they_were_written() -> None:
     rules = (Reach(1.05, 1 / 3e5), Reach(1.2, -1e-7))
-    assert from_description({"other": 1, **described(rules)}, 2) == rules
+    stated = {
+        f"reach_{name}_{i}": repr(getattr(rule, name))
+        for i, rule in enumerate(rules, 1)
+        for name in ("factor", "addend")
+    }
+    assert reaches_from_description({"other": 1, **stated}, 2) == rules
     with pytest.raises(KeyError, match="reach_factor_1"):
-        from_description({"other": 1}, 2)
+        reaches_from_description({"other": 1}, 2)

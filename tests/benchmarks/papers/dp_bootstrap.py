@@ -172,7 +172,7 @@ class Setting:
             whole += split.full.sigma * float(rng.standard_normal())
             for level in self.levels:
                 found = split.interval(whole, parts, level, self.rules[mu, level])
-                yield "ours: subsample split", mu, level, found[:2]
+                yield "ours: subsample split", mu, level, (found.lower, found.upper)
 
     def mean(
         self, mu: float, counts: np.ndarray, columns: np.ndarray, rng: np.random.Generator
