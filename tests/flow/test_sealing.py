@@ -84,10 +84,7 @@ def test_the_source_is_read_by_the_pipeline_alone() -> None:
         }
         if names & {"aggregates", "scanning", "open_source"}:
             readers.append(path.name)
-    assert sorted(readers) == [
-        "aggregates.py", "duckdb.py", "failing_records.py", "scanning.py", "spilled_columns.py",
-        "steps.py",
-    ]  # fmt: skip
+    assert sorted(readers) == ["aggregates.py", "duckdb.py", "scanning.py", "steps.py"]
 
 
 def test_a_table_is_never_pickled() -> None:
