@@ -87,7 +87,7 @@ def press(
         ) as run,
         closing(run.snapshot),
         open_workers(run, plan) as workers,
-        noting_refusals(run, release),
+        noting_refusals(context, release),
     ):
         if not beside_undecided:
             check_decided(context, release.config.dataset)

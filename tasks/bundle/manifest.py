@@ -137,11 +137,6 @@ def approval_text(decision: Entry) -> str:
     return json.dumps(parts, indent=2, ensure_ascii=True) + "\n"
 
 
-def read_approval(folder: Path, manifest: Mapping[str, Any]) -> Entry:
-    """The approval of a bundle that is a folder; for the rest see ``approval_at``."""
-    return approval_at(Folder(folder), manifest)
-
-
 def approval_at(place: Place, manifest: Mapping[str, Any]) -> Entry:
     """The approval of a bundle, if it is one of exactly this bundle."""
     content = place.text(APPROVAL_NAME, _LONGEST_APPROVAL)
@@ -185,7 +180,7 @@ def approved_by(
 
 def _of_this(decision: Entry, manifest: Mapping[str, Any]) -> bool:
     """Whether a decision approves the run, charge and seal of a manifest."""
-    said = {
+    expected = {
         "decision": "approve",
         "dataset": manifest["dataset"],
         "run_id": manifest["run_id"],
@@ -193,7 +188,8 @@ def _of_this(decision: Entry, manifest: Mapping[str, Any]) -> bool:
         "manifest_sha256": manifest["seal"],
     }
     hashed = entry_hash(decision.sequence, decision.kind, decision.body, decision.previous)
-    same = canonical_json({name: decision.body[name] for name in said}) == canonical_json(said)
+    stated = {name: decision.body[name] for name in expected}
+    same = canonical_json(stated) == canonical_json(expected)
     return same and decision.kind == "decide" and decision.hash == hashed
 
 
@@ -284,17 +280,17 @@ def verify_place(place: Place, *, prepared: bool = False) -> dict[str, Any]:
     """
     manifest = _read_manifest(place)
     declared = files_of(manifest)
-    found = place.contents({path: size for path, (size, _) in declared.items()})
-    found.pop(MANIFEST_NAME, None)
+    contents = place.contents({path: size for path, (size, _) in declared.items()})
+    contents.pop(MANIFEST_NAME, None)
     approved = "review" in manifest and not prepared
     for name in (APPROVAL_NAME,) * approved + (SIGNATURE_NAME,) * (SIGNER in manifest):
-        found.pop(name, None)
-    problems = [f"{path} is missing" for path in sorted(declared.keys() - found.keys())]
-    problems += [f"{path} was added" for path in sorted(found.keys() - declared.keys())]
+        contents.pop(name, None)
+    problems = [f"{path} is missing" for path in sorted(declared.keys() - contents.keys())]
+    problems += [f"{path} was added" for path in sorted(contents.keys() - declared.keys())]
     problems += [
         f"{path} was changed"
-        for path in sorted(declared.keys() & found.keys())
-        if declared[path] != found[path]
+        for path in sorted(declared.keys() & contents.keys())
+        if declared[path] != contents[path]
     ]
     if problems:
         compiled = all(re.fullmatch(_COMPILED, problem) for problem in problems)
@@ -311,7 +307,7 @@ def verify_place(place: Place, *, prepared: bool = False) -> dict[str, Any]:
 
 def files_of(manifest: Mapping[str, Any]) -> dict[str, tuple[int, str]]:
     """Size and SHA-256 of the files of a manifest, by path."""
-    return {each["path"]: (each["bytes"], each["sha256"]) for each in manifest["files"]}
+    return {record["path"]: (record["bytes"], record["sha256"]) for record in manifest["files"]}
 
 
 def _read_manifest(place: Place) -> dict[str, Any]:
@@ -357,7 +353,7 @@ def _is_whole(manifest: Mapping[str, Any]) -> bool:
         and manifest.get("review", "required") == "required"
         and isinstance(manifest["publishable"], bool)
         and all(isinstance(manifest["ledger_entry"][key], t) for key, t in _ENTRY.items())
-        and all(_is_file_record(each) for each in manifest["files"])
+        and all(_is_file_record(record) for record in manifest["files"])
         and (len(stated) < len(FACTS) or _states_its_config(manifest))
         and (SIGNER not in manifest or is_public_text(manifest[SIGNER]))
         and (original is None or _is_reprint(manifest, original))
@@ -382,13 +378,13 @@ def _is_reprint(manifest: Mapping[str, Any], original: Mapping[str, Any]) -> boo
     )
 
 
-def _is_file_record(each: Any) -> bool:
+def _is_file_record(record: Any) -> bool:
     return (
-        each.keys() == {"path", "bytes", "sha256"}
-        and isinstance(each["path"], str)
-        and type(each["bytes"]) is int
-        and each["bytes"] >= 0
-        and re.fullmatch("[0-9a-f]{64}", each["sha256"]) is not None
+        record.keys() == {"path", "bytes", "sha256"}
+        and isinstance(record["path"], str)
+        and type(record["bytes"]) is int
+        and record["bytes"] >= 0
+        and re.fullmatch("[0-9a-f]{64}", record["sha256"]) is not None
     )
 
 

@@ -131,7 +131,7 @@ def contents_of(folder: Path) -> Contents:
     Anything that is neither a file nor a folder counts as a file of size -1, and so
     does an empty folder, so that neither can be slipped in.
     """
-    found: Contents = {}
+    contents: Contents = {}
     for parent, folders, files in os.walk(folder):
         for name in (*folders, *files):
             path = Path(parent) / name
@@ -140,21 +140,21 @@ def contents_of(folder: Path) -> Contents:
             if stat.S_ISREG(mode):
                 with path.open("rb") as file:
                     digest = hashlib.file_digest(file, "sha256").hexdigest()
-                found[relative] = (path.stat().st_size, digest)
+                contents[relative] = (path.stat().st_size, digest)
             elif not stat.S_ISDIR(mode) or not any(path.iterdir()):
-                found[relative] = NEITHER
-    return found
+                contents[relative] = NEITHER
+    return contents
 
 
 def measured(source: Source, size: int) -> tuple[int, str]:
     """Bytes and SHA-256 of what is read, or ``NEITHER`` unless it ends after so many bytes."""
-    digest, found = hashlib.sha256(), 0
+    digest, received = hashlib.sha256(), 0
     while part := source.read(CHUNK):
-        found += len(part)
-        if found > size:
+        received += len(part)
+        if received > size:
             return NEITHER
         digest.update(part)
-    return found, digest.hexdigest()
+    return received, digest.hexdigest()
 
 
 def is_plain(path: str) -> bool:
@@ -222,18 +222,18 @@ class ZipFile:
 
     def contents(self, sizes: Mapping[str, int]) -> Contents:
         folders = {str(parent) for name in self._entries for parent in PurePosixPath(name).parents}
-        found: Contents = {}
+        contents: Contents = {}
         with self._opened() as archive:
             for name, entry in self._entries.items():
                 path, inner = name.rstrip("/"), name.endswith("/") and name[:-1] in folders
-                size, found[path] = 0 if inner else sizes.get(name), NEITHER
+                size, contents[path] = 0 if inner else sizes.get(name), NEITHER
                 if entry.file_size == size:
                     with suppress(*_BROKEN), archive.open(entry) as source:
                         read = measured(source, size)
-                        found[path] = read if _fills(archive, entry) else NEITHER
-                if inner and found[path] != NEITHER:
-                    del found[path]
-        return found
+                        contents[path] = read if _fills(archive, entry) else NEITHER
+                if inner and contents[path] != NEITHER:
+                    del contents[path]
+        return contents
 
     def flaw(self, manifest: str, statement: str) -> tuple[str, str]:
         if statement in self._entries:
@@ -242,7 +242,7 @@ class ZipFile:
 
     @contextmanager
     def _opened(self) -> Iterator[zipfile.ZipFile]:
-        """The archive; whatever is wrong with its form or its compression is said alike."""
+        """The archive; whatever is wrong with its form or its compression raises the same error."""
         flaw = ""
         try:
             with _Bounded(FileIO(self._path)) as file, zipfile.ZipFile(file) as archive:
@@ -307,8 +307,9 @@ def _ends_plainly(file: BinaryIO, entries: int, start: int) -> bool:
     numbers, limits = (entries, entries, listed, start), (0xFFFF, 0xFFFF, 2**32 - 1, 2**32 - 1)
     left = [one == limit for one, limit in zip(last[1:5], limits, strict=True)]
     right = [one == number for one, number in zip(last[1:5], numbers, strict=True)]
-    said = all(any(each) for each in zip(left, right, strict=True)) and (any(left) or not wide)
-    return last[0] == b"PK\5\6" and last[5] == 0 and said
+    consistent = all(any(pair) for pair in zip(left, right, strict=True))
+    consistent = consistent and (any(left) or not wide)
+    return last[0] == b"PK\5\6" and last[5] == 0 and consistent
 
 
 def _start(entry: zipfile.ZipInfo, head: bytes) -> int:
@@ -508,14 +509,14 @@ class WebPrefix:
             return content if len(content) <= most else b""
 
     def contents(self, sizes: Mapping[str, int]) -> Contents:
-        found: Contents = {}
+        contents: Contents = {}
         for name, size in sizes.items():
             if not is_plain(name):
                 continue
             with _Answer(self, name) as answer:
                 if answer.found:
-                    found[name] = measured(answer, size) if answer.may_have(size) else NEITHER
-        return found
+                    contents[name] = measured(answer, size) if answer.may_have(size) else NEITHER
+        return contents
 
     def flaw(self, manifest: str, statement: str) -> tuple[str, str]:
         with _Answer(self, statement) as answer:
@@ -622,16 +623,16 @@ def _phrase(code: int) -> str:
 
 def _reason(error: Exception) -> str:
     """Why there is no answer."""
-    found = getattr(error, "reason", error)
-    if isinstance(found, TooSlowError):
-        return str(found)
-    if isinstance(found, TimeoutError):
+    reason = getattr(error, "reason", error)
+    if isinstance(reason, TooSlowError):
+        return str(reason)
+    if isinstance(reason, TimeoutError):
         return "the server did not answer in time"
-    if isinstance(found, OSError):
-        return found.strerror or type(found).__name__
-    return (
-        found if isinstance(found, str) and found else f"no valid answer ({type(error).__name__})"
-    )
+    if isinstance(reason, OSError):
+        return reason.strerror or type(reason).__name__
+    if isinstance(reason, str) and reason:
+        return reason
+    return f"no valid answer ({type(error).__name__})"
 
 
 def place_of(bundle: str) -> Place:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,12 @@ from statpress.tasks.ledger.accounts import State
 from statpress.tasks.ledger.chain import Verification
 from statpress.tasks.ledger.entries import ZERO_HASH, canonical_json, parse_entry
 from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.private_zone.folders import replacing
 
 _FORMAT = "statpress-ledger/1"
 
 
-def lines(ledger: Ledger) -> Iterator[str]:
+def _lines(ledger: Ledger) -> Iterator[str]:
     """The lines of an export, once the chain holds."""
     verified = ledger.verify()
     for entry in ledger.entries():
@@ -47,22 +47,12 @@ def write_export(ledger: Ledger, path: Path) -> Verification:
     place = Path(os.path.realpath(path))  # what a link points to is replaced, not the link
     kept = read_head(place) if os.path.lexists(place) else None
     verified = ledger.verify(head=kept)
-    new, failure = "", ""
+    failure = ""
     try:
-        descriptor, new = tempfile.mkstemp(prefix=".export-", dir=place.parent)  # of mode 0600
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            for line in lines(ledger):
-                file.write(f"{line}\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(new, place)
-        new = ""
+        with replacing(place) as file:
+            file.writelines(f"{line}\n" for line in _lines(ledger))
     except OSError as error:
         failure = error.strerror or type(error).__name__
-    finally:
-        if new:
-            with contextlib.suppress(OSError):
-                os.unlink(new)
     if failure:
         raise LedgerUnavailableError(f"The export cannot be written: {failure}.", where=str(path))
     return verified

@@ -10,15 +10,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from statpress.mechanisms.domain.domain import Privacy
 from statpress.mechanisms.errors import LedgerIntegrityError, UnregisteredDatasetError
-from statpress.tasks.private_zone.folders import Home
+from statpress.tasks.private_zone.folders import Home, replacing
 
 if TYPE_CHECKING:
     from statpress.tasks.ledger.accounts import Account
@@ -87,19 +85,11 @@ def keep_head(home: Home, ledger: Ledger) -> None:
     known = ledger.positions
     if not known.length:
         return
-    place, new = _file(home, ledger), ""
     seen = {"ledger": ledger.where, "entries": known.length, "head": known.head}
     with contextlib.suppress(OSError):
         home.folder(_HEADS)
-        try:
-            descriptor, new = tempfile.mkstemp(prefix=".head-", dir=place.parent)  # of mode 0600
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                json.dump(seen, file)
-            os.replace(new, place)
-            new = ""
-        finally:
-            if new:
-                os.unlink(new)
+        with replacing(_file(home, ledger)) as file:
+            json.dump(seen, file)
 
 
 def check_head(home: Home, ledger: Ledger) -> None:

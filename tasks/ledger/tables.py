@@ -427,8 +427,8 @@ def check_database(connection: Connection) -> bool:
     """Let the database check itself; False if this one cannot, or does not let this role."""
     run = connection.exec_driver_sql
     if connection.dialect.name == "sqlite":
-        found = [str(row[0]) for row in run("PRAGMA integrity_check(5)")]
-        damage = [] if found == ["ok"] else found
+        report = [str(row[0]) for row in run("PRAGMA integrity_check(5)")]
+        damage = [] if report == ["ok"] else report
     else:
         schema = run(_AMCHECK).scalar()
         if schema is None:

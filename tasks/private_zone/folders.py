@@ -15,10 +15,12 @@ import fcntl
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 from statpress.mechanisms.errors import OutputNotWritableError
 from statpress.tasks.private_zone.guards import uninterrupted
@@ -205,6 +207,26 @@ def remove_abandoned(parent: Path, prefix: str) -> list[str]:
             os.close(descriptor)
             removed.append(name)
     return removed
+
+
+@contextmanager
+def replacing(place: Path) -> Iterator[TextIO]:
+    """A new text file of mode 0600 that takes the place of another once it is whole and on disk.
+
+    Raises:
+        OSError: It cannot be written; the place is as it was.
+    """
+    descriptor, new = tempfile.mkstemp(prefix=".new-", dir=place.parent)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(new, place)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(new)
+        raise
 
 
 def sync(path: Path) -> None:

@@ -77,8 +77,8 @@ def uninterrupted() -> Iterator[None]:
     finally:
         waiting = False
         with ExitStack() as stack:  # each handler returns and each signal is raised, come what may
-            for each in dict.fromkeys(came):
-                stack.callback(signal.raise_signal, each)
+            for deferred in dict.fromkeys(came):
+                stack.callback(signal.raise_signal, deferred)
             for number, handler in before.items():
                 stack.callback(signal.signal, number, handler)
 
@@ -130,21 +130,21 @@ class _Handler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            said = self.format(record)
+            message = self.format(record)
         except Exception:
-            said = f"a record of {record.name} that cannot be put together"
-        self._write(said)
+            message = f"a record of {record.name} that cannot be put together"
+        self._write(message)
 
 
 def _route(write: Write, chosen: Callable[[str], bool]) -> _Undo:
     """Have the chosen loggers write to the curator, whatever handlers they have."""
     handler, root = _Handler(write), logging.getLogger()
     known = [root, *list(root.manager.loggerDict.values())]
-    loggers = [each for each in known if isinstance(each, logging.Logger) and chosen(each.name)]
-    kept = [(each, each.handlers, each.propagate) for each in loggers]
-    for each in loggers:
-        top = each is root or each.name == _ORCHESTRATOR
-        each.handlers, each.propagate = [handler] if top else [], not top
+    loggers = [one for one in known if isinstance(one, logging.Logger) and chosen(one.name)]
+    kept = [(logger, logger.handlers, logger.propagate) for logger in loggers]
+    for logger in loggers:
+        top = logger is root or logger.name == _ORCHESTRATOR
+        logger.handlers, logger.propagate = [handler] if top else [], not top
 
     def undo() -> None:
         for logger, handlers, propagate in kept:

@@ -128,11 +128,11 @@ class Workers(Protocol):
     place: str
 
     def everywhere(self, task: Task) -> list[str]:
-        """Have each of them perform a task; what they said."""
+        """Have each worker perform a task; their answers."""
         ...
 
     def each(self, tasks: Mapping[int, Task]) -> Iterator[tuple[int, str]]:
-        """Have each task performed by one of them; what was said of which, as it is said."""
+        """Have each task performed by one worker; number and answer of each, as they come."""
         ...
 
 
@@ -156,13 +156,13 @@ class LocalProcesses(AbstractContextManager["LocalProcesses"]):
             ended(process)
 
     def everywhere(self, task: Task) -> list[str]:
-        """Have each of them perform a task; what they said."""
+        """Have each worker perform a task; their answers."""
         for process in self._processes:
             self._tell(process, task)
         return [self._heard(process) for process in self._processes]
 
     def each(self, tasks: Mapping[int, Task]) -> Iterator[tuple[int, str]]:
-        """Have each task performed by one of them; what was said of which, as it is said."""
+        """Have each task performed by one worker; number and answer of each, as they come."""
         waiting, idle = deque(tasks.items()), list(self._processes)
         busy: dict[IO[str], tuple[subprocess.Popen[str], int]] = {}
         while waiting or busy:

@@ -84,10 +84,10 @@ def perform(home: str, run_id: str, task: Task) -> str:
 def _look(folder: Path, token: str) -> str:
     """Whether this process sees the folder, may write there, and knows what is planned."""
     try:
-        found = json.loads((folder / "token").read_text(encoding="utf-8"))
-        if found["token"] != token:
+        seen = json.loads((folder / "token").read_text(encoding="utf-8"))
+        if seen["token"] != token:
             return UNSEEN
-        if found["versions"] != versions():
+        if seen["versions"] != versions():
             return FOREIGN
         mark = folder / f"{uuid.uuid4().hex}.seen"
         new_file(mark).close()
@@ -256,7 +256,7 @@ def introduce(run: Run, plan: Plan, workers: Workers) -> None:
 
 def light(plan: Plan) -> list[PlannedProduct[Any]]:
     """The products as one who draws has need of them: losses are large, and charged already."""
-    return [replace(each, loss=cast("Any", None), choice=None) for each in plan.products]
+    return [replace(product, loss=cast("Any", None), choice=None) for product in plan.products]
 
 
 def draw_by(workers: Workers, run: Run, plan: Plan, draw: Entry) -> dict[str, Any]:
@@ -264,7 +264,7 @@ def draw_by(workers: Workers, run: Run, plan: Plan, draw: Entry) -> dict[str, An
     folder, products = run.work / FOLDER, plan.products
     save(folder / "entry", (draw, run.insecure_seed))
     order = sorted(range(len(products)), key=lambda number: -products[number].draws)
-    for number, word in workers.each({each: ("draw", str(each)) for each in order}):
+    for number, word in workers.each({number: ("draw", str(number)) for number in order}):
         _check(word, products[number].name, run, workers)
         run.advance(products[number].draws)
     return {

@@ -81,23 +81,23 @@ class SeededRandomness(Randomness):
 
     def discrete_gaussian(self, sigma: Fraction, size: int) -> NDArray[np.int64]:
         """By rejection from the noise above (Canonne, Kamath and Steinke 2020, algorithm 3)."""
-        found = np.empty(0, np.int64)
+        noise = np.empty(0, np.int64)
         width = Fraction(int(sigma) + 1)
-        while len(found) < size:
+        while len(noise) < size:
             tried = self.discrete_laplace(width, 2 * size + 16)
             excess = np.abs(tried) - float(sigma**2 / width)
             kept = self.random(len(tried)) < np.exp(-(excess**2) / (2 * float(sigma) ** 2))
-            found = np.concatenate([found, tried[kept]])
-        return found[:size]
+            noise = np.concatenate([noise, tried[kept]])
+        return noise[:size]
 
 
 def _noise(measurement: Any, size: int) -> NDArray[np.int64]:
     """Noise around zeros, of which only so many are numbers of Python at once."""
-    found = np.empty(size, np.int64)
+    noise = np.empty(size, np.int64)
     for start in range(0, size, _AT_ONCE):
-        part = found[start : start + _AT_ONCE]
+        part = noise[start : start + _AT_ONCE]
         part[:] = measurement([0] * len(part))
-    return found
+    return noise
 
 
 def _double(scale: Fraction) -> float:

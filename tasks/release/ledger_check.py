@@ -20,7 +20,8 @@ from statpress.mechanisms.accounting.composition import Reading, read_odometer
 from statpress.mechanisms.errors import BundleVerificationError, LedgerError, StatpressError
 from statpress.mechanisms.planning.charges import described_loss, recompute_charge
 from statpress.mechanisms.planning.plan import Plan
-from statpress.tasks.bundle.manifest import read_approval
+from statpress.tasks.bundle.manifest import approval_at
+from statpress.tasks.bundle.places import Folder
 from statpress.tasks.ledger.accounts import Account, Charge, Status
 from statpress.tasks.ledger.chain import Verification
 from statpress.tasks.ledger.entries import (
@@ -67,10 +68,10 @@ def verify_ledger(
             next_step="Give the head of a ledger with entries.",
         )
     with Ledger.open(home.ledger, create=False) as ledger:
-        found = ledger.verify(recomputed, head=head, trusted=trusted)
+        verified = ledger.verify(recomputed, head=head, trusted=trusted)
         check_head(home, ledger)
         keep_head(home, ledger)
-    return found
+    return verified
 
 
 @step("verify ledger")
@@ -144,7 +145,8 @@ def check_bundle(home: Home, bundle: Path, manifest: dict[str, Any]) -> None:
     if stated != (body["dataset"], body["config_sha256"], not body["insecure_seed"]):
         raise BundleVerificationError("The ledger's charge says otherwise.", where=str(bundle))
     decided = charge.decision.hash if charge.decision else None
-    if decided != (read_approval(bundle, manifest).hash if "review" in manifest else None):
+    approval = approval_at(Folder(bundle), manifest) if "review" in manifest else None
+    if decided != (approval.hash if approval else None):
         raise BundleVerificationError("The ledger holds another approval.", where=str(bundle))
     check_described(charge, bundle)
 

@@ -95,7 +95,7 @@ class Inspector(AbstractContextManager["Inspector"]):
         request = {
             "gate": gate,
             "profile": dict(profile),
-            "expectations": [each.as_request() for each in expectations],
+            "expectations": [expectation.as_request() for expectation in expectations],
         }
         answer = self._ask(request)
         if answer is None:  # it died or hangs; a gate must not cost a charged run
@@ -108,11 +108,12 @@ class Inspector(AbstractContextManager["Inspector"]):
             raise RuntimeError("the quality process left an expectation out")
         self.log.write(f"gate {gate}: {'passed' if answer['success'] else 'FAILED'}")
         for failing in (True, False):  # what stopped the run first
-            for each in expectations:
-                if each.holds(profile[each.figure]) is not failing:
+            for expectation in expectations:
+                figure, observed = expectation.figure, profile[expectation.figure]
+                if expectation.holds(observed) is not failing:
                     mark = "FAILED " if failing else ""
-                    self.log.write(f"  {mark}{each.figure}: {profile[each.figure]:,}, {each}")
-        limited = {each.figure for each in expectations}
+                    self.log.write(f"  {mark}{figure}: {observed:,}, {expectation}")
+        limited = {expectation.figure for expectation in expectations}
         for figure in (figure for figure in profile if figure not in limited):
             self.log.write(f"  {figure}: {profile[figure]:,}, not limited")
         return bool(answer["success"]) and all(answer["met"].values())

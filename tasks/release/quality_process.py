@@ -46,10 +46,10 @@ class _Late:
     ) -> ModuleSpec | None:
         if name not in LOADED_LATE:
             return None
-        found = PathFinder.find_spec(name, path)
-        if found is not None and found.loader is not None:
-            found.loader = importlib.util.LazyLoader(found.loader)
-        return found
+        spec = PathFinder.find_spec(name, path)
+        if spec is not None and spec.loader is not None:
+            spec.loader = importlib.util.LazyLoader(spec.loader)
+        return spec
 
 
 def serve(gx: Any, requests: Iterable[str], answers: TextIO) -> None:
@@ -67,8 +67,8 @@ def serve(gx: Any, requests: Iterable[str], answers: TextIO) -> None:
         suite = gx.ExpectationSuite(
             name=request["gate"],
             expectations=[
-                getattr(gx.expectations, each["type"])(**each["arguments"])
-                for each in request["expectations"]
+                getattr(gx.expectations, expectation["type"])(**expectation["arguments"])
+                for expectation in request["expectations"]
             ],
         )
         result = batch.validate(suite, result_format="BOOLEAN_ONLY")

@@ -64,25 +64,25 @@ def ask(folder: Path, question: Question) -> dict[str, Any]:
         stated = json.loads((folder / "privacy.json").read_text(encoding="utf-8"))["products"]
         package = json.loads((folder / "datapackage.json").read_text(encoding="utf-8"))
         resources = {resource["path"]: resource for resource in package["resources"]}
-        able = [name for name, each in stated.items() if each["mechanism"] == Marginals.name]
+        able = [name for name, facts in stated.items() if facts["mechanism"] == Marginals.name]
     name = _chosen(question, able, folder)
     release = published_marginals(folder, name, stated[name], resources)
     domain = release.domain
     names = tuple(dict.fromkeys((*question.columns, *question.conditions)))
     if not names:
         raise QueryError("No column is named.", next_step="Name some with --columns or --where.")
-    for each in names:
-        if each not in domain.names:
+    for column in names:
+        if column not in domain.names:
             raise QueryError(
-                f"The product '{name}' has no column '{each}'.",
+                f"The product '{name}' has no column '{column}'.",
                 where=str(folder),
                 next_step=f"Its columns: {', '.join(domain.names)}.",
             )
-    positions = [domain.names.index(each) for each in names]
+    positions = [domain.names.index(column) for column in names]
     conditions = {
-        each: _values(domain[each], written) for each, written in question.conditions.items()
+        column: _values(domain[column], written) for column, written in question.conditions.items()
     }
-    allowed = [_allowed(domain[each], conditions.get(each)) for each in names]
+    allowed = [_allowed(domain[column], conditions.get(column)) for column in names]
     listed = [np.flatnonzero(keep) for keep in allowed[: len(question.columns)]]
     if np.prod([float(len(codes)) for codes in listed]) > _MOST_CELLS:
         raise QueryError(
@@ -90,7 +90,7 @@ def ask(folder: Path, question: Question) -> dict[str, Any]:
             next_step="Use fewer columns, or conditions on them.",
         )
     residuals = release.residuals()
-    called = [named_cells(domain[each]) for each in question.columns]
+    called = [named_cells(domain[column]) for column in question.columns]
     cells = []
     for codes in itertools.product(*listed):
         masks = [_only(code, keep) for code, keep in zip(codes, allowed, strict=False)]
@@ -120,7 +120,7 @@ def ask(folder: Path, question: Question) -> dict[str, Any]:
     return {
         "product": name,
         "columns": list(question.columns),
-        "where": {each: list(values) for each, values in conditions.items()},
+        "where": {column: list(values) for column, values in conditions.items()},
         "confidence": question.confidence,
         "of": "a population" if question.population else "these records",
         "chosen_by_noisy_scores": stated[name]["score_scale"] is not None,
@@ -130,20 +130,20 @@ def ask(folder: Path, question: Question) -> dict[str, Any]:
 
 def conditions_of(written: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Conditions as a command line has them, ``column=value,value``."""
-    found: dict[str, tuple[str, ...]] = {}
+    conditions: dict[str, tuple[str, ...]] = {}
     for condition in written:
         column, equals, values = condition.partition("=")
         if not equals or not column or not values:
             raise QueryError(
                 f"'{condition}' is not a condition.", next_step="Write COLUMN=VALUE after --where."
             )
-        if column in found:
+        if column in conditions:
             raise QueryError(
                 f"The column '{column}' has two conditions.",
                 next_step="Name all its values in one, with commas between them.",
             )
-        found[column] = tuple(values.split(","))
-    return found
+        conditions[column] = tuple(values.split(","))
+    return conditions
 
 
 def named_cells(column: Column) -> list[str]:
@@ -165,9 +165,9 @@ def _chosen(question: Question, able: Sequence[str], folder: Path) -> str:
             next_step="Microdata by 'marginals' do. Counts of tables are in data/, each with its"
             " standard error.",
         )
-    found = f"The product '{wanted}' cannot" if wanted else "It is not clear which product should"
+    problem = f"The product '{wanted}' cannot" if wanted else "It is not clear which product should"
     raise QueryError(
-        f"{found} answer questions.",
+        f"{problem} answer questions.",
         where=str(folder),
         next_step=f"Products that can, by --product: {', '.join(able)}.",
     )
@@ -175,7 +175,7 @@ def _chosen(question: Question, able: Sequence[str], folder: Path) -> str:
 
 def _values(column: Column, written: Sequence[str]) -> tuple[str, ...]:
     """The values that a condition names; of parts that make values with commas, the longest."""
-    known, found, start = named_cells(column), [], 0
+    known, values, start = named_cells(column), [], 0
     while start < len(written):
         ends = range(len(written), start, -1)
         end = next((end for end in ends if ",".join(written[start:end]) in known), None)
@@ -186,9 +186,9 @@ def _values(column: Column, written: Sequence[str]) -> tuple[str, ...]:
                 where=column.name,
                 next_step=f"Its cells: {shown}.",
             )
-        found.append(",".join(written[start:end]))
+        values.append(",".join(written[start:end]))
         start = end
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(values))
 
 
 def _allowed(column: Column, values: Sequence[str] | None) -> NDArray[np.bool_]:
@@ -199,9 +199,9 @@ def _allowed(column: Column, values: Sequence[str] | None) -> NDArray[np.bool_]:
 
 
 def _only(code: Any, keep: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    found = np.zeros(len(keep), dtype=np.bool_)
-    found[code] = True
-    return found
+    mask = np.zeros(len(keep), dtype=np.bool_)
+    mask[code] = True
+    return mask
 
 
 def _outer(masks: Sequence[NDArray[np.bool_]]) -> NDArray[np.float64]:

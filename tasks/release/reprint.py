@@ -65,12 +65,12 @@ def resolved(folder: Path, overrides: Iterable[Override]) -> tuple[Document, tup
     """The bundle's config with what changes."""
     document = parse((folder / CONFIG).read_text(encoding="utf-8"), CONFIG)
     document, applied = apply(document, overrides)
-    for each in applied:
-        if each.path not in ALLOWED:
+    for change in applied:
+        if change.path not in ALLOWED:
             raise RereleaseError(
                 f"A reprint changes title, publish.formats and publish.name, and not "
-                f"'{'.'.join(map(str, each.path))}'.",
-                where=each.override.place,
+                f"'{'.'.join(map(str, change.path))}'.",
+                where=change.override.place,
             )
     return document, applied
 
@@ -177,10 +177,10 @@ def check_reprint(folder: Path) -> bool:
     """
     bundle = open_bundle(folder)
     _check_drawn(bundle)
-    found = {p: v for p, v in files_of(bundle.manifest).items() if not _is_words(p)}
+    files = {p: v for p, v in files_of(bundle.manifest).items() if not _is_words(p)}
     known = files_of(bundle.manifest["reprint_of"])
-    ours = {p: v for p, v in found.items() if _is_derived(bundle, p)}
-    strange = [p for p, v in found.items() if p not in ours and known.get(p) != v]
+    ours = {p: v for p, v in files.items() if _is_derived(bundle, p)}
+    strange = [p for p, v in files.items() if p not in ours and known.get(p) != v]
     made_by = bundle.manifest["versions"]
     again = bool(made_by == versions(formats.STAT if "pyreadstat" in made_by else ()))
     if again:
@@ -264,8 +264,8 @@ def _package(
     """The data package, with the resources of what was derived anew."""
     text = (bundle.folder / PACKAGE).read_text(encoding="utf-8")
     package: dict[str, Any] = json.loads(text)
-    kept = [each for each in package["resources"] if not _is_derived(bundle, each["path"])]
-    words = {each["name"]: each for each in package.get("products", [])}
+    kept = [entry for entry in package["resources"] if not _is_derived(bundle, entry["path"])]
+    words = {entry["name"]: entry for entry in package.get("products", [])}
     derived = [
         with_product(table.resource(suffix), name, words.get(name, {}))
         for name, product in bundle.products.items()
@@ -307,6 +307,6 @@ def _facts(
         "created": created,
         "config_sha256": hashlib.sha256(document.text.encode()).hexdigest(),
         "versions": versions(formats),
-        "overrides": [each.describe() for each in applied],
+        "overrides": [change.describe() for change in applied],
         "reprint_of": original,
     }

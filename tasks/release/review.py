@@ -188,10 +188,10 @@ def check_decided(context: RunContext, dataset: str) -> None:
     """Raise if a release of a dataset is undecided: prepared, and neither approved nor rejected."""
     known = context.ledger_positions
     with Ledger.open(context.home.ledger, create=False, known=known) as ledger:
-        found = undecided(ledger.account(dataset))
-    if found:
+        runs = undecided(ledger.account(dataset))
+    if runs:
         raise ApprovalError(
-            f"Run {found[0]} of this dataset waits for a decision, neither approved nor rejected;"
+            f"Run {runs[0]} of this dataset waits for a decision, neither approved nor rejected;"
             " nothing was charged.",
             where=f"dataset {dataset!r}",
             next_step="'statpress review' lists what waits. Approve or reject it and start again,"

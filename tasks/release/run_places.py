@@ -298,17 +298,17 @@ def refusals_in_words(account: Account) -> str:
     """How many runs of a dataset were stopped, and what follows from that."""
     number = account.open_refusals
     runs = f"{number} run{'s' * (number != 1)}"
-    said = (
+    text = (
         f"Gates stopped {runs} of {account.dataset} since it was"
         f" {'reopened' if account.reopenings else 'registered'}; the limit is"
         f" {account.max_refusals}."
     )
     if account.closed:
-        said += (
+        text += (
             " No further run looks at the data. Look into them, then: statpress ledger amend"
             f" {account.dataset} --reopen --reason …"
         )
-    return said
+    return text
 
 
 def beginning(

@@ -86,7 +86,7 @@ nothing of records."""
 
 
 @contextmanager
-def noting_refusals(run: Run, release: Release) -> Iterator[None]:
+def noting_refusals(context: RunContext, release: Release) -> Iterator[None]:
     """Write an entry if what the source holds stops the run inside.
 
     Every fault of a source counts but those of names, servers and too little memory: also that
@@ -94,7 +94,7 @@ def noting_refusals(run: Run, release: Release) -> Iterator[None]:
     the records.
     """
     dataset, stop = release.config.dataset, None
-    with _ledger(run.context) as ledger:
+    with _ledger(context) as ledger:
         check_open(ledger.account_terms(dataset))
     try:
         yield
@@ -104,15 +104,15 @@ def noting_refusals(run: Run, release: Release) -> Iterator[None]:
         stop = error
     if stop is None:
         return
-    with _ledger(run.context) as ledger:
-        entry = ledger.refuse(run_id=run.run_id, dataset=dataset, config_sha256=release.sha256)
-        keep_head(run.home, ledger)
+    with _ledger(context) as ledger:
+        entry = ledger.refuse(run_id=context.run_id, dataset=dataset, config_sha256=release.sha256)
+        keep_head(context.home, ledger)
         account = ledger.account_terms(dataset)
-    run.context.notify(
+    context.notify(
         f"That the run was stopped is entry {entry.sequence} of the ledger."
         f" {refusals_in_words(account)}"
     )
-    run.context.deliver_notices()
+    context.deliver_notices()
     raise stop
 
 

@@ -29,15 +29,15 @@ _RENEWED = ("title", "dataset", "source", "publish", "curator")
 def predecessor(folder: Path) -> dict[str, Any]:
     """The manifest of a bundle that a release may follow."""
     manifest = verify_bundle(folder)
-    flaw, mend = "", ""
+    flaw, next_step = "", ""
     if not manifest["publishable"]:
         flaw = "The bundle is NOT PUBLISHABLE: it was drawn from a known seed, for tests only."
-        mend = "Press a release of its own with 'statpress run'."
+        next_step = "Press a release of its own with 'statpress run'."
     elif manifest.get("reprint_of"):
         flaw = "The bundle is a reprint, and its config not the one that was charged."
-        mend = f"Name the original, which has the seal {manifest['reprint_of']['seal']}."
+        next_step = f"Name the original, which has the seal {manifest['reprint_of']['seal']}."
     if flaw:
-        raise RereleaseError(flaw, where=str(folder), next_step=mend)
+        raise RereleaseError(flaw, where=str(folder), next_step=next_step)
     return manifest
 
 
@@ -66,11 +66,11 @@ def renewal(
     files = release.config.source.files
     if paths_from is None and original is not None and files and _has_source(original, files):
         order = replace(order, folder=original)
-    for each in release.overrides:
-        if each.path[0] not in _RENEWED and each.path[:2] not in _VINTAGE:
+    for change in release.overrides:
+        if change.path[0] not in _RENEWED and change.path[:2] not in _VINTAGE:
             raise RereleaseError(
-                f"'{'.'.join(map(str, each.path))}' is no matter of the data's vintage.",
-                where=each.override.place,
+                f"'{'.'.join(map(str, change.path))}' is no matter of the data's vintage.",
+                where=change.override.place,
                 next_step="Change it in a config, and give that with --revise.",
             )
     return order

@@ -112,7 +112,7 @@ def test_an_export_leaves_other_files_alone(tmp_path: Path) -> None:
         for bad in (tmp_path / "pipe", tmp_path / ("x" * 300), tmp_path / "ledger.db" / "x"):
             with pytest.raises(LedgerUnavailableError):
                 write_export(ledger, bad)
-    assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".export-")] == []
+    assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".new-")] == []
 
 
 def test_deep_descriptions_are_refused() -> None:
