@@ -55,8 +55,9 @@ def open_bundle(folder: Path) -> PublishedBundle:
                 if description[frame] != stated[frame]:
                     raise ValueError(f"its {frame} is stated in two ways")
             product = None
-            if description["kind"] in KINDS:
-                kind = kind_named(description["kind"], description["mechanism"])
+            stated_kind = description.get("kind") or _kind_by_files(name, resources)
+            if stated_kind in KINDS:
+                kind = kind_named(stated_kind, description["mechanism"])
                 product = kind.published(folder, name, description, resources)
             if product is None:
                 without.append(name)
@@ -66,3 +67,10 @@ def open_bundle(folder: Path) -> PublishedBundle:
     return PublishedBundle(
         folder, manifest, n_records, products, tuple(without), by_marginals=tuple(wide)
     )
+
+
+def _kind_by_files(name: str, resources: Mapping[str, Any]) -> str:
+    """The kind of a product of a version that did not state kinds: a table has a column ``raw``."""
+    files = [file for path, file in resources.items() if path.startswith(f"data/{name}.")]
+    raw = any(field["name"] == "raw" for file in files for field in file["schema"]["fields"])
+    return "table" if raw else "microdata"

@@ -373,8 +373,8 @@ def published_product(
     name: str,
     stated: Mapping[str, Any],
     resources: Mapping[str, Any],
-) -> PublishedProduct:
-    """A product of counts, see ``ProductKind.published``."""
+) -> PublishedProduct | None:
+    """A product of counts, see ``ProductKind.published``; None where no file has its counts."""
     found = next((r for s in formats.FORMATS if (r := resources.get(f"data/{name}.{s}"))), None)
     if found is None or Path(name).name != name:
         raise ValueError(f"there is no file of the product '{name}'")
@@ -397,6 +397,9 @@ def published_product(
     path = folder / f"data/{stem}.{suffix}"
     if not path.is_file():
         raise ValueError(f"there is no file data/{stem}.{suffix}")
+    names = {field["name"] for field in resources[f"data/{stem}.{suffix}"]["schema"]["fields"]}
+    if {*mechanism.raw} & {*kind.figures(name, mechanism)[stem]} - names:
+        return None  # a version that did not publish what was drawn
     if absent is not None:
         absent = {each: _whole(absent[each]) for each in mechanism.raw}
     fields = tuple(map(plain_field, columns, declared))

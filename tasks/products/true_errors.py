@@ -8,11 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from statpress.mechanisms.estimates.exact_values import Coverage
 from statpress.tasks.pages.blocks import Grid, Section
 from statpress.tasks.pages.numbers import count, measured, share
+
+if TYPE_CHECKING:
+    from statpress.mechanisms.estimates.exact_values import Coverage
 
 LARGEST = 20
 """Errors that are listed by themselves."""
