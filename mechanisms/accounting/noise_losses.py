@@ -385,7 +385,7 @@ class ResampledGaussianLoss(PrivacyLoss):
 
     @abc.abstractmethod
     def at(self, mu_squared: Fraction) -> Self:
-        """The same resampling with another noise."""
+        """This resampling with another noise."""
 
     @abc.abstractmethod
     def hits(self, bits: int) -> Hits:

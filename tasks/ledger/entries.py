@@ -115,7 +115,7 @@ class Loss:
         return Loss({m: _EXACT.subtract(self[m], other[m]) for m in self.amounts})
 
     def within(self, measures: Iterable[str]) -> Loss:
-        """The same loss in some of its measures."""
+        """This loss in some of its measures."""
         return Loss({m: self[m] for m in measures})
 
     def covers(self, other: Loss) -> bool:
@@ -152,7 +152,7 @@ def entry_hash(sequence: int, kind: str, body: Body, previous: str) -> str:
 
 
 def text_hash(sequence: int, kind: str, body: str, previous: str) -> str:
-    """The same, of an entry whose body is given as the text it is stored as."""
+    """The hash of an entry whose body is given as the text it is stored as."""
     text = f"[{sequence},{json.dumps(kind)},{body},{json.dumps(previous)}]"
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 

@@ -75,7 +75,7 @@ def heading(field: Mapping[str, Any]) -> str:
 
 
 def axis(field: Mapping[str, Any]) -> str:
-    """The same for an axis: the unit behind it."""
+    """The name of a column for an axis, with its unit where it has one."""
     unit = field.get("unit")
     return f"{field['name']} ({unit})" if unit else str(field["name"])
 

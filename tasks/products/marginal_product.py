@@ -340,7 +340,7 @@ def _errors(
 def _tables(
     domain: Domain, groups: Sequence[Group], codes: Sequence[NDArray[np.unsignedinteger]]
 ) -> list[NDArray[np.int64]]:
-    """The same tables of the published records."""
+    """Tables of the published records, by group of columns."""
     counting = GroupCounts([column.size for column in domain.columns], groups)
     for start in range(0, len(codes[0]), _CHUNK):
         counting.add({each: codes[each][start : start + _CHUNK] for each in counting.columns})

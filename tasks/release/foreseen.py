@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 def plan_for_account(
     home: Home, release: Release, plan: Plan, *, times: Decimal = Decimal(1)
 ) -> Plan:
-    """The same plan, without a delta of rho where the account has none to give.
+    """The plan, without a delta of rho where the account has none to give.
 
     An account of rho whose limit of delta is 0 is charged the rho of the whole loss, which is
     larger; a budget of rho then buys parameters for that.

@@ -59,7 +59,7 @@ def parts_of(source: Lake) -> Iterator[Lake]:
 
 @contextmanager
 def held(source: Lake, scratch: Path) -> Iterator[Lake]:
-    """The same version, or the same objects, which must not change."""
+    """One version, or objects that must not change while they are held."""
     del scratch
     keeping = lakes.held(source)
     kept = _guarded(source, keeping.__enter__)

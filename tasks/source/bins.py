@@ -212,7 +212,7 @@ def with_bins(derived: ir.Table, value: Any, edges: Floats, index: int) -> ir.Ta
 
 
 def _joined(derived: ir.Table, value: Any, edges: Floats, index: int) -> ir.Table:
-    """The same by a join."""
+    """The bin of each value, found by a join with a table of the bins."""
     import ibis
     import ibis.expr.datatypes as dt
 

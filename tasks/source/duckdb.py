@@ -64,7 +64,7 @@ def parts_of(source: FileSource) -> Iterator[FileSource]:
 
 @contextmanager
 def held(source: FileSource, scratch: Path) -> Iterator[FileSource]:
-    """The same files, which must not change."""
+    """The files of a source, which must not change while they are held."""
     states = files.states_of(files.files_of(source))
     yield replace(source, states=states)
     files.check_unchanged(states, source.where)

@@ -288,7 +288,7 @@ class Engine(Reader, Protocol):
         """SHA-256 of text in UTF-8, in a type ordered as its hexadecimal digits are."""
 
     def stored(self, records: ir.Table) -> ir.Table:
-        """The same table, computed once if that spares memory later."""
+        """The records, computed once if that spares memory later."""
 
     def fetched(self, result: ir.Table) -> pa.Table:
         """A small table of whole numbers, as int64."""

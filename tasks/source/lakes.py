@@ -202,7 +202,7 @@ class Records:
 
 @contextmanager
 def held(source: Lake) -> Iterator[Lake]:
-    """The same records, of one version or of objects that must not change.
+    """The records of a source, of one version or of objects that must not change.
 
     Raises:
         SourceError: There are none; they changed.

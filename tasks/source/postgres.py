@@ -469,7 +469,7 @@ def _encoded() -> Any:
 
 
 def stored(records: ir.Table) -> ir.Table:
-    """The same: nothing is written, and the server sorts on its own disk."""
+    """The records as they are: nothing is written, and the server sorts on its own disk."""
     return records
 
 

@@ -205,7 +205,7 @@ def spill_packed(
     n_records: int,
     folder: Path,
 ) -> SpilledColumns:
-    """The same for records that the caller packed, each a unit; there may be none.
+    """Write the codes of records that the caller packed, each a unit; there may be none.
 
     Args:
         opened: The open source.

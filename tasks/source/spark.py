@@ -442,7 +442,7 @@ def _builtin(name: str, takes: tuple[str, ...], gives: str) -> Any:
 
 
 def stored(records: ir.Table) -> ir.Table:
-    """The same: Spark sorts on its own disks."""
+    """The records as they are: Spark sorts on its own disks."""
     return records
 
 
