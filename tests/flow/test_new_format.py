@@ -14,7 +14,7 @@ from pyarrow import json as arrow_json
 from statpress.configs import formats
 from statpress.configs.release_config import PublishConfig, ReleaseConfig
 from statpress.mechanisms.errors import ConfigError
-from statpress.tasks.bundle.formats import FORMATS as FILE_FORMATS
+from statpress.tasks.bundle import formats as written
 from statpress.tasks.bundle.formats import FileFormat, read_batches
 from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.products.published_bundle import open_bundle
@@ -55,7 +55,7 @@ def models_allow(*names: str) -> None:
 @pytest.fixture
 def json_lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A format ``jsonl``, listed."""
-    FILE_FORMATS.add("jsonl", JSON_LINES)
+    monkeypatch.setattr(written, "FORMATS", {**written.FORMATS, "jsonl": JSON_LINES})
     known = formats.FORMATS
     monkeypatch.setattr(formats, "FORMATS", (*known, "jsonl"))
     models_allow(*known, "jsonl")
