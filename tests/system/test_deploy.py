@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from bad_input import CANARY
 from command_forks import forked_with_prefect
+from own_packages import with_packages_of_its_own
 from prefect_server import BIN, as_client, ask, closed_port
 from ruamel.yaml import YAML
 
@@ -275,6 +276,7 @@ def test_what_the_server_or_prefect_refuses(
 def test_a_worker_runs_what_is_deployed(
     agency: Any, server: dict[str, str], first: dict[str, Any], tmp_path: Path
 ) -> None:
+    """In a folder whose packages are named as ours were, with ``PYTHONPATH=.``."""
     before = agency.run()
     ruined = Home(tmp_path / "ruined")
     ruined.folder("")
@@ -294,7 +296,8 @@ def test_a_worker_runs_what_is_deployed(
     worker = [str(BIN / "prefect"), "worker", "start", "--pool", "statpress-process", "--run-once"]
     done = subprocess.run(
         [*worker, "--no-create-pool-if-not-found", "--install-policy", "never"],
-        env=server,
+        cwd=with_packages_of_its_own(tmp_path / "work"),
+        env=server | {"PYTHONPATH": "."},
         capture_output=True,
         text=True,
         check=False,

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from own_packages import FOLDERS, with_packages_of_its_own
 from requirements import lacking
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("mechanisms", "configs", "tasks", "flows")
 UV = Path(sys.executable).with_name("uv")
 
 
@@ -52,11 +52,7 @@ def scripts(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with packages of a user's own, named as ours were once installed."""
-    for name in FOLDERS:
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "__init__.py").write_text("raise RuntimeError('a user's own')\n")
-    return tmp_path
+    return with_packages_of_its_own(tmp_path)
 
 
 def output(folder: Path, *command: object) -> str:
