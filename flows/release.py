@@ -64,6 +64,9 @@ def press(
         insecure_seed: For tests only; marks the bundle as not publishable.
         signer: Signs the bundle; by default the key that the config names, if it names one.
 
+    Returns:
+        What the run leaves behind; of one that is done already, what it left.
+
     Raises:
         StatpressError: One of its kinds; before "charge ledger" nothing was charged. An
             ``UploadError`` comes after the release, which stands.
@@ -71,7 +74,9 @@ def press(
     release = read_config(order)
     plan = fix_plan(context, order, release)
     show_plan(context, release, plan)
-    reviewed = check_budget(context, release, plan, insecure_seed is not None)
+    reviewed, done = check_budget(context, release, plan, insecure_seed is not None)
+    if done is not None:
+        return done
     check_uploads(release.config.publish.targets, reviewed=reviewed)
     with (
         limited_threads(release.config.resources.threads),

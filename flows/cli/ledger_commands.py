@@ -62,9 +62,9 @@ def export(file: Path, *, home: HomeFolder = None, json: Json = False) -> Result
         file: The file; an export that this ledger continues is replaced, no other.
     """
     from statpress.tasks.ledger.export import write_export
-    from statpress.tasks.ledger.ledger import Ledger
+    from statpress.tasks.ledger.home_ledger import open_ledger
 
-    with Ledger.open(home_of(home).ledger, create=False) as ledger:
+    with open_ledger(home_of(home)) as ledger:
         found = write_export(ledger, file)
     facts = {"file": str(file), "entries": found.entries, "head": found.head}
     return Result(
@@ -74,25 +74,35 @@ def export(file: Path, *, home: HomeFolder = None, json: Json = False) -> Result
     )
 
 
-def import_ledger(file: Path, *, home: HomeFolder = None, json: Json = False) -> Result:
+def import_ledger(
+    file: Path, *, head: str | None = None, home: HomeFolder = None, json: Json = False
+) -> Result:
     """Write an export into an empty ledger, if every entry holds.
+
+    Without the newest head, runs that the export leaves charged may have drawn since: they are
+    noted as drawn, and what they were charged stays spent.
 
     Args:
         file: As 'ledger export' wrote it.
+        head: The newest head that was kept elsewhere, which the export must end with.
     """
     from statpress.tasks.ledger.export import restore
-    from statpress.tasks.ledger.ledger import Ledger
+    from statpress.tasks.ledger.home_ledger import open_ledger
 
     place = home_of(home)
     place.folder("")
-    with Ledger.open(place.ledger) as ledger:
-        state = restore(ledger, file)
+    with open_ledger(place, create=True) as ledger:
+        number, state = restore(ledger, file, head)
     entries = state.next_sequence - 1
-    facts = {"file": str(file), "entries": entries, "head": state.head}
+    noted = entries - number
+    facts = {"file": str(file), "entries": entries, "head": state.head, "noted_as_drawn": noted}
     return Result(
         json=json,
         facts=lambda: facts,
-        report=lambda: f"{entries} entries from {file}. Head {state.head}",
+        report=lambda: (
+            f"{number} entries from {file}. Head {state.head}",
+            *[f"{noted} charges that it leaves open were noted as drawn: no --head."] * (noted > 0),
+        ),
     )
 
 
@@ -102,10 +112,10 @@ def checkpoint(*, key: Path, home: HomeFolder = None, json: Json = False) -> Res
     Args:
         key: PEM file of a private Ed25519 key, for its owner only.
     """
-    from statpress.tasks.ledger.ledger import Ledger
+    from statpress.tasks.ledger.home_ledger import open_ledger
 
     private = private_key(key)
-    with Ledger.open(home_of(home).ledger, create=False) as ledger:
+    with open_ledger(home_of(home)) as ledger:
         entry = ledger.checkpoint(private)
     facts = {
         "sequence": entry.sequence,
@@ -124,18 +134,29 @@ def checkpoint(*, key: Path, home: HomeFolder = None, json: Json = False) -> Res
     )
 
 
-def void(run_id: str, *, reason: str, home: HomeFolder = None, json: Json = False) -> Result:
+def void(
+    run_id: str,
+    *,
+    reason: str,
+    key: Path | None = None,
+    elsewhere: Annotated[bool, Parameter(negative="")] = False,
+    home: HomeFolder = None,
+    json: Json = False,
+) -> Result:
     """Give back the charge of a run that never began to draw.
 
     Args:
         run_id: The run, as 'ledger charge-history' lists it.
         reason: Stays in the ledger.
+        key: PEM file of an approver's private key, for a charge that another home made.
+        elsewhere: Answer for a charge that another home made, where there are no approvers.
     """
     from statpress.flows import facts as reports
     from statpress.mechanisms.errors import LedgerError
-    from statpress.tasks.ledger.ledger import Ledger
+    from statpress.tasks.ledger.home_ledger import open_ledger
 
-    with Ledger.open(home_of(home).ledger, create=False) as ledger:
+    signer = private_key(key) if key else None
+    with open_ledger(home_of(home)) as ledger:
         charge = ledger.state().charges.get(run_id)
         if charge is None:
             raise LedgerError(
@@ -144,7 +165,9 @@ def void(run_id: str, *, reason: str, home: HomeFolder = None, json: Json = Fals
                 next_step="'statpress ledger charge-history' lists the runs.",
             )
         dataset = charge.entry.body["dataset"]
-        entry = ledger.void(run_id=run_id, dataset=dataset, reason=reason)
+        entry = ledger.void(
+            run_id=run_id, dataset=dataset, reason=reason, key=signer, elsewhere=elsewhere
+        )
         account = ledger.account(dataset)
     return Result(
         json=json,
@@ -284,9 +307,9 @@ def amend(
         limits = (policy, epsilon, delta, rho)
         return _reopen(dataset, reopen and not any(limits), key, reason, home, json)
     from statpress.flows import facts as reports
-    from statpress.tasks.ledger.ledger import Ledger
+    from statpress.tasks.ledger.home_ledger import open_ledger
 
-    with Ledger.open(home_of(home).ledger, create=False) as ledger:
+    with open_ledger(home_of(home)) as ledger:
         was = ledger.account(dataset)
         given = _limits(policy or was.policy, epsilon, delta, rho)
         entry = ledger.amend(dataset=dataset, policy=policy, reason=reason, **given)
@@ -307,7 +330,7 @@ def _reopen(
     """Count the refusals of a dataset anew."""
     from statpress.flows import facts as reports
     from statpress.mechanisms.errors import ConfigError
-    from statpress.tasks.ledger.ledger import Ledger
+    from statpress.tasks.ledger.home_ledger import open_ledger
 
     if not alone:
         raise ConfigError(
@@ -316,7 +339,7 @@ def _reopen(
             next_step="Give --reopen with --reason or --key; amend limits by another command.",
         )
     signer = private_key(key) if key else None
-    with Ledger.open(home_of(home).ledger, create=False) as ledger:
+    with open_ledger(home_of(home)) as ledger:
         number = ledger.account(dataset).open_refusals
         entry = ledger.reopen(dataset=dataset, reason=reason, key=signer)
         account = ledger.account(dataset)
@@ -344,11 +367,11 @@ def show_ledger(
         delta: Of the (epsilon, delta) reading; by default the registered one, or 1e-8.
     """
     from statpress.flows import facts as reports
-    from statpress.tasks.ledger.ledger import Ledger
+    from statpress.tasks.ledger.home_ledger import open_ledger
     from statpress.tasks.release.ledger_check import read_account
 
     at = _delta(delta)
-    with Ledger.open(home_of(home).ledger, create=False) as ledger:
+    with open_ledger(home_of(home)) as ledger:
         accounts = [ledger.account(dataset)] if dataset else list(ledger.state().accounts.values())
     readings = [read_account(account, at) for account in accounts]
     pairs = list(zip(accounts, readings, strict=True))
@@ -375,9 +398,9 @@ def charge_history(
         dataset: One account; by default all.
     """
     from statpress.flows import facts as reports
-    from statpress.tasks.ledger.ledger import Ledger
+    from statpress.tasks.ledger.home_ledger import open_ledger
 
-    with Ledger.open(home_of(home).ledger, create=False) as ledger:
+    with open_ledger(home_of(home)) as ledger:
         accounts = [ledger.account(dataset)] if dataset else list(ledger.state().accounts.values())
     charges = [reports.charge_facts(c) for a in accounts for c in a.charges.values()]
     charges.sort(key=lambda charge: charge["sequence"])

@@ -158,11 +158,11 @@ def approvers(
     """
     from statpress.flows import facts as reports
     from statpress.tasks.ledger.entries import read_public_key
-    from statpress.tasks.ledger.ledger import Ledger
+    from statpress.tasks.ledger.home_ledger import open_ledger
 
     keys = [read_public_key(path) for path in public_key or []]
     signer = private_key(key) if key else None
-    with Ledger.open(home_of(home).ledger, create=False) as ledger:
+    with open_ledger(home_of(home)) as ledger:
         entry = ledger.set_approvers(
             dataset=dataset, approvers=keys, unsigned=unsigned, reason=reason, key=signer
         )

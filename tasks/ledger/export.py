@@ -64,8 +64,18 @@ def read_head(path: Path) -> str:
     return str(last["head"])
 
 
-def restore(ledger: Ledger, path: Path) -> State:
-    """Write an export into an empty ledger, if all of it holds."""
+def restore(ledger: Ledger, path: Path, head: str | None = None) -> tuple[int, State]:
+    """Write an export into an empty ledger, if all of it holds.
+
+    Args:
+        ledger: The empty one.
+        path: The export.
+        head: The newest head that was kept elsewhere. Without it, a run that the export leaves
+            charged is noted as drawn.
+
+    Returns:
+        The number of entries of the export, and the state after all that were written.
+    """
     *entries, last = _parts(path)
     parsed = [
         parse_entry(
@@ -84,7 +94,15 @@ def restore(ledger: Ledger, path: Path) -> State:
             sequence=len(parsed) + 1,
             where=str(path),
         )
-    return ledger.restore(iter(parsed))
+    if head not in (None, hash_):
+        raise LedgerIntegrityError(
+            f"The export does not end with the head {head}: it is not the newest, or was cut.",
+            sequence=len(parsed) + 1,
+            where=str(path),
+            next_step="Find the export that ends with the newest head; or leave out --head, and"
+            " open charges count as drawn.",
+        )
+    return len(parsed), ledger.restore(iter(parsed), complete=head is not None)
 
 
 def _parts(path: Path) -> list[dict[str, Any]]:

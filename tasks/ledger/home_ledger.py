@@ -1,40 +1,61 @@
-"""The ledger of a home: opening its accounts, asking it, and the last head that the home has seen.
+"""The ledger of a home: opening it, asking it, and what the home remembers of it.
 
 A ledger that was emptied, cut off, rolled back or rewritten still holds by itself. Whoever has
-seen a later entry of it knows better, so the home keeps the last one for each ledger, apart from
-the ledger.
+seen a later entry of it knows better. So the home remembers, apart from the ledger:
+
+- in ``heads/``, after every act, the last entry of each ledger, and the runs that were charged here
+  and have not drawn;
+- in ``drawn/``, before its first random bit, each run that drew here. Where that cannot be
+  written, nothing is drawn.
+
+No act follows on a ledger that lacks the head, no run of ``drawn/`` draws again or is given back,
+whatever the ledger says.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from statpress.mechanisms.domain.domain import Privacy
-from statpress.mechanisms.errors import LedgerIntegrityError, UnregisteredDatasetError
-from statpress.tasks.private_zone.folders import Home, replacing
+from statpress.mechanisms.errors import (
+    LedgerError,
+    LedgerIntegrityError,
+    OutputNotWritableError,
+    UnregisteredDatasetError,
+)
+from statpress.tasks.private_zone.folders import Home, replacing, sync
 
 if TYPE_CHECKING:
     from statpress.tasks.ledger.accounts import Account
+    from statpress.tasks.ledger.chain import Positions
     from statpress.tasks.ledger.entries import Loss
     from statpress.tasks.ledger.ledger import Ledger
 
-_HEADS = "heads"
+_HEADS, _DRAWN = "heads", "drawn"
+
+
+def open_ledger(home: Home, *, create: bool = False, known: Positions | None = None) -> Ledger:
+    """Open the ledger of a home, whose memory its acts respect and extend; see ``Ledger.open``."""
+    from statpress.tasks.ledger.ledger import Ledger
+
+    ledger = Ledger.open(home.ledger, create=create, known=known)
+    ledger.memory = Memory(home, ledger.where)
+    return ledger
 
 
 def register_dataset(
     home: Home, dataset: str, privacy: Privacy, *, policy: str = "basic", **terms: Any
 ) -> Account:
     """Open an account on the terms of ``Ledger.register``, in a ledger made if need be."""
-    from statpress.tasks.ledger.ledger import Ledger
-
     home.folder("")
-    with Ledger.open(home.ledger) as ledger:
-        check_head(home, ledger)
+    with open_ledger(home, create=True) as ledger:
         ledger.register(
             dataset=dataset,
             policy=policy,
@@ -44,7 +65,6 @@ def register_dataset(
             n_records=privacy.n_records,
             **terms,
         )
-        keep_head(home, ledger)
         return ledger.account(dataset)
 
 
@@ -73,60 +93,145 @@ def _asked(home: Home, ask: Callable[[Ledger], Account | None]) -> Account | Non
 
     if not Ledger.exists(home.ledger):
         return None
-    with Ledger.open(home.ledger, create=False) as ledger:
+    with open_ledger(home) as ledger:
         return ask(ledger)
 
 
-def keep_head(home: Home, ledger: Ledger) -> None:
-    """Note the last entry of the home's ledger, as far as it was read.
+def remember(ledger: Ledger) -> None:
+    """Check a ledger that was read against its home's memory, and remember how far it was read."""
+    if ledger.memory:
+        ledger.memory.check(ledger.hash_at)
+        ledger.memory.keep(ledger.positions)
 
-    Where that cannot be written the one before stays, which the ledger holds as well.
+
+class Memory:
+    """What a home remembers of a ledger, apart from it.
+
+    Args:
+        home: The home.
+        where: The ledger's place; that of the home's own may move with the home.
     """
-    known = ledger.positions
-    if not known.length:
-        return
-    seen = {"ledger": ledger.where, "entries": known.length, "head": known.head}
-    with contextlib.suppress(OSError):
-        home.folder(_HEADS)
-        with replacing(_file(home, ledger)) as file:
-            json.dump(seen, file)
+
+    def __init__(self, home: Home, where: str) -> None:
+        self.home, self.where = home, where
+        name = "" if home.address is None else where
+        self.place = home.root / _HEADS / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.json"
+
+    def check(self, hash_at: Callable[[int], str | None]) -> None:
+        """Raise unless the ledger holds the last entry that this home has seen of it.
+
+        Args:
+            hash_at: The hash of an entry of the ledger, None where there is none.
+        """
+        seen = self._seen()
+        entries, head = seen["entries"], seen["head"]
+        if not entries or hash_at(entries) == head:
+            return
+        flaw = f"The chain ends without the head {head}, which is entry {entries}"
+        if hash_at(1) is None:
+            flaw = f"The ledger is empty, and this home has seen entry {entries} of it"
+        raise LedgerIntegrityError(
+            f"{flaw}: it was truncated, rolled back or rewritten.",
+            sequence=entries,
+            where=self.where,
+            next_step="Stop releasing and compare with a backup of the ledger. Only if a backup was"
+            f" restored on purpose, and what it lost was put right, remove {self.place}.",
+        )
+
+    def keep(self, known: Positions, kind: str = "", run_id: str = "") -> None:
+        """Remember the last entry that was read; of a charge, that its run was charged here.
+
+        Where that cannot be written, what was remembered before stays, which holds as well.
+        """
+        if not known.length:
+            return
+        with contextlib.suppress(OSError, OutputNotWritableError), self._alone():
+            seen = self._seen()
+            runs = set(seen["reserved"]) - {run_id} | ({run_id} if kind == "charge" else set())
+            if known.length >= seen["entries"]:  # else another process has seen more
+                seen |= {"entries": known.length, "head": known.head}
+            with replacing(self.place) as file:
+                json.dump({"ledger": self.where, **seen, "reserved": sorted(runs)}, file)
+            sync(self.place.parent)
+
+    def charged(self, run_id: str) -> bool:
+        """Whether a run was charged by this home, and has neither drawn nor been given back."""
+        return run_id in self._seen()["reserved"]
+
+    def drew(self, run_id: str) -> bool:
+        """Whether a run began to draw in this home."""
+        return (self.home.root / _DRAWN / run_id).exists()
+
+    def begin(self, run_id: str, draw: str) -> None:
+        """Remember for good, on disk, that a run begins to draw.
+
+        Args:
+            run_id: The run.
+            draw: Hash of the ledger's entry that says so.
+
+        Raises:
+            LedgerError: It began before.
+            OutputNotWritableError: The disk is full, or fails.
+        """
+        reason = None
+        try:
+            place = self.home.folder(_DRAWN) / run_id
+            with place.open("x", opener=_private) as file:
+                json.dump({"ledger": self.where, "draw": draw}, file)
+                file.flush()
+                os.fsync(file.fileno())
+            sync(place.parent)
+        except FileExistsError:
+            reason = ""
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+        if reason:
+            raise OutputNotWritableError(
+                f"The home cannot remember that the run begins to draw ({reason}). Nothing was"
+                " drawn; the run was charged, and stays so.",
+                where=str(self.home.root / _DRAWN),
+                next_step="Mend the disk, then run again, which is charged again.",
+            )
+        if reason is not None:
+            raise drawn_before(run_id)
+
+    def _seen(self) -> dict[str, Any]:
+        """What was remembered; 0 entries if the home has seen nothing."""
+        try:
+            seen = json.loads(self.place.read_text(encoding="utf-8"))
+            runs = [str(run) for run in seen.get("reserved", ())]
+            return {"entries": int(seen["entries"]), "head": str(seen["head"]), "reserved": runs}
+        except FileNotFoundError:
+            return {"entries": 0, "head": "", "reserved": []}
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            pass
+        raise LedgerIntegrityError(
+            "What this home has seen of its ledger cannot be read.",
+            where=str(self.place),
+            next_step="Verify the ledger with --head of a head kept elsewhere, then remove the"
+            " file.",
+        )
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other processes of this home from remembering meanwhile."""
+        descriptor = os.open(self.home.folder(_HEADS), os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
 
 
-def check_head(home: Home, ledger: Ledger) -> None:
-    """Raise unless the ledger holds the last entry that this home has seen of it."""
-    place = _file(home, ledger)
-    entries, head = _read(place)
-    if not entries or ledger.hash_at(entries) == head:
-        return
-    flaw = f"The chain ends without the head {head}, which is entry {entries}"
-    if ledger.hash_at(1) is None:
-        flaw = f"The ledger is empty, and this home has seen entry {entries} of it"
-    raise LedgerIntegrityError(
-        f"{flaw}: it was truncated, rolled back or rewritten.",
-        sequence=entries,
-        where=ledger.where,
-        next_step="Stop releasing and compare with a backup of the ledger. Only if a backup was"
-        f" restored on purpose, and what it lost was put right, remove {place}.",
+def drawn_before(run_id: str) -> LedgerError:
+    """The error of a run that drew in this home, whatever the ledger says of it."""
+    return LedgerError(
+        "This home has begun to draw for this run; that is never undone and never repeated.",
+        where=f"run {run_id!r}",
+        next_step="If the ledger says otherwise it was cut back: stop releasing, and run"
+        " 'statpress ledger verify --head' with a head kept elsewhere. Else start a new run.",
     )
 
 
-def _file(home: Home, ledger: Ledger) -> Path:
-    """The file for this ledger; that of the home's own may move with the home."""
-    where = "" if home.address is None else ledger.where
-    return home.root / _HEADS / f"{hashlib.sha256(where.encode()).hexdigest()[:16]}.json"
-
-
-def _read(place: Path) -> tuple[int, str]:
-    """Number of entries and head; 0 and no text if the home has seen nothing."""
-    try:
-        seen = json.loads(place.read_text(encoding="utf-8"))
-        return int(seen["entries"]), str(seen["head"])
-    except FileNotFoundError:
-        return 0, ""
-    except (OSError, ValueError, LookupError, TypeError):
-        pass
-    raise LedgerIntegrityError(
-        "What this home has seen of its ledger cannot be read.",
-        where=str(place),
-        next_step="Verify the ledger with --head of a head kept elsewhere, then remove the file.",
-    )
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, mode=0o600)

@@ -22,7 +22,7 @@ from sqlalchemy import Connection
 
 from statpress.mechanisms.errors import LedgerError, LedgerUnavailableError
 from statpress.tasks.ledger import tables
-from statpress.tasks.ledger.accounts import Account, Charge, State, measures_of
+from statpress.tasks.ledger.accounts import Account, Charge, State, Status, measures_of
 from statpress.tasks.ledger.chain import (
     Positions,
     Recompute,
@@ -44,16 +44,21 @@ from statpress.tasks.ledger.entries import (
     public_text,
     sign_statement,
 )
+from statpress.tasks.ledger.home_ledger import drawn_before
 from statpress.tasks.ledger.rules import (
     approvers_statement,
+    check_elsewhere,
     decision_statement,
     reopening_statement,
+    void_statement,
 )
 from statpress.tasks.ledger.store import Store, open_store
 from statpress.tasks.ledger.tables import check_database, check_schema
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from statpress.tasks.ledger.home_ledger import Memory
 
 
 Compose = Callable[[State], Body]
@@ -69,10 +74,12 @@ class Ledger(AbstractContextManager["Ledger"]):
 
     Attributes:
         store: Its database.
+        memory: What a home remembers of it, which acts respect and extend; None without a home.
     """
 
     def __init__(self, store: Store, known: Positions | None = None) -> None:
         self.store = store
+        self.memory: Memory | None = None
         self._known = known  # None until the entries were read
 
     @classmethod
@@ -281,6 +288,8 @@ class Ledger(AbstractContextManager["Ledger"]):
                 check_field(name, value)
 
         def work(connection: Connection) -> Entry:
+            if self.memory:
+                self.memory.check(lambda sequence: tables.hash_at(connection, sequence))
             state = self.state_for(connection, names["dataset"], names["run_id"])
             entry = repeated(state, kind, given)
             if entry is None:
@@ -291,10 +300,17 @@ class Ledger(AbstractContextManager["Ledger"]):
         positions = self.positions  # before the other writers have to wait for it
         entry = self.store.write(work)
         positions.note(entry)
+        if self.memory:
+            self.memory.keep(positions, kind, names["run_id"] or "")
         return entry
 
-    def restore(self, entries: Iterator[Entry]) -> State:
+    def restore(self, entries: Iterator[Entry], *, complete: bool = True) -> State:
         """Write the entries of an export into this ledger, which must be empty.
+
+        Args:
+            entries: Those of the export.
+            complete: Whether they are known to be all. Else a charge at whose run the export
+                ends may have drawn since, so each is followed by an entry that says so.
 
         Raises:
             LedgerIntegrityError: The first entry that does not hold; nothing was written.
@@ -310,10 +326,19 @@ class Ledger(AbstractContextManager["Ledger"]):
                 )
             batch = list(entries)
             state = replay(batch)
+            open_runs = [run for run, c in state.charges.items() if c.status is Status.RESERVED]
+            for run in () if complete else open_runs:
+                dataset = state.charges[run].entry.body["dataset"]
+                body = {"run_id": run, "dataset": dataset, "created": now()}
+                batch.append(next_entry(state, "draw", body))
+                state = replay(batch[-1:], state)
             tables.append_all(connection, batch)
             return state
 
-        return self.store.write(work)
+        state = self.store.write(work)
+        if self.memory:
+            self.memory.keep(self.positions)
+        return state
 
     def state_for(self, connection: Connection, dataset: str | None, run_id: str | None) -> State:
         """The part of the state that an act on this dataset and run can depend on.
@@ -440,16 +465,50 @@ class Ledger(AbstractContextManager["Ledger"]):
         Raises:
             LedgerError: The run is not charged, is void, or began before: then it may
                 have drawn, and must not draw again.
+            OutputNotWritableError: The home cannot remember it; then nothing may be drawn.
         """
-        return self.append("draw", {"run_id": run_id, "dataset": dataset})
+        entry = self.append("draw", {"run_id": run_id, "dataset": dataset})
+        if self.memory:
+            self.memory.begin(run_id, entry.hash)
+        return entry
 
-    def void(self, *, run_id: str, dataset: str, reason: str) -> Entry:
+    def void(
+        self,
+        *,
+        run_id: str,
+        dataset: str,
+        reason: str,
+        key: Ed25519PrivateKey | None = None,
+        elsewhere: bool = False,
+    ) -> Entry:
         """Give a charge back whose run never began to draw; may be repeated.
 
+        Only the home that charged a run knows that it did not draw there, whatever became of the
+        ledger since. Another needs the word of an approver; where there are none, of its operator.
+
+        Args:
+            run_id: The run.
+            dataset: Name of the account.
+            reason: Stays in the ledger.
+            key: Of an approver in force.
+            elsewhere: Whether the operator answers for it that no other home drew.
+
         Raises:
+            ApprovalError: Another home charged it, and no approver in force signs.
             LedgerError: The run is not charged, or may have drawn.
         """
-        return self.append("void", {"run_id": run_id, "dataset": dataset, "reason": reason})
+        if self.memory and self.memory.drew(run_id):
+            raise drawn_before(run_id)
+        given: Body = {"run_id": run_id, "dataset": dataset, "reason": reason, "created": now()}
+        here = key is not None or self.memory is None or self.memory.charged(run_id)
+
+        def compose(state: State) -> Body:
+            charge = state.charge_of(given)
+            if not here:
+                check_elsewhere(state.account_of(dataset), given, elsewhere)
+            return {} if key is None else _signed(key, void_statement(charge, given))
+
+        return self.append("void", given, compose)
 
     def publish(self, *, run_id: str, dataset: str, bundle: str, manifest_sha256: str) -> Entry:
         """Record that the bundle of a drawn run was published; may be repeated.

@@ -372,7 +372,7 @@ def reopen_account(draft: State, entry: Entry) -> None:
 
 CHARGE_FIELDS = OF_RUN | {*MEASURES, *TERMS}
 CHARGE_FIELDS |= {"mechanisms", "config_sha256", "insecure_seed", "version"}
-_SET_WHEN_WRITTEN = {"created", "spent"}  # these do not distinguish an act from its repetition
+_SET_WHEN_WRITTEN = {"created", "spent"} | BY_KEY  # no part of what a repetition repeats
 
 
 def check_charge(state: State, body: Body) -> None:
@@ -429,8 +429,42 @@ def check_draw(state: State, body: Body) -> None:
         raise refusal(body, flaw, "Start a new run.")
 
 
+def void_fields(body: Body) -> frozenset[str]:
+    """The fields of what gives a charge back, with those of its signature if it has one."""
+    return OF_RUN | {"reason"} | (BY_KEY if "signature" in body else set())
+
+
+def void_statement(charge: Charge, body: Body) -> list[object]:
+    """What an approver signs to give back a charge that another home made."""
+    names = ("dataset", "run_id", "reason", "created")
+    return ["statpress void", *(body[name] for name in names), charge.entry.hash]
+
+
+def check_elsewhere(account: Account, body: Body, answered: bool) -> None:
+    """Raise unless somebody answers for a charge of another home; with approvers, one of them."""
+    if account.approvers:
+        raise ApprovalError(
+            "This home did not charge the run, so it cannot know that nothing was drawn.",
+            where=f"run {body['run_id']!r}",
+            next_step="Give the charge back in the home that made it, or with --key of an"
+            " approver, who answers for it.",
+        )
+    if not answered:
+        flaw = "This home did not charge the run, so it cannot know that nothing was drawn."
+        step = "Give the charge back in the home that made it. Only if that is lost, and provably"
+        raise refusal(body, flaw, f"{step} drew nothing, add --elsewhere.")
+
+
 def check_void(state: State, body: Body) -> None:
     """Raise unless the charge is there and provably nothing was drawn."""
+    if "signature" in body:
+        if body["public_key"] not in state.account_of(body["dataset"]).approvers:
+            raise ApprovalError(
+                "This key is not one of the dataset's approvers.",
+                where=f"run {body['run_id']!r}",
+                next_step="'statpress ledger show' lists who approves.",
+            )
+        check_signature(body, void_statement(state.charge_of(body), body))
     if body["reason"] is None:
         raise refusal(body, "A charge is not given back without a reason.", "Give --reason.")
     status = state.charge_of(body).status
@@ -579,7 +613,7 @@ RULES: dict[str, Rule] = {
     ),
     "draw": Rule(OF_RUN, check_draw, keep_with_charge),
     "void": Rule(
-        OF_RUN | {"reason"},
+        void_fields,
         check_void,
         keep_with_charge,
         balance=balance_of_void,

@@ -19,7 +19,7 @@ from statpress.mechanisms.planning.plan import Plan, PlannedProduct, verdict
 from statpress.tasks.bundle.manifest import STATEMENT
 from statpress.tasks.ledger.accounts import Account
 from statpress.tasks.ledger.entries import canonical
-from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.ledger.home_ledger import open_ledger
 from statpress.tasks.orchestration.server import key_of, notice, show, watched_run
 from statpress.tasks.pages.rendering import escaped
 from statpress.tasks.private_zone.folders import Home
@@ -67,7 +67,7 @@ def show_budget(client: SyncPrefectClient, home: Home, dataset: str) -> None:
     """Show what the ledger still grants a dataset; if that is little, emit an event."""
     from prefect.events import emit_event
 
-    with Ledger.open(home.ledger, create=False) as ledger:
+    with open_ledger(home) as ledger:
         account = ledger.account(dataset)
     left = account.remaining_share
     if left < _LOW:

@@ -222,11 +222,11 @@ def check_places(home: Home, release: Release, *, seeded: bool, signed: bool = F
         SigningKeyError: The config's key is not there, or others can use it.
         BundleExistsError: The name is taken.
     """
-    from statpress.tasks.ledger.ledger import Ledger
+    from statpress.tasks.ledger.home_ledger import open_ledger
     from statpress.tasks.source.aggregates import source_of
     from statpress.tasks.source.engine import reader_named
 
-    Ledger.open(home.ledger, create=False).close()
+    open_ledger(home).close()
     source = source_of(release)
     reader_named(source.engine).check_place(source)
     for fault in () if signed else key_faults(release):

@@ -33,7 +33,7 @@ from statpress.tasks.ledger.entries import (
     exact,
     read_public_key,
 )
-from statpress.tasks.ledger.home_ledger import check_head, keep_head
+from statpress.tasks.ledger.home_ledger import open_ledger, remember
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.guards import CuratorLog
@@ -67,10 +67,9 @@ def verify_ledger(
             where="head",
             next_step="Give the head of a ledger with entries.",
         )
-    with Ledger.open(home.ledger, create=False) as ledger:
+    with open_ledger(home) as ledger:
         verified = ledger.verify(recomputed, head=head, trusted=trusted)
-        check_head(home, ledger)
-        keep_head(home, ledger)
+        remember(ledger)
     return verified
 
 
@@ -129,7 +128,7 @@ def check_bundle(home: Home, bundle: Path, manifest: dict[str, Any]) -> None:
 
     Of a reprint, that it did so for the original.
     """
-    with Ledger.open(home.ledger, create=False) as ledger:
+    with open_ledger(home) as ledger:
         charge = charge_of_bundle(ledger, bundle, manifest)
     body, noted = charge.entry.body, charge.publication
     if noted is None:

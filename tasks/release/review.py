@@ -28,7 +28,7 @@ from statpress.tasks.bundle.manifest import APPROVAL_NAME as APPROVAL
 from statpress.tasks.bundle.manifest import approval_text, verify_bundle
 from statpress.tasks.ledger.accounts import Charge, Status
 from statpress.tasks.ledger.entries import Entry
-from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.ledger.home_ledger import open_ledger
 from statpress.tasks.private_zone.folders import Home, claims, remove_abandoned
 from statpress.tasks.private_zone.run_context import RunContext, step
 from statpress.tasks.release.ledger_check import charge_of_bundle, check_described
@@ -84,7 +84,7 @@ class Prepared:
 
 def _charge_of(home: Home, run_id: str) -> Charge | None:
     """The charge of a run, from a replay of the ledger, which checks every signature in it."""
-    with Ledger.open(home.ledger, create=False) as ledger:
+    with open_ledger(home) as ledger:
         return ledger.state().charges.get(run_id)
 
 
@@ -112,7 +112,7 @@ def _titled(prepared: Prepared) -> Prepared:
 
 def waiting(home: Home) -> list[Prepared]:
     """What waits for a decision or, approved, for its publication; in the ledger's order."""
-    with Ledger.open(home.ledger, create=False) as ledger:
+    with open_ledger(home) as ledger:
         charges = ledger.state().charges
     return [
         _titled(_prepared(home, charge, run_id))
@@ -156,7 +156,7 @@ def decide(
         run_id = str(verify_bundle(folder, prepared=undecided_copy)["run_id"])
     else:
         folder = home.root / PREPARED / run_id
-    with Ledger.open(home.ledger, create=False) as ledger:
+    with open_ledger(home) as ledger:
         prepared = _prepared(home, ledger.state().charges.get(run_id), run_id)
         if decision == "approve" and prepared.charge.decision is None:
             check_sealed(folder, prepared.seal, str(folder), prepared=True)
@@ -173,7 +173,7 @@ def decide(
 @step("check review")
 def check_unsigned(home: Home, dataset: str) -> None:
     """Raise unless decisions without a signature count for a dataset."""
-    with Ledger.open(home.ledger, create=False) as ledger:
+    with open_ledger(home) as ledger:
         account = ledger.account(dataset)
     if not account.unsigned:
         raise ApprovalError(
@@ -187,7 +187,7 @@ def check_unsigned(home: Home, dataset: str) -> None:
 def check_decided(context: RunContext, dataset: str) -> None:
     """Raise if a release of a dataset is undecided: prepared, and neither approved nor rejected."""
     known = context.ledger_positions
-    with Ledger.open(context.home.ledger, create=False, known=known) as ledger:
+    with open_ledger(context.home, known=known) as ledger:
         runs = undecided(ledger.account(dataset))
     if runs:
         raise ApprovalError(
@@ -233,7 +233,7 @@ def note_bundle(home: Home, bundle: Path, prepared_for: Path | None = None) -> E
             where=str(bundle),
             next_step=f"Note the bundle with the seal {manifest['reprint_of']['seal']}.",
         )
-    with Ledger.open(home.ledger, create=False) as ledger:
+    with open_ledger(home) as ledger:
         charge = charge_of_bundle(ledger, bundle, manifest)
         check_described(charge, bundle)
         noted = {
@@ -331,7 +331,7 @@ def note_publication(home: Home, approved: Prepared, place: Path) -> Outcome:
     """Note the publication in the ledger, then remove the prepared bundle."""
     charged = approved.charge.entry
     try:
-        with Ledger.open(home.ledger, create=False) as ledger:
+        with open_ledger(home) as ledger:
             ledger.publish(
                 run_id=approved.run_id,
                 dataset=charged.body["dataset"],

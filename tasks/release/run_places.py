@@ -392,3 +392,15 @@ def outcome_of(charge: Entry, status: Status, place: Path, seal: str) -> Outcome
         ledger_entry=charge.hash,
         publishable=not body["insecure_seed"],
     )
+
+
+def done_before(home: Home, charge: Charge) -> Outcome | None:
+    """What a run has left behind that published or prepared its bundle; None of any other."""
+    if charge.publication is not None:
+        noted, place = charge.publication, Path(charge.publication.body["bundle"])
+    elif charge.preparation is not None:
+        run_id = charge.entry.body["run_id"]
+        noted, place = charge.preparation, home.root / PREPARED / run_id
+    else:
+        return None
+    return outcome_of(charge.entry, charge.status, place, noted.body["manifest_sha256"])

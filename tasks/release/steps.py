@@ -31,7 +31,7 @@ from statpress.mechanisms.planning.plan import Plan
 from statpress.tasks.ledger.accounts import Status
 from statpress.tasks.ledger.chain import check_run
 from statpress.tasks.ledger.entries import Entry
-from statpress.tasks.ledger.home_ledger import check_head, keep_head
+from statpress.tasks.ledger.home_ledger import drawn_before, open_ledger, remember
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.ledger.rules import check_open
 from statpress.tasks.private_zone.folders import at_work
@@ -49,6 +49,7 @@ from statpress.tasks.release.run_places import (
     Outcome,
     Run,
     beginning,
+    done_before,
     keep_folder,
     outcome_of,
     publish_folder,
@@ -106,7 +107,6 @@ def noting_refusals(context: RunContext, release: Release) -> Iterator[None]:
         return
     with _ledger(context) as ledger:
         entry = ledger.refuse(run_id=context.run_id, dataset=dataset, config_sha256=release.sha256)
-        keep_head(context.home, ledger)
         account = ledger.account_terms(dataset)
     context.notify(
         f"That the run was stopped is entry {entry.sequence} of the ledger."
@@ -118,7 +118,7 @@ def noting_refusals(context: RunContext, release: Release) -> Iterator[None]:
 
 def _ledger(context: RunContext) -> Ledger:
     """The ledger, from where this run has read it already."""
-    return Ledger.open(context.home.ledger, create=False, known=context.ledger_positions)
+    return open_ledger(context.home, known=context.ledger_positions)
 
 
 @step("read config")
@@ -136,23 +136,39 @@ def fix_plan(context: RunContext, order: Order | PlannedOrder, release: Release)
 
 
 @step("check budget")
-def check_budget(context: RunContext, release: Release, plan: Plan, seeded: bool) -> bool:
-    """Replay the ledger, and refuse what it would refuse later; whether the release is reviewed."""
+def check_budget(
+    context: RunContext, release: Release, plan: Plan, seeded: bool
+) -> tuple[bool, Outcome | None]:
+    """Replay the ledger, and refuse what it would refuse later.
+
+    Returns:
+        Whether the release is reviewed; and of a run that is done already what it left behind,
+        so that nothing of it is done again.
+    """
     home, run_id = context.home, context.run_id
     for text in check_verdicts(release, plan):
         context.notify(text)
-    with Ledger.open(home.ledger, create=False) as ledger:
+    with open_ledger(home) as ledger:
         body = charge_fields(release, plan, run_id, seeded) | {"created": "-"}
         check_covered(body)
         state = ledger.state()
-        check_head(home, ledger)
-        keep_head(home, ledger)
+        remember(ledger)
         context.ledger_positions = ledger.positions
+        drew = ledger.memory is not None and ledger.memory.drew(run_id)
     charged = state.charges.get(run_id)
+    done = None if charged is None else done_before(home, charged)
+    if charged is not None and done is not None:
+        context.notify(
+            f"This run is done already: {done.status}, {done.bundle}. Nothing was looked at,"
+            " charged or drawn again."
+        )
+        return charged.reviewed, done
     account = state.accounts.get(body["dataset"])
     for text in beginning(account, charged, functools.partial(at_work, home)):
         context.notify(text)
     check_run(state, body)
+    if drew:
+        raise drawn_before(run_id)
     reviewed = charged.reviewed if charged else state.accounts[body["dataset"]].reviewed
     if release.config.publish.review and not reviewed:
         raise ApprovalError(
@@ -160,7 +176,7 @@ def check_budget(context: RunContext, release: Release, plan: Plan, seeded: bool
             where=f"dataset {body['dataset']!r}",
             next_step="Name them with 'statpress ledger approvers'.",
         )
-    return reviewed
+    return reviewed, None
 
 
 @step("check input")
@@ -248,7 +264,6 @@ def charge_ledger(run: Run, release: Release, plan: Plan) -> tuple[Entry, dict[s
     seeded = run.insecure_seed is not None
     with _ledger(run.context) as ledger:
         charge = ledger.charge(**charge_fields(release, plan, run.run_id, seeded))
-        keep_head(run.home, ledger)
         known = ledger.charged(run_id=run.run_id, dataset=release.config.dataset)
         spent = lifetime(ledger.account_terms(release.config.dataset), charge)
     if known.reviewed != run.reviewed:

@@ -101,7 +101,7 @@ def test_registering_is_seen_and_a_later_head_is_kept(agency: Any) -> None:
         entry = ledger.amend(dataset="other", epsilon="2", reason="later")
     verify_ledger(agency.home)
     assert json.loads(kept.read_text()) == {
-        "ledger": str(agency.home.ledger), "entries": 3, "head": entry.hash
+        "ledger": str(agency.home.ledger), "entries": 3, "head": entry.hash, "reserved": []
     }  # fmt: skip
 
 

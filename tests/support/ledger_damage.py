@@ -13,7 +13,7 @@ from statpress.mechanisms.errors import LedgerIntegrityError, StatpressError
 from statpress.tasks.ledger.accounts import State
 from statpress.tasks.ledger.chain import next_entry
 from statpress.tasks.ledger.entries import Entry
-from statpress.tasks.ledger.home_ledger import check_head
+from statpress.tasks.ledger.home_ledger import open_ledger, remember
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.ledger.rules import RULES
 from statpress.tasks.private_zone.folders import Home
@@ -66,9 +66,9 @@ def spent_ledger(runs: int) -> list[Entry]:
 def verdict(home: Home) -> str | tuple[int, str]:
     """The kind of error that verifying ends with; or number of entries and head."""
     try:
-        with Ledger.open(home.ledger, create=False) as ledger:
+        with open_ledger(home) as ledger:
             found = ledger.verify()
-            check_head(home, ledger)
+            remember(ledger)
         return found.entries, found.head
     except StatpressError as error:
         return error.kind
@@ -90,10 +90,9 @@ def overspends(home: Home) -> list[str]:
 
 
 def _charged(home: Home, dataset: str) -> bool:
-    """Whether a charge is accepted, of a run that begins as every run does."""
+    """Whether a charge is accepted, of a run as every run asks for it."""
     try:
-        with Ledger.open(home.ledger, create=False) as ledger:
-            check_head(home, ledger)
+        with open_ledger(home) as ledger:
             ledger.charge(dataset=dataset, run_id=f"new-{dataset}", epsilon="1", **WORK)
         return True
     except StatpressError:

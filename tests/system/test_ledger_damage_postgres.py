@@ -20,7 +20,7 @@ from postgres import Server, run
 from sqlalchemy import make_url
 
 from statpress.tasks.ledger.entries import Entry, canonical_json
-from statpress.tasks.ledger.home_ledger import keep_head
+from statpress.tasks.ledger.home_ledger import open_ledger, remember
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.private_zone.folders import Home
 
@@ -96,8 +96,8 @@ def copy(
         postgres_server.run(f"CREATE DATABASE {edited} TEMPLATE {name}")
         address = postgres_server.url(edited)
         place = Home(Path(tmp_path_factory.mktemp("edited")), address)
-        with Ledger.open(address, create=False) as ledger:
-            keep_head(place, ledger)
+        with open_ledger(place) as ledger:
+            remember(ledger)
         return place, address
 
     return fresh

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from ledger_damage import failure, flipped, overspends, put, spent_ledger, verdict
 
-from statpress.tasks.ledger.home_ledger import keep_head
+from statpress.tasks.ledger.home_ledger import open_ledger
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.private_zone.folders import Home
 
@@ -137,9 +137,8 @@ def test_a_table_that_lost_its_last_entry_is_found(home: Home, whole: bytes) -> 
 
 def test_a_ledger_that_lost_entries_is_known_by_the_last_head(tmp_path: Path) -> None:
     home, entries = Home(tmp_path), spent_ledger(20)
-    with Ledger.open(home.ledger) as ledger:
+    with open_ledger(home, create=True) as ledger:
         ledger.restore(iter(entries))
-        keep_head(home, ledger)
     for kept in (0, 1, len(entries) - 1):
         for suffix in ("", "-wal", "-shm"):
             path_of(home).with_name(path_of(home).name + suffix).unlink(missing_ok=True)

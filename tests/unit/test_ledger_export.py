@@ -62,7 +62,8 @@ def test_an_import_is_the_same_ledger(ledger: Ledger, tmp_path: Path) -> None:
     assert read_head(file) == found.head
     assert [part["sequence"] for part in lines(file)[:-1]] == list(range(1, 9))
     with Ledger.open(tmp_path / "other.db") as other:
-        state = restore(other, file)
+        number, state = restore(other, file)
+        assert number == found.entries
         assert state == ledger.state() == other.state()
         assert other.verify() == found
         again = tmp_path / "again.jsonl"
@@ -75,7 +76,7 @@ def test_an_import_is_the_same_ledger(ledger: Ledger, tmp_path: Path) -> None:
 def test_an_empty_ledger_goes_out_and_in(tmp_path: Path) -> None:
     with Ledger.open(tmp_path / "a.db") as empty, Ledger.open(tmp_path / "b.db") as other:
         write_export(empty, tmp_path / "export")
-        assert restore(other, tmp_path / "export").next_sequence == 1
+        assert restore(other, tmp_path / "export")[1].next_sequence == 1
 
 
 def test_import_wants_an_empty_ledger(ledger: Ledger, tmp_path: Path) -> None:
