@@ -176,7 +176,8 @@ class Memory:
         reason = None
         try:
             place = self.home.folder(_DRAWN) / run_id
-            with place.open("x", opener=_private) as file:
+            descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode=0o600)
+            with open(descriptor, "w", encoding="utf-8") as file:
                 json.dump({"ledger": self.where, "draw": draw}, file)
                 file.flush()
                 os.fsync(file.fileno())
@@ -231,7 +232,3 @@ def drawn_before(run_id: str) -> LedgerError:
         next_step="If the ledger says otherwise it was cut back: stop releasing, and run"
         " 'statpress ledger verify --head' with a head kept elsewhere. Else start a new run.",
     )
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, mode=0o600)

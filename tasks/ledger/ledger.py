@@ -504,7 +504,7 @@ class Ledger(AbstractContextManager["Ledger"]):
 
         def compose(state: State) -> Body:
             charge = state.charge_of(given)
-            if not here:
+            if charge.status is Status.RESERVED and not here:
                 check_elsewhere(state.account_of(dataset), given, elsewhere)
             return {} if key is None else _signed(key, void_statement(charge, given))
 
