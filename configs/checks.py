@@ -1,5 +1,8 @@
 """What the sections of a config must be to each other, in whole and in part.
 
+No file of the source is opened here: whether it has the declared columns is checked where it is
+read (``tasks.source.files.check_source_columns``).
+
 Of a faulty config the parts that are in order are checked as well, so that their faults are named
 in the same run: the declared domain, the limits of the checks on the input, and what the formats
 cannot hold.
@@ -137,7 +140,7 @@ RESERVED_COLUMNS = ("estimate", "projected", "raw", "raw_block", "standard_error
 OF_BANDS = ("count_lower", "count_upper", "share_lower", "share_upper")
 
 
-def check_columns(document: Document, findings: Findings) -> None:
+def check_product_columns(document: Document, findings: Findings) -> None:
     """Check names of columns and of files; what is wrong with them goes to the findings.
 
     Products and checks with other faults are checked as well.

@@ -17,9 +17,9 @@ from pydantic import BaseModel, ValidationError
 from statpress.configs import sources
 from statpress.configs.about import AboutConfig, OtherLicence
 from statpress.configs.checks import (
-    check_columns,
     check_exports,
     check_exports_installed,
+    check_product_columns,
     columns_in_order,
     domain_of,
     rest_of,
@@ -294,7 +294,7 @@ def load_order(order: Order) -> Release:
     findings = Findings()
     config = _as_far_as_valid(document, findings)
     columns = columns_in_order(config, document, path.parent, findings)
-    check_columns(document, findings)
+    check_product_columns(document, findings)
     check_exports(config, columns, document, findings)
     shares = dict.fromkeys(config.products, Decimal(1))
     if config.products.keys() == document.value["products"].keys():

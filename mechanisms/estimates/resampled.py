@@ -3,7 +3,7 @@
 ``dp_bootstrap`` and ``subsample_split`` release a statistic of declared sensitivity many times, on
 resamples of the records, with noise. They differ in how records are resampled and in what is
 released of all records; what is alike is here: which statistics they take, the budget as points of
-a privacy curve, expected widths by the rule of statpress.mechanisms.estimates.resampling_noise, and
+a privacy curve, expected widths by the rule of statpress.mechanisms.estimates.interval_widths, and
 what descriptions hold of the statistic.
 
 A user-defined statistic is believed in what it declares, so it is first tried on public random
@@ -43,15 +43,13 @@ from statpress.mechanisms.estimates.estimate import (
     estimand_for,
 )
 from statpress.mechanisms.estimates.fieller import Floats
-from statpress.mechanisms.estimates.resampling_noise import (
-    DELTA_FLOOR,
-    Goal,
+from statpress.mechanisms.estimates.interval_widths import (
     NoisyVariance,
     WidthRule,
-    gaussian_goal,
     least_reach,
     mean_width,
 )
+from statpress.mechanisms.estimates.resampling_noise import DELTA_FLOOR, Goal, gaussian_goal
 from statpress.mechanisms.estimates.statistics import (
     Scale,
     Statistic,

@@ -1,5 +1,7 @@
 """Exact sampling of records: smoothed tables, Poisson counts, resamples and subsets.
 
+Which records of a unit are counted is chosen elsewhere, in the engine: ``tasks.source.aggregates``.
+
 No floating point decides an output's probability, and nothing of the size of the domain is stored.
 
 **Poisson counts**, for many means at once, by inversion of a table for each mean. A draw is the x

@@ -238,7 +238,7 @@ class Strays:
     spread: float
 
     def quantile(self, alpha: float) -> float:
-        """A distance that is reached with probability at most alpha; infinite if none is known."""
+        """The critical value, reached with probability at most alpha; infinite if unknown."""
         low, high = 0.0, self.reach(alpha)
         if not math.isfinite(high):
             return high

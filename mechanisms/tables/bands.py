@@ -239,7 +239,10 @@ def with_total(lower: Floats, upper: Floats, total: float) -> Limits:
 
 
 def count_distance(strays: Strays, level: float) -> float:
-    """The x of the band of counts, in records; infinite where there is none."""
+    """How wide the band of counts is either way: the critical value ``Strays.quantile``.
+
+    In records; infinite where there is none.
+    """
     return strays.quantile((1 - level) * (1 - MARGIN))
 
 

@@ -134,6 +134,7 @@ class Perturbed(TableMechanism):
         raise NotImplementedError
 
     def _noise(self, rng: Randomness, size: int) -> NDArray[np.int64]:
+        """Noise int64[size] from ``rng``, which in production is ``tasks.release.entropy``."""
         raise NotImplementedError
 
     @property

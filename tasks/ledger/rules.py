@@ -293,7 +293,10 @@ def _no_approval(body: Body, flaw: str, next_step: str) -> ApprovalError:
 
 
 def check_open(account: Account) -> None:
-    """Raise if as many runs were refused as may be without a look into them."""
+    """Raise if as many runs were refused as may be without somebody looking into them.
+
+    That is what the account was registered with, else ``accounts.DEFAULT_MAX_REFUSALS``.
+    """
     if account.closed:
         raise RefusalLimitError(
             f"Gates stopped {account.open_refusals} runs, which is the limit; no run looks at the"

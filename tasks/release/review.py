@@ -5,6 +5,7 @@ hold state. Every step of a publication may be cut off and begun again: the prep
 until the ledger has noted the publication, what appears in the publishing directory is a copy of it
 that was verified, and it appears in one step.
 
+``decide`` carries a decision to the ledger, whose ``Ledger.decide`` checks its signature.
 ``note_bundle`` notes a bundle in the ledger where a run ended before it could do so itself.
 """
 

@@ -1,4 +1,4 @@
-"""Counts and profiles of a source as queries, for units of one record or several.
+"""Counts and profiles of a source as queries, and bounding the records that a unit contributes.
 
 Of every unit at most ``max_records`` = c records are kept, chosen at random, and a unit
 with fewer is padded to exactly c with records in the absent cell. The table has then
@@ -35,13 +35,14 @@ from statpress.configs.loading import Release
 from statpress.configs.release_config import UnitColumn
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import LISTED, Domain
-from statpress.mechanisms.errors import ColumnNotFoundError, ColumnTypeError, EmptySourceError
+from statpress.mechanisms.errors import ColumnTypeError, EmptySourceError
 from statpress.tasks.source import discretise
 from statpress.tasks.source.engine import (
     Limits,
     OpenSource,
     Source,
     engine_of,
+    missing_column,
     open_source,
     reader_named,
 )
@@ -135,8 +136,7 @@ def with_units(table: ir.Table, units: Units) -> tuple[ir.Table, str]:
         ColumnTypeError: Its values are no names: neither text nor whole numbers.
     """
     if units.column not in table.columns:
-        what = f"The source has no column '{units.column}' (names are compared exactly)."
-        raise ColumnNotFoundError(what, where=units.column)
+        raise missing_column(units.column)
     found = table[units.column].type()
     whole = found.is_integer() or (found.is_decimal() and found.scale == 0)
     if not (found.is_string() or whole or found.is_uuid()):

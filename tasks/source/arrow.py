@@ -22,7 +22,7 @@ from statpress.mechanisms.errors import (
 from statpress.tasks.source import lakes
 from statpress.tasks.source import lakes as object_store
 from statpress.tasks.source.engine import Limits, OpenTable, connect, out_of_memory
-from statpress.tasks.source.files import check_columns, shared_columns, unique
+from statpress.tasks.source.files import check_source_columns, shared_columns, unique
 from statpress.tasks.source.guarding import PRIVATE, guarded
 from statpress.tasks.source.lakes import Lake, Records
 
@@ -85,7 +85,7 @@ def opened(
 def _opened(connection: Any, source: Lake, wanted: tuple[str, ...]) -> OpenTable:
     schemas, read = lakes.opened(source)
     usable = shared_columns(schemas) if len(schemas) > 1 else unique([n for n, _ in schemas[0]])
-    check_columns(wanted, usable, schemas)
+    check_source_columns(wanted, usable, schemas)
     names = wanted or tuple(usable)
     connection.con.register("records", Records(names, read))
     connection.raw_sql("CREATE TEMP VIEW source AS SELECT * FROM records")

@@ -1,7 +1,7 @@
 """The domain's discretisation as one expression of the counting engine.
 
 Text that does not stand for a value in the declared form is null here, and counted apart from
-nulls (tasks.source.discretise). Nothing is guessed: digits are in groups only where a mark between
+nulls. Nothing is guessed: digits are in groups only where a mark between
 them is declared, the other decimal mark is not one, and years have four digits unless the declared
 format has two.
 
@@ -40,7 +40,7 @@ import numpy as np
 from statpress.mechanisms.domain.coded_columns import PackedCodes
 from statpress.mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric
 from statpress.mechanisms.domain.domain import Domain, Runs
-from statpress.mechanisms.errors import ColumnNotFoundError, ColumnTypeError
+from statpress.mechanisms.errors import ColumnTypeError
 from statpress.tasks.source.bins import EdgeFormula, guessing_scale, with_bins
 from statpress.tasks.source.engine import (
     EXACT_DOUBLES,
@@ -54,6 +54,7 @@ from statpress.tasks.source.engine import (
     in_type,
     is_exact_double,
     literal,
+    missing_column,
 )
 
 if TYPE_CHECKING:
@@ -443,7 +444,7 @@ def read_columns(
     unit: str | None = None,
     text: CsvOptions | None = None,
 ) -> ir.Table:
-    """A derived table of values, ready to be coded (``tasks.source.discretise``).
+    """A derived table of values, ready to be coded by ``coded_column``.
 
     Takes the arguments of ``packed_table``.
 
@@ -454,8 +455,7 @@ def read_columns(
     selected = {} if unit is None else {"unit": table[unit]}
     for index, column in enumerate(domain.columns):
         if column.name not in table.columns:
-            what = f"The source has no column '{column.name}' (names are compared exactly)."
-            raise ColumnNotFoundError(what, where=column.name)
+            raise missing_column(column.name)
         value, wanted = table[column.name], _wanted_type(column)
         if text is not None:
             if wanted != "string":

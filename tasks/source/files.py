@@ -1,6 +1,6 @@
 """The files of a private source as a table of the counting engine.
 
-No word of the engine leaves this module or ``counting``, since its messages quote values
+No word of the engine leaves this module, since its messages quote values
 (``tasks.source.guarding``): a failure says nothing but the public path and column.
 """
 
@@ -27,7 +27,7 @@ from statpress.mechanisms.errors import (
     together,
 )
 from statpress.tasks.source.csv_files import CsvFaultError, CsvFiles, cannot_be_read
-from statpress.tasks.source.engine import CsvOptions, Limits, connect, out_of_memory
+from statpress.tasks.source.engine import CsvOptions, Limits, connect, missing_column, out_of_memory
 from statpress.tasks.source.guarding import PRIVATE, guarded
 from statpress.tasks.source.stat_files import copied
 
@@ -85,7 +85,9 @@ Schema = Sequence[tuple[str, str]]
 """Name and type of every column of a file."""
 
 
-def check_columns(wanted: Iterable[str], usable: Iterable[str], schemas: Sequence[Schema]) -> None:
+def check_source_columns(
+    wanted: Iterable[str], usable: Iterable[str], schemas: Sequence[Schema]
+) -> None:
     """Raise if a column is not among the usable ones.
 
     Args:
@@ -97,28 +99,26 @@ def check_columns(wanted: Iterable[str], usable: Iterable[str], schemas: Sequenc
         ColumnNotFoundError: With all such columns, each with its fault.
     """
     known = set(usable)
-    faults = [
-        ColumnNotFoundError(_fault(name, schemas), where=name)
-        for name in wanted
-        if name not in known
-    ]
+    faults = [_fault(name, schemas) for name in wanted if name not in known]
     if faults:
         raise together(faults)
 
 
-def _fault(name: str, schemas: Sequence[Schema]) -> str:
+def _fault(name: str, schemas: Sequence[Schema]) -> ColumnNotFoundError:
     """What is wrong with a column."""
     files = "the source" if len(schemas) == 1 else "a file of the source"
     kinds = [[kind for other, kind in schema if other == name] for schema in schemas]
     if not any(kinds):
-        return f"The source has no column '{name}' (names are compared exactly)."
+        return missing_column(name)
     if not all(kinds):
-        return f"Not all files of the source have a column '{name}' (names are compared exactly)."
-    if any(len(each) > 1 for each in kinds):
-        return f"The column '{name}' is more than once in {files}."
-    if len({each[0] for each in kinds}) > 1:
-        return f"The column '{name}' is not of one type in all files of the source."
-    return f"Another column of {files} differs from '{name}' in upper and lower case only."
+        fault = f"Not all files of the source have a column '{name}' (names are compared exactly)."
+    elif any(len(each) > 1 for each in kinds):
+        fault = f"The column '{name}' is more than once in {files}."
+    elif len({each[0] for each in kinds}) > 1:
+        fault = f"The column '{name}' is not of one type in all files of the source."
+    else:
+        fault = f"Another column of {files} differs from '{name}' in upper and lower case only."
+    return ColumnNotFoundError(fault, where=name)
 
 
 def parquet_schema(path: str) -> Schema:
@@ -298,14 +298,14 @@ def _opened(
         if source.format != "csv":
             schemas = [parquet_schema(path) for path in paths]
             positions = shared_columns(schemas)
-            check_columns(named, positions, schemas)
+            check_source_columns(named, positions, schemas)
             table = _parquet_table(connection, paths, len(schemas[0]), positions)
             return OpenFiles(source, table, None, scratch)
         copies.mkdir(mode=0o700)
         files = CsvFiles.of(paths, source.csv, copies)
         files.check_delimiter(wanted)
         positions = unique(files.header)
-        check_columns(named, positions, [[(name, "text") for name in files.header]])
+        check_source_columns(named, positions, [[(name, "text") for name in files.header]])
         table = _named(connection, files.select(), positions)
         return OpenFiles(source, table, files, scratch)
 

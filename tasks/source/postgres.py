@@ -29,7 +29,7 @@ from statpress.mechanisms.errors import (
     StatpressError,
 )
 from statpress.tasks.source.engine import ArrayFunction, Constants, Credentials, Limits, OpenTable
-from statpress.tasks.source.files import check_columns
+from statpress.tasks.source.files import check_source_columns
 from statpress.tasks.source.guarding import guarded
 
 if TYPE_CHECKING:
@@ -382,7 +382,7 @@ def _opened(source: PostgresSource, wanted: tuple[str, ...]) -> OpenTable:
     assert source.connection is not None
     found = column_types(source.connection, source.schema, source.name)
     names = [name for name, *_ in found]
-    check_columns(wanted, names, [[(name, kind) for name, kind, _ in found]])
+    check_source_columns(wanted, names, [[(name, kind) for name, kind, _ in found]])
     columns = {
         name: selected(name, kind, modifier)
         for name, kind, modifier in found

@@ -33,7 +33,7 @@ from statpress.mechanisms.errors import (
     SourceUnreadableError,
 )
 from statpress.tasks.source.engine import ArrayFunction, Constants, Limits, OpenTable
-from statpress.tasks.source.files import Schema, changed, check_columns, shared_columns
+from statpress.tasks.source.files import Schema, changed, check_source_columns, shared_columns
 from statpress.tasks.source.guarding import guarded, new_file, write_new
 
 if TYPE_CHECKING:
@@ -376,7 +376,7 @@ def _opened(source: SparkSource, wanted: tuple[str, ...]) -> OpenTable:
     assert source.session is not None
     schemas = _schemas(source)
     usable = shared_columns(schemas)
-    check_columns(wanted, usable, schemas)
+    check_source_columns(wanted, usable, schemas)
     names = wanted or tuple(usable)
     name = f"records_{secrets.token_hex(8)}"
     frame = source.frame()

@@ -5,6 +5,8 @@ release is touched. Whoever takes the manifest as the sign of a whole release, o
 pointer that is replaced after it, sees a whole release at any moment. An upload may be cut off
 anywhere and begun again: what is there with the right hash is not sent again.
 
+Each kind of target moves its pointer ``latest`` itself: ``show`` in ``s3`` and in ``ckan``.
+
 Hashes are of the bytes that the target gives back. The checksums of stores differ (an ETag is no
 MD5 of an object sent in parts or encrypted), CKAN has none, and readers get those bytes.
 """

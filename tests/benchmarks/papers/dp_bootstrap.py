@@ -37,12 +37,11 @@ from rich.progress import track
 from statpress.mechanisms.accounting.noise_losses import BootstrapLoss
 from statpress.mechanisms.estimates.dp_bootstrap import NoisyReplicates
 from statpress.mechanisms.estimates.fieller import normal_quantile
+from statpress.mechanisms.estimates.interval_widths import Reach, least_reach
 from statpress.mechanisms.estimates.joint_moments import moment_interval
 from statpress.mechanisms.estimates.resampling_noise import (
-    Reach,
     gaussian_goal,
     largest_mu_squared,
-    least_reach,
     paper_mu_squared,
 )
 from statpress.mechanisms.estimates.statistics import Covariance, Mean, Statistic
