@@ -97,10 +97,11 @@ class Agency:
     inspector: Inspector
     text: str = CONFIG
     dataset: str = "testdata"
+    address: str | None = None  # of the ledger, if it is not in the home
 
     @property
     def home(self) -> Home:
-        return Home(self.folder / "home")
+        return Home(self.folder / "home", self.address)
 
     @property
     def config(self) -> Path:
@@ -144,7 +145,7 @@ class Agency:
             ledger.amend(dataset=self.dataset, reason="for a test", **limits)
 
     def entries(self) -> list[Entry]:
-        if not self.home.ledger.exists():
+        if not Ledger.exists(self.home.ledger):
             return []
         with Ledger.open(self.home.ledger, create=False) as ledger:
             return list(ledger.entries())

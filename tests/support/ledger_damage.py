@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from census_ledger import TERMS
+from sqlalchemy import create_engine
 
 from statpress.mechanisms.errors import LedgerIntegrityError, StatpressError
+from statpress.tasks.ledger import tables
 from statpress.tasks.ledger.accounts import State
 from statpress.tasks.ledger.chain import next_entry
 from statpress.tasks.ledger.entries import Entry
@@ -61,6 +63,21 @@ def spent_ledger(runs: int) -> list[Entry]:
         spent = state.accounts[dataset].spent.texts()["epsilon"]
         follow("amend-policy", dataset=dataset, epsilon=spent, **limits, reason=None)
     return entries
+
+
+def cut_back(home: Home, length: int) -> None:
+    """Leave this many entries of a ledger, as whoever owns its database can."""
+    at = home.ledger if isinstance(home.ledger, str) else f"sqlite:///{home.ledger}"
+    engine = create_engine(at.replace("postgresql://", "postgresql+psycopg://"))
+    with engine.begin() as connection:
+        if connection.dialect.name == "sqlite":
+            connection.exec_driver_sql("DROP TRIGGER entries_no_delete")
+        else:
+            connection.exec_driver_sql("SET search_path = statpress, pg_temp")
+            connection.exec_driver_sql("ALTER TABLE entries DISABLE TRIGGER ALL")
+        connection.exec_driver_sql(f"DELETE FROM entries WHERE sequence > {length}")
+        tables.install(connection)
+    engine.dispose()
 
 
 def verdict(home: Home) -> str | tuple[int, str]:
