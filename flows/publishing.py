@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from statpress.mechanisms.errors import UploadError
+from statpress.tasks.ledger.accounts import Status
 from statpress.tasks.orchestration.monitoring import show_approval, show_release
 from statpress.tasks.private_zone.guards import is_interruption
 from statpress.tasks.private_zone.run_context import RunContext
@@ -79,6 +80,20 @@ def upload_release(
             next_step=f"Then run 'statpress upload {outcome.bundle}'.",
         )
     return replace(outcome, uploads=uploads)
+
+
+def finish_uploads(context: RunContext, outcome: Outcome) -> Outcome:
+    """Upload the release of a run that is started again, as far as it is not uploaded.
+
+    Args:
+        context: The run.
+        outcome: What it left; a bundle that is prepared, or no longer there, is not uploaded.
+
+    Raises:
+        StatpressError: As ``upload_release``.
+    """
+    published = outcome.status is Status.PUBLISHED and outcome.bundle.is_dir()
+    return upload_release(context, outcome, targets_in(outcome.bundle) if published else ())
 
 
 def upload_again(context: RunContext, bundle: Path, config: Path | None) -> tuple[Uploaded, ...]:

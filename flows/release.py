@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from statpress.configs.loading import PlannedOrder
 from statpress.configs.order import Order
-from statpress.flows.publishing import check_uploads, upload_release
+from statpress.flows.publishing import check_uploads, finish_uploads, upload_release
 from statpress.tasks.orchestration.drawing_workers import open_workers
 from statpress.tasks.orchestration.monitoring import (
     DrawingProgress,
@@ -76,7 +76,7 @@ def press(
     show_plan(context, release, plan)
     reviewed, done = check_budget(context, release, plan, insecure_seed is not None)
     if done is not None:
-        return done
+        return finish_uploads(context, done)
     check_uploads(release.config.publish.targets, reviewed=reviewed)
     with (
         limited_threads(release.config.resources.threads),

@@ -57,7 +57,7 @@ def messy(agency: Any) -> Any:
     """Nulls, a value that is not declared, dates, values with commas, and numbers out of range."""
     start, end = agency.text.index("products:"), agency.text.index("publish:")
     agency.replace(agency.text[start:end], COLUMNS + PRODUCTS)
-    works = ["works", "unempl, laid off", None, "school", "works"]
+    works = ["works", "unempl, laid off", None, "school", "works"]  # 0, 1 and 4: no school
     put(agency, "work", [works[(i * i) % 5] for i in range(N)])
     put(agency, "visits", [min(i % 9, 7) for i in range(N)])
     return agency
@@ -359,7 +359,7 @@ def test_it_is_released_again_on_other_data(agency: Any) -> None:
     schooled = [answer(bundle, where=("work=school",))["cells"][0] for bundle in (first, second)]
     error = schooled[1]["standard_error"]
     assert abs(schooled[1]["estimate"] - N) < 6 * error
-    assert abs(schooled[0]["estimate"] - N / 5) < 6 * schooled[0]["standard_error"]
+    assert abs(schooled[0]["estimate"]) < 6 * schooled[0]["standard_error"]
     assert abs(schooled[0]["estimate"] - N) > 6 * error  # twin: not the old data
 
 
