@@ -27,7 +27,7 @@ from statpress.tasks.release.foreseen import (
     verdict_facts,
     warnings,
 )
-from statpress.tasks.release.run_places import refusals_in_words, unfinished_in_words
+from statpress.tasks.release.run_places import looks_in_words, unfinished_in_words
 from statpress.tasks.report.privacy_page import EXPLANATIONS
 
 if TYPE_CHECKING:
@@ -197,10 +197,13 @@ def account_facts(account: Account, reading: Reading | None = None) -> dict[str,
         "amendments": [dict(entry.body) for entry in account.amendments],
         "approvers": list(account.approvers),
         "unsigned_approvals": account.unsigned,
+        "max_looks": account.max_looks,
+        "looks_since_reopening": account.open_looks,
+        "last_look": _in_order(account.last_look) if account.last_look else None,
         "max_refusals": account.max_refusals,
         "refusals_since_reopening": account.open_refusals,
-        "refusals": [{**entry.body, "sequence": entry.sequence} for entry in account.refusals],
-        "reopenings": [{**e.body, "sequence": e.sequence} for e in account.reopenings],
+        "refusals": [_in_order(entry) for entry in account.refusals],
+        "reopenings": [_in_order(entry) for entry in account.reopenings],
         "charges": [charge_facts(charge) for charge in account.charges.values()],
     }
     if reading is not None:
@@ -210,6 +213,10 @@ def account_facts(account: Account, reading: Reading | None = None) -> dict[str,
             "epsilon_fixed": _finite(reading.fixed),
         }
     return facts
+
+
+def _in_order(entry: Entry) -> dict[str, Any]:
+    return {**entry.body, "sequence": entry.sequence}
 
 
 def charge_facts(charge: Charge) -> dict[str, Any]:
@@ -253,10 +260,12 @@ def account_report(account: Account, reading: Reading) -> Iterator[Any]:
     runs = ", ".join(f"{n} {status}" for status, n in counts.items()) or "none"
     yield f"Charges: {runs}."
     yield from unfinished_in_words(account)
+    if account.last_look or account.refusals:
+        yield looks_in_words(account)
     if account.refusals:
-        yield refusals_in_words(account)
         last = account.refusals[-1].body
-        yield f"  {len(account.refusals)} in all, the last at {last['created']}: {last['run_id']}."
+        when = f"the last at {last['created']}: {last['run_id']}"
+        yield f"  {len(account.refusals)} stopped in all, {when}."
     if account.amendments:
         last = account.amendments[-1].body
         yield f"Amended {len(account.amendments)} times, last at {last['created']}."

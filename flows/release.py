@@ -37,6 +37,7 @@ from statpress.tasks.release.steps import (
     prepare_bundle,
     publish_bundle,
     read_config,
+    record_look,
     rehearse,
     saying_charged,
     write_products,
@@ -99,6 +100,7 @@ def press(
         rehearse(run, release, plan, workers)
 
         # Private zone: what the source holds, and whether it passed its checks.
+        record_look(context, release)
         found = check_input(run, release, plan)
         counted = count_once(run, release, plan, found)
         check_counts(run, release, counted)

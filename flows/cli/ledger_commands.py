@@ -225,6 +225,7 @@ def register(
     max_records: int | None = None,
     n_units: int | None = None,
     max_refusals: int | None = None,
+    max_looks: int | None = None,
     home: HomeFolder = None,
     json: Json = False,
 ) -> Result:
@@ -243,6 +244,7 @@ def register(
         max_records: Records of a unit that are used, as in the configs.
         n_units: Public number of units.
         max_refusals: Runs that gates may stop before 'ledger amend --reopen'; by default 20.
+        max_looks: How often runs may look at the data before that; by default 60.
     """
     from statpress.flows import facts as reports
     from statpress.mechanisms.domain.domain import Adjacency, Privacy, Unit
@@ -263,9 +265,8 @@ def register(
             next_step="Give either --n-records, or --unit-column, --max-records and --n-units.",
         )
     limits = _limits(policy, epsilon, delta, rho)
-    account = register_dataset(
-        home_of(home), dataset, frame, policy=policy, max_refusals=max_refusals, **limits
-    )
+    limits |= {"max_refusals": max_refusals, "max_looks": max_looks}
+    account = register_dataset(home_of(home), dataset, frame, policy=policy, **limits)
     return Result(
         json=json,
         facts=lambda: {
@@ -299,7 +300,8 @@ def amend(
         epsilon: The new limit; what is not given stays as it is.
         delta: The new limit.
         rho: The new limit, under 'zcdp'.
-        reopen: Count anew the runs that gates stopped; as many as the limit close the dataset.
+        reopen: Count anew how often runs looked at the data and gates stopped them; as many as
+            the limits close the dataset.
         key: PEM file of an approver's private key, to reopen without a reason.
         reason: Needed to raise a limit or to change the policy; and to reopen without a key.
     """
@@ -327,7 +329,7 @@ def amend(
 def _reopen(
     dataset: str, alone: bool, key: Path | None, reason: str | None, home: Path | None, json: bool
 ) -> Result:
-    """Count the refusals of a dataset anew."""
+    """Count the looks and refusals of a dataset anew."""
     from statpress.flows import facts as reports
     from statpress.mechanisms.errors import ConfigError
     from statpress.tasks.ledger.home_ledger import open_ledger
@@ -340,15 +342,15 @@ def _reopen(
         )
     signer = private_key(key) if key else None
     with open_ledger(home_of(home)) as ledger:
-        number = ledger.account(dataset).open_refusals
+        was = ledger.account(dataset)
         entry = ledger.reopen(dataset=dataset, reason=reason, key=signer)
         account = ledger.account(dataset)
     return Result(
         json=json,
         facts=lambda: {"entry": entry.hash, **reports.account_facts(account)},
         report=lambda: (
-            f"{dataset} is reopened after {number} refusals; 0 of "
-            f"{account.max_refusals} count from here."
+            f"{dataset} is reopened after {was.open_looks} looks and {was.open_refusals} refusals;"
+            f" from here {account.max_looks} and {account.max_refusals} are left."
         ),
     )
 

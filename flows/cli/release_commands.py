@@ -130,7 +130,7 @@ def plan(
     """
     from statpress.configs.loading import PlannedOrder
     from statpress.flows import facts as reports
-    from statpress.tasks.ledger.home_ledger import remaining_budget
+    from statpress.tasks.ledger.home_ledger import account_terms, remaining_budget
     from statpress.tasks.release.foreseen import foreseen, plan_for_account
 
     if html is not None:
@@ -139,6 +139,8 @@ def plan(
         check_page(html)
     order, place = PlannedOrder.of(order_of(config, set_)), home_of(home)
     remaining = remaining_budget(place, order.release.config.dataset)
+    account = account_terms(place, order.release.config.dataset)
+    looks = None if account is None else account.looks_left
     planned = plan_for_account(place, order.release, order.plan)
     stopping = foreseen(order.release, planned)
     written: dict[str, Any] = {}
@@ -154,11 +156,13 @@ def plan(
 
     def facts() -> dict[str, Any]:
         compared = {"comparison": reports.comparison_facts(planned)} if compare else {}
-        stops = {"would_stop": [str(each) for each in stopping]}
+        stops = {"looks_left": looks, "would_stop": [str(each) for each in stopping]}
         return reports.plan_facts(order.release, planned, remaining) | stops | compared | written
 
     def report() -> Iterator[Any]:
         yield from reports.plan_report(order.release, planned, remaining)
+        if looks is not None:
+            yield f"Looks at the data that are left before it has to be reopened: {looks}."
         yield from (f"A run would stop: {each}" for each in stopping)
         yield from reports.comparison_report(planned) if compare else ()
         if html is not None:

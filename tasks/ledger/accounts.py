@@ -53,8 +53,8 @@ def limit_of(body: Mapping[str, Any]) -> Loss:
     return Loss.of(body, measures_of(body["policy"]))
 
 
-DEFAULT_MAX_REFUSALS = 20
-"""Of datasets that are registered without another number."""
+DEFAULT_MAX_REFUSALS, DEFAULT_MAX_LOOKS = 20, 60
+"""Of datasets that are registered without other numbers."""
 
 
 class Status(StrEnum):
@@ -149,7 +149,8 @@ class Account:
         amendments: Entries that changed policy or limit, in order.
         review: The last entry that set who approves its releases.
         refusals: Entries that say that a gate stopped a run, in order.
-        reopenings: Entries that answered for refusals, in order.
+        reopenings: Entries that answered for refusals and looks, in order.
+        last_look: The last entry that says that a run was about to open the source.
     """
 
     registration: Entry
@@ -161,6 +162,7 @@ class Account:
     review: Entry | None = None
     refusals: tuple[Entry, ...] = ()
     reopenings: tuple[Entry, ...] = ()
+    last_look: Entry | None = None
 
     @property
     def approvers(self) -> tuple[str, ...]:
@@ -189,9 +191,26 @@ class Account:
         return sum(entry.sequence > since for entry in self.refusals)
 
     @property
+    def max_looks(self) -> int:
+        """How often runs with exact gates may look at the data before someone has to reopen it."""
+        return int(self.registration.body.get("max_looks", DEFAULT_MAX_LOOKS))
+
+    @property
+    def open_looks(self) -> int:
+        """How often runs with exact gates looked at the data since the last reopening."""
+        since = self.reopenings[-1].sequence if self.reopenings else 0
+        look = self.last_look
+        return int(look.body["open_looks"]) if look and look.sequence > since else 0
+
+    @property
+    def looks_left(self) -> int:
+        """How often runs with exact gates may still look at the data; 0 if gates closed it."""
+        return 0 if self.closed else self.max_looks - self.open_looks
+
+    @property
     def closed(self) -> bool:
         """Whether no run may look at the data until the account is reopened."""
-        return self.open_refusals >= self.max_refusals
+        return self.open_refusals >= self.max_refusals or self.open_looks >= self.max_looks
 
     @property
     def dataset(self) -> str:

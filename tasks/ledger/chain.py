@@ -113,8 +113,8 @@ def resume(rows: Iterable[Entry], *, dataset: str | None, run_id: str | None) ->
     """The part of the state that an act on one dataset and run can depend on.
 
     Args:
-        rows: In order: the dataset's lasting entries, its last entry that states a
-            balance, all of the run, and the last of the ledger.
+        rows: In order: the dataset's lasting entries, of some kinds the last one, all of the
+            run, and the last of the ledger.
         dataset: The dataset of the act; None for an act on the whole ledger.
         run_id: The run of the act, if it has one.
 
@@ -133,7 +133,7 @@ def resume(rows: Iterable[Entry], *, dataset: str | None, run_id: str | None) ->
                     draft.charges[body["run_id"]] = Charge(entry)
                 if same_run and entry.kind == "refuse":
                     draft.refused[body["run_id"]] = entry
-            elif same_run or rule.lasting:
+            elif same_run or (rule.lasting and not rule.balance):
                 rule.effect(draft, entry)
             if body.get("dataset") == dataset and rule.balance:
                 draft.change_account(body["dataset"], spent=Loss.sums(body["spent"]))
@@ -201,8 +201,8 @@ class Positions:
 
     length: int = 0
     head: str = ZERO_HASH
-    _lasting: dict[str, list[int]] = field(default_factory=dict)
-    _balances: dict[str, dict[str, int]] = field(default_factory=dict)
+    _every: dict[str, list[int]] = field(default_factory=dict)
+    _last: dict[str, dict[str, int]] = field(default_factory=dict)
     _runs: dict[str, list[int]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -235,8 +235,8 @@ class Positions:
         """The sequences of the entries that ``chain.resume`` needs for an act."""
         sequences = {self.length} if self.length else set()
         if dataset is not None:
-            sequences.update(self._lasting.get(dataset, ()))
-            sequences.update(self._balances.get(dataset, {}).values())
+            sequences.update(self._every.get(dataset, ()))
+            sequences.update(self._last.get(dataset, {}).values())
         if run_id is not None:
             sequences.update(self._runs.get(run_id, ()))
         return sequences
@@ -263,10 +263,10 @@ class Positions:
         self, sequence: int, kind: str, hash_: str, dataset: str | None, run_id: str | None
     ) -> None:
         rule = RULES[kind]
-        if dataset is not None and rule.lasting:
-            self._lasting.setdefault(dataset, []).append(sequence)
-        if dataset is not None and rule.balance:
-            self._balances.setdefault(dataset, {})[kind] = sequence
+        if dataset is not None and rule.lasting == "every":
+            self._every.setdefault(dataset, []).append(sequence)
+        if dataset is not None and rule.lasting == "last":
+            self._last.setdefault(dataset, {})[kind] = sequence
         if run_id is not None:
             self._runs.setdefault(run_id, []).append(sequence)
         self.length, self.head = sequence, hash_
@@ -282,6 +282,7 @@ class Verification:
         checkpoints: Sequences of the entries that sign the chain before them.
         signers: Public keys of the checkpoints, in hexadecimal.
         database_checked: Whether the database checked itself as well.
+        state: After its last entry.
     """
 
     entries: int
@@ -289,6 +290,7 @@ class Verification:
     checkpoints: tuple[int, ...] = ()
     signers: frozenset[str] = frozenset()
     database_checked: bool = field(default=False, compare=False)
+    state: State = field(default_factory=State, compare=False, repr=False)
 
 
 def inspect(
@@ -337,4 +339,7 @@ def inspect(
             sequence=state.next_sequence,
             where=f"entry {state.next_sequence}",
         )
-    return Verification(state.next_sequence - 1, state.head, tuple(checkpoints), frozenset(signers))
+    found = Verification(
+        state.next_sequence - 1, state.head, tuple(checkpoints), frozenset(signers)
+    )
+    return replace(found, state=state)

@@ -216,11 +216,12 @@ _PATTERNS = {
     "charge": _DIGEST,
     "config_sha256": _DIGEST,
     "decision": ("approve|reject", "'approve' or 'reject'"),
+    "gates": ("exact|noisy", "'exact' or 'noisy'"),
     "manifest_sha256": _DIGEST,
     "public_key": _DIGEST,
     "signature": ("[0-9a-f]{128}", "an Ed25519 signature in 128 lower-case hexadecimal digits"),
 }
-_COUNTS = {"max_refusals", "n_records", "unit_records"}
+_COUNTS = {"max_looks", "max_refusals", "n_records", "open_looks", "unit_records"}
 _LONGEST = {"bundle": 4000, "reason": 1000}  # of other texts: names, identifiers, versions, times
 
 
@@ -238,11 +239,12 @@ def check_field(name: str, value: object) -> None:
             raise AmountError("A delta must be below 1.", where=name)
         return
     if name in _COUNTS:
-        if type(value) is not int or not 0 < value < 2**63:
+        least = 0 if name == "open_looks" else 1
+        if type(value) is not int or not least <= value < 2**63:
             raise AmountError(
                 "This number is not a positive whole number.",
                 where=name,
-                next_step="Give a whole number of at least 1.",
+                next_step=f"Give a whole number of at least {least}.",
             )
         return
     if name in _PATTERNS:

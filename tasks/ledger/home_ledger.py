@@ -19,7 +19,7 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,7 @@ from statpress.mechanisms.errors import (
 from statpress.tasks.private_zone.folders import Home, replacing, sync
 
 if TYPE_CHECKING:
-    from statpress.tasks.ledger.accounts import Account
+    from statpress.tasks.ledger.accounts import Account, Charge, State
     from statpress.tasks.ledger.chain import Positions
     from statpress.tasks.ledger.entries import Loss
     from statpress.tasks.ledger.ledger import Ledger
@@ -97,10 +97,11 @@ def _asked(home: Home, ask: Callable[[Ledger], Account | None]) -> Account | Non
         return ask(ledger)
 
 
-def remember(ledger: Ledger) -> None:
+def remember(ledger: Ledger, state: State) -> None:
     """Check a ledger that was read against its home's memory, and remember how far it was read."""
     if ledger.memory:
         ledger.memory.check(ledger.hash_at)
+        ledger.memory.check_draws(state.charges)
         ledger.memory.keep(ledger.positions)
 
 
@@ -162,6 +163,35 @@ class Memory:
         """Whether a run began to draw in this home."""
         return (self.home.root / _DRAWN / run_id).exists()
 
+    def check_draws(self, charges: Mapping[str, Charge]) -> None:
+        """Raise if a run drew here whose charge the ledger lost, or gave back.
+
+        Args:
+            charges: All of the ledger, by run.
+        """
+        folder = self.home.root / _DRAWN
+        for run_id in sorted(path.name for path in folder.iterdir()) if folder.is_dir() else ():
+            charge = charges.get(run_id)
+            if charge is not None and charge.status != "void":
+                continue
+            if self._drew_by(folder / run_id):
+                raise LedgerIntegrityError(
+                    f"The run {run_id} drew in this home, and the ledger holds no charge of it: it"
+                    " was truncated, rolled back or rewritten.",
+                    where=self.where,
+                    next_step="Stop releasing and compare with a backup of the ledger. Only if a"
+                    " backup was restored on purpose, lower the limit by what the run spent"
+                    f" ('statpress ledger amend'), then remove {folder / run_id}.",
+                )
+
+    def _drew_by(self, place: Path) -> bool:
+        """Whether a run that drew was charged to this ledger, as far as that can be read."""
+        try:
+            found = json.loads(place.read_text(encoding="utf-8"))["head"]
+        except (OSError, ValueError, LookupError, TypeError):
+            return True
+        return bool(found == self.place.name)
+
     def begin(self, run_id: str, draw: str) -> None:
         """Remember for good, on disk, that a run begins to draw.
 
@@ -178,7 +208,7 @@ class Memory:
             place = self.home.folder(_DRAWN) / run_id
             descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode=0o600)
             with open(descriptor, "w", encoding="utf-8") as file:
-                json.dump({"ledger": self.where, "draw": draw}, file)
+                json.dump({"ledger": self.where, "head": self.place.name, "draw": draw}, file)
                 file.flush()
                 os.fsync(file.fileno())
             sync(place.parent)

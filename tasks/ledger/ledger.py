@@ -48,6 +48,7 @@ from statpress.tasks.ledger.home_ledger import drawn_before
 from statpress.tasks.ledger.rules import (
     approvers_statement,
     check_elsewhere,
+    counted_looks,
     decision_statement,
     reopening_statement,
     void_statement,
@@ -290,7 +291,8 @@ class Ledger(AbstractContextManager["Ledger"]):
         def work(connection: Connection) -> Entry:
             if self.memory:
                 self.memory.check(lambda sequence: tables.hash_at(connection, sequence))
-            state = self.state_for(connection, names["dataset"], names["run_id"])
+            run_id = names["run_id"] or given.get("run")
+            state = self.state_for(connection, names["dataset"], run_id)
             entry = repeated(state, kind, given)
             if entry is None:
                 entry = next_entry(state, kind, given | (compose(state) if compose else {}))
@@ -360,6 +362,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         n_records: int,
         policy: str = "basic",
         max_refusals: int | None = None,
+        max_looks: int | None = None,
         **limits: object,
     ) -> Entry:
         """Open an account with limits that no sum of charges may pass.
@@ -373,6 +376,8 @@ class Ledger(AbstractContextManager["Ledger"]):
             policy: ``basic``, or ``zcdp``.
             max_refusals: How many runs gates may stop before the account has to be reopened;
                 by default 20.
+            max_looks: How often runs with exact gates may look at the data before that; by
+                default 60.
             limits: ``epsilon`` and ``delta``, or ``rho`` and ``rho_delta``.
 
         Raises:
@@ -382,7 +387,8 @@ class Ledger(AbstractContextManager["Ledger"]):
         terms = {"adjacency": adjacency, "unit": unit}
         records = {"unit_records": unit_records, "n_records": n_records}
         body = {"dataset": dataset, "policy": policy, **terms, **records}
-        body |= {} if max_refusals is None else {"max_refusals": max_refusals}
+        counts = {"max_refusals": max_refusals, "max_looks": max_looks}
+        body |= {name: number for name, number in counts.items() if number is not None}
         return self.append("register", body | _limits(policy, limits))
 
     def amend(
@@ -519,6 +525,27 @@ class Ledger(AbstractContextManager["Ledger"]):
         body = {"run_id": run_id, "dataset": dataset, "bundle": bundle}
         return self.append("publish", body | {"manifest_sha256": manifest_sha256})
 
+    def look(self, *, run: str, dataset: str, config_sha256: str, gates: str = "exact") -> Entry:
+        """Record that a run is about to open the source; nothing is opened before this is written.
+
+        Args:
+            run: The run; one that is started again looks again.
+            dataset: Name of the account.
+            config_sha256: Hash of the config that asks.
+            gates: ``exact`` if its gates compare exact figures; such looks count. ``noisy`` if
+                the budget pays for them.
+
+        Raises:
+            RefusalLimitError: Too many looks or refusals since the account was opened last.
+            LedgerError: The run was refused, or has drawn.
+        """
+        given = {"run": run, "dataset": dataset, "config_sha256": config_sha256, "gates": gates}
+
+        def compose(state: State) -> Body:
+            return {"open_looks": counted_looks(state.account_of(dataset), gates)}
+
+        return self.append("look", given, compose)
+
     def refuse(self, *, run_id: str, dataset: str, config_sha256: str) -> Entry:
         """Record that a gate stopped a run because of what the data hold; may be repeated.
 
@@ -535,7 +562,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         reason: str | None = None,
         key: Ed25519PrivateKey | None = None,
     ) -> Entry:
-        """Count a dataset's refusals anew, for a reason or by an approver.
+        """Count a dataset's refusals and looks anew, for a reason or by an approver.
 
         Args:
             dataset: Name of the account.

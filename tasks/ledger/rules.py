@@ -15,16 +15,19 @@ Between those, a review may stand. A decision is signed over the run, its charge
 bundle and the officer's words. So whoever holds the entry and the officer's public key can check
 it, with or without the ledger.
 
-A refusal says that a gate stopped a run because of what the data hold. Whether a run is stopped is
-an exact answer to a question about the data, which no noise hides and no budget pays for. Whoever
-may change a config could ask such questions without end; so each is an entry, and after so many the
-dataset is closed until someone has looked into them.
+Whether gates let a run pass is an exact answer to a question about the data, which no noise hides
+and no budget pays for. Whoever may change a config could ask such questions without end. So a look
+is an entry before the source is opened, whatever becomes of the run, and a refusal is one more if a
+gate stopped it. After so many of either the dataset is closed until someone has looked into them. A
+run may look more than once, since it may be started again, so a look names it in a field of its
+own. Looks of runs whose gates are noisy, which the budget pays for, are entries that do not count.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
+from typing import Literal
 
 from statpress.mechanisms.errors import (
     AlreadyRegisteredError,
@@ -70,7 +73,7 @@ TERMS = ("adjacency", "unit", "unit_records", "n_records")
 
 def registration_fields(body: Body) -> frozenset[str]:
     """The fields of a registration, which depend on its policy and what else it states."""
-    stated = {"max_refusals"} & body.keys()
+    stated = {"max_looks", "max_refusals"} & body.keys()
     return OF_DATASET | {"policy", *measures_of(body.get("policy")), *TERMS, *stated}
 
 
@@ -293,18 +296,45 @@ def _no_approval(body: Body, flaw: str, next_step: str) -> ApprovalError:
 
 
 def check_open(account: Account) -> None:
-    """Raise if as many runs were refused as may be without somebody looking into them.
+    """Raise if runs looked, or were refused, as often as may be without somebody looking into it.
 
-    That is what the account was registered with, else ``accounts.DEFAULT_MAX_REFUSALS``.
+    How often that is the account was registered with; else ``accounts.DEFAULT_MAX_LOOKS`` and
+    ``accounts.DEFAULT_MAX_REFUSALS``.
     """
     if account.closed:
+        flaw = f"Runs looked at the data {account.open_looks} times"
+        if account.open_refusals >= account.max_refusals:
+            flaw = f"Gates stopped {account.open_refusals} runs"
         raise RefusalLimitError(
-            f"Gates stopped {account.open_refusals} runs, which is the limit; no run looks at the"
-            " data any more.",
+            f"{flaw}, which is the limit; no run looks at the data any more.",
             where=f"dataset {account.dataset!r}",
             next_step=f"Look into them ('statpress ledger show {account.dataset}'), then: statpress"
             f" ledger amend {account.dataset} --reopen --reason …",
         )
+
+
+def check_look(state: State, body: Body) -> None:
+    """Raise unless the run may look at the data, and the entry counts its look."""
+    account = state.account_of(body["dataset"])
+    run = body | {"run_id": body["run"]}
+    check_not_refused(state, run)
+    if body["run"] in state.charges and state.charge_of(run).status is not Status.RESERVED:
+        raise refusal(run, "This run has looked at the data already.", "Start a new run.")
+    check_open(account)
+    if body["open_looks"] != (counted := counted_looks(account, body["gates"])):
+        raise refusal(
+            run, f"It says {body['open_looks']} looks where {counted} are.", "Count them anew."
+        )
+
+
+def counted_looks(account: Account, gates: str) -> int:
+    """How many looks count since the last reopening, with one more of a run with such gates."""
+    return account.open_looks + (gates == "exact")
+
+
+def keep_look(draft: State, entry: Entry) -> None:
+    """The effect of a look: it is the account's last."""
+    draft.change_account(entry.body["dataset"], last_look=entry)
 
 
 def check_refuse(state: State, body: Body) -> None:
@@ -335,18 +365,20 @@ def reopening_fields(body: Body) -> frozenset[str]:
 
 
 def reopening_statement(account: Account, body: Body) -> list[object]:
-    """What an approver signs to reopen a dataset; it holds once, after its last refusal."""
-    last = account.refusals[-1].hash if account.refusals else None
-    return ["statpress reopening", *(body[name] for name in ("dataset", "reason", "created")), last]
+    """What an approver signs to reopen a dataset; it holds once, after the last look."""
+    after = [account.refusals[-1].hash if account.refusals else None]
+    after += [account.last_look.hash] if account.last_look else []
+    named = (body[name] for name in ("dataset", "reason", "created"))
+    return ["statpress reopening", *named, *after]
 
 
 def check_reopen(state: State, body: Body) -> None:
-    """Raise unless there are refusals to answer for, with a reason or by an approver."""
+    """Raise unless there are refusals or looks to answer for, with a reason or by an approver."""
     account = state.account_of(body["dataset"])
     place = f"dataset {account.dataset!r}"
-    if not account.open_refusals:
+    if not account.open_refusals and not account.open_looks:
         raise LedgerError(
-            "No gate has stopped a run since the last reopening.",
+            "No run has looked at the data since the last reopening.",
             where=place,
             next_step="There is nothing left to do.",
         )
@@ -368,7 +400,7 @@ def check_reopen(state: State, body: Body) -> None:
 
 
 def reopen_account(draft: State, entry: Entry) -> None:
-    """The effect of a reopening: refusals are counted from here."""
+    """The effect of a reopening: refusals and looks are counted from here."""
     dataset = entry.body["dataset"]
     draft.change_account(dataset, reopenings=(*draft.account_of(dataset).reopenings, entry))
 
@@ -537,7 +569,8 @@ class Rule:
             which the entry states in the additional field ``spent``.
         repeats: For kinds of which a run that has one may ask again: whether the body
             repeats that entry; raises if it contradicts it.
-        lasting: Whether every later act on the account depends on the entry.
+        lasting: Whether later acts on the account depend on every entry of this kind, or on the
+            last one alone, as with ``balance``.
     """
 
     fields: frozenset[str] | Callable[[Body], frozenset[str]]
@@ -546,7 +579,7 @@ class Rule:
     _: KW_ONLY
     balance: Callable[[State, Body], Loss] | None = None
     repeats: Callable[[State, Entry, Body], bool] | None = None
-    lasting: bool = False
+    lasting: Literal["", "last", "every"] = ""
 
     def check(self, state: State, body: Body) -> None:
         """Raise unless the body, without its balance, may follow the entries so far."""
@@ -593,24 +626,25 @@ RULES: dict[str, Rule] = {
         registration_fields,
         check_register,
         open_account,
-        lasting=True,
+        lasting="every",
     ),
     "amend-policy": Rule(
         amendment_fields,
         check_amend,
         amend_account,
-        lasting=True,
+        lasting="every",
     ),
     "set-approvers": Rule(
         approvers_fields,
         check_set_approvers,
         replace_approvers,
-        lasting=True,
+        lasting="every",
     ),
     "charge": Rule(
         CHARGE_FIELDS,
         check_charge,
         open_charge,
+        lasting="last",
         balance=balance_of_charge,
         repeats=same_charge,
     ),
@@ -619,6 +653,7 @@ RULES: dict[str, Rule] = {
         void_fields,
         check_void,
         keep_with_charge,
+        lasting="last",
         balance=balance_of_void,
         repeats=same_body,
     ),
@@ -635,13 +670,19 @@ RULES: dict[str, Rule] = {
         check_refuse,
         keep_refusal,
         repeats=same_body,
-        lasting=True,
+        lasting="every",
     ),
     "reopen": Rule(
         reopening_fields,
         check_reopen,
         reopen_account,
-        lasting=True,
+        lasting="every",
+    ),
+    "look": Rule(
+        OF_DATASET | {"config_sha256", "gates", "open_looks", "run"},
+        check_look,
+        keep_look,
+        lasting="last",
     ),
     "checkpoint": Rule(BY_KEY | {"created"}, check_checkpoint, no_effect),
 }

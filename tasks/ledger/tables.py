@@ -257,11 +257,11 @@ def relevant(
     What was written since the positions were taken is read in order, and counted as read. Of
     what is older the indexes must find what is known to be there, no more and no less.
     """
-    lasting = tuple(kind for kind, rule in RULES.items() if rule.lasting)
-    moving = tuple(kind for kind, rule in RULES.items() if rule.balance)
+    every = tuple(kind for kind, rule in RULES.items() if rule.lasting == "every")
+    last = tuple(kind for kind, rule in RULES.items() if rule.lasting == "last")
     anchor, head = positions.length, positions.head
     of = {"dataset": dataset, "run_id": run_id, "anchor": anchor}
-    by_sequence = {row.sequence: row for row in connection.execute(_relevant(lasting, moving), of)}
+    by_sequence = {row.sequence: row for row in connection.execute(_relevant(every, last), of)}
     rows = [by_sequence[sequence] for sequence in sorted(by_sequence)]
     if anchor and not any(row.sequence == anchor and row.hash == head for row in rows):
         raise LedgerIntegrityError(
@@ -287,11 +287,11 @@ def _not_agreeing(sequence: int) -> LedgerIntegrityError:
 
 
 @cache
-def _relevant(lasting: tuple[str, ...], moving: tuple[str, ...]) -> CompoundSelect[_Columns]:
+def _relevant(every: tuple[str, ...], last: tuple[str, ...]) -> CompoundSelect[_Columns]:
     """The statement of ``relevant``, built once: it is sent while all other writers wait."""
     of_the_act = or_(
-        *(_last(_DATASET, _E.kind == kind) for kind in moving),
-        _DATASET & _E.kind.in_(lasting),
+        *(_last(_DATASET, _E.kind == kind) for kind in last),
+        _DATASET & _E.kind.in_(every),
         _RUN,
     )
     # With an upper end too, PostgreSQL expects few rows before it has statistics, and no scan.

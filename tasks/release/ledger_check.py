@@ -69,7 +69,7 @@ def verify_ledger(
         )
     with open_ledger(home) as ledger:
         verified = ledger.verify(recomputed, head=head, trusted=trusted)
-        remember(ledger)
+        remember(ledger, verified.state)
     return verified
 
 

@@ -294,14 +294,13 @@ def unfinished_in_words(
         yield f"Run {run_id} was charged {loss} at {created} and {then}"
 
 
-def refusals_in_words(account: Account) -> str:
-    """How many runs of a dataset were stopped, and what follows from that."""
-    number = account.open_refusals
-    runs = f"{number} run{'s' * (number != 1)}"
+def looks_in_words(account: Account) -> str:
+    """How often runs of a dataset looked and were stopped, and what follows from that."""
+    looks, stopped = account.open_looks, account.open_refusals
     text = (
-        f"Gates stopped {runs} of {account.dataset} since it was"
-        f" {'reopened' if account.reopenings else 'registered'}; the limit is"
-        f" {account.max_refusals}."
+        f"Runs looked at {account.dataset} {looks} time{'s' * (looks != 1)} since it was"
+        f" {'reopened' if account.reopenings else 'registered'}, and gates stopped {stopped};"
+        f" the limits are {account.max_looks} and {account.max_refusals}."
     )
     if account.closed:
         text += (
@@ -320,9 +319,10 @@ def beginning(
             f"This run was charged before, as entry {charge.entry.sequence} of the ledger, and "
             "never began to draw: it goes on with that charge."
         )
-    many = account is not None and 2 * account.open_refusals >= account.max_refusals
-    if account is not None and many and not account.closed:  # of a closed one the error tells
-        yield refusals_in_words(account)
+    if account is not None and not account.closed:  # of a closed one the error tells
+        share = account.open_refusals / account.max_refusals
+        if max(share, account.open_looks / account.max_looks) >= 0.5:
+            yield looks_in_words(account)
     waiting = [] if account is None else undecided(account)
     if waiting:
         more = f" and {len(waiting) - 1} more" if len(waiting) > 1 else ""

@@ -51,14 +51,15 @@ from statpress.tasks.release.run_places import (
     beginning,
     done_before,
     keep_folder,
+    looks_in_words,
     outcome_of,
     publish_folder,
-    refusals_in_words,
     writing,
 )
 from statpress.tasks.release.statement import lifetime
 from statpress.tasks.source import aggregates, scanning
 from statpress.tasks.source.aggregates import first_of, source_of, units_of
+from statpress.tasks.source.engine import reader_named
 from statpress.tasks.source.scanning import Scan, spill
 
 
@@ -110,7 +111,7 @@ def noting_refusals(context: RunContext, release: Release) -> Iterator[None]:
         account = ledger.account_terms(dataset)
     context.notify(
         f"That the run was stopped is entry {entry.sequence} of the ledger."
-        f" {refusals_in_words(account)}"
+        f" {looks_in_words(account)}"
     )
     context.deliver_notices()
     raise stop
@@ -152,7 +153,7 @@ def check_budget(
         body = charge_fields(release, plan, run_id, seeded) | {"created": "-"}
         check_covered(body)
         state = ledger.state()
-        remember(ledger)
+        remember(ledger, state)
         context.ledger_positions = ledger.positions
         drew = ledger.memory is not None and ledger.memory.drew(run_id)
     charged = state.charges.get(run_id)
@@ -177,6 +178,20 @@ def check_budget(
             next_step="Name them with 'statpress ledger approvers'.",
         )
     return reviewed, None
+
+
+@step("record look")
+def record_look(context: RunContext, release: Release) -> None:
+    """Write into the ledger that the run is about to open the source, which no later act undoes.
+
+    That a named file is not there, late perhaps, is no look.
+    """
+    source = source_of(release)
+    reader_named(source.engine).check_place(source)
+    with _ledger(context) as ledger:
+        ledger.look(
+            run=context.run_id, dataset=release.config.dataset, config_sha256=release.sha256
+        )
 
 
 @step("check input")

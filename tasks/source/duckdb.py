@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import glob
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -51,8 +52,9 @@ def source_of(
 
 
 def check_place(source: FileSource) -> None:
-    """See that there are files."""
-    files.files_of(source)
+    """See that a named file is there; which files a pattern finds is for a look to tell."""
+    if not glob.has_magic(source.pattern):
+        files.files_of(source)
 
 
 def parts_of(source: FileSource) -> Iterator[FileSource]:

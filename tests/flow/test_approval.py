@@ -107,7 +107,7 @@ def test_a_release_under_review_from_its_run_to_its_publication(agency: Any) -> 
     for path in (outcome.bundle, *outcome.bundle.rglob("*")):
         wanted = 0o700 if path.is_dir() else 0o600
         assert stat.S_IMODE(path.stat().st_mode) == wanted
-    assert [entry.kind for entry in agency.entries()][2:] == ["charge", "draw", "prepare"]
+    assert [entry.kind for entry in agency.entries()][2:] == ["look", "charge", "draw", "prepare"]
     with Ledger.open(agency.home.ledger) as ledger:
         spent = ledger.account("testdata").spent
         assert spent["epsilon"] > 0
@@ -208,7 +208,7 @@ def test_who_approves_is_settled_before_the_charge(
         patch.setattr(Ledger, "charge", late)
         with pytest.raises(ApprovalError, match="while the run was at work"):
             agency.run()
-    assert [entry.kind for entry in agency.entries()][1:] == ["set-approvers", "charge"]
+    assert [entry.kind for entry in agency.entries()][1:] == ["look", "set-approvers", "charge"]
     assert agency.bundles() == []
     # The same run started again knows better, and goes on with its charge.
     outcome = agency.run_again()

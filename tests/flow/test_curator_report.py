@@ -277,7 +277,7 @@ def test_a_report_that_fails_changes_nothing(
     assert one.keys() == two.keys()
     assert [name for name in one if one[name] != two[name]] == []
     kinds = [[entry.kind for entry in each.agency.entries()] for each in (made, without)]
-    assert kinds[0] == kinds[1] == ["register", "charge", "draw", "publish"]
+    assert kinds[0] == kinds[1] == ["register", "look", "charge", "draw", "publish"]
 
 
 def timeless(path: Path) -> bytes:

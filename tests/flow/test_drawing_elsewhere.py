@@ -55,7 +55,7 @@ def test_a_killed_process_ends_the_run_which_stays_charged(
     assert "A worker process ended by signal 9 before it was done" in caught.value.what
     assert "The run was charged epsilon 0.99" in caught.value.what
     assert "which stays spent; nothing was published" in caught.value.what
-    assert kinds(quick) == ["register", "charge", "draw"]
+    assert kinds(quick) == ["register", "look", "charge", "draw"]
     assert_nothing_is_left(quick)
 
 
@@ -73,7 +73,7 @@ def test_a_fault_in_a_process_is_the_runs_and_says_nothing_private(
     with pytest.raises(error) as caught:
         quick.run(parallel=TWO)
     assert said in caught.value.what
-    assert kinds(quick) == ["register", "charge", "draw"]
+    assert kinds(quick) == ["register", "look", "charge", "draw"]
     assert_nothing_is_left(quick)
 
 

@@ -65,7 +65,7 @@ def test_functions_are_released_and_evaluated_anywhere(publishing: Any) -> None:
     outcome = publishing.run()
     bundle = outcome.bundle
     check_bundle(publishing.home, bundle, verify_bundle(bundle))
-    assert verify_ledger(publishing.home).entries == 4
+    assert verify_ledger(publishing.home).entries == 5
     ours = {"mechanisms", "tasks", "configs", "flows", "scipy", "pyarrow"}
     alone = subprocess.run(
         [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, '.')\n{QUERY % ours}"],

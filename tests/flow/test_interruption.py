@@ -81,7 +81,13 @@ def test_a_run_terminated_in_the_curators_report_is_published(agency) -> None:
     facts = json.loads(out)
     assert facts["status"] == "published"
     verify_bundle(agency.releases / "first")
-    assert [entry.kind for entry in agency.entries()] == ["register", "charge", "draw", "publish"]
+    assert [entry.kind for entry in agency.entries()] == [
+        "register",
+        "look",
+        "charge",
+        "draw",
+        "publish",
+    ]
     log = agency.home.root / "curator" / f"{facts['run_id']}.log"
     assert log.read_text().count("the curator's report was not finished") == 1
     assert not log.with_suffix(".html").exists()

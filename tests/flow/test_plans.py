@@ -55,7 +55,7 @@ def test_a_composed_release_is_charged_what_its_losses_compose_to(opened: Any) -
     bundle = opened.run().bundle
     charge = next(entry for entry in opened.entries() if entry.kind == "charge").body
     assert Decimal(charge["epsilon"]) == plan.epsilon
-    assert verify_ledger(opened.home).entries == 4
+    assert verify_ledger(opened.home).entries == 5
     stated = json.loads((bundle / "privacy.json").read_text())
     assert Decimal(stated["epsilon"]) == plan.epsilon
     assert stated["epsilon_lower"] <= stated["epsilon_upper"] <= float(plan.epsilon)
@@ -115,7 +115,7 @@ def test_a_release_within_a_budget_of_rho(opened: Any) -> None:
     with Ledger.open(opened.home.ledger) as ledger:
         account = ledger.account("testdata")
     assert Decimal("0.0495") < account.spent["rho"] <= Decimal("0.05")
-    assert verify_ledger(opened.home).entries == 4
+    assert verify_ledger(opened.home).entries == 5
     opened.replace("name: first", "name: second")
     with pytest.raises(StatpressError, match="rho"):
         opened.run()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,11 +13,13 @@ import pytest
 
 from statpress.flows.cli import app
 from statpress.mechanisms.errors import (
+    ColumnNotFoundError,
     LedgerError,
     LedgerReadOnlyError,
     QualityGateError,
     RefusalLimitError,
     SourceNotFoundError,
+    StatpressError,
 )
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.release.ledger_check import verify_ledger
@@ -59,21 +61,28 @@ def test_a_stop_is_an_entry_without_figures_and_is_told(
 ) -> None:
     with pytest.raises(QualityGateError):
         surplus.run()
-    entry = surplus.entries()[-1]
+    _, look, entry = surplus.entries()
+    assert (look.kind, look.body["run"]) == ("look", surplus.inspector.log.run_id)
+    assert set(look.body) == {"dataset", "run", "config_sha256", "gates", "open_looks", "created"}
     assert (entry.kind, entry.body["run_id"]) == ("refuse", surplus.inspector.log.run_id)
     assert set(entry.body) == {"dataset", "run_id", "config_sha256", "created"}
     assert FIGURE not in json.dumps(entry.body | {"created": "", "run_id": ""})
-    told = "Gates stopped 1 run of testdata since it was registered; the limit is 20."
-    assert f"entry 2 of the ledger. {told}" in surplus.inspector.log.path.read_text()
+    told = (
+        "Runs looked at testdata 1 time since it was registered, and gates stopped 1;"
+        " the limits are 60 and 20."
+    )
+    assert f"entry 3 of the ledger. {told}" in surplus.inspector.log.path.read_text()
     assert told in say("ledger", "show")
     (account,) = json.loads(say("ledger", "show", "--json"))["accounts"]
     assert (account["max_refusals"], account["refusals_since_reopening"]) == (20, 1)
+    assert (account["max_looks"], account["looks_since_reopening"]) == (60, 1)
+    assert account["last_look"]["sequence"] == 2
     assert account["refusals"][0]["config_sha256"] == entry.body["config_sha256"]
     assert account["charges"] == []
-    assert verify_ledger(surplus.home).entries == 2
+    assert verify_ledger(surplus.home).entries == 3
     with pytest.raises(LedgerError, match="A gate refused this run"):
         surplus.run_again()  # the same run does not ask again
-    assert len(surplus.entries()) == 2
+    assert len(surplus.entries()) == 3
 
 
 def test_a_closed_dataset_is_not_looked_at_until_it_is_reopened(
@@ -83,7 +92,7 @@ def test_a_closed_dataset_is_not_looked_at_until_it_is_reopened(
     with pytest.raises(QualityGateError):
         surplus.run()
     log = surplus.inspector.log.path.read_text()
-    assert "Gates stopped 19 runs" in log and "Gates stopped 20 runs" in log
+    assert "gates stopped 19;" in log and "gates stopped 20;" in log
     assert "No further run looks at the data" in say("ledger", "show", "testdata")
     looks: list[str] = []
     real = scanning.scan
@@ -91,9 +100,11 @@ def test_a_closed_dataset_is_not_looked_at_until_it_is_reopened(
     with pytest.raises(RefusalLimitError, match="no run looks at the data") as caught:
         surplus.run()
     assert caught.value.exit_code == 26 and "--reopen" in caught.value.next_step
-    assert looks == [] and len(surplus.entries()) == 21
+    assert looks == [] and len(surplus.entries()) == 22
     said = say("ledger", "amend", "testdata", "--reopen", "--reason", "a file of last year")
-    assert said == "testdata is reopened after 20 refusals; 0 of 20 count from here.\n"
+    assert said == (
+        "testdata is reopened after 1 looks and 20 refusals; from here 60 and 20 are left.\n"
+    )
     with pytest.raises(QualityGateError):
         surplus.run()
     assert looks == ["one"]
@@ -121,17 +132,71 @@ def test_runs_at_the_same_time_do_not_pass_the_limit(
 
 def test_another_limit_is_registered(surplus: Any, say: Callable[..., str]) -> None:
     terms = ("--n-records", "9", "--epsilon", "1", "--delta", "0")
-    say("ledger", "register", "few", *terms, "--max-refusals", "3")
+    say("ledger", "register", "few", *terms, "--max-refusals", "3", "--max-looks", "2")
     facts = json.loads(say("ledger", "show", "few", "--json"))
     assert facts["accounts"][0]["max_refusals"] == 3
     assert facts["accounts"][0]["registered"]["max_refusals"] == 3
+    assert facts["accounts"][0]["max_looks"] == 2
 
 
-def test_what_names_are_wrong_is_not_asked_of_the_data(surplus: Any) -> None:
-    Path(surplus.source).unlink()
+def test_what_names_are_wrong_is_a_look_and_no_refusal(surplus: Any) -> None:
+    """Else whoever guesses a column's name, or a file's by a pattern, would be answered freely."""
+    surplus.replace("data/source.parquet", "data/cases-2*.parquet")
     with pytest.raises(SourceNotFoundError):
         surplus.run()
-    assert len(surplus.entries()) == 1
+    surplus.replace("data/cases-2*.parquet", "data/source.parquet")
+    surplus.replace("region: {", "rejion: {")
+    surplus.replace("[region,", "[rejion,")
+    with pytest.raises(ColumnNotFoundError):
+        surplus.run()
+    assert [entry.kind for entry in surplus.entries()] == ["register", "look", "look"]
+
+
+def test_a_look_is_there_whatever_ends_the_run(
+    surplus: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for ending in (KeyboardInterrupt, MemoryError, RuntimeError):
+
+        def scan(*_: Any, ending: type[BaseException] = ending, **__: Any) -> None:
+            assert surplus.entries()[-1].kind == "look"
+            raise ending
+
+        monkeypatch.setattr(scanning, "scan", scan)
+        with pytest.raises((StatpressError, KeyboardInterrupt)):
+            surplus.run()
+    assert [entry.kind for entry in surplus.entries()] == ["register"] + ["look"] * 3
+
+
+def test_nothing_is_opened_that_cannot_be_recorded(
+    surplus: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise LedgerReadOnlyError("The ledger cannot be written.", where="ledger")
+
+    monkeypatch.setattr(Ledger, "look", full)
+    monkeypatch.setattr(scanning, "scan", None)
+    with pytest.raises(LedgerReadOnlyError):
+        surplus.run()
+
+
+def test_exact_gates_answer_as_often_as_the_limit_says(
+    agency: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scan for an exact count: checks loosened step by step until a run passes."""
+    agency.home.ledger.unlink()
+    agency.register(max_looks=4)
+    asked = []
+    real = scanning.scan
+    monkeypatch.setattr(scanning, "scan", lambda *a, **k: asked.append(1) or real(*a, **k))
+    for number in range(8):
+        checks = f"checks: {{age: {{outside_at_most: 0.0{number}}}}}\nproducts:"
+        text = agency.text.replace("products:", checks).replace("epsilon: 1.0", "epsilon: 1.0e-3")
+        agency.config.write_text(text.replace("name: first", f"name: scan-{number}"))
+        with contextlib.suppress(QualityGateError, RefusalLimitError):
+            agency.run()
+    assert len(asked) == 4
+    account = Ledger.open(agency.home.ledger).account("testdata")
+    assert account.closed and account.open_looks == 4
 
 
 def test_a_stop_that_cannot_be_noted_says_so(surplus: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,14 +90,14 @@ def test_debiased_table_is_the_counts_without_the_pseudocount(agency) -> None:
 def test_ledger_holds_the_charge_and_the_publication(agency) -> None:
     outcome = agency.run()
     kinds = [entry.kind for entry in agency.entries()]
-    assert kinds == ["register", "charge", "draw", "publish"]
-    charge = agency.entries()[1]
+    assert kinds == ["register", "look", "charge", "draw", "publish"]
+    charge = agency.entries()[2]
     assert charge.hash == outcome.ledger_entry
     assert charge.body["config_sha256"] == load(agency.config).sha256
     manifest = verify_bundle(outcome.bundle)
-    assert manifest["ledger_entry"] == {"sequence": 2, "hash": charge.hash}
-    assert agency.entries()[3].body["manifest_sha256"] == manifest["seal"] == outcome.seal
-    assert verify_ledger(agency.home).entries == 4
+    assert manifest["ledger_entry"] == {"sequence": 3, "hash": charge.hash}
+    assert agency.entries()[4].body["manifest_sha256"] == manifest["seal"] == outcome.seal
+    assert verify_ledger(agency.home).entries == 5
     check_bundle(agency.home, outcome.bundle, manifest)
 
 
@@ -175,7 +175,7 @@ def test_release_gate_stops_a_file_that_is_not_as_planned(
     with pytest.raises(ReleaseGateError, match=r"people\.parquet"):
         agency.run()
     assert agency.bundles() == []
-    assert [entry.kind for entry in agency.entries()] == ["register", "charge", "draw"]
+    assert [entry.kind for entry in agency.entries()] == ["register", "look", "charge", "draw"]
 
 
 def test_an_unforeseen_error_after_the_charge_says_that_it_stays_spent(
@@ -187,7 +187,7 @@ def test_an_unforeseen_error_after_the_charge_says_that_it_stays_spent(
     monkeypatch.setattr("statpress.tasks.release.steps.generator", broken)
     with pytest.raises(InternalError) as caught:
         agency.run()
-    charge = agency.entries()[1].body
+    charge = agency.entries()[2].body
     spent = f"charged epsilon {charge['epsilon']}, delta {charge['delta']}, which stays spent"
     assert spent in caught.value.what and caught.value.what.endswith("; nothing was published.")
     assert "ZeroDivision" not in str(caught.value) and agency.bundles() == []
@@ -252,7 +252,7 @@ def test_verify_against_the_ledger_finds_a_charge_for_another_size(agency, monke
     larger = {"n_cells": str(2**40)}
     monkeypatch.setattr(Plan, "describe", lambda self: [d | larger for d in honest(self)])
     outcome = agency.run()
-    assert verify_ledger(agency.home).entries == 4
+    assert verify_ledger(agency.home).entries == 5
     with pytest.raises(BundleVerificationError, match="a table of another size"):
         check_bundle(agency.home, outcome.bundle, verify_bundle(outcome.bundle))
 

@@ -383,15 +383,15 @@ def test_a_renewal_is_a_run_of_its_own_from_the_bundle_alone(first: Path, agency
     ages = pyarrow.csv.read_csv(outcome.bundle / "data" / "ages.csv").to_pydict()
     assert ages["age"][int(np.argmax(ages["estimate"]))] == 94.5  # the new vintage
     kinds = [entry.kind for entry in agency.entries()]
-    assert kinds == ["register", *(["charge", "draw", "publish"] * 2)]
+    assert kinds == ["register", *(["look", "charge", "draw", "publish"] * 2)]
     with Ledger.open(agency.home.ledger, create=False) as ledger:
         spent = ledger.account("testdata").spent["epsilon"]
     assert str(spent) == str(2 * proposal.plan.epsilon)
-    assert verify_ledger(agency.home).entries == 7
+    assert verify_ledger(agency.home).entries == 9
     check_bundle(agency.home, outcome.bundle, manifest)
     with pytest.raises(errors.BundleExistsError):
         run(agency, proposal)
-    assert len(agency.entries()) == 7
+    assert len(agency.entries()) == 9
 
 
 @pytest.mark.parametrize("option", ["budget.epsilon=0.5", "products.people.columns=[age]"])
@@ -411,7 +411,7 @@ def test_a_vintage_of_another_size_needs_an_account_for_it(first: Path, agency) 
     assert proposal.difference["protected"]["n_records"] == {"was": 400, "now": 300}
     with pytest.raises(errors.PolicyMismatchError):
         run(agency, proposal)
-    assert len(agency.entries()) == 4
+    assert len(agency.entries()) == 5
 
 
 # --- who may be followed ---------------------------------------------------------
@@ -439,7 +439,7 @@ def test_only_what_this_ledger_published_is_followed(first: Path, agency) -> Non
     (first / "config.yaml").write_text("x")
     with pytest.raises(errors.BundleVerificationError, match=r"config\.yaml was changed"):
         follow(agency, first)
-    assert len(agency.entries()) == 4
+    assert len(agency.entries()) == 5
 
 
 # --- revise ----------------------------------------------------------------------
@@ -528,17 +528,17 @@ def test_the_command_in_its_three_ways(
     assert checked["rederived"] is True and checked["seal"] == told["seal"]
     planned = statpress("rerelease", bundle, "--revise", "release.yaml", "--plan-only")["plan"]
     assert planned["difference"]["config"] == {}
-    assert planned["remaining"]["epsilon"] and len(agency.entries()) == 4
+    assert planned["remaining"]["epsilon"] and len(agency.entries()) == 5
     with pytest.raises(errors.ConfirmationError):
         statpress("rerelease", bundle, "--renew")
-    assert len(agency.entries()) == 4
+    assert len(agency.entries()) == 5
     assert planned["epsilon"] in capsys.readouterr().err
     monkeypatch.setenv("STATPRESS__SOURCE__FORMAT", "parquet")
     options = ("--renew", "--name", "second", "--yes", "--no-orchestrator")
     told = statpress("rerelease", bundle, *options)
     assert told["plan"]["difference"]["supersedes"] == original
     assert manifest_of(Path(told["bundle"]))["supersedes"] == original
-    assert Path(told["bundle"]).name == "second" and len(agency.entries()) == 7
+    assert Path(told["bundle"]).name == "second" and len(agency.entries()) == 9
     for ways in ((), ("--renew", "--reprint")):
         with pytest.raises(CycloptsError):
             app(["rerelease", bundle, *ways], exit_on_error=False, print_error=False)

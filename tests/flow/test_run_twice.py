@@ -36,10 +36,10 @@ def test_a_run_cut_before_it_drew_goes_on_with_its_charge(
         patch.setattr("statpress.flows.release.draw_records", cut)
         with pytest.raises(StatpressError):
             agency.run()
-    assert kinds(agency) == ["register", "charge"]
+    assert kinds(agency) == ["register", "look", "charge"]
     outcome = agency.run_again()
-    assert kinds(agency) == ["register", "charge", "draw", "publish"]
-    assert outcome.ledger_entry == agency.entries()[1].hash
+    assert kinds(agency) == ["register", "look", "charge", "look", "draw", "publish"]
+    assert outcome.ledger_entry == agency.entries()[2].hash
     check_bundle(agency.home, outcome.bundle, verify_bundle(outcome.bundle))
 
 
@@ -50,7 +50,7 @@ def test_a_run_cut_while_it_drew_never_draws_again(
         patch.setattr("statpress.tasks.release.steps.generator", cut)
         with pytest.raises(StatpressError):
             agency.run()
-    assert kinds(agency) == ["register", "charge", "draw"]
+    assert kinds(agency) == ["register", "look", "charge", "draw"]
     with pytest.raises(LedgerError, match="may have drawn"):
         agency.run_again()
     run_id = agency.inspector.log.run_id
@@ -74,7 +74,7 @@ def test_a_run_whose_charge_is_void_never_draws(
         assert ledger.account("testdata").spent["epsilon"] == 0
     with pytest.raises(LedgerError, match="void"):
         agency.run_again()
-    assert kinds(agency) == ["register", "charge", "void"]
+    assert kinds(agency) == ["register", "look", "charge", "void"]
     assert agency.run().run_id != run_id  # a new run is another matter
 
 
@@ -131,7 +131,7 @@ def test_a_release_under_zcdp_is_charged_its_rho(agency: Any) -> None:
     agency.run()
     with Ledger.open(agency.home.ledger) as ledger:
         account = ledger.account("testdata")
-        charged = agency.entries()[2].body
+        charged = agency.entries()[3].body
         assert account.spent["rho"] == account.charges[charged["run_id"]].loss["rho"] > 0
         assert charged["rho_delta"] == "0"  # the account has none to give
         assert not any("rho_delta" in described for described in charged["mechanisms"])
@@ -147,20 +147,20 @@ def test_a_release_under_zcdp_is_charged_its_rho(agency: Any) -> None:
     agency.replace("name: first", "name: second")
     with pytest.raises(StatpressError, match="asks for rho"):
         agency.run()
-    assert verify_ledger(agency.home).entries == 6
+    assert verify_ledger(agency.home).entries == 7
 
 
 def test_an_account_with_a_delta_is_charged_less_rho(agency: Any) -> None:
     with Ledger.open(agency.home.ledger) as ledger:
         ledger.amend(dataset="testdata", policy="zcdp", rho="100", rho_delta="1e-5", reason="new")
     bundle = agency.run().bundle
-    charged = agency.entries()[2].body
+    charged = agency.entries()[3].body
     least = [described.get("rho_delta", "0") for described in charged["mechanisms"]]
     assert sum(map(float, least)) == pytest.approx(float(charged["rho_delta"]), rel=1e-12)
     assert 0 < float(charged["rho_delta"]) <= 1e-6
     plain = load(agency.config).plan(rho_delta=Decimal(0))
     assert Decimal(charged["rho"]) < plain.amounts["rho"] / 5
-    assert verify_ledger(agency.home).entries == 5
+    assert verify_ledger(agency.home).entries == 6
     stated = json.loads((bundle / "privacy.json").read_text())
     assert stated["rho"] == charged["rho"]
     assert Decimal(stated["rho_delta"]) == Decimal(charged["rho_delta"])

@@ -81,7 +81,7 @@ def test_every_mechanism_serves_its_product(sampled: Any) -> None:
         assert loss.delta(float(Decimal(described["epsilon"]))).upper == 0
         assert Decimal(described["epsilon"]) <= Decimal("0.2")
         assert described["unbiased"] is (product.request.name == "people")
-    assert verify_ledger(sampled.home).entries == 4
+    assert verify_ledger(sampled.home).entries == 5
 
 
 def test_a_bias_is_said_wherever_the_estimates_are(sampled: Any) -> None:

@@ -44,7 +44,7 @@ def test_from_the_config_to_the_bundle_and_back(blocked: Any, tmp_path: Path) ->
     plan = load(blocked.config).plan()
     bundle = blocked.run(insecure_seed=11).bundle
     verify_bundle(bundle)
-    assert verify_ledger(blocked.home).entries == 4
+    assert verify_ledger(blocked.home).entries == 5
     published = open_bundle(bundle)
     for product in plan.products[:2]:
         name, mechanism = product.request.name, product.mechanism

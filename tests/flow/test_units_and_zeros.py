@@ -54,7 +54,7 @@ def test_a_release_of_units(units: Any) -> None:
     outcome = units.run()
     bundle, plan = outcome.bundle, load(units.config).plan()
     verify_bundle(bundle)
-    assert verify_ledger(units.home).entries == 5  # two registered, charge, draw, publish
+    assert verify_ledger(units.home).entries == 6  # two registered, look, charge, draw, publish
     stated = json.loads((bundle / "privacy.json").read_text())
     assert stated["unit"] == "column person"
     assert "all records of one `person`, of which at most 3" in stated["unit_in_words"]
@@ -163,8 +163,9 @@ def test_a_source_that_is_not_as_declared_stops_the_run_before_the_charge(
     assert type(caught.value) is expected
     entries = units.entries()
     assert entries[: len(before)] == before
-    refused = ["refuse"] * (expected in (QualityGateError, ColumnTypeError))
-    assert [entry.kind for entry in entries[len(before) :]] == refused
+    written = ["look"] * (expected is not PolicyMismatchError)
+    written += ["refuse"] * (expected in (QualityGateError, ColumnTypeError))
+    assert [entry.kind for entry in entries[len(before) :]] == written
     told = "".join(traceback.format_exception(caught.value)) + repr(vars(caught.value))
     assert CANARY not in told
     assert caught.value.__context__ is None

@@ -99,10 +99,10 @@ def test_a_failed_upload_leaves_the_release_and_is_done_again_by_itself(
     verify_bundle(bundle)
     verify_bundle(folders.folder / "b" / "first")  # the other target has it
     assert not (folders.folder / "a").exists()
-    assert kinds(releasing) == ["register", "charge", "draw", "publish"]
+    assert kinds(releasing) == ["register", "look", "charge", "draw", "publish"]
     with pytest.raises(UploadError):
         releasing.run_again()
-    assert kinds(releasing) == ["register", "charge", "draw", "publish"]
+    assert kinds(releasing) == ["register", "look", "charge", "draw", "publish"]
 
     folders.broken, folders.order = set(), []
     context = plain_context(releasing.home, orchestrated=False)
@@ -111,7 +111,7 @@ def test_a_failed_upload_leaves_the_release_and_is_done_again_by_itself(
     assert folders.order[-1] == MANIFEST
     assert verify_bundle(folders.folder / "a" / "first") == verify_bundle(bundle)
     assert sum(each.sent for each in run_upload(context, bundle, None)) == 0
-    assert kinds(releasing) == ["register", "charge", "draw", "publish"]
+    assert kinds(releasing) == ["register", "look", "charge", "draw", "publish"]
 
 
 def stopped_by_the_orchestrator() -> BaseException:
@@ -146,7 +146,7 @@ def test_a_published_run_that_is_told_to_end_says_what_is_left_to_upload(
     assert ended.value.__cause__ is None and ended.value.__context__ is None
     verify_bundle(bundle)
     assert (folders.order == []) is report
-    assert kinds(releasing) == ["register", "charge", "draw", "publish"]
+    assert kinds(releasing) == ["register", "look", "charge", "draw", "publish"]
     context = plain_context(releasing.home, orchestrated=False)
     assert all(each.sent > 10 for each in run_upload(context, bundle, None))
 

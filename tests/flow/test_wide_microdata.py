@@ -354,8 +354,8 @@ def test_it_is_released_again_on_other_data(agency: Any) -> None:
     second = agency.run(propose(first, None, options, agency.folder, agency.home).planned).bundle
     assert verify_bundle(second)["supersedes"] == verify_bundle(first)["seal"]
     kinds = [entry.kind for entry in agency.entries()]
-    assert kinds == ["register", *["charge", "draw", "publish"] * 2]
-    assert verify_ledger(agency.home).entries == 7
+    assert kinds == ["register", *["look", "charge", "draw", "publish"] * 2]
+    assert verify_ledger(agency.home).entries == 9
     schooled = [answer(bundle, where=("work=school",))["cells"][0] for bundle in (first, second)]
     error = schooled[1]["standard_error"]
     assert abs(schooled[1]["estimate"] - N) < 6 * error

@@ -28,6 +28,7 @@ from statpress.mechanisms.errors import (
     InsufficientBudgetError,
     LedgerError,
     PolicyMismatchError,
+    RefusalLimitError,
     StatpressError,
     UnregisteredDatasetError,
 )
@@ -38,6 +39,7 @@ LIMITED = {"basic": ["epsilon", "delta"], "zcdp": ["rho", "rho_delta"]}
 MEASURES = [*LIMITED["basic"], *LIMITED["zcdp"]]
 KEYS = [Ed25519PrivateKey.from_private_bytes(bytes([n] * 32)) for n in (1, 2)]
 
+MAX_LOOKS, LOOKING = 5, {"config_sha256": "a" * 64}
 SPENT = ("reserved", "drawn", "prepared", "approved", "rejected", "published")
 
 Amounts = dict[str, Any]
@@ -77,6 +79,7 @@ class Account:
     approvers: frozenset[int] = frozenset()
     unsigned: bool = False
     refused: int = 0  # runs, since it was reopened
+    looks: int = 0  # with exact gates, since it was reopened
 
     @property
     def reviewed(self) -> bool:
@@ -222,15 +225,29 @@ class Model:
         self.accounts[dataset].refused += 1
         return self.length
 
+    def look(self, dataset: str, run: str, gates: str) -> Outcome:
+        if dataset not in self.accounts:
+            return UnregisteredDatasetError
+        charged = self.runs.get(run)
+        if charged and (charged.dataset != dataset or charged.status != "reserved"):
+            return LedgerError
+        if run in self.refused:
+            return LedgerError
+        now = self.accounts[dataset]
+        if now.looks == MAX_LOOKS or now.refused >= 20:
+            return RefusalLimitError
+        now.looks += gates == "exact"
+        return self.written()
+
     def reopen(self, dataset: str, reason: str | None, by: int | None) -> Outcome:
         if dataset not in self.accounts:
             return UnregisteredDatasetError
         now = self.accounts[dataset]
-        if not now.refused or (by is None and reason is None):
+        if not (now.refused or now.looks) or (by is None and reason is None):
             return LedgerError
         if by is not None and by not in now.approvers:
             return ApprovalError
-        now.refused = 0
+        now.refused = now.looks = 0
         return self.written()
 
 
@@ -296,7 +313,9 @@ class LedgerMachine(RuleBasedStateMachine):
         expected = self.model.register(dataset, policy, amounts)
         self.agree(
             expected,
-            lambda: self.ledger.register(dataset=dataset, policy=policy, **amounts, **TERMS),
+            lambda: self.ledger.register(
+                dataset=dataset, policy=policy, max_looks=MAX_LOOKS, **amounts, **TERMS
+            ),
         )
 
     @rule(dataset=datasets, limit=limits, reason=st.sampled_from([None, "agreed"]))
@@ -444,6 +463,14 @@ class LedgerMachine(RuleBasedStateMachine):
         if run in self.model.runs:
             self.act("draw", run, self.model.runs[run].dataset, said, None)
 
+    @rule(dataset=datasets, run=runs, gates=st.sampled_from(["exact"] * 3 + ["noisy"]))
+    def look(self, dataset: str, run: str, gates: str) -> None:
+        """A run is about to open the source, charged or not, and again."""
+        for _ in range(2):
+            expected = self.model.look(dataset, run, gates)
+            names = {"run": run, "dataset": dataset, "gates": gates}
+            self.agree(expected, lambda names=names: self.ledger.look(**names, **LOOKING))
+
     @rule(dataset=datasets, reason=st.sampled_from([None, "agreed"]), by=deciders)
     def reopen_account(self, dataset: str, reason: str | None, by: int | None) -> None:
         expected = self.model.reopen(dataset, reason, by)
@@ -481,6 +508,7 @@ class LedgerMachine(RuleBasedStateMachine):
             assert set(account.approvers) == keys
             assert account.unsigned == model.accounts[name].unsigned
             assert account.open_refusals == model.accounts[name].refused
+            assert account.open_looks == model.accounts[name].looks
             assert fractions(account.limit) == model.accounts[name].limit
             assert fractions(account.spent) == model.spent(name, *SPENT)
             assert fractions(account.reserved) == model.spent(name, "reserved")

@@ -76,6 +76,7 @@ def write_review(ledger: Ledger) -> None:
     publish(ledger, "census", "run-1")
     keys = [public_text(KEY), public_text(SECOND)]
     ledger.set_approvers(dataset="census", approvers=keys, reason="two now", key=KEY)
+    ledger.look(dataset="census", run="run-2", config_sha256="a1" * 32)
     ledger.refuse(dataset="census", run_id="run-2", config_sha256="a1" * 32)
     ledger.reopen(dataset="census", reason="a file of last year")
 

@@ -85,7 +85,7 @@ def verdict(home: Home) -> str | tuple[int, str]:
     try:
         with open_ledger(home) as ledger:
             found = ledger.verify()
-            remember(ledger)
+            remember(ledger, found.state)
         return found.entries, found.head
     except StatpressError as error:
         return error.kind

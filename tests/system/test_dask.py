@@ -111,6 +111,6 @@ def test_a_killed_worker_ends_the_run_which_stays_charged(
     assert "ended before" in caught.value.what
     assert "The run was charged epsilon 0.99" in caught.value.what
     assert "which stays spent; nothing was published" in caught.value.what
-    assert kinds(quick) == ["register", "charge", "draw"]
+    assert kinds(quick) == ["register", "look", "charge", "draw"]
     assert quick.bundles() == []
     assert list((quick.home.root / "work").iterdir()) == []

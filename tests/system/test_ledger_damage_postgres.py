@@ -97,7 +97,7 @@ def copy(
         address = postgres_server.url(edited)
         place = Home(Path(tmp_path_factory.mktemp("edited")), address)
         with open_ledger(place) as ledger:
-            remember(ledger)
+            remember(ledger, ledger.state())
         return place, address
 
     return fresh

@@ -55,14 +55,14 @@ def test_a_published_run_that_the_ledger_forgot_neither_draws_nor_is_given_back(
 ) -> None:
     outcome = agency.run()
     outcome.bundle.rename(agency.folder / "aside")  # its name is free again
-    cut_back(agency.home, 2)
-    assert kinds(agency) == ["register", "charge"]
+    cut_back(agency.home, 3)
+    assert kinds(agency) == ["register", "look", "charge"]
     with pytest.raises(LedgerError, match="never undone and never repeated"):
         void(agency.home, outcome.run_id)
-    with pytest.raises(LedgerIntegrityError, match="entry 4: it was truncated"):
+    with pytest.raises(LedgerIntegrityError, match="entry 5: it was truncated"):
         agency.run_again()
     first = agency.inspector.log
-    with pytest.raises(LedgerIntegrityError, match="entry 4: it was truncated"):
+    with pytest.raises(LedgerIntegrityError, match="entry 5: it was truncated"):
         agency.run()
     agency.inspector.log = first
     shutil.rmtree(agency.home.root / "heads")  # what the error tells an operator to remove
@@ -70,7 +70,7 @@ def test_a_published_run_that_the_ledger_forgot_neither_draws_nor_is_given_back(
         void(agency.home, outcome.run_id, elsewhere=True)
     with pytest.raises(LedgerError, match="never undone and never repeated"):
         agency.run_again()
-    assert kinds(agency) == ["register", "charge"]
+    assert kinds(agency) == ["register", "look", "charge"]
     assert agency.bundles() == []
 
 
@@ -93,7 +93,7 @@ def test_a_charge_is_given_back_where_it_was_made(
         void(replace(elsewhere, address=agency.address), run_id, key=KEY)
     else:
         void(agency.home, run_id)
-    assert kinds(agency) == ["register", "charge", "set-approvers", "void"]
+    assert kinds(agency) == ["register", "look", "charge", "set-approvers", "void"]
     with pytest.raises(LedgerError, match="void"):
         agency.run_again()
 
@@ -115,5 +115,5 @@ def test_nothing_is_drawn_that_the_home_cannot_remember(
     monkeypatch.setattr("statpress.tasks.release.steps.generator", None)  # no bit is drawn
     with pytest.raises(OutputNotWritableError, match="home folder cannot be made"):
         agency.run()
-    assert kinds(agency) == ["register", "charge", "draw"]
+    assert kinds(agency) == ["register", "look", "charge", "draw"]
     assert agency.bundles() == []

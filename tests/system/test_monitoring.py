@@ -130,9 +130,9 @@ def test_a_flow_run_started_again_by_the_orchestrator_is_one_run(
         with pytest.raises(StatpressError):
             statpress.flows.deployed.release.fn(config=str(watched.config))
     statpress.flows.deployed.release.fn(config=str(watched.config))
-    kinds = ["register", "register", "charge", "draw", "publish"]
+    kinds = ["register", "register", "look", "charge", "look", "draw", "publish"]
     assert [entry.kind for entry in watched.entries()] == kinds
-    assert watched.entries()[2].body["run_id"] == FlowRun.id.replace("-", "")
+    assert watched.entries()[3].body["run_id"] == FlowRun.id.replace("-", "")
     watched.replace("title: Test release", "title: Another release")
     statpress.flows.deployed.release.fn(config=str(watched.config))
     assert [entry.kind for entry in watched.entries()] == kinds

@@ -61,7 +61,7 @@ def test_a_form_approves_and_publishes(
     approval = json.loads((agency.releases / "first" / APPROVAL_NAME).read_text())["body"]
     assert (approval["by"], approval["reason"]) == ("A. Officer", "as planned")
     kinds = [entry.kind for entry in agency.entries()][2:]
-    assert kinds == ["charge", "draw", "prepare", "decide", "publish"]
+    assert kinds == ["look", "charge", "draw", "prepare", "decide", "publish"]
     # Publishing is a flow of its own as well; again, it changes nothing.
     from prefect import settings
 

@@ -61,10 +61,10 @@ def assert_clean(agency: Any, bundles: int) -> None:
 @pytest.mark.parametrize(
     ("step", "number", "ledger", "said"),
     [
-        ("charge_ledger", signal.SIGKILL, [], ""),
-        ("draw_records", signal.SIGKILL, ["charge"], "never began to draw"),
-        ("write_products", signal.SIGKILL, ["charge", "draw"], "Its budget stays spent"),
-        ("write_products", signal.SIGTERM, ["charge", "draw"], "Its budget stays spent"),
+        ("charge_ledger", signal.SIGKILL, ["look"], ""),
+        ("draw_records", signal.SIGKILL, ["look", "charge"], "never began to draw"),
+        ("write_products", signal.SIGKILL, ["look", "charge", "draw"], "Its budget stays spent"),
+        ("write_products", signal.SIGTERM, ["look", "charge", "draw"], "Its budget stays spent"),
     ],
 )
 def test_a_run_that_is_ended_and_the_next(
@@ -78,7 +78,7 @@ def test_a_run_that_is_ended_and_the_next(
     assert following.end() == 0, following.said
     assert ("Removed the private folder of run" in following.said) is (number == signal.SIGKILL)
     assert said in following.said and (bool(said) or "was charged" not in following.said)
-    assert kinds(quick) == [*ledger, "charge", "draw", "publish"]
+    assert kinds(quick) == [*ledger, "look", "charge", "draw", "publish"]
     assert_clean(quick, 1)
     last = press(quick, "last")  # it was said; the history has it
     assert last.end() == 0 and "TOLD" not in last.said
@@ -90,11 +90,11 @@ def test_a_run_started_again_goes_on_and_says_so(quick: Any) -> None:
     again = press(quick, "again", run_id=run_id)
     assert again.end() == 0, again.said
     assert "goes on with that charge" in again.said
-    assert kinds(quick) == ["charge", "draw", "publish"]
+    assert kinds(quick) == ["look", "charge", "look", "draw", "publish"]
     assert_clean(quick, 1)
     third = press(quick, "third", run_id=run_id)
     assert third.end() == 0 and "This run is done already: published" in third.said
-    assert kinds(quick) == ["charge", "draw", "publish"]
+    assert kinds(quick) == ["look", "charge", "look", "draw", "publish"]
 
 
 def test_one_schedule_that_fires_twice_is_one_run(quick: Any) -> None:
@@ -106,7 +106,7 @@ def test_one_schedule_that_fires_twice_is_one_run(quick: Any) -> None:
         assert second.end() == CODES["OutputNotWritableError"]
         assert "at work in another process" in second.said
         assert first.go().end() == 0, first.said
-    assert kinds(quick) == ["charge", "draw", "publish"]
+    assert kinds(quick) == ["look", "charge", "draw", "publish"]
     assert_clean(quick, 1)
 
 
@@ -134,7 +134,7 @@ def test_one_run_on_two_machines_draws_once(
     order = {"hold": "charge_ledger", "run_id": run_id, "address": postgres_url}
     codes = together(press(quick, "a", **order), press(other, "b", **order))
     assert codes == [0, CODES["LedgerError"]]
-    assert kinds(quick, postgres_url) == ["charge", "draw", "publish"]
+    assert kinds(quick, postgres_url) == ["look", "look", "charge", "draw", "publish"]
     assert len(quick.bundles() + other.bundles()) == 1
 
 
@@ -143,7 +143,7 @@ def test_two_runs_of_one_dataset_with_budget_for_one(quick: Any) -> None:
         ledger.amend(dataset="testdata", epsilon="1.5")
     victims = [press(quick, name, hold="charge_ledger") for name in "ab"]
     assert together(*victims) == [0, CODES["InsufficientBudgetError"]]
-    assert kinds(quick) == ["amend-policy", "charge", "draw", "publish"]
+    assert kinds(quick) == ["amend-policy", "look", "look", "charge", "draw", "publish"]
     assert_clean(quick, 1)
 
 
@@ -175,7 +175,7 @@ def test_the_ledgers_database_is_gone_and_back(quick: Any, mortal: Server) -> No
     assert "ledger note" in held["publish_bundle"].said
     home = type(quick.home)(quick.home.root, address)
     found = kinds(quick, address)
-    assert sorted(found) == ["charge"] * 3 + ["draw"] * 2 + ["publish"]
+    assert sorted(found) == ["charge"] * 3 + ["draw"] * 2 + ["look"] * 4 + ["publish"]
     unnoted = [path for path in quick.bundles() if path.name in held["publish_bundle"].said]
     note_bundle(home, unnoted[0])
     assert len(quick.bundles()) == 2
@@ -247,7 +247,7 @@ def test_the_orchestrators_server_is_gone(quick: Any, server: dict[str, str], ba
     # The release does not hang on the server: it was drawn and published all the same.
     assert code == 0, victim.said
     assert ("could not be told" in victim.said) is not back
-    assert kinds(quick) == ["charge", "draw", "publish"]
+    assert kinds(quick) == ["look", "charge", "draw", "publish"]
     assert_clean(quick, 1)
     named = {"flow_runs": {"name": {"any_": [f"release-{run_id[:8]}"]}}}
     (seen,) = ask(server, "/flow_runs/filter", named)
@@ -258,9 +258,19 @@ def test_the_orchestrators_server_is_gone(quick: Any, server: dict[str, str], ba
     ("step", "kind", "ledger", "said"),
     [
         ("rehearse", "OutputNotWritableError", [], "Nothing was charged"),
-        ("charge_ledger", "LedgerUnavailableError", [], "ledger"),
-        ("write_products", "OutputNotWritableError", ["charge", "draw"], "charged, and stays so"),
-        ("publish_bundle", "OutputNotWritableError", ["charge", "draw"], "charged, and stays so"),
+        ("charge_ledger", "LedgerUnavailableError", ["look"], "ledger"),
+        (
+            "write_products",
+            "OutputNotWritableError",
+            ["look", "charge", "draw"],
+            "charged, and stays so",
+        ),
+        (
+            "publish_bundle",
+            "OutputNotWritableError",
+            ["look", "charge", "draw"],
+            "charged, and stays so",
+        ),
     ],
 )
 def test_a_full_disk(quick: Any, step: str, kind: str, ledger: list[str], said: str) -> None:
@@ -286,9 +296,9 @@ def test_a_clock_that_jumps_back(quick: Any, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("statpress.tasks.ledger.ledger.datetime", Clock)
     monkeypatch.setattr("statpress.tasks.release.run_places.datetime.datetime", Clock)
     runs = [quick.run() for _ in range(2)]
-    assert kinds(quick) == ["charge", "draw", "publish"] * 2
+    assert kinds(quick) == ["look", "charge", "draw", "publish"] * 2
     dates = [entry.body["created"] for entry in quick.entries()[1:]]
-    assert dates == sorted(dates, reverse=True) and len(set(dates)) == 6
+    assert dates == sorted(dates, reverse=True) and len(set(dates)) == 8
     assert_clean(quick, 2)
     for run in runs:
         check_bundle(quick.home, run.bundle, verify_bundle(run.bundle))

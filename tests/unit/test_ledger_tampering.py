@@ -390,8 +390,9 @@ def test_a_charge_made_smaller_with_its_balance_is_found_by_the_head(attack: Att
 # A decision signs its charge, and with it the chain before; a change of approvers signs
 # the one before. What else an officer has to know, they find in the seal.
 REVIEW_ONLY_BY_HEAD = {(4, "created"), (5, "bundle"), (5, "created"), (7, "bundle"), (7, "created")}
-REVIEW_ONLY_BY_HEAD |= {(9, name) for name in ("config_sha256", "created", "run_id")}  # a refusal
-REVIEW_ONLY_BY_HEAD |= {(10, "created"), (10, "reason")}  # what answers for it
+REVIEW_ONLY_BY_HEAD |= {(9, name) for name in ("config_sha256", "created", "run")}  # a look
+REVIEW_ONLY_BY_HEAD |= {(10, name) for name in ("config_sha256", "created", "run_id")}  # a refusal
+REVIEW_ONLY_BY_HEAD |= {(11, "created"), (11, "reason")}  # what answers for both
 
 
 def test_any_change_of_a_review_is_found_by_its_signatures(reviewed: Attack) -> None:
@@ -415,9 +416,10 @@ def test_another_order_of_a_review_is_found(reviewed: Attack) -> None:
         assert reviewed.verdict(rows, head=reviewed.head) is not None
         if index < len(reviewed.rows) - 1:
             # What nothing follows from may go without breaking a rule: a publication, whose
-            # bundle then still waits, and the last change of approvers.
-            assert reviewed.verdict(rows) is not None or index in (6, 7)
+            # bundle then still waits, the last change of approvers, a look or its refusal.
+            assert reviewed.verdict(rows) is not None or index in (6, 7, 8, 9)
     assert [row[1] for row in reviewed.rows[6:8]] == ["publish", "set-approvers"]
+    assert [row[1] for row in reviewed.rows[8:]] == ["look", "refuse", "reopen"]
 
 
 # --- broken twins -----------------------------------------------------------------

@@ -75,7 +75,7 @@ def test_as_many_as_the_limit_close_a_dataset_until_it_is_reopened(ledger: Ledge
     account = ledger.account("census")
     assert (account.open_refusals, len(account.refusals), len(account.reopenings)) == (0, 3, 1)
     assert ledger.account_terms("census").open_refusals == 0
-    with pytest.raises(LedgerError, match="No gate has stopped a run"):
+    with pytest.raises(LedgerError, match="No run has looked"):
         ledger.reopen(dataset="census", reason="again")
     refuse(ledger, "later")
     assert ledger.account_terms("census").open_refusals == 1 and may_run(ledger)
@@ -93,6 +93,53 @@ def test_twenty_is_the_limit_of_datasets_registered_without(ledger: Ledger) -> N
     for wrong in (0, -1, "3", True):
         with pytest.raises(AmountError):
             register(ledger, "wrong", max_refusals=wrong)
+
+
+def look(ledger: Ledger, run: str, dataset: str = "census", gates: str = "exact") -> Entry:
+    return ledger.look(run=run, dataset=dataset, config_sha256=CONFIG, gates=gates)
+
+
+def test_every_look_with_exact_gates_counts_whatever_follows(ledger: Ledger) -> None:
+    register(ledger, "few", max_looks=3)
+    assert look(ledger, "one", "few").body["open_looks"] == 1
+    assert look(ledger, "one", "few").body["open_looks"] == 2  # started again, it looks again
+    assert look(ledger, "noisy", "few", "noisy").body["open_looks"] == 2
+    charge(ledger, "one", dataset="few")
+    assert look(ledger, "one", "few").body["open_looks"] == 3
+    assert not may_run(ledger, dataset="few") and may_run(ledger)
+    for gates in ("exact", "noisy"):
+        with pytest.raises(RefusalLimitError, match="looked at the data 3 times"):
+            look(ledger, "two", "few", gates)
+    ledger.reopen(dataset="few", reason="three deliveries")
+    assert look(ledger, "two", "few").body["open_looks"] == 1
+    account = ledger.account("few")
+    assert (account.open_looks, account.looks_left, account.closed) == (1, 2, False)
+    assert ledger.account_terms("few").open_looks == 1
+    ledger.draw(run_id="one", dataset="few")
+    with pytest.raises(LedgerError, match="has looked at the data already"):
+        look(ledger, "one", "few")
+    refuse(ledger, "two", "few")
+    with pytest.raises(LedgerError, match="refused this run"):
+        look(ledger, "two", "few")
+    ledger.verify()
+
+
+def test_sixty_looks_are_the_limit_of_datasets_registered_without(ledger: Ledger) -> None:
+    assert "max_looks" not in register(ledger, "before").body
+    for number in range(60):
+        assert ledger.account_terms("before").looks_left == 60 - number
+        look(ledger, f"old-{number}", "before")
+    assert not may_run(ledger, dataset="before")
+
+
+def test_a_look_that_counts_itself_wrong_breaks_the_chain(ledger: Ledger) -> None:
+    first = look(ledger, "one")
+    entries = list(ledger.entries())
+    for stated in (0, 1, 3):
+        body = {**first.body, "run": "two", "open_looks": stated}
+        hash_ = entry_hash(first.sequence + 1, "look", body, first.hash)
+        with pytest.raises(LedgerIntegrityError, match=f"says {stated} looks where 2 are"):
+            replay([*entries, Entry(first.sequence + 1, "look", body, first.hash, hash_)])
 
 
 def test_an_approver_reopens_without_a_reason(ledger: Ledger) -> None:
