@@ -297,6 +297,13 @@ class SigningKeyError(LedgerError):
     next_step = "Check the path; 'openssl genpkey -algorithm ed25519 -out FILE' makes a key."
 
 
+class ExposedLedgerError(LedgerError):
+    """Every user of the machine can write to the ledger, or to the home that guards it."""
+
+    exit_code = 39
+    next_step = "Take the right away with 'chmod o-w', and run 'statpress ledger verify'."
+
+
 # Installation and orchestration: whoever runs the press can fix it.
 
 

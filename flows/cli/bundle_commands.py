@@ -65,6 +65,8 @@ def verify(
     key: Annotated[list[Path] | None, Parameter(negative="")] = None,
     public_key: Annotated[list[Path] | None, Parameter(negative="")] = None,
     home: HomeFolder = None,
+    max_bytes: int = 10_000_000_000,
+    max_seconds: int = 3600,
     json: Json = False,
 ) -> Result:
     """Check every file of a bundle against its manifest, its signature and its approval.
@@ -79,6 +81,8 @@ def verify(
         key: PEM file of a public key that the publisher is known by; one of them must have signed
             it. Without any, a valid signature is reported with the fingerprint of its key.
         public_key: PEM file of a trusted officer's key; one of them must have approved it.
+        max_bytes: Bytes that are fetched at most from an address.
+        max_seconds: Seconds that fetching them may take.
     """
     from statpress.flows import facts as reports
     from statpress.flows.facts import signature_report, whole_report
@@ -86,7 +90,7 @@ def verify(
     from statpress.tasks.bundle.places import Folder, place_of
     from statpress.tasks.ledger.entries import read_public_key
 
-    place = place_of(bundle)
+    place = place_of(bundle, most=max_bytes, seconds=max_seconds)
     publishers = [read_public_key(path) for path in key or []]
     officers = [read_public_key(path) for path in public_key or []]
     if home is not None and not isinstance(place, Folder):

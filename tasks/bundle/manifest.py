@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -217,6 +218,8 @@ REVIEWED = {"review": "required"}
 _SEAL = "seal"
 _ENTRY = {"sequence": int, "hash": str}
 _LONGEST_MANIFEST = 16 * 2**20
+_MOST_SHOWN = 20
+"""Files that an error names; whoever adds files to a bundle may add very many."""
 _COMPILED = r"__pycache__/evaluate\.[\w.-]+\.pyc was added"
 _REMOVE_COMPILED = (
     "Python leaves that when evaluate.py is imported inside the bundle: remove the folder "
@@ -274,9 +277,11 @@ def verify_place(place: Place, *, prepared: bool = False) -> dict[str, Any]:
         The manifest.
 
     Raises:
-        BundleVerificationError: Naming each file that is changed, missing or added, or the
-            bundle is of a later version's form, or without a valid approval, or without the
-            signature of the key that its manifest names, if it needs one.
+        BundleVerificationError: Naming the files that are changed, missing or added (the first
+            twenty, and how many more) or listed twice, or the bundle is of a later version's
+            form, or without a valid approval, or without the signature of the key that its
+            manifest names, if it needs one.
+        BundleFetchError: A server does not give what the manifest lists, or it lists too much.
     """
     manifest = _read_manifest(place)
     declared = files_of(manifest)
@@ -294,8 +299,10 @@ def verify_place(place: Place, *, prepared: bool = False) -> dict[str, Any]:
     ]
     if problems:
         compiled = all(re.fullmatch(_COMPILED, problem) for problem in problems)
+        more = len(problems) - _MOST_SHOWN
+        rest = [f"and {more:,} more"] if more > 0 else []
         raise BundleVerificationError(
-            f"{'; '.join(problems)}.",
+            f"{'; '.join([*problems[:_MOST_SHOWN], *rest])}.",
             where=place.where,
             next_step=_REMOVE_COMPILED if compiled else "",
         )
@@ -336,6 +343,12 @@ def _read_manifest(place: Place) -> dict[str, Any]:
             "does not know.",
             where=place.where,
             next_step="Use the version of statpress that the manifest names.",
+        )
+    paths = Counter(record["path"] for record in manifest["files"])
+    path, times = paths.most_common(1)[0] if paths else ("", 0)
+    if times > 1:  # readers would go by the one or the other
+        raise BundleVerificationError(
+            f"{MANIFEST_NAME} lists {path} {times} times.", where=place.where
         )
     return manifest
 

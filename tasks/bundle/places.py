@@ -17,7 +17,9 @@ A server has to keep a pace, so that a slow one does not hold a reader: a socket
 anew with every byte. So waiting has a balance as well: it begins with a minute, which all that is
 waited for takes from, and to which every file that is answered and every byte of one that arrives
 add a little, never above a minute. What else a server sends adds nothing: endless headers end with
-the minute.
+the minute. Nor does one that keeps the pace hold a reader for ever: a manifest that states more
+bytes than are to be fetched is refused before the first of them, and all requests together have an
+hour. Both bounds are the reader's to choose.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from __future__ import annotations
 import hashlib
 import http.client
 import io
+import math
 import os
 import re
 import stat
@@ -370,14 +373,15 @@ def _fills(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bool:
 RATE = 1000.0
 """Bytes that a server has to send in a second, averaged over ``SECONDS``."""
 SECONDS = 60.0
+MOST_BYTES = 10 * 10**9
+"""Bytes that the files of a bundle may have together for it to be fetched."""
+MOST_SECONDS = 3600.0
+"""That fetching a bundle may take in all."""
 _ANSWER = 1.0
 
 
 class TooSlowError(TimeoutError):
-    """A server sends less than it has to."""
-
-    def __init__(self, rate: float) -> None:
-        super().__init__(f"the server sends less than {rate:,.0f} bytes a second")
+    """A server sends less than it has to, or has taken as long as it may."""
 
 
 class Pace:
@@ -386,11 +390,15 @@ class Pace:
     Args:
         rate: Bytes a second.
         seconds: That the average is taken over.
+        total: Seconds that everything may take.
     """
 
-    def __init__(self, rate: float = RATE, seconds: float = SECONDS) -> None:
-        self._rate, self._most = rate, seconds
+    def __init__(
+        self, rate: float = RATE, seconds: float = SECONDS, total: float = math.inf
+    ) -> None:
+        self._rate, self._most, self._total = rate, seconds, total
         self._left, self._since = seconds, time.monotonic()
+        self._end = self._since + total
 
     def ask(self) -> None:
         """A request begins; what was done since the last one was not waiting."""
@@ -410,7 +418,9 @@ class Pace:
         self._left -= now - self._since
         self._since = now
         if self._left < 0:
-            raise TooSlowError(self._rate)
+            raise TooSlowError(f"the server sends less than {self._rate:,.0f} bytes a second")
+        if now > self._end:
+            raise TooSlowError(f"the bundle takes longer than {self._total:,.0f} seconds")
 
 
 class PacedHandler(urllib.request.AbstractHTTPHandler):
@@ -474,14 +484,26 @@ _PORTS = {"http": 80, "https": 443}
 class WebPrefix:
     """A bundle whose files lie below an address.
 
+    Args:
+        address: With or without a slash or ``manifest.json`` at its end.
+        timeout: Seconds that the server may say nothing.
+        pace: That the server has to keep.
+        most: Bytes that the files may have together.
+
     Attributes:
-        pace: That its server has to keep.
+        pace: As given.
     """
 
     lists = False
 
-    def __init__(self, address: str, *, timeout: float = TIMEOUT, pace: Pace | None = None) -> None:
-        """Take an address, with or without a slash or ``manifest.json`` at its end."""
+    def __init__(
+        self,
+        address: str,
+        *,
+        timeout: float = TIMEOUT,
+        pace: Pace | None = None,
+        most: int = MOST_BYTES,
+    ) -> None:
         parts = urllib.parse.urlsplit(address)
         if parts.scheme not in _PORTS or not parts.hostname or "@" in parts.netloc:
             flaw = "Bundles are fetched from addresses with http:// or https:// and no password."
@@ -492,8 +514,8 @@ class WebPrefix:
         if flaw:
             raise BundleVerificationError(flaw, where=parts.hostname or "", next_step=CHECK)
         self.where = f"{address.removesuffix('manifest.json').rstrip('/')}/"
-        self._timeout = timeout
-        self.pace = pace or Pace()
+        self._timeout, self._most = timeout, most
+        self.pace = pace or Pace(total=MOST_SECONDS)
         self._opener = urllib.request.OpenerDirector()
         for handler in (
             *(urllib.request.ProxyHandler(), PacedHandler(self.pace), _SameHost()),
@@ -509,6 +531,13 @@ class WebPrefix:
             return content if len(content) <= most else b""
 
     def contents(self, sizes: Mapping[str, int]) -> Contents:
+        total = sum(sizes.values())
+        if total > self._most:
+            raise BundleFetchError(
+                f"The manifest states {total:,} bytes, and {self._most:,} are fetched at most.",
+                where=self.where,
+                next_step="If you expect so much of the publisher, give --max-bytes.",
+            )
         contents: Contents = {}
         for name, size in sizes.items():
             if not is_plain(name):
@@ -635,10 +664,16 @@ def _reason(error: Exception) -> str:
     return f"no valid answer ({type(error).__name__})"
 
 
-def place_of(bundle: str) -> Place:
-    """The place of a bundle: a folder, a zip file, or the files below a web address."""
+def place_of(bundle: str, *, most: int = MOST_BYTES, seconds: float = MOST_SECONDS) -> Place:
+    """The place of a bundle: a folder, a zip file, or the files below a web address.
+
+    Args:
+        bundle: Path or address.
+        most: Bytes that are fetched at most from an address.
+        seconds: That fetching them may take.
+    """
     if re.match("[A-Za-z][A-Za-z0-9+.-]*://", bundle):
-        return WebPrefix(bundle)
+        return WebPrefix(bundle, pace=Pace(total=seconds), most=most)
     path = Path(bundle)
     if path.is_file() and _begins_as_zip(path):
         return ZipFile(path)

@@ -4,15 +4,18 @@ Every act runs in one transaction, which waits for all writers before it; what a
 becomes an error of the ledger.
 
 In SQLite, write-ahead logging with ``synchronous=FULL`` keeps every acknowledged entry through a
-crash of the machine, and ``BEGIN IMMEDIATE`` puts writers in a line. In PostgreSQL the ledger lives
-in a schema of its own, ``statpress``. A writing transaction is ``SERIALIZABLE`` and begins by
-locking the table, before it takes its snapshot, so that writers queue instead of failing; one that
-is undone all the same is run again.
+crash of the machine, and ``BEGIN IMMEDIATE`` lets one writer in. Those who wait for it look again
+after ever longer pauses, and never see it free while another process writes again and again; so
+writers first queue for a lock of the ledger's folder, which the kernel hands on. In PostgreSQL the
+ledger lives in a schema of its own, ``statpress``. A writing transaction is ``SERIALIZABLE`` and
+begins by locking the table, before it takes its snapshot, so that writers queue instead of failing;
+one that is undone all the same is run again.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import random
 import sqlite3
@@ -20,6 +23,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -37,7 +41,7 @@ from statpress.mechanisms.errors import (
     LedgerReadOnlyError,
     LedgerUnavailableError,
 )
-from statpress.tasks.private_zone.folders import make_private
+from statpress.tasks.private_zone.folders import check_not_exposed, make_private
 
 BUSY_SECONDS = 30.0
 """How long a transaction waits for others before it gives up."""
@@ -201,7 +205,8 @@ class SQLiteStore(Store):
         )
 
     def present(self) -> bool:
-        """Whether there is a file."""
+        """Whether there is a file, which not every user may write to."""
+        self._check_not_exposed()
         failure = ""
         try:
             return self.path.is_file()
@@ -211,6 +216,7 @@ class SQLiteStore(Store):
 
     def make(self) -> None:
         """Make the file and its folder, for their owner only, unless they exist."""
+        self._check_not_exposed()
         failure = ""
         try:
             make_private(self.path.parent)
@@ -222,6 +228,17 @@ class SQLiteStore(Store):
             failure = error.strerror or type(error).__name__
         if failure:
             raise LedgerUnavailableError(f"The ledger cannot be made: {failure}.", where=self.where)
+
+    def _check_not_exposed(self) -> None:
+        """The folder too, since SQLite goes by any journal that lies beside the file."""
+        check_not_exposed(self.path.parent)
+        check_not_exposed(self.path)
+
+    def write(self, work: Callable[[Connection], _T]) -> _T:
+        """The result of work that waits for all writers before it, in the order they came."""
+        self._check_process()
+        with _in_turn(self.path.parent, self.patience):
+            return super().write(work)
 
     def fault(self, error: SQLAlchemyError) -> LedgerError:
         cause = getattr(error, "orig", None)
@@ -236,6 +253,43 @@ class SQLiteStore(Store):
     def transient(self, error: SQLAlchemyError) -> bool:
         """Never: writers wait for each other before they begin."""
         return False
+
+
+@contextlib.contextmanager
+def _in_turn(folder: Path, patience: float) -> Iterator[None]:
+    """Queue with the other writers of a folder, for the lock that the kernel hands on.
+
+    It only orders the writers; SQLite's own lock keeps them apart. So whoever has waited too
+    long for a turn, or cannot lock the folder, goes on without.
+    """
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        yield
+        return
+    turn: Future[None] = Future()
+
+    def wait() -> None:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        turn.set_result(None)
+
+    def leave(_: object) -> None:
+        with contextlib.suppress(OSError):  # a forked child may have the descriptor too
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)
+
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            turn.set_result(None)
+        except OSError:  # taken, mostly; the call that waits has no time limit
+            threading.Thread(target=wait, daemon=True).start()
+        with contextlib.suppress(TimeoutError):
+            turn.result(patience)
+        yield
+    finally:
+        turn.add_done_callback(leave)  # at once, or when a turn comes that nobody waits for
 
 
 def _sqlite_engine(path: Path, patience: float, *, writable: bool) -> Engine:

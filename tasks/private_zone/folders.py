@@ -15,6 +15,7 @@ import fcntl
 import os
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from statpress.mechanisms.errors import OutputNotWritableError
+from statpress.mechanisms.errors import ExposedLedgerError, OutputNotWritableError
 from statpress.tasks.private_zone.guards import uninterrupted
 
 
@@ -31,6 +32,24 @@ def make_private(folder: Path) -> None:
     for part in (*reversed(folder.parents), folder):
         if not part.is_dir():
             part.mkdir(mode=0o700, exist_ok=True)
+
+
+def check_not_exposed(path: Path) -> None:
+    """Refuse a file or folder that every user may write to; a group may share one.
+
+    Raises:
+        ExposedLedgerError: It is there, and everybody may.
+    """
+    try:
+        exposed = path.stat().st_mode & stat.S_IWOTH
+    except OSError:
+        return  # who opens it says why that fails
+    if exposed:
+        raise ExposedLedgerError(
+            "Every user of this machine can write here, and so change what was spent.",
+            where=str(path),
+            next_step=f"Run 'chmod o-w {path}', then 'statpress ledger verify'.",
+        )
 
 
 def _expanded(text: str, name: str) -> Path:
@@ -91,7 +110,13 @@ class Home:
         return self.address or self.root / "ledger.sqlite"
 
     def folder(self, name: str) -> Path:
-        """A private folder of the home, made with mode 0700."""
+        """A private folder of the home, made with mode 0700.
+
+        Raises:
+            ExposedLedgerError: Every user may write to the home.
+            OutputNotWritableError: It cannot be made.
+        """
+        check_not_exposed(self.root)
         folder = self.root / name
         try:
             make_private(folder)

@@ -3,19 +3,22 @@
 Bits are AES-128 in counter mode under a key from the operating system; discrete noise
 comes from OpenDP's exact samplers, which take their bits from the operating system. Every product
 has a generator of its own, with a key of its own, made in the process that draws it: no two share
-a stream, wherever they are drawn, and no key is ever stored or sent.
+a stream, wherever they are drawn, and no key is ever stored or sent. A fork copies a generator with
+its key, and both processes would draw the same bits, so one works only in the process that made it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import secrets
 from fractions import Fraction
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
+from statpress.mechanisms.errors import InternalError
 from statpress.mechanisms.sampling.randomness import Randomness
 from statpress.tasks.ledger.entries import Entry
 
@@ -55,7 +58,28 @@ def key_of_choice(*, insecure_seed: int | None = None) -> str:
 
 
 class SystemRandomness(Randomness):
-    """Cryptographic bits, and OpenDP's exact discrete noise."""
+    """Cryptographic bits, and OpenDP's exact discrete noise; only in the process that made it.
+
+    Args:
+        bits: The generator of bits, which nobody else has.
+
+    Raises:
+        InternalError: On any use in another process, and on any attempt to copy or pickle it.
+    """
+
+    def __init__(self, bits: np.random.BitGenerator) -> None:
+        super().__init__(bits)
+        self._process = os.getpid()
+
+    def __getattribute__(self, name: str) -> Any:
+        """Look at the process before every use; methods and bits are all reached through here."""
+        value = super().__getattribute__(name)
+        if os.getpid() != super().__getattribute__("__dict__").get("_process", os.getpid()):
+            raise InternalError("A random stream was to be used in another process than its own.")
+        return value
+
+    def __reduce__(self) -> NoReturn:
+        raise InternalError("A random stream was to be copied.")
 
     def discrete_laplace(self, scale: Fraction, size: int) -> NDArray[np.int64]:
         import opendp.prelude as dp

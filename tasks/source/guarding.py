@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from statpress.mechanisms.errors import InternalError, OutputNotWritableError, StatpressError
+from statpress.tasks.private_zone.guards import interruptible
 
 PRIVATE = logging.getLogger("statpress.private")
 PRIVATE.propagate = False
@@ -37,10 +38,11 @@ def guarded(
 
     Raises:
         SourceError: What is wrong, in public words.
-        InternalError: Something else.
+        InternalError: Something else. What a signal raised is raised as it is.
     """
     try:
-        return run()
+        with interruptible():
+            return run()
     except StatpressError:
         raise
     except Exception as error:

@@ -21,11 +21,13 @@ import pytest
 
 from statpress.configs.loading import load
 from statpress.flows import cli
+from statpress.mechanisms.errors import InternalError
 from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.private_zone import folders as claiming
 from statpress.tasks.private_zone import guards
 from statpress.tasks.release import run_places
 from statpress.tasks.release.run_places import PREPARED, open_run
+from statpress.tasks.source import guarding
 
 HELD = """\
 import pathlib, sys, time
@@ -213,6 +215,42 @@ def test_an_interruption_inside_a_callback_comes_again(monkeypatch: pytest.Monke
         signal.signal(signal.SIGALRM, before)
 
 
+class _Told(BaseException):
+    """Raised by a handler, as the command line's is."""
+
+
+def _told(number: int, frame: FrameType | None) -> None:
+    raise _Told(number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGALRM])
+@pytest.mark.parametrize("swallowed", [False, True])
+def test_a_signal_while_the_engine_counts_is_no_error_of_the_source(
+    number: int, swallowed: bool
+) -> None:
+    """DuckDB makes an error of its own of what the handler raised, and loses it."""
+
+    def count() -> None:
+        with contextlib.suppress(_Told):
+            signal.raise_signal(number)
+        if not swallowed:
+            raise RuntimeError("Query interrupted")
+
+    with _handlers(_told), pytest.raises(_Told) as caught:
+        guarding.guarded("people.csv", count, lambda error: None)
+    assert caught.value.args == (number,)
+
+
+def test_errors_and_results_without_a_signal_are_as_they_were() -> None:
+    def fail() -> None:
+        raise RuntimeError("something else")
+
+    with _handlers(_told):
+        assert guarding.guarded("people.csv", lambda: 5, lambda error: None) == 5
+        with pytest.raises(InternalError, match="Counting failed"):
+            guarding.guarded("people.csv", fail, lambda error: None)
+
+
 @contextlib.contextmanager
 def _handlers(handle: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
@@ -223,10 +261,6 @@ def _handlers(handle: Callable[[int, FrameType | None], None]) -> Iterator[None]
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-class _Told(BaseException):
-    """Raised by a handler, as the command line's is."""
 
 
 def test_every_signal_that_came_is_delivered_once() -> None:

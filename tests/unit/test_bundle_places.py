@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import inspect
 import io
 import ipaddress
 import json
@@ -26,7 +27,9 @@ from cryptography.x509.oid import NameOID
 from signed_bundles import make_bundle, served, zipped
 
 from statpress.flows.cli import app
+from statpress.flows.cli.bundle_commands import verify
 from statpress.mechanisms.errors import BundleFetchError, BundleVerificationError, StatpressError
+from statpress.tasks.bundle import manifest as manifest_module
 from statpress.tasks.bundle import places
 from statpress.tasks.bundle.manifest import (
     MANIFEST_NAME,
@@ -570,6 +573,91 @@ def test_the_pace_is_an_average_over_a_minute(monkeypatch: pytest.MonkeyPatch) -
         clock[0] += 0.9
         pace.waited()
         pace.answered()
+
+
+def resealed(bundle: Path, files: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> None:
+    """Write the manifest of an unsigned bundle anew, with other files and a seal that is right."""
+    place = bundle / MANIFEST_NAME
+    manifest = json.loads(place.read_text())
+    manifest["files"] = files(manifest["files"])
+    del manifest["seal"]
+    manifest["seal"] = manifest_module._digest_of(manifest)
+    place.write_text(manifest_module._text(manifest))
+
+
+def test_a_manifest_that_states_too_much_is_not_fetched(tmp_path: Path) -> None:
+    bundle = make_bundle(tmp_path / "first", None)
+    resealed(bundle, lambda files: [{**file, "bytes": 10**15} for file in files])
+    asked = []
+
+    def answer(handler: Any) -> bool:
+        asked.append(handler.path)
+        return False
+
+    with served(bundle, answer) as address:
+        for most in ({}, {"most": 4 * 10**15 - 1}):
+            with pytest.raises(BundleFetchError, match="4,000,000,000,000,000 bytes") as caught:
+                fetched(address, **most)
+            assert caught.value.exit_code == 66 and "--max-bytes" in caught.value.next_step
+        assert asked == ["/manifest.json"] * 2
+        with pytest.raises(BundleVerificationError, match=r"wages\.csv was changed"):
+            fetched(address, most=4 * 10**15)
+
+
+def test_a_fetch_ends_however_fast_the_server_sends(
+    published: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every answer is at once and in full; the clock goes on by 20 minutes each time."""
+    clock = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    asked = []
+
+    def answer(handler: Any) -> bool:
+        asked.append(handler.path)
+        clock[0] += 1200
+        return False
+
+    pace = Pace(seconds=10**6, total=places.MOST_SECONDS)
+    with (
+        served(published, answer) as address,
+        pytest.raises(BundleFetchError, match=r"the bundle takes longer than 3,600 seconds"),
+    ):
+        fetched(address, pace=pace)
+    assert len(asked) == 4
+
+
+def test_the_command_bounds_what_it_fetches(published: Path) -> None:
+    with served(published) as address:
+        app(["verify", address], exit_on_error=False)
+        for option in ("--max-bytes", "--max-seconds"):
+            with pytest.raises(BundleFetchError):
+                app(["verify", address, option, "0"], exit_on_error=False)
+    defaults = inspect.signature(verify).parameters
+    assert defaults["max_bytes"].default == places.MOST_BYTES
+    assert defaults["max_seconds"].default == places.MOST_SECONDS
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_path_that_a_manifest_lists_twice_is_refused(tmp_path: Path, order: int) -> None:
+    """Whichever of the two is right, a reader may go by the other."""
+    bundle = make_bundle(tmp_path / "first", None)
+
+    def twice(files: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [*files, {**files[-1], "sha256": "0" * 64}][::order]
+
+    resealed(bundle, twice)
+    with pytest.raises(BundleVerificationError, match=r"manifest\.json lists .* 2 times"):
+        verify_bundle(bundle)
+
+
+def test_very_many_strays_are_counted(tmp_path: Path) -> None:
+    path = zipped(make_bundle(tmp_path / "first"))
+    with zipfile.ZipFile(path, "a") as archive:
+        for number in range(100_000):
+            archive.writestr(f"{number:06}", b"")
+    said = refused(path)
+    assert said.count("was added") == 20 and said.endswith("and 99,980 more.")
+    assert "000000 was added; 000001 was added" in said and len(said) < 1000
 
 
 def test_a_manifest_leads_nowhere_else(tmp_path: Path) -> None:
