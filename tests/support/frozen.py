@@ -360,6 +360,10 @@ def mistakes(bench: Bench) -> None:
     damaged = Path("damaged")
     shutil.copytree(people, damaged)
     (damaged / "data" / "ages.csv").write_text("age\n")
+    bench.say(
+        "ledger-reopen", "ledger", "amend", "people", "--reopen", "--reason=looked into",
+        "--home=home",
+    )  # fmt: skip
     for name, *arguments in (
         ("bundle-exists", *ages),
         ("mostly-noise", *ages, "--set=publish.name=other", "--set=budget.epsilon=0.001",
