@@ -44,7 +44,7 @@ from statpress.mechanisms.estimates.fieller import Floats, check_level, normal_q
 from statpress.mechanisms.estimates.interval_widths import (
     NoisyVariance,
     WidthRule,
-    reaches_from_description,
+    widths_from_description,
 )
 from statpress.mechanisms.estimates.resampled import (
     DeclaredStatistic,
@@ -158,7 +158,12 @@ class NoisyReplicates:
         return _known(self.n_records, len(self.values), self.sigma, self.sensitivity)
 
     def calibrated_interval(self, level: float, rule: WidthRule) -> Interval:
-        """The mean of the replicates, give or take the half-width of a rule."""
+        """The mean of the replicates, give or take a half-width of ``interval_widths``.
+
+        Args:
+            level: Nominal coverage, between 0 and 1.
+            rule: From the spread of the replicates to the half-width.
+        """
         spread, centre = np.var(self.values, ddof=1, keepdims=True), self.mean
         reach = float(rule.half_width(self.known, spread, level)[0])
         return Interval(centre, centre - reach, centre + reach, self.standard_error)
@@ -504,7 +509,7 @@ class BootstrapEstimate(ResampledEstimate):
         return cls(
             terms=Terms.from_description(description),
             resamples=BootstrapReplicates(statistic, n, replicates, noise, calibration),
-            rules=reaches_from_description(description, count),
+            rules=widths_from_description(description, count),
             inference=inference,
             paper_mu=None if calibration == "strict" else number(description, "paper_mu"),
         )

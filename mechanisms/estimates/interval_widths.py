@@ -75,7 +75,7 @@ class WidthRule(Protocol):
 
 
 @dataclass(frozen=True)
-class Reach:
+class CalibratedWidth:
     """The rule of this module, with its two constants."""
 
     factor: float  # Beta, on the estimated variance
@@ -88,10 +88,14 @@ class Reach:
         return known.capped(normal_quantile(level) * np.sqrt(square), level)
 
 
-def reaches_from_description(description: Mapping[str, object], count: int) -> tuple[Reach, ...]:
+def widths_from_description(
+    description: Mapping[str, object], count: int
+) -> tuple[CalibratedWidth, ...]:
     """The rules of so many numbers, from the constants that a description states."""
     return tuple(
-        Reach(*(float(str(description[f"reach_{name}_{i}"])) for name in ("factor", "addend")))
+        CalibratedWidth(
+            *(float(str(description[f"reach_{name}_{i}"])) for name in ("factor", "addend"))
+        )
         for i in range(1, count + 1)
     )
 
@@ -114,7 +118,7 @@ def mean_width(rule: WidthRule, known: NoisyVariance, variances: Floats, level: 
 
 
 @functools.lru_cache(maxsize=256)
-def least_reach(known: NoisyVariance, presumed: float, level: float) -> Reach:
+def narrowest_width(known: NoisyVariance, presumed: float, level: float) -> CalibratedWidth:
     """The constants of the narrowest intervals around a presumed variance that keep the level.
 
     With the factor 1 and the largest addend an interval is the cap, whatever was drawn. With a
@@ -127,7 +131,7 @@ def least_reach(known: NoisyVariance, presumed: float, level: float) -> Reach:
 
     hardest = 0  # where the coverage was least, which refuses most rules by itself
 
-    def covers(rule: Reach) -> bool:
+    def covers(rule: CalibratedWidth) -> bool:
         nonlocal hardest
         if coverage(rule, known, every[hardest : hardest + 1], level)[0] < least:
             return False
@@ -135,15 +139,15 @@ def least_reach(known: NoisyVariance, presumed: float, level: float) -> Reach:
         hardest = int(np.argmin(covered))
         return bool(covered[hardest] >= least)
 
-    best: list[tuple[float, Reach]] = []
+    best: list[tuple[float, CalibratedWidth]] = []
     for factor in _FACTORS:
         low, high = -known.most, 4 * known.most + 2 * known.spread_noise / known.spread_gain
-        if not covers(Reach(factor, high)):
+        if not covers(CalibratedWidth(factor, high)):
             continue
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            low, high = (low, middle) if covers(Reach(factor, middle)) else (middle, high)
-        rule = Reach(factor, high)
+            low, high = (low, middle) if covers(CalibratedWidth(factor, middle)) else (middle, high)
+        rule = CalibratedWidth(factor, high)
         width = float(np.mean(mean_width(rule, known, typical, level) / oracle))
         best.append((width, rule))
     return min(best, key=lambda candidate: candidate[0])[1]

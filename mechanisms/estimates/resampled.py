@@ -46,8 +46,8 @@ from statpress.mechanisms.estimates.fieller import Floats
 from statpress.mechanisms.estimates.interval_widths import (
     NoisyVariance,
     WidthRule,
-    least_reach,
     mean_width,
+    narrowest_width,
 )
 from statpress.mechanisms.estimates.resampling_noise import DELTA_FLOOR, Goal, gaussian_goal
 from statpress.mechanisms.estimates.statistics import (
@@ -146,7 +146,7 @@ class ResampledEstimate(EstimateMechanism):
     @classmethod
     def rules_of(cls, knobs: Any, known: NoisyVariance, variances: tuple[float, ...]) -> Any:
         """The rules of the half-widths, around these variances."""
-        return tuple(least_reach(known, variance, knobs.confidence) for variance in variances)
+        return tuple(narrowest_width(known, variance, knobs.confidence) for variance in variances)
 
     def constants(self) -> dict[str, str]:
         """What a description holds after the terms: the constants of the intervals."""

@@ -68,7 +68,7 @@ from statpress.mechanisms.estimates.interval_widths import (
     NoisyVariance,
     WidthRule,
     chi_square,
-    reaches_from_description,
+    widths_from_description,
 )
 from statpress.mechanisms.estimates.resampled import (
     DeclaredStatistic,
@@ -393,7 +393,7 @@ class SplitEstimate(ResampledEstimate):
         if first_version:
             rules = (former_multiplier(split.known, size / n, terms.confidence),)
         else:
-            rules = reaches_from_description(description, dimension)
+            rules = widths_from_description(description, dimension)
         return cls(terms=terms, resamples=split, rules=rules)
 
 

@@ -225,7 +225,7 @@ _SEEN = 1e-9  # likelihood of the last sum below which rounding could matter
 
 @dataclass(frozen=True, eq=False)
 class Strays:
-    """How far cumulative counts stray from their estimates by noise, all at once.
+    """Of a simultaneous band: how far cumulative counts stray from their estimates by noise.
 
     Attributes:
         centre: float64[K], what is known of the cumulated noise; estimates are less by it.

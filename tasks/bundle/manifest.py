@@ -151,7 +151,7 @@ def approval_at(place: Place, manifest: Mapping[str, Any]) -> Entry:
     try:
         text = content.decode("utf-8")
         decision = Entry(**json.loads(text))
-        check_decision(decision.body)
+        check_decision(decision.body)  # whose signature it bears
         whole = text == approval_text(decision) and _of_this(decision, manifest)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         pass

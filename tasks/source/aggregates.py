@@ -1,4 +1,4 @@
-"""Counts and profiles of a source as queries, and bounding the records that a unit contributes.
+"""Counts and profiles of a source as queries, and bounding the contributions of each unit.
 
 Of every unit at most ``max_records`` = c records are kept, chosen at random, and a unit
 with fewer is padded to exactly c with records in the absent cell. The table has then
@@ -37,12 +37,12 @@ from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import LISTED, Domain
 from statpress.mechanisms.errors import ColumnTypeError, EmptySourceError
 from statpress.tasks.source import discretise
+from statpress.tasks.source.columns import missing_column
 from statpress.tasks.source.engine import (
     Limits,
     OpenSource,
     Source,
     engine_of,
-    missing_column,
     open_source,
     reader_named,
 )

@@ -42,6 +42,7 @@ from statpress.mechanisms.domain.columns import Categorical, Column, Date, Integ
 from statpress.mechanisms.domain.domain import Domain, Runs
 from statpress.mechanisms.errors import ColumnTypeError
 from statpress.tasks.source.bins import EdgeFormula, guessing_scale, with_bins
+from statpress.tasks.source.columns import missing_column
 from statpress.tasks.source.engine import (
     EXACT_DOUBLES,
     CsvOptions,
@@ -54,7 +55,6 @@ from statpress.tasks.source.engine import (
     in_type,
     is_exact_double,
     literal,
-    missing_column,
 )
 
 if TYPE_CHECKING:
@@ -404,7 +404,8 @@ def packed_table(
         table the one word is the cell, ``domain.cell_of`` of each record.
 
     Raises:
-        ColumnNotFoundError: A declared column is missing.
+        ColumnNotFoundError: A declared column is missing from the table; opening the source has
+            compared the names with those of each file (``columns.check_source_columns``).
         ColumnTypeError: A column's type cannot carry its discretisation.
     """
     derived, coded = coded_columns(domain, table, unit=unit, text=text)
@@ -427,7 +428,8 @@ def coded_columns(
     Takes the arguments of ``packed_table``.
 
     Raises:
-        ColumnNotFoundError: A declared column is missing.
+        ColumnNotFoundError: A declared column is missing from the table; opening the source has
+            compared the names with those of each file (``columns.check_source_columns``).
         ColumnTypeError: A column's type cannot carry its discretisation.
     """
     derived = read_columns(domain, table, unit=unit, text=text)
@@ -449,7 +451,8 @@ def read_columns(
     Takes the arguments of ``packed_table``.
 
     Raises:
-        ColumnNotFoundError: A declared column is missing.
+        ColumnNotFoundError: A declared column is missing from the table; opening the source has
+            compared the names with those of each file (``columns.check_source_columns``).
         ColumnTypeError: A column's type cannot carry its discretisation.
     """
     selected = {} if unit is None else {"unit": table[unit]}

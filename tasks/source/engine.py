@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statpress.mechanisms.domain.columns import Category
-from statpress.mechanisms.errors import ColumnNotFoundError, SourceAccessError, SourceError
+from statpress.mechanisms.errors import SourceAccessError, SourceError
 from statpress.tasks.source.guarding import text_of_owner
 
 if TYPE_CHECKING:
@@ -114,12 +114,6 @@ def connect(scratch: Path, limits: Limits = Limits(), **settings: Any) -> Any:
     )
     connection.raw_sql("SET enable_progress_bar = false")  # it goes to standard output
     return connection
-
-
-def missing_column(name: str) -> ColumnNotFoundError:
-    """The public error for a column that the source does not have."""
-    flaw = f"The source has no column '{name}' (names are compared exactly)."
-    return ColumnNotFoundError(flaw, where=name)
 
 
 def out_of_memory(error: Exception, where: str) -> SourceError | None:

@@ -11,23 +11,22 @@ import csv
 import glob
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from statpress.configs.formats import SourceFormat, is_stat
 from statpress.mechanisms.errors import (
-    ColumnNotFoundError,
     SourceChangedError,
     SourceError,
     SourceNotFoundError,
     SourceUnreadableError,
     StatpressError,
-    together,
 )
+from statpress.tasks.source.columns import Schema, check_source_columns, shared_columns, unique
 from statpress.tasks.source.csv_files import CsvFaultError, CsvFiles, cannot_be_read
-from statpress.tasks.source.engine import CsvOptions, Limits, connect, missing_column, out_of_memory
+from statpress.tasks.source.engine import CsvOptions, Limits, connect, out_of_memory
 from statpress.tasks.source.guarding import PRIVATE, guarded
 from statpress.tasks.source.stat_files import copied
 
@@ -81,77 +80,12 @@ def _mark(path: str) -> tuple[object, ...] | None:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
-Schema = Sequence[tuple[str, str]]
-"""Name and type of every column of a file."""
-
-
-def check_source_columns(
-    wanted: Iterable[str], usable: Iterable[str], schemas: Sequence[Schema]
-) -> None:
-    """Raise if a column is not among the usable ones.
-
-    Args:
-        wanted: Names of columns that are declared.
-        usable: Those that all files have, once and of one type.
-        schemas: Of each file.
-
-    Raises:
-        ColumnNotFoundError: With all such columns, each with its fault.
-    """
-    known = set(usable)
-    faults = [_fault(name, schemas) for name in wanted if name not in known]
-    if faults:
-        raise together(faults)
-
-
-def _fault(name: str, schemas: Sequence[Schema]) -> ColumnNotFoundError:
-    """What is wrong with a column."""
-    files = "the source" if len(schemas) == 1 else "a file of the source"
-    kinds = [[kind for other, kind in schema if other == name] for schema in schemas]
-    if not any(kinds):
-        return missing_column(name)
-    if not all(kinds):
-        fault = f"Not all files of the source have a column '{name}' (names are compared exactly)."
-    elif any(len(each) > 1 for each in kinds):
-        fault = f"The column '{name}' is more than once in {files}."
-    elif len({each[0] for each in kinds}) > 1:
-        fault = f"The column '{name}' is not of one type in all files of the source."
-    else:
-        fault = f"Another column of {files} differs from '{name}' in upper and lower case only."
-    return ColumnNotFoundError(fault, where=name)
-
-
 def parquet_schema(path: str) -> Schema:
     """Names and types of a Parquet file's top-level columns."""
     import pyarrow.parquet as pq
 
     schema = pq.read_metadata(path).schema.to_arrow_schema()
     return [(column.name, str(column.type)) for column in schema]
-
-
-def shared_columns(schemas: Sequence[Schema]) -> dict[str, int]:
-    """Positions, in the first file, of columns that all files have with one type.
-
-    The engine matches the columns of several files by folded name and casts
-    them to the first file's type, so a name or a type that is not the same
-    throughout is left out.
-    """
-    first = schemas[0]
-    positions = unique([name for name, _ in first])
-    for schema in schemas if len(schemas) > 1 else []:
-        folded = unique([name.lower() for name, _ in schema])
-        types = dict(schema)
-        positions = {
-            name: position
-            for name, position in positions.items()
-            if name.lower() in folded and types.get(name) == first[position][1]
-        }
-    return positions
-
-
-def unique(names: Sequence[str]) -> dict[str, int]:
-    """Positions of the names that occur once."""
-    return {name: index for index, name in enumerate(names) if names.count(name) == 1}
 
 
 _Result = TypeVar("_Result")

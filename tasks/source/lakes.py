@@ -22,8 +22,9 @@ from statpress.mechanisms.errors import (
     SourceNotFoundError,
     SourceUnavailableError,
 )
+from statpress.tasks.source.columns import Schema
 from statpress.tasks.source.engine import Limits
-from statpress.tasks.source.files import FileState, Schema, changed
+from statpress.tasks.source.files import FileState, changed
 
 if TYPE_CHECKING:
     import pyarrow as pa

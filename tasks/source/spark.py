@@ -32,8 +32,9 @@ from statpress.mechanisms.errors import (
     SourceUnavailableError,
     SourceUnreadableError,
 )
+from statpress.tasks.source.columns import Schema, check_source_columns, shared_columns
 from statpress.tasks.source.engine import ArrayFunction, Constants, Limits, OpenTable
-from statpress.tasks.source.files import Schema, changed, check_source_columns, shared_columns
+from statpress.tasks.source.files import changed
 from statpress.tasks.source.guarding import guarded, new_file, write_new
 
 if TYPE_CHECKING:

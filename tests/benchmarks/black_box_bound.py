@@ -36,8 +36,8 @@ from statpress.mechanisms.estimates.interval_widths import (
     AROUND,
     TOLERANCE,
     NoisyVariance,
-    least_reach,
     mean_width,
+    narrowest_width,
 )
 from statpress.mechanisms.estimates.subsample_split import SplitDesign, SubsampleSplit
 from tests.benchmarks.black_box_widths import STATISTICS
@@ -145,7 +145,7 @@ def bound(
     around = np.minimum(variance * np.array(AROUND), known.most)
     oracles = 2 * normal_quantile(level) * np.sqrt(around + noise**2)
     oracle = 2 * normal_quantile(level) * math.sqrt(variance + noise**2)
-    widths = mean_width(least_reach(known, variance, level), known, around, level) / oracles
+    widths = mean_width(narrowest_width(known, variance, level), known, around, level) / oracles
     at = np.array([variance])
     return Bound(
         design,

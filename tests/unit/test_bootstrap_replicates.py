@@ -18,7 +18,7 @@ from statpress.mechanisms.errors import RecordsError
 from statpress.mechanisms.estimates import dp_bootstrap as bootstrap_replicates
 from statpress.mechanisms.estimates import statistics as bounded_statistics
 from statpress.mechanisms.estimates.dp_bootstrap import BootstrapReplicates
-from statpress.mechanisms.estimates.interval_widths import least_reach, mean_width
+from statpress.mechanisms.estimates.interval_widths import mean_width, narrowest_width
 from statpress.mechanisms.estimates.resampling_noise import gaussian_goal, paper_mu_squared
 from statpress.mechanisms.estimates.statistics import Covariance, Mean, Variance
 from statpress.mechanisms.estimates.subsample_split import (
@@ -160,7 +160,7 @@ def test_widths_over_the_oracles(mu: Fraction, mean: float, variance: float) -> 
     for statistic, most, true in ((Mean(), mean, 1 / 12), (Variance(), variance, 1 / 180)):
         made = SubsampleSplit.calibrate(statistic, mu, n_records=3000, presumed=true / 3000)
         oracle = 2 * 1.644854 * math.sqrt(true / 3000 + 1 / (3000 * float(mu)) ** 2)
-        rule = least_reach(made.known, true / 3000, 0.9)
+        rule = narrowest_width(made.known, true / 3000, 0.9)
         assert mean_width(rule, made.known, np.array(true / 3000), 0.9) < most * oracle
 
 
@@ -168,7 +168,7 @@ def test_widths_over_the_oracles(mu: Fraction, mean: float, variance: float) -> 
 def split_coverage(mu: Fraction) -> float:
     """Of the real release, on real records."""
     made = SubsampleSplit.calibrate(Mean(), mu, n_records=600, presumed=1 / 7200)
-    rule = least_reach(made.known, 1 / 7200, 0.9)
+    rule = narrowest_width(made.known, 1 / 7200, 0.9)
     data, rng, hits = np.random.default_rng(2), seeded(3), 0
     for _ in range(150):
         records = (data.random(600) * 64).astype(np.int64)

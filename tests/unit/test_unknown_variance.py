@@ -13,12 +13,12 @@ from statpress.mechanisms.estimates.fieller import normal_quantile
 from statpress.mechanisms.estimates.interval_widths import (
     AROUND,
     TOLERANCE,
+    CalibratedWidth,
     NoisyVariance,
-    Reach,
     coverage,
-    least_reach,
     mean_width,
-    reaches_from_description,
+    narrowest_width,
+    widths_from_description,
 )
 from statpress.mechanisms.estimates.subsample_split import former_multiplier
 from tests.benchmarks.black_box_bound import least_width
@@ -31,7 +31,7 @@ PRESUMED = {SPLIT: 1 / 36000, NOISY: 1 / 540_000, FEW: 1 / 6000}
 
 
 def simulated(
-    rule: Reach, known: NoisyVariance, share: float, level: float, forgotten: float = 1.0
+    rule: CalibratedWidth, known: NoisyVariance, share: float, level: float, forgotten: float = 1.0
 ) -> int:
     """How many intervals hold, of independent draws and not by quadrature."""
     rng, variance = np.random.default_rng(8), np.array(share * known.most)
@@ -44,7 +44,7 @@ def simulated(
 @pytest.mark.parametrize("known", PRESUMED)
 @pytest.mark.parametrize("level", [0.9, 0.99])
 def test_the_level_is_kept_at_every_variance(known: NoisyVariance, level: float) -> None:
-    rule = least_reach(known, PRESUMED[known], level)
+    rule = narrowest_width(known, PRESUMED[known], level)
     allowed = stats.binom.ppf(LEVEL, RUNS, level - 0.06 * (1 - level))
     for share in (0.0, 1e-4, 0.01, 0.03, 0.1, 0.2, 0.4, 0.7, 1.0):
         assert simulated(rule, known, share, level) >= allowed
@@ -62,7 +62,7 @@ def test_the_level_is_kept_with_few_and_noisy_subsamples(subsamples: int, part: 
     full = 1 / (n * mu * math.sqrt(1 - part))
     noise = subsamples * (2 / (n * mu)) ** 2 / part
     known = NoisyVariance(1.0, noise, subsamples - 1, 1.0, full**2, 1 / (4 * n))
-    rule = least_reach(known, known.most / 3, 0.95)
+    rule = narrowest_width(known, known.most / 3, 0.95)
     variances = known.most * np.array([0.0, 0.01, 0.1, 0.3, 0.7, 1.0])
     assert np.min(coverage(rule, known, variances, 0.95)) >= 0.95 - TOLERANCE * 0.05
     assert min(simulated(rule, known, each, 0.95) for each in (0.1, 0.5, 1.0)) > 0.945 * RUNS
@@ -71,11 +71,11 @@ def test_the_level_is_kept_with_few_and_noisy_subsamples(subsamples: int, part: 
 def test_without_an_addend_it_is_the_cap_or_the_noise() -> None:
     z = normal_quantile(0.9)
     spread = np.array([0.0, 1e9])
-    low, high = Reach(1.0, 0.0).half_width(FEW, spread, 0.9)
+    low, high = CalibratedWidth(1.0, 0.0).half_width(FEW, spread, 0.9)
     assert low == pytest.approx(z * math.sqrt(FEW.centre_noise))
     assert high == pytest.approx(z * math.sqrt(FEW.centre_gain * FEW.most + FEW.centre_noise))
     middle = FEW.spread_gain * 1e-4 + FEW.spread_noise
-    (found,) = Reach(2.0, -1e-5).half_width(FEW, np.array([middle]), 0.9)
+    (found,) = CalibratedWidth(2.0, -1e-5).half_width(FEW, np.array([middle]), 0.9)
     assert found == pytest.approx(z * math.sqrt(1.02 * 1.9e-4 + 8.6e-6))
 
 
@@ -85,7 +85,7 @@ def test_no_rule_is_much_narrower(known: NoisyVariance, most: float) -> None:
     presumed = PRESUMED[known]
     at = np.minimum(presumed * np.array(AROUND), known.most)
     oracle = 2 * normal_quantile(0.9) * np.sqrt(known.variance_of_centre(at))
-    rule = least_reach(known, presumed, 0.9)
+    rule = narrowest_width(known, presumed, 0.9)
     found = float(np.mean(mean_width(rule, known, at, 0.9) / oracle))
     bound = least_width(known, at, oracle, 0.9, bins=100)
     assert bound / 1.005 < found < most * bound
@@ -107,12 +107,12 @@ def test_constants_of_earlier_versions_are_those_they_had() -> None:
 
 
 def test_constants_are_read_back_as_they_were_written() -> None:
-    rules = (Reach(1.05, 1 / 3e5), Reach(1.2, -1e-7))
+    rules = (CalibratedWidth(1.05, 1 / 3e5), CalibratedWidth(1.2, -1e-7))
     stated = {
         f"reach_{name}_{i}": repr(getattr(rule, name))
         for i, rule in enumerate(rules, 1)
         for name in ("factor", "addend")
     }
-    assert reaches_from_description({"other": 1, **stated}, 2) == rules
+    assert widths_from_description({"other": 1, **stated}, 2) == rules
     with pytest.raises(KeyError, match="reach_factor_1"):
-        reaches_from_description({"other": 1}, 2)
+        widths_from_description({"other": 1}, 2)

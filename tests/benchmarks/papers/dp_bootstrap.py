@@ -37,7 +37,7 @@ from rich.progress import track
 from statpress.mechanisms.accounting.noise_losses import BootstrapLoss
 from statpress.mechanisms.estimates.dp_bootstrap import NoisyReplicates
 from statpress.mechanisms.estimates.fieller import normal_quantile
-from statpress.mechanisms.estimates.interval_widths import Reach, least_reach
+from statpress.mechanisms.estimates.interval_widths import CalibratedWidth, narrowest_width
 from statpress.mechanisms.estimates.joint_moments import moment_interval
 from statpress.mechanisms.estimates.resampling_noise import (
     gaussian_goal,
@@ -137,10 +137,10 @@ class Setting:
         }
 
     @functools.cached_property
-    def rules(self) -> dict[tuple[float, float], Reach]:
+    def rules(self) -> dict[tuple[float, float], CalibratedWidth]:
         """Its half-widths by mu and level, narrowest at a third of the largest variance."""
         return {
-            (mu, level): least_reach(split.known, split.known.most / 3, level)
+            (mu, level): narrowest_width(split.known, split.known.most / 3, level)
             for mu, split in self.splits.items()
             for level in self.levels
         }
