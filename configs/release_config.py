@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     Discriminator,
     Field,
     StrictStr,
@@ -34,7 +35,31 @@ from statpress.configs.sources import AnySourceConfig, ResourcesConfig
 from statpress.configs.upload_targets import Targets
 from statpress.mechanisms.domain.domain import Adjacency, Privacy, Unit
 
-Fraction01 = Annotated[Decimal, Field(ge=0, le=1)]
+LIMITS = (
+    *map(Decimal, ("0", "0.001", "0.002", "0.005", "0.01", "0.02", "0.05")),
+    *map(Decimal, ("0.1", "0.2", "0.5", "1")),
+)
+"""The shares that a check may allow. Whether it passes is an exact answer, and with any share
+allowed whoever may change a config could close in on a count."""
+
+
+def next_limit(share: Decimal) -> Decimal:
+    """The smallest of ``LIMITS`` that allows a share, from 0 to 1."""
+    return next(each for each in LIMITS if each >= share)
+
+
+def _limit(share: Decimal) -> Decimal:
+    if share not in LIMITS:
+        listed = ", ".join(map(str, LIMITS[:-1]))
+        raise PydanticCustomError(
+            "ConfigError",
+            "must be {listed} or {last}; the next larger one is {larger}",
+            {"listed": listed, "last": str(LIMITS[-1]), "larger": str(next_limit(share))},
+        )
+    return share
+
+
+Limit = Annotated[Decimal, Field(ge=0, le=1), AfterValidator(_limit)]
 
 
 class UnitColumn(Section):
@@ -147,16 +172,16 @@ class BudgetConfig(Section):
 class CheckConfig(Section):
     """Declared expectations on one source column, as shares of the records."""
 
-    missing_at_most: Fraction01 | None = Field(
+    missing_at_most: Limit | None = Field(
         default=None,
         description="Share of nulls; by default 0 unless the column has a missing cell.",
     )
-    outside_at_most: Fraction01 | None = Field(
+    outside_at_most: Limit | None = Field(
         default=None,
         description="Share of undeclared or clamped values; by default 0 for categories "
         "without an 'other' cell, and not checked where values are clamped.",
     )
-    unreadable_at_most: Fraction01 | None = Field(
+    unreadable_at_most: Limit | None = Field(
         default=None,
         description="Share of values in a CSV that are there and cannot be read as declared; by "
         "default 0. Those that are allowed count as missing.",

@@ -19,13 +19,14 @@ import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from decimal import ROUND_FLOOR, Decimal
 from typing import Any
 
 import numpy as np
 
 from statpress.configs.checks import limits
 from statpress.configs.loading import Release
+from statpress.configs.release_config import next_limit
 from statpress.mechanisms.domain.coded_columns import CodedColumns
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.errors import EmptySourceError, QualityGateError, ReleaseGateError
@@ -168,8 +169,7 @@ def check_source(
             if count > share * n:
                 allowed = f"{_floor(share * n):,}" if share else "none"
                 refused[name, fate] = f"{count:,} {fate} of {n:,}, {allowed} allowed"
-                needed = (Decimal(count) / n).quantize(Decimal("0.001"), ROUND_CEILING)
-                advice[name, fate] = f"{{{fate}_at_most: {needed.normalize():f}}}"
+                advice[name, fate] = f"{{{fate}_at_most: {next_limit(Decimal(count) / n)}}}"
     if refused:
         places = {(name, fate): place for name, fate, place in locate(list(refused))}
         for (name, fate), what in refused.items():

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from statpress.configs.release_config import LIMITS
 from statpress.flows.cli import app
 from statpress.mechanisms.errors import (
     ColumnNotFoundError,
@@ -182,14 +183,14 @@ def test_nothing_is_opened_that_cannot_be_recorded(
 def test_exact_gates_answer_as_often_as_the_limit_says(
     agency: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The scan for an exact count: checks loosened step by step until a run passes."""
+    """The scan for a count by exact answers: checks loosened step by step until a run passes."""
     agency.home.ledger.unlink()
     agency.register(max_looks=4)
     asked = []
     real = scanning.scan
     monkeypatch.setattr(scanning, "scan", lambda *a, **k: asked.append(1) or real(*a, **k))
-    for number in range(8):
-        checks = f"checks: {{age: {{outside_at_most: 0.0{number}}}}}\nproducts:"
+    for number, share in enumerate(LIMITS[:8]):
+        checks = f"checks: {{age: {{outside_at_most: {share}}}}}\nproducts:"
         text = agency.text.replace("products:", checks).replace("epsilon: 1.0", "epsilon: 1.0e-3")
         agency.config.write_text(text.replace("name: first", f"name: scan-{number}"))
         with contextlib.suppress(QualityGateError, RefusalLimitError):

@@ -265,6 +265,15 @@ def test_input_gate_defaults_accept_only_values_with_a_cell() -> None:
     assert limits(number, declared) == Limits(*some)
 
 
+@pytest.mark.parametrize(("share", "larger"), [("0.03", "0.05"), ("0.0749", "0.1"), ("0.51", "1")])
+def test_a_check_takes_one_of_few_shares(tmp_path: Path, share: str, larger: str) -> None:
+    path = changed(tmp_path, "outside_at_most: 0.01", f"outside_at_most: {share}")
+    with pytest.raises(errors.ConfigError) as caught:
+        load(path)
+    assert f"; the next larger one is {larger}." in str(caught.value)
+    assert ":" in caught.value.where and "checks.lweekinc.outside_at_most" in caught.value.where
+
+
 def test_hash_is_that_of_the_text(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     path.write_bytes(b"\xef\xbb\xbf" + SHIPPED.read_bytes().replace(b"\n", b"\r\n"))
