@@ -24,6 +24,7 @@ one to the other and nothing has to be guessed.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -51,6 +52,42 @@ def measures_of(policy: object) -> tuple[str, ...]:
 def limit_of(body: Mapping[str, Any]) -> Loss:
     """The limit that a registration or an amendment sets."""
     return Loss.of(body, measures_of(body["policy"]))
+
+
+_OF_NAMES = " ._-,:()+&'"
+"""What a name may have besides letters and digits: no path, no markup."""
+_TOGETHER = {"CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA"}
+"""Scripts that one word may have."""
+
+
+def check_new_name(name: str) -> None:
+    """Raise if a dataset should not be registered by a name that could be taken for another's.
+
+    Accounts that an earlier version registered keep their names.
+
+    Raises:
+        LedgerError: It is no line of at most 200 letters, digits and a few marks, begins with a
+            mark, has blanks that do not show, or letters of several scripts, of which some look
+            alike.
+    """
+    plain = all(unicodedata.category(each)[0] in "LMN" or each in _OF_NAMES for each in name)
+    scripts = {unicodedata.name(each, "?").split()[0] for each in name if each.isalpha()}
+    if not plain or not 0 < len(name) <= 200:
+        flaw = f"It is not a line of at most 200 letters, digits and {_OF_NAMES.strip()}"
+    elif not name[0].isalnum() or name != " ".join(name.split()):
+        flaw = "It does not begin with a letter or digit, or has blanks that do not show"
+    elif (
+        unicodedata.normalize("NFKC", name) != name
+        or len(scripts - _TOGETHER) + bool(scripts & _TOGETHER) > 1
+    ):
+        flaw = "It has letters of several scripts, or such as look like others"
+    else:
+        return
+    raise LedgerError(
+        f"A dataset cannot be registered by this name. {flaw}.",
+        where=f"dataset {name[:60]!a}",
+        next_step="Choose a plain name; 'dataset' in the configs is the same.",
+    )
 
 
 DEFAULT_MAX_REFUSALS, DEFAULT_MAX_LOOKS = 20, 60

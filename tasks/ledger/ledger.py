@@ -22,7 +22,14 @@ from sqlalchemy import Connection
 
 from statpress.mechanisms.errors import LedgerError, LedgerUnavailableError
 from statpress.tasks.ledger import tables
-from statpress.tasks.ledger.accounts import Account, Charge, State, Status, measures_of
+from statpress.tasks.ledger.accounts import (
+    Account,
+    Charge,
+    State,
+    Status,
+    check_new_name,
+    measures_of,
+)
 from statpress.tasks.ledger.chain import (
     Positions,
     Recompute,
@@ -382,8 +389,9 @@ class Ledger(AbstractContextManager["Ledger"]):
 
         Raises:
             AlreadyRegisteredError: The dataset has an account.
-            LedgerError: A value is not usable, or the ledger is not.
+            LedgerError: A name or value is not usable, or the ledger is not.
         """
+        check_new_name(dataset)
         terms = {"adjacency": adjacency, "unit": unit}
         records = {"unit_records": unit_records, "n_records": n_records}
         body = {"dataset": dataset, "policy": policy, **terms, **records}

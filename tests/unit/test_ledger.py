@@ -49,6 +49,54 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
+# --- names of accounts ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", " ", " a", "a ", "a  b", "a\u00a0b", "../b", "a/b", "a\\b", ".hidden", "-x", "<b>a</b>"]
+    + ["a`b`", "a|b", "a*", "a\nb", "a\u200bb", "a\u202eb", "c\u0435nsus", "census\u00b2"]
+    + ["\uff43ensus", "a" * 201, "cafe\u0301"],
+)
+def test_a_name_that_could_be_taken_for_another_is_not_registered(
+    ledger: Ledger, name: str
+) -> None:
+    before = list(ledger.entries())
+    with pytest.raises(LedgerError, match="cannot be registered by this name"):
+        ledger.register(dataset=name, epsilon=1, delta=0, **TERMS)
+    assert list(ledger.entries()) == before
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "census (1900)",
+        "Enqu\u00eate m\u00e9nages",
+        "2024_q1.v2",
+        "\u52b4\u50cd\u529b\u30c7\u30fc\u30bf",
+    ]
+    + [
+        "\u043f\u0435\u0440\u0435\u043f\u0438\u0441\u044c",
+        "\u091c\u0928\u0917\u0923\u0928\u093e 2027",
+    ],
+)
+def test_a_name_of_any_one_script_is(ledger: Ledger, name: str) -> None:
+    ledger.register(dataset=name, epsilon=1, delta=0, **TERMS)
+    assert ledger.account(name).dataset == name
+
+
+def test_accounts_keep_names_of_earlier_versions(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from statpress.tasks.ledger import ledger as ledgers
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ledgers, "check_new_name", lambda _: None)
+        ledger.register(dataset="../old", epsilon=1, delta=0, **TERMS)
+    ledger.amend(dataset="../old", epsilon=2, delta=0, reason="more")
+    assert ledger.verify().entries == len(list(ledger.entries()))
+
+
 # --- opening --------------------------------------------------------------------
 
 
