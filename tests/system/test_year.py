@@ -89,7 +89,7 @@ def _dataset(found: Callable[..., Any], folder: Path, name: str, days: int) -> A
     )
     agency.config.write_text(agency.text)
     shared = type(agency)(folder.parent / DATASETS[0], agency.inspector)
-    shared.register(dataset=name, epsilon=str(days), delta="0")
+    shared.register(dataset=name, epsilon=str(days), delta="0", max_looks=10 * days)
     return agency
 
 
