@@ -122,8 +122,8 @@ class MomentsEstimate(EstimateMechanism):
 
     def remarks(self) -> Iterator[tuple[str, str]]:
         """How far rare values bring the coverage down, and what a guarantee costs."""
-        if self.inference == "approximate":
-            worst, level = self.worst_coverage, self.terms.confidence
+        worst, level = self.worst_coverage, self.terms.confidence
+        if not self.guaranteed and inference_words(worst, level) == "approximate":
             yield (
                 "the interval is",
                 f"approximate: where rare values decide it may cover with {worst:.3f} in place "
