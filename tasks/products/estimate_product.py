@@ -318,7 +318,8 @@ COLUMNS = {
     "inference": (
         "string",
         "How the level is known. guaranteed: it holds for every population in the declared bounds. "
-        "asymptotic: by normal approximation, at most 1.5 points below it for rare values. "
+        "asymptotic: by normal approximation, at most 1.5 points below it for rare values, "
+        "and missing at most 1.3 times as often as stated. "
         "approximate: some populations whose rare values decide are covered less often, or, of a "
         "quotient whose denominator is of few records, releases that have an interval are.",
     ),
