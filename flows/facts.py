@@ -41,11 +41,14 @@ if TYPE_CHECKING:
 
 def query_report(facts: Mapping[str, Any]) -> Iterator[Any]:
     """A row for each cell: its values, the estimate, its error and interval."""
-    columns = facts["columns"]
+    columns, sample = facts["columns"], facts.get("sample")
+    shares = sample is not None and not sample["absent"]
+    limits = ("share_lower", "share_upper") if shares else ()
     rows = [
         [
             *(cell["values"][name] for name in columns),
             *(f"{cell[part]:,.1f}" for part in ("estimate", "standard_error", "lower", "upper")),
+            *(f"{cell[part]:.4f}" for part in limits),
         ]
         for cell in facts["cells"]
     ]
@@ -53,12 +56,20 @@ def query_report(facts: Mapping[str, Any]) -> Iterator[Any]:
     conditions = [f"{name} = {' or '.join(values)}" for name, values in facts["where"].items()]
     title = f"{facts['product']}: records" + (f" with {', '.join(conditions)}" * bool(conditions))
     headings = [*columns, "estimate", "standard error", f"from ({level})", f"to ({level})"]
+    headings += ["share from", "share to"] if shares else []
     yield table(title, headings, rows)
     notes = [
         "Unbiased estimates from noisy tables, which may be negative. One interval covers with "
-        f"probability {level}, not all of them together."
+        f"probability {level}{' or more' if sample else ''}, not all of them together."
     ]
-    if facts["of"] == "these records":
+    if sample is not None:
+        notes.append(
+            "Intervals are for the expected number of records in a random sample of "
+            f"{sample['n_units']:,} units from the population."
+        )
+        if sample["unit_records"] > 1:
+            notes.append("They allow for units whose records are all alike.")
+    else:
         notes.append("They are of the records that were counted, without any error of sampling.")
     if facts["chosen_by_noisy_scores"]:
         notes.append(

@@ -184,7 +184,7 @@ def query(
         bundle: The bundle's folder.
         product: Microdata by marginals; by default the only such product.
         confidence: Of the intervals.
-        population: Add the error of sampling, if the records are a random sample.
+        population: Intervals for the population, if the units are a random sample of it.
     """
     from statpress.flows import facts as reports
     from statpress.tasks.release.query import Question, ask, conditions_of

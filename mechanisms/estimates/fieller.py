@@ -29,7 +29,9 @@ s - z = w. Of the releases with an interval these are at most alpha/2 if
 
 and z(w) is taken so, but for z' where that is larger. With 1 - Phi(z') = alpha ``RARE``/2 it is
 so only where intervals are rarer than ``RARE``. For e < -z the set misses t too, more seldom given
-an interval than without. So among intervals the coverage is 1 - alpha wherever they are not rarer.
+an interval than without. So among intervals the coverage is 1 - alpha wherever they are not rarer,
+if the errors are normal with a known variance. Noise has such errors; the number of a few sampled
+records does not (statpress.mechanisms.estimates.pair_moments).
 At the level .95 z falls from 3.29 at s = 4.5 to 2.36 at s = 5.3 and 1.97 at s = 7.2, to Fieller's
 1.96. The larger sets hold the smaller ones, so that the coverage over all releases is not less.
 If D is known to be positive, an interval for d < 0 is always by luck, and the whole line is taken.

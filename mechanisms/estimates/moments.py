@@ -15,8 +15,8 @@ the truth if
     (K - L + s e)^2 <= z^2 (max(K + c s e', 0) + c s + s^2),   K ~ Poisson(L),
 
 which is summed over K and over the noise; the least coverage over a grid of L is what a plan
-states. An interval is *approximate* if that is more than 1.5 points below its level: a fact of the
-noise and the level, and not of any data.
+states. An interval is *approximate* if that is below its level by more than ``most_shortfall``: a
+fact of the noise and the level, and not of any data.
 """
 
 from __future__ import annotations
@@ -35,8 +35,14 @@ from statpress.mechanisms.estimates.estimate import EstimateMechanism, Inference
 from statpress.mechanisms.estimates.fieller import Floats
 from statpress.mechanisms.mechanism import Target
 
-MOST_SHORTFALL = 0.015
-"""By which the coverage of an interval may be below its level for rare values."""
+
+def most_shortfall(level: float) -> float:
+    """By how much the coverage of an interval may be below its level for rare values.
+
+    1.5 points, and no more than makes the miss rate 1.3 times the nominal one: .003 at .99.
+    """
+    return min(0.015, 0.3 * (1 - level))
+
 
 MANY = 5.0
 """Noise in jumps beyond which rare values are hidden, at levels up to .999."""
@@ -122,8 +128,8 @@ class MomentsEstimate(EstimateMechanism):
 
     def remarks(self) -> Iterator[tuple[str, str]]:
         """How far rare values bring the coverage down, and what a guarantee costs."""
-        if self.inference == "approximate":
-            worst, level = self.worst_coverage, self.terms.confidence
+        worst, level = self.worst_coverage, self.terms.confidence
+        if not self.guaranteed and inference_words(worst, level) == "approximate":
             yield (
                 "the interval is",
                 f"approximate: where rare values decide it may cover with {worst:.3f} in place "
@@ -141,7 +147,7 @@ class MomentsEstimate(EstimateMechanism):
 
 def inference_words(worst: float, level: float) -> Inference:
     """What an interval of this worst coverage is called."""
-    return "asymptotic" if worst >= level - MOST_SHORTFALL else "approximate"
+    return "asymptotic" if worst >= level - most_shortfall(level) else "approximate"
 
 
 class RareValues(NamedTuple):

@@ -22,7 +22,8 @@ Source: Xiao, He, Zhang and Kifer 2023, arXiv 2305.08175, who choose what to mea
 **Answers** come from the measurements and never from the records. Their noise is a sum of discrete
 normal variables with known variances, so the intervals are exact
 up to the grid where the amounts of the steps did not depend on noise; where scores chose the
-pairs, they hold given that choice.
+pairs, they hold given that choice. Intervals for a population of which the records are a sample are
+those of statpress.mechanisms.marginals.population: they hold with the stated probability or more.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError, NotMeasuredError
+from statpress.mechanisms.marginals.population import Sample
 from statpress.mechanisms.marginals.target_tables import Floats, Group
 
 GRID = 2**20
@@ -263,8 +265,9 @@ class Answer:
 
     Attributes:
         value: The estimate.
-        standard_error: Of its noise, and of sampling if asked for.
-        lower: Lower end of the interval.
+        standard_error: Of its noise, and of sampling if asked for, which it bounds for units of
+            several records.
+        lower: Lower end of the interval. That of a population of counts is not negative.
         upper: Upper end.
         confidence: Of the interval.
     """
@@ -282,7 +285,7 @@ def query(
     weights: ArrayLike,
     *,
     confidence: float = 0.95,
-    population: bool = False,
+    sample: Sample | None = None,
 ) -> Answer:
     """The sum of weights times the cells of a marginal.
 
@@ -291,8 +294,8 @@ def query(
         columns: Positions of the marginal's columns, in any order.
         weights: float64 of the shape of their sizes: 1 for the cells to add up.
         confidence: Of the interval, between 0 and 1.
-        population: Whether the records are a simple random sample of which more is to be said;
-            the variance of sampling is added then.
+        sample: The units, if they are a random sample of a population that the interval is to be
+            for: for the expected sum over as many units.
 
     Raises:
         NotMeasuredError: No measured table holds these columns together.
@@ -304,22 +307,19 @@ def query(
     group, ordered = _ordered(residuals, columns, weights)
     if not 0 < confidence < 1:
         raise ConfigError("A confidence lies between 0 and 1.", where="confidence")
-    table = residuals.table(group)
-    value = float((table * ordered).sum())
+    value = float((residuals.table(group) * ordered).sum())
     variance = residuals.query_variance(group, ordered)
-    if population:
-        # Unbiased shares: those cut off at 0 would add up the noise of many cells.
-        n = max(float(residuals.values[()]), 1.0)
-        mean = value / n
-        square = float((table * ordered**2).sum()) / n - mean**2
-        variance += n * max(square, 0.0)
-    error = math.sqrt(variance)
-    reach = float(ndtri((1 + confidence) / 2)) * error
+    if sample is None:
+        reach = float(ndtri((1 + confidence) / 2)) * math.sqrt(variance)
+        lower, upper = value - reach, value + reach
+    else:
+        lower, upper = sample.limits(value, math.sqrt(variance), ordered, confidence)
+        variance += sample.largest_variance(value, ordered)
     return Answer(
         value=value,
-        standard_error=error,
-        lower=value - reach,
-        upper=value + reach,
+        standard_error=math.sqrt(variance),
+        lower=lower,
+        upper=upper,
         confidence=confidence,
     )
 

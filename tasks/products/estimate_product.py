@@ -318,8 +318,10 @@ COLUMNS = {
     "inference": (
         "string",
         "How the level is known. guaranteed: it holds for every population in the declared bounds. "
-        "asymptotic: by normal approximation, at most 1.5 points below it for rare values. "
-        "approximate: some populations whose rare values decide are covered less often.",
+        "asymptotic: by normal approximation, at most 1.5 points below it for rare values, "
+        "and missing at most 1.3 times as often as stated. "
+        "approximate: some populations whose rare values decide are covered less often, or, of a "
+        "quotient whose denominator is of few records, releases that have an interval are.",
     ),
 }
 """Columns of the file of estimates: type and description."""

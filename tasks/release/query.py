@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from statpress.mechanisms.domain.columns import Column, labels
 from statpress.mechanisms.errors import NotMeasuredError, QueryError
 from statpress.mechanisms.marginals.marginals import Marginals
+from statpress.mechanisms.marginals.population import Sample
 from statpress.mechanisms.marginals.residuals import query
 from statpress.tasks.bundle.manifest import verify_bundle
 from statpress.tasks.products.noisy_tables import published_marginals
@@ -37,7 +38,8 @@ class Question:
         conditions: Per further or listed column the values to count, as they are published.
         product: Which one; by default the only one that can answer.
         confidence: Of the intervals.
-        population: Whether the records are a random sample of the population that is asked for.
+        population: Whether the privacy units are a random sample of the population that is asked
+            for. Intervals are for the expected number of records of as many units then.
     """
 
     columns: tuple[str, ...]
@@ -52,7 +54,8 @@ def ask(folder: Path, question: Question) -> dict[str, Any]:
 
     Returns:
         The product, and ``cells``: of each its values, estimate, standard error and interval, in
-        records.
+        records; for a population also the ``sample``, and the share and its limits if every
+        unit is one record.
 
     Raises:
         BundleVerificationError: The bundle is not whole, or not readable by this version.
@@ -90,6 +93,10 @@ def ask(folder: Path, question: Question) -> dict[str, Any]:
             next_step="Use fewer columns, or conditions on them.",
         )
     residuals = release.residuals()
+    sample = None
+    if question.population:
+        most = stated[name]["unit_records"]
+        sample = Sample(n_units=release.n_records // most, unit_records=most, absent=domain.absent)
     called = [named_cells(domain[column]) for column in question.columns]
     cells = []
     for codes in itertools.product(*listed):
@@ -101,12 +108,18 @@ def ask(folder: Path, question: Question) -> dict[str, Any]:
                 positions,
                 _outer(masks),
                 confidence=question.confidence,
-                population=question.population,
+                sample=sample,
             )
         except NotMeasuredError as error:
             listing = next(path for path in resources if path.startswith(f"data/{name}_pairs."))
             error.next_step = f"Ask about columns that were measured together: see {listing}."
             raise
+        share = {}
+        if sample is not None and not sample.absent:
+            figures = {
+                "share": answer.value, "share_lower": answer.lower, "share_upper": answer.upper
+            }  # fmt: skip
+            share = {key: figure / release.n_records for key, figure in figures.items()}
         names_of = [known[code] for known, code in zip(called, codes, strict=True)]
         cells.append(
             {
@@ -115,6 +128,7 @@ def ask(folder: Path, question: Question) -> dict[str, Any]:
                 "standard_error": answer.standard_error,
                 "lower": answer.lower,
                 "upper": answer.upper,
+                **share,
             }
         )
     return {
@@ -124,6 +138,7 @@ def ask(folder: Path, question: Question) -> dict[str, Any]:
         "confidence": question.confidence,
         "of": "a population" if question.population else "these records",
         "chosen_by_noisy_scores": stated[name]["score_scale"] is not None,
+        **({"sample": asdict(sample)} if sample else {}),
         "cells": cells,
     }
 

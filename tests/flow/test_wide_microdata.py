@@ -305,6 +305,29 @@ def test_the_command_answers_in_text_and_json(press: Any, capsys: Any) -> None:
     assert "Noisy scores" not in text  # nothing was chosen by them
 
 
+@pytest.mark.parametrize(("case", "most"), [("messy", 1), ("units", 3)])
+def test_intervals_for_a_population_are_of_units(
+    press: Any, capsys: Any, case: str, most: int
+) -> None:
+    bundle = press(case)
+    asked = ["query", str(bundle), "--product", "wide", "--columns", "visits"]
+    app([*asked, "--json"], exit_on_error=False)
+    records = json.loads(capsys.readouterr().out)
+    app([*asked, "--population", "--json"], exit_on_error=False)
+    facts = json.loads(capsys.readouterr().out)
+    n = stated(bundle, "wide")["n_records"]
+    assert facts["sample"] == {"n_units": n // most, "unit_records": most, "absent": most > 1}
+    for cell, counted in zip(facts["cells"], records["cells"], strict=True):
+        assert cell["estimate"] == counted["estimate"]
+        assert 0 <= cell["lower"] < cell["upper"] <= n
+        assert cell["lower"] <= max(counted["lower"], 0) and cell["upper"] >= counted["upper"]
+        assert cell.get("share_upper") == (cell["upper"] / n if most == 1 else None)
+    app([*asked, "--population"], exit_on_error=False)
+    text = capsys.readouterr().out
+    assert f"a random sample of {n // most:,} units" in text and "0.95 or more" in text
+    assert ("share to" in text, "all alike" in text) == (most == 1, most > 1)
+
+
 # --- plans --------------------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statpress.mechanisms.errors import ConfigError, NotMeasuredError
+from statpress.mechanisms.marginals.population import Sample
 from statpress.mechanisms.marginals.residuals import (
     GRID,
     NoisyTable,
@@ -95,7 +96,7 @@ def test_known_tables_have_no_error_and_the_number_of_records_neither() -> None:
 def test_sampling_adds_to_the_error() -> None:
     residuals = combine((2,), [NoisyTable((0,), Fraction(GRID), np.array([300, 700]) * GRID)],
                         n_present=1000)  # fmt: skip
-    noise, both = (query(residuals, (0,), [1, 0], population=p) for p in (False, True))
+    noise, both = (query(residuals, (0,), [1, 0], sample=s) for s in (None, Sample(n_units=1000)))
     assert both.standard_error**2 - noise.standard_error**2 == pytest.approx(1000 * 0.3 * 0.7)
 
 
@@ -108,15 +109,18 @@ def test_the_error_of_sampling_is_that_of_the_cells_and_not_of_their_noise() -> 
         noisy = n / k**2 + rng.normal(0, 3, (k, k))
         table = NoisyTable((0, 1), 3 * Fraction(GRID), np.rint(noisy * GRID).astype(np.int64))
         residuals = combine((k, k), [table], n_present=n)
-        noise, both = (query(residuals, (0, 1), weights, population=p) for p in (False, True))
+        samples = (None, Sample(n_units=n))
+        noise, both = (query(residuals, (0, 1), weights, sample=sample) for sample in samples)
         found.append(both.standard_error**2 - noise.standard_error**2)
     assert np.mean(found) == pytest.approx(n / 4, rel=0.15)  # cut off at 0 it would be nought
 
 
-def test_a_number_of_records_below_nought_has_an_error_of_sampling_too() -> None:
+def test_a_number_of_records_below_nought_has_an_interval_for_the_population_too() -> None:
     table = NoisyTable((0,), Fraction(9 * GRID), np.array([-3, -2]) * GRID)
-    answer = query(combine((2,), [table], n_present=None), (0,), [1, 0], population=True)
+    sample = Sample(n_units=50, unit_records=2, absent=True)
+    answer = query(combine((2,), [table], n_present=None), (0,), [1, 0], sample=sample)
     assert answer.standard_error > 8
+    assert answer.lower == 0 < 10 < answer.upper < 100
 
 
 def test_what_was_not_measured_or_does_not_exist_is_refused() -> None:
