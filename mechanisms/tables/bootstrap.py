@@ -52,6 +52,7 @@ from statpress.mechanisms.postprocessing.covariance import (
     DebiasedTable,
     MultinomialErrors,
 )
+from statpress.mechanisms.sampling.evidence import Evidence
 from statpress.mechanisms.sampling.record_sampler import draw_counts
 from statpress.mechanisms.tables.bands import BandLaw
 from statpress.mechanisms.tables.count_tables import DrawnRecords
@@ -222,6 +223,14 @@ class SmoothedDraws(DrawnRecords):
     def pseudocount_of(self, n_records: int, n_cells: int) -> Fraction:
         """What is added to each cell."""
         raise NotImplementedError
+
+    def evidence(self, one: ContingencyTable, other: ContingencyTable) -> Evidence:
+        """For audits: by how often the cells were drawn whose shares differ."""
+        added = float(self.pseudocount_of(one.n_records, one.domain.n_possible))
+        cells = np.union1d(one.cells, other.cells)
+        shares = [table.at(cells) + added for table in (one, other)]
+        ratios = np.log(shares[0] / shares[1])
+        return lambda release: float(release.at(cells) @ ratios)
 
     def postprocess(self, release: Any, *, n_records: int) -> DebiasedTable:
         """Debiased estimates of the true counts, without the uniform part; costs nothing."""

@@ -111,7 +111,7 @@ def test_modes_and_spill_files_under_the_widest_umask(
         seen["scratch"] = str(scratch)
         return honest(source, domain, joint, scratch=scratch)
 
-    monkeypatch.setattr("statpress.tasks.release.steps.scanning.scan", looking)
+    monkeypatch.setattr("statpress.tasks.source.scanning.scan", looking)
     before = os.umask(0)
     try:
         agency.run()
