@@ -1,22 +1,22 @@
 """What repeated releases prove of a privacy loss: lower bounds to hold beside what is claimed.
 
 A mechanism releases two neighbouring tables, ``one`` and ``other``, N times each, and every release
-is given its *evidence*, the log of how much likelier it is of ``one`` than of ``other``. A symmetric
-test at a threshold t >= 0 decides for ``one`` where the evidence reaches t, and for ``other`` where
-its negative does. Of the 2N decisions that it may take, *right* are those for the table that was
-released, *mistaken* those for the other one.
+is given its *evidence*, the log of how much likelier it is of ``one`` than of ``other``. A
+symmetric test at a threshold t >= 0 decides for ``one`` where the evidence reaches t, and for
+``other`` where its negative does. Of the 2N decisions that it may take, *right* are those for the
+table that was released, *mistaken* those for the other one.
 
-**Claim.** If (epsilon, delta) holds for both orders, then the mean rates of right and mistaken
-decisions, p and q, satisfy p <= e^epsilon q + delta and 1 - q <= e^epsilon (1 - p) + delta. At t = 0,
-where a coin decides a draw, q = 1 - p, and p <= (1 + delta(0))/2, which for mu-GDP is Phi(mu/2).
+**Claim.** If (epsilon, delta) holds for both orders, then p and q, the mean rates of right and
+mistaken decisions, satisfy p <= e^epsilon q + delta and 1 - q <= e^epsilon (1 - p) + delta. At
+t = 0, where a coin decides a draw, q = 1 - p, and p <= (1 + delta(0))/2, for mu-GDP Phi(mu/2).
 
 *Proof.* Both inequalities hold for either order by itself, and they are linear. For p at t = 0 take
 epsilon = 0. QED
 
 The decisions are independent, N of them with one chance and N with another. Their number is less
-spread than a binomial one of the same mean (Hoeffding 1956, doi 10.1214/aoms/1177728178, Theorem 4),
-so limits after Clopper and Pearson (1934, doi 10.1093/biomet/26.4.404) hold for the mean rate; where
-less than one decision is expected, at 1 - exp(-miss) in place of the miss rate.
+spread than a binomial one of the same mean (Hoeffding 1956, doi 10.1214/aoms/1177728178, Theorem
+4), so limits after Clopper and Pearson (1934, doi 10.1093/biomet/26.4.404) hold for the mean rate;
+where less than one decision is expected, at 1 - exp(-miss) in place of the miss rate.
 
 **The ideal test** is that of the pair which attains the claimed curve. Its rates at every threshold
 follow from the curve (Dong, Roth and Su 2022, doi 10.1111/rssb.12454, Proposition 2.12): at t the
@@ -30,6 +30,7 @@ to the claim audits of synthesisers come: Annamalai and others 2026, arXiv 2604.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -81,7 +82,9 @@ class Decisions:
     runs: int
 
     @classmethod
-    def of(cls, one: Floats, other: Floats, threshold: float, rng: np.random.Generator) -> Decisions:
+    def of(
+        cls, one: Floats, other: Floats, threshold: float, rng: np.random.Generator
+    ) -> Decisions:
         """Those by the evidence float64[N] of releases of each table.
 
         Args:
@@ -94,8 +97,8 @@ class Decisions:
         if threshold <= _EQUAL:
             draws = np.abs(signed) <= _EQUAL
             signed = np.where(draws, rng.integers(0, 2, len(signed)) * 2 - 1, signed)
-        reached = signed >= threshold - _EQUAL, -signed >= threshold - _EQUAL
-        return cls(*(int(each.sum()) for each in reached), len(signed))
+        right, mistaken = (int((each >= threshold - _EQUAL).sum()) for each in (signed, -signed))
+        return cls(right, mistaken, len(signed))
 
     def epsilon(self, delta: float, miss: float) -> float:
         """An epsilon that the smallest one at this delta exceeds, at least 0."""
@@ -146,7 +149,7 @@ class IdealTest:
         """Where tangents of the trade-off at neighbouring slopes meet."""
         places = np.linspace(0.0, self.epsilon, _THRESHOLDS + 1).tolist()
         lines = [(e, math.exp(e), self.loss.delta(e).upper) for e in places]
-        for (e, slope, delta), (after, steeper, less) in zip(lines, lines[1:], strict=False):
+        for (e, slope, delta), (after, steeper, less) in itertools.pairwise(lines):
             mistaken = min(max((delta - less) / (steeper - slope), 0.0), 1.0)
             yield (e + after) / 2, mistaken, min(delta + slope * mistaken, 1.0)
 

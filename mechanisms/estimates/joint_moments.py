@@ -288,7 +288,7 @@ class MeanEstimate(MomentsEstimate):
         exact = [self.release(table, NoNoise()).numbers for table in (one, other)]
         scales = {"sum": self.moments.scale, "sum_of_squares": self.moments.square_scale}
         ratios = {
-            name: of_noise(*(np.array(numbers[name], object) for numbers in exact), float(scale))
+            name: of_noise([np.array(numbers[name], object) for numbers in exact], float(scale))
             for name, scale in scales.items()
         }
         return lambda release: sum(

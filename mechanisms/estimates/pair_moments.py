@@ -427,7 +427,7 @@ class PairEstimate(MomentsEstimate):
     def evidence(self, one: ContingencyTable, other: ContingencyTable) -> Evidence:
         """For audits: by all sums."""
         exact = [self.release(table, NoNoise()).numbers["sums"] for table in (one, other)]
-        ratio = of_noise(*exact, self.moments.noise.sigma)
+        ratio = of_noise(exact, self.moments.noise.sigma)
         return lambda release: ratio(release.numbers["sums"])
 
     def estimates(self, raw: RawEstimates) -> tuple[Estimate, ...]:

@@ -301,7 +301,7 @@ class FunctionRelease:
         assert self.mechanism is not None
         exact = [self.release(table, NoNoise()).counts for table in (one, other)]
         scale, laplace = float(self.mechanism.scale), self.mechanism.noise == "laplace"
-        ratio = of_noise(*exact, scale, laplace=laplace)
+        ratio = of_noise(exact, scale, laplace=laplace)
         return lambda release: ratio(release.counts)
 
     def function(self, drawn: NoisyLattice) -> ReleasedFunction:

@@ -269,7 +269,7 @@ def release_marginals(
     return NoisyMarginals(coded.domain, coded.n_records, one_way, scores, tables, known)
 
 
-def one_way_shares(first: NoisyMarginals) -> tuple[float, list[Floats]]:
+def one_way_shares(first: NoisyMarginals) -> tuple[float, Sequence[Floats]]:
     """The number of present records and every column's shares, from the first step's tables."""
     residuals = first.residuals()
     n = residuals.present(first.n_records)
@@ -280,9 +280,7 @@ def references(
     pairs: Sequence[Group], n: float, p: Sequence[Floats]
 ) -> dict[Group, NDArray[np.int64]]:
     """The tables of whole records that pairs are compared with: products of the shares."""
-    return {
-        (a, b): np.rint(n * np.multiply.outer(p[a], p[b])).astype(np.int64) for a, b in pairs
-    }
+    return {(a, b): np.rint(n * np.multiply.outer(p[a], p[b])).astype(np.int64) for a, b in pairs}
 
 
 def evidence_of_marginals(one: CodedColumns, other: CodedColumns) -> Evidence:
@@ -304,7 +302,7 @@ def evidence_of_marginals(one: CodedColumns, other: CodedColumns) -> Evidence:
         noisy = (*release.one_way, *release.tables)
         found = 0.0
         for each, (first, second) in zip(noisy, tables([t.group for t in noisy]), strict=True):
-            ratio = of_noise(first * GRID, second * GRID, float(each.scale))
+            ratio = of_noise([first * GRID, second * GRID], float(each.scale))
             found += ratio(each.values)
         scores = release.scores
         if scores is None:
@@ -317,7 +315,7 @@ def evidence_of_marginals(one: CodedColumns, other: CodedColumns) -> Evidence:
                 for pair, both in zip(scores.pairs, tables(scores.pairs), strict=True)
             ]
         )
-        return found + of_noise(*distances.T, float(scores.scale))(scores.values)
+        return found + of_noise(distances.T, float(scores.scale))(scores.values)
 
     return evidence
 

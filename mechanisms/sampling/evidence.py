@@ -1,17 +1,18 @@
 """How much likelier a release is of one table than of another: what audits go by.
 
 A mechanism with a method ``evidence`` can be audited: of two tables, it gives a function of a
-release, the log of the ratio of its probabilities. It is exact for independent noise, where only the
-numbers that differ between the tables count, and takes nothing of a release but what is published.
+release, the log of the ratio of its probabilities. It is exact for independent noise, where only
+the numbers that differ between the tables count, and takes nothing of a release but what is
+published.
 
-What a mechanism would release without noise is found by releasing with ``NoNoise``, so the same code
-that an audit puts to the test says where its noise lies. ``HalvedNoise`` makes the broken twin of a
-mechanism that adds noise.
+What a mechanism would release without noise is found by releasing with ``NoNoise``, so the same
+code that an audit puts to the test says where its noise lies. ``HalvedNoise`` makes the broken twin
+of a mechanism that adds noise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import Any
 
@@ -52,20 +53,19 @@ class HalvedNoise(Randomness):
 
 
 def of_noise(
-    one: ArrayLike, other: ArrayLike, scale: float, *, laplace: bool = False
+    exact: Iterable[ArrayLike], scale: float, *, laplace: bool = False
 ) -> Callable[[ArrayLike], float]:
     """The evidence of numbers with independent noise of one scale.
 
     Args:
-        one: The exact numbers of ``one``, integers or multiples of the noise's grid.
-        other: Those of ``other``, of the same shape.
+        exact: The numbers without noise of the one table and of the other, of one shape.
         scale: Of the discrete Gaussian, or with ``laplace`` of exp(-|z|/scale).
         laplace: Which noise it is.
 
     Returns:
         A function of the noisy numbers.
     """
-    first, second = np.ravel(one), np.ravel(other)
+    first, second = map(np.ravel, exact)
     places = np.flatnonzero(first != second)
     first, second = first[places], second[places]
 

@@ -224,14 +224,6 @@ class SmoothedDraws(DrawnRecords):
         """What is added to each cell."""
         raise NotImplementedError
 
-    def evidence(self, one: ContingencyTable, other: ContingencyTable) -> Evidence:
-        """For audits: by how often the cells were drawn whose shares differ."""
-        added = float(self.pseudocount_of(one.n_records, one.domain.n_possible))
-        cells = np.union1d(one.cells, other.cells)
-        shares = [table.at(cells) + added for table in (one, other)]
-        ratios = np.log(shares[0] / shares[1])
-        return lambda release: float(release.at(cells) @ ratios)
-
     def postprocess(self, release: Any, *, n_records: int) -> DebiasedTable:
         """Debiased estimates of the true counts, without the uniform part; costs nothing."""
         added = self.pseudocount_of(n_records, release.domain.n_possible)
@@ -301,6 +293,13 @@ class Bootstrap(SmoothedDraws):
     ) -> ContingencyTable:
         """Draw the records, held as counts per drawn cell."""
         return draw_counts(table, self.pseudocount, self.records, rng, progress)
+
+    def evidence(self, one: ContingencyTable, other: ContingencyTable) -> Evidence:
+        """For audits: by how often the cells were drawn whose shares differ."""
+        cells = np.union1d(one.cells, other.cells)
+        shares = [table.at(cells) + float(self.pseudocount) for table in (one, other)]
+        ratios = np.log(shares[0] / shares[1])
+        return lambda release: float(release.at(cells) @ ratios)
 
     def pseudocount_of(self, n_records: int, n_cells: int) -> Fraction:
         """The pseudocount, whatever the table."""

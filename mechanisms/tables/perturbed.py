@@ -162,7 +162,7 @@ class Perturbed(TableMechanism):
     def evidence(self, one: ContingencyTable, other: ContingencyTable) -> Evidence:
         """For audits: by the counts of the cells that differ."""
         exact = [self.release(table, NoNoise()).counts for table in (one, other)]
-        ratio = of_noise(*exact, float(self.scale), laplace=self.is_laplace)
+        ratio = of_noise(exact, float(self.scale), laplace=self.is_laplace)
         return lambda release: ratio(release.counts)
 
     def postprocess(self, release: NoisyCounts, *, n_records: int) -> DebiasedTable:

@@ -260,7 +260,7 @@ class TwoResolutions(TableMechanism):
             return np.append(release.counts, release.blocks)
 
         exact = [numbers(self.release(table, NoNoise())) for table in (one, other)]
-        ratio = of_noise(*exact, float(self.scale))
+        ratio = of_noise(exact, float(self.scale))
         return lambda release: ratio(numbers(release))
 
     def postprocess(self, release: RawTable, *, n_records: int) -> DebiasedTable:

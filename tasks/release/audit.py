@@ -4,8 +4,8 @@ For every product two made-up sources that differ in one unit (tasks.release.mad
 and counted by the engine as a release's own source is, and the mechanism releases each of them many
 times, with the randomness of production. What the releases prove stands beside the claim
 (mechanisms.accounting.auditing): by the likelihood ratio of what was released, and blind, by a
-figure of what is published. So does what the ideal test of the claimed loss would prove with as many
-runs, and what the same audit says of a twin with half the noise, which it must catch.
+figure of what is published. So does what the ideal test of the claimed loss would prove with as
+many runs, and what the same audit says of a twin with half the noise, which it must catch.
 
 Nothing here is private: the data follow from the config.
 """
@@ -42,8 +42,7 @@ from statpress.tasks.release.entropy import generator_of_made_up, key_of_choice
 from statpress.tasks.release.made_up import Cell, Neighbours
 from statpress.tasks.source.aggregates import units_of
 
-LEAST_RUNS = 100
-_BLIND_RUNS = 500
+_BLIND_RUNS = 250
 """Of a mechanism whose records take long to make."""
 
 
@@ -129,12 +128,12 @@ def audit(
     Args:
         release: The config; its source is never opened.
         plan: Of that.
-        runs: Releases of each of the two datasets, at least ``LEAST_RUNS``.
+        runs: Releases of each of the two datasets, at least 2.
         announce: Hears what begins.
         insecure_seed: In place of the operating system's bits.
 
     Raises:
-        AuditError: A product's columns have but one possible cell.
+        ConfigError: A product's columns have but one possible cell.
     """
     found = []
     for number, product in enumerate(plan.products):
@@ -263,9 +262,7 @@ def _counted(
     source = neighbours.write(work, side, units_of(release))
     scan = scan_of(source, release, plan, work)
     key = key_of_choice()
-    counted = private_input(
-        product, counted_of(source, release, plan, scan, folder=work, key=key)
-    )
+    counted = private_input(product, counted_of(source, release, plan, scan, folder=work, key=key))
     return counted if isinstance(counted, ContingencyTable) else _Remembered(counted, {})
 
 

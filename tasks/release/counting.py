@@ -56,7 +56,5 @@ def counted_of(
     coded = scan.coded
     if plan.coded is not None and coded is None:
         n_records = release.privacy.n_records
-        coded = spill(
-            source, plan.coded, n_records=n_records, folder=folder, units=units, key=key
-        )
+        coded = spill(source, plan.coded, n_records=n_records, folder=folder, units=units, key=key)
     return Counted(joint, coded)

@@ -2,13 +2,13 @@
 
 In ``one`` the unit's records all lie in a cell, in ``other`` all in another one, and the two cells
 differ in every column of a product that they can: so the unit moves in every table of its columns,
-as far as one can. For estimates and functions those cells are taken, of many that are tried, between
-which the released numbers move most. All other records lie elsewhere, so both cells are empty but for
-the unit.
+as far as one can. For estimates and functions those cells are taken, of many that are tried,
+between which the released numbers move most. All other records lie elsewhere, so both cells are
+empty but for the unit.
 
 Where pairs of columns are scored by their distance from independence, the other records make the
-values of the first cell common together, and those of the second common but never together: then the
-move changes every distance by as much as it can, twice the unit's records.
+values of the first cell common together, and those of the second common but never together: then
+the move changes every distance by as much as it can, twice the unit's records.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from statpress.configs.loading import Release
 from statpress.mechanisms.domain.columns import Date
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
-from statpress.mechanisms.errors import AuditError
+from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.planning.plan import PlannedProduct
 from statpress.mechanisms.sampling.evidence import NoNoise
-from statpress.tasks.source.aggregates import Units, units_of
+from statpress.tasks.source.aggregates import Units
 from statpress.tasks.source.files import FileSource
 
 if TYPE_CHECKING:
@@ -62,14 +62,14 @@ class Neighbours:
         """Those that a product is audited with.
 
         Raises:
-            AuditError: The product's columns have but one possible cell.
+            ConfigError: The product's columns have but one possible cell.
         """
         domain, privacy = release.domain, release.privacy
         columns = [domain.names.index(name) for name in product.request.columns]
         possible = _possible(domain)
         pair = _farthest(domain, columns, possible, product)
         if all(pair[0][column] == pair[1][column] for column in columns):
-            raise AuditError(
+            raise ConfigError(
                 "The product's columns have but one possible cell, so there is nothing to tell.",
                 where=f"products.{product.name}",
                 next_step="Leave the product out.",

@@ -308,9 +308,7 @@ def _run_all(sweep: Sweep, patch: pytest.MonkeyPatch, inspector: Inspector) -> N
             if name == "timed out":
                 broken.setattr("statpress.tasks.source.scanning.scan", slow)
             else:
-                broken.setattr(
-                    "statpress.tasks.source.scanning.scan", _noting_process(agency)
-                )
+                broken.setattr("statpress.tasks.source.scanning.scan", _noting_process(agency))
             flow = deployed.release.with_options(**options)
             sweep.keep(name, agency, lambda flow=flow, a=agency: flow(config=str(a.config)))
 
