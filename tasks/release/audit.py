@@ -104,6 +104,18 @@ class Audited:
         return any(each.contradicts for each in (self.raw, self.blind) if each is not None)
 
     @property
+    def tightness(self) -> float | None:
+        """The likelihood ratio's bound over that of the ideal test, None if there is neither.
+
+        Of epsilon where the claim has no delta, else of mu.
+        """
+        measure = 1 if self.ideal.delta else 0
+        most = self.ideal.bounds()[measure]
+        if self.raw is None or not most:
+            return None
+        return (self.raw.epsilon, self.raw.mu)[measure] / most
+
+    @property
     def verdict(self) -> str:
         """What came of it, in a sentence."""
         if self.contradicted:

@@ -19,7 +19,7 @@ from statpress.tasks.pages.blocks import (
     Prose,
     Section,
 )
-from statpress.tasks.pages.numbers import count, measured, short
+from statpress.tasks.pages.numbers import count, measured, share, short
 from statpress.tasks.pages.rendering import rendered
 from statpress.tasks.release.audit import Audited, Bounds
 
@@ -49,7 +49,15 @@ def rows(audited: Audited) -> list[list[str]]:
             listed.append([words, "not tested", "not tested", ""])
         else:
             listed.append([words, *_pair(bounds.epsilon, bounds.mu), releases])
+    if audited.tightness is not None:
+        figure = share(audited.tightness)
+        listed.insert(3, ["of what the ideal test would show", *_either(audited, figure), ""])
     return listed
+
+
+def _either(audited: Audited, figure: str) -> tuple[str, str]:
+    """A figure of the measure that the claim is read by."""
+    return ("", figure) if audited.ideal.delta else (figure, "")
 
 
 def _pair(epsilon: float, mu: float) -> tuple[str, str]:
@@ -71,6 +79,7 @@ def audit_facts(found: Sequence[Audited]) -> dict[str, Any]:
             },
             "ideal": {"epsilon": epsilon, "mu": mu},
             "likelihood_ratio": _bounds(each.raw),
+            "share_of_ideal": each.tightness,
             "published": _bounds(each.blind),
             "published_runs": each.blind_runs,
             "twin": _bounds(each.twin),
