@@ -24,7 +24,7 @@ trade-off has the slope -e^t. The threshold is the one whose bound would be the 
 rates, and so is fixed before anything is drawn; no run is spent on its choice.
 
 An audit finds faults, and proves no privacy: another test or another pair may tell more. How near
-to the claim audits of synthesisers come: Annamalai and others 2026, arXiv 2604.18352.
+to the claim audits of synthesisers come: Ganev, Annamalai and Kulynych 2026, arXiv 2604.18352.
 """
 
 from __future__ import annotations
