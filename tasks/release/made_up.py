@@ -28,7 +28,7 @@ from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.planning.plan import PlannedProduct
 from statpress.mechanisms.sampling.evidence import NoNoise
-from statpress.tasks.source.aggregates import Units
+from statpress.tasks.source.aggregates import Units, units_of
 from statpress.tasks.source.files import FileSource
 
 if TYPE_CHECKING:
@@ -62,9 +62,16 @@ class Neighbours:
         """Those that a product is audited with.
 
         Raises:
-            ConfigError: The product's columns have but one possible cell.
+            ConfigError: The product's columns have but one possible cell, or the column that names
+                the unit is among those that are declared.
         """
-        domain, privacy = release.domain, release.privacy
+        domain, privacy, units = release.domain, release.privacy, units_of(release)
+        if units is not None and units.column in domain.names:
+            raise ConfigError(
+                "The column that names the unit is in the domain too; no audit makes such data up.",
+                where="privacy.unit",
+                next_step="Audit a copy of the config without that column.",
+            )
         columns = [domain.names.index(name) for name in product.request.columns]
         possible = _possible(domain)
         pair = _farthest(domain, columns, possible, product)

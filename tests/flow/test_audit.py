@@ -16,7 +16,7 @@ from statpress.configs.loading import PlannedOrder
 from statpress.configs.order import Order
 from statpress.flows.cli import app
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
-from statpress.mechanisms.errors import AuditError, OutputNotWritableError
+from statpress.mechanisms.errors import AuditError, ConfigError, OutputNotWritableError
 from statpress.mechanisms.marginals.measurement import references
 from statpress.mechanisms.sampling.evidence import NoNoise
 from statpress.mechanisms.tables.perturbed import GaussianTable
@@ -152,6 +152,14 @@ def test_one_unit_moves_and_nothing_else(folder: Path, unit: str, moved: int) ->
     change = one.at(cells) - other.at(cells)
     assert sorted(change[change != 0].tolist()) == [-moved, moved]
     assert one.n_records == other.n_records == order.release.privacy.n_records
+
+
+def test_what_cannot_be_made_up_is_refused(folder: Path) -> None:
+    products = "it: {kind: table, mechanism: gaussian, columns: [age]}"
+    unit = "unit: {column: region, max_records: 3}, n_units: 50"
+    order = planned(folder, products, unit=unit)
+    with pytest.raises(ConfigError, match="names the unit"):
+        counted(order, folder)
 
 
 def test_the_move_attains_the_loss_of_tables_and_scores(folder: Path) -> None:
