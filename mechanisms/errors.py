@@ -171,6 +171,13 @@ class MemoryLimitError(ConfigError):
 # Budget: its steward can fix it.
 
 
+class AuditError(StatpressError):
+    """An audit on made-up data found more than a mechanism claims to give away."""
+
+    exit_code = 72
+    next_step = "Release nothing with it, and report it as SECURITY.md asks."
+
+
 class BudgetError(StatpressError):
     """Base of what the budget forbids."""
 

@@ -35,6 +35,12 @@ COMMANDS = {
         "release_commands:plan",
         "Print what a release draws, what it costs and the errors to expect, without the source.",
     ),
+    "audit": (
+        "release_commands:audit",
+        "Release made-up data many times, and bound from below what a config's mechanisms give "
+        "away.\n\n"
+        "Neither the source nor a ledger is opened. It finds faults, and is no proof of privacy.",
+    ),
     "run": (
         "release_commands:run",
         "Press a release: count, charge, draw, check, publish.",

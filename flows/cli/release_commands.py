@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
-from cyclopts.validators import LimitedChoice
+from cyclopts.validators import LimitedChoice, Number
 
 from statpress.flows.cli.options import (
     Dask,
@@ -169,6 +169,64 @@ def plan(
             yield f"Wrote {html}."
 
     return Result(json=json, facts=facts, report=report)
+
+
+def audit(
+    config: Path,
+    *,
+    runs: Annotated[int, Parameter(validator=Number(gte=100))] = 5000,
+    html: Annotated[Path | None, Parameter(name="--html")] = None,
+    set_: Overrides = None,
+    insecure_seed: Seed = None,
+    json: Json = False,
+) -> Result:
+    """Release made-up data many times, and bound from below what a config's mechanisms give away.
+
+    Neither the source nor a ledger is opened. It finds faults, and is no proof of privacy.
+
+    Args:
+        config: The release config.
+        runs: Releases of each of two made-up datasets that differ in one unit.
+        html: Write a page with the bounds and the trade-off curves.
+    """
+    from statpress.configs.loading import PlannedOrder
+    from statpress.flows.terminal import Progress, table
+    from statpress.tasks.release.audit import audit as audited_products
+    from statpress.tasks.release.audit_page import (
+        HEADINGS,
+        NO_PROOF,
+        audit_facts,
+        audit_page,
+        check_found,
+        rows,
+    )
+    from statpress.tasks.release.plan_page import check_page, put_page
+
+    if html is not None:
+        check_page(html)
+    order = PlannedOrder.of(order_of(config, set_))
+    with Progress(shown=not json) as progress:
+        found = audited_products(
+            order.release,
+            order.plan,
+            runs=runs,
+            announce=progress.announce,
+            insecure_seed=insecure_seed,
+        )
+    if html is not None:
+        put_page(html, audit_page(order.release, found))
+    check_found(found)
+    written = {} if html is None else {"page": str(html)}
+
+    def report() -> Iterator[Any]:
+        for each in found:
+            title = f"{each.product.name}, {each.product.mechanism.name}: {each.verdict}"
+            yield table(title, HEADINGS, rows(each))
+        yield NO_PROOF
+        if html is not None:
+            yield f"Wrote {html}."
+
+    return Result(json=json, facts=lambda: audit_facts(found) | written, report=report)
 
 
 def run(

@@ -91,6 +91,11 @@ class ContingencyTable:
             return cls(domain, found, sums[found])
         return cls(domain, *sum_by_cell(cells, counts))
 
+    def at(self, cells: Codes) -> Codes:
+        """The counts int64[k] of cells int64[k], 0 of those that are not listed."""
+        places = np.minimum(np.searchsorted(self.cells, cells), len(self.cells) - 1)
+        return np.where(self.cells[places] == cells, self.counts[places], 0)
+
     def marginal(self, names: Iterable[str]) -> ContingencyTable:
         """The table of some of the columns, in the order given."""
         domain = self.domain.project(names)

@@ -57,6 +57,7 @@ from statpress.mechanisms.estimates.moments import (
 )
 from statpress.mechanisms.estimates.statistics import NamedStatistic, Terms
 from statpress.mechanisms.mechanism import BALLE_WANG, DONG_ROTH_SU, PROOF, Citation, Target
+from statpress.mechanisms.sampling.evidence import Evidence, NoNoise, of_noise
 from statpress.mechanisms.sampling.randomness import (
     Progress,
     Randomness,
@@ -281,6 +282,18 @@ class MeanEstimate(MomentsEstimate):
         noisy_moments = self.moments.release(values, table.counts, rng)
         numbers = {"sum": (noisy_moments.total,), "sum_of_squares": (noisy_moments.squares,)}
         return RawEstimates(numbers, noisy_moments.n_records)
+
+    def evidence(self, one: ContingencyTable, other: ContingencyTable) -> Evidence:
+        """For audits: by both sums."""
+        exact = [self.release(table, NoNoise()).numbers for table in (one, other)]
+        scales = {"sum": self.moments.scale, "sum_of_squares": self.moments.square_scale}
+        ratios = {
+            name: of_noise([np.array(numbers[name], object) for numbers in exact], float(scale))
+            for name, scale in scales.items()
+        }
+        return lambda release: sum(
+            ratio(np.array(release.numbers[name], object)) for name, ratio in ratios.items()
+        )
 
     def estimates(self, raw: RawEstimates) -> tuple[Estimate, ...]:
         """The estimate with its interval."""

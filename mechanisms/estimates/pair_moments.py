@@ -100,6 +100,7 @@ from statpress.mechanisms.estimates.moments import (
 )
 from statpress.mechanisms.estimates.statistics import MomentFormula, NamedStatistic, Terms, named
 from statpress.mechanisms.mechanism import BALLE_WANG, DONG_ROTH_SU, PROOF, Citation, Target
+from statpress.mechanisms.sampling.evidence import Evidence, NoNoise, of_noise
 from statpress.mechanisms.sampling.randomness import Progress, Randomness, StatisticNoise
 
 FIRST = ((1, 0), (0, 1), (2, 0), (1, 1), (0, 2))
@@ -431,6 +432,12 @@ class PairEstimate(MomentsEstimate):
         columns = moment_columns(self.estimand, table.domain, table.cells)
         pair = self.moments.release(table.counts, columns, rng)
         return RawEstimates({"sums": tuple(pair.sums.tolist())}, pair.n_records)
+
+    def evidence(self, one: ContingencyTable, other: ContingencyTable) -> Evidence:
+        """For audits: by all sums."""
+        exact = [self.release(table, NoNoise()).numbers["sums"] for table in (one, other)]
+        ratio = of_noise(exact, self.moments.noise.sigma)
+        return lambda release: ratio(release.numbers["sums"])
 
     def estimates(self, raw: RawEstimates) -> tuple[Estimate, ...]:
         """The estimates with their intervals."""

@@ -60,6 +60,7 @@ from statpress.mechanisms.mechanism import (
     check_frame,
     in_words,
 )
+from statpress.mechanisms.sampling.evidence import Evidence, NoNoise, of_noise
 from statpress.mechanisms.sampling.randomness import Progress, Randomness
 
 LARGEST_ERROR = "largest_error"
@@ -294,6 +295,14 @@ class FunctionRelease:
         """Add the noise."""
         assert self.mechanism is not None
         return self.mechanism.release(table, rng)
+
+    def evidence(self, one: ContingencyTable, other: ContingencyTable) -> Evidence:
+        """For audits: by the values on the lattice."""
+        assert self.mechanism is not None
+        exact = [self.release(table, NoNoise()).counts for table in (one, other)]
+        scale, laplace = float(self.mechanism.scale), self.mechanism.noise == "laplace"
+        ratio = of_noise(exact, scale, laplace=laplace)
+        return lambda release: ratio(release.counts)
 
     def function(self, drawn: NoisyLattice) -> ReleasedFunction:
         """What anyone can evaluate: free post-processing of what was drawn."""

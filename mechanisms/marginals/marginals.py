@@ -39,7 +39,12 @@ from statpress.mechanisms.errors import (
 )
 from statpress.mechanisms.marginals.allocation import ExpectedMarginals, Shares
 from statpress.mechanisms.marginals.denoising import Model
-from statpress.mechanisms.marginals.measurement import MOST_RECORDS, release_marginals, scale_of
+from statpress.mechanisms.marginals.measurement import (
+    MOST_RECORDS,
+    evidence_of_marginals,
+    release_marginals,
+    scale_of,
+)
 from statpress.mechanisms.marginals.residuals import KnownTotals, NoisyMarginals, Residuals
 from statpress.mechanisms.marginals.synthesis import synthesise
 from statpress.mechanisms.marginals.target_tables import (
@@ -59,6 +64,7 @@ from statpress.mechanisms.mechanism import (
     Target,
     check_frame,
 )
+from statpress.mechanisms.sampling.evidence import Evidence
 from statpress.mechanisms.sampling.randomness import Progress, Randomness
 from statpress.mechanisms.tables.count_tables import MICRODATA
 
@@ -338,6 +344,10 @@ class Marginals:
             known=self.known,
             progress=progress,
         )
+
+    def evidence(self, one: CodedColumns, other: CodedColumns) -> Evidence:
+        """For audits: by all tables and scores."""
+        return evidence_of_marginals(one, other)
 
     def postprocess(self, release: NoisyMarginals) -> Microdata:
         """Records and estimates; a function of the release only.

@@ -41,6 +41,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -65,6 +66,7 @@ from statpress.mechanisms.marginals.residuals import (
     NoisyTable,
 )
 from statpress.mechanisms.marginals.target_tables import Floats, Group, boxes_of
+from statpress.mechanisms.sampling.evidence import Evidence, of_noise
 from statpress.mechanisms.sampling.randomness import (
     Progress,
     Randomness,
@@ -214,7 +216,7 @@ def release_marginals(
 
     Charge the ledger before building ``rng``; ``known`` tables are exact and not measured.
     """
-    known, boxes = dict(known or {}), boxes_of(coded.domain)
+    known = dict(known or {})
     budget = GdpFilter(mu_squared)
     sizes = tuple(column.size for column in coded.domain.columns)
     exact = {column for group in known for column in group}
@@ -238,16 +240,13 @@ def release_marginals(
     groups = [(group, weight) for group, weight in workload if group not in known]
     if not groups:
         return first
-    residuals = first.residuals()
-    n = residuals.present(coded.n_records)
-    p = one_ways(first, residuals, n, boxes, smoothed=False)
+    n, p = one_way_shares(first)
     scores = None
     pairs = [group for group, _ in groups if len(group) == 2]
     if shares.screen and len(pairs) > 1:
-        references = {(a, b): np.rint(n * np.multiply.outer(p[a], p[b])) for a, b in pairs}
         scores = score_pairs(
             coded,
-            {pair: table.astype(np.int64) for pair, table in references.items()},
+            references(pairs, n, p),
             Fraction(shares.screen) * mu_squared,
             unit_records=unit_records,
             budget=budget,
@@ -268,6 +267,57 @@ def release_marginals(
         progress=progress,
     )
     return NoisyMarginals(coded.domain, coded.n_records, one_way, scores, tables, known)
+
+
+def one_way_shares(first: NoisyMarginals) -> tuple[float, Sequence[Floats]]:
+    """The number of present records and every column's shares, from the first step's tables."""
+    residuals = first.residuals()
+    n = residuals.present(first.n_records)
+    return n, one_ways(first, residuals, n, boxes_of(first.domain), smoothed=False)
+
+
+def references(
+    pairs: Sequence[Group], n: float, p: Sequence[Floats]
+) -> dict[Group, NDArray[np.int64]]:
+    """The tables of whole records that pairs are compared with: products of the shares."""
+    return {(a, b): np.rint(n * np.multiply.outer(p[a], p[b])).astype(np.int64) for a, b in pairs}
+
+
+def evidence_of_marginals(one: CodedColumns, other: CodedColumns) -> Evidence:
+    """How much likelier noisy marginals are of ``one`` than of ``other``, for audits.
+
+    The log-ratios of the steps add up, each given the results of those before, from which the
+    references of scores and the amounts of later steps follow.
+    """
+    exact: dict[Group, list[NDArray[np.int64]]] = {}
+
+    def tables(groups: Sequence[Group]) -> list[list[NDArray[np.int64]]]:
+        new = [group for group in groups if group not in exact]
+        if new:
+            counted = zip(one.tables(new), other.tables(new), strict=True)
+            exact.update(zip(new, map(list, counted), strict=True))
+        return [exact[group] for group in groups]
+
+    def evidence(release: NoisyMarginals) -> float:
+        noisy = (*release.one_way, *release.tables)
+        found = 0.0
+        for each, (first, second) in zip(noisy, tables([t.group for t in noisy]), strict=True):
+            ratio = of_noise([first * GRID, second * GRID], float(each.scale))
+            found += ratio(each.values)
+        scores = release.scores
+        if scores is None:
+            return found
+        before = replace(release, scores=None, tables=())
+        fixed = references(scores.pairs, *one_way_shares(before))
+        distances = np.array(
+            [
+                [int(np.abs(table - fixed[pair]).sum()) * GRID for table in both]
+                for pair, both in zip(scores.pairs, tables(scores.pairs), strict=True)
+            ]
+        )
+        return found + of_noise(distances.T, float(scores.scale))(scores.values)
+
+    return evidence
 
 
 def _allocate(

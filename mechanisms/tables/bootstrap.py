@@ -52,6 +52,7 @@ from statpress.mechanisms.postprocessing.covariance import (
     DebiasedTable,
     MultinomialErrors,
 )
+from statpress.mechanisms.sampling.evidence import Evidence
 from statpress.mechanisms.sampling.record_sampler import draw_counts
 from statpress.mechanisms.tables.bands import BandLaw
 from statpress.mechanisms.tables.count_tables import DrawnRecords
@@ -292,6 +293,13 @@ class Bootstrap(SmoothedDraws):
     ) -> ContingencyTable:
         """Draw the records, held as counts per drawn cell."""
         return draw_counts(table, self.pseudocount, self.records, rng, progress)
+
+    def evidence(self, one: ContingencyTable, other: ContingencyTable) -> Evidence:
+        """For audits: by how often the cells were drawn whose shares differ."""
+        cells = np.union1d(one.cells, other.cells)
+        shares = [table.at(cells) + float(self.pseudocount) for table in (one, other)]
+        ratios = np.log(shares[0] / shares[1])
+        return lambda release: float(release.at(cells) @ ratios)
 
     def pseudocount_of(self, n_records: int, n_cells: int) -> Fraction:
         """The pseudocount, whatever the table."""

@@ -59,6 +59,7 @@ from statpress.mechanisms.postprocessing.covariance import (
     DebiasedTable,
     IndependentErrors,
 )
+from statpress.mechanisms.sampling.evidence import Evidence, NoNoise, of_noise
 from statpress.mechanisms.sampling.randomness import Progress, Randomness
 from statpress.mechanisms.tables.band_limits import DiscreteNoise
 from statpress.mechanisms.tables.bands import BandLaw
@@ -157,6 +158,12 @@ class Perturbed(TableMechanism):
         noisy = noise_of_cells(lambda size: self._noise(rng, size), len(cells), progress)
         noisy[np.searchsorted(cells, table.cells)] += table.counts
         return NoisyCounts(table.domain, cells, noisy)
+
+    def evidence(self, one: ContingencyTable, other: ContingencyTable) -> Evidence:
+        """For audits: by the counts of the cells that differ."""
+        exact = [self.release(table, NoNoise()).counts for table in (one, other)]
+        ratio = of_noise(exact, float(self.scale), laplace=self.is_laplace)
+        return lambda release: ratio(release.counts)
 
     def postprocess(self, release: NoisyCounts, *, n_records: int) -> DebiasedTable:
         """The noisy counts are unbiased as they are; their error is the noise's."""

@@ -73,6 +73,7 @@ from statpress.mechanisms.mechanism import (
 )
 from statpress.mechanisms.postprocessing.consistency import Floats, project_to_simplex
 from statpress.mechanisms.postprocessing.covariance import Covariance, DebiasedTable, OtherErrors
+from statpress.mechanisms.sampling.evidence import Evidence, NoNoise, of_noise
 from statpress.mechanisms.sampling.randomness import Progress, Randomness, SimulatedRandomness
 from statpress.mechanisms.tables.band_limits import DiscreteNoise, Strays, added, bridge_tail
 from statpress.mechanisms.tables.bands import BandLaw
@@ -251,6 +252,16 @@ class TwoResolutions(TableMechanism):
         )
         noisy[places] += table.counts
         return BlockCounts(table.domain, cells, noisy, blocks)
+
+    def evidence(self, one: ContingencyTable, other: ContingencyTable) -> Evidence:
+        """For audits: by the counts of cells and of blocks."""
+
+        def numbers(release: BlockCounts) -> Codes:
+            return np.append(release.counts, release.blocks)
+
+        exact = [numbers(self.release(table, NoNoise())) for table in (one, other)]
+        ratio = of_noise(exact, float(self.scale))
+        return lambda release: ratio(numbers(release))
 
     def postprocess(self, release: RawTable, *, n_records: int) -> DebiasedTable:
         """The least squares and the projection of the module's text.

@@ -48,6 +48,19 @@ def generator(draw: Entry, product: str, *, insecure_seed: int | None = None) ->
     return SystemRandomness(AESCounter(key=secrets.randbits(128)))
 
 
+def generator_of_made_up(*, insecure_seed: int | None = None) -> Randomness:
+    """A generator for releases of made-up data, as an audit makes them; never for a source.
+
+    Args:
+        insecure_seed: In place of the operating system's bits.
+    """
+    if insecure_seed is not None:
+        return SeededRandomness(np.random.PCG64(insecure_seed))
+    from randomgen import AESCounter
+
+    return SystemRandomness(AESCounter(key=secrets.randbits(128)))
+
+
 def key_of_choice(*, insecure_seed: int | None = None) -> str:
     """A key for the choice of a unit's records (tasks.source.aggregates), 256 bits in hexadecimal.
 

@@ -273,7 +273,15 @@ def write_plan_page(
         OutputNotWritableError: The page cannot be written.
     """
     offers = offers_of(home, release, plan, announce)
-    page = plan_page(release, plan, offers, remaining, [str(error) for error in stopping])
+    put_page(path, plan_page(release, plan, offers, remaining, [str(each) for each in stopping]))
+
+
+def put_page(path: Path, page: str) -> None:
+    """Write a page in one step.
+
+    Raises:
+        OutputNotWritableError: It cannot be written.
+    """
     written = path.with_name(f".{path.name}.new")
     try:
         written.write_text(page, encoding="utf-8")

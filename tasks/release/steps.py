@@ -41,6 +41,7 @@ from statpress.tasks.products.product_kind import private_input
 from statpress.tasks.release import build as bundle
 from statpress.tasks.release import quality_gates as quality
 from statpress.tasks.release.build import Released
+from statpress.tasks.release.counting import counted_of, scan_of
 from statpress.tasks.release.drawing import FOLDER, draw_by, introduce, save_counted
 from statpress.tasks.release.entropy import generator, key_of_choice
 from statpress.tasks.release.foreseen import check_memory, check_verdicts, plan_for_account
@@ -57,10 +58,9 @@ from statpress.tasks.release.run_places import (
     writing,
 )
 from statpress.tasks.release.statement import lifetime
-from statpress.tasks.source import aggregates, scanning
-from statpress.tasks.source.aggregates import first_of, source_of, units_of
+from statpress.tasks.source.aggregates import first_of, source_of
 from statpress.tasks.source.engine import reader_named
-from statpress.tasks.source.scanning import Scan, spill
+from statpress.tasks.source.scanning import Scan
 
 
 @contextmanager
@@ -201,14 +201,8 @@ def check_input(run: Run, release: Release, plan: Plan) -> Scan:
     Where every record is a unit, the scan that makes it counts the tables too, or writes the
     codes of wide products where no other product needs a table.
     """
-    source, domain, units = run.snapshot.of(source_of(release)), release.domain, units_of(release)
-    if units is None and plan.coded is not None and not plan.joint:
-        n_records = release.privacy.n_records
-        scan = scanning.scan_wide(source, domain, plan.coded, n_records=n_records, folder=run.work)
-    elif units is None:
-        scan = scanning.scan(source, domain, plan.joint, scratch=run.work)
-    else:
-        scan = Scan(aggregates.profile(source, domain, scratch=run.work, units=units))
+    source, domain = run.snapshot.of(source_of(release)), release.domain
+    scan = scan_of(source, release, plan, run.work)
     locate = functools.partial(first_of, source, domain, scratch=run.work)
     quality.check_source(run.inspector, release, scan.profile, locate)
     return scan
@@ -221,24 +215,11 @@ def count_once(run: Run, release: Release, plan: Plan, scan: Scan) -> Counted:
     The tables are those of the scan, or of the records that are kept of each unit. All that was
     read of the source, here and for its profile, is of one state of it.
     """
-    source, units = run.snapshot.of(source_of(release)), units_of(release)
     key = key_of_choice(insecure_seed=run.insecure_seed)
-    joint = (
-        scan.tables()
-        if units is None
-        else tuple(
-            aggregates.count(source, domain, scratch=run.work, units=units, key=key)
-            for domain in plan.joint
-        )
-    )
-    coded = scan.coded
-    if plan.coded is not None and coded is None:
-        n_records = release.privacy.n_records
-        coded = spill(
-            source, plan.coded, n_records=n_records, folder=run.work, units=units, key=key
-        )
+    source = run.snapshot.of(source_of(release))
+    counted = counted_of(source, release, plan, scan, folder=run.work, key=key)
     run.snapshot.settle()
-    return Counted(joint, coded)
+    return counted
 
 
 @step("check counts")

@@ -84,7 +84,21 @@ def test_the_source_is_read_by_the_pipeline_alone() -> None:
         }
         if names & {"aggregates", "scanning", "open_source"}:
             readers.append(path.name)
-    assert sorted(readers) == ["aggregates.py", "duckdb.py", "scanning.py", "steps.py"]
+    assert sorted(readers) == ["aggregates.py", "counting.py", "duckdb.py", "scanning.py"]
+
+
+def test_only_the_steps_count_the_source_and_an_audit_cannot_name_it() -> None:
+    """What counts is given a source; audits give it files that they made up."""
+    users = {
+        path.name: {getattr(n, "attr", getattr(n, "id", "")) for n in ast.walk(tree)}
+        for path in (*(ROOT / "tasks").rglob("*.py"), *(ROOT / "flows").rglob("*.py"))
+        for tree in [ast.parse(path.read_text())]
+    }
+    counting = {name for name, used in users.items() if used & {"scan_of", "counted_of"}}
+    assert counting == {"steps.py", "audit.py"}
+    assert "source_of" in users["steps.py"]
+    named = users["audit.py"] | users["made_up.py"]
+    assert not named & {"source_of", "located", "open_ledger", "Home"}
 
 
 def test_a_table_is_never_pickled() -> None:
@@ -111,7 +125,7 @@ def test_modes_and_spill_files_under_the_widest_umask(
         seen["scratch"] = str(scratch)
         return honest(source, domain, joint, scratch=scratch)
 
-    monkeypatch.setattr("statpress.tasks.release.steps.scanning.scan", looking)
+    monkeypatch.setattr("statpress.tasks.source.scanning.scan", looking)
     before = os.umask(0)
     try:
         agency.run()

@@ -46,7 +46,7 @@ LONG = ("croissant.json", "dcat.jsonld", "datapackage.json", "report.html")
 """Files that only these bundles keep; of the others they are too long."""
 
 COMMANDS = (
-    "demo", "init", "validate", "plan", "run", "rerelease", "review", "approve", "reject",
+    "demo", "init", "validate", "plan", "audit", "run", "rerelease", "review", "approve", "reject",
     "publish", "upload", "verify", "refine", "query", "deploy", "ledger",
 )  # fmt: skip
 OF_THE_LEDGER = (

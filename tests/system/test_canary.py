@@ -83,7 +83,7 @@ IN_STEPS = {
     "plan": "statpress.configs.loading.Release.plan",
     "check budget": "statpress.tasks.release.steps.check_covered",
     "rehearse": "statpress.tasks.release.steps.bundle.rehearse",
-    "check input": "statpress.tasks.release.steps.scanning.scan",
+    "check input": "statpress.tasks.source.scanning.scan",
     "count once": "statpress.tasks.release.steps.key_of_choice",
     "check counts": "statpress.tasks.release.steps.quality.check_table",
     "charge ledger": "statpress.tasks.release.steps.Ledger.charge",
@@ -220,7 +220,7 @@ def sweep(
             broken.setattr(
                 "statpress.tasks.private_zone.run_context.guarded", lambda function, *_: function
             )
-            broken.setattr("statpress.tasks.release.steps.scanning.scan", unsealed_outburst)
+            broken.setattr("statpress.tasks.source.scanning.scan", unsealed_outburst)
             made.run("broken twin")
             broken.setattr("statpress.flows.runner.guarded", lambda function, *_: function)
             broken.setattr(sys, "unraisablehook", sys.__unraisablehook__)  # not pytest's
@@ -281,7 +281,7 @@ def _run_all(sweep: Sweep, patch: pytest.MonkeyPatch, inspector: Inspector) -> N
         raise KeyboardInterrupt(CANARY)
 
     with patch.context() as broken:
-        broken.setattr("statpress.tasks.release.steps.scanning.scan", interrupted)
+        broken.setattr("statpress.tasks.source.scanning.scan", interrupted)
         sweep.run("interrupted")
     with patch.context() as broken:
         honest = statpress.flows.release.check_counts
@@ -306,11 +306,9 @@ def _run_all(sweep: Sweep, patch: pytest.MonkeyPatch, inspector: Inspector) -> N
             broken.setenv("STATPRESS_HOME", str(agency.home.root))
             broken.setattr("statpress.flows.deployed.open_context", _without_quality_process)
             if name == "timed out":
-                broken.setattr("statpress.tasks.release.steps.scanning.scan", slow)
+                broken.setattr("statpress.tasks.source.scanning.scan", slow)
             else:
-                broken.setattr(
-                    "statpress.tasks.release.steps.scanning.scan", _noting_process(agency)
-                )
+                broken.setattr("statpress.tasks.source.scanning.scan", _noting_process(agency))
             flow = deployed.release.with_options(**options)
             sweep.keep(name, agency, lambda flow=flow, a=agency: flow(config=str(a.config)))
 
@@ -400,7 +398,7 @@ def _without_quality_process(home: Any, run_id: str) -> Iterator[Any]:
 
 def _noting_process(agency: Any) -> Callable[..., Any]:
     """Count as usual, and note in which process."""
-    honest = statpress.tasks.release.steps.scanning.scan
+    honest = statpress.tasks.source.scanning.scan
 
     def noting(*arguments: Any, **named: Any) -> Any:
         (agency.folder / "counted-by").write_text(str(os.getpid()))

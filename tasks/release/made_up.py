@@ -1,0 +1,216 @@
+"""Two made-up sources of a config's columns that differ in one unit; only public facts are used.
+
+In ``one`` the unit's records all lie in a cell, in ``other`` all in another one, and the two cells
+differ in every column of a product that they can: so the unit moves in every table of its columns,
+as far as one can. For estimates and functions those cells are taken, of many that are tried,
+between which the released numbers move most. All other records lie elsewhere, so both cells are
+empty but for the unit.
+
+Where pairs of columns are scored by their distance from independence, the other records make the
+values of the first cell common together, and those of the second common but never together: then
+the move changes every distance by as much as it can, twice the unit's records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from statpress.configs.loading import Release
+from statpress.mechanisms.domain.columns import Date
+from statpress.mechanisms.domain.contingency_table import ContingencyTable
+from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.errors import ConfigError
+from statpress.mechanisms.planning.plan import PlannedProduct
+from statpress.mechanisms.sampling.evidence import NoNoise
+from statpress.tasks.source.aggregates import Units, units_of
+from statpress.tasks.source.files import FileSource
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Cell = tuple[int, ...]
+"""A code for each column of a domain."""
+
+_TRIED, _PAIRS = 4096, 256
+_AT_ONCE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Two datasets that differ in one unit.
+
+    Attributes:
+        domain: All declared columns.
+        cells: Where the unit lies, in ``one`` and in ``other``.
+        others: Where the other units lie, with how many lie there.
+        unit_records: Records of every unit.
+    """
+
+    domain: Domain
+    cells: tuple[Cell, Cell]
+    others: tuple[tuple[Cell, int], ...]
+    unit_records: int
+
+    @classmethod
+    def of(cls, release: Release, product: PlannedProduct[Any]) -> Neighbours:
+        """Those that a product is audited with.
+
+        Raises:
+            ConfigError: The product's columns have but one possible cell, or the column that names
+                the unit is among those that are declared.
+        """
+        domain, privacy, units = release.domain, release.privacy, units_of(release)
+        if units is not None and units.column in domain.names:
+            raise ConfigError(
+                "The column that names the unit is in the domain too; no audit makes such data up.",
+                where="privacy.unit",
+                next_step="Audit a copy of the config without that column.",
+            )
+        columns = [domain.names.index(name) for name in product.request.columns]
+        possible = _possible(domain)
+        pair = _farthest(domain, columns, possible, product)
+        if all(pair[0][column] == pair[1][column] for column in columns):
+            raise ConfigError(
+                "The product's columns have but one possible cell, so there is nothing to tell.",
+                where=f"products.{product.name}",
+                next_step="Leave the product out.",
+            )
+        left = privacy.n_units - 1
+        base = _elsewhere(domain, columns, possible, pair)
+        scored = product.mechanism.needs == "columns"
+        places = _dependent(domain, columns, pair, base) if scored else [base]
+        shares = [left * i // len(places) for i in range(len(places) + 1)]
+        others = tuple(
+            (place, end - start)
+            for place, start, end in zip(places, shares, shares[1:], strict=False)
+        )
+        return cls(domain, pair, others, privacy.unit_records)
+
+    def write(self, folder: Path, side: int, units: Units | None) -> FileSource:
+        """Write one of the datasets, and where it lies.
+
+        Args:
+            folder: For its file.
+            side: 0 for ``one``, 1 for ``other``.
+            units: The column that names the unit, if it is not the record.
+        """
+        import pyarrow.parquet as pq
+
+        path, first = folder / f"made_up_{side}.parquet", 0
+        with pq.ParquetWriter(path, self._rows((), 0, 0, units).schema) as file:
+            for cell, number in ((self.cells[side], 1), *self.others):
+                for start in range(0, number, _AT_ONCE):
+                    size = min(_AT_ONCE, number - start)
+                    file.write_table(self._rows((cell,), first, size, units))
+                    first += size
+        return FileSource(str(path), "parquet")
+
+    def _rows(self, cells: Sequence[Cell], first: int, size: int, units: Units | None) -> pa.Table:
+        """The records of ``size`` units of one cell, the first with this number."""
+        import datetime
+
+        import pyarrow as pa
+
+        repeats, columns = size * self.unit_records, {}
+        for place, column in enumerate(self.domain.columns):
+            code = np.array([cell[place] for cell in cells] or [0], np.int64)
+            value = column.spread(code, np.full(1, 0.5)).tolist()[0]
+            if isinstance(column, Date):
+                value = datetime.date.fromisoformat(value)
+            columns[column.name] = pa.repeat(value, repeats)
+        if units is not None:
+            numbers = np.repeat(np.arange(first, first + size), self.unit_records)
+            columns[units.column] = pa.array(numbers)
+        return pa.table(columns)
+
+
+def _possible(domain: Domain) -> list[Cell]:
+    """Some cells of the domain that records can have, those of first and of last values first."""
+    rng = np.random.default_rng(0)
+    ends = [column.n_values for column in domain.columns]
+    codes = rng.integers(0, ends, (_TRIED, len(ends)))
+    codes[0], codes[1] = 0, np.array(ends) - 1
+    named = {name: codes[:, place] for place, name in enumerate(domain.names)}
+    inside = [zero.contains(named) for zero in domain.zeros]
+    kept = codes[~np.any(inside, axis=0)] if inside else codes
+    return [tuple(map(int, row)) for row in kept]
+
+
+def _apart(columns: Sequence[int], cell: Cell, other: Cell) -> int:
+    """The number of columns in which two cells differ."""
+    return sum(cell[column] != other[column] for column in columns)
+
+
+def _farthest(
+    domain: Domain, columns: Sequence[int], possible: Sequence[Cell], product: PlannedProduct[Any]
+) -> tuple[Cell, Cell]:
+    """The cells between which the unit moves."""
+    one = possible[0]
+    pairs = [(one, max(possible, key=lambda cell: _apart(columns, one, cell)))]
+    evidence = getattr(product.mechanism, "evidence", None)
+    if evidence is None or product.kind.name in ("microdata", "table"):
+        return pairs[0]
+    pairs += list(zip(possible[:_PAIRS], possible[_PAIRS : 2 * _PAIRS], strict=False))
+    tables = _single(domain, columns, product)
+
+    def told(pair: tuple[Cell, Cell]) -> float:
+        """How far apart the released numbers are, without noise."""
+        first, second = map(tables, pair)
+        of_first = product.mechanism.release(first, NoNoise())
+        return float(evidence(first, second)(of_first))
+
+    return max(pairs, key=told)
+
+
+def _single(
+    domain: Domain, columns: Sequence[int], product: PlannedProduct[Any]
+) -> Callable[[Cell], ContingencyTable]:
+    """Of a cell, the table of a product with all records in it."""
+
+    def table(cell: Cell) -> ContingencyTable:
+        codes = {domain.names[c]: np.array([cell[c]], np.int64) for c in columns}
+        counts = np.array([product.target.n_records], np.int64)
+        return ContingencyTable.from_cells(product.domain, product.domain.encode(codes), counts)
+
+    return table
+
+
+def _elsewhere(
+    domain: Domain, columns: Sequence[int], possible: Sequence[Cell], pair: tuple[Cell, Cell]
+) -> Cell:
+    """A cell that differs from both in as many columns as can be."""
+    sizes: NDArray[np.int64] = np.array([column.n_values for column in domain.columns])
+    free = tuple(
+        int(next((c for c in range(size) if c not in (a, b)), a))
+        for a, b, size in zip(*pair, sizes, strict=True)
+    )
+    cells = [cell for cell in (free, *possible) if cell is free or cell not in pair]
+    cells = [cell for cell in cells if _is_possible(domain, cell)]
+    return max(cells, key=lambda cell: min(_apart(columns, cell, each) for each in pair))
+
+
+def _is_possible(domain: Domain, cell: Cell) -> bool:
+    named = {n: np.array([c]) for n, c in zip(domain.names, cell, strict=True)}
+    return not any(zero.contains(named).any() for zero in domain.zeros)
+
+
+def _dependent(
+    domain: Domain, columns: Sequence[int], pair: tuple[Cell, Cell], base: Cell
+) -> list[Cell]:
+    """Cells that have the first one's values but in one column, and the second one's only there."""
+    found = []
+    for column in columns:
+        for most, less in ((pair[0], base), (base, pair[1])):
+            values = list(base)
+            for each in columns:
+                values[each] = most[each]
+            values[column] = less[column]
+            found.append(tuple(values))
+    kept = [cell for cell in found if _is_possible(domain, cell)]
+    return kept or [base]
