@@ -51,7 +51,7 @@ from statpress.tasks.ledger.entries import (
     public_text,
     sign_statement,
 )
-from statpress.tasks.ledger.home_ledger import drawn_before
+from statpress.tasks.ledger.memory import drawn_before
 from statpress.tasks.ledger.rules import (
     approvers_statement,
     check_elsewhere,
@@ -66,7 +66,7 @@ from statpress.tasks.ledger.tables import check_database, check_schema
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from statpress.tasks.ledger.home_ledger import Memory
+    from statpress.tasks.ledger.memory import Memory
 
 
 Compose = Callable[[State], Body]

@@ -31,8 +31,9 @@ from statpress.mechanisms.planning.plan import Plan
 from statpress.tasks.ledger.accounts import Status
 from statpress.tasks.ledger.chain import check_run
 from statpress.tasks.ledger.entries import Entry
-from statpress.tasks.ledger.home_ledger import drawn_before, open_ledger, remember
+from statpress.tasks.ledger.home_ledger import open_ledger, remember
 from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.ledger.memory import drawn_before
 from statpress.tasks.ledger.rules import check_open
 from statpress.tasks.private_zone.folders import at_work
 from statpress.tasks.private_zone.run_context import RunContext, step
