@@ -602,7 +602,7 @@ def test_how_processes_ended(sweep: Sweep) -> None:
         kinds = [entry.kind for entry in agency.entries()]
         if name == "out of memory":  # where it ran out decides if it was while reading the source
             kinds = [kind for kind in kinds if kind != "refuse"]
-        assert kinds == ["register"]
+        assert kinds == ["register", "look"]
         left = [path.name for path in (agency.home.root / "work").iterdir()]
         assert len(left) <= (name != "terminated")
         assert PRIVATE.in_text(sweep.ended[name].facts["said"]) == []

@@ -271,7 +271,7 @@ def test_a_release_is_charged_to_postgresql(agency: Any, postgres_url: str) -> N
     outcome = elsewhere.run()
     with Ledger.open(postgres_url, create=False) as opened:
         kinds = [entry.kind for entry in opened.entries()]
-        assert kinds == ["register", "charge", "draw", "publish"]
+        assert kinds == ["register", "look", "charge", "draw", "publish"]
         assert opened.state().charges[outcome.run_id].entry.hash == outcome.ledger_entry
     assert not (agency.folder / "home" / "ledger.sqlite").exists()
 
