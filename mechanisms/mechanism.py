@@ -304,6 +304,9 @@ class Kind(ABC):
     def check_further(self, further: Any, domain: Domain, nulls: bool) -> None:
         """Refuse what cannot be published besides.
 
+        Only asked if the config says something of it; what holds by default is for
+        ``ProductKind.check`` to refuse.
+
         Args:
             further: What the config says, a value of ``further``.
             domain: The product's columns.

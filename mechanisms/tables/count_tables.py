@@ -227,8 +227,9 @@ class TableMechanism(Mechanism, Protocol):
     """A mechanism for tables of counts and microdata: a subclass, a frozen dataclass.
 
     The fields of a subclass are its parameters. ``unbiased`` says that the estimates of
-    ``postprocess`` are right on average, whatever the data; ``raw`` names the columns that its
-    tables publish as they were drawn, and that ``postprocess`` needs no more than. It has
+    ``postprocess`` are right on average, whatever the data (one whose are not has a covariance
+    with an ``objection``, a sentence that refining gives as its reason); ``raw`` names the columns
+    that its tables publish as they were drawn, and that ``postprocess`` needs no more than. It has
     confidence bands if it has a method ``band_law`` (mechanisms.tables.bands).
     """
 

@@ -114,7 +114,8 @@ class Perturbed(TableMechanism):
     A subclass gives ``name``, ``citations``, ``_loss``, ``_noise`` and ``sd``, and with
     ``is_laplace`` the law that its bands and expected errors go by: discrete Laplace noise of
     this scale, or Gaussian. Noise of another law overrides ``band_law`` and ``expected_error``
-    as well. With ``pure`` it says that a budget is best spent on it without delta.
+    as well; a mechanism whose bands are not known is a ``TableMechanism`` that holds one instead.
+    With ``pure`` it says that a budget is best spent on it without delta.
 
     Attributes:
         scale: A fraction that is exactly a double, as the samplers take it.

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
+from statpress.tasks.ledger import ledger as ledgers
 from statpress.tasks.pages.rendering import code_span, escaped
 
 TITLE = "A <script>x</script> [link](http://x) | *b* `c`"
@@ -22,7 +25,11 @@ def test_a_code_span_holds_backticks() -> None:
     assert code_span("`a``") == "``` `a`` ```"
 
 
-def test_readme_of_a_bundle_escapes_title_and_dataset(founded, tmp_path: Path) -> None:
+def test_readme_of_a_bundle_escapes_title_and_dataset(
+    founded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of an account with a name that an earlier version took."""
+    monkeypatch.setattr(ledgers, "check_new_name", lambda _: None)
     agency = founded(tmp_path, dataset="data`set <b>")
     first = next(line for line in agency.config.read_text().splitlines() if "title:" in line)
     agency.replace(first, f"title: {json.dumps(TITLE)}")
