@@ -168,7 +168,7 @@ class MemoryLimitError(ConfigError):
     next_step = "Raise resources.memory. Nothing was charged."
 
 
-# Budget: its steward can fix it.
+# Audit: whoever looks after the mechanisms can fix it.
 
 
 class AuditError(StatpressError):
@@ -176,6 +176,9 @@ class AuditError(StatpressError):
 
     exit_code = 72
     next_step = "Release nothing with it, and report it as SECURITY.md asks."
+
+
+# Budget: its steward can fix it.
 
 
 class BudgetError(StatpressError):

@@ -105,7 +105,7 @@ class Decisions:
         right, _ = rate_limits(self.right, self.runs, miss / 2)
         _, mistaken = rate_limits(self.mistaken, self.runs, miss / 2)
         ratios = ((right - delta, mistaken), (1 - mistaken - delta, 1 - right))
-        return max(0.0, *(math.log(p / q) for p, q in ratios if p > 0 and q > 0), 0.0)
+        return max([0.0, *(math.log(p / q) for p, q in ratios if p > 0 and q > 0)])
 
     def mu(self, miss: float) -> float:
         """A mu that the smallest one exceeds, at least 0, of decisions at the threshold 0."""

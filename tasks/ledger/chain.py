@@ -339,7 +339,10 @@ def inspect(
             sequence=state.next_sequence,
             where=f"entry {state.next_sequence}",
         )
-    found = Verification(
-        state.next_sequence - 1, state.head, tuple(checkpoints), frozenset(signers)
+    return Verification(
+        state.next_sequence - 1,
+        state.head,
+        tuple(checkpoints),
+        frozenset(signers),
+        state=state,
     )
-    return replace(found, state=state)

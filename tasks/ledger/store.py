@@ -6,10 +6,10 @@ becomes an error of the ledger.
 In SQLite, write-ahead logging with ``synchronous=FULL`` keeps every acknowledged entry through a
 crash of the machine, and ``BEGIN IMMEDIATE`` lets one writer in. Those who wait for it look again
 after ever longer pauses, and never see it free while another process writes again and again; so
-writers first queue for a lock of the ledger's folder, which the kernel hands on. In PostgreSQL the
-ledger lives in a schema of its own, ``statpress``. A writing transaction is ``SERIALIZABLE`` and
-begins by locking the table, before it takes its snapshot, so that writers queue instead of failing;
-one that is undone all the same is run again.
+writers first queue outside the database (``_in_turn``). In PostgreSQL the ledger lives in a schema
+of its own, ``statpress``. A writing transaction is ``SERIALIZABLE`` and begins by locking the
+table, before it takes its snapshot, so that writers queue instead of failing; one that is undone
+all the same is run again.
 """
 
 from __future__ import annotations
@@ -235,9 +235,9 @@ class SQLiteStore(Store):
         check_not_exposed(self.path)
 
     def write(self, work: Callable[[Connection], _T]) -> _T:
-        """The result of work that waits for all writers before it, in the order they came."""
+        """The result of work that waits for all writers before it."""
         self._check_process()
-        with _in_turn(self.path.parent, self.patience):
+        with _in_turn(self.path, self.patience):
             return super().write(work)
 
     def fault(self, error: SQLAlchemyError) -> LedgerError:
@@ -256,40 +256,57 @@ class SQLiteStore(Store):
 
 
 @contextlib.contextmanager
-def _in_turn(folder: Path, patience: float) -> Iterator[None]:
-    """Queue with the other writers of a folder, for the lock that the kernel hands on.
+def _in_turn(ledger: Path, patience: float) -> Iterator[None]:
+    """Queue with the other writers of a ledger: nobody writes twice while somebody waits.
+
+    There are two locks, of a file beside the ledger and of the folder. Who has the first is next,
+    and keeps it until the second is free, which is the turn; so a writer that comes again at once
+    finds the first taken. The kernel wakes whoever waits for a lock, but does not hand it over.
 
     It only orders the writers; SQLite's own lock keeps them apart. So whoever has waited too
-    long for a turn, or cannot lock the folder, goes on without.
+    long for a turn, or cannot lock, goes on without.
     """
-    try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError:
-        yield
-        return
-    turn: Future[None] = Future()
+    with contextlib.ExitStack() as opened:
+        try:
+            place = f"{ledger}-queue"
+            queue = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode=0o600)
+            opened.callback(os.close, queue)
+            turn = os.open(ledger.parent, os.O_RDONLY | os.O_DIRECTORY)
+            opened.callback(os.close, turn)
+        except OSError:
+            yield
+            return
+        closing = opened.pop_all()
+    came: Future[None] = Future()
+
+    def take(how: int) -> None:
+        fcntl.flock(queue, fcntl.LOCK_EX | how)
+        fcntl.flock(turn, fcntl.LOCK_EX | how)
+        fcntl.flock(queue, fcntl.LOCK_UN)
+        came.set_result(None)
 
     def wait() -> None:
-        with contextlib.suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        turn.set_result(None)
+        try:
+            take(0)
+        except OSError:
+            came.set_result(None)
 
     def leave(_: object) -> None:
-        with contextlib.suppress(OSError):  # a forked child may have the descriptor too
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
-        os.close(descriptor)
+        for lock in (turn, queue):
+            with contextlib.suppress(OSError):  # a forked child may have the descriptor too
+                fcntl.flock(lock, fcntl.LOCK_UN)
+        closing.close()
 
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            turn.set_result(None)
+            take(fcntl.LOCK_NB)
         except OSError:  # taken, mostly; the call that waits has no time limit
             threading.Thread(target=wait, daemon=True).start()
         with contextlib.suppress(TimeoutError):
-            turn.result(patience)
+            came.result(patience)
         yield
     finally:
-        turn.add_done_callback(leave)  # at once, or when a turn comes that nobody waits for
+        came.add_done_callback(leave)  # at once, or when a turn comes that nobody waits for
 
 
 def _sqlite_engine(path: Path, patience: float, *, writable: bool) -> Engine:

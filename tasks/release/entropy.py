@@ -39,13 +39,11 @@ def generator(draw: Entry, product: str, *, insecure_seed: int | None = None) ->
     """
     if draw.kind != "draw":
         raise ValueError("randomness needs a charged run that the ledger lets draw")
-    from randomgen import AESCounter
-
-    if insecure_seed is not None:
-        words = np.frombuffer(hashlib.sha256(product.encode()).digest(), np.uint32)
-        seeds = np.random.SeedSequence([insecure_seed, *words.tolist()])
-        return SeededRandomness(np.random.PCG64(seeds))
-    return SystemRandomness(AESCounter(key=secrets.randbits(128)))
+    if insecure_seed is None:
+        return _system_stream()
+    words = np.frombuffer(hashlib.sha256(product.encode()).digest(), np.uint32)
+    seeds = np.random.SeedSequence([insecure_seed, *words.tolist()])
+    return SeededRandomness(np.random.PCG64(seeds))
 
 
 def generator_of_made_up(*, insecure_seed: int | None = None) -> Randomness:
@@ -54,8 +52,12 @@ def generator_of_made_up(*, insecure_seed: int | None = None) -> Randomness:
     Args:
         insecure_seed: In place of the operating system's bits.
     """
-    if insecure_seed is not None:
-        return SeededRandomness(np.random.PCG64(insecure_seed))
+    if insecure_seed is None:
+        return _system_stream()
+    return SeededRandomness(np.random.PCG64(insecure_seed))
+
+
+def _system_stream() -> Randomness:
     from randomgen import AESCounter
 
     return SystemRandomness(AESCounter(key=secrets.randbits(128)))

@@ -103,7 +103,7 @@ def test_accounts_keep_names_of_earlier_versions(
 def test_a_new_ledger_is_for_its_owner_alone(ledger: Ledger, path: Path) -> None:
     assert mode(path.parent) == 0o700
     assert {mode(file) for file in path.parent.iterdir()} == {0o600}
-    assert len(list(path.parent.iterdir())) == 3  # the ledger, its log and the log's index
+    assert len(list(path.parent.iterdir())) == 4  # the ledger, its log, the log's index, the queue
 
 
 def test_it_logs_ahead_and_waits_for_the_disk(ledger: Ledger, path: Path) -> None:
@@ -124,7 +124,7 @@ def test_path_text_and_address_name_the_same_ledger(ledger: Ledger, path: Path) 
 def test_any_file_name_will_do(tmp_path: Path, name: str) -> None:
     with Ledger.open(tmp_path / name) as made:
         register(made)
-    assert [file.name for file in tmp_path.iterdir()] == [name]
+    assert {file.name for file in tmp_path.iterdir()} == {name, f"{name}-queue"}
 
 
 @pytest.mark.parametrize(

@@ -62,9 +62,8 @@ def test_a_writer_that_comes_again_at_once_lets_others_go_first(path: Path) -> N
         rival.join()
         greedy.close()
         patient.close()
-    # Whoever waits is woken, and still has to be quick: on a busy machine not every time.
     turns = sum(pair == ("greedy", "patient") for pair in itertools.pairwise(order))
-    assert turns > ROUNDS / 6
+    assert turns >= ROUNDS - 2
 
 
 def test_a_turn_that_never_comes_is_not_waited_for(

@@ -126,7 +126,7 @@ def test_an_upgrade_of_the_present_form_changes_nothing(path: Path) -> None:
     before = everything(path)
     assert Ledger.upgrade(path) == "second"
     assert everything(path) == before
-    assert [file.name for file in path.parent.iterdir()] == ["ledger.db"]
+    assert {file.name for file in path.parent.iterdir()} == {"ledger.db", "ledger.db-queue"}
 
 
 @pytest.mark.usefixtures("later")
