@@ -41,7 +41,7 @@ LINEAR = 1.4
 def forget() -> None:
     """Empty every cache of the core, so that nothing is left of what ran before."""
     for name, module in list(sys.modules.items()):
-        if name.startswith("mechanisms."):
+        if name.startswith("statpress.mechanisms."):
             for value in vars(module).values():
                 if isinstance(value, functools._lru_cache_wrapper):
                     value.cache_clear()
