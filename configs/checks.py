@@ -23,7 +23,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from pydantic import ValidationError
 
@@ -206,6 +206,11 @@ def _undeclared(name: str, where: str) -> ConfigError:
     return ConfigError(f"The domain declares no column '{name}'.", where=where)
 
 
+Fate = Literal["missing", "outside", "unreadable"]
+"""What a value can be besides one of a declared cell of its own."""
+FATES: tuple[Fate, ...] = get_args(Fate)
+
+
 @dataclass(frozen=True)
 class Limits:
     """The largest shares of a column's values that the input gate accepts.
@@ -234,6 +239,21 @@ def limits(column: Column, declared: CheckConfig | None) -> Limits:
     if outside is None and column.kind in ("categorical", "ordinal") and column.other_code is None:
         outside = Decimal(0)
     return Limits(missing, outside, declared.unreadable_at_most or Decimal(0))
+
+
+def compared(
+    domain: Domain, checks: Mapping[str, CheckConfig]
+) -> Iterator[tuple[str, Fate, Decimal]]:
+    """The counts that the input gate compares: column, fate, and the largest share that passes.
+
+    A share of 1 is never passed, so it is not compared.
+    """
+    for column in domain.columns:
+        most = limits(column, checks.get(column.name))
+        for fate in FATES:
+            share = getattr(most, fate)
+            if share is not None and share < 1:
+                yield column.name, fate, share
 
 
 def check_exports(

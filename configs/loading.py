@@ -6,6 +6,7 @@ Every finding of the validator becomes an error of the right kind and place.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -21,6 +22,7 @@ from statpress.configs.checks import (
     check_exports_installed,
     check_product_columns,
     columns_in_order,
+    compared,
     domain_of,
     rest_of,
 )
@@ -36,7 +38,7 @@ from statpress.mechanisms import errors
 from statpress.mechanisms.domain.columns import Categorical, Ordinal
 from statpress.mechanisms.domain.domain import Domain, Privacy
 from statpress.mechanisms.errors import ConfigError, UnknownKeyError, together
-from statpress.mechanisms.planning.choice import AUTO, Budget, ProductRequest
+from statpress.mechanisms.planning.choice import AUTO, Budget, ProductRequest, part_of
 from statpress.mechanisms.planning.plan import Plan
 from statpress.mechanisms.planning.planner import plan_release
 from statpress.mechanisms.registry import KINDS, REGISTRY, serving
@@ -196,6 +198,10 @@ def _existing(loc: Keys, document: Document, *, whole: bool) -> Keys:
     return keys
 
 
+CHECKS_OF_INPUT = "checks of the input"
+"""What a ledger and a bundle call the noisy checks; no product can have this name."""
+
+
 @dataclass(frozen=True)
 class Release:
     """A config that has passed every check that needs no data.
@@ -241,12 +247,48 @@ class Release:
                 self._planned((replace(request, share=Decimal(1)),), rho_delta, times)
         raise together([first, *(each for each in findings.errors if each.where != first.where)])
 
+    @property
+    def gate(self) -> ProductRequest | None:
+        """The noisy checks of the input as a product of their own; None if they are exact.
+
+        Raises:
+            ConfigError: The checks compare nothing.
+        """
+        if self.config.gate is None:
+            return None
+        from statpress.mechanisms.tables.noisy_checks import CHECKS, NoisyChecks, NoisyChecksKnobs
+
+        by_column = Counter(column for column, _, _ in compared(self.domain, self.config.checks))
+        zeros = bool(self.domain.zeros)
+        if not by_column and not zeros:
+            raise ConfigError(
+                "The checks compare no count of the records, so there is nothing to add noise to.",
+                where=self.document.where(("gate",)),
+                next_step="Leave out 'gate'.",
+            )
+        return ProductRequest(
+            name=CHECKS_OF_INPUT,
+            kind=CHECKS,
+            mechanism=NoisyChecks.name,
+            knobs=NoisyChecksKnobs(
+                counts=by_column.total() + zeros,
+                moved=sum(min(2, fates) for fates in by_column.values()) + zeros,
+            ),
+            columns=self.domain.names,
+            share=self.config.gate.share,
+        )
+
     def _planned(
         self, requests: Sequence[ProductRequest], rho_delta: Decimal | None, times: Decimal
     ) -> Plan:
+        gate = self.gate
+        if gate is not None:
+            left = 1 - gate.share
+            requests = [replace(each, share=part_of(each.share, left)) for each in requests]
         with placed(self.document, ("products",)):
             return plan_release(
                 requests,
+                gate=gate,
                 domain=self.domain,
                 privacy=self.privacy,
                 budget=self.budget(rho_delta=rho_delta, times=times),

@@ -112,6 +112,19 @@ class StatedProduct(Cost):
     )
 
 
+class StatedChecks(Part):
+    """Noisy checks of the input: what they would cost alone, and their parameters."""
+
+    mechanism: str
+    epsilon: Amount
+    delta: Amount
+    rho: Amount
+    n_records: int = Field(ge=1)
+    unit_records: int = Field(ge=1)
+    attack_advantage: Share
+    expected_error: dict[str, Any] = Field(description="From public quantities only.")
+
+
 class PrivacyStatement(Cost):
     """What the release of a bundle reveals at most, with what is needed to recompute it."""
 
@@ -137,4 +150,7 @@ class PrivacyStatement(Cost):
     outside_the_guarantee: str = Field(description="The same as one text.")
     lifetime: Lifetime
     warnings: list[str]
+    checks: StatedChecks | None = Field(
+        default=None, description="Of the input, where they are noisy; absent where they are exact."
+    )
     products: dict[str, StatedProduct]

@@ -188,6 +188,19 @@ class CheckConfig(Section):
     )
 
 
+class GateConfig(Section):
+    """How the checks of the input compare what they count of the records."""
+
+    noise: Literal[True] = Field(
+        description="Noise on every count, which the budget pays for before the source is opened, "
+        "also where the run is then refused. Without this section checks are exact, outside the "
+        "guarantee, and the ledger counts them."
+    )
+    share: Annotated[Decimal, Field(gt=0, le=Decimal("0.5"))] = Field(
+        default=Decimal("0.01"), description="Of the budget."
+    )
+
+
 class PublishConfig(Section):
     """Where the bundle goes."""
 
@@ -253,6 +266,9 @@ class ReleaseConfig(Section):
     )
     products: Annotated[dict[Name, AnyProduct], Field(min_length=1)]
     checks: dict[StrictStr, CheckConfig] = Field(default_factory=dict)
+    gate: GateConfig | None = Field(
+        default=None, description="Noise for the checks of the input; by default they are exact."
+    )
     publish: PublishConfig
     curator: CuratorConfig = Field(
         default_factory=CuratorConfig,
@@ -262,3 +278,15 @@ class ReleaseConfig(Section):
         default_factory=ResourcesConfig,
         description="What a run may take of its machine.",
     )
+
+    @field_validator("gate")
+    @classmethod
+    def _with_delta(cls, gate: GateConfig | None, info: ValidationInfo) -> GateConfig | None:
+        budget = info.data.get("budget")
+        if gate is not None and budget is not None and not budget.delta:
+            raise PydanticCustomError(
+                "InfeasibleBudgetError",
+                "the noise of the checks is Gaussian, which needs a delta above 0; without one "
+                "leave out 'gate', and the checks are exact",
+            )
+        return gate

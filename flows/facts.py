@@ -209,6 +209,7 @@ def account_facts(account: Account, reading: Reading | None = None) -> dict[str,
         "approvers": list(account.approvers),
         "unsigned_approvals": account.unsigned,
         "max_looks": account.max_looks,
+        **({"noisy_gates": True} if account.noisy_gates else {}),
         "looks_since_reopening": account.open_looks,
         "last_look": _in_order(account.last_look) if account.last_look else None,
         "max_refusals": account.max_refusals,
@@ -424,6 +425,8 @@ def plan_facts(release: Release, plan: Plan, remaining: Loss | None) -> dict[str
         }
         if product.choice is not None:
             products[product.request.name]["chosen"] = product.choice.reason()
+    gate = plan.gate
+    checks = {} if gate is None else gate.describe(plan.privacy) | asdict(gate.expected_error)
     return {
         "dataset": release.config.dataset,
         "config_sha256": release.sha256,
@@ -435,6 +438,7 @@ def plan_facts(release: Release, plan: Plan, remaining: Loss | None) -> dict[str
         "epsilon_added": canonical(plan.added),
         "explanations": EXPLANATIONS,
         "attack_advantage": plan.attack_advantage,
+        **({"checks": checks} if checks else {}),
         "products": products,
         "warnings": _warnings(release, plan, remaining),
         "remaining": loss_facts(remaining),
@@ -448,6 +452,11 @@ def plan_report(release: Release, plan: Plan, remaining: Loss | None) -> Iterato
     rows = [["protected", plan.privacy.words]]
     for product in plan.products:
         rows += _product_rows(product)
+    if plan.gate is not None:
+        cost = f"{canonical(plan.gate.epsilon)}, {canonical(plan.gate.delta)}"
+        rows += [[plan.gate.name, ""], ["  share", f"{float(plan.gate.request.share):.6g}"]]
+        rows += [["  alone: epsilon, delta", cost], _rho_row(plan.gate)]
+        rows += [[f"  {label}", value] for label, value in plan.gate.expected_error.rows()]
     rows.append(["release: epsilon, delta", f"{canonical(plan.epsilon)}, {canonical(plan.delta)}"])
     rows.append(["  epsilon at that delta, proven", _bounds(plan.epsilon_bounds)])
     if plan.saved:

@@ -99,15 +99,19 @@ def press(
             check_decided(context, release.config.dataset)
         rehearse(run, release, plan, workers)
 
-        # Private zone: what the source holds, and whether it passed its checks.
-        record_look(context, release)
-        found = check_input(run, release, plan)
-        counted = count_once(run, release, plan, found)
-        check_counts(run, release, counted)
-        if workers is not None:
-            hand_over_counts(run, counted)
+        # Noisy gates draw noise themselves, so that they are charged before the source is opened.
+        charged = charge_ledger(run, release, plan) if plan.gate is not None else None
 
-        charge, spent = charge_ledger(run, release, plan)
+        # Private zone: what the source holds, and whether it passed its checks.
+        with saying_charged(charged[0] if charged else None):
+            record_look(context, release, plan)
+            found = check_input(run, release, plan, charged[0] if charged else None)
+            counted = count_once(run, release, plan, found)
+            check_counts(run, release, plan, counted)
+            if workers is not None:
+                hand_over_counts(run, counted)
+
+        charge, spent = charged or charge_ledger(run, release, plan)
         show_budget(context, context.home, release.config.dataset)
 
         # Public zone: everything from the draw on.

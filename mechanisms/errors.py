@@ -502,6 +502,12 @@ class QualityGateError(SourceError):
     next_step = "Read the curator log of this run."
 
 
+class NoisyGateError(QualityGateError):
+    """A quality check with noise, which the budget paid for, stopped the run."""
+
+    exit_code = 73
+
+
 class SourceUnavailableError(SourceError):
     """The server of the source cannot be reached, or its connection broke."""
 

@@ -78,7 +78,7 @@ _SERVED = {name: tuple(served.split()) for name, (_, served) in _MECHANISMS.item
 REGISTRY: Registry[type[Mechanism]] = Registry(
     {name: f"{_CORE}.{place}" for name, (place, _) in _MECHANISMS.items()}
 )
-"""Mechanisms by name."""
+"""Mechanisms of products by name."""
 
 KINDS: Registry[Kind] = Registry(
     {
@@ -89,6 +89,21 @@ KINDS: Registry[Kind] = Registry(
     }
 )
 """All kinds of product by name."""
+
+
+OF_CHECKS: Registry[type[Mechanism]] = Registry(
+    {"noisy_checks": f"{_CORE}.tables.noisy_checks:NoisyChecks"}
+)
+"""Mechanisms for the checks of the input, by name; no product names one."""
+
+
+def mechanism_named(name: str) -> type[Mechanism]:
+    """The mechanism of a description, of a product or of the checks of the input.
+
+    Raises:
+        KeyError: There is none of this name.
+    """
+    return OF_CHECKS[name] if name in OF_CHECKS else REGISTRY[name]
 
 
 def register(mechanism: type[Mechanism]) -> None:

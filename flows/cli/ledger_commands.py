@@ -226,6 +226,7 @@ def register(
     n_units: int | None = None,
     max_refusals: int | None = None,
     max_looks: int | None = None,
+    noisy_gates: Annotated[bool, Parameter(negative="")] = False,
     home: HomeFolder = None,
     json: Json = False,
 ) -> Result:
@@ -245,6 +246,7 @@ def register(
         n_units: Public number of units.
         max_refusals: Runs that gates may stop before 'ledger amend --reopen'; by default 20.
         max_looks: How often runs may look at the data before that; by default 60.
+        noisy_gates: Refuse configs without 'gate: {noise: true}', whose checks are exact.
     """
     from statpress.flows import facts as reports
     from statpress.mechanisms.domain.domain import Adjacency, Privacy, Unit
@@ -265,7 +267,7 @@ def register(
             next_step="Give either --n-records, or --unit-column, --max-records and --n-units.",
         )
     limits = _limits(policy, epsilon, delta, rho)
-    limits |= {"max_refusals": max_refusals, "max_looks": max_looks}
+    limits |= {"max_refusals": max_refusals, "max_looks": max_looks, "noisy_gates": noisy_gates}
     account = register_dataset(home_of(home), dataset, frame, policy=policy, **limits)
     return Result(
         json=json,

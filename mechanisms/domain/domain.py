@@ -17,6 +17,7 @@ domain of any size.
 from __future__ import annotations
 
 import datetime
+import functools
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -163,6 +164,13 @@ class ZeroPattern:
             place = np.searchsorted(ends[:, 0], codes[name], side="right") - 1
             inside &= (place >= 0) & (codes[name] <= ends[place, 1])
         return inside
+
+    def covers(self, record: Mapping[str, int]) -> bool:
+        """Whether all records with these codes, perhaps not of all columns, lie in the box."""
+        return all(
+            name in record and any(first <= record[name] <= last for first, last in runs)
+            for name, runs in self.sets
+        )
 
 
 def n_covered(patterns: Sequence[ZeroPattern], sizes: Mapping[str, int]) -> int:
@@ -319,6 +327,15 @@ def _common(one: Runs, two: Runs) -> Runs:
 
 def _length(runs: Runs) -> int:
     return sum(last - first + 1 for first, last in runs)
+
+
+def _of_each_part(size: int, name: str, zeros: Sequence[ZeroPattern]) -> list[int]:
+    """A code of each part into which the patterns' sets divide a column's codes."""
+    ends = {0}
+    for zero in zeros:
+        for first, last in dict(zero.sets).get(name, ()):
+            ends |= {first, last + 1}
+    return sorted(end for end in ends if end < size)
 
 
 MAX_CELLS = 2**63 - 1
@@ -489,6 +506,42 @@ class Domain:
         for zero in self.zeros:
             impossible |= zero.contains({name: self._digits(cells, name) for name in zero.names})
         return ~impossible | self.is_absent(cells)
+
+    @functools.cached_property
+    def _instead(self) -> Mapping[str, int]:
+        """Codes of the columns that patterns look at, with which every cell is possible."""
+        names = sorted({name for zero in self.zeros for name in zero.names})
+
+        def extended(chosen: dict[str, int]) -> dict[str, int] | None:
+            if any(zero.covers(chosen) for zero in self.zeros):
+                return None
+            if len(chosen) == len(names):
+                return chosen
+            name = names[len(chosen)]
+            codes = _of_each_part(self[name].size, name, self.zeros)
+            found = (extended({**chosen, name: code}) for code in codes)
+            return next((each for each in found if each is not None), None)
+
+        possible = extended({})
+        assert possible is not None  # the domain has at least one cell
+        return possible
+
+    def made_possible(self, codes: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """The codes of records, with those of a structural zero replaced by fixed possible ones.
+
+        A function of each record alone, so that neighbours stay neighbours.
+
+        Args:
+            codes: Column name to unsigned or signed integers[k], of all columns.
+        """
+        moved = dict(codes)
+        if not self.zeros:
+            return moved
+        named = {name: codes[name].astype(np.int64) for name in self._instead}
+        impossible = np.logical_or.reduce([zero.contains(named) for zero in self.zeros])
+        for name, code in self._instead.items():
+            moved[name] = np.where(impossible, np.asarray(code, codes[name].dtype), codes[name])
+        return moved
 
     def possible_cells(self) -> Codes:
         """int64[n_possible], ascending; for domains that may be listed."""

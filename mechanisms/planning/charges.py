@@ -13,7 +13,7 @@ from statpress.mechanisms.accounting.balls import double_below
 from statpress.mechanisms.accounting.composition import compose, compose_quickly
 from statpress.mechanisms.accounting.losses import PrivacyLoss, PureLoss
 from statpress.mechanisms.errors import AmountError
-from statpress.mechanisms.registry import REGISTRY
+from statpress.mechanisms.registry import mechanism_named
 
 EXACT = Context(prec=1000)
 _CHARGED = Context(prec=12, rounding=ROUND_CEILING)
@@ -50,7 +50,7 @@ def described_loss(description: Mapping[str, Any]) -> PrivacyLoss:
     Raises:
         AmountError: It has more cells than a joint table can have.
     """
-    mechanism = REGISTRY[description["mechanism"]]
+    mechanism = mechanism_named(description["mechanism"])
     if mechanism.needs == "joint" and int(description["n_cells"]) > 2**63:
         raise AmountError("A mechanism's description has more cells than any joint table.")
     return mechanism.from_description(description).loss(

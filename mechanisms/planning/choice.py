@@ -43,7 +43,7 @@ from statpress.mechanisms.accounting.losses import GaussianLoss, PrivacyLoss
 from statpress.mechanisms.errors import ConfigError, InfeasibleBudgetError, StatpressError
 from statpress.mechanisms.mechanism import ExpectedError, Kind, Mechanism, Target
 from statpress.mechanisms.planning.charges import EXACT, charged, exact_sum
-from statpress.mechanisms.registry import REGISTRY, serving
+from statpress.mechanisms.registry import mechanism_named, serving
 
 _LARGEST_MU = 64.0
 
@@ -214,7 +214,7 @@ def meet_budget(
     Raises:
         InfeasibleBudgetError: A product's knobs do not fit its part.
     """
-    pure = all(REGISTRY[request.mechanism].pure for request in requests)
+    pure = all(mechanism_named(request.mechanism).pure for request in requests)
     try:
         return _meeting(requests, parts, budget, pure)
     except InfeasibleBudgetError as error:
@@ -258,7 +258,7 @@ def _calibrated(
     found = []
     for request, target in zip(requests, asked, strict=True):
         try:
-            mechanism = REGISTRY[request.mechanism]
+            mechanism = mechanism_named(request.mechanism)
             _check_needs(mechanism, target)
             found.append(mechanism.calibrate(request.knobs, target))
         except (ConfigError, InfeasibleBudgetError) as error:
@@ -491,7 +491,7 @@ def _without_delta(
     The first product that cannot, or is, ends the search: mostly that is the first of all.
     """
     named = (each.mechanism for each in requests if each.mechanism != AUTO)
-    if not all(REGISTRY[name].pure for name in named):
+    if not all(mechanism_named(name).pure for name in named):
         return found
     second: list[Choice | None] = []
     for request, target, one in zip(requests, pure, found, strict=True):
@@ -500,7 +500,7 @@ def _without_delta(
         except InfeasibleBudgetError:
             return found
         worse = one is not None and two is not None and two.least > one.least
-        if worse or (two is not None and not REGISTRY[two.mechanism].pure):
+        if worse or (two is not None and not mechanism_named(two.mechanism).pure):
             return found
         second.append(two)
     return second

@@ -130,6 +130,7 @@ class Plan:
         delta: Charged in all.
         rho: Charged in all under zCDP: an exact sum.
         loss: Of the release; its upper bounds are tight, its lower ones need not be.
+        gate: The noisy checks of the input, which cost what a product costs; None if exact.
     """
 
     privacy: Privacy
@@ -141,6 +142,12 @@ class Plan:
     loss: PrivacyLoss
     joint: tuple[Domain, ...]
     coded: Domain | None
+    gate: PlannedProduct[Any] | None = None
+
+    @property
+    def charged(self) -> tuple[PlannedProduct[Any], ...]:
+        """All that costs: the products, and the noisy checks if there are any."""
+        return self.products if self.gate is None else (*self.products, self.gate)
 
     @property
     def amounts(self) -> dict[str, Decimal]:
@@ -149,13 +156,13 @@ class Plan:
             "epsilon": self.epsilon,
             "delta": self.delta,
             "rho": self.rho,
-            "rho_delta": exact_sum(product.rho_delta for product in self.products),
+            "rho_delta": exact_sum(product.rho_delta for product in self.charged),
         }
 
     @property
     def added(self) -> Decimal:
         """What the products' epsilons would come to, added up at the same delta."""
-        return exact_sum(product.epsilon for product in self.products)
+        return exact_sum(product.epsilon for product in self.charged)
 
     @property
     def saved(self) -> Decimal:
@@ -165,7 +172,7 @@ class Plan:
     @functools.cached_property
     def epsilon_bounds(self) -> Bounds:
         """Enclosure of the exact epsilon at the delta that is charged."""
-        return compose(product.loss for product in self.products).epsilon(double_below(self.delta))
+        return compose(product.loss for product in self.charged).epsilon(double_below(self.delta))
 
     @property
     def attack_advantage(self) -> float:
@@ -174,7 +181,7 @@ class Plan:
 
     def describe(self) -> list[dict[str, str | int]]:
         """The mechanisms of a charge."""
-        return [product.describe(self.privacy) for product in self.products]
+        return [product.describe(self.privacy) for product in self.charged]
 
 
 MOST_UNIFORM = 0.5

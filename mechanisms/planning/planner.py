@@ -52,21 +52,28 @@ _SMALL_TABLE = 1 << 20
 
 
 def plan_release(
-    requests: Sequence[ProductRequest], *, domain: Domain, privacy: Privacy, budget: Budget
+    products: Sequence[ProductRequest],
+    *,
+    domain: Domain,
+    privacy: Privacy,
+    budget: Budget,
+    gate: ProductRequest | None = None,
 ) -> Plan:
     """Fix every product's parameters so that together they meet the budget.
 
     Args:
-        requests: At least one product; their shares add up to 1.
+        products: At least one; their shares, with that of the gate, add up to 1.
         domain: The declared domain.
         privacy: Frame of reference of the guarantee.
         budget: Of the release.
+        gate: The noisy checks of the input, as a product of its own; None if they are exact.
 
     Raises:
         ConfigError: A product has only one cell, or a mechanism cannot serve it.
         DomainTooLargeError: A mechanism needs the joint table of a product that has none.
         InfeasibleBudgetError: A product's knobs do not fit its part.
     """
+    requests = (*products, gate) if gate is not None else tuple(products)
     domains = [domain.project(request.columns) for request in requests]
     for request, own in zip(requests, domains, strict=True):
         if own.n_possible == 1:
@@ -99,28 +106,30 @@ def plan_release(
     )
     mechanisms, delta = meet_budget(requests, parts, budget)
     losses = losses_of(mechanisms, parts)
-    products = tuple(
+    planned = tuple(
         _product(request, own, choice, target, mechanism, loss, budget, delta)
         for request, own, choice, target, mechanism, loss in zip(
             requests, domains, choices, asked, mechanisms, losses, strict=True
         )
     )
-    if len(products) == 1:
-        products = (replace(products[0], pure_target=pure_asked[0]),)
-    _check_further(products)
-    used = [name for name in domain.names if any(name in own.names for own in domains)]
-    needed = [(product.mechanism, product.request.columns) for product in products]
+    if len(planned) == 1:
+        planned = (replace(planned[0], pure_target=pure_asked[0]),)
+    released = planned[: len(products)]
+    _check_further(released)
+    needed = [(product.mechanism, product.request.columns) for product in released]
+    used = {name for _, columns in needed for name in columns}
     whole = compose_quickly(losses)
     return Plan(
         privacy=privacy,
-        domain=domain.project(used),
-        products=products,
-        epsilon=_charge(whole, products, budget, delta),
+        domain=_some(domain, used),
+        products=released,
+        epsilon=_charge(whole, planned, budget, delta),
         delta=delta,
-        rho=exact_sum(product.rho for product in products),
+        rho=exact_sum(product.rho for product in planned),
         loss=whole,
         joint=_joint_domains(domain, needed, privacy.n_records),
         coded=_coded_domain(domain, needed),
+        gate=None if gate is None else planned[-1],
     )
 
 

@@ -103,6 +103,9 @@ class Status(StrEnum):
     DRAWN = "drawn"
     """Drawing began: spent for good."""
 
+    STOPPED = "stopped"
+    """Noisy checks of the input stopped it: spent, and nothing is published."""
+
     PREPARED = "prepared"
     """A sealed bundle of the run waits for its approval."""
 
@@ -117,6 +120,16 @@ class Status(StrEnum):
 
     VOID = "void"
     """Given back before anything was drawn."""
+
+
+NOISY_CHECKS = "noisy_checks"
+"""The mechanism of noisy checks, as a charge describes it."""
+
+
+def gates_of(charge: Mapping[str, Any]) -> str:
+    """``noisy`` if the noise of a run's checks is among what it is charged for, else ``exact``."""
+    charged = (described.get("mechanism") for described in charge["mechanisms"])
+    return "noisy" if NOISY_CHECKS in charged else "exact"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +178,14 @@ class Charge:
             return Status.APPROVED if approved else Status.REJECTED
         if "prepare" in self.later:
             return Status.PREPARED
+        if "settle" in self.later and not self.later["settle"].body["passed"]:
+            return Status.STOPPED
         return Status.DRAWN if "draw" in self.later else Status.RESERVED
+
+    @property
+    def gates(self) -> str:
+        """``noisy`` if the noise of its checks is among what was charged, else ``exact``."""
+        return gates_of(self.entry.body)
 
     @property
     def published(self) -> bool:
@@ -188,6 +208,7 @@ class Account:
         refusals: Entries that say that a gate stopped a run, in order.
         reopenings: Entries that answered for refusals and looks, in order.
         last_look: The last entry that says that a run was about to open the source.
+        last_settled: The last entry that says that a run's look ended inside its guarantee.
     """
 
     registration: Entry
@@ -200,6 +221,7 @@ class Account:
     refusals: tuple[Entry, ...] = ()
     reopenings: tuple[Entry, ...] = ()
     last_look: Entry | None = None
+    last_settled: Entry | None = None
 
     @property
     def approvers(self) -> tuple[str, ...]:
@@ -229,19 +251,29 @@ class Account:
 
     @property
     def max_looks(self) -> int:
-        """How often runs with exact gates may look at the data before someone has to reopen it."""
+        """How many looks may count before someone has to reopen the account."""
         return int(self.registration.body.get("max_looks", DEFAULT_MAX_LOOKS))
 
     @property
     def open_looks(self) -> int:
-        """How often runs with exact gates looked at the data since the last reopening."""
+        """How many looks since the last reopening no noise hides.
+
+        Those of runs with exact gates, and those with noisy gates that did not end inside their
+        guarantee.
+        """
         since = self.reopenings[-1].sequence if self.reopenings else 0
-        look = self.last_look
-        return int(look.body["open_looks"]) if look and look.sequence > since else 0
+        counting = (entry for entry in (self.last_look, self.last_settled) if entry is not None)
+        last = max(counting, key=lambda entry: entry.sequence, default=None)
+        return int(last.body["open_looks"]) if last and last.sequence > since else 0
+
+    @property
+    def noisy_gates(self) -> bool:
+        """Whether only runs with noisy gates may look at the data."""
+        return bool(self.registration.body.get("noisy_gates", False))
 
     @property
     def looks_left(self) -> int:
-        """How often runs with exact gates may still look at the data; 0 if gates closed it."""
+        """How many looks may still count; 0 if gates closed the account."""
         return 0 if self.closed else self.max_looks - self.open_looks
 
     @property

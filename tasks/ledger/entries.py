@@ -250,7 +250,7 @@ def check_field(name: str, value: object) -> None:
     if name in _PATTERNS:
         pattern, form = _PATTERNS[name]
         usable = isinstance(value, str) and re.fullmatch(pattern, value) is not None
-    elif name in {"insecure_seed", "unsigned"}:
+    elif name in {"insecure_seed", "noisy_gates", "passed", "unsigned"}:
         usable, form = isinstance(value, bool), "true or false"
     elif name == "mechanisms":
         usable = isinstance(value, list) and all(isinstance(item, dict) for item in value)

@@ -55,7 +55,6 @@ from statpress.tasks.ledger.memory import drawn_before
 from statpress.tasks.ledger.rules import (
     approvers_statement,
     check_elsewhere,
-    counted_looks,
     decision_statement,
     reopening_statement,
     void_statement,
@@ -370,6 +369,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         policy: str = "basic",
         max_refusals: int | None = None,
         max_looks: int | None = None,
+        noisy_gates: bool = False,
         **limits: object,
     ) -> Entry:
         """Open an account with limits that no sum of charges may pass.
@@ -383,8 +383,8 @@ class Ledger(AbstractContextManager["Ledger"]):
             policy: ``basic``, or ``zcdp``.
             max_refusals: How many runs gates may stop before the account has to be reopened;
                 by default 20.
-            max_looks: How often runs with exact gates may look at the data before that; by
-                default 60.
+            max_looks: How many looks may count before that; by default 60.
+            noisy_gates: Whether only runs with noisy gates may look at the data.
             limits: ``epsilon`` and ``delta``, or ``rho`` and ``rho_delta``.
 
         Raises:
@@ -397,6 +397,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         body = {"dataset": dataset, "policy": policy, **terms, **records}
         counts = {"max_refusals": max_refusals, "max_looks": max_looks}
         body |= {name: number for name, number in counts.items() if number is not None}
+        body |= {"noisy_gates": True} if noisy_gates else {}
         return self.append("register", body | _limits(policy, limits))
 
     def amend(
@@ -540,8 +541,8 @@ class Ledger(AbstractContextManager["Ledger"]):
             run: The run; one that is started again looks again.
             dataset: Name of the account.
             config_sha256: Hash of the config that asks.
-            gates: ``exact`` if its gates compare exact figures; such looks count. ``noisy`` if
-                the budget pays for them.
+            gates: ``exact`` if its gates compare exact figures. ``noisy`` if the run was charged
+                for their noise; such a look counts until it is settled.
 
         Raises:
             RefusalLimitError: Too many looks or refusals since the account was opened last.
@@ -550,9 +551,28 @@ class Ledger(AbstractContextManager["Ledger"]):
         given = {"run": run, "dataset": dataset, "config_sha256": config_sha256, "gates": gates}
 
         def compose(state: State) -> Body:
-            return {"open_looks": counted_looks(state.account_of(dataset), gates)}
+            return {"open_looks": state.account_of(dataset).open_looks + 1}
 
         return self.append("look", given, compose)
+
+    def settle(self, *, run_id: str, dataset: str, passed: bool) -> Entry:
+        """Record that a run with noisy gates has ended its look inside its guarantee.
+
+        Args:
+            run_id: The run, whose look counts no more.
+            dataset: Name of the account.
+            passed: Whether its gates let it pass, which their noise makes public.
+
+        Raises:
+            LedgerError: No look of the run is open.
+        """
+
+        def compose(state: State) -> Body:
+            return {"open_looks": max(0, state.account_of(dataset).open_looks - 1)}
+
+        return self.append(
+            "settle", {"run_id": run_id, "dataset": dataset, "passed": passed}, compose
+        )
 
     def refuse(self, *, run_id: str, dataset: str, config_sha256: str) -> Entry:
         """Record that a gate stopped a run because of what the data hold; may be repeated.

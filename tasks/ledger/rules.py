@@ -20,7 +20,10 @@ and no budget pays for. Whoever may change a config could ask such questions wit
 is an entry before the source is opened, whatever becomes of the run, and a refusal is one more if a
 gate stopped it. After so many of either the dataset is closed until someone has looked into them. A
 run may look more than once, since it may be started again, so a look names it in a field of its
-own. Looks of runs whose gates are noisy, which the budget pays for, are entries that do not count.
+own. A run whose gates are noisy is charged before it looks, since their noise is the first that it
+draws. Its look counts until it has ended inside the guarantee: until its gates
+stopped it, or all is counted. What ends otherwise, as by a file that cannot be read or for lack of
+memory, goes on to count.
 """
 
 from __future__ import annotations
@@ -43,6 +46,7 @@ from statpress.tasks.ledger.accounts import (
     Charge,
     State,
     Status,
+    gates_of,
     limit_of,
     measures_of,
     refusal,
@@ -73,7 +77,7 @@ TERMS = ("adjacency", "unit", "unit_records", "n_records")
 
 def registration_fields(body: Body) -> frozenset[str]:
     """The fields of a registration, which depend on its policy and what else it states."""
-    stated = {"max_looks", "max_refusals"} & body.keys()
+    stated = {"max_looks", "max_refusals", "noisy_gates"} & body.keys()
     return OF_DATASET | {"policy", *measures_of(body.get("policy")), *TERMS, *stated}
 
 
@@ -318,18 +322,59 @@ def check_look(state: State, body: Body) -> None:
     account = state.account_of(body["dataset"])
     run = body | {"run_id": body["run"]}
     check_not_refused(state, run)
-    if body["run"] in state.charges and state.charge_of(run).status is not Status.RESERVED:
-        raise refusal(run, "This run has looked at the data already.", "Start a new run.")
+    check_gates(state, account, run)
     check_open(account)
-    if body["open_looks"] != (counted := counted_looks(account, body["gates"])):
+    if body["open_looks"] != (counted := account.open_looks + 1):
         raise refusal(
             run, f"It says {body['open_looks']} looks where {counted} are.", "Count them anew."
         )
 
 
-def counted_looks(account: Account, gates: str) -> int:
-    """How many looks count since the last reopening, with one more of a run with such gates."""
-    return account.open_looks + (gates == "exact")
+def check_gates(state: State, account: Account, run: Body) -> None:
+    """Raise unless the gates of a look are those that the run was charged for, and it is one."""
+    charge = state.charges.get(run["run"])
+    charged_for = "exact" if charge is None else charge.gates
+    if run["gates"] != charged_for:
+        flaw = f"Its gates are {run['gates']}; what was charged is for {charged_for} ones."
+        raise refusal(run, flaw, "Start a new run.")
+    if charge is not None and state.charge_of(run).status is not Status.RESERVED:
+        raise refusal(run, "This run has looked at the data already.", "Start a new run.")
+    if account.noisy_gates and run["gates"] == "exact":
+        raise only_noisy(account)
+
+
+def only_noisy(account: Account) -> PolicyMismatchError:
+    """The error of a run with exact gates where the account wants noisy ones."""
+    return PolicyMismatchError(
+        "Only releases whose checks are noisy look at this dataset.",
+        where=f"dataset {account.dataset!r}",
+        next_step="Write 'gate: {noise: true}' into the config.",
+    )
+
+
+def check_settle(state: State, body: Body) -> None:
+    """Raise unless a run with noisy gates was the last that looked, and one look less counts now.
+
+    If another run has looked since, the look of this one goes on to count.
+    """
+    charge, account = state.charge_of(body), state.account_of(body["dataset"])
+    check_not_refused(state, body)
+    look, settled = account.last_look, account.last_settled
+    open_look = look if look and not (settled and settled.sequence > look.sequence) else None
+    own = open_look is not None and open_look.body["run"] == body["run_id"]
+    if not own or charge.gates != "noisy" or charge.status is not Status.DRAWN:
+        raise refusal(body, "The last look is none of this run.", "There is nothing left to do.")
+    if body["open_looks"] != (counted := max(0, account.open_looks - 1)):
+        raise refusal(
+            body, f"It says {body['open_looks']} looks where {counted} are.", "Count them anew."
+        )
+
+
+def settle_look(draft: State, entry: Entry) -> None:
+    """The effect of a look that ended inside its guarantee: it does not count."""
+    if entry.body["run_id"] in draft.charges:
+        keep_with_charge(draft, entry)
+    draft.change_account(entry.body["dataset"], last_settled=entry)
 
 
 def keep_look(draft: State, entry: Entry) -> None:
@@ -341,7 +386,11 @@ def check_refuse(state: State, body: Body) -> None:
     """Raise unless the run is of an account, and not past its gates."""
     state.account_of(body["dataset"])
     check_not_refused(state, body)
-    if body["run_id"] in state.charges and state.charge_of(body).status is not Status.RESERVED:
+    if body["run_id"] not in state.charges:
+        return
+    charge = state.charge_of(body)
+    before = {Status.RESERVED, Status.DRAWN} if charge.gates == "noisy" else {Status.RESERVED}
+    if charge.status not in before or "settle" in charge.later:
         raise refusal(body, "The gates of this run are behind it.", "Start a new run.")
 
 
@@ -426,6 +475,8 @@ def check_charge(state: State, body: Body) -> None:
             next_step="Make the config agree with 'statpress ledger show'; a registration never "
             "changes, so where that is wrong register the dataset under another name.",
         )
+    if account.noisy_gates and gates_of(body) == "exact":
+        raise only_noisy(account)
     remaining = account.remaining
     requested = Loss.of(body).within(account.limit.amounts)
     if not remaining.covers(requested):
@@ -525,6 +576,7 @@ def check_publish(state: State, body: Body) -> None:
     flaw = {
         Status.PUBLISHED: "This run was published already.",
         Status.VOID: "The charge of this run is void.",
+        Status.STOPPED: "The checks of the input stopped this run.",
     }.get(status, "This run never began to draw.")
     raise refusal(body, flaw, "Publish what 'statpress ledger charge-history' lists as drawn.")
 
@@ -682,6 +734,13 @@ RULES: dict[str, Rule] = {
         OF_DATASET | {"config_sha256", "gates", "open_looks", "run"},
         check_look,
         keep_look,
+        lasting="last",
+    ),
+    "settle": Rule(
+        OF_RUN | {"open_looks", "passed"},
+        check_settle,
+        settle_look,
+        repeats=same_body,
         lasting="last",
     ),
     "checkpoint": Rule(BY_KEY | {"created"}, check_checkpoint, no_effect),

@@ -74,6 +74,7 @@ class RunContext:
         previous: Prefect's state of the step before.
         ledger_positions: Where every entry of the ledger stands, once a step has read them all;
             later steps read on from there.
+        draw: The ledger's entry that the run draws, once it is written.
     """
 
     home: Home
@@ -85,6 +86,7 @@ class RunContext:
     timings: dict[str, float] = field(default_factory=dict, init=False)
     previous: Any = field(default=None, init=False, repr=False)
     ledger_positions: Any = field(default=None, init=False, repr=False)
+    draw: Any = field(default=None, init=False, repr=False)
     _notices: list[str] = field(default_factory=list, init=False, repr=False)
 
     @property

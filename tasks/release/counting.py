@@ -8,7 +8,7 @@ from statpress.configs.loading import Release
 from statpress.mechanisms.domain.contingency_table import Counted
 from statpress.mechanisms.planning.plan import Plan
 from statpress.tasks.source import aggregates, scanning
-from statpress.tasks.source.aggregates import units_of
+from statpress.tasks.source.aggregates import SourceProfile, units_of
 from statpress.tasks.source.engine import Source
 from statpress.tasks.source.scanning import Scan, spill
 
@@ -29,6 +29,19 @@ def scan_of(source: Source, release: Release, plan: Plan, folder: Path) -> Scan:
         n_records = release.privacy.n_records
         return scanning.scan_wide(source, domain, plan.coded, n_records=n_records, folder=folder)
     return scanning.scan(source, domain, plan.joint, scratch=folder)
+
+
+def kept_profile(
+    source: Source, release: Release, scan: Scan, *, folder: Path, key: str
+) -> SourceProfile:
+    """The profile of what is counted: all records, or those that are kept of each unit.
+
+    Takes the arguments of ``counted_of``.
+    """
+    units = units_of(release)
+    if units is None:
+        return scan.profile
+    return scanning.profile_of_kept(source, release.domain, scratch=folder, units=units, key=key)
 
 
 def counted_of(

@@ -22,7 +22,7 @@ from statpress.mechanisms.planning.charges import described_loss, recompute_char
 from statpress.mechanisms.planning.plan import Plan
 from statpress.tasks.bundle.manifest import approval_at
 from statpress.tasks.bundle.places import Folder
-from statpress.tasks.ledger.accounts import Account, Charge, Status
+from statpress.tasks.ledger.accounts import NOISY_CHECKS, Account, Charge, Status
 from statpress.tasks.ledger.chain import Verification
 from statpress.tasks.ledger.entries import (
     ZERO_HASH,
@@ -160,10 +160,11 @@ def charge_of_bundle(ledger: Ledger, bundle: Path, manifest: Mapping[str, Any]) 
 
 def check_described(charge: Charge, bundle: Path) -> None:
     """Raise unless the bundle states the mechanisms, and the sizes, that were charged."""
-    products = json.loads((bundle / "privacy.json").read_text(encoding="utf-8"))["products"]
+    stated = json.loads((bundle / "privacy.json").read_text(encoding="utf-8"))
     for described in charge.entry.body["mechanisms"]:
-        product = products.get(described["product"], {})
-        if any(product.get(name) != value for name, value in described.items()):
+        own = described["mechanism"] == NOISY_CHECKS
+        product = stated.get("checks") if own else stated["products"].get(described["product"])
+        if any((product or {}).get(name) != value for name, value in described.items()):
             raise BundleVerificationError(
                 f"The ledger charged '{described['product']}' by another mechanism, or for a table "
                 "of another size, than the bundle states.",

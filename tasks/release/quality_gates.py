@@ -24,16 +24,23 @@ from typing import Any
 
 import numpy as np
 
-from statpress.configs.checks import limits
+from statpress.configs.checks import FATES, Fate, compared, limits
 from statpress.configs.loading import Release
 from statpress.configs.release_config import next_limit
 from statpress.mechanisms.domain.coded_columns import CodedColumns
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
-from statpress.mechanisms.errors import EmptySourceError, QualityGateError, ReleaseGateError
+from statpress.mechanisms.errors import (
+    EmptySourceError,
+    NoisyGateError,
+    QualityGateError,
+    ReleaseGateError,
+)
+from statpress.mechanisms.sampling.randomness import Randomness
+from statpress.mechanisms.tables.noisy_checks import NoisyChecks
 from statpress.tasks.private_zone.guards import CuratorLog
 from statpress.tasks.private_zone.run_context import Gatekeeper
 from statpress.tasks.private_zone.workers import ended, started
-from statpress.tasks.source.aggregates import Fate, SourceProfile
+from statpress.tasks.source.aggregates import SourceProfile
 
 _PATIENCE_SECONDS = 180
 
@@ -142,24 +149,13 @@ def check_source(
 ) -> None:
     """Input gate: the declared size, and the declared expectations on each column.
 
-    The size is the number of records, or that of units where a column names them: then
-    every record must name one, and a unit may have more records than are used. No record
-    may lie in a structural zero. The curator is told where the first of the values is that
-    stopped the run, above the gate's figures, and what would allow them.
+    No record may lie in a structural zero. The curator is told where the first of the values is
+    that stopped the run, above the gate's figures, and what would allow them.
     """
     n = profile.n_records
-    if n == 0:
-        raise EmptySourceError("The source has no records.", where=release.config.source.place)
-    figures = {"records": n, "in a structural zero": profile.n_impossible}
-    expectations = [Between("in a structural zero", 0, 0)]
-    if profile.n_units is None:
-        declared_size = release.privacy.n_records
-        expectations.append(Between("records", declared_size, declared_size))
-    else:
-        figures |= {"units": profile.n_units, "without a unit": profile.n_unnamed}
-        declared_size = release.privacy.n_units
-        expectations.append(Between("units", declared_size, declared_size))
-        expectations.append(Between("without a unit", 0, 0))
+    figures, expectations = _size(release, profile)
+    figures |= {_IMPOSSIBLE: profile.n_impossible}
+    expectations.append(Between(_IMPOSSIBLE, 0, 0))
     advice: dict[tuple[str, Fate], str] = {}
     refused: dict[tuple[str, Fate], str] = {}
     for name, fate, count, share in fates(release, profile):
@@ -182,6 +178,86 @@ def check_source(
         raise _private_stop("input", release, inspector)
 
 
+_IMPOSSIBLE = "in a structural zero"
+
+
+def _size(release: Release, profile: SourceProfile) -> tuple[dict[str, int], list[Between]]:
+    """The figures of a source's size, and what is expected of them.
+
+    The size is the number of records, or that of units where a column names them: then
+    every record must name one, and a unit may have more records than are used.
+
+    Raises:
+        EmptySourceError: There are no records.
+    """
+    if profile.n_records == 0:
+        raise EmptySourceError("The source has no records.", where=release.config.source.place)
+    figures, declared = {"records": profile.n_records}, release.privacy.n_records
+    if profile.n_units is None:
+        return figures, [Between("records", declared, declared)]
+    figures |= {"units": profile.n_units, "without a unit": profile.n_unnamed}
+    declared = release.privacy.n_units
+    return figures, [Between("units", declared, declared), Between("without a unit", 0, 0)]
+
+
+def check_size(inspector: Gatekeeper, release: Release, profile: SourceProfile) -> None:
+    """The part of the input gate that is exact in any case: the declared size, which is public.
+
+    Neighbours have the same size, so its answer says nothing of a unit; a source of another size
+    is outside the guarantee.
+    """
+    if not inspector.meets("size", *_size(release, profile)):
+        raise _private_stop("input", release, inspector)
+
+
+def check_noisily(
+    inspector: Gatekeeper,
+    release: Release,
+    profile: SourceProfile,
+    checks: NoisyChecks,
+    noise: Randomness,
+) -> None:
+    """Input gate with noise on every count that it compares.
+
+    Args:
+        inspector: Judges the noisy counts, which the budget has paid for.
+        release: What is declared.
+        profile: Of the records that are counted, no more of a unit than the release counts.
+        checks: The noise as it was planned.
+        noise: The run's own.
+
+    Raises:
+        NoisyGateError: A noisy count is above what is allowed by more than the margin.
+    """
+    exact = {
+        f"{fate} {column.name}": getattr(column, _COUNTED[fate])
+        for column in profile.columns
+        for fate in FATES
+    }
+    n_records = release.privacy.n_records
+    most = {
+        f"{fate} {name}": _floor(share * n_records)
+        for name, fate, share in compared(release.domain, release.config.checks)
+    }
+    if release.domain.zeros:
+        exact[_IMPOSSIBLE], most[_IMPOSSIBLE] = profile.n_impossible, 0
+    noisy = checks.release(np.array([exact[figure] for figure in most], np.int64), noise)
+    figures = dict(zip(most, noisy.tolist(), strict=True))
+    expectations = [Between(name, most=most[name] + checks.margin) for name in most]
+    if not inspector.meets("input, with noise", figures, expectations):
+        raise NoisyGateError(
+            "The input gate stopped the run: a count is above what its checks allow, by more than"
+            " their noise explains.",
+            where=release.config.source.place,
+            next_step=f"Read the curator log {inspector.log.path}.",
+        )
+
+
+_COUNTED: Mapping[Fate, str] = {
+    "missing": "n_null", "outside": "n_outside", "unreadable": "n_unreadable",
+}  # fmt: skip
+
+
 def fates(
     release: Release, profile: SourceProfile
 ) -> Iterator[tuple[str, Fate, int, Decimal | None]]:
@@ -193,9 +269,8 @@ def fates(
     """
     for column in profile.columns:
         most = limits(release.domain[column.name], release.config.checks.get(column.name))
-        yield column.name, "missing", column.n_null, most.missing
-        yield column.name, "outside", column.n_outside, most.outside
-        yield column.name, "unreadable", column.n_unreadable, most.unreadable
+        for fate in FATES:
+            yield column.name, fate, getattr(column, _COUNTED[fate]), getattr(most, fate)
 
 
 def check_table(inspector: Gatekeeper, release: Release, table: ContingencyTable) -> None:
@@ -239,7 +314,7 @@ def check_release(
 
 def _private_stop(gate: str, release: Release, inspector: Gatekeeper) -> QualityGateError:
     return QualityGateError(
-        f"The {gate} gate stopped the run; nothing was charged.",
+        f"The {gate} gate stopped the run. Nothing was charged.",
         where=release.config.source.place,
         next_step=f"Read the curator log {inspector.log.path}.",
     )

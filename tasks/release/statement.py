@@ -59,6 +59,7 @@ def not_covered(release: Release, plan: Plan, *, publishable: bool) -> list[str]
     unit = plan.privacy.unit
     text = markdown(
         "not_covered.md.jinja",
+        noisy=plan.gate is not None,
         publishable=publishable,
         zeros=release.domain.zeros,
         curator=release.config.curator.report,
@@ -138,9 +139,23 @@ def _guarantee(release: Release, plan: Plan) -> dict[str, Any]:
         "explanations": EXPLANATIONS,
         "citations": {
             product.mechanism.name: [each.describe() for each in product.mechanism.citations]
-            for product in plan.products
+            for product in plan.charged
         },
+        **_checks(plan),
         "products": {p.request.name: _product_statement(release, p, plan) for p in plan.products},
+    }
+
+
+def _checks(plan: Plan) -> dict[str, Any]:
+    """What noisy checks of the input cost; nothing where they are exact."""
+    if plan.gate is None:
+        return {}
+    return {
+        "checks": {
+            **plan.gate.describe(plan.privacy),
+            "attack_advantage": plan.gate.attack_advantage,
+            "expected_error": dataclasses.asdict(plan.gate.expected_error),
+        }
     }
 
 

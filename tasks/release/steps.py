@@ -8,6 +8,7 @@ worker that ended, says.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -19,6 +20,8 @@ from statpress.mechanisms.errors import (
     ApprovalError,
     ColumnNotFoundError,
     InternalError,
+    LedgerError,
+    NoisyGateError,
     SourceAccessError,
     SourceChangedError,
     SourceError,
@@ -42,7 +45,7 @@ from statpress.tasks.products.product_kind import private_input
 from statpress.tasks.release import build as bundle
 from statpress.tasks.release import quality_gates as quality
 from statpress.tasks.release.build import Released
-from statpress.tasks.release.counting import counted_of, scan_of
+from statpress.tasks.release.counting import counted_of, kept_profile, scan_of
 from statpress.tasks.release.drawing import FOLDER, draw_by, introduce, save_counted
 from statpress.tasks.release.entropy import generator, key_of_choice
 from statpress.tasks.release.foreseen import check_memory, check_verdicts, plan_for_account
@@ -65,16 +68,26 @@ from statpress.tasks.source.scanning import Scan
 
 
 @contextmanager
-def saying_charged(charge: Entry) -> Iterator[None]:
-    """Add the charge to an internal error or a worker's; nothing is published yet inside."""
+def saying_charged(charge: Entry | None) -> Iterator[None]:
+    """Add the charge, if there is one, to an error that cannot know of it.
+
+    Nothing is published yet inside.
+    """
     try:
         yield
-    except (InternalError, WorkerError) as error:
-        error.what += (
-            f" The run was charged epsilon {charge.body['epsilon']}, delta {charge.body['delta']},"
-            " which stays spent; nothing was published."
-        )
+    except (InternalError, WorkerError, SourceError) as error:
+        if charge is not None:
+            step = _UNCHARGED.sub("", error.next_step).strip()
+            error.next_step = step[:1].upper() + step[1:]
+            error.what = _UNCHARGED.sub("", error.what).strip() + (
+                f" The run was charged epsilon {charge.body['epsilon']}, delta"
+                f" {charge.body['delta']}, which stays spent; nothing was published."
+            )
         raise
+
+
+_UNCHARGED = re.compile(r"Nothing was charged[.:] ?")
+"""What errors say that mostly come before the charge."""
 
 
 _OF_NO_RECORD = (
@@ -92,9 +105,9 @@ nothing of records."""
 def noting_refusals(context: RunContext, release: Release) -> Iterator[None]:
     """Write an entry if what the source holds stops the run inside.
 
-    Every fault of a source counts but those of names, servers and too little memory: also that
-    it is empty, that a column is of another type or that something in it cannot be read depends on
-    the records.
+    That noisy gates stopped it is inside the guarantee, and no refusal. Every other fault of a
+    source counts but those of names, servers and too little memory: also that it is empty, that a
+    column is of another type or that something in it cannot be read depends on the records.
     """
     dataset, stop = release.config.dataset, None
     with _ledger(context) as ledger:
@@ -107,6 +120,9 @@ def noting_refusals(context: RunContext, release: Release) -> Iterator[None]:
         stop = error
     if stop is None:
         return
+    if isinstance(stop, NoisyGateError):
+        _settle(context, dataset, passed=False)
+        raise stop
     with _ledger(context) as ledger:
         entry = ledger.refuse(run_id=context.run_id, dataset=dataset, config_sha256=release.sha256)
         account = ledger.account_terms(dataset)
@@ -121,6 +137,15 @@ def noting_refusals(context: RunContext, release: Release) -> Iterator[None]:
 def _ledger(context: RunContext) -> Ledger:
     """The ledger, from where this run has read it already."""
     return open_ledger(context.home, known=context.ledger_positions)
+
+
+def _settle(context: RunContext, dataset: str, *, passed: bool) -> None:
+    """Record that a look ended inside its guarantee; where that fails, it goes on to count."""
+    try:
+        with _ledger(context) as ledger:
+            ledger.settle(run_id=context.run_id, dataset=dataset, passed=passed)
+    except LedgerError as error:
+        context.notify(f"The look of this run goes on to count: {error.what}")
 
 
 @step("read config")
@@ -182,7 +207,7 @@ def check_budget(
 
 
 @step("record look")
-def record_look(context: RunContext, release: Release) -> None:
+def record_look(context: RunContext, release: Release, plan: Plan) -> None:
     """Write into the ledger that the run is about to open the source, which no later act undoes.
 
     That a named file is not there, late perhaps, is no look.
@@ -191,22 +216,43 @@ def record_look(context: RunContext, release: Release) -> None:
     reader_named(source.engine).check_place(source)
     with _ledger(context) as ledger:
         ledger.look(
-            run=context.run_id, dataset=release.config.dataset, config_sha256=release.sha256
+            run=context.run_id,
+            dataset=release.config.dataset,
+            config_sha256=release.sha256,
+            gates="noisy" if plan.gate else "exact",
         )
 
 
 @step("check input")
-def check_input(run: Run, release: Release, plan: Plan) -> Scan:
+def check_input(run: Run, release: Release, plan: Plan, charge: Entry | None) -> Scan:
     """Input gate: a profile of the source against its declarations.
 
     Where every record is a unit, the scan that makes it counts the tables too, or writes the
-    codes of wide products where no other product needs a table.
+    codes of wide products where no other product needs a table. Where the gate is noisy, the run
+    is charged already, and its noise is the first that it draws.
     """
+    draw = None if charge is None else _begin_to_draw(run.context, charge)
     source, domain = run.snapshot.of(source_of(release)), release.domain
     scan = scan_of(source, release, plan, run.work)
-    locate = functools.partial(first_of, source, domain, scratch=run.work)
-    quality.check_source(run.inspector, release, scan.profile, locate)
+    if plan.gate is None or draw is None:
+        locate = functools.partial(first_of, source, domain, scratch=run.work)
+        quality.check_source(run.inspector, release, scan.profile, locate)
+        return scan
+    quality.check_size(run.inspector, release, scan.profile)
+    key = key_of_choice(insecure_seed=run.insecure_seed)
+    profile = kept_profile(source, release, scan, folder=run.work, key=key)
+    noise = generator(draw, plan.gate.name, insecure_seed=run.insecure_seed)
+    quality.check_noisily(run.inspector, release, profile, plan.gate.mechanism, noise)
     return scan
+
+
+def _begin_to_draw(context: RunContext, charge: Entry) -> Entry:
+    """The ledger's entry that the run begins to draw, written once and for all."""
+    if context.draw is None:
+        with _ledger(context) as ledger:
+            context.draw = ledger.draw(run_id=context.run_id, dataset=charge.body["dataset"])
+    draw: Entry = context.draw
+    return draw
 
 
 @step("count once")
@@ -224,12 +270,14 @@ def count_once(run: Run, release: Release, plan: Plan, scan: Scan) -> Counted:
 
 
 @step("check counts")
-def check_counts(run: Run, release: Release, counted: Counted) -> None:
-    """Table gate."""
+def check_counts(run: Run, release: Release, plan: Plan, counted: Counted) -> None:
+    """Table gate; with noisy gates nothing of the look is left outside the guarantee."""
     for table in counted.joint:
         quality.check_table(run.inspector, release, table)
     if counted.coded is not None:
         quality.check_coded(run.inspector, release, counted.coded)
+    if plan.gate is not None:
+        _settle(run.context, release.config.dataset, passed=True)
 
 
 @step("rehearse")
@@ -281,8 +329,7 @@ def draw_records(
 
     What they return is public.
     """
-    with _ledger(run.context) as ledger:
-        draw = ledger.draw(run_id=run.run_id, dataset=charge.body["dataset"])
+    draw = _begin_to_draw(run.context, charge)
     if workers is not None:
         with writing(run):
             return draw_by(workers, run, plan, draw)

@@ -27,10 +27,11 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from statpress.configs.checks import Fate
 from statpress.configs.loading import Release
 from statpress.configs.release_config import UnitColumn
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
@@ -51,8 +52,6 @@ if TYPE_CHECKING:
     import ibis.expr.types as ir
 
 
-Fate = Literal["missing", "outside", "unreadable"]
-"""What a value can be besides one of a declared cell of its own."""
 _RECORD = "number of the record"
 
 
@@ -306,6 +305,9 @@ def count(
         if not len(columns):
             raise EmptySourceError("The source has no records.", where=source.where)
         found, records = columns["cell"].to_numpy(), columns["records"].to_numpy()
+        if domain.zeros:
+            codes = {name: domain.codes(found, name) for name in domain.names}
+            found = domain.encode(domain.made_possible(codes))
         padding = columns["padding"][0].as_py() if units is not None else 0
         if padding:
             found = np.append(found, domain.n_cells - 1)  # the absent cell

@@ -168,9 +168,8 @@ def spill(
     _writable(lambda: _make(place, 0 if padded else n_records * bytes_per_record(domain)), place)
 
     def unpack(words: list[NDArray[np.int64]]) -> list[NDArray[Any]]:
-        codes = list(PackedCodes.of(domain).unpack(words))
-        _check_possible(domain, codes)
-        return codes
+        codes = PackedCodes.of(domain).unpack(words)
+        return [*domain.made_possible(dict(zip(domain.names, codes, strict=True))).values()]
 
     def run(table: ir.Table, unit: str | None) -> SpilledColumns:
         records = discretise.packed_table(domain, table, unit=unit, text=opened.text)
@@ -254,14 +253,6 @@ def _write(domain: Domain, records: ir.Table, place: Path, unpack: Unpack) -> tu
     return present, absent
 
 
-def _check_possible(domain: Domain, codes: Sequence[NDArray[Any]]) -> None:
-    """A record in a structural zero cannot be counted, as in a contingency table."""
-    for zero in domain.zeros:
-        named = {name: codes[domain.names.index(name)].astype(np.int64) for name in zero.names}
-        if zero.contains(named).any():
-            raise ValueError("a record is in a structural zero")
-
-
 def _make(place: Path, needed: int) -> None:
     """Make the folder, where there is room for so many bytes."""
     if shutil.disk_usage(place.parent).free < needed:
@@ -303,11 +294,7 @@ class Scan:
         raise TypeError("counts are never pickled: they are private")
 
     def tables(self) -> tuple[ContingencyTable, ...]:
-        """The contingency tables, of a source whose profile passed its gate.
-
-        Raises:
-            ValueError: A record lies in a structural zero.
-        """
+        """The contingency tables, of a source whose profile passed its gate."""
         return tuple(ContingencyTable.from_cells(*each) for each in self.counted)
 
 
@@ -423,12 +410,56 @@ def scan_wide(
             counts += np.bincount(marked % N_FATES, minlength=N_FATES)
             if name in dtypes:
                 codes[name] = (marked // N_FATES).astype(dtypes[name])
-        return [codes[name] for name in coded.names]
+        possible = coded.made_possible(codes)
+        return [possible[name] for name in coded.names]
 
     with open_source(source, scratch=folder, wanted=domain.names) as opened:
         records = opened.read(lambda: packed(opened))
         written = spill_packed(opened, coded, records, unpack, n_records=n_records, folder=folder)
     return Scan(_profile(domain, written.n_present, fates, n_impossible), coded=written)
+
+
+def profile_of_kept(
+    source: Source, domain: Domain, *, scratch: Path, units: Units, key: str
+) -> SourceProfile:
+    """The profile of the records that are kept of each unit, at most ``max_records``.
+
+    Which are kept depends on the unit's own records alone, as for a contingency table
+    (tasks.source.aggregates), so a unit moves no count by more than that.
+
+    Args:
+        source: The private source.
+        domain: All declared columns.
+        scratch: Private directory for what the engine spills.
+        units: The privacy unit.
+        key: For the choice; random, secret, used once.
+
+    Raises:
+        SourceError: Not found or unreadable; a column missing or of a wrong type.
+    """
+    group = _Group.of(0, domain, domain.names, None)
+    fates = np.zeros((len(domain.columns), N_FATES), np.int64)
+    n_records = n_impossible = 0
+
+    def run(table: ir.Table, unit: str | None) -> None:
+        nonlocal n_records, n_impossible
+        derived = discretise.read_columns(domain, table, unit=unit, text=opened.text)
+        words = group.words(domain, derived)
+        if domain.zeros:
+            words[_IMPOSSIBLE] = _impossible(domain, derived).cast("int64")
+        records = engine_of(table).stored(derived.select(**words, unit=derived.unit))
+        kept = kept_records(records, units, key).drop("unit", "lacking")
+        for batch in engine_of(kept).batches(kept, CHUNK):
+            n_records += len(batch)
+            packed = [batch[name].to_numpy() for name in group.names]
+            for counts, marked in zip(fates, group.packed.unpack(packed), strict=True):
+                counts += np.bincount(marked % N_FATES, minlength=N_FATES)
+            if domain.zeros:
+                n_impossible += int(batch[_IMPOSSIBLE].to_numpy().sum())
+
+    with open_source(source, scratch=scratch, wanted=domain.names) as opened:
+        opened.read(lambda: run(*typed(opened, units)))
+    return _profile(domain, n_records, fates, n_impossible)
 
 
 def _counted(opened: OpenSource, domain: Domain, groups: Sequence[_Group]) -> Scan:
@@ -451,7 +482,8 @@ def _counted(opened: OpenSource, domain: Domain, groups: Sequence[_Group]) -> Sc
                 np.add.at(fates[column], marked % N_FATES, records)
             seen.add(column)
         if group.table is not None:
-            counted.append((group.table, group.table.encode(codes), records))
+            possible = group.table.made_possible(codes)
+            counted.append((group.table, group.table.encode(possible), records))
     n_impossible = 0
     if domain.zeros:
         (is_impossible,), records = found[_IMPOSSIBLE,]

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import stat
 from decimal import Decimal
 from fractions import Fraction
@@ -264,8 +265,11 @@ def test_flow_reads_like_its_picture() -> None:
     order = [
         "read_config", "fix_plan", "check_budget", "rehearse", "check_input", "count_once",
         "check_counts",
-        "charge_ledger", "draw_records", "write_products", "check_products", "publish_bundle",
+        "draw_records", "write_products", "check_products", "publish_bundle",
     ]  # fmt: skip
     places = [body.index(f"{name}(") for name in order]
     assert places == sorted(places)
+    charging = [found.start() for found in re.finditer(r"charge_ledger\(", body)]
+    assert places[3] < charging[0] < places[4]  # with noisy gates
+    assert places[6] < charging[1] < places[7]
     assert "try" not in body

@@ -40,10 +40,15 @@ MEASURES = [*LIMITED["basic"], *LIMITED["zcdp"]]
 KEYS = [Ed25519PrivateKey.from_private_bytes(bytes([n] * 32)) for n in (1, 2)]
 
 MAX_LOOKS, LOOKING = 5, {"config_sha256": "a" * 64}
-SPENT = ("reserved", "drawn", "prepared", "approved", "rejected", "published")
+SPENT = ("reserved", "drawn", "stopped", "prepared", "approved", "rejected", "published")
 
 Amounts = dict[str, Any]
 Outcome = int | type[StatpressError]
+
+
+def gates_of(run: str) -> str:
+    """Of what the run is charged for, by its name."""
+    return "noisy" if run[-1] in "0258" else "exact"
 
 
 def number(amount: Any) -> Fraction:
@@ -68,6 +73,7 @@ class Run:
     reviewed: bool = False
     prepared: tuple[str, int] = ("", 0)  # for which place, its sequence
     decided: tuple[str, int] = ("", 0)
+    settled: tuple[bool, int] | None = None
 
 
 @dataclass
@@ -79,7 +85,8 @@ class Account:
     approvers: frozenset[int] = frozenset()
     unsigned: bool = False
     refused: int = 0  # runs, since it was reopened
-    looks: int = 0  # with exact gates, since it was reopened
+    looks: int = 0  # that count, since it was reopened
+    last_look: tuple[str, str] = ("", "")  # run and gates, until it is settled
 
     @property
     def reviewed(self) -> bool:
@@ -219,7 +226,11 @@ class Model:
         if dataset not in self.accounts:
             return UnregisteredDatasetError
         charged = self.runs.get(run)
-        if charged and (charged.dataset != dataset or charged.status != "reserved"):
+        noisy = charged is not None and gates_of(run) == "noisy"
+        before = ("reserved", "drawn") if noisy else ("reserved",)
+        if charged and (charged.dataset != dataset or charged.status not in before):
+            return LedgerError
+        if charged and charged.settled:
             return LedgerError
         self.refused[run] = (dataset, said), self.written()
         self.accounts[dataset].refused += 1
@@ -231,13 +242,29 @@ class Model:
         charged = self.runs.get(run)
         if charged and (charged.dataset != dataset or charged.status != "reserved"):
             return LedgerError
-        if run in self.refused:
+        if run in self.refused or gates != (gates_of(run) if charged else "exact"):
             return LedgerError
         now = self.accounts[dataset]
         if now.looks == MAX_LOOKS or now.refused >= 20:
             return RefusalLimitError
-        now.looks += gates == "exact"
+        now.looks, now.last_look = now.looks + 1, (run, gates)
         return self.written()
+
+    def settle(self, dataset: str, run: str, passed: bool) -> Outcome:
+        if dataset not in self.accounts:
+            return UnregisteredDatasetError
+        known = self.runs.get(run)
+        if known is None or known.dataset != dataset:
+            return LedgerError
+        if known.settled:
+            return known.settled[1] if known.settled[0] == passed else LedgerError
+        now = self.accounts[dataset]
+        if run in self.refused or known.status != "drawn" or now.last_look != (run, "noisy"):
+            return LedgerError
+        now.looks, now.last_look = max(0, now.looks - 1), ("", "")
+        known.settled = passed, self.written()
+        known.status = "drawn" if passed else "stopped"
+        return self.length
 
     def reopen(self, dataset: str, reason: str | None, by: int | None) -> Outcome:
         if dataset not in self.accounts:
@@ -362,7 +389,8 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(dataset=datasets, run=runs, loss=losses, n_records=st.sampled_from([1000] * 9 + [9]))
     def charge(self, dataset: str, run: str, loss: Amounts, n_records: int) -> None:
         expected = self.model.charge(dataset, run, loss, n_records)
-        described = {"mechanisms": [{"kind": "x"}], "config_sha256": "a" * 64, "version": "1"}
+        mechanism = {"exact": {"kind": "x"}, "noisy": {"mechanism": "noisy_checks"}}[gates_of(run)]
+        described = {"mechanisms": [mechanism], "config_sha256": "a" * 64, "version": "1"}
         terms = {**TERMS, "n_records": n_records}
         self.agree(
             expected,
@@ -470,6 +498,25 @@ class LedgerMachine(RuleBasedStateMachine):
             expected = self.model.look(dataset, run, gates)
             names = {"run": run, "dataset": dataset, "gates": gates}
             self.agree(expected, lambda names=names: self.ledger.look(**names, **LOOKING))
+
+    @rule(dataset=datasets, place=places, passed=st.booleans(), between=st.sampled_from("ldrx"))
+    def look_with_noise(self, dataset: str, place: int, passed: bool, between: str) -> None:
+        """A noisy look from charge to end, with something in between, or its end alone."""
+        run = self.charged(place)
+        if run in self.model.runs and place % 2:
+            dataset = self.model.runs[run].dataset
+            self.look(dataset, run, gates_of(run))
+            self.act("draw", run, dataset, "", None)
+            if between == "l":
+                self.look(dataset, "run-another", "exact")
+            elif between == "r":
+                self.refuse(dataset, run, "one", place, False)
+            elif between == "x":
+                self.reopen_account(dataset, "agreed", None)
+        for again in (passed, passed, not passed):
+            expected = self.model.settle(dataset, run, again)
+            names = {"run_id": run, "dataset": dataset, "passed": again}
+            self.agree(expected, lambda names=names: self.ledger.settle(**names))
 
     @rule(dataset=datasets, reason=st.sampled_from([None, "agreed"]), by=deciders)
     def reopen_account(self, dataset: str, reason: str | None, by: int | None) -> None:

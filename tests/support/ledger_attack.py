@@ -30,8 +30,15 @@ LAST_CHECKPOINT = 12
 LENGTH = 16
 
 
-def charge(ledger: Ledger, dataset: str, run_id: str, epsilon: str, rho: str) -> None:
-    described = {"mechanism": "laplace", "edges": [1, 20], "own": True, "note": None, "é": {}}
+def charge(
+    ledger: Ledger,
+    dataset: str,
+    run_id: str,
+    epsilon: str,
+    rho: str,
+    mechanism: str = "laplace",
+) -> None:
+    described = {"mechanism": mechanism, "edges": [1, 20], "own": True, "note": None, "é": {}}
     fields = {"epsilon": epsilon, "delta": "1e-9", "rho": rho, "rho_delta": "0", **TERMS}
     fields |= {"mechanisms": [described, {"scale": "2"}], "config_sha256": "a1" * 32}
     fields |= {"insecure_seed": False, "version": "0.1.0"}
@@ -79,6 +86,17 @@ def write_review(ledger: Ledger) -> None:
     ledger.look(dataset="census", run="run-2", config_sha256="a1" * 32)
     ledger.refuse(dataset="census", run_id="run-2", config_sha256="a1" * 32)
     ledger.reopen(dataset="census", reason="a file of last year")
+
+
+def write_noisy(ledger: Ledger) -> None:
+    """Two runs whose gates are noisy: one is stopped, the other published."""
+    ledger.register(dataset="census", noisy_gates=True, epsilon=1, delta="1e-8", **TERMS)
+    for run, passed in (("run-1", False), ("run-2", True)):
+        charge(ledger, "census", run, "0.3", "0.045", mechanism="noisy_checks")
+        ledger.look(dataset="census", run=run, config_sha256="a1" * 32, gates="noisy")
+        ledger.draw(dataset="census", run_id=run)
+        ledger.settle(dataset="census", run_id=run, passed=passed)
+    publish(ledger, "census", "run-2")
 
 
 def named(error: LedgerIntegrityError) -> int:

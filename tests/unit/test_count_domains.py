@@ -15,7 +15,6 @@ from statpress.mechanisms.planning import charges
 from statpress.mechanisms.planning.choice import Budget, ProductRequest
 from statpress.mechanisms.planning.plan import Plan
 from statpress.mechanisms.planning.planner import _coded_domain, _joint_domains, plan_release
-from statpress.mechanisms.registry import REGISTRY
 from statpress.mechanisms.tables.bootstrap import Bootstrap, BootstrapKnobs
 from statpress.mechanisms.tables.count_tables import MICRODATA, AutoKnobs
 
@@ -107,6 +106,6 @@ def test_a_charge_for_a_joint_table_that_cannot_be_is_refused(
     class WideBootstrap(Bootstrap):
         needs: ClassVar[Needs] = "columns"
 
-    monkeypatch.setattr(charges, "REGISTRY", {**REGISTRY, "bootstrap": WideBootstrap})
+    monkeypatch.setattr(charges, "mechanism_named", lambda name: WideBootstrap)
     loss = charges.described_loss(described)
     assert loss.delta(1.0).upper > 0

@@ -39,6 +39,7 @@ from ledger_attack import (
     with_new_chain,
     with_own_hash,
     write_history,
+    write_noisy,
     write_review,
 )
 
@@ -62,13 +63,23 @@ def reviewed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attack]:
     made.close()
 
 
+@pytest.fixture(scope="module")
+def noisy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attack]:
+    made = Attack(tmp_path_factory.mktemp("noisy") / "ledger.db", write_noisy)
+    yield made
+    made.close()
+
+
 # --- what is there to be attacked -------------------------------------------------
 
 
-def test_the_histories_hold_every_kind_and_verify(attack: Attack, reviewed: Attack) -> None:
+def test_the_histories_hold_every_kind_and_verify(
+    attack: Attack, reviewed: Attack, noisy: Attack
+) -> None:
     assert attack.verdict(attack.rows, head=attack.head) is None
     assert len(attack.rows) == LENGTH
-    assert {row[1] for row in (*attack.rows, *reviewed.rows)} == set(RULES)
+    assert {row[1] for row in (*attack.rows, *reviewed.rows, *noisy.rows)} == set(RULES)
+    assert noisy.verdict(noisy.rows, head=noisy.head) is None
     assert reviewed.verdict(reviewed.rows, head=reviewed.head) is None
     assert attack.ledger.verify().checkpoints == (8, LAST_CHECKPOINT)
     assert with_new_chain(attack.rows) == attack.rows  # the attacker's tools are true
@@ -408,6 +419,26 @@ def test_any_change_of_a_review_is_found_by_its_signatures(reviewed: Attack) -> 
             only_by_head.add((sequence, place[0]))
     assert only_by_head == REVIEW_ONLY_BY_HEAD
     assert tried > 400
+
+
+def test_a_look_with_noise_cannot_be_made_to_count_less(noisy: Attack) -> None:
+    """Every entry stands where it has to; a settlement cannot be had twice, or without a look."""
+    kinds = [row[1] for row in noisy.rows]
+    assert kinds == ["register", *["charge", "look", "draw", "settle"] * 2, "publish"]
+    for sequence, place, row in changed_rows(noisy):
+        assert noisy.verdict(noisy.with_row(sequence, row)) == sequence, place
+    for index, kind in enumerate(kinds[:-1]):
+        rows = with_new_chain(noisy.rows[:index] + noisy.rows[index + 1 :])
+        last = kind == "settle" and index == 8  # the look goes on to count
+        assert (noisy.verdict(rows) is None) == last
+        twice = with_new_chain([*noisy.rows[: index + 1], *noisy.rows[index:]])
+        assert noisy.verdict(twice) is not None
+    stopped = json.loads(noisy.rows[4][2])
+    assert stopped["passed"] is False and stopped["open_looks"] == 0
+    less = {**json.loads(noisy.rows[6][2]), "open_looks": 0}
+    assert noisy.verdict(with_new_chain(noisy.with_row(7, rewritten(noisy.rows[6], less)))) == 7
+    exact = {**json.loads(noisy.rows[6][2]), "gates": "exact"}
+    assert noisy.verdict(with_new_chain(noisy.with_row(7, rewritten(noisy.rows[6], exact)))) == 7
 
 
 def test_another_order_of_a_review_is_found(reviewed: Attack) -> None:

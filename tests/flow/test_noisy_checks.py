@@ -1,0 +1,277 @@
+"""Checks of the input with noise: charged before the look, refusals inside the guarantee."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from bad_input import N
+
+from statpress.flows.cli import app
+from statpress.mechanisms.errors import (
+    InfeasibleBudgetError,
+    NoisyGateError,
+    PolicyMismatchError,
+    QualityGateError,
+    SourceUnreadableError,
+    StatpressError,
+)
+from statpress.tasks.ledger.ledger import Ledger
+from statpress.tasks.release.ledger_check import verify_ledger
+from statpress.tasks.release.quality_gates import Between
+from statpress.tasks.source import scanning
+
+
+@pytest.fixture
+def noisy(agency: Any) -> Any:
+    """An agency whose checks are noisy; with a large budget they protect a source of 400."""
+    agency.replace("publish: {", "gate: {noise: true, share: 0.1}\npublish: {")
+    agency.replace("epsilon: 1.0", "epsilon: 2.0")
+    return agency
+
+
+def kinds(agency: Any) -> list[str]:
+    return [entry.kind for entry in agency.entries()]
+
+
+def looks(agency: Any) -> int:
+    """How many looks count."""
+    with Ledger.open(agency.home.ledger, create=False) as ledger:
+        return ledger.account_terms(agency.dataset).open_looks
+
+
+def with_strangers(agency: Any, number: int) -> None:
+    """Ages of so many records are nulls, for which the column has no cell."""
+    table = pq.read_table(agency.source)
+    ages = [None if i < number else age for i, age in enumerate(table["age"].to_pylist())]
+    agency.write_source(table.set_column(1, "age", pa.array(ages)))
+
+
+def test_a_release_is_charged_before_its_look_and_the_look_does_not_count(noisy: Any) -> None:
+    bundle = noisy.run().bundle
+    assert kinds(noisy) == ["register", "charge", "look", "draw", "settle", "publish"]
+    look, settled = noisy.entries()[2], noisy.entries()[4]
+    assert (look.body["gates"], look.body["open_looks"]) == ("noisy", 1)
+    assert settled.body["passed"] is True and looks(noisy) == 0
+    charged = noisy.entries()[1].body["mechanisms"]
+    assert [each["mechanism"] for each in charged] == ["bootstrap", "bootstrap", "noisy_checks"]
+    stated = json.loads((bundle / "privacy.json").read_text())
+    assert stated["checks"].items() >= charged[-1].items()
+    page = (bundle / "PRIVACY.md").read_text()
+    assert "compared with the config after noise" in page and "compare exact numbers" not in page
+    assert verify_ledger(noisy.home).entries == 6
+    app(["verify", str(bundle), "--home", str(noisy.home.root)], exit_on_error=False)
+
+
+def test_a_few_records_beyond_what_is_allowed_pass_and_many_do_not(noisy: Any) -> None:
+    with_strangers(noisy, 1)
+    noisy.run()
+    with_strangers(noisy, 390)
+    noisy.replace("name: first", "name: second")
+    noisy.replace("epsilon: 2.0", "epsilon: 0.9")
+    with pytest.raises(NoisyGateError) as caught:
+        noisy.run()
+    assert caught.value.exit_code == 73
+    assert "stays spent" in caught.value.what and "390" not in str(caught.value)
+    assert kinds(noisy)[6:] == ["charge", "look", "draw", "settle"]
+    assert noisy.entries()[-1].body["passed"] is False and looks(noisy) == 0
+    assert [each.name for each in noisy.bundles()] == ["first"]
+    assert verify_ledger(noisy.home).entries == 10
+    with pytest.raises(StatpressError):
+        noisy.run_again()  # it drew
+    assert len(noisy.entries()) == 10
+
+
+def test_the_noise_of_the_checks_is_paid_for(noisy: Any) -> None:
+    """The products get what is left, and all together no more than the budget."""
+    from statpress.configs.loading import load
+
+    with_noise = load(noisy.config).plan()
+    noisy.replace("gate: {noise: true, share: 0.1}\n", "")
+    exact = load(noisy.config).plan()
+    assert with_noise.epsilon <= 2 and exact.epsilon <= 2
+    for one, other in zip(with_noise.products, exact.products, strict=True):
+        assert one.epsilon < other.epsilon
+    assert with_noise.gate is not None and exact.gate is None
+
+
+def test_what_ends_outside_the_guarantee_goes_on_to_count(noisy: Any) -> None:
+    noisy.source.write_bytes(b"PAR1 no table PAR1")
+    with pytest.raises(StatpressError) as caught:
+        noisy.run()
+    assert isinstance(caught.value, SourceUnreadableError)
+    assert kinds(noisy)[1:] == ["charge", "look", "draw", "refuse"]
+    assert "was charged" in caught.value.what and looks(noisy) == 1
+    assert verify_ledger(noisy.home).entries == 5
+
+
+def test_a_source_of_another_size_is_outside_too(noisy: Any) -> None:
+    table = pq.read_table(noisy.source)
+    noisy.write_source(pa.concat_tables([table, table.slice(0, 1)]))
+    with pytest.raises(QualityGateError) as caught:
+        noisy.run()
+    assert type(caught.value) is QualityGateError and caught.value.exit_code == 46
+    assert "Nothing was charged" not in str(caught.value)
+    assert kinds(noisy)[-1] == "refuse" and looks(noisy) == 1
+
+
+def test_an_interrupted_look_counts(noisy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*arguments: Any, **named: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(scanning, "scan", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        noisy.run()
+    assert kinds(noisy)[1:] == ["charge", "look", "draw"] and looks(noisy) == 1
+
+
+def test_an_account_may_want_noisy_checks(agency: Any) -> None:
+    with Ledger.open(agency.home.ledger) as ledger:
+        terms = {"adjacency": "replace_one", "unit": "record", "unit_records": 1, "n_records": N}
+        ledger.register(dataset="only noisy", noisy_gates=True, epsilon="5", delta="1e-4", **terms)
+    agency.replace("dataset: testdata", "dataset: only noisy")
+    agency.dataset = "only noisy"
+    before = len(agency.entries())
+    with pytest.raises(PolicyMismatchError, match="checks are noisy"):
+        agency.run()
+    assert len(agency.entries()) == before
+    agency.replace("publish: {", "gate: {noise: true}\npublish: {")
+    agency.run()
+    assert kinds(agency)[before:] == ["charge", "look", "draw", "settle", "publish"]
+
+
+def test_without_delta_there_is_no_noise_for_the_checks(noisy: Any) -> None:
+    noisy.replace("delta: 1.0e-6", "delta: 0")
+    with pytest.raises(InfeasibleBudgetError, match="delta above 0") as caught:
+        noisy.run()
+    assert "release.yaml:15" in caught.value.where and kinds(noisy) == ["register"]
+
+
+# --- units, zeros --------------------------------------------------------------------------
+
+UNITS = """\
+title: Visits
+dataset: visits
+source: {path: data/source.parquet}
+privacy: {adjacency: replace_one, unit: {column: who, max_records: 3}, n_units: 100}
+budget: {epsilon: 8.0, delta: 1.0e-6}
+domain:
+  region: {type: categorical, categories: [north, south]}
+  age: {type: integer, lower: 0, upper: 9}
+structural_zeros: [{region: [north], age: {lower: 8}}]
+products:
+  people: {accept: mostly_noise, kind: table, mechanism: gaussian, columns: [region, age]}
+gate: {noise: true, share: 0.2}
+publish: {directory: releases, plots: false, formats: [csv], name: first}
+"""
+
+
+def visits(each: int = 3) -> pa.Table:
+    """A hundred persons with so many records, all in the south."""
+    who = np.repeat(np.arange(100), each)
+    return pa.table({"who": who, "region": ["south"] * len(who), "age": who % 10})
+
+
+@pytest.fixture
+def of_units(agency: Any) -> Any:
+    agency.text, agency.dataset = UNITS, "visits"
+    agency.config.write_text(UNITS)
+    terms = {"unit": "column who", "unit_records": 3, "n_records": 300, "epsilon": "20"}
+    agency.register(**terms)
+    return agency
+
+
+def judged(agency: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Runs, and gives what the noisy gate was to compare, before the noise."""
+    from statpress.mechanisms.tables.noisy_checks import NoisyChecks
+
+    exact: list[Any] = []
+    honest = NoisyChecks.release
+
+    def watched(self: Any, counts: Any, rng: Any, progress: Any = None) -> Any:
+        exact.append(counts)
+        return honest(self, counts, rng, progress)
+
+    monkeypatch.setattr(NoisyChecks, "release", watched)
+    figures: list[str] = []
+    real = Between.__init__
+
+    def noted(self: Any, figure: str, least: Any = None, most: Any = None) -> None:
+        figures.append(figure)
+        real(self, figure, least, most)
+
+    monkeypatch.setattr(Between, "__init__", noted)
+    with contextlib.suppress(NoisyGateError):
+        agency.run()
+    names = [
+        name for name in figures if name.split()[0] in ("missing", "outside", "unreadable", "in")
+    ]
+    (counts,) = exact
+    return dict(zip(names, counts.tolist(), strict=False))
+
+
+def test_of_a_unit_no_more_than_its_kept_records_is_compared(
+    of_units: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One person with a thousand records in a zero, without a region: three of them count."""
+    nulls = pa.nulls(1000, pa.string())
+    odd = pa.table({"who": [0] * 1000, "region": nulls, "age": [9] * 1000})
+    strange = pa.table({"who": [1] * 500, "region": ["north"] * 500, "age": [9] * 500})
+    rest = visits().filter(pa.array(visits()["who"].to_numpy() > 1))
+    of_units.write_source(pa.concat_tables([rest, odd, strange]))
+    found = judged(of_units, monkeypatch)
+    assert found["missing region"] == 3 and found["in a structural zero"] in (3, 6)
+    assert sum(found.values()) <= 9
+
+
+def test_a_record_in_a_structural_zero_is_counted_elsewhere(of_units: Any) -> None:
+    table = visits()
+    ages = table["age"].to_pylist()
+    regions = ["north" if age == 9 and i < 30 else "south" for i, age in enumerate(ages)]
+    of_units.write_source(table.set_column(1, "region", pa.array(regions)))
+    of_units.run()
+    path = of_units.releases / "first" / "data" / "people.csv"
+    rows = list(csv.DictReader(path.open()))
+    assert len(rows) == 18 and not any(r["region"] == "north" and int(r["age"]) > 7 for r in rows)
+
+
+# --- the scan and the membership question ---------------------------------------------------
+
+
+def test_a_membership_question_has_a_noisy_answer_within_its_share() -> None:
+    """Whether one record lies in a structural zero: the rates of "passed" differ by e^epsilon.
+
+    The exact twin tells them apart for sure.
+    """
+    from fractions import Fraction
+
+    from statpress.mechanisms.tables.noisy_checks import NoisyChecks
+
+    class Noise:
+        def __init__(self) -> None:
+            self.bits = np.random.default_rng(20261125)
+
+        def discrete_gaussian(self, sigma: Fraction, size: int) -> Any:
+            return np.rint(self.bits.normal(0, float(sigma), size)).astype(np.int64)
+
+    checks, runs, delta = NoisyChecks(Fraction(12), 5, 5), 10_000, 1e-3
+    epsilon = checks.loss(n_records=400, n_cells=10).epsilon(delta).upper
+    rng: Any = Noise()
+    for offset in range(-20, 21, 4):  # wherever the threshold lies
+
+        def passed(exact: int, offset: int = offset) -> float:
+            counts = np.array([exact, 0, 0, 0, 0])
+            released = (checks.release(counts, rng) for _ in range(runs))
+            return float(np.mean([noisy[0] <= offset for noisy in released]))
+
+        one, other = passed(0), passed(1)
+        slack = 4 * (0.25 / runs) ** 0.5
+        for p, q in ((one, other), (1 - one, 1 - other), (other, one), (1 - other, 1 - one)):
+            assert p <= np.exp(epsilon) * q + delta + slack * 2
+    assert (0 <= 0) != (1 <= 0)  # the exact gate

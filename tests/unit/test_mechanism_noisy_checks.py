@@ -1,0 +1,132 @@
+"""Noisy checks: the loss against every move of a unit, the margin, the description."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections import defaultdict
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from statpress.mechanisms.accounting.losses import ConcentratedLoss
+from statpress.mechanisms.errors import RecordsError
+from statpress.mechanisms.mechanism import Target
+from statpress.mechanisms.planning.charges import described_loss
+from statpress.mechanisms.tables.noisy_checks import (
+    MOST_REFUSED,
+    NoisyChecks,
+    NoisyChecksKnobs,
+    Tolerance,
+)
+
+FRAME = {"n_records": 12, "n_cells": 4}
+EPSILONS = (0.0, 0.3, 1.0, 2.5)
+
+
+def moves(limited: tuple[int, ...], zeros: bool, unit_records: int) -> set[tuple[int, ...]]:
+    """By how much a replaced unit moves the counts: of columns with so many fates, and of zeros."""
+    records = range(unit_records + 1)
+
+    def of_column(fates: int) -> set[tuple[int, ...]]:
+        held = [v for v in itertools.product(records, repeat=fates) if sum(v) <= unit_records]
+        return {
+            tuple(b - a for a, b in zip(*two, strict=True)) for two in itertools.product(held, held)
+        }
+
+    parts: list[Any] = [of_column(fates) for fates in limited]
+    if zeros:
+        parts.append({(d,) for d in range(-unit_records, unit_records + 1)})
+    return {tuple(itertools.chain(*chosen)) for chosen in itertools.product(*parts)}
+
+
+def exact_delta(move: tuple[int, ...], scale: float, epsilon: float) -> float:
+    """Of discrete Gaussian noise moved by so much: the loss is linear in the sum of s_i z_i."""
+    reach = range(-math.ceil(9 * scale), math.ceil(9 * scale) + 1)
+    mass = np.exp([-(z**2) / (2 * scale**2) for z in reach])
+    mass /= mass.sum()
+    law = {0: 1.0}
+    for step in filter(None, move):
+        moved: defaultdict[int, float] = defaultdict(float)
+        for at, p in law.items():
+            for z, q in zip(reach, mass, strict=True):
+                moved[at + step * z] += p * q
+        law = moved
+    squares = sum(step**2 for step in move)
+    losses = ((2 * at + squares) / (2 * scale**2) for at in law)
+    return sum(
+        p * max(0.0, -math.expm1(epsilon - loss))
+        for p, loss in zip(law.values(), losses, strict=True)
+    )
+
+
+@pytest.mark.parametrize("scale", [1.5, 4.0])
+@pytest.mark.parametrize(
+    ("limited", "zeros", "unit_records"),
+    [((3,), True, 1), ((2, 1), False, 1), ((1,), True, 2), ((3,), False, 2), ((2, 2), False, 1)],
+)
+def test_no_move_of_a_unit_costs_more_than_is_claimed(
+    limited: tuple[int, ...], zeros: bool, unit_records: int, scale: float
+) -> None:
+    moved = sum(min(2, fates) for fates in limited) + zeros
+    checks = NoisyChecks(Fraction(scale), sum(limited) + zeros, moved)
+    loss = checks.loss(**FRAME, unit_records=unit_records)
+    found = {tuple(sorted(map(abs, move))) for move in moves(limited, zeros, unit_records)}
+    assert max(sum(s**2 for s in move) for move in found) == moved * unit_records**2
+    assert loss.rho.upper == pytest.approx(moved * unit_records**2 / (2 * scale**2))
+    worst = {e: max(exact_delta(move, scale, e) for move in found) for e in EPSILONS}
+    for epsilon, delta in worst.items():
+        assert delta <= loss.delta(epsilon).upper * (1 + 1e-9) + 1e-15
+    assert worst[0.3] >= loss.delta(0.3).lower * (1 - 1e-9)
+    too_few = dataclasses.replace(checks, moved=moved - 1)  # twin: a fate of a column forgotten
+    if moved > 1 and scale == 4.0:
+        twin = too_few.loss(**FRAME, unit_records=unit_records)
+        assert any(delta > twin.delta(epsilon).upper for epsilon, delta in worst.items())
+
+
+def test_its_margin_lets_a_source_pass_that_holds_what_is_allowed() -> None:
+    checks = NoisyChecks(Fraction(40), 30, 20)
+
+    class Noise:
+        def discrete_gaussian(self, sigma: Fraction, size: int) -> Any:
+            return np.rint(np.random.default_rng(5).normal(0, float(sigma), size)).astype(np.int64)
+
+    rng = np.random.default_rng(7)
+    noise = rng.normal(0, 40, (200_000, 30)).max(axis=1)
+    refused = float(np.mean(noise > checks.margin))
+    assert 0.3 * MOST_REFUSED < refused < MOST_REFUSED * 1.3
+    half = dataclasses.replace(checks, scale=Fraction(20)).margin  # twin: half the margin
+    assert float(np.mean(noise > half)) > 10 * MOST_REFUSED
+    released = checks.release(np.full(30, 7, np.int64), Noise())  # type: ignore[arg-type]
+    assert released.dtype == np.int64 and len(set(released.tolist())) > 10
+    with pytest.raises(ValueError, match="as many counts"):
+        checks.release(np.zeros(29, np.int64), Noise())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "budget", [{"epsilon": 0.1, "delta": 1e-8}, {"rho": 1e-4}, {"renyi": (20, 0.01)}]
+)
+def test_it_meets_a_budget_and_its_description_gives_its_loss_back(budget: Any) -> None:
+    target = Target(n_records=30_000, n_cells=10**30, **budget)
+    made = NoisyChecks.calibrate(NoisyChecksKnobs(counts=31, moved=25), target)
+    loss = made.loss(**target.frame)
+    assert target.allows(loss) and isinstance(loss, ConcentratedLoss)
+    finer = dataclasses.replace(made, scale=made.scale * Fraction(99, 100))
+    assert not target.allows(finer.loss(**target.frame))
+    described = made.describe() | {
+        "product": "checks of the input", "n_records": 30_000, "n_cells": str(10**30),
+        "unit_records": 1,
+    }  # fmt: skip
+    assert described_loss(described).rho == loss.rho
+    error = made.expected_error(n_records=30_000, n_cells=10**30)
+    assert isinstance(error, Tolerance) and f"{made.margin:,}" in error.summary()
+
+
+def test_counts_that_cannot_be_are_refused() -> None:
+    with pytest.raises(RecordsError):
+        NoisyChecks(Fraction(4), 3, 4)
+    with pytest.raises(RecordsError):
+        NoisyChecks(Fraction(4), 3, 0)
