@@ -66,6 +66,10 @@ class Lifetime(Part):
     spent_before: dict[str, Amount] = Field(description="Without this release, by measure.")
     spent: dict[str, Amount] = Field(description="With this release, by measure.")
     remaining: dict[str, Amount] = Field(description="Limit less spent.")
+    also_in: list[str] = Field(
+        default_factory=list, description="Accounts that are about some of the same sources."
+    )
+    reason: str | None = Field(default=None, description="Why there are several.")
 
 
 class Cited(Part):

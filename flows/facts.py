@@ -27,7 +27,11 @@ from statpress.tasks.release.foreseen import (
     verdict_facts,
     warnings,
 )
-from statpress.tasks.release.run_places import looks_in_words, unfinished_in_words
+from statpress.tasks.release.run_places import (
+    looks_in_words,
+    sources_in_words,
+    unfinished_in_words,
+)
 from statpress.tasks.report.privacy_page import EXPLANATIONS
 
 if TYPE_CHECKING:
@@ -210,6 +214,8 @@ def account_facts(account: Account, reading: Reading | None = None) -> dict[str,
         "unsigned_approvals": account.unsigned,
         "max_looks": account.max_looks,
         **({"noisy_gates": True} if account.noisy_gates else {}),
+        "sources": list(account.sources),
+        **({"also_in": account.binding.body["also_in"]} if account.binding else {}),
         "looks_since_reopening": account.open_looks,
         "last_look": _in_order(account.last_look) if account.last_look else None,
         "max_refusals": account.max_refusals,
@@ -268,6 +274,7 @@ def account_report(account: Account, reading: Reading) -> Iterator[Any]:
         f"Registered {was['created'][:10]}: {was['n_records']:,} records, {was['adjacency']}, "
         f"unit {was['unit']}{_of_several(was['unit_records'])}."
     )
+    yield sources_in_words(account)
     counts = Counter(str(charge.status) for charge in account.charges.values())
     runs = ", ".join(f"{n} {status}" for status, n in counts.items()) or "none"
     yield f"Charges: {runs}."

@@ -129,6 +129,9 @@ def draft(description: Description, frame: Frame) -> tuple[str, tuple[Blank, ...
         lines += comment(f"Left out: {each.name}: {each.reason}.", "  ")
     lines += _products(description.columns, blanks)
     lines += _checks(description, () if _is_csv(frame.source) else description.missing_codes)
+    if frame.delta is None or frame.delta:  # their noise needs a delta
+        lines += comment("The checks have noise: 'statpress plan' says what they let pass.")
+        lines.append("gate: {noise: true}")
     lines.append("publish: {directory: releases, formats: [parquet, csv]}")
     marked = [number for number, line in enumerate(lines, 1) if _MARKED.match(line)]
     placed = (replace(blank, line=at) for blank, at in zip(blanks, marked, strict=True))

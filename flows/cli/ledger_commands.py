@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
 from statpress.flows.cli.options import HomeFolder, Json, Result, home_of, private_key
 from statpress.flows.cli.review_commands import approvers
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from statpress.mechanisms.errors import StatpressError
 
 
 def verify(
@@ -209,6 +214,7 @@ def upgrade(*, home: HomeFolder = None, json: Json = False) -> Result:
 
 
 Policy = Literal["basic", "zcdp"]
+Sources = Annotated[list[str] | None, Parameter(negative="")]
 
 
 def register(
@@ -227,6 +233,9 @@ def register(
     max_refusals: int | None = None,
     max_looks: int | None = None,
     noisy_gates: Annotated[bool, Parameter(negative="")] = False,
+    source: Sources = None,
+    also_in: Sources = None,
+    reason: str | None = None,
     home: HomeFolder = None,
     json: Json = False,
 ) -> Result:
@@ -247,6 +256,10 @@ def register(
         max_refusals: Runs that gates may stop before 'ledger amend --reopen'; by default 20.
         max_looks: How often runs may look at the data before that; by default 60.
         noisy_gates: Refuse configs without 'gate: {noise: true}', whose checks are exact.
+        source: What the dataset is: a path or pattern of files, a URL, 'postgres:schema.table' or
+            'spark:table'. May be given again. Other sources are refused before they are opened.
+        also_in: An account that is about some of it too. May be given again.
+        reason: Why there are two; every bundle states it.
     """
     from statpress.flows import facts as reports
     from statpress.mechanisms.domain.domain import Adjacency, Privacy, Unit
@@ -268,6 +281,7 @@ def register(
         )
     limits = _limits(policy, epsilon, delta, rho)
     limits |= {"max_refusals": max_refusals, "max_looks": max_looks, "noisy_gates": noisy_gates}
+    limits |= {"sources": _names(source), "also_in": also_in or (), "reason": reason}
     account = register_dataset(home_of(home), dataset, frame, policy=policy, **limits)
     return Result(
         json=json,
@@ -286,13 +300,15 @@ def amend(
     epsilon: str | None = None,
     delta: str | None = None,
     rho: str | None = None,
+    source: Sources = None,
+    also_in: Sources = None,
     reopen: Annotated[bool, Parameter(negative="")] = False,
     key: Path | None = None,
     reason: str | None = None,
     home: HomeFolder = None,
     json: Json = False,
 ) -> Result:
-    """Put another limit or policy in force, or let runs look at the data again.
+    """Put another limit or policy in force, name the sources, or let runs look at the data again.
 
     Old and new limits stay in the chain, and so do the runs that gates stopped.
 
@@ -302,21 +318,28 @@ def amend(
         epsilon: The new limit; what is not given stays as it is.
         delta: The new limit.
         rho: The new limit, under 'zcdp'.
+        source: What the dataset is, as for 'register'; all patterns anew.
+        also_in: An account that is about some of it too.
         reopen: Count anew how often runs looked at the data and gates stopped them; as many as
             the limits close the dataset.
-        key: PEM file of an approver's private key, to reopen without a reason.
-        reason: Needed to raise a limit or to change the policy; and to reopen without a key.
+        key: PEM file of an approver's private key, where there are approvers.
+        reason: Needed to raise a limit, to change policy or sources, and to reopen without a key.
     """
-    if reopen or key:
-        limits = (policy, epsilon, delta, rho)
-        return _reopen(dataset, reopen and not any(limits), key, reason, home, json)
+    limits, signer = (policy, epsilon, delta, rho), private_key(key) if key else None
+    if reopen or source:
+        alone = not any(limits) and not (reopen and source)
+        if not alone:
+            raise _not_alone()
+        if reopen:
+            return _reopen(dataset, signer, reason, home, json)
+        return _bind(dataset, _names(source), also_in or (), signer, reason, home, json)
     from statpress.flows import facts as reports
     from statpress.tasks.ledger.home_ledger import open_ledger
 
     with open_ledger(home_of(home)) as ledger:
         was = ledger.account(dataset)
         given = _limits(policy or was.policy, epsilon, delta, rho)
-        entry = ledger.amend(dataset=dataset, policy=policy, reason=reason, **given)
+        entry = ledger.amend(dataset=dataset, policy=policy, reason=reason, key=signer, **given)
         account = ledger.account(dataset)
     return Result(
         json=json,
@@ -328,21 +351,60 @@ def amend(
     )
 
 
+def _not_alone() -> StatpressError:
+    """The error of several amendments in one command, each of which is an entry by itself."""
+    from statpress.mechanisms.errors import ConfigError
+
+    return ConfigError(
+        "Limits, sources and reopening are amended one at a time.",
+        where="ledger amend",
+        next_step="Give --reopen, --source or limits, each with its --reason or --key.",
+    )
+
+
+def _names(sources: list[str] | None) -> list[str]:
+    """Sources as accounts name them; paths are taken from the present folder."""
+    from statpress.tasks.ledger.sources import resolved
+
+    return [resolved(each) for each in sources or ()]
+
+
+def _bind(
+    dataset: str,
+    sources: Sequence[str],
+    also_in: Sequence[str],
+    signer: Ed25519PrivateKey | None,
+    reason: str | None,
+    home: Path | None,
+    json: bool,
+) -> Result:
+    """Say what a dataset is."""
+    from statpress.flows import facts as reports
+    from statpress.tasks.ledger.home_ledger import open_ledger
+
+    with open_ledger(home_of(home)) as ledger:
+        entry = ledger.bind(
+            dataset=dataset, sources=sources, also_in=also_in, reason=reason, key=signer
+        )
+        account = ledger.account(dataset)
+    return Result(
+        json=json,
+        facts=lambda: {"entry": entry.hash, **reports.account_facts(account)},
+        report=lambda: f"{dataset} is about {', '.join(account.sources)}.",
+    )
+
+
 def _reopen(
-    dataset: str, alone: bool, key: Path | None, reason: str | None, home: Path | None, json: bool
+    dataset: str,
+    signer: Ed25519PrivateKey | None,
+    reason: str | None,
+    home: Path | None,
+    json: bool,
 ) -> Result:
     """Count the looks and refusals of a dataset anew."""
     from statpress.flows import facts as reports
-    from statpress.mechanisms.errors import ConfigError
     from statpress.tasks.ledger.home_ledger import open_ledger
 
-    if not alone:
-        raise ConfigError(
-            "A dataset is reopened by itself, and only that is signed.",
-            where="ledger amend",
-            next_step="Give --reopen with --reason or --key; amend limits by another command.",
-        )
-    signer = private_key(key) if key else None
     with open_ledger(home_of(home)) as ledger:
         was = ledger.account(dataset)
         entry = ledger.reopen(dataset=dataset, reason=reason, key=signer)

@@ -132,6 +132,7 @@ def plan(
     from statpress.flows import facts as reports
     from statpress.tasks.ledger.home_ledger import account_terms, remaining_budget
     from statpress.tasks.release.foreseen import foreseen, plan_for_account
+    from statpress.tasks.release.run_places import sources_in_words
 
     if html is not None:
         from statpress.tasks.release.plan_page import check_page
@@ -163,6 +164,8 @@ def plan(
         yield from reports.plan_report(order.release, planned, remaining)
         if looks is not None:
             yield f"Looks at the data that are left before it has to be reopened: {looks}."
+        if account is not None and not account.sources:
+            yield sources_in_words(account)
         yield from (f"A run would stop: {each}" for each in stopping)
         yield from reports.comparison_report(planned) if compare else ()
         if html is not None:

@@ -208,6 +208,7 @@ class Account:
         refusals: Entries that say that a gate stopped a run, in order.
         reopenings: Entries that answered for refusals and looks, in order.
         last_look: The last entry that says that a run was about to open the source.
+        binding: The entry that says what it is about, if one does.
         last_settled: The last entry that says that a run's look ended inside its guarantee.
     """
 
@@ -222,11 +223,22 @@ class Account:
     reopenings: tuple[Entry, ...] = ()
     last_look: Entry | None = None
     last_settled: Entry | None = None
+    binding: Entry | None = None
 
     @property
     def approvers(self) -> tuple[str, ...]:
         """Public keys in force that approve its releases."""
         return tuple(self.review.body["approvers"]) if self.review else ()
+
+    @property
+    def terms_signed(self) -> bool:
+        """Whether one of them has to sign what changes limit, policy or sources, or reopens it."""
+        return bool(self.review and self.approvers and self.review.body.get("sign_terms"))
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Patterns of the sources that it is about; empty if it is not said."""
+        return tuple(self.binding.body["sources"]) if self.binding else ()
 
     @property
     def unsigned(self) -> bool:

@@ -222,7 +222,11 @@ _PATTERNS = {
     "signature": ("[0-9a-f]{128}", "an Ed25519 signature in 128 lower-case hexadecimal digits"),
 }
 _COUNTS = {"max_looks", "max_refusals", "n_records", "open_looks", "unit_records"}
-_LONGEST = {"bundle": 4000, "reason": 1000}  # of other texts: names, identifiers, versions, times
+_LONGEST = {
+    "bundle": 4000,
+    "reason": 1000,
+    "source": 4000,
+}  # of other texts: names, identifiers, versions, times
 
 
 def check_field(name: str, value: object) -> None:
@@ -250,13 +254,15 @@ def check_field(name: str, value: object) -> None:
     if name in _PATTERNS:
         pattern, form = _PATTERNS[name]
         usable = isinstance(value, str) and re.fullmatch(pattern, value) is not None
-    elif name in {"insecure_seed", "noisy_gates", "passed", "unsigned"}:
+    elif name in {"insecure_seed", "noisy_gates", "passed", "sign_terms", "unsigned"}:
         usable, form = isinstance(value, bool), "true or false"
     elif name == "mechanisms":
         usable = isinstance(value, list) and all(isinstance(item, dict) for item in value)
         form = "a list of objects, one for each mechanism"
     elif name == "approvers":
         usable, form = _are_keys(value), "at most 100 different public keys, in ascending order"
+    elif name in {"sources", "also_in"}:
+        usable, form = _are_lines(value), "at most 1,000 different lines of text, in order"
     elif name == "reason" and value is None:
         return
     else:
@@ -265,6 +271,15 @@ def check_field(name: str, value: object) -> None:
         form = f"printable text of 1 to {longest} characters"
     if not usable:
         raise _unusable(name, form)
+
+
+def _are_lines(value: object) -> bool:
+    """Whether a field holds lines of public text, each once and in order."""
+    if not isinstance(value, list) or len(value) > 1000:
+        return False
+    lines = [each for each in value if isinstance(each, str) and 0 < len(each) <= 4000]
+    printable = all(map(str.isprintable, lines))
+    return printable and len(lines) == len(value) and value == sorted(set(lines))
 
 
 def _are_keys(value: object) -> bool:

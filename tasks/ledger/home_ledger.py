@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,11 +28,23 @@ def open_ledger(home: Home, *, create: bool = False, known: Positions | None = N
 
 
 def register_dataset(
-    home: Home, dataset: str, privacy: Privacy, *, policy: str = "basic", **terms: Any
+    home: Home,
+    dataset: str,
+    privacy: Privacy,
+    *,
+    policy: str = "basic",
+    sources: Collection[str] = (),
+    also_in: Collection[str] = (),
+    reason: str | None = None,
+    **terms: Any,
 ) -> Account:
-    """Open an account on the terms of ``Ledger.register``, in a ledger made if need be."""
+    """Open an account on the terms of ``Ledger.register``, in a ledger made if need be.
+
+    If sources are given, it is bound to them as by ``Ledger.bind``.
+    """
     home.folder("")
     with open_ledger(home, create=True) as ledger:
+        ledger.check_apart(dataset, sources, also_in, reason)
         ledger.register(
             dataset=dataset,
             policy=policy,
@@ -42,6 +54,8 @@ def register_dataset(
             n_records=privacy.n_records,
             **terms,
         )
+        if sources:
+            ledger.bind(dataset=dataset, sources=sources, also_in=also_in, reason=reason)
         return ledger.account(dataset)
 
 

@@ -53,12 +53,15 @@ from statpress.tasks.ledger.entries import (
 )
 from statpress.tasks.ledger.memory import drawn_before
 from statpress.tasks.ledger.rules import (
+    amendment_statement,
     approvers_statement,
+    binding_statement,
     check_elsewhere,
     decision_statement,
     reopening_statement,
     void_statement,
 )
+from statpress.tasks.ledger.sources import overlap
 from statpress.tasks.ledger.store import Store, open_store
 from statpress.tasks.ledger.tables import check_database, check_schema
 
@@ -406,6 +409,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         dataset: str,
         policy: str | None = None,
         reason: str | None = None,
+        key: Ed25519PrivateKey | None = None,
         **limits: object,
     ) -> Entry:
         """Put another policy or limit in force; the old one stays in the chain.
@@ -414,6 +418,7 @@ class Ledger(AbstractContextManager["Ledger"]):
             dataset: Name of the account.
             policy: ``basic`` or ``zcdp``; by default the one in force.
             reason: Needed to raise a limit or to change the policy.
+            key: Of an approver in force, where there are any.
             limits: As in ``register``; under the policy in force, what is not given
                 stays as it is at that moment.
 
@@ -426,9 +431,72 @@ class Ledger(AbstractContextManager["Ledger"]):
             account = state.account_of(dataset)
             chosen = policy or account.policy
             kept = account.limit.texts() if chosen == account.policy else {}
-            return {"policy": chosen, **_limits(chosen, kept | limits)}
+            terms = {"policy": chosen, **_limits(chosen, kept | limits)}
+            if key is None:
+                return terms
+            return terms | _signed(key, amendment_statement(account, given | terms))
 
-        return self.append("amend-policy", {"dataset": dataset, "reason": reason}, compose)
+        given: Body = {"dataset": dataset, "reason": reason, "created": now()}
+        return self.append("amend-policy", given, compose)
+
+    def bind(
+        self,
+        *,
+        dataset: str,
+        sources: Collection[str],
+        also_in: Collection[str] = (),
+        reason: str | None = None,
+        key: Ed25519PrivateKey | None = None,
+    ) -> Entry:
+        """Say which sources an account is about; looks at others are refused from then on.
+
+        Args:
+            dataset: Name of the account.
+            sources: Their patterns (``tasks.ledger.sources``), which replace those before.
+            also_in: Accounts that are about some of them too.
+            reason: Needed if there are such accounts, or other sources before.
+            key: Of an approver in force, where there are any.
+
+        Raises:
+            ApprovalError: The key is not that of an approver in force.
+            LedgerError: A source is another account's too, and that is not said; or the reason
+                is missing.
+        """
+        self.check_apart(dataset, sources, also_in, reason)
+        given: Body = {
+            "dataset": dataset,
+            "sources": sorted(set(sources)),
+            "also_in": sorted(set(also_in)),
+            "reason": reason,
+            "created": now(),
+        }
+
+        def compose(state: State) -> Body:
+            if key is None:
+                return {}
+            return _signed(key, binding_statement(state.account_of(dataset), given))
+
+        return self.append("bind", given, compose)
+
+    def check_apart(
+        self, dataset: str, sources: Collection[str], also_in: Collection[str], reason: str | None
+    ) -> None:
+        """Raise if some sources are another account's too, and that is not said with a reason."""
+        shared = {
+            name
+            for name, account in self.state().accounts.items()
+            if name != dataset
+            and any(overlap(own, other) for own in sources for other in account.sources)
+        }
+        if shared - set(also_in) or (also_in and reason is None):
+            others = ", ".join(map(repr, sorted(shared | set(also_in))))
+            raise LedgerError(
+                f"Some of these sources are those of {others} too, where people would be charged"
+                " apart.",
+                where=f"dataset {dataset!r}",
+                next_step="Use that account; or give --also-in with its name and --reason, which"
+                " every bundle states.",
+            )
 
     def charge(
         self,
@@ -534,7 +602,15 @@ class Ledger(AbstractContextManager["Ledger"]):
         body = {"run_id": run_id, "dataset": dataset, "bundle": bundle}
         return self.append("publish", body | {"manifest_sha256": manifest_sha256})
 
-    def look(self, *, run: str, dataset: str, config_sha256: str, gates: str = "exact") -> Entry:
+    def look(
+        self,
+        *,
+        run: str,
+        dataset: str,
+        config_sha256: str,
+        gates: str = "exact",
+        source: str | None = None,
+    ) -> Entry:
         """Record that a run is about to open the source; nothing is opened before this is written.
 
         Args:
@@ -543,6 +619,7 @@ class Ledger(AbstractContextManager["Ledger"]):
             config_sha256: Hash of the config that asks.
             gates: ``exact`` if its gates compare exact figures. ``noisy`` if the run was charged
                 for their noise; such a look counts until it is settled.
+            source: Name of what will be opened, which accounts that are bound to sources want.
 
         Raises:
             RefusalLimitError: Too many looks or refusals since the account was opened last.
@@ -551,7 +628,9 @@ class Ledger(AbstractContextManager["Ledger"]):
         given = {"run": run, "dataset": dataset, "config_sha256": config_sha256, "gates": gates}
 
         def compose(state: State) -> Body:
-            return {"open_looks": state.account_of(dataset).open_looks + 1}
+            account = state.account_of(dataset)
+            named = {"source": source} if account.sources else {}
+            return {"open_looks": account.open_looks + 1} | named
 
         return self.append("look", given, compose)
 
@@ -651,6 +730,7 @@ class Ledger(AbstractContextManager["Ledger"]):
             "unsigned": unsigned,
             "reason": reason,
             "created": now(),
+            "sign_terms": True,
         }
 
         def compose(state: State) -> Body:

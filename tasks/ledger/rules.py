@@ -61,6 +61,7 @@ from statpress.tasks.ledger.entries import (
     checkpoint_statement,
     statement_signed,
 )
+from statpress.tasks.ledger.sources import is_about
 
 OF_DATASET = frozenset({"dataset", "created"})
 """Fields of every entry about a dataset."""
@@ -103,9 +104,45 @@ def open_account(draft: State, entry: Entry) -> None:
     draft.accounts[body["dataset"]] = Account(entry, body["policy"], limit_of(body))
 
 
+def signed_fields(fields: frozenset[str], body: Body) -> frozenset[str]:
+    """Some fields, with those of a signature if the body has one."""
+    return fields | BY_KEY if "signature" in body else fields
+
+
 def amendment_fields(body: Body) -> frozenset[str]:
     """The fields of an amendment, which depend on its policy."""
-    return OF_DATASET | {"policy", "reason", *measures_of(body.get("policy"))}
+    fields = OF_DATASET | {"policy", "reason", *measures_of(body.get("policy"))}
+    return signed_fields(fields, body)
+
+
+def amendment_statement(account: Account, body: Body) -> list[object]:
+    """What an approver signs to change limit or policy; it holds once, after the one in force."""
+    before = (account.amendments or (account.registration,))[-1].hash
+    names = ("dataset", "policy", *measures_of(body["policy"]), "reason", "created")
+    return ["statpress amendment", *(body[name] for name in names), before]
+
+
+def check_signer(account: Account, body: Body, statement: list[object], where: str = "") -> None:
+    """Raise unless an approver in force signs what changes the terms of an account, if one must.
+
+    Approvers that an earlier version put in force sign decisions alone.
+    """
+    place = where or f"dataset {account.dataset!r}"
+    if "signature" not in body:
+        if account.terms_signed:
+            raise ApprovalError(
+                "Only an approver in force changes the terms of this account.",
+                where=place,
+                next_step="Sign with --key of one of the keys that 'statpress ledger show' lists.",
+            )
+        return
+    if body["public_key"] not in account.approvers:
+        raise ApprovalError(
+            "This key is not one of the dataset's approvers.",
+            where=place,
+            next_step="'statpress ledger show' lists who approves.",
+        )
+    check_signature(body, statement)
 
 
 def check_amend(state: State, body: Body) -> None:
@@ -123,6 +160,59 @@ def check_amend(state: State, body: Body) -> None:
         step = "Give the reason, which stays in the ledger, with --reason."
     if flaw:
         raise LedgerError(flaw, where=f"dataset {account.dataset!r}", next_step=step)
+    check_signer(account, body, amendment_statement(account, body))
+
+
+def binding_fields(body: Body) -> frozenset[str]:
+    """The fields of what binds an account to its sources, with those of its signature."""
+    return signed_fields(OF_DATASET | {"sources", "also_in", "reason"}, body)
+
+
+def binding_statement(account: Account, body: Body) -> list[object]:
+    """What an approver signs to bind an account to sources; it holds once."""
+    before = (account.binding or account.registration).hash
+    names = ("dataset", "sources", "also_in", "reason", "created")
+    return ["statpress sources", *(body[name] for name in names), before]
+
+
+def check_bind(state: State, body: Body) -> None:
+    """Raise unless the body says what an account is about, with a reason if that changes."""
+    account = state.account_of(body["dataset"])
+    flaw = ""
+    if account.sources == tuple(body["sources"]):
+        flaw = "These are the sources of the account."
+    elif account.binding and body["reason"] is None:
+        flaw = "Changing the sources of an account needs a reason."
+    elif body["also_in"] and body["reason"] is None:
+        flaw = "A source that is another account's too needs a reason."
+    if flaw:
+        step = "Give --reason, which stays in the ledger; or leave things as they are."
+        raise LedgerError(flaw, where=f"dataset {account.dataset!r}", next_step=step)
+    check_signer(account, body, binding_statement(account, body))
+
+
+def bind_account(draft: State, entry: Entry) -> None:
+    """The effect of a binding: other sources are the account's."""
+    draft.change_account(entry.body["dataset"], binding=entry)
+
+
+def check_source(account: Account, source: str | None) -> None:
+    """Raise unless a source is one that the account is about, if it is bound to any.
+
+    Args:
+        account: The account.
+        source: Its name (``tasks.ledger.sources``); None if it is not given.
+
+    Raises:
+        PolicyMismatchError: It is another.
+    """
+    if account.sources and not (source and is_about(source, account.sources)):
+        raise PolicyMismatchError(
+            "The source of this config is none of those that its account is about.",
+            where=f"dataset {account.dataset!r}",
+            next_step="'statpress ledger show' lists them. Name the right account in the config,"
+            " or bind this one with 'statpress ledger amend --source'.",
+        )
 
 
 def amend_account(draft: State, entry: Entry) -> None:
@@ -149,8 +239,8 @@ def decision_statement(body: Body) -> list[object]:
 
 def approvers_fields(body: Body) -> frozenset[str]:
     """The fields of a change of approvers, with those of its signature if it has one."""
-    fields = OF_DATASET | {"approvers", "unsigned", "reason"}
-    return fields | BY_KEY if "signature" in body else fields
+    fields = OF_DATASET | {"approvers", "unsigned", "reason"} | {"sign_terms"} & body.keys()
+    return signed_fields(fields, body)
 
 
 def decision_fields(body: Body) -> frozenset[str]:
@@ -317,12 +407,18 @@ def check_open(account: Account) -> None:
         )
 
 
+def look_fields(body: Body) -> frozenset[str]:
+    """The fields of a look; of an account that is bound to sources, with its own."""
+    return OF_DATASET | {"config_sha256", "gates", "open_looks", "run"} | {"source"} & body.keys()
+
+
 def check_look(state: State, body: Body) -> None:
     """Raise unless the run may look at the data, and the entry counts its look."""
     account = state.account_of(body["dataset"])
     run = body | {"run_id": body["run"]}
     check_not_refused(state, run)
     check_gates(state, account, run)
+    check_source(account, body.get("source"))
     check_open(account)
     if body["open_looks"] != (counted := account.open_looks + 1):
         raise refusal(
@@ -409,8 +505,7 @@ def keep_refusal(draft: State, entry: Entry) -> None:
 
 def reopening_fields(body: Body) -> frozenset[str]:
     """The fields of a reopening, with those of its signature if it has one."""
-    fields = OF_DATASET | {"reason"}
-    return fields | BY_KEY if "signature" in body else fields
+    return signed_fields(OF_DATASET | {"reason"}, body)
 
 
 def reopening_statement(account: Account, body: Body) -> list[object]:
@@ -431,21 +526,13 @@ def check_reopen(state: State, body: Body) -> None:
             where=place,
             next_step="There is nothing left to do.",
         )
-    if "signature" not in body:
-        if body["reason"] is None:
-            raise LedgerError(
-                "Reopening needs a reason, or the signature of an approver.",
-                where=place,
-                next_step="Give --reason, which stays in the ledger, or --key.",
-            )
-        return
-    if body["public_key"] not in account.approvers:
-        raise ApprovalError(
-            "This key is not one of the dataset's approvers.",
+    check_signer(account, body, reopening_statement(account, body))
+    if "signature" not in body and body["reason"] is None:
+        raise LedgerError(
+            "Reopening needs a reason, or the signature of an approver.",
             where=place,
-            next_step="'statpress ledger show' lists who approves; or give a --reason only.",
+            next_step="Give --reason, which stays in the ledger, or --key.",
         )
-    check_signature(body, reopening_statement(account, body))
 
 
 def reopen_account(draft: State, entry: Entry) -> None:
@@ -456,7 +543,11 @@ def reopen_account(draft: State, entry: Entry) -> None:
 
 CHARGE_FIELDS = OF_RUN | {*MEASURES, *TERMS}
 CHARGE_FIELDS |= {"mechanisms", "config_sha256", "insecure_seed", "version"}
-_SET_WHEN_WRITTEN = {"created", "spent"} | BY_KEY  # no part of what a repetition repeats
+_SET_WHEN_WRITTEN = {
+    "created",
+    "open_looks",
+    "spent",
+} | BY_KEY  # no part of what a repetition repeats
 
 
 def check_charge(state: State, body: Body) -> None:
@@ -517,7 +608,7 @@ def check_draw(state: State, body: Body) -> None:
 
 def void_fields(body: Body) -> frozenset[str]:
     """The fields of what gives a charge back, with those of its signature if it has one."""
-    return OF_RUN | {"reason"} | (BY_KEY if "signature" in body else set())
+    return signed_fields(OF_RUN | {"reason"}, body)
 
 
 def void_statement(charge: Charge, body: Body) -> list[object]:
@@ -544,13 +635,11 @@ def check_elsewhere(account: Account, body: Body, answered: bool) -> None:
 def check_void(state: State, body: Body) -> None:
     """Raise unless the charge is there and provably nothing was drawn."""
     if "signature" in body:
-        if body["public_key"] not in state.account_of(body["dataset"]).approvers:
-            raise ApprovalError(
-                "This key is not one of the dataset's approvers.",
-                where=f"run {body['run_id']!r}",
-                next_step="'statpress ledger show' lists who approves.",
-            )
-        check_signature(body, void_statement(state.charge_of(body), body))
+        account, statement = (
+            state.account_of(body["dataset"]),
+            void_statement(state.charge_of(body), body),
+        )
+        check_signer(account, body, statement, f"run {body['run_id']!r}")
     if body["reason"] is None:
         raise refusal(body, "A charge is not given back without a reason.", "Give --reason.")
     status = state.charge_of(body).status
@@ -730,8 +819,9 @@ RULES: dict[str, Rule] = {
         reopen_account,
         lasting="every",
     ),
+    "bind": Rule(binding_fields, check_bind, bind_account, lasting="last"),
     "look": Rule(
-        OF_DATASET | {"config_sha256", "gates", "open_looks", "run"},
+        look_fields,
         check_look,
         keep_look,
         lasting="last",

@@ -211,6 +211,15 @@ def offers_of(
     return found
 
 
+def source_name(release: Release) -> str:
+    """What accounts call the source of a config (``tasks.ledger.sources``)."""
+    from statpress.tasks.ledger.sources import resolved
+
+    declared = release.config.source
+    path, table = (getattr(declared, name, None) for name in ("path", "table"))
+    return f"{declared.engine}:{table}" if path is None else resolved(path, str(release.folder))
+
+
 def check_places(home: Home, release: Release, *, seeded: bool, signed: bool = False) -> None:
     """Raise if ledger or source are not there, or the bundle's name is taken; reads no data.
 

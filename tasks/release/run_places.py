@@ -310,6 +310,16 @@ def looks_in_words(account: Account) -> str:
     return text
 
 
+def sources_in_words(account: Account) -> str:
+    """What an account is about; or that nobody has said so, and how to."""
+    if account.sources:
+        return f"About {', '.join(account.sources)}."
+    return (
+        f"{account.dataset} is bound to no source: the same people can be charged in another"
+        f" account as well. Bind it with 'statpress ledger amend {account.dataset} --source PATH'."
+    )
+
+
 def beginning(
     account: Account | None, charge: Charge | None, at_work: Callable[[str], bool]
 ) -> Iterator[str]:
@@ -323,6 +333,8 @@ def beginning(
         share = account.open_refusals / account.max_refusals
         if max(share, account.open_looks / account.max_looks) >= 0.5:
             yield looks_in_words(account)
+    if account is not None and not account.sources:
+        yield sources_in_words(account)
     waiting = [] if account is None else undecided(account)
     if waiting:
         more = f" and {len(waiting) - 1} more" if len(waiting) > 1 else ""

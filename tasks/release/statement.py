@@ -51,7 +51,16 @@ def lifetime(account: Account, charge: Entry) -> dict[str, Any]:
         "spent_before": (spent - Loss.of(charge.body)).texts(),
         "spent": spent.texts(),
         "remaining": (limit - spent).texts(),
+        **_shared(account, charge),
     }
+
+
+def _shared(account: Account, charge: Entry) -> dict[str, Any]:
+    """Which other accounts are about the same sources, as it was said before the charge."""
+    binding = account.binding
+    if binding is None or binding.sequence > charge.sequence or not binding.body["also_in"]:
+        return {}
+    return {"also_in": binding.body["also_in"], "reason": binding.body["reason"]}
 
 
 def not_covered(release: Release, plan: Plan, *, publishable: bool) -> list[str]:

@@ -37,7 +37,8 @@ from statpress.tasks.ledger.entries import Entry
 from statpress.tasks.ledger.home_ledger import open_ledger, remember
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.ledger.memory import drawn_before
-from statpress.tasks.ledger.rules import check_open
+from statpress.tasks.ledger.rules import check_open, check_source
+from statpress.tasks.ledger.sources import resolved
 from statpress.tasks.private_zone.folders import at_work
 from statpress.tasks.private_zone.run_context import RunContext, step
 from statpress.tasks.private_zone.workers import Workers
@@ -48,7 +49,12 @@ from statpress.tasks.release.build import Released
 from statpress.tasks.release.counting import counted_of, kept_profile, scan_of
 from statpress.tasks.release.drawing import FOLDER, draw_by, introduce, save_counted
 from statpress.tasks.release.entropy import generator, key_of_choice
-from statpress.tasks.release.foreseen import check_memory, check_verdicts, plan_for_account
+from statpress.tasks.release.foreseen import (
+    check_memory,
+    check_verdicts,
+    plan_for_account,
+    source_name,
+)
 from statpress.tasks.release.ledger_check import charge_fields, check_covered
 from statpress.tasks.release.run_places import (
     Outcome,
@@ -64,6 +70,7 @@ from statpress.tasks.release.run_places import (
 from statpress.tasks.release.statement import lifetime
 from statpress.tasks.source.aggregates import first_of, source_of
 from statpress.tasks.source.engine import reader_named
+from statpress.tasks.source.files import FileSource, files_of
 from statpress.tasks.source.scanning import Scan
 
 
@@ -194,6 +201,7 @@ def check_budget(
     for text in beginning(account, charged, functools.partial(at_work, home)):
         context.notify(text)
     check_run(state, body)
+    check_source(state.account_of(body["dataset"]), source_name(release))
     if drew:
         raise drawn_before(run_id)
     reviewed = charged.reviewed if charged else state.accounts[body["dataset"]].reviewed
@@ -212,15 +220,19 @@ def record_look(context: RunContext, release: Release, plan: Plan) -> None:
 
     That a named file is not there, late perhaps, is no look.
     """
-    source = source_of(release)
+    source, dataset = source_of(release), release.config.dataset
     reader_named(source.engine).check_place(source)
     with _ledger(context) as ledger:
         ledger.look(
             run=context.run_id,
-            dataset=release.config.dataset,
+            dataset=dataset,
             config_sha256=release.sha256,
             gates="noisy" if plan.gate else "exact",
+            source=source_name(release),
         )
+        account = ledger.account_terms(dataset)
+    for path in files_of(source) if account.sources and isinstance(source, FileSource) else ():
+        check_source(account, resolved(path))
 
 
 @step("check input")

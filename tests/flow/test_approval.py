@@ -155,10 +155,10 @@ def test_a_deployed_release_is_not_charged_while_another_is_undecided(
     monkeypatch.setenv("STATPRESS_HOME", str(agency.home.root))
     monkeypatch.setattr(statpress.flows.deployed, "flow_run", FlowRun)
     monkeypatch.setattr(statpress.flows.deployed, "open_context", opened)
+    agency.amend(epsilon="9")
     with Ledger.open(agency.home.ledger) as ledger:
         ledger.set_approvers(dataset="testdata", approvers=[public_text(OFFICER)])
     agency.replace(", name: first", "")
-    agency.amend(epsilon="9")
     first = deployed()
     assert (first.name, first.is_completed()) == (AWAITING, True)
     run_id = FlowRun.id.replace("-", "")

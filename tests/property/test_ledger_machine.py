@@ -124,7 +124,9 @@ class Model:
         self.accounts[dataset] = Account(policy, limit)
         return self.written()
 
-    def amend(self, dataset: str, policy: str, limits: Amounts, reason: str | None) -> Outcome:
+    def amend(
+        self, dataset: str, policy: str, limits: Amounts, reason: str | None, by: int | None
+    ) -> Outcome:
         if dataset not in self.accounts:
             return UnregisteredDatasetError
         now, limit = self.accounts[dataset], numbers(limits)
@@ -136,6 +138,8 @@ class Model:
             return LedgerError
         if reason is None and not (same and all(limit[m] <= now.limit[m] for m in limit)):
             return LedgerError
+        if by not in now.approvers and (by is not None or now.approvers):
+            return ApprovalError
         now.policy, now.limit = policy, limit
         return self.written()
 
@@ -270,10 +274,12 @@ class Model:
         if dataset not in self.accounts:
             return UnregisteredDatasetError
         now = self.accounts[dataset]
-        if not (now.refused or now.looks) or (by is None and reason is None):
+        if not (now.refused or now.looks):
             return LedgerError
-        if by is not None and by not in now.approvers:
+        if by not in now.approvers and (by is not None or now.approvers):
             return ApprovalError
+        if by is None and reason is None:
+            return LedgerError
         now.refused = now.looks = 0
         return self.written()
 
@@ -345,13 +351,18 @@ class LedgerMachine(RuleBasedStateMachine):
             ),
         )
 
-    @rule(dataset=datasets, limit=limits, reason=st.sampled_from([None, "agreed"]))
-    def amend(self, dataset: str, limit: tuple[str, Amounts], reason: str | None) -> None:
+    @rule(dataset=datasets, limit=limits, reason=st.sampled_from([None, "agreed"]), by=deciders)
+    def amend(
+        self, dataset: str, limit: tuple[str, Amounts], reason: str | None, by: int | None
+    ) -> None:
         policy, amounts = limit
-        expected = self.model.amend(dataset, policy, amounts, reason)
+        expected = self.model.amend(dataset, policy, amounts, reason, by)
+        signed = {} if by is None else {"key": KEYS[by]}
         self.agree(
             expected,
-            lambda: self.ledger.amend(dataset=dataset, policy=policy, reason=reason, **amounts),
+            lambda: self.ledger.amend(
+                dataset=dataset, policy=policy, reason=reason, **signed, **amounts
+            ),
         )
 
     @rule(
@@ -384,7 +395,8 @@ class LedgerMachine(RuleBasedStateMachine):
         factor = {"all": Fraction(1), "half": Fraction(1, 2), "twice": Fraction(2)}[part]
         amounts = {m: exact_text(spent[m] * factor) for m in account.limit}
         if number(amounts[LIMITED[account.policy][1]]) < 1:
-            self.amend(dataset, (account.policy, amounts), "agreed")
+            by = min(account.approvers, default=None)
+            self.amend(dataset, (account.policy, amounts), "agreed", by)
 
     @rule(dataset=datasets, run=runs, loss=losses, n_records=st.sampled_from([1000] * 9 + [9]))
     def charge(self, dataset: str, run: str, loss: Amounts, n_records: int) -> None:

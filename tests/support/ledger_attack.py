@@ -85,7 +85,7 @@ def write_review(ledger: Ledger) -> None:
     ledger.set_approvers(dataset="census", approvers=keys, reason="two now", key=KEY)
     ledger.look(dataset="census", run="run-2", config_sha256="a1" * 32)
     ledger.refuse(dataset="census", run_id="run-2", config_sha256="a1" * 32)
-    ledger.reopen(dataset="census", reason="a file of last year")
+    ledger.reopen(dataset="census", reason="a file of last year", key=KEY)
 
 
 def write_noisy(ledger: Ledger) -> None:
@@ -97,6 +97,10 @@ def write_noisy(ledger: Ledger) -> None:
         ledger.draw(dataset="census", run_id=run)
         ledger.settle(dataset="census", run_id=run, passed=passed)
     publish(ledger, "census", "run-2")
+    ledger.bind(dataset="census", sources=["/data/census-*.csv"])
+    ledger.set_approvers(dataset="census", approvers=[public_text(KEY)])
+    ledger.bind(dataset="census", sources=["/data/*"], reason="moved", key=KEY)
+    ledger.amend(dataset="census", epsilon="2", reason="more", key=KEY)
 
 
 def named(error: LedgerIntegrityError) -> int:

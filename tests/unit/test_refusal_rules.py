@@ -154,7 +154,20 @@ def test_an_approver_reopens_without_a_reason(ledger: Ledger) -> None:
     refuse(ledger, "two")
     with pytest.raises(ApprovalError, match="not this key's"):  # it holds for one time only
         ledger.append("reopen", {**first.body})
-    ledger.reopen(dataset="census", reason="by a reason all the same")
+    with pytest.raises(ApprovalError, match="Only an approver in force"):
+        ledger.reopen(dataset="census", reason="by a reason all the same")
+    ledger.reopen(dataset="census", reason="and with a reason", key=KEY)
+    ledger.verify()
+
+
+def test_approvers_of_an_earlier_version_sign_decisions_alone(ledger: Ledger) -> None:
+    """Their entry does not say that they sign the terms, and their ledger verifies."""
+    body = {"dataset": "census", "approvers": [public_text(KEY)], "unsigned": False}
+    ledger.append("set-approvers", body | {"reason": None})
+    refuse(ledger, "one")
+    ledger.reopen(dataset="census", reason="as before")
+    ledger.amend(dataset="census", epsilon="0.5", reason="as before")
+    ledger.set_approvers(dataset="census", approvers=[], reason="anew", key=KEY)
     ledger.verify()
 
 

@@ -411,6 +411,15 @@ def test_a_publication_says_what_and_where(changes: dict[str, Any]) -> None:
 
 
 def test_every_kind_has_its_rule() -> None:
-    assert set(RULES) == {*BODIES, *REVIEW, "refuse", "reopen", "look", "settle", "checkpoint"}
+    assert set(RULES) == {
+        *BODIES,
+        *REVIEW,
+        "refuse",
+        "reopen",
+        "bind",
+        "look",
+        "settle",
+        "checkpoint",
+    }
     moving = {kind for kind, rule in RULES.items() if rule.balance}
     assert moving == {"charge", "void"}
