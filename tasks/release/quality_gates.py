@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,12 +35,14 @@ from statpress.mechanisms.errors import (
     QualityGateError,
     ReleaseGateError,
 )
-from statpress.mechanisms.sampling.randomness import Randomness
-from statpress.mechanisms.tables.noisy_checks import NoisyChecks
 from statpress.tasks.private_zone.guards import CuratorLog
 from statpress.tasks.private_zone.run_context import Gatekeeper
 from statpress.tasks.private_zone.workers import ended, started
 from statpress.tasks.source.aggregates import SourceProfile
+
+if TYPE_CHECKING:
+    from statpress.mechanisms.sampling.randomness import Randomness
+    from statpress.mechanisms.tables.noisy_checks import NoisyChecks
 
 _PATIENCE_SECONDS = 180
 

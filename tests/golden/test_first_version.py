@@ -182,7 +182,12 @@ def test_a_plan_says_the_same_figures(
     name: str, tmp_path: Path, releases: Path, press: Press
 ) -> None:
     said = json.loads((FIRST / "plans" / f"{name}.json").read_text())
-    found = as_first(press("plan", PLANS[name], "--home", tmp_path / "none"))
+    place = PLANS[name]
+    if place.parent == CONFIGS:  # its checks were exact
+        text = place.read_text().replace("gate: {noise: true}\n", "")
+        place = tmp_path / place.name
+        place.write_text(text)
+    found = as_first(press("plan", place, "--home", tmp_path / "none"))
     if name == "people":  # the text of its config, with the lines of a file, has another form now
         kept = as_first(press("plan", releases / name / "config.yaml", "--home", tmp_path / "none"))
         assert changes(of_same_noise(kept, said), without_noise(said)) == {}

@@ -398,8 +398,8 @@ def test_a_charge_made_smaller_with_its_balance_is_found_by_the_head(attack: Att
 
 # --- a review ---------------------------------------------------------------------
 
-# A decision signs its charge, a change of approvers the one before, and the reopening at the end the
-# last look and the last refusal: with each the chain up to there, so that no head is needed.
+# A decision signs its charge, a change of approvers the one before, and the reopening at the end
+# the last look and the last refusal: with each the chain up to there, so that no head is needed.
 
 
 def test_any_change_of_a_review_is_found_by_its_signatures(reviewed: Attack) -> None:
