@@ -23,8 +23,9 @@ from typing import NamedTuple
 
 from statpress.configs.loading import load
 from statpress.configs.order import Override
-from statpress.mechanisms.accounting.draws import DrawsLoss, approximately_concentrated
+from statpress.mechanisms.accounting.draws import DrawsLoss
 from statpress.mechanisms.accounting.losses import PureLoss
+from statpress.mechanisms.accounting.truncated_draws import approximately_concentrated
 from statpress.mechanisms.estimates.noisy_quantile import END_SHARE, quantile_loss
 from statpress.mechanisms.tables.exponential_ks import ExponentialKS
 from statpress.mechanisms.tables.sample_resample import SampleResample

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rho_references import truncated_reference
 
-from statpress.mechanisms.accounting.draws import (
+from statpress.mechanisms.accounting.draws import DrawsLoss
+from statpress.mechanisms.accounting.losses import delta_of_rho
+from statpress.mechanisms.accounting.truncated_draws import (
     Approximate,
-    DrawsLoss,
     approximately_concentrated,
 )
-from statpress.mechanisms.accounting.losses import delta_of_rho
 
 F = Fraction
 
