@@ -157,14 +157,14 @@ class DrawsLoss(PrivacyLoss):
     def rho(self) -> Bounds:
         return _rho(self)
 
-    def approximate_rho(self, delta: float) -> ApproximateRho:
-        """By the number of draws on the two cells, unless the whole loss has no larger rho."""
-        truncated = approximately_concentrated(self, delta)
+    def approximate_rho(self, delta: float, rule: str = "") -> ApproximateRho:
+        """By the event that leaves less (``RULES``), unless the whole loss has no larger rho."""
+        truncated = approximately_concentrated(self, delta, rule)
         if truncated is None or not self._has_more_than(truncated.rho.upper):
             whole = self.rho
             if truncated is None or truncated.rho.upper >= whole.upper:
                 return ApproximateRho(whole, 0.0)
-        return ApproximateRho(truncated.rho, truncated.delta)
+        return ApproximateRho(*truncated[:3])
 
     def _has_more_than(self, rho: float) -> bool:
         """Whether one divergence shows that the whole loss has a larger rho, which is quicker."""

@@ -149,10 +149,12 @@ class ApproximateRho(NamedTuple):
     Attributes:
         rho: Enclosure of the smallest that is proven at this delta.
         delta: Rounded up; 0 if the rho holds for the whole loss.
+        rule: By which event it holds, of a loss that has several (``truncated_draws.RULES``).
     """
 
     rho: Bounds
     delta: float
+    rule: str = ""
 
 
 class PrivacyLoss(abc.ABC):
@@ -184,8 +186,8 @@ class PrivacyLoss(abc.ABC):
         """That of the pair whose curve this is, where less is proven of the loss itself."""
         return self.renyi(order)
 
-    def approximate_rho(self, delta: float) -> ApproximateRho:
-        """The least rho known that holds but for at most this delta."""
+    def approximate_rho(self, delta: float, rule: str = "") -> ApproximateRho:
+        """The least rho known that holds but for at most this delta, or the least by one rule."""
         return ApproximateRho(self.rho, 0.0)
 
     @property
