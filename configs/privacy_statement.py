@@ -111,6 +111,12 @@ class StatedProduct(Cost):
     unit_records: int = Field(ge=1)
     expected_error: dict[str, Any] = Field(description="From public quantities only.")
     verdict: dict[str, Any]
+    rho_rule: str | None = Field(
+        default=None,
+        description="Of draws whose rho holds but for rho_delta, which number is large with that "
+        "probability: net_steps (of the loss) or moved_draws (to cells that differ). Earlier "
+        "versions do not state it; theirs is moved_draws.",
+    )
     chosen: str | None = Field(
         default=None, description="Why the mechanism, if the config left that open."
     )

@@ -537,7 +537,9 @@ def _rho_row(product: PlannedProduct[Any]) -> list[str]:
     """Rho, with the delta with which it may fail if there is one."""
     if not product.rho_delta:
         return ["  alone: rho", canonical(product.rho)]
-    return ["  alone: rho, delta", f"{canonical(product.rho)}, {canonical(product.rho_delta)}"]
+    rule = f" by {product.rho_rule.replace('_', ' ')}" if product.rho_rule else ""
+    amounts = f"{canonical(product.rho)}, {canonical(product.rho_delta)}"
+    return ["  alone: rho, delta", amounts + rule]
 
 
 def comparison_facts(plan: Plan) -> dict[str, Any]:

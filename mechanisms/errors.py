@@ -505,7 +505,7 @@ class QualityGateError(SourceError):
 class NoisyGateError(QualityGateError):
     """A quality check with noise, which the budget paid for, stopped the run."""
 
-    exit_code = 73
+    exit_code = 74
 
 
 class SourceUnavailableError(SourceError):

@@ -53,7 +53,8 @@ _INVERSE = 2.0**-42  # relative width at which a search for epsilon stops
 _FARTHEST = 2.0**20  # no finite epsilon beyond this is looked for
 _MOST_GUESSES = 40  # per search, after which halving goes on
 _GAP = 2.0**-20  # relative, between the bounds on a supremum
-_MOST_PIECES = 4000  # then the bounds are as wide as they are, and still bounds
+MOST_PIECES = 4000
+"""Of a supremum; the bounds are then as wide as they are, and still bounds."""
 
 
 class Bounds(NamedTuple):
@@ -233,12 +234,15 @@ class Above:
         return math.log(max(self._look(point), self.level / 2**10)) - math.log(self.level)
 
 
-def supremum(cgf: Callable[[arb], arb], mean: arb, largest: arb) -> arb:
+def supremum(
+    cgf: Callable[[arb], arb], mean: arb, largest: arb, *, most_pieces: int = MOST_PIECES
+) -> arb:
     """Ball around the supremum over t >= 0 of K(t) / (t (1 + t)), K = cgf, K'(0) = mean.
 
     K is convex with K(0) = 0 and K(t) <= largest t. On a piece it lies below its chord
     c t - d, d >= 0, and the chord over t (1 + t) has one maximum; from 0 the bound is
-    K(b)/b. Best-first branch and bound on these.
+    K(b)/b. Best-first branch and bound on these, into ``most_pieces`` pieces at most; the ball is
+    then as wide as it is.
     """
     unit = float((1 / largest).mid())
 
@@ -261,7 +265,7 @@ def supremum(cgf: Callable[[arb], arb], mean: arb, largest: arb) -> arb:
 
     best = mean.lower()
     pieces = [piece(0.0, math.inf, arb(0), arb(0))]
-    while -pieces[0][0] > float(best) * (1 + _GAP) and len(pieces) < _MOST_PIECES:
+    while -pieces[0][0] > float(best) * (1 + _GAP) and len(pieces) < most_pieces:
         _, a, b, at_a, at_b = heapq.heappop(pieces)
         if b == math.inf:
             cut = 16 * a or unit

@@ -128,11 +128,7 @@ def merged(counts: dict[PrivacyLoss, int]) -> tuple[PrivacyLoss, ...]:
         known = merged(counted(part.attained for part in bounded))
         worst = max(known, key=lambda part: part.rho.upper)
         rho = sum((part.bound for part in bounded), Fraction(0))
-        normal, cells = Fraction(0), 0
-        if all(part.cells for part in bounded):
-            normal = sum((part.mu_squared for part in bounded), Fraction(0))
-            cells = sum(part.cells for part in bounded)
-        parts.append(ConcentratedLoss(rho, worst, normal, cells))
+        parts.append(ConcentratedLoss(rho, worst))
     parts += [DiscreteLaplaceLoss(a, b, cells) for (a, b), cells in laplace.items()]
     parts += [DiscreteGaussianLoss(a, b, cells) for (a, b), cells in noise.items()]
     free = GaussianLoss(Fraction(0))

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from flint import arb, ctx, fmpq
 
@@ -149,10 +149,12 @@ class ApproximateRho(NamedTuple):
     Attributes:
         rho: Enclosure of the smallest that is proven at this delta.
         delta: Rounded up; 0 if the rho holds for the whole loss.
+        rule: By which event it holds, of a loss that has several (``truncated_draws.RULES``).
     """
 
     rho: Bounds
     delta: float
+    rule: str = ""
 
 
 class PrivacyLoss(abc.ABC):
@@ -184,8 +186,8 @@ class PrivacyLoss(abc.ABC):
         """That of the pair whose curve this is, where less is proven of the loss itself."""
         return self.renyi(order)
 
-    def approximate_rho(self, delta: float) -> ApproximateRho:
-        """The least rho known that holds but for at most this delta."""
+    def approximate_rho(self, delta: float, rule: str = "") -> ApproximateRho:
+        """The least rho known that holds but for at most this delta, or the least by one rule."""
         return ApproximateRho(self.rho, 0.0)
 
     @property
@@ -241,10 +243,6 @@ def exact_order(order: Order) -> Fraction:
     if not 1 <= order < math.inf:
         raise ValueError("the order must be finite and at least 1")
     return Fraction(order)
-
-
-_KERNEL = 4  # variance of the discrete Gaussian that makes integers of normal noise
-_MOST_CELLS = 10**12
 
 
 @dataclass(frozen=True)
@@ -416,69 +414,25 @@ class BoundedRangeLoss(_BoundedLoss):
 class ConcentratedLoss(PrivacyLoss):
     """A loss whose Rényi divergences are bounded, and of which one pair may be known.
 
-    Noise on a vector whose change is bounded only in Euclidean norm has no single worst
-    shift that is known, and so no exact curve. Where it is discrete Gaussian noise, a second bound
-    on the curve is that of a normal law (``of_discrete_gaussian``), and the smaller one holds.
+    Noise on a vector whose change is bounded only in Euclidean norm has no single worst shift that
+    is known, and so no exact curve.
 
     Attributes:
         bound: A rho: every divergence of order a, for both orders of the pair, is at most a
             times this (Bun and Steinke 2016, arXiv 1605.02065).
         attained: The loss of a pair of outputs that the mechanism has, if one is known; the
             lower bound.
-        mu_squared: Of the normal law, if ``cells`` is above 0.
-        cells: Coordinates that may move, of discrete Gaussian noise.
     """
 
     bound: Fraction
     attained: PrivacyLoss = PureLoss(Fraction(0))
-    mu_squared: Fraction = Fraction(0)
-    cells: int = 0
 
     def __post_init__(self) -> None:
-        if self.bound < 0 or self.mu_squared < 0 or self.cells < 0:
-            raise ValueError("rho, mu_squared and cells must not be negative")
-
-    @classmethod
-    def of_discrete_gaussian(
-        cls, squares: Fraction, scale: Fraction, cells: int, attained: PrivacyLoss
-    ) -> Self:
-        """Discrete Gaussian noise on integers of which some cells move.
-
-        The rho is squares/(2 scale^2) (Canonne, Kamath and Steinke 2020, Theorem 4). The normal
-        law: draw x from the normal law of variance scale^2 - 4, then an integer from the discrete
-        Gaussian of scale 2 about x (Peikert 2010, Theorem 3.1). The normalising sum of the latter
-        is 2 sqrt(2 pi) within a factor 1 +- e, e = 3 exp(-8 pi^2), whatever x is, by Poisson
-        summation, and that of the discrete Gaussian of the given scale, which is above 2, the like;
-        without them the integral over x is the same density. So the law of the cells that move is
-        within a factor (1 +- 3 e)^cells of a post-processing of normal noise, 4 e cells at most in
-        total variation, and the curve is at most that of mu^2 = squares/(scale^2 - 4) plus 4 e
-        cells (1 + e^epsilon). The other cells have the same law for both neighbours, independently.
-
-        Args:
-            squares: The most that the squares of the moves of all cells add up to.
-            scale: Of the noise.
-            cells: The most cells that move.
-            attained: As above.
-        """
-        bound = squares / (2 * scale**2)
-        if scale**2 <= _KERNEL or cells > _MOST_CELLS:
-            return cls(bound, attained)
-        return cls(bound, attained, squares / (scale**2 - _KERNEL), cells)
+        if self.bound < 0:
+            raise ValueError("rho must not be negative")
 
     def _ahead(self, epsilon: float) -> Bounds:
         high = delta_of_rho(self.bound, epsilon)
-        if self.cells:
-
-            def apart() -> arb:
-                return (
-                    12
-                    * self.cells
-                    * (-2 * _KERNEL * arb.pi() ** 2).exp()
-                    * (1 + arb(epsilon).exp())
-                )
-
-            normal = GaussianLoss(Fraction(0), self.mu_squared).delta(epsilon).upper
-            high = min(high, enclosed(lambda: arb(normal) + apart(), 1.0).upper)
         return Bounds(min(self.attained.delta(epsilon).lower, high), high)
 
     @property

@@ -3,8 +3,8 @@
 A kernel with bandwidth b is x -> K(x / b) / b in each variable, a density; its values are
 non-negative, which the bounds below use. Adjacency: replace-one.
 
-Product of two likelihoods
---------------------------
+Product of two or three likelihoods
+-----------------------------------
 How far one record moves it on a lattice, without data (``largest_moves``). A record with kernel
 values u_1, u_2 that enters a class of m - 1 records with likelihoods q_1, q_2 adds to n T, on the
 whole lattice,
@@ -36,6 +36,23 @@ A record that changes sides moves n F by two such amounts, hence twice the large
 within its class moves n T by (1 - t)(u_1 u_2 - u_1' u_2') + t (q_2 (u_1 - u_1') + q_1 (u_2 -
 u_2')), at most A_2 D_1 + A_1 D_2 in norm, A_i the largest norm of a kernel and D_i that of a
 difference of two. A record without a value adds one amount or none.
+
+*Three variables*, in L2. With d_i = u_i - q_i and s = 1/m
+
+    G = m prod (q_i + s d_i) - (m - 1) prod q_i
+      = prod q_i + sum d_i q_j q_k + s sum d_i d_j q_k + s^2 d_1 d_2 d_3,
+
+of degree 2 in s. In Bernstein's form on [0, 1] it is a mean of its coefficients, so that its norm
+is at most the largest of theirs:
+
+    g_0 = sum u_i q_j q_k - 2 q_1 q_2 q_3,
+    g_1 = (sum u_i u_j q_k - q_1 q_2 q_3)/2,  g_2 = u_1 u_2 u_3,
+
+the first of which large classes attain. Each is affine in every q_i and every u_i, so that again
+each q_i is the kernel around one cell, and the square of the norm is a form in (a_i, b_i, c_i),
+linear in what belongs to each variable, of which for a given q_i only the upper hull is looked at.
+A record that moves within its class moves n T by at most the sum of D_i A_j A_k, by exchanging one
+factor of the first product after the other.
 
 Kernel density estimate
 -----------------------
@@ -105,7 +122,7 @@ kernel. So |G| <= (2 d - 1) prod A_i in L1 and in L2. A record that changes side
 that at most, one within its class by 2 d prod A_i. Hence 2 (2 d - 1) prod A_i / n, or S(F) at every
 point of the lattice if that is less. In two variables the largest norm of G is computed from the
 declared cells (above): in L2 at most .58 of this, in L1 much less where few cells lie on lattice
-points or kernels are wide.
+points or kernels are wide. In three it is computed in L2.
 """
 
 from __future__ import annotations
@@ -323,6 +340,7 @@ def operator_error(width: float, d: int, degree: int, order: int, worst: bool) -
 
 
 _MOST_CELLS = 400  # of an axis, of which all pairs are compared
+_MOST_TRIPLES = 300_000_000  # of pairs on the hulls of three variables
 
 
 class Moves(NamedTuple):
@@ -334,10 +352,13 @@ class Moves(NamedTuple):
 
 @functools.lru_cache(maxsize=256)
 def largest_moves(kernel: ProductKernel, degree: int) -> Moves | None:
-    """Over all tables, n and classes; None where there are too many cells, or not two variables."""
-    if len(kernel.axes) != 2 or max(len(axis.middles) for axis in kernel.axes) > _MOST_CELLS:
+    """Over all tables, n and classes; None for too many cells, or not two or three variables."""
+    d = len(kernel.axes)
+    if d not in (2, 3) or max(len(axis.middles) for axis in kernel.axes) > _MOST_CELLS:
         return None
-    values = [kernel.factor(index, lattice(degree)) for index in (0, 1)]
+    values = [kernel.factor(index, lattice(degree)) for index in range(d)]
+    if d == 3:
+        return _moves_of_three(kernel, values)
     around = [largest_norms(v) for v in values]
     one = np.array([[0, 1, 0], [1, -1, 0], [0, 0, 2]])  # of U, Q, N
     two = np.array([[0, 1, 0], [1, 1, -2], [0, -2, 2]])  # of a, b, c
@@ -349,6 +370,40 @@ def largest_moves(kernel: ProductKernel, degree: int) -> Moves | None:
     slack = _ABSOLUTE * values[0].shape[1] * values[1].shape[1] * kernel.peak
     both = np.maximum(2 * np.maximum((l1, l2), single), same_class) * (1 + _RELATIVE) + slack
     return Moves(float(both[0]), float(both[1]))
+
+
+def _moves_of_three(kernel: ProductKernel, values: list[Floats]) -> Moves | None:
+    """``largest_moves`` in three variables, in L2 only."""
+    sides = [_of_products(v) for v in values]
+    if math.prod(map(len, sides)) > _MOST_TRIPLES:
+        return None
+    sizes, shifts = np.array([[norms[1] for norms in largest_norms(v)] for v in values]).T
+    single = float(sizes.prod())
+    square = max(
+        _largest_of_three(sides, _square_of(g)) for g in ((-2, 1, 0, 0), (-0.5, 0, 0.5, 0))
+    )
+    enters = max(math.sqrt(max(square, 0.0)), single)
+    same_class = single * float((shifts / sizes).sum()) if single else 0.0
+    slack = _ABSOLUTE * math.prod(v.shape[1] for v in values) * kernel.peak
+    return Moves(math.inf, max(2 * enters, same_class) * (1 + _RELATIVE) + slack)
+
+
+def _square_of(weights: tuple[float, ...]) -> Floats:
+    """The form of a, b, c in three variables of a sum of products with j factors u, by j."""
+    form = np.zeros((3, 3, 3))
+    products = list(itertools.product((0, 1), repeat=3))
+    for one, other in itertools.product(products, repeat=2):
+        place = tuple(2 if x != y else 1 - x for x, y in zip(one, other, strict=True))
+        form[place] += weights[sum(one)] * weights[sum(other)]
+    return form
+
+
+def _largest_of_three(sides: list[Floats], form: Floats) -> float:
+    """Largest value of the form over what belongs to each of three variables."""
+    first, second, third = sides
+    return max(
+        float((second @ matrix @ third.T).max()) for matrix in np.tensordot(first, form, (1, 0))
+    )
 
 
 def largest_norms(values: Floats) -> tuple[Floats, Floats]:

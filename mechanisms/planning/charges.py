@@ -12,6 +12,7 @@ from typing import Any
 from statpress.mechanisms.accounting.balls import double_below
 from statpress.mechanisms.accounting.composition import compose, compose_quickly
 from statpress.mechanisms.accounting.losses import PrivacyLoss, PureLoss
+from statpress.mechanisms.accounting.truncated_draws import MOVED_DRAWS, RULES
 from statpress.mechanisms.errors import AmountError
 from statpress.mechanisms.registry import mechanism_named
 
@@ -31,17 +32,18 @@ def exact_sum(amounts: Iterable[Decimal]) -> Decimal:
 
 def concentrated(
     loss: PrivacyLoss, epsilon: Decimal, delta: Decimal, rho_delta: Decimal
-) -> tuple[Decimal, Decimal]:
-    """A rho that is proven, and the delta up to which it is: ``rho_delta`` at most, or ``delta``.
+) -> tuple[Decimal, Decimal, str]:
+    """A rho that is proven, the delta up to which it is, and the rule by which, if it is by one.
 
+    The delta is ``rho_delta`` at most, or ``delta``.
     A loss without a finite rho is (epsilon, delta)-DP all the same: but for delta it is no
     more than that of a randomised response of epsilon (Kairouz, Oh and Viswanath 2015), whose
     rho it has delta-approximately (Bun and Steinke 2016, section 8).
     """
     found = loss.approximate_rho(double_below(rho_delta))
     if math.isfinite(found.rho.upper):
-        return charged(found.rho.upper), min(charged(found.delta), rho_delta)
-    return charged(PureLoss(Fraction(epsilon)).rho.upper), delta
+        return charged(found.rho.upper), min(charged(found.delta), rho_delta), found.rule
+    return charged(PureLoss(Fraction(epsilon)).rho.upper), delta, ""
 
 
 def described_loss(description: Mapping[str, Any]) -> PrivacyLoss:
@@ -70,8 +72,9 @@ def recompute_charge(
     another version's tighter or looser bound is not tampering.
 
     Rho is recomputed by the rule that it was charged by: a description with a ``rho_delta`` of a
-    mechanism that has a rho was charged the least that is proven but for that delta, one without
-    it the rho of the whole loss.
+    mechanism that has a rho was charged the least that is proven but for that delta, by its
+    ``rho_rule`` if it draws; one without it the rho of the whole loss. Before there were several
+    rules it was that of the moved draws.
 
     Args:
         mechanisms: As given by ``Plan.describe``.
@@ -79,7 +82,8 @@ def recompute_charge(
         delta: As charged.
 
     Raises:
-        AmountError: A description states less than its mechanism costs by itself.
+        AmountError: A description states less than its mechanism costs by itself, or a rule that
+            is not known.
     """
     losses, rho, rho_delta = [], Decimal(0), Decimal(0)
     for description in mechanisms:
@@ -89,7 +93,10 @@ def recompute_charge(
         stated = Decimal(description.get("rho_delta", 0))
         if not 0 <= stated < 1:
             raise AmountError("A mechanism's description states no valid delta of its rho.")
-        found = loss.approximate_rho(double_below(stated))
+        rule = description.get("rho_rule", MOVED_DRAWS)
+        if rule not in RULES:
+            raise AmountError("A mechanism's description states an unknown rule of its rho.")
+        found = loss.approximate_rho(double_below(stated), rule)
         # The lower end, for the same reason.
         if math.isfinite(found.rho.upper):
             rho = EXACT.add(rho, Decimal(found.rho.lower))

@@ -45,6 +45,7 @@ class PlannedProduct(Generic[M]):
         delta: Its share of delta.
         rho: What it costs under zCDP: the proven rho, rounded up.
         rho_delta: Up to which that holds; 0 if it holds for the whole loss.
+        rho_rule: By which event it holds up to that, of draws (``truncated_draws.RULES``).
         epsilon_bounds: Enclosure of the exact epsilon at that delta.
         loss: The mechanism's privacy loss at this size and domain.
     """
@@ -61,6 +62,7 @@ class PlannedProduct(Generic[M]):
     loss: PrivacyLoss
     pure_target: Target | None = None
     rho_delta: Decimal = Decimal(0)
+    rho_rule: str = ""
 
     @property
     def attack_advantage(self) -> float:
@@ -115,6 +117,7 @@ class PlannedProduct(Generic[M]):
             "delta": str(self.delta),
             "rho": f"{self.rho:f}",
             **({"rho_delta": str(self.rho_delta)} if self.rho_delta else {}),
+            **({"rho_rule": self.rho_rule} if self.rho_rule else {}),
         }
 
 

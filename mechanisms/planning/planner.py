@@ -209,7 +209,7 @@ def _product(
 ) -> PlannedProduct[Any]:
     delta = part_of(delta, request.share)
     most = budget.rho_delta_of(request.share)
-    bounds, rho, rho_delta = _alone(loss, delta, most)
+    bounds, rho, rho_delta, rho_rule = _alone(loss, delta, most)
     if budget.rho is not None:
         held = part_of(budget.rho, request.share)
         if loss.approximate_rho(double_below(most)).rho.upper <= double_below(held):
@@ -224,6 +224,7 @@ def _product(
         delta=delta,
         rho=rho,
         rho_delta=rho_delta,
+        rho_rule=rho_rule,
         epsilon_bounds=bounds,
         loss=loss,
     )
@@ -232,7 +233,7 @@ def _product(
 @functools.lru_cache(maxsize=1024)
 def _alone(
     loss: PrivacyLoss, delta: Decimal, rho_delta: Decimal
-) -> tuple[Bounds, Decimal, Decimal]:
+) -> tuple[Bounds, Decimal, Decimal, str]:
     """Epsilon and rho of a loss by itself, found once for all products of one loss and share."""
     bounds = tabulated(loss).epsilon(double_below(delta))
     return bounds, *concentrated(loss, charged(bounds.upper), delta, rho_delta)

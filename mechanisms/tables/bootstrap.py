@@ -257,7 +257,7 @@ class Bootstrap(SmoothedDraws):
     citations: ClassVar[tuple[Citation, ...]] = (
         DELVING.at("section 5.1"),
         WASSERMAN_ZHOU.at("Theorem 8"),
-        PROOF.at("Theorems 2.1 to 2.3"),
+        PROOF.at("Theorems 2.1 to 2.4"),
     )
     knobs: ClassVar[type] = BootstrapKnobs
     unbiased: ClassVar[bool] = True

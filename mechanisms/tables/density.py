@@ -293,7 +293,7 @@ class SmoothedHistogram(Bootstrap):
     name: ClassVar[str] = "smoothed_histogram"
     citations: ClassVar[tuple[Citation, ...]] = (
         WASSERMAN_ZHOU.at("Theorems 8 and 9"),
-        PROOF.at("Theorems 2.1 to 2.3"),
+        PROOF.at("Theorems 2.1 to 2.4"),
     )
     knobs: ClassVar[type] = SmoothedHistogramKnobs
     pure: ClassVar[bool] = True

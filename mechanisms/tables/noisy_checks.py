@@ -5,14 +5,18 @@ compares with what its config allows gets discrete Gaussian noise, which the bud
 the source is opened; a run is refused where a noisy count is above what is allowed by more than a
 margin. Everything a check decides is then a post-processing of a mechanism.
 
-**Sensitivity.** A value is missing, outside, unreadable or none of these. A unit of c records that
-is replaced moves the counts of one column's fates by a vector of two parts, of what leaves and what
-comes, each at most c in all: their squares add up to at most 2 c^2, or c^2 where only one fate of
-the column is limited. The count of records in a structural zero moves by at most c. So with m the
-sum over the columns of the smaller of 2 and their limited fates, and 1 more for structural zeros,
-the squares add up to at most m c^2, and rho is m c^2 / (2 scale^2) (Canonne, Kamath and Steinke
-2020, arXiv 2004.00010, Theorem 4). The records of a unit that are counted are those that are kept
-of it, c at most.
+**Loss.** A value is missing, outside, unreadable or none of these. A unit of c records that is
+replaced moves the counts of one column's fates: some fall, by at most c in all, others rise, by at
+most c in all; where one fate of the column is limited, one count moves by at most c. The count of
+records in a structural zero moves by at most c. As for noisy tables (mechanisms.tables.perturbed)
+one cell that moves by c dominates several whose moves add up to c. So m cells that move by c each
+dominate the release, m the sum over the columns of the smaller of 2 and their limited fates, and 1
+more for structural zeros; all of them can move by so much. The records of a unit that are counted
+are those that are kept of it, c at most.
+
+Where the noise is so small beside the number of cells that the exact loss takes long, what its
+rho = m c^2 / (2 scale^2) proves is charged (Canonne, Kamath and Steinke 2020, arXiv 2004.00010,
+Theorem 4).
 
 **Margin.** A source that holds exactly what is allowed passes with probability at least 0.999: with
 k counts, each is above its own by more than z(1 - 0.001/k) standard deviations so rarely. One that
@@ -53,7 +57,8 @@ from statpress.mechanisms.tables.perturbed import check_scale, scale_for
 
 MOST_REFUSED = 0.001
 """How often a source that holds exactly what is allowed is refused, at most."""
-_ATTAINED = 2  # counts of which the exact loss is quick; the lower bound
+_QUICK = 8  # cells of which the exact loss is quick whatever their noise
+_ALIKE = 16  # times the number of pairs of cells, from which the variance makes it quick
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,13 +175,11 @@ class NoisyChecks:
     def loss(self, *, n_records: int, n_cells: int, unit_records: int = 1) -> PrivacyLoss:
         """The privacy loss; takes no data."""
         check_frame(n_records=n_records, n_cells=n_cells, unit_records=unit_records)
-        attained = min(self.moved, _ATTAINED)
-        return ConcentratedLoss.of_discrete_gaussian(
-            Fraction(self.moved * unit_records**2),
-            self.scale,
-            self.moved * unit_records,
-            DiscreteGaussianLoss(self.scale**2, unit_records, attained),
-        )
+        square, moved = self.scale**2, self.moved
+        if moved <= _QUICK or square >= _ALIKE * moved * (moved - 1):
+            return DiscreteGaussianLoss(square, unit_records, moved)
+        attained = DiscreteGaussianLoss(square, unit_records, _QUICK)
+        return ConcentratedLoss(moved * unit_records**2 / (2 * square), attained)
 
     @property
     def margin(self) -> int:

@@ -11,18 +11,29 @@ Adjacency: replace-one. A record that moves takes one from a cell and adds one t
 two independent cells whose counts move by 1, and no other. For units of one record the
 loss of the table is that of these two cells, exactly. A unit of c records can move them
 between many cells: some counts fall, by at most c in all, others rise, by at most c in
-all.
+all. The worst that it can do is to move all of them from one cell to another.
 
-* *Laplace.* The noise of the cells that fall is independent of that of the cells that rise, and
-  either part, whose counts move by at most c in L1, satisfies pure (c/scale)-DP. Randomised
-  response dominates a pure guarantee (Kairouz, Oh and Viswanath 2015, arXiv 1311.0776), and
-  dominating pairs of independent parts multiply. So two randomised responses of c/scale dominate
-  the table: the loss of one record at scale/c, of which each cell is one.
-* *Gaussian.* The squares of all moves add up to at most 2 c^2, so the Rényi divergence of
-  order a is at most a rho with rho = c^2/scale^2 (Canonne, Kamath and Steinke 2020, Theorem
-  4, once for each cell). What this proves of the curve is charged. One of the moves takes
-  all c records from one cell to another: its loss, known exactly, is the lower bound; it
-  attains the divergence of order 1, so that rho is exact.
+**Theorem.** Let p be log-concave on the integers and a_1, .., a_r >= 0 add up to at most c. Noise
+of law p in one cell that moves by c dominates independent noise of law p in r cells that move by
+the a_i.
+
+*Proof.* Let T_s(x) be the least power of a test of p against p moved by s that has the power x
+under p: for every test f, E_moved f >= T_s(E_p f). As p is log-concave the likelihood ratio is
+monotone, and the best tests are half-lines, at the end of which a coin is tossed (Neyman and
+Pearson): with F the distribution function, T_s goes linearly from each point (F(t - 1),
+F(t - 1 - s)) to (F(t), F(t - s)). So T_1 maps the piece from F(t - 1) to F(t) linearly onto that
+from F(t - 2) to F(t - 1), and applied s times it is T_s: T_a(T_b(x)) = T_(a+b)(x). Now move the r
+cells one after the other. When the i-th moves, the others have the same law before and after, so a
+test whose power was x has at least T_(a_i)(x) then. T is monotone, hence at the end it has at
+least T_(a_r)(..T_(a_1)(x)) = T_(a_1+..+a_r)(x) >= T_c(x): the loss of power by group privacy (Dong,
+Roth and Su 2022, doi 10.1111/rssb.12454, section 2.4), which shifts of one cell attain. The
+hockey-stick divergence is the largest x - e^epsilon T(x). []
+
+It holds for the counts that fall and for those that rise, whose noises are independent, and
+dominating pairs of independent parts multiply. Discrete Gaussian noise is log-concave, and is
+charged the loss of two cells whose counts move by c, exactly. So is Laplace noise; it is charged
+somewhat more, a randomised response of c/scale for each of the two cells, which dominates a pure
+guarantee (Kairouz, Oh and Viswanath 2015, arXiv 1311.0776).
 
 Released are the noisy counts of all possible cells. As for every mechanism, the records
 lie in possible cells, in a table and in its neighbours.
@@ -40,7 +51,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statpress.mechanisms.accounting.balls import double_above
-from statpress.mechanisms.accounting.losses import ConcentratedLoss, PrivacyLoss, PureLoss
+from statpress.mechanisms.accounting.losses import PrivacyLoss, PureLoss
 from statpress.mechanisms.accounting.noise_losses import DiscreteGaussianLoss, DiscreteLaplaceLoss
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
@@ -305,12 +316,7 @@ class GaussianTable(Perturbed):
     is_laplace: ClassVar[bool] = False
 
     def _loss(self, unit_records: int) -> PrivacyLoss:
-        one_move = DiscreteGaussianLoss(self.scale**2, unit_records, 2)
-        if unit_records == 1:
-            return one_move
-        return ConcentratedLoss.of_discrete_gaussian(
-            Fraction(2 * unit_records**2), self.scale, 2 * unit_records, one_move
-        )
+        return DiscreteGaussianLoss(self.scale**2, unit_records, 2)
 
     def _noise(self, rng: Randomness, size: int) -> NDArray[np.int64]:
         return rng.discrete_gaussian(self.scale, size)

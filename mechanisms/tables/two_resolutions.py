@@ -10,10 +10,9 @@ is.
 block and enters others: four independent counts that move by 1, of which the loss is exactly that
 of discrete Gaussian noise in four cells. A record that moves within its block moves two of them,
 whose pair is a marginal of the pair for four and so never more apart. For units of c records the
-counts of cells fall by at most c in all and rise by as much, those of blocks too, so the squares
-of all moves add up to at most 4 c^2: the Rényi divergence of order a is at most 2 a c^2/scale^2
-(Canonne, Kamath and Steinke 2020, arXiv 2004.00010, Theorem 4, once for each count). All c records
-moving from one cell to one of another block attain this at order 1, and are the lower bound.
+counts of cells fall by at most c in all and rise by as much, those of blocks too. Each of these
+four parts is dominated by one count that moves by c (the theorem in ``perturbed.py``), which all c
+records attain that move from one cell to one of another block.
 
 **Estimates.** Let v be the variance of the noise, y_0 the noisy count of a block of b cells and
 y_1..y_b theirs. Its best linear estimate is t = (b y_0 + y_1 + .. + y_b)/(b + 1), of variance
@@ -58,7 +57,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from statpress.mechanisms.accounting.losses import ConcentratedLoss, PrivacyLoss
+from statpress.mechanisms.accounting.losses import PrivacyLoss
 from statpress.mechanisms.accounting.noise_losses import DiscreteGaussianLoss
 from statpress.mechanisms.domain.columns import Codes
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
@@ -231,12 +230,7 @@ class TwoResolutions(TableMechanism):
                 where="blocks",
                 next_step="Give at most as many blocks as the product has cells, or 'gaussian'.",
             )
-        one_move = DiscreteGaussianLoss(self.scale**2, unit_records, 4)
-        if unit_records == 1:
-            return one_move
-        return ConcentratedLoss.of_discrete_gaussian(
-            Fraction(4 * unit_records**2), self.scale, 4 * unit_records, one_move
-        )
+        return DiscreteGaussianLoss(self.scale**2, unit_records, 4)
 
     def release(
         self, table: ContingencyTable, rng: Randomness, progress: Progress | None = None

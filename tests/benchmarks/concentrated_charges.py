@@ -4,9 +4,10 @@
 
 Every row has the rho of the whole loss, or of a guarantee that is only pure, which was charged
 before; what is charged now, with the delta but for which it holds; and the same by other means:
-for draws binomial sums in mpmath, for exponential mechanisms all outputs and all neighbours of a
-small table. The last may be smaller, as the charge has to hold for every table. Then follow the
-two products of ``configs/census2000.yaml``, and what a budget of rho buys of them.
+for draws sums over the law of their number or of their net steps, for exponential mechanisms all
+outputs and all neighbours of a small table. The last may be smaller, as the charge has to hold for
+every table. Then follow the two products of ``configs/census2000.yaml``, and what a budget of rho
+buys of them.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from typing import NamedTuple
 
 from statpress.configs.loading import load
 from statpress.configs.order import Override
-from statpress.mechanisms.accounting.draws import DrawsLoss, approximately_concentrated
+from statpress.mechanisms.accounting.draws import DrawsLoss
 from statpress.mechanisms.accounting.losses import PureLoss
+from statpress.mechanisms.accounting.truncated_draws import approximately_concentrated
 from statpress.mechanisms.estimates.noisy_quantile import END_SHARE, quantile_loss
 from statpress.mechanisms.tables.exponential_ks import ExponentialKS
 from statpress.mechanisms.tables.sample_resample import SampleResample
@@ -63,6 +65,7 @@ class Drawn(NamedTuple):
 
 
 DRAWS = [
+    Drawn("5", 3000, 3000, 40, 1e-8),
     Drawn("19.5", 29_501, 29_501, 350, 6e-9),
     Drawn("3.373", 10_000, 29_501, 71_400, 1e-6),
     Drawn("1000", 38_459_154, 10**6, 1000, 1e-8),
@@ -72,16 +75,16 @@ EPSILONS = ("0.5", "1", "2", "4")
 
 def of_draws(drawn: Drawn) -> Charge:
     """The charge of draws."""
-    from rho_references import truncated_reference
-
     name = f"bootstrap, k = {drawn.pseudocount}, m = {drawn.records}, {drawn.n_cells} cells"
-    return _of_lattice(name, drawn.lattice, drawn.delta, truncated_reference)
+    return _of_lattice(name, drawn.lattice, drawn.delta)
 
 
-def _of_lattice(name: str, lattice: DrawsLoss, delta: float, reference: object) -> Charge:
+def _of_lattice(name: str, lattice: DrawsLoss, delta: float) -> Charge:
+    from rho_references import reference_of
+
     found = approximately_concentrated(lattice, delta)
-    assert found is not None and callable(reference)
-    other = reference(lattice, found.most_moved)
+    assert found is not None
+    other = reference_of(lattice, found)
     before = lattice.rho.upper
     return Charge(name, before, found.rho.upper, found.delta, *other)
 
@@ -113,15 +116,13 @@ def of_exponentials(epsilon: str) -> Iterator[Charge]:
 
 def of_shipped(rho: str | None = None) -> list[Charge]:
     """The charges of the products of the shipped config, or of a budget of rho in its place."""
-    from rho_references import truncated_reference
-
     budget = {"rho": Decimal(rho or 1), "delta": Decimal("1e-8")}
     overrides = [Override("budget", budget, "--set budget")] if rho else []
     found = []
     for product in load(SHIPPED, overrides).plan().products:
         assert isinstance(product.loss, DrawsLoss)
         name = f"{product.name}, k = {float(product.mechanism.pseudocount):g}"
-        charge = _of_lattice(name, product.loss, float(product.rho_delta), truncated_reference)
+        charge = _of_lattice(name, product.loss, float(product.rho_delta))
         assert charge.rho <= float(product.rho) * (1 + 1e-11)
         found.append(charge)
     return found

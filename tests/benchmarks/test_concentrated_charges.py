@@ -16,9 +16,9 @@ def check(charge: Charge, least: float) -> None:
 
 
 def test_draws_are_charged_less_and_no_less_than_they_lose() -> None:
-    for drawn, most in zip(concentrated_charges.DRAWS[:2], (0.048, 0.029), strict=True):
+    for drawn, most in zip(concentrated_charges.DRAWS[:2], (0.1944, 0.0422), strict=True):
         charge = concentrated_charges.of_draws(drawn)
-        check(charge, 50)
+        check(charge, 20)
         assert charge.rho <= most and charge.delta <= drawn.delta
         assert charge.rho == pytest.approx(charge.other_rho, rel=1e-6)
 
@@ -43,5 +43,5 @@ def test_the_shipped_products_cost_a_tenth_and_a_tenth_buys_better_ones() -> Non
 def test_the_table_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     concentrated_charges.main(["--quick"])
     said = capsys.readouterr().out
-    assert "bootstrap, k = 3.373, m = 10000, 71400 cells               15.1    0.02863" in said
-    assert "both products: rho 3.8203 before, 0.07923 now but for 6.77e-09" in said
+    assert "bootstrap, k = 19.5, m = 29501, 350 cells                 2.458   0.042157" in said
+    assert "both products: rho 3.8203 before, 0.070595 now but for 5.51e-09" in said

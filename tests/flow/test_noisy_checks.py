@@ -77,7 +77,7 @@ def test_a_few_records_beyond_what_is_allowed_pass_and_many_do_not(noisy: Any) -
     noisy.replace("epsilon: 2.0", "epsilon: 0.9")
     with pytest.raises(NoisyGateError) as caught:
         noisy.run()
-    assert caught.value.exit_code == 73
+    assert caught.value.exit_code == 74
     assert "stays spent" in caught.value.what and "390" not in str(caught.value)
     assert kinds(noisy)[6:] == ["charge", "look", "draw", "settle"]
     assert noisy.entries()[-1].body["passed"] is False and looks(noisy) == 0

@@ -29,7 +29,7 @@ OURS = {
 OTHERS = {
     "statpress.mechanisms.estimates",
     "statpress.mechanisms.functions",
-    "statpress.mechanisms.tables.perturbed",
+    "statpress.mechanisms.tables.exponential_ks",
 }
 """What is for products and mechanisms that the config does not name."""
 UNUSED = OTHERS | {

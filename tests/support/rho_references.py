@@ -13,6 +13,7 @@ from exact_laws import law_of
 from neighbouring import neighbours
 
 from statpress.mechanisms.accounting.draws import DrawsLoss
+from statpress.mechanisms.accounting.truncated_draws import MOVED_DRAWS, NET_STEPS, Approximate
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 ORDERS = (1.0001, 1.01, 1.1, 1.5, 2.0, 3.0, 5.0, 9.0, 17.0, 33.0)
@@ -55,6 +56,45 @@ def truncated_reference(loss: DrawsLoss, t: int) -> tuple[float, float]:
 
     best = max(np.geomspace(0.1, 3000, 400).tolist(), key=at)
     return max(map(at, np.linspace(best / 1.05, best * 1.05, 200).tolist())), tail
+
+
+def net_reference(loss: DrawsLoss, s: int) -> tuple[float, float]:
+    """The rho given at most s net steps, and the probability of more.
+
+    The law of the steps by convolution in floating point, and a dense search over orders.
+    """
+    law, power = np.ones(1), np.array([float(loss.down), 0.0, float(loss.up)])
+    power[1] = 1 - loss.up - loss.down
+    for digit in reversed(f"{loss.draws:b}"):
+        if digit == "1":
+            law = _convolved(law, power)
+        power = _convolved(power, power)
+    steps = np.arange(len(law)) - len(law) // 2
+    inside = np.abs(steps) <= s
+    tail, length = math.fsum(law[~inside]), math.log(loss.up / loss.down)
+    kept, number = np.log(law[inside] / math.fsum(law[inside])), steps[inside]
+
+    def at(u: float) -> float:
+        terms = kept + u * length * number
+        most = float(terms.max())
+        return (most + math.log(math.fsum(np.exp(terms - most)))) / (u * (1 + u))
+
+    best = max(np.geomspace(0.1, 3000, 400).tolist(), key=at)
+    return max(map(at, np.linspace(best / 1.05, best * 1.05, 200).tolist())), tail
+
+
+def _convolved(one: Floats, other: Floats) -> Floats:
+    """The law of a sum, centred, without the ends of less than 1e-30."""
+    law = np.convolve(one, other)
+    middle = len(law) // 2
+    reach = int(np.abs(np.flatnonzero(law > 1e-30) - middle).max())
+    found: Floats = law[middle - reach : middle + reach + 1]
+    return found
+
+
+def reference_of(loss: DrawsLoss, made: Approximate) -> tuple[float, float]:
+    """Of the event by which a rho was found."""
+    return {MOVED_DRAWS: truncated_reference, NET_STEPS: net_reference}[made.rule](loss, made.most)
 
 
 def enumerated_rho(laws: Callable[[Any], Sequence[Floats]], n: int, cells: int) -> float:

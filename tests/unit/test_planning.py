@@ -146,6 +146,30 @@ def test_a_budget_of_rho_is_divided_exactly() -> None:
     assert single.products[0].mechanism.scale == pytest.approx(math.sqrt(1 / 0.125), rel=0.002)
 
 
+def test_draws_are_verified_by_the_rule_that_they_were_charged_by() -> None:
+    knobs = BootstrapKnobs(pseudocount=Fraction(5), records=3000)
+    made = plan_release(
+        [request(0, "bootstrap", "1", knobs)],
+        domain=DOMAIN,
+        privacy=FRAME,
+        budget=Budget(rho=Decimal(9), delta=Decimal("1e-8")),
+    )
+    (described,) = made.describe()
+    assert described["rho_rule"] == "net_steps"
+
+    def least(**changes: str) -> Decimal:
+        entry = {**described, **changes}
+        if not entry["rho_rule"]:  # as earlier versions wrote it
+            del entry["rho_rule"]
+        return recompute_charge([entry], epsilon=made.epsilon, delta=made.delta)["rho"]
+
+    assert 0 <= made.rho - least() < Decimal("1e-6")
+    assert least(rho_rule="") == least(rho_rule="moved_draws") > made.rho
+    assert least(rho_rule="", rho_delta="0") > least(rho_rule="")
+    with pytest.raises(AmountError, match="unknown rule"):
+        least(rho_rule="none")
+
+
 def test_what_fixed_parameters_leave_goes_to_the_others() -> None:
     fixed = PerturbedKnobs(scale=Fraction(40))
     requests = [request(0, "gaussian", "0.5", fixed), request(1, "gaussian", "0.5")]
