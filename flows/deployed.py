@@ -30,6 +30,7 @@ from statpress.mechanisms.errors import ConfigError
 from statpress.tasks.ledger.accounts import Status
 from statpress.tasks.orchestration.monitoring import show_rejection
 from statpress.tasks.orchestration.server import final_state, rejected
+from statpress.tasks.orchestration.server_checkup import confirm_installation
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.release.ledger_check import confirm_ledger
 from statpress.tasks.release.review import (
@@ -83,7 +84,8 @@ def verify(public_key: str | None = None, head: str | None = None) -> None:
     """Verify the ledger that the worker's environment names, as 'statpress ledger verify' does.
 
     The orchestrator learns whether it holds; what was found goes to the curator log. The worker's
-    home keeps the head that was found, and the next verification wants it in the chain.
+    home keeps the head that was found, and the next verification wants it in the chain. Then the
+    installation is checked as 'statpress doctor' does; the run fails if something is wrong.
 
     Args:
         public_key: Path on the worker of a trusted key in PEM form; with one, every
@@ -92,7 +94,12 @@ def verify(public_key: str | None = None, head: str | None = None) -> None:
             must hold.
     """
     context = plain_context(Home.default(), run_id=UUID(flow_run.id).hex)
-    run_inside(context, lambda: confirm_ledger(context.home, context.log, public_key, head))
+
+    def checked() -> None:
+        confirm_ledger(context.home, context.log, public_key, head)
+        confirm_installation(context)
+
+    run_inside(context, checked)
 
 
 Scalars = dict[str, str | int | float | bool]

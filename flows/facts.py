@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from statpress.tasks.ledger.entries import Entry
     from statpress.tasks.release.review import Prepared
     from statpress.tasks.release.run_places import Outcome, Uploaded
+    from statpress.tasks.upkeep.checkup import Finding
 
 
 def query_report(facts: Mapping[str, Any]) -> Iterator[Any]:
@@ -387,6 +388,23 @@ def waiting_report(found: list[Prepared]) -> str:
             f"        in {facts['folder']}, for {facts['place']}",
         ]
     return "\n".join(lines or ["Nothing waits."])
+
+
+def checkup_facts(findings: Sequence[Finding]) -> dict[str, Any]:
+    """What a checkup found, and whether nothing of it is wrong."""
+    return {
+        "healthy": all(each.verdict != "wrong" for each in findings),
+        "findings": [asdict(each) for each in findings],
+    }
+
+
+def checkup_report(findings: Sequence[Finding]) -> Iterator[str]:
+    """A line or two for each finding; what is wrong comes last, next to the prompt."""
+    order = ("fine", "note", "wrong")
+    for each in sorted(findings, key=lambda finding: order.index(finding.verdict)):
+        yield f"{each.verdict:<6} {each.check}: {each.what}"
+        if each.next_step and each.verdict != "fine":
+            yield f"       {each.next_step}"
 
 
 def loss_facts(loss: Loss | None) -> dict[str, str] | None:

@@ -90,6 +90,10 @@ COMMANDS = {
         "Put work pools and deployments on the Prefect server that PREFECT_API_URL names.\n\n"
         "A pool that exists stays as it is; applying a file again changes nothing.",
     ),
+    "doctor": (
+        "upkeep_commands:doctor",
+        "Check home, ledger, clock, disk and what waits; ends with 73 if something is wrong.",
+    ),
     "ledger": (
         "ledger_commands:ledger_app",
         "The account of every unit of privacy loss.",
@@ -106,6 +110,7 @@ def print_outcome(result: Any) -> None:
     Raises:
         UnwrittenResultError: It cannot be written, although the command has done its work.
         BrokenPipeError: Its reader has gone.
+        SystemExit: The command found something wrong.
     """
     if result is None:  # cyclopts has printed the help or the version
         return
@@ -124,6 +129,8 @@ def print_outcome(result: Any) -> None:
             f"The command has done its work, but its result could not be written to standard "
             f"output: {error.strerror}.",
         ) from error
+    if result.exit_code:
+        raise SystemExit(result.exit_code)
 
 
 def status_of(command: Callable[[], object], *, as_json: bool) -> int:

@@ -55,6 +55,8 @@ def write_export(ledger: Ledger, path: Path) -> Verification:
         failure = error.strerror or type(error).__name__
     if failure:
         raise LedgerUnavailableError(f"The export cannot be written: {failure}.", where=str(path))
+    if ledger.memory:
+        ledger.memory.note("exported", verified.entries, verified.head)
     return verified
 
 

@@ -70,6 +70,8 @@ def verify_ledger(
     with open_ledger(home) as ledger:
         verified = ledger.verify(recomputed, head=head, trusted=trusted)
         remember(ledger, verified.state)
+        if ledger.memory:
+            ledger.memory.note("verified", verified.entries, verified.head)
     return verified
 
 

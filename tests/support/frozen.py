@@ -47,7 +47,7 @@ LONG = ("croissant.json", "dcat.jsonld", "datapackage.json", "report.html")
 
 COMMANDS = (
     "demo", "init", "validate", "plan", "audit", "run", "rerelease", "review", "approve", "reject",
-    "publish", "upload", "verify", "refine", "query", "deploy", "ledger",
+    "publish", "upload", "verify", "refine", "query", "deploy", "doctor", "ledger",
 )  # fmt: skip
 OF_THE_LEDGER = (
     "amend", "approvers", "charge-history", "checkpoint", "export", "import", "note", "register",

@@ -20,6 +20,7 @@ from statpress.tasks.orchestration import monitoring
 from statpress.tasks.orchestration import server as exclusion
 from statpress.tasks.orchestration import server as notices
 from statpress.tasks.orchestration.server import limit_name
+from statpress.tasks.orchestration.server_checkup import examine_server
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.run_context import RunContext
 
@@ -136,3 +137,22 @@ def test_a_flow_run_started_again_by_the_orchestrator_is_one_run(
     watched.replace("title: Test release", "title: Another release")
     statpress.flows.deployed.release.fn(config=str(watched.config))
     assert [entry.kind for entry in watched.entries()] == kinds
+
+
+def test_the_checkup_finds_late_runs_and_automations_that_are_off(server: dict[str, str]) -> None:
+    with as_client(server):
+        made = ask(server, "/flows/", {"name": "statpress-of-the-checkup"})
+        late = {"type": "SCHEDULED", "name": "Late"}
+        late["state_details"] = {"scheduled_time": "2020-01-01T04:00:00Z"}
+        run = {"flow_id": made["id"], "name": "calendar", "state": late}
+        due = ask(server, "/flow_runs/", run)
+        trigger = {"type": "event", "posture": "Reactive", "expect": ["nothing.of.ours"]}
+        trigger |= {"threshold": 1, "within": 0}
+        off = {"name": "statpress run failed", "enabled": False, "trigger": trigger}
+        ask(server, "/automations/", off | {"actions": [{"type": "do-nothing"}]})
+        found = {each.check: each for each in examine_server() if each.verdict == "wrong"}
+        assert "calendar was due 2020-01-01T04:00:00Z" in found["schedule"].what
+        assert "statpress run failed" in found["notices"].what
+        end = {"state": {"type": "CANCELLED", "name": "Cancelled"}, "force": True}
+        ask(server, f"/flow_runs/{due['id']}/set_state", end)
+        assert "schedule" not in {e.check for e in examine_server() if e.verdict == "wrong"}
