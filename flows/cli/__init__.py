@@ -94,6 +94,10 @@ COMMANDS = {
         "upkeep_commands:doctor",
         "Check home, ledger, clock, disk and what waits; ends with 73 if something is wrong.",
     ),
+    "metrics": (
+        "upkeep_commands:metrics",
+        "Print the budgets left, what waits and the last upkeep as metrics for Prometheus.",
+    ),
     "ledger": (
         "ledger_commands:ledger_app",
         "The account of every unit of privacy loss.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from statpress.flows.cli.options import HomeFolder, Json, Result, home_of
@@ -26,3 +27,21 @@ def doctor(*, home: HomeFolder = None, json: Json = False) -> Result:
         report=report,
         exit_code=CheckupError.exit_code if is_wrong(findings) else 0,
     )
+
+
+def metrics(*, output: Path | None = None, home: HomeFolder = None, json: Json = False) -> Result:
+    """Print the budgets left, what waits and the last upkeep as metrics for Prometheus.
+
+    Args:
+        output: Write them to this file instead, for node_exporter's textfile collector; it sees
+            the old metrics or the new ones, never a part.
+    """
+    from statpress.tasks.upkeep.metrics import metrics as measured
+    from statpress.tasks.upkeep.metrics import write_metrics
+
+    text = measured(home_of(home))
+    if output is not None:
+        write_metrics(output, text)
+    said = text.rstrip("\n") if output is None else f"Wrote {output}."
+    written = {} if output is None else {"file": str(output)}
+    return Result(json=json, facts=lambda: {"metrics": text, **written}, report=lambda: said)

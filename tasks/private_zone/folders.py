@@ -235,8 +235,12 @@ def remove_abandoned(parent: Path, prefix: str) -> list[str]:
 
 
 @contextmanager
-def replacing(place: Path) -> Iterator[TextIO]:
-    """A new text file of mode 0600 that takes the place of another once it is whole and on disk.
+def replacing(place: Path, *, mode: int = 0o600) -> Iterator[TextIO]:
+    """A new text file that takes the place of another once it is whole and on disk.
+
+    Args:
+        place: The place.
+        mode: Of the new file.
 
     Raises:
         OSError: It cannot be written; the place is as it was.
@@ -246,7 +250,8 @@ def replacing(place: Path) -> Iterator[TextIO]:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            os.fchmod(descriptor, mode)
+            os.fsync(descriptor)
         os.replace(new, place)
     except BaseException:
         with contextlib.suppress(OSError):
