@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypeVar, get_type_hints
 from uuid import UUID
@@ -26,12 +27,13 @@ from statpress.flows.facts import form_text
 from statpress.flows.release import press
 from statpress.flows.rerelease import propose
 from statpress.flows.runner import open_context, plain_context, run_inside
-from statpress.mechanisms.errors import ConfigError
+from statpress.mechanisms.errors import ConfigError, UploadError
 from statpress.tasks.ledger.accounts import Status
-from statpress.tasks.orchestration.monitoring import show_rejection
+from statpress.tasks.orchestration.monitoring import show_rejection, show_unsent
 from statpress.tasks.orchestration.server import final_state, rejected
 from statpress.tasks.orchestration.server_checkup import confirm_installation
 from statpress.tasks.private_zone.folders import Home
+from statpress.tasks.private_zone.run_context import RunContext
 from statpress.tasks.release.ledger_check import confirm_ledger
 from statpress.tasks.release.review import (
     check_unsigned,
@@ -39,7 +41,9 @@ from statpress.tasks.release.review import (
     is_prepared,
     record_unsigned,
 )
+from statpress.tasks.release.run_places import Outcome
 from statpress.tasks.release.steps import read_config
+from statpress.tasks.uploads.heads import send_to_setting
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -108,6 +112,26 @@ _DAY = 24 * 60 * 60
 _PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
 
 
+@contextmanager
+def kept_afterwards(context: RunContext) -> Iterator[None]:
+    """After a release verify the ledger, then send its head where the environment says.
+
+    Also of a release that stands although an upload failed. A head that was not sent is a notice;
+    a ledger that does not hold, or that is not the one whose head was sent before, an error.
+    """
+    failed: UploadError | None = None
+    try:
+        yield
+    except UploadError as error:
+        failed = error
+    confirm_ledger(context.home, context.log, after=" The release before that stands.")
+    unsent = send_to_setting(context)
+    if unsent:
+        show_unsent(context, context.home, unsent)
+    if failed is not None:
+        raise failed
+
+
 @sealed_flow("statpress-release")
 def release(config: str, while_undecided: WhileUndecided = "refuse") -> str | State[str]:
     """Press one release on a worker, with the home that its environment names.
@@ -173,8 +197,18 @@ def _pressed(
     """Press what is ordered, as the run that the orchestrator started."""
     home, beside = Home.default(), while_undecided == "charge"
     with open_context(home, run_id=UUID(flow_run.id).hex) as context:
-        pressed = run_inside(context, lambda: press(context, order(home), beside_undecided=beside))
-    return final_state(pressed)
+
+        def pressed() -> Outcome:
+            with kept_afterwards(context):
+                return press(context, order(home), beside_undecided=beside)
+
+        return final_state(run_inside(context, pressed))
+
+
+def _published(context: RunContext, run_id: str) -> str:
+    """Publish a prepared bundle; the path of what was published."""
+    with kept_afterwards(context):
+        return str(publishing.publish(context, run_id).bundle)
 
 
 @sealed_flow("statpress-publish")
@@ -188,7 +222,7 @@ def publish(run_id: str) -> str:
         The path of the bundle.
     """
     context = plain_context(Home.default())
-    return run_inside(context, lambda: str(publishing.publish(context, run_id).bundle))
+    return run_inside(context, lambda: _published(context, run_id))
 
 
 class Review(RunInput):
@@ -247,6 +281,6 @@ def release_with_form(
         if status is Status.REJECTED:
             show_rejection(context, waits.charge.entry.body["dataset"], run_id)
             return rejected()
-        return str(publishing.publish(context, run_id).bundle)
+        return _published(context, run_id)
 
     return run_inside(context, decided)

@@ -39,7 +39,12 @@ def _lines(ledger: Ledger) -> Iterator[str]:
                 "hash": entry.hash,
             }
         )
-    yield canonical_json({"format": _FORMAT, "entries": verified.entries, "head": verified.head})
+    yield head_line(verified.entries, verified.head)
+
+
+def head_line(entries: int, head: str) -> str:
+    """The last line of an export, which kept by itself is an exported head."""
+    return canonical_json({"format": _FORMAT, "entries": entries, "head": head})
 
 
 def write_export(ledger: Ledger, path: Path) -> Verification:
@@ -61,9 +66,27 @@ def write_export(ledger: Ledger, path: Path) -> Verification:
 
 
 def read_head(path: Path) -> str:
-    """The head that an export ends with."""
+    """The head that an export ends with, or that was exported by itself."""
     *_, last = _parts(path)
     return str(last["head"])
+
+
+def parse_head(text: bytes, where: str) -> tuple[int, str]:
+    """The number of entries and the head that an exported head states.
+
+    Raises:
+        LedgerError: It is something else.
+    """
+    try:
+        *_, last = parse_export(text.decode("ascii"), where)
+        return int(last["entries"]), str(last["head"])
+    except (ValueError, TypeError):
+        pass
+    raise LedgerError(
+        "What lies here is not an exported head.",
+        where=where,
+        next_step="Give a place of its own, which nothing else is written to.",
+    )
 
 
 def restore(ledger: Ledger, path: Path, head: str | None = None) -> tuple[int, State]:
@@ -120,6 +143,15 @@ def _parts(path: Path) -> list[dict[str, Any]]:
         failure = "it is not ASCII text"
     if failure:
         raise LedgerUnavailableError(f"The export cannot be read: {failure}.", where=str(path))
+    return parse_export(text, str(path))
+
+
+def parse_export(text: str, where: str) -> list[dict[str, Any]]:
+    """The JSON objects of an export; the last one is its end.
+
+    Raises:
+        LedgerError: It is something else.
+    """
     parts: list[dict[str, Any]] = []
     for number, line in enumerate(text.splitlines(), start=1):
         part: object = None
@@ -128,7 +160,7 @@ def _parts(path: Path) -> list[dict[str, Any]]:
         if not isinstance(part, dict):
             raise LedgerError(
                 "This line is not a JSON object.",
-                where=f"{path}:{number}",
+                where=f"{where}:{number}",
                 next_step="Fetch the export again from where it was made.",
             )
         parts.append(part)
@@ -139,7 +171,7 @@ def _parts(path: Path) -> list[dict[str, Any]]:
     ):
         raise LedgerError(
             "The file does not end as an export of a ledger does.",
-            where=str(path),
+            where=where,
             next_step="Fetch the export again from where it was made.",
         )
     return parts

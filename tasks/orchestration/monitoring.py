@@ -275,3 +275,22 @@ def show_approval(client: SyncPrefectClient, outcome: Outcome) -> None:
     """Say that a bundle was approved, and is published."""
     text = f"Run {outcome.run_id} is approved, and published as {escaped(outcome.bundle.name)}."
     show(client, outcome.dataset, "review", "markdown", text)
+
+
+UNSENT = "statpress.head.unsent"
+"""Event of a head of the ledger that did not go where it is kept."""
+
+
+@notice
+def show_unsent(client: SyncPrefectClient, home: Home, reason: str) -> None:
+    """Say that the head of a home's ledger was not sent: an event for a notice."""
+    from prefect.events import emit_event
+
+    emit_event(
+        event=UNSENT,
+        resource={
+            "prefect.resource.id": "statpress.ledger",
+            "prefect.resource.name": "ledger",
+        },
+        payload={"home": str(home.root), "reason": reason},
+    )

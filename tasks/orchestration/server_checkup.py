@@ -54,14 +54,14 @@ def examine_server() -> list[Finding]:
 
 @step("check installation")
 def confirm_installation(context: RunContext) -> None:
-    """Check home, ledger and server; what is wrong becomes a notice each, then one error.
+    """Check home, ledger and server; what is wrong goes to the curator log, its checks further.
 
     Raises:
         CheckupError: Something is wrong.
     """
     findings = [*examine(context.home), *examine_server()]
     for each in is_wrong(findings):
-        context.notify(f"{each.check}: {each.what} {each.next_step}")
+        context.log.write(f"{each.check}: {each.what} {each.next_step}")
     check_nothing_wrong(findings)
 
 

@@ -37,6 +37,9 @@ SKEW = timedelta(minutes=1)
 VERIFIED_WITHIN, COPIED_WITHIN = timedelta(days=32), timedelta(days=2)
 """How old a verification may be, and the first entry that no copy of the ledger has."""
 
+HEAD_TO = "STATPRESS_HEAD_TO"
+"""Where the environment says that the ledger's head is to be sent after every release."""
+
 _SHOWN = 3
 _LEDGER_FILES = ("", "-wal", "-shm", "-queue")
 _PRIVATE = ("curator", "prepared", "drawn", "heads", "upkeep")
@@ -111,6 +114,7 @@ def examine(home: Home, now: datetime | None = None) -> list[Finding]:
         *_clock(books, now),
         *_verification(books, now),
         *_copies(books, now),
+        *_head(books, now),
         *_accounts(books),
         *_waiting(books),
         *_unfinished(home, books),
@@ -292,6 +296,20 @@ def _copies(books: Books, now: datetime) -> Iterator[Finding]:
         yield _note("export", text, "Run 'statpress ledger export FILE'.")
     else:
         yield _fine("export", text)
+
+
+def _head(books: Books, now: datetime) -> Iterator[Finding]:
+    """Whether the ledger's head went where the environment wants it, but for the last days."""
+    if not os.environ.get(HEAD_TO):
+        return
+    sent = books.upkeep.get("head sent")
+    unsent = books.times[sent.entries if sent else 0 :]
+    text = f"The head of the ledger was last sent {sent.at}." if sent else "No head was sent yet."
+    if unsent and now - unsent[0] > COPIED_WITHIN:
+        step = "Run 'statpress ledger export-head', which says why it fails."
+        yield _wrong("head", f"{text} The ledger has gone on since.", step)
+    else:
+        yield _fine("head", text)
 
 
 def _accounts(books: Books) -> Iterator[Finding]:

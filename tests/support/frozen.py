@@ -51,8 +51,8 @@ COMMANDS = (
     "ledger",
 )  # fmt: skip
 OF_THE_LEDGER = (
-    "amend", "approvers", "charge-history", "checkpoint", "export", "import", "note", "register",
-    "show", "upgrade", "verify", "void",
+    "amend", "approvers", "charge-history", "checkpoint", "export", "export-head", "import", "note",
+    "register", "show", "upgrade", "verify", "void",
 )  # fmt: skip
 
 MONTHS = "January February March April May June July August September October November December"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,12 +11,16 @@ from uuid import uuid4
 import httpx
 import pyarrow.parquet as pq
 import pytest
-from prefect_server import as_client, ask
+from prefect_server import as_client, ask, noticed
 from victims import InProcess
 
 import statpress.flows.deployed
 from statpress.flows.runner import plain_context
-from statpress.mechanisms.errors import OrchestratorError, StatpressError
+from statpress.mechanisms.errors import (
+    LedgerUnavailableError,
+    OrchestratorError,
+    StatpressError,
+)
 from statpress.tasks.orchestration import monitoring
 from statpress.tasks.orchestration import server as exclusion
 from statpress.tasks.orchestration import server as notices
@@ -23,6 +28,7 @@ from statpress.tasks.orchestration.server import limit_name
 from statpress.tasks.orchestration.server_checkup import examine_server
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.run_context import RunContext
+from statpress.tasks.uploads.heads import destination, send_head
 
 pytestmark = pytest.mark.system
 
@@ -156,3 +162,21 @@ def test_the_checkup_finds_late_runs_and_automations_that_are_off(server: dict[s
         end = {"state": {"type": "CANCELLED", "name": "Cancelled"}, "force": True}
         ask(server, f"/flow_runs/{due['id']}/set_state", end)
         assert "schedule" not in {e.check for e in examine_server() if e.verdict == "wrong"}
+
+
+def test_a_head_goes_to_a_notification_block(watched: Any, server: dict[str, str]) -> None:
+    from prefect.blocks.notifications import CustomWebhookNotificationBlock
+
+    with noticed() as (notices, address):
+        json_data = {"subject": "{{subject}}", "body": "{{body}}"}
+        block = CustomWebhookNotificationBlock(name="heads", url=address, json_data=json_data)
+        block.save("heads", overwrite=True)
+        sent = send_head(watched.home, destination("block:custom-webhook/heads"))
+        (notice,) = notices
+        stated = {"entries": sent.entries, "format": "statpress-ledger/1", "head": sent.head}
+        assert json.loads(notice["body"]) == stated and sent.head == watched.entries()[-1].hash
+    with pytest.raises(LedgerUnavailableError, match="was not sent") as refused:
+        send_head(watched.home, destination("block:custom-webhook/heads"))  # nobody listens now
+    assert address not in str(refused.value)
+    with pytest.raises(LedgerUnavailableError, match="was not sent"):
+        send_head(watched.home, destination("block:custom-webhook/of-nobody"))

@@ -192,7 +192,7 @@ def test_the_command_says_all_and_ends_with_its_own_code(
     assert code == CheckupError.exit_code and out.rstrip().splitlines()[-2].startswith("wrong ")
 
 
-def test_the_deployed_checkup_fails_with_a_notice_for_each_finding(home: Home) -> None:
+def test_the_deployed_checkup_names_checks_and_tells_the_curator_the_rest(home: Home) -> None:
     context = RunContext(home=home, log=CuratorLog(home.folder("curator"), "c" * 32))
     with steps_of(context):
         server_checkup.confirm_installation(context)
