@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from statpress.tasks.ledger.entries import Entry
     from statpress.tasks.release.review import Prepared
     from statpress.tasks.release.run_places import Outcome, Uploaded
+    from statpress.tasks.upkeep.backup import Restored
     from statpress.tasks.upkeep.checkup import Finding
 
 
@@ -405,6 +406,17 @@ def checkup_report(findings: Sequence[Finding]) -> Iterator[str]:
         yield f"{each.verdict:<6} {each.check}: {each.what}"
         if each.next_step and each.verdict != "fine":
             yield f"       {each.next_step}"
+
+
+def restored_report(done: Restored) -> Iterator[str]:
+    """What a restore left, and what follows from it."""
+    yield f"{done.where}: {done.entries} entries, chain and sums hold. Head {done.head}"
+    if done.counted_as_drawn:
+        yield f"Counted as drawn, for want of a head: {', '.join(done.counted_as_drawn)}."
+    if done.prepared:
+        yield f"Prepared bundles: {', '.join(done.prepared)}."
+    if done.missing:
+        yield f"These wait, and the backup had no bundle of them: {', '.join(done.missing)}."
 
 
 def loss_facts(loss: Loss | None) -> dict[str, str] | None:

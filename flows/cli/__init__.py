@@ -98,6 +98,18 @@ COMMANDS = {
         "upkeep_commands:metrics",
         "Print the budgets left, what waits and the last upkeep as metrics for Prometheus.",
     ),
+    "backup": (
+        "upkeep_commands:backup",
+        "Back up the ledger, the marks of what drew and the prepared bundles; nothing of a "
+        "source.\n\n"
+        "Releases may be at work meanwhile. Logs and reports for the curator are left out.",
+    ),
+    "restore": (
+        "upkeep_commands:restore",
+        "Restore a backup into a new home and an empty ledger, then verify it.\n\n"
+        "Without the newest head, charges that published nothing count as drawn: none is given "
+        "back.\nA ledger in a database that was not lost is kept, if it continues the backup.",
+    ),
     "ledger": (
         "ledger_commands:ledger_app",
         "The account of every unit of privacy loss.",

@@ -45,3 +45,48 @@ def metrics(*, output: Path | None = None, home: HomeFolder = None, json: Json =
     said = text.rstrip("\n") if output is None else f"Wrote {output}."
     written = {} if output is None else {"file": str(output)}
     return Result(json=json, facts=lambda: {"metrics": text, **written}, report=lambda: said)
+
+
+def backup(file: Path, *, home: HomeFolder = None, json: Json = False) -> Result:
+    """Back up the ledger, the marks of what drew and the prepared bundles; nothing of a source.
+
+    Releases may be at work meanwhile. Logs and reports for the curator are left out.
+
+    Args:
+        file: The backup, readable by its owner only; it must not be there yet.
+    """
+    from dataclasses import asdict
+
+    from statpress.tasks.upkeep.backup import back_up
+
+    done = back_up(home_of(home), file)
+    return Result(
+        json=json,
+        facts=lambda: {"file": str(file), **asdict(done)},
+        report=lambda: (
+            f"{file}: {done.entries} entries, {len(done.prepared)} prepared bundles."
+            f" Head {done.head}"
+        ),
+    )
+
+
+def restore(
+    file: Path, *, head: Path | None = None, home: HomeFolder = None, json: Json = False
+) -> Result:
+    """Restore a backup into a new home and an empty ledger, then verify it.
+
+    Without the newest head, charges that published nothing count as drawn: none is given back.
+    A ledger in a database that was not lost is kept, if it continues the backup.
+
+    Args:
+        file: As 'backup' wrote it.
+        head: File of the newest head that was kept elsewhere, as 'ledger export-head' or
+            'ledger export' wrote it; the ledger must end with it.
+    """
+    from dataclasses import asdict
+
+    from statpress.flows.facts import restored_report
+    from statpress.tasks.upkeep.backup import restore as restored
+
+    done = restored(home_of(home), file, head)
+    return Result(json=json, facts=lambda: asdict(done), report=lambda: restored_report(done))

@@ -24,8 +24,8 @@ from statpress.tasks.private_zone.folders import replacing
 _FORMAT = "statpress-ledger/1"
 
 
-def _lines(ledger: Ledger) -> Iterator[str]:
-    """The lines of an export, once the chain holds."""
+def export_lines(ledger: Ledger) -> Iterator[str]:
+    """The lines of an export, once the chain holds; the last one is its head."""
     verified = ledger.verify()
     for entry in ledger.entries():
         if entry.sequence > verified.entries:
@@ -55,7 +55,7 @@ def write_export(ledger: Ledger, path: Path) -> Verification:
     failure = ""
     try:
         with replacing(place) as file:
-            file.writelines(f"{line}\n" for line in _lines(ledger))
+            file.writelines(f"{line}\n" for line in export_lines(ledger))
     except OSError as error:
         failure = error.strerror or type(error).__name__
     if failure:

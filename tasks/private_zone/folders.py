@@ -20,8 +20,8 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import TextIOWrapper
 from pathlib import Path
-from typing import TextIO
 
 from statpress.mechanisms.errors import ExposedLedgerError, OutputNotWritableError
 from statpress.tasks.private_zone.guards import uninterrupted
@@ -235,7 +235,7 @@ def remove_abandoned(parent: Path, prefix: str) -> list[str]:
 
 
 @contextmanager
-def replacing(place: Path, *, mode: int = 0o600) -> Iterator[TextIO]:
+def replacing(place: Path, *, mode: int = 0o600) -> Iterator[TextIOWrapper]:
     """A new text file that takes the place of another once it is whole and on disk.
 
     Args:
