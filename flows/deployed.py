@@ -43,6 +43,7 @@ from statpress.tasks.release.review import (
 )
 from statpress.tasks.release.run_places import Outcome
 from statpress.tasks.release.steps import read_config
+from statpress.tasks.upkeep.retention import tidy_by_setting
 from statpress.tasks.uploads.heads import send_to_setting
 
 P = ParamSpec("P")
@@ -101,6 +102,7 @@ def verify(public_key: str | None = None, head: str | None = None) -> None:
 
     def checked() -> None:
         confirm_ledger(context.home, context.log, public_key, head)
+        tidy_by_setting(context)
         confirm_installation(context)
 
     run_inside(context, checked)
@@ -116,8 +118,9 @@ _PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
 def kept_afterwards(context: RunContext) -> Iterator[None]:
     """After a release verify the ledger, then send its head where the environment says.
 
-    Also of a release that stands although an upload failed. A head that was not sent is a notice;
-    a ledger that does not hold, or that is not the one whose head was sent before, an error.
+    Then what the home keeps too long is removed. All of it also where a release stands although
+    an upload failed. A head that was not sent is a notice; a ledger that does not hold, or is not
+    the one whose head was sent before, an error.
     """
     failed: UploadError | None = None
     try:
@@ -128,6 +131,7 @@ def kept_afterwards(context: RunContext) -> Iterator[None]:
     unsent = send_to_setting(context)
     if unsent:
         show_unsent(context, context.home, unsent)
+    tidy_by_setting(context)
     if failed is not None:
         raise failed
 

@@ -110,6 +110,11 @@ COMMANDS = {
         "Without the newest head, charges that published nothing count as drawn: none is given "
         "back.\nA ledger in a database that was not lost is kept, if it continues the backup.",
     ),
+    "tidy": (
+        "upkeep_commands:tidy",
+        "Remove what the home has kept too long: logs, reports, bundles that are over, folders."
+        "\n\nNever the ledger, what the home remembers of it, or a bundle that waits.",
+    ),
     "ledger": (
         "ledger_commands:ledger_app",
         "The account of every unit of privacy loss.",

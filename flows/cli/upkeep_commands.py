@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from statpress.flows.cli.options import HomeFolder, Json, Result, home_of
 
@@ -90,3 +93,35 @@ def restore(
 
     done = restored(home_of(home), file, head)
     return Result(json=json, facts=lambda: asdict(done), report=lambda: restored_report(done))
+
+
+def tidy(
+    *,
+    days: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
+    home: HomeFolder = None,
+    json: Json = False,
+) -> Result:
+    """Remove what the home has kept too long: logs, reports, bundles that are over, folders.
+
+    Never the ledger, what the home remembers of it, or a bundle that waits.
+
+    Args:
+        days: For how many days things are kept; by default STATPRESS_KEEP_DAYS.
+    """
+    from statpress.mechanisms.errors import ConfigError
+    from statpress.tasks.upkeep.retention import KEEP_DAYS, kept_days
+    from statpress.tasks.upkeep.retention import tidy as remove_overdue
+
+    kept = days or kept_days()
+    if kept is None:
+        raise ConfigError(
+            "It is not said for how many days things are kept.",
+            where=f"--days or {KEEP_DAYS}",
+            next_step="Give a number of days, such as --days 90.",
+        )
+    removed = [str(path) for path in remove_overdue(home_of(home), kept)]
+    return Result(
+        json=json,
+        facts=lambda: {"days": kept, "removed": removed},
+        report=lambda: [f"Removed {path}." for path in removed] or ["Nothing is overdue."],
+    )

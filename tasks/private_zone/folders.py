@@ -223,15 +223,22 @@ def remove_abandoned(parent: Path, prefix: str) -> list[str]:
         name = folder.name.removeprefix(prefix)
         if folder.name != f"{prefix}{name}" or not _RUN_ID.fullmatch(name):
             continue  # not one of ours
-        try:
-            descriptor = _locked(folder)
-        except OSError:
-            continue
-        if descriptor is not None:
-            shutil.rmtree(folder, ignore_errors=True)
-            os.close(descriptor)
+        if remove_if_abandoned(folder):
             removed.append(name)
     return removed
+
+
+def remove_if_abandoned(folder: Path) -> bool:
+    """Remove a folder unless somebody holds its lock; whether nobody did."""
+    try:
+        descriptor = _locked(folder)
+    except OSError:
+        return False
+    if descriptor is None:
+        return False
+    shutil.rmtree(folder, ignore_errors=True)
+    os.close(descriptor)
+    return True
 
 
 @contextmanager

@@ -16,13 +16,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from statpress.mechanisms.errors import CheckupError, StatpressError
+from statpress.mechanisms.errors import CheckupError, ConfigError, StatpressError
 from statpress.tasks.ledger.accounts import State, Status
 from statpress.tasks.ledger.home_ledger import open_ledger
 from statpress.tasks.ledger.memory import Kept
 from statpress.tasks.private_zone.folders import Home, at_work
 from statpress.tasks.release.ledger_check import DATABASE_NOT_CHECKED
 from statpress.tasks.release.run_places import looks_in_words, unpublished
+from statpress.tasks.upkeep.retention import kept_days, killed, overdue
 
 if TYPE_CHECKING:
     from statpress.tasks.ledger.ledger import Ledger
@@ -118,6 +119,7 @@ def examine(home: Home, now: datetime | None = None) -> list[Finding]:
         *_accounts(books),
         *_waiting(books),
         *_unfinished(home, books),
+        *_retention(home, books, now),
     ]
 
 
@@ -348,6 +350,25 @@ def _unfinished(home: Home, books: Books) -> Iterator[Finding]:
                     " not at work in this home.",
                     f"If it is not at work elsewhere: 'statpress ledger void {run_id} --reason …'.",
                 )
+
+
+def _retention(home: Home, books: Books, now: datetime) -> Iterator[Finding]:
+    """What is kept for longer than it should be, and what killed runs left."""
+    try:
+        days = kept_days()
+    except ConfigError as error:
+        yield _wrong("retention", f"{error.where}: {error.what}", error.next_step)
+        return
+    late = overdue(home, books.state.charges, days, now.timestamp()) if days else []
+    if late:
+        what = f"Kept for more than {days} days: {_some(late)}."
+        yield _wrong("retention", what, "Run 'statpress tidy', and see why no deployed run did.")
+    left = [path for path in killed(home) if path not in late]
+    if left:
+        what = f"Runs that were killed left private folders: {_some(left)}."
+        yield _note("retention", what, "The next run removes them.")
+    if not late and not left:
+        yield _fine("retention", "Nothing is kept for too long.")
 
 
 def _at(time: datetime) -> str:

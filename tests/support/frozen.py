@@ -48,7 +48,7 @@ LONG = ("croissant.json", "dcat.jsonld", "datapackage.json", "report.html")
 COMMANDS = (
     "demo", "init", "validate", "plan", "audit", "run", "rerelease", "review", "approve", "reject",
     "publish", "upload", "verify", "refine", "query", "deploy", "doctor", "metrics",
-    "backup", "restore", "ledger",
+    "backup", "restore", "tidy", "ledger",
 )  # fmt: skip
 OF_THE_LEDGER = (
     "amend", "approvers", "charge-history", "checkpoint", "export", "export-head", "import", "note",
