@@ -9,6 +9,7 @@ import inspect
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypeVar, get_type_hints
 from uuid import UUID
@@ -76,10 +77,23 @@ class SealedFlow(Flow[P, T]):
 
 
 def sealed_flow(name: str) -> Callable[[Callable[P, T]], SealedFlow[P, T]]:
-    """Make a function a flow that is not retried, and of which no result or print is kept."""
+    """Make a function a flow that is not retried, and of which no result or print is kept.
+
+    Its runs are called after it and the day, until they know their dataset.
+    """
+
+    def dated() -> str:
+        return f"{name.removeprefix('statpress-')} {datetime.now(UTC).date().isoformat()}"
 
     def decorate(function: Callable[P, T]) -> SealedFlow[P, T]:
-        return SealedFlow(function, name=name, retries=0, persist_result=False, log_prints=False)
+        return SealedFlow(
+            function,
+            name=name,
+            flow_run_name=dated,
+            retries=0,
+            persist_result=False,
+            log_prints=False,
+        )
 
     return decorate
 

@@ -45,7 +45,7 @@ def watched(agency: Any, server: dict[str, str]) -> Iterator[Any]:
 
 def artifacts(server: dict[str, str], run_id: str) -> dict[str, Any]:
     """The artifacts of the run with this id in the ledger, by the last part of their keys."""
-    runs = {"flow_runs": {"name": {"any_": [f"release-{run_id[:8]}"]}}}
+    runs = {"flow_runs": {"name": {"like_": run_id[:8]}}}
     found = ask(server, "/artifacts/filter", runs)
     return {each["key"].rpartition("-")[2]: each for each in found if each["key"]}
 

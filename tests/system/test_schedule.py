@@ -272,6 +272,9 @@ def test_the_schedule_fires_and_a_bundle_is_published(day: Day) -> None:
     run = day.scheduled
     assert run["state_type"] == "COMPLETED", run["state"]
     assert run["auto_scheduled"] is True
+    dataset, _, run_id = run["name"].split(", ")
+    assert (dataset, run_id) == ("testdata", run["id"].replace("-", "")[:8])
+    assert day.failed["name"].startswith("release 20")  # it never knew its dataset
     assert run["parameters"] == {"config": str(day.agency.config)}
     assert set(run["tags"]) == {"statpress", "release", "testdata", "auto-scheduled"}
     manifest = verify_bundle(day.bundle)
