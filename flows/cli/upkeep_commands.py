@@ -17,7 +17,7 @@ def doctor(*, home: HomeFolder = None, json: Json = False) -> Result:
     from statpress.flows import facts as reports
     from statpress.mechanisms.errors import CheckupError
     from statpress.tasks.orchestration.server_checkup import examine_server
-    from statpress.tasks.upkeep.checkup import examine, is_wrong
+    from statpress.tasks.upkeep.checkup import examine, needing_attention
 
     findings = [*examine(home_of(home)), *examine_server()]
 
@@ -28,7 +28,7 @@ def doctor(*, home: HomeFolder = None, json: Json = False) -> Result:
         json=json,
         facts=lambda: reports.checkup_facts(findings),
         report=report,
-        exit_code=CheckupError.exit_code if is_wrong(findings) else 0,
+        exit_code=CheckupError.exit_code if needing_attention(findings) else 0,
     )
 
 

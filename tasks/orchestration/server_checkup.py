@@ -14,7 +14,7 @@ from statpress.tasks.upkeep.checkup import (
     Verdict,
     check_nothing_wrong,
     examine,
-    is_wrong,
+    needing_attention,
 )
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def confirm_installation(context: RunContext) -> None:
         CheckupError: Something is wrong.
     """
     findings = [*examine(context.home), *examine_server()]
-    for each in is_wrong(findings):
+    for each in needing_attention(findings):
         context.log.write(f"{each.check}: {each.what} {each.next_step}")
     check_nothing_wrong(findings)
 

@@ -137,7 +137,7 @@ def read_books(ledger: Ledger) -> Books:
     return Books(where=ledger.where, state=state, times=times, upkeep=ledger.memory.upkeep())
 
 
-def is_wrong(findings: Iterable[Finding]) -> list[Finding]:
+def needing_attention(findings: Iterable[Finding]) -> list[Finding]:
     """Those findings that somebody has to do something about."""
     return [each for each in findings if each.verdict is Verdict.WRONG]
 
@@ -148,7 +148,7 @@ def check_nothing_wrong(findings: Iterable[Finding]) -> None:
     Raises:
         CheckupError: It names the checks; ``statpress doctor`` says the rest.
     """
-    names = list(dict.fromkeys(each.check for each in is_wrong(findings)))
+    names = list(dict.fromkeys(each.check for each in needing_attention(findings)))
     if names:
         raise CheckupError(
             f"The ledger holds. The installation needs attention: {', '.join(names)}."

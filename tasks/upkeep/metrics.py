@@ -91,7 +91,10 @@ def _refusals_left(account: Account) -> int:
 def _waiting(registry: CollectorRegistry, state: State) -> None:
     """How many releases wait, and for what."""
     gauge = _gauge(
-        registry, "releases_waiting", "Prepared releases that wait for this.", ("dataset", "for")
+        registry,
+        "releases_waiting",
+        "Prepared releases that wait for this.",
+        ("dataset", "waits_for"),
     )
     found = Counter(
         (charge.entry.body["dataset"], charge.status) for charge in state.charges.values()

@@ -68,18 +68,21 @@ def destination(text: str | None) -> Destination:
     Raises:
         LedgerUnavailableError: There is no such place.
     """
-    text = text or os.environ.get(HEAD_TO) or ""
+    setting = os.environ.get(HEAD_TO) or ""
+    relative = not text and not setting.startswith(("/", "~", _BLOCK, _OBJECT))
+    text = text or setting
     if text.startswith(_BLOCK):
         return BlockPlace(text)
     if text.startswith(_OBJECT):
         return ObjectPlace(text)
-    if text and "://" not in text:
+    if text and "://" not in text and not relative:
         return FilePlace(Path(text).expanduser().absolute())
     raise LedgerUnavailableError(
         "This is not a place for the head of a ledger." if text else "No place is named.",
         where=f"--to or {HEAD_TO}",
-        next_step="Give a file, s3://bucket/key, or block:TYPE/NAME of a notification block on the"
-        " Prefect server, such as block:custom-webhook/heads.",
+        next_step="Give a file (in the environment by its whole path), s3://bucket/key, or"
+        " block:TYPE/NAME of a notification block on the Prefect server, such as"
+        " block:custom-webhook/heads.",
     )
 
 

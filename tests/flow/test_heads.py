@@ -28,7 +28,7 @@ from statpress.tasks.ledger.home_ledger import open_ledger
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.run_context import RunContext
-from statpress.tasks.upkeep.checkup import HEAD_TO, examine, is_wrong
+from statpress.tasks.upkeep.checkup import HEAD_TO, examine, needing_attention
 from statpress.tasks.uploads.heads import destination, send_head
 
 
@@ -92,6 +92,18 @@ def test_what_is_not_a_place_is_refused_without_its_password(
     assert "secret" not in str(caught.value) and caught.value.next_step
 
 
+def test_the_environment_names_a_file_by_its_whole_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert destination("head.json").where == str(tmp_path / "head.json")
+    monkeypatch.setenv(HEAD_TO, "head.json")  # another file in every folder
+    with pytest.raises(LedgerUnavailableError, match="not a place"):
+        destination(None)
+    monkeypatch.setenv(HEAD_TO, str(tmp_path / "head.json"))
+    assert destination(None).where == str(tmp_path / "head.json")
+
+
 @pytest.fixture
 def released(agency: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
     """The deployed release of an agency, as plain functions; each call is a run of its own."""
@@ -145,7 +157,9 @@ def test_a_head_that_is_not_sent_fails_no_release_and_is_told(
     logs = [path.read_text() for path in (agency.home.root / "curator").glob("*.log")]
     assert sum("The head of the ledger was not sent" in text for text in logs) == 2
     late = agency.entries()[0].body["created"]
-    found = is_wrong(examine(agency.home, datetime.fromisoformat(late) + timedelta(days=3)))
+    found = needing_attention(
+        examine(agency.home, datetime.fromisoformat(late) + timedelta(days=3))
+    )
     assert "head" in {each.check for each in found}
 
 

@@ -35,7 +35,8 @@ from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.release.review import decide, waiting
 from statpress.tasks.upkeep import backup
 from statpress.tasks.upkeep.backup import back_up, restore
-from statpress.tasks.upkeep.checkup import examine, is_wrong
+from statpress.tasks.upkeep.checkup import examine, needing_attention
+from statpress.tasks.upkeep.metrics import metrics
 from statpress.tasks.uploads.heads import destination, send_head
 
 pytestmark = pytest.mark.system
@@ -101,6 +102,8 @@ def void(home: Home, run_id: str) -> None:
 
 def test_the_drill_with_the_newest_head(lost: Installation) -> None:
     lost.back_up()
+    said = str(examine(lost.agency.home)) + metrics(lost.agency.home)
+    assert CANARY not in said and str(lost.agency.source) not in said and KILLED in said
     assert lost.file.stat().st_mode & 0o777 == 0o600
     with tarfile.open(lost.file) as archive:
         names = archive.getnames()
@@ -115,7 +118,7 @@ def test_the_drill_with_the_newest_head(lost: Installation) -> None:
     assert (found.prepared, found.missing) == ((lost.waiting.run_id,), ())
     shutil.rmtree(lost.agency.home.root)  # the machine is lost
 
-    assert is_wrong(examine(home)) == []
+    assert needing_attention(examine(home)) == []
     assert {path.name for path in (home.root / "drawn").iterdir()} == {
         lost.published.run_id, lost.waiting.run_id
     }  # fmt: skip
@@ -139,7 +142,7 @@ def test_without_a_head_every_open_charge_counts_as_drawn(lost: Installation) ->
     assert status(home, OPEN) is Status.DRAWN and (home.root / "drawn" / OPEN).exists()
     with pytest.raises(LedgerError, match="never undone"):
         void(home, OPEN)
-    assert is_wrong(examine(home)) == []
+    assert needing_attention(examine(home)) == []
 
 
 def test_a_head_that_is_newer_than_the_backup_refuses_it(lost: Installation) -> None:

@@ -25,7 +25,7 @@ from statpress.tasks.private_zone.guards import CuratorLog
 from statpress.tasks.private_zone.run_context import RunContext, steps_of
 from statpress.tasks.release.ledger_check import verify_ledger
 from statpress.tasks.upkeep import checkup
-from statpress.tasks.upkeep.checkup import Finding, examine, is_wrong
+from statpress.tasks.upkeep.checkup import Finding, examine, needing_attention
 
 DAY = timedelta(days=1)
 
@@ -45,7 +45,8 @@ def home(tmp_path: Path) -> Home:
 def wrong(home: Home, **given: Any) -> dict[str, str]:
     """What is wrong, by check."""
     return {
-        each.check: f"{each.what} {each.next_step}" for each in is_wrong(examine(home, **given))
+        each.check: f"{each.what} {each.next_step}"
+        for each in needing_attention(examine(home, **given))
     }
 
 
