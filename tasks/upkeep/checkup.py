@@ -102,6 +102,8 @@ def examine(home: Home, now: datetime | None = None) -> list[Finding]:
     """
     now = now or datetime.now(UTC)
     found = [*_modes(home), *_space(home)]
+    if _of_another_user(home):
+        return found
     try:
         with open_ledger(home) as ledger:
             books = read_books(ledger)
@@ -186,15 +188,26 @@ def _modes(home: Home) -> Iterator[Finding]:
     if shared:
         yield _note("modes", f"A group shares {_some(shared)}.")
         return
-    if owner != os.geteuid():
+    if _of_another_user(home):
         step = "Run statpress as the worker's user, with its home."
-        yield _wrong("modes", f"{home.root} belongs to another user than this one.", step)
+        what = f"{home.root} belongs to another user than this one. The ledger was not opened:"
+        yield _wrong("modes", f"{what} files that this user makes may lock the owner out.", step)
+        return
     strange = [path for path in (*ledger, *inside) if path.lstat().st_uid != owner]
     if strange:
         step = "Give them back to the owner of the home with 'chown'."
         yield _wrong("modes", f"Others own {_some(strange)}: who was at work here?", step)
-    if not (open_to_all or strange or owner != os.geteuid()):
+    if not (open_to_all or strange):
         yield _fine("modes", f"Only its owner can enter {home.root}.")
+
+
+def _of_another_user(home: Home) -> bool:
+    """Whether a home belongs to another user, who does not share it with a group."""
+    try:
+        found = home.root.stat()
+    except OSError:
+        return False
+    return found.st_uid != os.geteuid() and not found.st_mode & 0o070
 
 
 def _ledger_files(home: Home) -> list[Path]:

@@ -86,6 +86,9 @@ def test_a_file_that_others_may_read(home: Home, name: str) -> None:
 def test_a_home_of_another_user(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkup.os, "geteuid", lambda: 4711)
     assert "belongs to another user" in wrong(home)["modes"]
+    assert {each.check for each in examine(home)} == {"modes", "space"}  # nothing was opened
+    home.root.chmod(0o770)
+    assert "ledger" in {each.check for each in examine(home)}
 
 
 def test_a_clock_that_went_back(home: Home) -> None:
