@@ -132,10 +132,6 @@ class Memory:
         """Whether a run was charged by this home, and has neither drawn nor been given back."""
         return run_id in self._seen()["reserved"]
 
-    def charged_runs(self) -> list[str]:
-        """All runs that were charged by this home, and have neither drawn nor been given back."""
-        return list(self._seen()["reserved"])
-
     def drew(self, run_id: str) -> bool:
         """Whether a run began to draw in this home."""
         return (self.home.root / _DRAWN / run_id).exists()

@@ -151,7 +151,7 @@ def _archived(home: Home, ledger: Ledger, runs: list[str], into: IO[bytes]) -> B
         for line in export_lines(ledger):
             export.write(f"{line}\n".encode("ascii"))
         entries, head = parse_head(line.encode("ascii"), ledger.where)
-        _add(archive, _FACTS, json.dumps(_facts(ledger, entries, head)).encode("ascii"))
+        _add(archive, _FACTS, json.dumps(_facts(entries, head)).encode("ascii"))
         _add(archive, _LEDGER, export)
         for path in marks:
             _add(archive, f"{_DRAWN}/{path.name}", path.read_bytes())
@@ -168,15 +168,13 @@ def _prepared(home: Home, state: State) -> dict[str, Status]:
     return {run: status for run, status in statuses.items() if status not in _OVER}
 
 
-def _facts(ledger: Ledger, entries: int, head: str) -> dict[str, Any]:
-    assert ledger.memory is not None
+def _facts(entries: int, head: str) -> dict[str, Any]:
     return {
         "format": _FORMAT,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "version": version("statpress"),
         "entries": entries,
         "head": head,
-        "charged_here": ledger.memory.charged_runs(),
     }
 
 
@@ -226,7 +224,7 @@ def restore(home: Home, file: Path, head: Path | None = None) -> Restored:
                 assert ledger.memory is not None
                 ledger.memory.where = str(home.ledger)
             state, counted = _restore_ledger(ledger, content / _LEDGER, facts, wanted)
-            _restore_memory(ledger, content, state, counted, facts if wanted else {})
+            _restore_memory(ledger, content, state, counted)
         prepared = _restore_prepared(staged, content, state)
         for name in _PARTS:  # the ledger comes last: until then it is no home
             if (staged.root / name).exists():
@@ -324,10 +322,11 @@ def _restore_ledger(
     return state, [] if wanted else runs
 
 
-def _restore_memory(
-    ledger: Ledger, content: Path, state: State, counted: list[str], facts: dict[str, Any]
-) -> None:
-    """Give the new home what the old one remembered, and the marks of whatever may have drawn."""
+def _restore_memory(ledger: Ledger, content: Path, state: State, counted: list[str]) -> None:
+    """Give the new home the marks of whatever drew, or may have drawn.
+
+    It is not the home that charged a run: whoever gives a charge back here answers for it.
+    """
     memory = ledger.memory
     assert memory is not None
     for run_id, charge in state.charges.items():
@@ -338,9 +337,6 @@ def _restore_memory(
         if not memory.drew(path.name):  # of another ledger that the old home had
             shutil.copyfile(path, memory.home.folder(_DRAWN) / path.name)
     memory.keep(ledger.positions)
-    for run_id in facts.get("charged_here", ()):
-        if run_id in state.charges and state.charges[run_id].status is Status.RESERVED:
-            memory.keep(ledger.positions, "charge", run_id)
 
 
 def _restore_prepared(staged: Home, content: Path, state: State) -> list[str]:

@@ -95,9 +95,9 @@ def status(home: Home, run_id: str) -> Status:
         return ledger.state().charges[run_id].status
 
 
-def void(home: Home, run_id: str) -> None:
+def void(home: Home, run_id: str, key: Any = None) -> None:
     with open_ledger(home) as ledger:
-        ledger.void(run_id=run_id, dataset="testdata", reason="it never drew")
+        ledger.void(run_id=run_id, dataset="testdata", reason="it never drew", key=key)
 
 
 def test_the_drill_with_the_newest_head(lost: Installation) -> None:
@@ -126,7 +126,9 @@ def test_the_drill_with_the_newest_head(lost: Installation) -> None:
     decide(home, lost.waiting.run_id, "approve", reason=None, key=OFFICER)
     outcome = publish(plain_context(home, orchestrated=False), lost.waiting.run_id)
     assert verify_bundle(outcome.bundle)["run_id"] == lost.waiting.run_id
-    void(home, OPEN)  # the head proves that it never drew
+    with pytest.raises(ApprovalError):  # a head may be older than the last draw
+        void(home, OPEN)
+    void(home, OPEN, OFFICER)
     assert status(home, OPEN) is Status.VOID
     with pytest.raises(LedgerError, match="never undone"):
         void(home, lost.published.run_id)
@@ -141,7 +143,7 @@ def test_without_a_head_every_open_charge_counts_as_drawn(lost: Installation) ->
     assert found.counted_as_drawn == (OPEN,)
     assert status(home, OPEN) is Status.DRAWN and (home.root / "drawn" / OPEN).exists()
     with pytest.raises(LedgerError, match="never undone"):
-        void(home, OPEN)
+        void(home, OPEN, OFFICER)
     assert needing_attention(examine(home)) == []
 
 
