@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypeVar, get_type_hints
 from uuid import UUID
@@ -26,11 +28,13 @@ from statpress.flows.facts import form_text
 from statpress.flows.release import press
 from statpress.flows.rerelease import propose
 from statpress.flows.runner import open_context, plain_context, run_inside
-from statpress.mechanisms.errors import ConfigError
+from statpress.mechanisms.errors import ConfigError, UploadError
 from statpress.tasks.ledger.accounts import Status
-from statpress.tasks.orchestration.monitoring import show_rejection
+from statpress.tasks.orchestration.monitoring import show_rejection, show_unsent
 from statpress.tasks.orchestration.server import final_state, rejected
+from statpress.tasks.orchestration.server_checkup import confirm_installation
 from statpress.tasks.private_zone.folders import Home
+from statpress.tasks.private_zone.run_context import RunContext
 from statpress.tasks.release.ledger_check import confirm_ledger
 from statpress.tasks.release.review import (
     check_unsigned,
@@ -38,7 +42,10 @@ from statpress.tasks.release.review import (
     is_prepared,
     record_unsigned,
 )
+from statpress.tasks.release.run_places import Outcome
 from statpress.tasks.release.steps import read_config
+from statpress.tasks.upkeep.retention import tidy_by_setting
+from statpress.tasks.uploads.heads import send_to_setting
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -70,10 +77,23 @@ class SealedFlow(Flow[P, T]):
 
 
 def sealed_flow(name: str) -> Callable[[Callable[P, T]], SealedFlow[P, T]]:
-    """Make a function a flow that is not retried, and of which no result or print is kept."""
+    """Make a function a flow that is not retried, and of which no result or print is kept.
+
+    Its runs are called after it and the day, until they know their dataset.
+    """
+
+    def dated() -> str:
+        return f"{name.removeprefix('statpress-')} {datetime.now(UTC).date().isoformat()}"
 
     def decorate(function: Callable[P, T]) -> SealedFlow[P, T]:
-        return SealedFlow(function, name=name, retries=0, persist_result=False, log_prints=False)
+        return SealedFlow(
+            function,
+            name=name,
+            flow_run_name=dated,
+            retries=0,
+            persist_result=False,
+            log_prints=False,
+        )
 
     return decorate
 
@@ -83,7 +103,8 @@ def verify(public_key: str | None = None, head: str | None = None) -> None:
     """Verify the ledger that the worker's environment names, as 'statpress ledger verify' does.
 
     The orchestrator learns whether it holds; what was found goes to the curator log. The worker's
-    home keeps the head that was found, and the next verification wants it in the chain.
+    home keeps the head that was found, and the next verification wants it in the chain. Then the
+    installation is checked as 'statpress doctor' does; the run fails if something is wrong.
 
     Args:
         public_key: Path on the worker of a trusted key in PEM form; with one, every
@@ -92,13 +113,41 @@ def verify(public_key: str | None = None, head: str | None = None) -> None:
             must hold.
     """
     context = plain_context(Home.default(), run_id=UUID(flow_run.id).hex)
-    run_inside(context, lambda: confirm_ledger(context.home, context.log, public_key, head))
+
+    def checked() -> None:
+        confirm_ledger(context.home, context.log, public_key, head)
+        tidy_by_setting(context)
+        confirm_installation(context)
+
+    run_inside(context, checked)
 
 
 Scalars = dict[str, str | int | float | bool]
 WhileUndecided = Literal["refuse", "charge"]
 _DAY = 24 * 60 * 60
 _PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
+
+
+@contextmanager
+def kept_afterwards(context: RunContext) -> Iterator[None]:
+    """After a release verify the ledger, then send its head where the environment says.
+
+    Then what the home keeps too long is removed. All of it also where a release stands although
+    an upload failed. A head that was not sent is a notice; a ledger that does not hold, or is not
+    the one whose head was sent before, an error.
+    """
+    failed: UploadError | None = None
+    try:
+        yield
+    except UploadError as error:
+        failed = error
+    confirm_ledger(context.home, context.log, after=" The release before that stands.")
+    unsent = send_to_setting(context)
+    if unsent:
+        show_unsent(context, context.home, unsent)
+    tidy_by_setting(context)
+    if failed is not None:
+        raise failed
 
 
 @sealed_flow("statpress-release")
@@ -166,8 +215,18 @@ def _pressed(
     """Press what is ordered, as the run that the orchestrator started."""
     home, beside = Home.default(), while_undecided == "charge"
     with open_context(home, run_id=UUID(flow_run.id).hex) as context:
-        pressed = run_inside(context, lambda: press(context, order(home), beside_undecided=beside))
-    return final_state(pressed)
+
+        def pressed() -> Outcome:
+            with kept_afterwards(context):
+                return press(context, order(home), beside_undecided=beside)
+
+        return final_state(run_inside(context, pressed))
+
+
+def _published(context: RunContext, run_id: str) -> str:
+    """Publish a prepared bundle; the path of what was published."""
+    with kept_afterwards(context):
+        return str(publishing.publish(context, run_id).bundle)
 
 
 @sealed_flow("statpress-publish")
@@ -181,7 +240,7 @@ def publish(run_id: str) -> str:
         The path of the bundle.
     """
     context = plain_context(Home.default())
-    return run_inside(context, lambda: str(publishing.publish(context, run_id).bundle))
+    return run_inside(context, lambda: _published(context, run_id))
 
 
 class Review(RunInput):
@@ -240,6 +299,6 @@ def release_with_form(
         if status is Status.REJECTED:
             show_rejection(context, waits.charge.entry.body["dataset"], run_id)
             return rejected()
-        return str(publishing.publish(context, run_id).bundle)
+        return _published(context, run_id)
 
     return run_inside(context, decided)

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from statpress.tasks.ledger.entries import Entry
     from statpress.tasks.release.review import Prepared
     from statpress.tasks.release.run_places import Outcome, Uploaded
+    from statpress.tasks.upkeep.backup import Restored
+    from statpress.tasks.upkeep.checkup import Finding
 
 
 def query_report(facts: Mapping[str, Any]) -> Iterator[Any]:
@@ -395,6 +397,34 @@ def waiting_report(found: list[Prepared]) -> str:
             f"        in {facts['folder']}, for {facts['place']}",
         ]
     return "\n".join(lines or ["Nothing waits."])
+
+
+def checkup_facts(findings: Sequence[Finding]) -> dict[str, Any]:
+    """What a checkup found, and whether nothing of it is wrong."""
+    return {
+        "healthy": all(each.verdict != "wrong" for each in findings),
+        "findings": [asdict(each) for each in findings],
+    }
+
+
+def checkup_report(findings: Sequence[Finding]) -> Iterator[str]:
+    """A line or two for each finding; what is wrong comes last, next to the prompt."""
+    order = ("fine", "note", "wrong")
+    for each in sorted(findings, key=lambda finding: order.index(finding.verdict)):
+        yield f"{each.verdict:<6} {each.check}: {each.what}"
+        if each.next_step and each.verdict != "fine":
+            yield f"       {each.next_step}"
+
+
+def restored_report(done: Restored) -> Iterator[str]:
+    """What a restore left, and what follows from it."""
+    yield f"{done.where}: {done.entries} entries, chain and sums hold. Head {done.head}"
+    if done.counted_as_drawn:
+        yield f"Counted as drawn, for want of a head: {', '.join(done.counted_as_drawn)}."
+    if done.prepared:
+        yield f"Prepared bundles: {', '.join(done.prepared)}."
+    if done.missing:
+        yield f"These wait, and the backup had no bundle of them: {', '.join(done.missing)}."
 
 
 def loss_facts(loss: Loss | None) -> dict[str, str] | None:

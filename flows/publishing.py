@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from statpress.mechanisms.errors import UploadError
 from statpress.tasks.ledger.accounts import Status
-from statpress.tasks.orchestration.monitoring import show_approval, show_release
+from statpress.tasks.orchestration.monitoring import name_publication, show_approval, show_release
 from statpress.tasks.private_zone.guards import is_interruption
 from statpress.tasks.private_zone.run_context import RunContext
 from statpress.tasks.release.review import (
@@ -123,6 +123,7 @@ def publish(context: RunContext, run_id: str) -> Outcome:
     """
     home = context.home
     approved = check_approval(home, run_id)
+    name_publication(context, approved.charge.entry.body["dataset"], run_id)
     place = approved.published
     if place is None:
         with open_publication(home, approved) as building:

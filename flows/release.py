@@ -74,7 +74,7 @@ def press(
     """
     release = read_config(order)
     plan = fix_plan(context, order, release)
-    show_plan(context, release, plan)
+    show_plan(context, release, plan, context.run_id)
     reviewed, done = check_budget(context, release, plan, insecure_seed is not None)
     if done is not None:
         return finish_uploads(context, done)

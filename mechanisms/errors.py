@@ -351,6 +351,13 @@ class WorkerError(StatpressError):
     next_step = "Run again with other workers, or without: --workers 1."
 
 
+class CheckupError(StatpressError):
+    """Something in the installation needs attention."""
+
+    exit_code = 73
+    next_step = "'statpress doctor', as the user and with the home of the worker, says what to do."
+
+
 class UnwrittenResultError(StatpressError):
     """A command has done its work, but standard output does not take its result."""
 

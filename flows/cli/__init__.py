@@ -90,6 +90,31 @@ COMMANDS = {
         "Put work pools and deployments on the Prefect server that PREFECT_API_URL names.\n\n"
         "A pool that exists stays as it is; applying a file again changes nothing.",
     ),
+    "doctor": (
+        "upkeep_commands:doctor",
+        "Check home, ledger, clock, disk and what waits; ends with 73 if something is wrong.",
+    ),
+    "metrics": (
+        "upkeep_commands:metrics",
+        "Print the budgets left, what waits and the last upkeep as metrics for Prometheus.",
+    ),
+    "backup": (
+        "upkeep_commands:backup",
+        "Back up the ledger, the marks of what drew and the prepared bundles; nothing of a "
+        "source.\n\n"
+        "Releases may be at work meanwhile. Logs and reports for the curator are left out.",
+    ),
+    "restore": (
+        "upkeep_commands:restore",
+        "Restore a backup into a new home and an empty ledger, then verify it.\n\n"
+        "Without the newest head, charges that published nothing count as drawn: none is given "
+        "back.\nA ledger in a database that was not lost is kept, if it continues the backup.",
+    ),
+    "tidy": (
+        "upkeep_commands:tidy",
+        "Remove what the home has kept too long: logs, reports, bundles that are over, folders."
+        "\n\nNever the ledger, what the home remembers of it, or a bundle that waits.",
+    ),
     "ledger": (
         "ledger_commands:ledger_app",
         "The account of every unit of privacy loss.",
@@ -106,6 +131,7 @@ def print_outcome(result: Any) -> None:
     Raises:
         UnwrittenResultError: It cannot be written, although the command has done its work.
         BrokenPipeError: Its reader has gone.
+        SystemExit: The command found something wrong.
     """
     if result is None:  # cyclopts has printed the help or the version
         return
@@ -124,6 +150,8 @@ def print_outcome(result: Any) -> None:
             f"The command has done its work, but its result could not be written to standard "
             f"output: {error.strerror}.",
         ) from error
+    if result.exit_code:
+        raise SystemExit(result.exit_code)
 
 
 def status_of(command: Callable[[], object], *, as_json: bool) -> int:

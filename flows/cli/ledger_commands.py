@@ -79,6 +79,29 @@ def export(file: Path, *, home: HomeFolder = None, json: Json = False) -> Result
     )
 
 
+def export_head(*, to: str | None = None, home: HomeFolder = None, json: Json = False) -> Result:
+    """Send the number of entries and the head of the chain to where they are kept elsewhere.
+
+    What is kept there must be a head that this ledger continues; it is replaced.
+
+    Args:
+        to: A file, s3://bucket/key, or block:TYPE/NAME of a notification block on the Prefect
+            server; by default STATPRESS_HEAD_TO.
+    """
+    from statpress.tasks.release.ledger_check import verify_ledger
+    from statpress.tasks.uploads.heads import destination, send_head
+
+    place, where = destination(to), home_of(home)
+    verify_ledger(where)
+    sent = send_head(where, place)
+    facts = {"to": sent.where, "entries": sent.entries, "head": sent.head}
+    return Result(
+        json=json,
+        facts=lambda: facts,
+        report=lambda: f"{sent.where}: {sent.entries} entries. Head {sent.head}",
+    )
+
+
 def import_ledger(
     file: Path, *, head: str | None = None, home: HomeFolder = None, json: Json = False
 ) -> Result:
@@ -499,7 +522,7 @@ def _delta(text: str | None) -> Decimal | None:
 ledger_app = App(name="ledger")
 for command in (
     *(register, amend, charge_history, approvers),
-    *(verify, export, checkpoint),
+    *(verify, export, export_head, checkpoint),
     *(void, note, upgrade),
 ):
     ledger_app.command(command)

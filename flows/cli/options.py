@@ -27,11 +27,13 @@ class Result:
         json: Which form is asked for.
         facts: Makes the JSON object.
         report: Makes the text, or the parts that are printed one after the other.
+        exit_code: Of a command that has done its work and found something wrong; else 0.
     """
 
     json: bool
     facts: Callable[[], Mapping[str, Any]]
     report: Callable[[], str | Iterable[Any]]
+    exit_code: int = 0
 
 
 def print_result(result: Result) -> None:

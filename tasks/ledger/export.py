@@ -24,8 +24,8 @@ from statpress.tasks.private_zone.folders import replacing
 _FORMAT = "statpress-ledger/1"
 
 
-def _lines(ledger: Ledger) -> Iterator[str]:
-    """The lines of an export, once the chain holds."""
+def export_lines(ledger: Ledger) -> Iterator[str]:
+    """The lines of an export, once the chain holds; the last one is its head."""
     verified = ledger.verify()
     for entry in ledger.entries():
         if entry.sequence > verified.entries:
@@ -39,7 +39,12 @@ def _lines(ledger: Ledger) -> Iterator[str]:
                 "hash": entry.hash,
             }
         )
-    yield canonical_json({"format": _FORMAT, "entries": verified.entries, "head": verified.head})
+    yield head_line(verified.entries, verified.head)
+
+
+def head_line(entries: int, head: str) -> str:
+    """The last line of an export, which kept by itself is an exported head."""
+    return canonical_json({"format": _FORMAT, "entries": entries, "head": head})
 
 
 def write_export(ledger: Ledger, path: Path) -> Verification:
@@ -50,18 +55,38 @@ def write_export(ledger: Ledger, path: Path) -> Verification:
     failure = ""
     try:
         with replacing(place) as file:
-            file.writelines(f"{line}\n" for line in _lines(ledger))
+            file.writelines(f"{line}\n" for line in export_lines(ledger))
     except OSError as error:
         failure = error.strerror or type(error).__name__
     if failure:
         raise LedgerUnavailableError(f"The export cannot be written: {failure}.", where=str(path))
+    if ledger.memory:
+        ledger.memory.note("exported", verified.entries, verified.head)
     return verified
 
 
 def read_head(path: Path) -> str:
-    """The head that an export ends with."""
+    """The head that an export ends with, or that was exported by itself."""
     *_, last = _parts(path)
     return str(last["head"])
+
+
+def parse_head(text: bytes, where: str) -> tuple[int, str]:
+    """The number of entries and the head that an exported head states.
+
+    Raises:
+        LedgerError: It is something else.
+    """
+    try:
+        *_, last = parse_export(text.decode("ascii"), where)
+        return int(last["entries"]), str(last["head"])
+    except (ValueError, TypeError):
+        pass
+    raise LedgerError(
+        "What lies here is not an exported head.",
+        where=where,
+        next_step="Give a place of its own, which nothing else is written to.",
+    )
 
 
 def restore(ledger: Ledger, path: Path, head: str | None = None) -> tuple[int, State]:
@@ -118,6 +143,15 @@ def _parts(path: Path) -> list[dict[str, Any]]:
         failure = "it is not ASCII text"
     if failure:
         raise LedgerUnavailableError(f"The export cannot be read: {failure}.", where=str(path))
+    return parse_export(text, str(path))
+
+
+def parse_export(text: str, where: str) -> list[dict[str, Any]]:
+    """The JSON objects of an export; the last one is its end.
+
+    Raises:
+        LedgerError: It is something else.
+    """
     parts: list[dict[str, Any]] = []
     for number, line in enumerate(text.splitlines(), start=1):
         part: object = None
@@ -126,7 +160,7 @@ def _parts(path: Path) -> list[dict[str, Any]]:
         if not isinstance(part, dict):
             raise LedgerError(
                 "This line is not a JSON object.",
-                where=f"{path}:{number}",
+                where=f"{where}:{number}",
                 next_step="Fetch the export again from where it was made.",
             )
         parts.append(part)
@@ -137,7 +171,7 @@ def _parts(path: Path) -> list[dict[str, Any]]:
     ):
         raise LedgerError(
             "The file does not end as an export of a ledger does.",
-            where=str(path),
+            where=where,
             next_step="Fetch the export again from where it was made.",
         )
     return parts

@@ -275,6 +275,14 @@ class Ledger(AbstractContextManager["Ledger"]):
         self._known = self._known or positions
         return verified
 
+    def check_database(self) -> bool:
+        """Let the database check itself; False if this one cannot, or does not let this role.
+
+        Raises:
+            LedgerIntegrityError: It found damage.
+        """
+        return self.store.read(check_database)
+
     def append(self, kind: str, body: Body, compose: Compose | None = None) -> Entry:
         """Check and write one entry in one serialised transaction.
 

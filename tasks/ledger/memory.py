@@ -6,7 +6,8 @@ seen a later entry of it knows better. So the home remembers, apart from the led
 - in ``heads/``, after every act, the last entry of each ledger, and the runs that were charged here
   and have not drawn;
 - in ``drawn/``, before its first random bit, each run that drew here. Where that cannot be
-  written, nothing is drawn.
+  written, nothing is drawn;
+- in ``upkeep/``, when each ledger was last verified, exported, backed up, and its head sent.
 
 No act follows on a ledger that lacks the head, no run of ``drawn/`` draws again or is given back,
 whatever the ledger says.
@@ -20,8 +21,10 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from statpress.mechanisms.errors import LedgerError, LedgerIntegrityError, OutputNotWritableError
 from statpress.tasks.private_zone.folders import Home, replacing, sync
@@ -30,7 +33,30 @@ if TYPE_CHECKING:
     from statpress.tasks.ledger.accounts import Charge
     from statpress.tasks.ledger.chain import Positions
 
-_HEADS, _DRAWN = "heads", "drawn"
+_HEADS, _DRAWN, _UPKEEP = "heads", "drawn", "upkeep"
+
+Act = Literal["verified", "exported", "backed up", "head sent"]
+"""What is done to keep a ledger safe."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """When an act of upkeep was last done, and how far the ledger went then.
+
+    Attributes:
+        at: UTC time, as ISO 8601 text.
+        entries: Number of entries.
+        head: Hash of the last one.
+    """
+
+    at: str
+    entries: int
+    head: str
+
+    @property
+    def time(self) -> datetime:
+        """The time."""
+        return datetime.fromisoformat(self.at)
 
 
 class Memory:
@@ -82,6 +108,25 @@ class Memory:
             with replacing(self.place) as file:
                 json.dump({"ledger": self.where, **seen, "reserved": sorted(runs)}, file)
             sync(self.place.parent)
+
+    def note(self, act: Act, entries: int, head: str) -> None:
+        """Remember that an act of upkeep was just done; where that cannot be written, nothing."""
+        kept = Kept(datetime.now(UTC).isoformat(timespec="seconds"), entries, head)
+        with contextlib.suppress(OSError, OutputNotWritableError), self._alone():
+            acts = {name: asdict(each) for name, each in self.upkeep().items()}
+            place = self.home.folder(_UPKEEP) / self.place.name
+            with replacing(place) as file:
+                json.dump({"ledger": self.where, "acts": acts | {act: asdict(kept)}}, file)
+
+    def upkeep(self) -> dict[str, Kept]:
+        """The last acts of upkeep by this home; one that cannot be read was not done."""
+        try:
+            place = self.home.root / _UPKEEP / self.place.name
+            acts = json.loads(place.read_text(encoding="utf-8"))["acts"]
+            kept = {name: Kept(**each) for name, each in acts.items()}
+            return {name: each for name, each in kept.items() if each.time.tzinfo}
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            return {}
 
     def charged(self, run_id: str) -> bool:
         """Whether a run was charged by this home, and has neither drawn nor been given back."""

@@ -11,10 +11,12 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from decimal import ROUND_DOWN, Decimal
 from typing import TYPE_CHECKING, Any
 
 from statpress.configs.loading import Release
+from statpress.configs.release_config import ReleaseConfig
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct, verdict
 from statpress.tasks.bundle.manifest import STATEMENT
 from statpress.tasks.ledger.accounts import Account
@@ -39,14 +41,24 @@ PROGRESS_SECONDS = 5.0
 
 _LOW = Decimal("0.2")
 _BAR = 30
+_OF_THE_RUN = 8
+
+
+def run_name(config: ReleaseConfig, run_id: str) -> str:
+    """What a release's run is called: the dataset, the period that it is of or the day, the run."""
+    of, day = config.about.temporal, datetime.now(UTC).date().isoformat()
+    ends = [end for end in (of.start, of.end) if end] if of else []
+    period = " to ".join(dict.fromkeys(ends)) or day
+    return f"{config.dataset}, {period}, {run_id[:_OF_THE_RUN]}"
 
 
 @notice
-def show_plan(client: SyncPrefectClient, release: Release, plan: Plan) -> None:
-    """Tag the run with its dataset, and show what it will release at what cost."""
+def show_plan(client: SyncPrefectClient, release: Release, plan: Plan, run_id: str) -> None:
+    """Name the run, tag it with its dataset, and show what it will release at what cost."""
     run, dataset = watched_run(), release.config.dataset
     if run is not None:
-        client.update_flow_run(run.id, tags=sorted({*run.tags, dataset}))
+        name = run_name(release.config, run_id)
+        client.update_flow_run(run.id, name=name, tags=sorted({*run.tags, dataset}))
     rows = [plan_row(product) for product in plan.products]
     total = {name: canonical(plan.amounts[name]) for name in plan.amounts}
     text = (
@@ -271,7 +283,34 @@ def show_rejection(client: SyncPrefectClient, dataset: str, run_id: str) -> None
 
 
 @notice
+def name_publication(client: SyncPrefectClient, dataset: str, run_id: str) -> None:
+    """Name the run that publishes after the dataset and the run that prepared the bundle."""
+    run = watched_run()
+    if run is not None:
+        client.update_flow_run(run.id, name=f"{dataset}, publish {run_id[:_OF_THE_RUN]}")
+
+
+@notice
 def show_approval(client: SyncPrefectClient, outcome: Outcome) -> None:
     """Say that a bundle was approved, and is published."""
     text = f"Run {outcome.run_id} is approved, and published as {escaped(outcome.bundle.name)}."
     show(client, outcome.dataset, "review", "markdown", text)
+
+
+UNSENT = "statpress.head.unsent"
+"""Event of a head of the ledger that did not go where it is kept."""
+
+
+@notice
+def show_unsent(client: SyncPrefectClient, home: Home, reason: str) -> None:
+    """Say that the head of a home's ledger was not sent: an event for a notice."""
+    from prefect.events import emit_event
+
+    emit_event(
+        event=UNSENT,
+        resource={
+            "prefect.resource.id": "statpress.ledger",
+            "prefect.resource.name": "ledger",
+        },
+        payload={"home": str(home.root), "reason": reason},
+    )

@@ -20,8 +20,8 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import TextIOWrapper
 from pathlib import Path
-from typing import TextIO
 
 from statpress.mechanisms.errors import ExposedLedgerError, OutputNotWritableError
 from statpress.tasks.private_zone.guards import uninterrupted
@@ -223,20 +223,31 @@ def remove_abandoned(parent: Path, prefix: str) -> list[str]:
         name = folder.name.removeprefix(prefix)
         if folder.name != f"{prefix}{name}" or not _RUN_ID.fullmatch(name):
             continue  # not one of ours
-        try:
-            descriptor = _locked(folder)
-        except OSError:
-            continue
-        if descriptor is not None:
-            shutil.rmtree(folder, ignore_errors=True)
-            os.close(descriptor)
+        if remove_if_abandoned(folder):
             removed.append(name)
     return removed
 
 
+def remove_if_abandoned(folder: Path) -> bool:
+    """Remove a folder unless somebody holds its lock; whether nobody did."""
+    try:
+        descriptor = _locked(folder)
+    except OSError:
+        return False
+    if descriptor is None:
+        return False
+    shutil.rmtree(folder, ignore_errors=True)
+    os.close(descriptor)
+    return True
+
+
 @contextmanager
-def replacing(place: Path) -> Iterator[TextIO]:
-    """A new text file of mode 0600 that takes the place of another once it is whole and on disk.
+def replacing(place: Path, *, mode: int = 0o600) -> Iterator[TextIOWrapper]:
+    """A new text file that takes the place of another once it is whole and on disk.
+
+    Args:
+        place: The place.
+        mode: Of the new file.
 
     Raises:
         OSError: It cannot be written; the place is as it was.
@@ -246,7 +257,8 @@ def replacing(place: Path) -> Iterator[TextIO]:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            os.fchmod(descriptor, mode)
+            os.fsync(descriptor)
         os.replace(new, place)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -70,14 +70,29 @@ def verify_ledger(
     with open_ledger(home) as ledger:
         verified = ledger.verify(recomputed, head=head, trusted=trusted)
         remember(ledger, verified.state)
+        if ledger.memory:
+            ledger.memory.note("verified", verified.entries, verified.head)
     return verified
 
 
 @step("verify ledger")
 def confirm_ledger(
-    home: Home, log: CuratorLog, public_key: str | None = None, head: str | None = None
+    home: Home,
+    log: CuratorLog,
+    public_key: str | None = None,
+    head: str | None = None,
+    *,
+    after: str = "",
 ) -> None:
-    """Verify the ledger and write the result only to the curator log; the error is always one."""
+    """Verify the ledger and write the result only to the curator log; the error is always one.
+
+    Args:
+        home: Where the ledger lies.
+        log: Takes the result.
+        public_key: Path of a trusted key.
+        head: A hash kept elsewhere that the chain must hold.
+        after: What was done before and stands, for the error.
+    """
     try:
         trusted = [read_public_key(Path(public_key))] if public_key else []
         verified = verify_ledger(home, head=head, trusted=trusted)
@@ -88,7 +103,7 @@ def confirm_ledger(
     except StatpressError as error:
         log.write(f"{error.kind}: {error}")
     raise LedgerError(
-        "The ledger could not be verified.",
+        f"The ledger could not be verified.{after}",
         next_step=f"The curator finds why in the curator log {log.run_id}.log.",
     )
 

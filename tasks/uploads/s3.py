@@ -43,51 +43,14 @@ _CREDENTIALS = frozenset(
 )  # fmt: skip
 
 
-class S3Store:
-    """The objects of one release, below a prefix with its name."""
+class S3Place:
+    """A place in a bucket: reading and writing there, and what failed in words."""
 
-    def __init__(self, target: S3Target, bundle: Bundle) -> None:
-        self._bundle = bundle
-        base = target.s3.removeprefix("s3://")
-        self._root = f"{base}/{bundle.name}"
-        self._pointer = f"{base}/{target.latest}" if target.latest else None
-        self.place = f"s3://{self._root}"
+    def __init__(self, target: S3Target, place: str) -> None:
+        self.place = place
         with _fewer_checksums(target), self._told("connecting"):
             store = ObjectStore(target.endpoint, target.region)
             self._system = store.system(allow_delayed_open=True)  # a small file is one request
-
-    def held(self) -> Mapping[str, int | None]:
-        chosen = fs.FileSelector(self._root, recursive=True, allow_not_found=True)
-        with self._told("listing what is there"):
-            found = self._system.get_file_info(chosen)
-        cut = len(self._root) + 1
-        return {each.path[cut:]: each.size for each in found if each.is_file}
-
-    def read(self, path: str) -> Iterator[bytes]:
-        return self._pieces(f"{self._root}/{path}", path)
-
-    def write(self, path: str) -> None:
-        key, source = f"{self._root}/{path}", self._bundle.folder / path
-        with self._told(f"sending {path}"):
-            if path == MANIFEST:
-                self._put_whole(key, source.read_bytes())
-                return
-            with source.open("rb") as file, self._sink(key) as sink:
-                # Cut off here, the object may be there in part: its hash says so next time.
-                shutil.copyfileobj(file, sink, _PIECE)
-
-    def show(self) -> str:
-        if self._pointer is None:
-            return ""
-        place = f"s3://{self._pointer}"
-        with self._told(f"reading {place}"):
-            there = self._system.get_file_info(self._pointer).is_file
-        said = _parsed(b"".join(self._pieces(self._pointer, place))) if there else None
-        if not there or (replaces(self._bundle, said, place) and said != self._bundle.pointer):
-            with self._told(f"replacing {place}"):
-                self._put_whole(self._pointer, pointer_text(self._bundle))
-            said = _parsed(b"".join(self._pieces(self._pointer, place)))
-        return said_of_pointer(self._bundle, place, said if isinstance(said, dict) else {})
 
     def _sink(self, key: str) -> pa.NativeFile:
         return self._system.open_output_stream(
@@ -126,6 +89,73 @@ class S3Store:
             said = _in_words(error)
         if said:
             raise UploadError(f"{said}, while {doing}.", where=self.place)
+
+
+class S3Object(S3Place):
+    """One small object that is replaced as a whole.
+
+    Args:
+        target: Its address, as that of a bucket with a prefix.
+    """
+
+    def __init__(self, target: S3Target) -> None:
+        super().__init__(target, target.s3)
+        self._key = target.s3.removeprefix("s3://")
+
+    def read(self) -> bytes | None:
+        """What it holds; None if there is none."""
+        with self._told("looking what is there"):
+            there = self._system.get_file_info(self._key).is_file
+        return b"".join(self._pieces(self._key, self.place)) if there else None
+
+    def replace(self, text: bytes) -> None:
+        """Put a text in its place."""
+        with self._told("replacing it"):
+            self._put_whole(self._key, text)
+
+
+class S3Store(S3Place):
+    """The objects of one release, below a prefix with its name."""
+
+    def __init__(self, target: S3Target, bundle: Bundle) -> None:
+        self._bundle = bundle
+        base = target.s3.removeprefix("s3://")
+        self._root = f"{base}/{bundle.name}"
+        self._pointer = f"{base}/{target.latest}" if target.latest else None
+        super().__init__(target, f"s3://{self._root}")
+
+    def held(self) -> Mapping[str, int | None]:
+        chosen = fs.FileSelector(self._root, recursive=True, allow_not_found=True)
+        with self._told("listing what is there"):
+            found = self._system.get_file_info(chosen)
+        cut = len(self._root) + 1
+        return {each.path[cut:]: each.size for each in found if each.is_file}
+
+    def read(self, path: str) -> Iterator[bytes]:
+        return self._pieces(f"{self._root}/{path}", path)
+
+    def write(self, path: str) -> None:
+        key, source = f"{self._root}/{path}", self._bundle.folder / path
+        with self._told(f"sending {path}"):
+            if path == MANIFEST:
+                self._put_whole(key, source.read_bytes())
+                return
+            with source.open("rb") as file, self._sink(key) as sink:
+                # Cut off here, the object may be there in part: its hash says so next time.
+                shutil.copyfileobj(file, sink, _PIECE)
+
+    def show(self) -> str:
+        if self._pointer is None:
+            return ""
+        place = f"s3://{self._pointer}"
+        with self._told(f"reading {place}"):
+            there = self._system.get_file_info(self._pointer).is_file
+        said = _parsed(b"".join(self._pieces(self._pointer, place))) if there else None
+        if not there or (replaces(self._bundle, said, place) and said != self._bundle.pointer):
+            with self._told(f"replacing {place}"):
+                self._put_whole(self._pointer, pointer_text(self._bundle))
+            said = _parsed(b"".join(self._pieces(self._pointer, place)))
+        return said_of_pointer(self._bundle, place, said if isinstance(said, dict) else {})
 
 
 def check() -> None:

@@ -47,11 +47,12 @@ LONG = ("croissant.json", "dcat.jsonld", "datapackage.json", "report.html")
 
 COMMANDS = (
     "demo", "init", "validate", "plan", "audit", "run", "rerelease", "review", "approve", "reject",
-    "publish", "upload", "verify", "refine", "query", "deploy", "ledger",
+    "publish", "upload", "verify", "refine", "query", "deploy", "doctor", "metrics",
+    "backup", "restore", "tidy", "ledger",
 )  # fmt: skip
 OF_THE_LEDGER = (
-    "amend", "approvers", "charge-history", "checkpoint", "export", "import", "note", "register",
-    "show", "upgrade", "verify", "void",
+    "amend", "approvers", "charge-history", "checkpoint", "export", "export-head", "import", "note",
+    "register", "show", "upgrade", "verify", "void",
 )  # fmt: skip
 
 MONTHS = "January February March April May June July August September October November December"

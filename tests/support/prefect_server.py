@@ -8,10 +8,12 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -144,3 +146,25 @@ def _healthy(api: str) -> bool:
             return bool(answer.status == 200)
     except OSError:
         return False
+
+
+@contextmanager
+def noticed() -> Iterator[tuple[list[dict[str, str]], str]]:
+    """A place that takes notices, and its address."""
+    taken: list[dict[str, str]] = []
+
+    class Taker(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            taken.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Silence."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Taker) as place:
+        threading.Thread(target=place.serve_forever, daemon=True).start()
+        try:
+            yield taken, f"http://127.0.0.1:{place.server_port}/"
+        finally:
+            place.shutdown()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,18 +11,24 @@ from uuid import uuid4
 import httpx
 import pyarrow.parquet as pq
 import pytest
-from prefect_server import as_client, ask
+from prefect_server import as_client, ask, noticed
 from victims import InProcess
 
 import statpress.flows.deployed
 from statpress.flows.runner import plain_context
-from statpress.mechanisms.errors import OrchestratorError, StatpressError
+from statpress.mechanisms.errors import (
+    LedgerUnavailableError,
+    OrchestratorError,
+    StatpressError,
+)
 from statpress.tasks.orchestration import monitoring
 from statpress.tasks.orchestration import server as exclusion
 from statpress.tasks.orchestration import server as notices
 from statpress.tasks.orchestration.server import limit_name
+from statpress.tasks.orchestration.server_checkup import examine_server
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.run_context import RunContext
+from statpress.tasks.uploads.heads import destination, send_head
 
 pytestmark = pytest.mark.system
 
@@ -38,7 +45,7 @@ def watched(agency: Any, server: dict[str, str]) -> Iterator[Any]:
 
 def artifacts(server: dict[str, str], run_id: str) -> dict[str, Any]:
     """The artifacts of the run with this id in the ledger, by the last part of their keys."""
-    runs = {"flow_runs": {"name": {"any_": [f"release-{run_id[:8]}"]}}}
+    runs = {"flow_runs": {"name": {"like_": run_id[:8]}}}
     found = ask(server, "/artifacts/filter", runs)
     return {each["key"].rpartition("-")[2]: each for each in found if each["key"]}
 
@@ -136,3 +143,40 @@ def test_a_flow_run_started_again_by_the_orchestrator_is_one_run(
     watched.replace("title: Test release", "title: Another release")
     statpress.flows.deployed.release.fn(config=str(watched.config))
     assert [entry.kind for entry in watched.entries()] == kinds
+
+
+def test_the_checkup_finds_late_runs_and_automations_that_are_off(server: dict[str, str]) -> None:
+    with as_client(server):
+        made = ask(server, "/flows/", {"name": "statpress-of-the-checkup"})
+        late = {"type": "SCHEDULED", "name": "Late"}
+        late["state_details"] = {"scheduled_time": "2020-01-01T04:00:00Z"}
+        run = {"flow_id": made["id"], "name": "calendar", "state": late}
+        due = ask(server, "/flow_runs/", run)
+        trigger = {"type": "event", "posture": "Reactive", "expect": ["nothing.of.ours"]}
+        trigger |= {"threshold": 1, "within": 0}
+        off = {"name": "statpress run failed", "enabled": False, "trigger": trigger}
+        ask(server, "/automations/", off | {"actions": [{"type": "do-nothing"}]})
+        found = {each.check: each for each in examine_server() if each.verdict == "wrong"}
+        assert "calendar was due 2020-01-01T04:00:00Z" in found["schedule"].what
+        assert "statpress run failed" in found["notices"].what
+        end = {"state": {"type": "CANCELLED", "name": "Cancelled"}, "force": True}
+        ask(server, f"/flow_runs/{due['id']}/set_state", end)
+        assert "schedule" not in {e.check for e in examine_server() if e.verdict == "wrong"}
+
+
+def test_a_head_goes_to_a_notification_block(watched: Any, server: dict[str, str]) -> None:
+    from prefect.blocks.notifications import CustomWebhookNotificationBlock
+
+    with noticed() as (notices, address):
+        json_data = {"subject": "{{subject}}", "body": "{{body}}"}
+        block = CustomWebhookNotificationBlock(name="heads", url=address, json_data=json_data)
+        block.save("heads", overwrite=True)
+        sent = send_head(watched.home, destination("block:custom-webhook/heads"))
+        (notice,) = notices
+        stated = {"entries": sent.entries, "format": "statpress-ledger/1", "head": sent.head}
+        assert json.loads(notice["body"]) == stated and sent.head == watched.entries()[-1].hash
+    with pytest.raises(LedgerUnavailableError, match="was not sent") as refused:
+        send_head(watched.home, destination("block:custom-webhook/heads"))  # nobody listens now
+    assert address not in str(refused.value)
+    with pytest.raises(LedgerUnavailableError, match="was not sent"):
+        send_head(watched.home, destination("block:custom-webhook/of-nobody"))

@@ -79,8 +79,10 @@ def test_a_form_approves_and_publishes(
     runs = ask(server, "/flow_runs/filter", {"flows": {"name": {"any_": ["statpress-publish"]}}})
     again = next(each["id"] for each in runs if each["parameters"] == {"run_id": run})
     assert state(server, again) == ("COMPLETED", "Completed")
+    assert ask(server, f"/flow_runs/{again}")["name"] == f"testdata, publish {run[:8]}"
     steps = ask(server, "/task_runs/filter", {"flow_runs": {"id": {"any_": [again]}}})
-    assert {step["name"] for step in steps} == {"check approval", "note publication"}
+    done = {step["name"] for step in steps}
+    assert done == {"check approval", "note publication", "verify ledger"}
 
     found = ask(server, f"/flow_runs/{run_id}")
     assert found["parameters"] == {"config": str(agency.config)}

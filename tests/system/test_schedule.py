@@ -12,7 +12,6 @@ import datetime
 import json
 import os
 import subprocess
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -20,7 +19,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +29,7 @@ from command_forks import forked_prefect, forked_with_prefect
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from postgres import Server
-from prefect_server import BIN, PASSWORD, as_client, ask
+from prefect_server import BIN, PASSWORD, as_client, ask, noticed
 from requirements import lacking
 from ruamel.yaml import YAML
 from victims import warm
@@ -206,35 +204,13 @@ def automate(server: dict[str, str], address: str, folder: Path) -> None:
     file.write_text(text.replace("NOTICE_BLOCK", identifier))
     words = ("automation", "create", "--from-file", str(file))
     said = succeeded(forked_prefect(*words, cwd=folder, environment=server))
-    assert "Created 5 automation" in said
+    assert "Created 6 automation" in said
 
 
 def succeeded(done: subprocess.CompletedProcess[str]) -> str:
     """What a command printed, which must have succeeded."""
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
-
-
-@contextmanager
-def noticed() -> Iterator[tuple[list[dict[str, str]], str]]:
-    """A place that takes notices, and its address."""
-    taken: list[dict[str, str]] = []
-
-    class Taker(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            taken.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(204)
-            self.end_headers()
-
-        def log_message(self, format: str, *args: Any) -> None:
-            """Silence."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Taker) as place:
-        threading.Thread(target=place.serve_forever, daemon=True).start()
-        try:
-            yield taken, f"http://127.0.0.1:{place.server_port}/"
-        finally:
-            place.shutdown()
 
 
 @contextmanager
@@ -296,6 +272,9 @@ def test_the_schedule_fires_and_a_bundle_is_published(day: Day) -> None:
     run = day.scheduled
     assert run["state_type"] == "COMPLETED", run["state"]
     assert run["auto_scheduled"] is True
+    dataset, _, run_id = run["name"].split(", ")
+    assert (dataset, run_id) == ("testdata", run["id"].replace("-", "")[:8])
+    assert day.failed["name"].startswith("release 20")  # it never knew its dataset
     assert run["parameters"] == {"config": str(day.agency.config)}
     assert set(run["tags"]) == {"statpress", "release", "testdata", "auto-scheduled"}
     manifest = verify_bundle(day.bundle)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import subprocess
 from collections.abc import Callable
@@ -50,7 +51,8 @@ def test_run_on_a_server(
     assert process.returncode == 0, err
     facts = json.loads(out)
     assert Path(facts["bundle"]).is_dir()
-    found = flow_runs(server, f"release-{facts['run_id'][:8]}")
+    today = datetime.datetime.now(datetime.UTC).date()
+    found = flow_runs(server, f"served, {today}, {facts['run_id'][:8]}")
     assert [r["state_type"] for r in found] == ["COMPLETED"]
     assert found[0]["parameters"] == {}
 

@@ -19,12 +19,18 @@ from s3_server import KEY, SECRET, s3_server
 
 from statpress.configs.upload_targets import S3Target
 from statpress.flows.cli import app
-from statpress.mechanisms.errors import UploadError
+from statpress.mechanisms.errors import (
+    LedgerIntegrityError,
+    LedgerUnavailableError,
+    UploadError,
+)
 from statpress.tasks.bundle.manifest import MANIFEST_NAME as MANIFEST
 from statpress.tasks.bundle.manifest import verify_bundle
+from statpress.tasks.ledger.export import head_line, read_head
 from statpress.tasks.release.run_places import Uploaded
 from statpress.tasks.source import lakes
 from statpress.tasks.uploads import s3
+from statpress.tasks.uploads.heads import destination, send_head
 from statpress.tasks.uploads.upload import Bundle, read_bundle, store_of, upload
 from statpress.tasks.uploads.upload import send as send_all
 
@@ -284,3 +290,23 @@ def test_no_secret_is_shown_or_kept(
     assert [text for text in kept if "s3://bucket/secret" in text]  # it does search
     for secret in (SECRET, wrong, KEY):
         assert not [text for text in (*said, *kept) if secret in text]
+
+
+def test_the_head_of_a_ledger_is_an_object_that_is_replaced(
+    bucket: Bucket, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lakes, "_ATTEMPTS", 1)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{bucket.port}")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    place = bucket.root / "bucket" / "heads" / "ledger.json"
+    for _ in range(2):
+        sent = send_head(publisher.home, destination("s3://bucket/heads/ledger.json"))
+        assert read_head(place) == sent.head
+    forged = head_line(sent.entries, "a" * 64).encode()
+    s3.S3Object(bucket.target("heads/ledger.json")).replace(forged)
+    with pytest.raises(LedgerIntegrityError, match="which is kept there"):
+        send_head(publisher.home, destination("s3://bucket/heads/ledger.json"))
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another-secret-key")
+    with pytest.raises(LedgerUnavailableError, match="was not sent") as refused:
+        send_head(publisher.home, destination("s3://bucket/heads/ledger.json"))
+    assert "another-secret-key" not in str(refused.value)

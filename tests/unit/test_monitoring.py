@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -127,3 +129,21 @@ def test_progress_speaks_up_only_when_drawing_takes_long(
             progress(1)
             clock[0] += pace
         assert told == expected
+
+
+@pytest.mark.parametrize(
+    ("temporal", "period"),
+    [
+        ({"start": 2000, "end": "2000-12"}, "2000 to 2000-12"),
+        ({"start": 2000, "end": 2000}, "2000"),
+        ({"end": "2001-06-30"}, "2001-06-30"),
+        (None, r"20\d\d-\d\d-\d\d"),
+    ],
+)
+def test_a_run_is_called_after_dataset_period_and_run(
+    agency: Any, temporal: dict[str, Any] | None, period: str
+) -> None:
+    if temporal:
+        agency.replace("products:", f"about: {{temporal: {json.dumps(temporal)}}}\nproducts:")
+    name = monitoring.run_name(load(agency.config).config, "abcdef0123" * 3)
+    assert re.fullmatch(f"testdata, {period}, abcdef01", name)
