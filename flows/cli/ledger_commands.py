@@ -387,9 +387,9 @@ def _not_alone() -> StatpressError:
 
 def _names(sources: list[str] | None) -> list[str]:
     """Sources as accounts name them; paths are taken from the present folder."""
-    from statpress.tasks.ledger.sources import resolved
+    from statpress.tasks.ledger.sources import named
 
-    return [resolved(each) for each in sources or ()]
+    return [named(each) for each in sources or ()]
 
 
 def _bind(

@@ -279,6 +279,11 @@ class Account:
         return int(last.body["open_looks"]) if last and last.sequence > since else 0
 
     @property
+    def forms(self) -> tuple[str, ...]:
+        """Forms in which runs with noisy gates have read sources."""
+        return tuple(self.last_look.body.get("forms", ())) if self.last_look else ()
+
+    @property
     def noisy_gates(self) -> bool:
         """Whether only runs with noisy gates may look at the data."""
         return bool(self.registration.body.get("noisy_gates", False))

@@ -216,6 +216,7 @@ _PATTERNS = {
     "charge": _DIGEST,
     "config_sha256": _DIGEST,
     "decision": ("approve|reject", "'approve' or 'reject'"),
+    "form": ("[0-9a-f]{16}", "16 lower-case hexadecimal digits"),
     "gates": ("exact|noisy", "'exact' or 'noisy'"),
     "manifest_sha256": _DIGEST,
     "public_key": _DIGEST,
@@ -254,14 +255,14 @@ def check_field(name: str, value: object) -> None:
     if name in _PATTERNS:
         pattern, form = _PATTERNS[name]
         usable = isinstance(value, str) and re.fullmatch(pattern, value) is not None
-    elif name in {"insecure_seed", "noisy_gates", "passed", "sign_terms", "unsigned"}:
+    elif name in {"insecure_seed", "new_form", "noisy_gates", "passed", "sign_terms", "unsigned"}:
         usable, form = isinstance(value, bool), "true or false"
     elif name == "mechanisms":
         usable = isinstance(value, list) and all(isinstance(item, dict) for item in value)
         form = "a list of objects, one for each mechanism"
     elif name == "approvers":
         usable, form = _are_keys(value), "at most 100 different public keys, in ascending order"
-    elif name in {"sources", "also_in"}:
+    elif name in {"also_in", "forms", "sources"}:
         usable, form = _are_lines(value), "at most 1,000 different lines of text, in order"
     elif name == "reason" and value is None:
         return

@@ -59,6 +59,7 @@ from statpress.tasks.ledger.rules import (
     check_elsewhere,
     decision_statement,
     reopening_statement,
+    settled_looks,
     void_statement,
 )
 from statpress.tasks.ledger.sources import overlap
@@ -470,7 +471,6 @@ class Ledger(AbstractContextManager["Ledger"]):
             LedgerError: A source is another account's too, and that is not said; or the reason
                 is missing.
         """
-        self.check_apart(dataset, sources, also_in, reason)
         given: Body = {
             "dataset": dataset,
             "sources": sorted(set(sources)),
@@ -480,6 +480,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         }
 
         def compose(state: State) -> Body:
+            self.check_apart(dataset, sources, also_in, reason)
             if key is None:
                 return {}
             return _signed(key, binding_statement(state.account_of(dataset), given))
@@ -618,6 +619,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         config_sha256: str,
         gates: str = "exact",
         source: str | None = None,
+        form: str = "",
     ) -> Entry:
         """Record that a run is about to open the source; nothing is opened before this is written.
 
@@ -628,6 +630,8 @@ class Ledger(AbstractContextManager["Ledger"]):
             gates: ``exact`` if its gates compare exact figures. ``noisy`` if the run was charged
                 for their noise; such a look counts until it is settled.
             source: Name of what will be opened, which accounts that are bound to sources want.
+            form: Of noisy gates: a hash of how records are read, 16 hexadecimal digits. The first
+                look with a form goes on to count.
 
         Raises:
             RefusalLimitError: Too many looks or refusals since the account was opened last.
@@ -637,8 +641,12 @@ class Ledger(AbstractContextManager["Ledger"]):
 
         def compose(state: State) -> Body:
             account = state.account_of(dataset)
-            named = {"source": source} if account.sources else {}
-            return {"open_looks": account.open_looks + 1} | named
+            more: Body = {"source": source} if account.sources else {}
+            forms = sorted({*account.forms, form} - {""})
+            more |= {"forms": forms} if forms else {}
+            if gates == "noisy":
+                more |= {"form": form, "new_form": form not in account.forms}
+            return {"open_looks": account.open_looks + 1} | more
 
         return self.append("look", given, compose)
 
@@ -655,7 +663,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         """
 
         def compose(state: State) -> Body:
-            return {"open_looks": max(0, state.account_of(dataset).open_looks - 1)}
+            return {"open_looks": settled_looks(state.account_of(dataset))}
 
         return self.append(
             "settle", {"run_id": run_id, "dataset": dataset, "passed": passed}, compose

@@ -61,7 +61,7 @@ from statpress.tasks.ledger.entries import (
     checkpoint_statement,
     statement_signed,
 )
-from statpress.tasks.ledger.sources import is_about
+from statpress.tasks.ledger.sources import is_about, overlap
 
 OF_DATASET = frozenset({"dataset", "created"})
 """Fields of every entry about a dataset."""
@@ -185,8 +185,15 @@ def check_bind(state: State, body: Body) -> None:
         flaw = "Changing the sources of an account needs a reason."
     elif body["also_in"] and body["reason"] is None:
         flaw = "A source that is another account's too needs a reason."
+    elif left := {
+        name
+        for name, other in state.accounts.items()
+        if name != account.dataset
+        and any(overlap(own, its) for own in body["sources"] for its in other.sources)
+    } - set(body["also_in"]):
+        flaw = f"Some of these sources are those of {', '.join(map(repr, sorted(left)))} too."
     if flaw:
-        step = "Give --reason, which stays in the ledger; or leave things as they are."
+        step = "Give --reason, and --also-in with such accounts; or leave things as they are."
         raise LedgerError(flaw, where=f"dataset {account.dataset!r}", next_step=step)
     check_signer(account, body, binding_statement(account, body))
 
@@ -196,7 +203,7 @@ def bind_account(draft: State, entry: Entry) -> None:
     draft.change_account(entry.body["dataset"], binding=entry)
 
 
-def check_source(account: Account, source: str | None) -> None:
+def check_about(account: Account, source: str | None) -> None:
     """Raise unless a source is one that the account is about, if it is bound to any.
 
     Args:
@@ -215,6 +222,30 @@ def check_source(account: Account, source: str | None) -> None:
         )
 
 
+def check_source(state: State, dataset: str, source: str) -> None:
+    """Raise unless a source is the account's; of one that is bound to none, unless it is no other's.
+
+    Args:
+        state: With all accounts.
+        dataset: Name of the account.
+        source: Its name.
+
+    Raises:
+        PolicyMismatchError: It is another's.
+    """
+    account = state.account_of(dataset)
+    check_about(account, source)
+    others = (each for each in state.accounts.values() if each.dataset != dataset)
+    if not account.sources and any(is_about(source, each.sources) for each in others):
+        raise PolicyMismatchError(
+            "The source of this config is that of another account, and this account is bound to"
+            " none: the same people would be charged apart.",
+            where=f"dataset {dataset!r}",
+            next_step="Name the account that is about it in the config; or bind this one with"
+            " 'statpress ledger amend --source', --also-in and --reason.",
+        )
+
+
 def amend_account(draft: State, entry: Entry) -> None:
     """The effect of an amendment: another policy or limit is in force."""
     body = entry.body
@@ -228,7 +259,8 @@ def approvers_statement(account: Account, body: Body) -> list[object]:
     """What an approver signs to change who approves; it holds once, after the entry in force."""
     before = account.review.hash if account.review else None
     names = ("dataset", "approvers", "unsigned", "reason", "created")
-    return ["statpress approvers", *(body[name] for name in names), before]
+    terms = [body["sign_terms"]] if "sign_terms" in body else []
+    return ["statpress approvers", *(body[name] for name in names), before, *terms]
 
 
 def decision_statement(body: Body) -> list[object]:
@@ -258,7 +290,15 @@ def check_set_approvers(state: State, body: Body) -> None:
     signed = "signature" in body
     account = state.account_of(body["dataset"])
     place = f"dataset {account.dataset!r}"
-    if (tuple(body["approvers"]), body["unsigned"]) == (account.approvers, account.unsigned):
+    sign_terms = body.get("sign_terms")
+    if sign_terms not in (None, True) or (account.terms_signed and sign_terms is None):
+        raise LedgerError(
+            "Approvers who sign the terms of an account go on to do so.",
+            where=place,
+            next_step="State 'sign_terms' as before.",
+        )
+    same = (account.approvers, account.unsigned, account.terms_signed or not account.approvers)
+    if (tuple(body["approvers"]), body["unsigned"], True) == same:
         raise LedgerError(
             "These are the approvers in force.",
             where=place,
@@ -409,7 +449,10 @@ def check_open(account: Account) -> None:
 
 def look_fields(body: Body) -> frozenset[str]:
     """The fields of a look; of an account that is bound to sources, with its own."""
-    return OF_DATASET | {"config_sha256", "gates", "open_looks", "run"} | {"source"} & body.keys()
+    fields = OF_DATASET | {"config_sha256", "gates", "open_looks", "run"} | {"source"} & body.keys()
+    if body.get("gates") == "noisy":
+        return fields | {"form", "forms", "new_form"}
+    return fields | {"forms"} & body.keys()
 
 
 def check_look(state: State, body: Body) -> None:
@@ -418,7 +461,8 @@ def check_look(state: State, body: Body) -> None:
     run = body | {"run_id": body["run"]}
     check_not_refused(state, run)
     check_gates(state, account, run)
-    check_source(account, body.get("source"))
+    check_about(account, body.get("source"))
+    check_form(account, body)
     check_open(account)
     if body["open_looks"] != (counted := account.open_looks + 1):
         raise refusal(
@@ -439,6 +483,18 @@ def check_gates(state: State, account: Account, run: Body) -> None:
         raise only_noisy(account)
 
 
+def check_form(account: Account, body: Body) -> None:
+    """Raise unless a look with noisy gates says whether its form of reading is a new one."""
+    if body["gates"] != "noisy":
+        return
+    known = account.forms
+    if (body["new_form"], body["forms"]) != (
+        body["form"] not in known,
+        sorted({*known, body["form"]}),
+    ):
+        raise refusal(body | {"run_id": body["run"]}, "It has other forms.", "Count them anew.")
+
+
 def only_noisy(account: Account) -> PolicyMismatchError:
     """The error of a run with exact gates where the account wants noisy ones."""
     return PolicyMismatchError(
@@ -449,21 +505,29 @@ def only_noisy(account: Account) -> PolicyMismatchError:
 
 
 def check_settle(state: State, body: Body) -> None:
-    """Raise unless a run with noisy gates was the last that looked, and one look less counts now.
+    """Raise unless a run with noisy gates was the last that looked, and its look need not count.
 
-    If another run has looked since, the look of this one goes on to count.
+    If another run has looked since, the look of this one goes on to count, and so does the first
+    look with a form of reading, since that all could be read so is an exact answer.
     """
     charge, account = state.charge_of(body), state.account_of(body["dataset"])
     check_not_refused(state, body)
     look, settled = account.last_look, account.last_settled
     open_look = look if look and not (settled and settled.sequence > look.sequence) else None
     own = open_look is not None and open_look.body["run"] == body["run_id"]
-    if not own or charge.gates != "noisy" or charge.status is not Status.DRAWN:
+    noisy = open_look is not None and open_look.body["gates"] == charge.gates == "noisy"
+    if not (own and noisy) or charge.status is not Status.DRAWN:
         raise refusal(body, "The last look is none of this run.", "There is nothing left to do.")
-    if body["open_looks"] != (counted := max(0, account.open_looks - 1)):
+    if body["open_looks"] != (counted := settled_looks(account)):
         raise refusal(
             body, f"It says {body['open_looks']} looks where {counted} are.", "Count them anew."
         )
+
+
+def settled_looks(account: Account) -> int:
+    """How many looks count once the last one has ended inside its guarantee."""
+    new = account.last_look is not None and account.last_look.body.get("new_form")
+    return account.open_looks if new else max(0, account.open_looks - 1)
 
 
 def settle_look(draft: State, entry: Entry) -> None:

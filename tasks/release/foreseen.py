@@ -6,6 +6,8 @@ the memory that its steps may need, and everything that would stop a run: a key,
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -213,11 +215,29 @@ def offers_of(
 
 def source_name(release: Release) -> str:
     """What accounts call the source of a config (``tasks.ledger.sources``)."""
-    from statpress.tasks.ledger.sources import resolved
+    from statpress.tasks.ledger.sources import of_path, of_table
 
     declared = release.config.source
     path, table = (getattr(declared, name, None) for name in ("path", "table"))
-    return f"{declared.engine}:{table}" if path is None else resolved(path, str(release.folder))
+    if path is None:
+        return of_table(declared.engine, table or "")
+    return of_path(path, str(release.folder))
+
+
+def form_of(release: Release) -> str:
+    """A hash of how a config reads records: all of it but where they lie and what becomes of them.
+
+    Whether a source can be read in a form is an exact answer, so that each form counts once.
+    """
+    said = release.config.model_dump(mode="json", include=set(_OF_READING))
+    said["source"] = {name: v for name, v in said["source"].items() if name not in _OF_PLACE}
+    said["domain"] = {name: repr(release.domain[name]) for name in release.domain.names}
+    text = json.dumps(said, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+_OF_READING = ("source", "privacy", "structural_zeros")
+_OF_PLACE = ("path", "version", "endpoint", "region", "credentials", "table", "master", "remote")
 
 
 def check_places(home: Home, release: Release, *, seeded: bool, signed: bool = False) -> None:

@@ -8,6 +8,7 @@ worker that ended, says.
 from __future__ import annotations
 
 import functools
+import glob
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -37,8 +38,8 @@ from statpress.tasks.ledger.entries import Entry
 from statpress.tasks.ledger.home_ledger import open_ledger, remember
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.ledger.memory import drawn_before
-from statpress.tasks.ledger.rules import check_open, check_source
-from statpress.tasks.ledger.sources import resolved
+from statpress.tasks.ledger.rules import check_about, check_open, check_source
+from statpress.tasks.ledger.sources import of_path
 from statpress.tasks.private_zone.folders import at_work
 from statpress.tasks.private_zone.run_context import RunContext, step
 from statpress.tasks.private_zone.workers import Workers
@@ -52,6 +53,7 @@ from statpress.tasks.release.entropy import generator, key_of_choice
 from statpress.tasks.release.foreseen import (
     check_memory,
     check_verdicts,
+    form_of,
     plan_for_account,
     source_name,
 )
@@ -70,7 +72,6 @@ from statpress.tasks.release.run_places import (
 from statpress.tasks.release.statement import lifetime
 from statpress.tasks.source.aggregates import first_of, source_of
 from statpress.tasks.source.engine import reader_named
-from statpress.tasks.source.files import FileSource, files_of
 from statpress.tasks.source.scanning import Scan
 
 
@@ -201,7 +202,7 @@ def check_budget(
     for text in beginning(account, charged, functools.partial(at_work, home)):
         context.notify(text)
     check_run(state, body)
-    check_source(state.account_of(body["dataset"]), source_name(release))
+    check_source(state, body["dataset"], source_name(release))
     if drew:
         raise drawn_before(run_id)
     reviewed = charged.reviewed if charged else state.accounts[body["dataset"]].reviewed
@@ -229,10 +230,12 @@ def record_look(context: RunContext, release: Release, plan: Plan) -> None:
             config_sha256=release.sha256,
             gates="noisy" if plan.gate else "exact",
             source=source_name(release),
+            form=form_of(release) if plan.gate else "",
         )
         account = ledger.account_terms(dataset)
-    for path in files_of(source) if account.sources and isinstance(source, FileSource) else ():
-        check_source(account, resolved(path))
+    files = release.config.source.files
+    for path in glob.iglob(str(release.located(files)), recursive=True) if files else ():
+        check_about(account, of_path(path))
 
 
 @step("check input")

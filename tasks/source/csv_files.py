@@ -173,11 +173,12 @@ class CsvFiles:
         } | more  # fmt: skip
         files = ", ".join(_quoted(glob.escape(path)) for path in self.paths)
         settings = ", ".join(f"{name}={value}" for name, value in options.items())
-        nulls = ", ".join(map(_quoted, ("", *self.options.null_values)))
+        written = ", ".join(map(_quoted, ("", *self.options.null_values)))
+        nulls = ["''" if name == self.options.unit else written for name in self.header]
         # Not the bare columns: DuckDB 2.0 moves a TRY_CAST of those into its CSV
         # reader, where it fails instead of giving null (duckdb issue 23818).
         values = ", ".join(
-            f"CASE WHEN c{i} IN ({nulls}) THEN NULL ELSE c{i} END AS c{i}" for i in columns
+            f"CASE WHEN c{i} IN ({nulls[i]}) THEN NULL ELSE c{i} END AS c{i}" for i in columns
         )
         return f"SELECT {values} FROM read_csv([{files}], {settings})"  # noqa: S608  (quoted)
 

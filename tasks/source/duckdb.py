@@ -44,6 +44,7 @@ def source_of(
             thousands=declared.thousands,
             date_format=declared.date_format,
             null_values=tuple(declared.null_values),
+            unit=unit,
         ),
         columns=columns,
         unit=unit,

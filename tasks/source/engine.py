@@ -47,6 +47,8 @@ class CsvOptions:
         thousands: One character between groups of digits, if numbers may have one.
         date_format: Of dates, in the directives of ``strptime``; None for ISO 8601.
         null_values: Fields that stand for no value, besides the empty one.
+        unit: Column that names units, in which only an empty field stands for none: else a config
+            could ask whether a name is there.
     """
 
     delimiter: str = ","
@@ -55,6 +57,7 @@ class CsvOptions:
     thousands: str | None = None
     date_format: str | None = None
     null_values: tuple[str, ...] = ()
+    unit: str | None = None
 
 
 MEMORY_LIMIT = 300 * 10**6

@@ -14,10 +14,15 @@ from bad_input import N
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from statpress.flows.cli import app
-from statpress.mechanisms.errors import ApprovalError, LedgerError, PolicyMismatchError
+from statpress.mechanisms.errors import (
+    ApprovalError,
+    LedgerError,
+    PolicyMismatchError,
+    StatpressError,
+)
 from statpress.tasks.ledger.entries import public_text
 from statpress.tasks.ledger.ledger import Ledger
-from statpress.tasks.ledger.sources import is_about, overlap, resolved
+from statpress.tasks.ledger.sources import is_about, named, of_path, of_table, overlap
 from statpress.tasks.release.ledger_check import verify_ledger
 from statpress.tasks.source import scanning
 
@@ -61,6 +66,9 @@ def bound(agency: Any, *sources: str, **named: Any) -> None:
         ("postgres:other.t", ["postgres:s.*"], False),
         ("s3://b/k.parquet", ["s3://b/*"], True),
         ("/D/A.csv", ["/d/a.csv"], False),
+        ("/d/*/../../e/a.csv", ["/d/*"], False),
+        ("/d/{a,b}.csv", ["/d/*"], True),
+        ("/d/{a,b}.csv", ["/d/a.csv", "/d/b.csv"], False),
     ],
 )
 def test_a_source_is_one_of_an_account_or_not(
@@ -80,22 +88,53 @@ def test_a_source_is_one_of_an_account_or_not(
         ("/d/a*.csv", "/d/a*.parquet", False),
         ("/d/[a]", "/d/*b", True),
         ("postgres:s.t", "/d/*", False),
+        ("/d/tab", "/d/tab/*.parquet", True),
+        ("/d/tab", "/d/tab/part-0.parquet", True),
+        ("/d/tab", "/d/table.parquet", False),
+        ("/d/{a,b}.parquet", "/d/a.parquet", True),
     ],
 )
 def test_patterns_overlap_where_a_source_may_lie_in_both(one: str, other: str, may: bool) -> None:
     assert overlap(one, other) is overlap(other, one) is may
 
 
-def test_paths_are_absolute_with_their_links_resolved(tmp_path: Path) -> None:
+def test_paths_are_absolute_with_their_links_of_path(tmp_path: Path) -> None:
     real = tmp_path / "real"
     real.mkdir()
     (tmp_path / "link").symlink_to(real)
     (tmp_path / "file").symlink_to(real / "a.csv")
-    assert resolved("link/a.csv", str(tmp_path)) == str(real / "a.csv")
-    assert resolved("link/a-*.csv", str(tmp_path)) == str(real / "a-*.csv")
-    assert resolved("file", str(tmp_path)) == str(real / "a.csv")
-    assert resolved("link/../real/*.csv", str(tmp_path)) == str(real / "*.csv")
-    assert resolved("s3://b/k") == "s3://b/k" and resolved("postgres:s.t") == "postgres:s.t"
+    assert of_path("link/a.csv", str(tmp_path)) == str(real / "a.csv")
+    assert of_path("link/a-*.csv", str(tmp_path)) == str(real / "a-*.csv")
+    assert of_path("file", str(tmp_path)) == str(real / "a.csv")
+    assert of_path("link/../real/*.csv", str(tmp_path)) == str(real / "*.csv")
+    assert of_path("s3a://b/k") == "s3://b/k" and named("postgres:s.t") == "postgres:s.t"
+
+
+def test_a_wildcard_does_not_hide_where_a_path_leads(tmp_path: Path) -> None:
+    """Files, links and folders whose names have brackets, and names like those of tables."""
+    secret, data = tmp_path / "secret.parquet", tmp_path / "data"
+    (data / "[x]").mkdir(parents=True)
+    secret.write_text("x")
+    (data / "x[1].parquet").symlink_to(secret)
+    (tmp_path / "postgres:public.a").mkdir()
+    for path in (
+        "data/x[1].parquet", "data/[x]/../../secret.parquet", "data/*/../../secret.parquet",
+        "postgres:public.a/../secret.parquet", f"file://{secret}", "data/[no]/../../secret.parquet",
+    ):  # fmt: skip
+        for patterns in ([f"{data}/*"], ["postgres:public.*"], [f"{data}*"]):
+            assert not is_about(of_path(path, str(tmp_path)), patterns), path
+    assert of_table("spark", "Default.T") == of_table("spark", "t") == "spark:t"
+
+
+def test_an_account_that_is_bound_to_nothing_does_not_read_anothers_source(agency: Any) -> None:
+    bound(agency, str(agency.source.resolve()))
+    with Ledger.open(agency.home.ledger, create=False) as ledger:
+        ledger.register(dataset="free", **TERMS)
+    agency.replace("dataset: testdata", "dataset: free")
+    before = len(agency.entries())
+    with pytest.raises(PolicyMismatchError, match="that of another account"):
+        agency.run()
+    assert len(agency.entries()) == before
 
 
 def test_another_source_is_refused_before_it_is_opened(
@@ -182,6 +221,11 @@ def test_approvers_sign_what_changes_the_terms(agency: Any) -> None:
             with pytest.raises(ApprovalError, match=r"not one of|Only an approver"):
                 change(key=OTHER)
             change(key=KEY)
+        honest = list(ledger.entries())[-1].body
+        with pytest.raises(StatpressError):  # neither without the mark, nor with another
+            ledger.append("set-approvers", {k: v for k, v in honest.items() if k != "sign_terms"})
+        with pytest.raises(StatpressError):
+            ledger.append("set-approvers", honest | {"sign_terms": False})
         ledger.verify()
     kinds = [entry.kind for entry in agency.entries()[3:]]
     assert kinds == ["amend-policy", "bind", "reopen", "set-approvers"]

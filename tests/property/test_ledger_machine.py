@@ -86,7 +86,8 @@ class Account:
     unsigned: bool = False
     refused: int = 0  # runs, since it was reopened
     looks: int = 0  # that count, since it was reopened
-    last_look: tuple[str, str] = ("", "")  # run and gates, until it is settled
+    last_look: tuple[str, str, bool] = ("", "", False)  # run, gates, form new; until it is settled
+    forms: set[str] = field(default_factory=set)
 
     @property
     def reviewed(self) -> bool:
@@ -240,7 +241,7 @@ class Model:
         self.accounts[dataset].refused += 1
         return self.length
 
-    def look(self, dataset: str, run: str, gates: str) -> Outcome:
+    def look(self, dataset: str, run: str, gates: str, form: str) -> Outcome:
         if dataset not in self.accounts:
             return UnregisteredDatasetError
         charged = self.runs.get(run)
@@ -251,7 +252,8 @@ class Model:
         now = self.accounts[dataset]
         if now.looks == MAX_LOOKS or now.refused >= 20:
             return RefusalLimitError
-        now.looks, now.last_look = now.looks + 1, (run, gates)
+        now.looks, now.last_look = now.looks + 1, (run, gates, form not in now.forms)
+        now.forms |= {form} - {""}
         return self.written()
 
     def settle(self, dataset: str, run: str, passed: bool) -> Outcome:
@@ -263,9 +265,10 @@ class Model:
         if known.settled:
             return known.settled[1] if known.settled[0] == passed else LedgerError
         now = self.accounts[dataset]
-        if run in self.refused or known.status != "drawn" or now.last_look != (run, "noisy"):
+        if run in self.refused or known.status != "drawn" or now.last_look[:2] != (run, "noisy"):
             return LedgerError
-        now.looks, now.last_look = max(0, now.looks - 1), ("", "")
+        now.looks = now.looks if now.last_look[2] else max(0, now.looks - 1)
+        now.last_look = ("", "", False)
         known.settled = passed, self.written()
         known.status = "drawn" if passed else "stopped"
         return self.length
@@ -507,8 +510,9 @@ class LedgerMachine(RuleBasedStateMachine):
     def look(self, dataset: str, run: str, gates: str) -> None:
         """A run is about to open the source, charged or not, and again."""
         for _ in range(2):
-            expected = self.model.look(dataset, run, gates)
-            names = {"run": run, "dataset": dataset, "gates": gates}
+            form = "" if gates == "exact" else {"1": "a", "2": "b"}.get(run[-1], "c") * 16
+            expected = self.model.look(dataset, run, gates, form)
+            names = {"run": run, "dataset": dataset, "gates": gates, "form": form}
             self.agree(expected, lambda names=names: self.ledger.look(**names, **LOOKING))
 
     @rule(dataset=datasets, place=places, passed=st.booleans(), between=st.sampled_from("ldrx"))

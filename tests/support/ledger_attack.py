@@ -88,12 +88,15 @@ def write_review(ledger: Ledger) -> None:
     ledger.reopen(dataset="census", reason="a file of last year", key=KEY)
 
 
+NOISY = {"gates": "noisy", "form": "f0" * 8}
+
+
 def write_noisy(ledger: Ledger) -> None:
     """Two runs whose gates are noisy: one is stopped, the other published."""
     ledger.register(dataset="census", noisy_gates=True, epsilon=1, delta="1e-8", **TERMS)
     for run, passed in (("run-1", False), ("run-2", True)):
         charge(ledger, "census", run, "0.3", "0.045", mechanism="noisy_checks")
-        ledger.look(dataset="census", run=run, config_sha256="a1" * 32, gates="noisy")
+        ledger.look(dataset="census", run=run, config_sha256="a1" * 32, **NOISY)
         ledger.draw(dataset="census", run_id=run)
         ledger.settle(dataset="census", run_id=run, passed=passed)
     publish(ledger, "census", "run-2")

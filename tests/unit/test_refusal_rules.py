@@ -96,7 +96,8 @@ def test_twenty_is_the_limit_of_datasets_registered_without(ledger: Ledger) -> N
 
 
 def look(ledger: Ledger, run: str, dataset: str = "census", gates: str = "exact") -> Entry:
-    return ledger.look(run=run, dataset=dataset, config_sha256=CONFIG, gates=gates)
+    form = {"form": "f" * 16} if gates == "noisy" else {}
+    return ledger.look(run=run, dataset=dataset, config_sha256=CONFIG, gates=gates, **form)
 
 
 def test_every_look_with_exact_gates_counts_whatever_follows(ledger: Ledger) -> None:
@@ -167,7 +168,11 @@ def test_approvers_of_an_earlier_version_sign_decisions_alone(ledger: Ledger) ->
     refuse(ledger, "one")
     ledger.reopen(dataset="census", reason="as before")
     ledger.amend(dataset="census", epsilon="0.5", reason="as before")
-    ledger.set_approvers(dataset="census", approvers=[], reason="anew", key=KEY)
+    ledger.set_approvers(dataset="census", approvers=[public_text(KEY)], reason="anew", key=KEY)
+    with pytest.raises(ApprovalError, match="Only an approver in force"):
+        ledger.amend(dataset="census", epsilon="0.6", reason="more")
+    with pytest.raises(LedgerError, match="approvers in force"):
+        ledger.set_approvers(dataset="census", approvers=[public_text(KEY)], reason="x", key=KEY)
     ledger.verify()
 
 
