@@ -223,7 +223,7 @@ def check_about(account: Account, source: str | None) -> None:
 
 
 def check_source(state: State, dataset: str, source: str) -> None:
-    """Raise unless a source is the account's; of one that is bound to none, unless it is no other's.
+    """Raise unless a source is the account's own or, if it is bound to none, nobody's.
 
     Args:
         state: With all accounts.
