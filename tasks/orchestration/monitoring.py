@@ -69,6 +69,8 @@ def show_plan(client: SyncPrefectClient, release: Release, plan: Plan, run_id: s
         "Costs below are of each product alone; errors are expected ones, from public "
         f"quantities. Config {release.sha256}."
     )
+    if plan.gate is not None:
+        text += f" The checks of the input have {plan.gate.expected_error.summary()}."
     for warning in warnings(release, plan):
         text += f" **{escaped(warning)}**"
     show(client, dataset, "plan", "table", json.dumps(rows), text)
