@@ -31,7 +31,7 @@ def test_charts_have_a_place_for_the_list_of_fonts() -> None:
 
 
 def test_the_runbook_makes_the_database_and_checks_the_python() -> None:
-    assert "createdb --owner prefect prefect" in RUNBOOK
+    assert "createdb --owner statpress-server prefect" in RUNBOOK
     assert "psql --dbname prefect < deploy/postgres/prefect.sql" in RUNBOOK
     assert re.search(r"uv sync .*--python /usr/bin/python3\n", RUNBOOK)
     assert "runuser -u statpress -- /opt/statpress/bin/statpress --version" in RUNBOOK

@@ -30,7 +30,8 @@ SERVICES = set(YAML(typ="safe").load(DEPLOY / "compose.yaml")["services"])
 INSIDE = re.compile(
     r"docker compose (?:exec(?: -T)?|run --rm) (\S+) (?=\w)|"
     r"kubectl --namespace statpress exec \S+ -- (?:with-secrets )?(?=\w)|"
-    r"as-statpress (?=[\w/])|runuser -u \S+ -- |/opt/statpress/bin/|\.venv/bin/|\b[A-Z_]+=\S+ (?=\S)"
+    r"as-statpress (?=[\w/])|runuser -u \S+ -- |/opt/statpress/bin/|\.venv/bin/|"
+    r"(?<!')\b[A-Z_]+=\S+ (?=\S)"
 )
 
 
