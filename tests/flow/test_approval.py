@@ -114,7 +114,7 @@ def test_a_release_under_review_from_its_run_to_its_publication(agency: Any) -> 
     with Ledger.open(agency.home.ledger) as ledger:
         spent = ledger.account("testdata").spent
         assert spent["epsilon"] > 0
-    with pytest.raises(BundleVerificationError, match="needs an approval"):
+    with pytest.raises(BundleVerificationError, match=f"{outcome.seal}. .* needs an approval"):
         verify_bundle(outcome.bundle)
     (one,) = waiting(agency.home)
     assert (one.title, one.target) == ("Test release", agency.releases / "first")

@@ -23,7 +23,7 @@ RUNBOOK = (DEPLOY / "README.md").read_text()
 PROGRAMS = {
     "cat", "cp", "chmod", "createdb", "createuser", "curl", "dask", "docker", "for", "install",
     "kubectl", "ln", "openssl", "pg_dump", "pg_restore", "prefect", "printf", "psql", "rm",
-    "python", "python3", "sed", "sha256sum", "ssh-keygen", "ssh-keyscan", "statpress", "systemctl",
+    "python", "python3", "sed", "ssh-keygen", "ssh-keyscan", "statpress", "systemctl",
     "tar", "umask", "useradd", "uv", "with-secrets",
 }  # fmt: skip
 SERVICES = set(YAML(typ="safe").load(DEPLOY / "compose.yaml")["services"])
