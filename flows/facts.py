@@ -341,6 +341,16 @@ def decision_facts(decision: Entry) -> dict[str, Any]:
     }
 
 
+def statement_report(statement: Path) -> str:
+    """How the officer signs a statement, and how it comes back."""
+    return (
+        f"Wrote {statement}; nothing is decided yet. Where the key is:\n"
+        f"  openssl pkeyutl -sign -rawin -inkey KEY -in {statement.name}"
+        f" -out {statement.name}.signature\n"
+        "Then repeat this command with --signature and that file."
+    )
+
+
 def decision_report(decision: Entry) -> str:
     """Who decided what, when and why, in a line."""
     body = decision.body

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from cyclopts import Parameter
 
@@ -33,6 +33,21 @@ By = Annotated[
         name="--by", help="Your name instead of a key, where the ledger allows unsigned decisions."
     ),
 ]
+Statement = Annotated[
+    Path | None,
+    Parameter(
+        name="--statement",
+        help="Decide with a key that is elsewhere: write what it has to sign to this new file; "
+        "with --signature, the file that was signed.",
+    ),
+]
+Signature = Annotated[
+    Path | None,
+    Parameter(
+        name="--signature",
+        help="The signature of the statement, as 'openssl pkeyutl -sign -rawin' writes it.",
+    ),
+]
 Reason = Annotated[str | None, Parameter(name="--reason", help="Stays in the ledger.")]
 
 
@@ -54,12 +69,15 @@ def approve(
     *,
     key: Key = None,
     by: By = None,
+    statement: Statement = None,
+    signature: Signature = None,
     reason: Reason = None,
     home: HomeFolder = None,
     json: Json = False,
 ) -> Result:
     """Approve a prepared bundle, in your name, to the last byte; 'publish' then publishes it."""
-    return _decide(home_of(home), target, "approve", key, by, reason, json)
+    given = _Decider(key, by, statement, signature)
+    return _decide(home_of(home), target, "approve", given, reason, json)
 
 
 def reject(
@@ -68,11 +86,14 @@ def reject(
     reason: Annotated[str, Parameter(name="--reason", help="Stays in the ledger.")],
     key: Key = None,
     by: By = None,
+    statement: Statement = None,
+    signature: Signature = None,
     home: HomeFolder = None,
     json: Json = False,
 ) -> Result:
     """Reject a prepared bundle for good; its budget stays spent."""
-    return _decide(home_of(home), target, "reject", key, by, reason, json)
+    given = _Decider(key, by, statement, signature)
+    return _decide(home_of(home), target, "reject", given, reason, json)
 
 
 def publish(
@@ -174,28 +195,51 @@ def approvers(
     )
 
 
+class _Decider(NamedTuple):
+    """The options that say who decides, of which a command has one."""
+
+    key: Path | None
+    by: str | None
+    statement: Path | None
+    signature: Path | None
+
+
 def _decide(
-    home: Home,
-    target: str,
-    decision: str,
-    key: Path | None,
-    by: str | None,
-    reason: str | None,
-    json: bool,
+    home: Home, target: str, decision: str, given: _Decider, reason: str | None, json: bool
 ) -> Result:
-    """Record a decision."""
+    """Record a decision, or write the statement that has to be signed for it."""
     from statpress.flows import facts as reports
     from statpress.mechanisms.errors import SigningKeyError
-    from statpress.tasks.release.review import decide
+    from statpress.tasks.release.review import decide, write_statement
 
-    if (key is None) == (by is None):
+    key, by, statement, signature = given
+    ways = [way for way in (key, by, statement) if way is not None]
+    if len(ways) != 1 or (signature and not statement):
         raise SigningKeyError(
             "A decision is signed by one key, or made in one name.",
             where=decision,
-            next_step="Give --key FILE; or --by NAME, where the ledger allows it.",
+            next_step="Give --key FILE; or --statement FILE for a key that is elsewhere, and"
+            " --signature FILE with it once it is signed; or --by NAME, where the ledger allows"
+            " it.",
+        )
+    if statement and not signature:
+        write_statement(home, target, decision, reason=reason, file=statement)
+        return Result(
+            json=json,
+            facts=lambda: {"statement": str(statement)},
+            report=lambda: reports.statement_report(statement),
         )
     signer = private_key(key) if key else None
-    entry = decide(home, target, decision, reason=reason, key=signer, by=by)
+    entry = decide(
+        home,
+        target,
+        decision,
+        reason=reason,
+        key=signer,
+        by=by,
+        statement=statement,
+        signature=signature,
+    )
     return Result(
         json=json,
         facts=lambda: reports.decision_facts(entry),

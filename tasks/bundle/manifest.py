@@ -143,7 +143,8 @@ def approval_at(place: Place, manifest: Mapping[str, Any]) -> Entry:
     content = place.text(APPROVAL_NAME, _LONGEST_APPROVAL)
     if content is None:
         raise BundleVerificationError(
-            "The release needs an approval and has none.",
+            f"Its files are whole, with the seal {manifest[_SEAL]}."
+            " The release needs an approval and has none.",
             where=place.where,
             next_step="Do not use this bundle: its publisher has not released it.",
         )

@@ -19,10 +19,14 @@ if TYPE_CHECKING:
 
 
 def open_ledger(home: Home, *, create: bool = False, known: Positions | None = None) -> Ledger:
-    """Open the ledger of a home, whose memory its acts respect and extend; see ``Ledger.open``."""
+    """Open the ledger of a home, whose memory its acts respect and extend; see ``Ledger.open``.
+
+    The home remembers the address of a ledger outside it that was opened once.
+    """
     from statpress.tasks.ledger.ledger import Ledger
 
     ledger = Ledger.open(home.ledger, create=create, known=known)
+    home.remember_address()
     ledger.memory = Memory(home, ledger.where)
     return ledger
 

@@ -53,10 +53,12 @@ from statpress.tasks.ledger.entries import (
 )
 from statpress.tasks.ledger.memory import drawn_before
 from statpress.tasks.ledger.rules import (
+    SignedElsewhere,
     amendment_statement,
     approvers_statement,
     binding_statement,
     check_elsewhere,
+    decision_body,
     decision_statement,
     reopening_statement,
     settled_looks,
@@ -780,6 +782,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         reason: str | None = None,
         key: Ed25519PrivateKey | None = None,
         by: str | None = None,
+        signed: SignedElsewhere | None = None,
     ) -> Entry:
         """Record an approval or a rejection; the same decision again returns the first.
 
@@ -790,22 +793,24 @@ class Ledger(AbstractContextManager["Ledger"]):
             reason: Needed to reject.
             key: The officer's.
             by: In place of a key the name of whoever decides, which nobody vouches for.
+            signed: In place of a key the signature of ``decision_statement``, made elsewhere.
 
         Raises:
             ApprovalError: Whoever decides may not, or it was decided otherwise before.
             LedgerError: A value is not usable.
         """
-        run = charge.entry.body
-        body: Body = {
-            "dataset": run["dataset"],
-            "run_id": run["run_id"],
-            "charge": charge.entry.hash,
-            "manifest_sha256": manifest_sha256,
-            "decision": decision,
-            "reason": reason,
-            "created": now(),
-        }
-        body |= {"by": by} if key is None else _signed(key, decision_statement(body))
+        created = now() if signed is None else signed.created
+        body = decision_body(charge, manifest_sha256, decision, reason, created)
+        if signed is not None:
+            keys = self.account_terms(body["dataset"]).approvers
+            body |= {
+                "public_key": signed.signer(keys, decision_statement(body)),
+                "signature": signed.signature,
+            }
+        elif key is not None:
+            body |= _signed(key, decision_statement(body))
+        else:
+            body |= {"by": by}
         return self.append("decide", body)
 
 

@@ -28,7 +28,7 @@ memory, goes on to count.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Literal
 
@@ -263,10 +263,55 @@ def approvers_statement(account: Account, body: Body) -> list[object]:
     return ["statpress approvers", *(body[name] for name in names), before, *terms]
 
 
+def decision_body(
+    charge: Charge, manifest_sha256: str, decision: str, reason: str | None, created: str
+) -> Body:
+    """A decision about the bundle of a run, without whoever makes it."""
+    run = charge.entry.body
+    return {
+        "dataset": run["dataset"],
+        "run_id": run["run_id"],
+        "charge": charge.entry.hash,
+        "manifest_sha256": manifest_sha256,
+        "decision": decision,
+        "reason": reason,
+        "created": created,
+    }
+
+
 def decision_statement(body: Body) -> list[object]:
     """What an approver signs to decide about a bundle."""
     names = ("dataset", "run_id", "charge", "manifest_sha256", "decision", "reason", "created")
     return ["statpress release decision", *(body[name] for name in names)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignedElsewhere:
+    """A signature that was made where the private key is, and not here.
+
+    Attributes:
+        created: The time in the statement.
+        signature: In hexadecimal.
+    """
+
+    created: str
+    signature: str
+
+    def signer(self, keys: Collection[str], statement: list[object]) -> str:
+        """The key of those in force that signed a statement.
+
+        Raises:
+            ApprovalError: None of them did.
+        """
+        for key in keys:
+            if statement_signed(key, self.signature, statement):
+                return key
+        raise ApprovalError(
+            "This is not the signature of an approver in force over this statement.",
+            where="signature",
+            next_step="Sign the file as it was written: 'openssl pkeyutl -sign -rawin -inkey KEY"
+            " -in STATEMENT -out SIGNATURE'; 'statpress ledger show' lists who approves.",
+        )
 
 
 def approvers_fields(body: Body) -> frozenset[str]:

@@ -509,7 +509,10 @@ _LOST = (
     "The connection to the server broke; whether the entry was written is not known,"
     " and nothing was drawn. The same act may be repeated."
 )
-_ADDRESS = "Check the server, and the address in STATPRESS_LEDGER, then try again."
+_ADDRESS = (
+    "Check the server, its password file (PGPASSFILE), and the address in STATPRESS_LEDGER or the"
+    " home's file ledger-address, then try again."
+)
 _POSTGRES_FAULTS: dict[str, _Fault] = {
     "P0001": (LedgerIntegrityError, _REFUSED),
     "23": (LedgerIntegrityError, _REFUSED),

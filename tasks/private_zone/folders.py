@@ -2,7 +2,8 @@
 
 The home is ``$STATPRESS_HOME`` or ``~/.local/share/statpress``. One place per user, whatever the
 current folder, because a second ledger would be a second budget. Workers on several machines share
-a ledger that ``$STATPRESS_LEDGER`` names.
+a ledger that ``$STATPRESS_LEDGER`` names; a home remembers that address in its file
+``ledger-address``, without a password, so that later commands need no variable.
 
 A claimed folder is locked while its run is at work, and removed after it. A run that was killed
 leaves folders that nobody holds a lock on; the next run removes them.
@@ -23,7 +24,11 @@ from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
 
-from statpress.mechanisms.errors import ExposedLedgerError, OutputNotWritableError
+from statpress.mechanisms.errors import (
+    ExposedLedgerError,
+    LedgerUnavailableError,
+    OutputNotWritableError,
+)
 from statpress.tasks.private_zone.guards import uninterrupted
 
 
@@ -76,6 +81,27 @@ def _absolute(text: str, name: str) -> Path:
     return path
 
 
+_ADDRESS = "ledger-address"
+_PASSWORD = re.compile(r"^([\w+]+://[^:/@]*):[^@]*@")  # what SQLAlchemy takes for one
+
+
+def _remembered_address(root: Path) -> str | None:
+    """The address of the ledger that a home remembers; None if it has its own, or none yet."""
+    place = root / _ADDRESS
+    check_not_exposed(place)
+    try:
+        return place.read_text(encoding="utf-8").strip() or None
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+    raise LedgerUnavailableError(
+        f"The home's note of where its ledger lies cannot be read ({reason}).",
+        where=str(place),
+        next_step="Run the command as the user whose home this is.",
+    )
+
+
 @dataclass(frozen=True)
 class Home:
     """A home folder; only its owner can enter it.
@@ -91,18 +117,46 @@ class Home:
 
     @classmethod
     def default(cls) -> Home:
-        """The home that the environment names."""
+        """The home that the environment names, with the ledger that it names or that is remembered.
+
+        Raises:
+            LedgerUnavailableError: The home remembers another ledger than the environment names.
+        """
         data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
         chosen = os.environ.get("STATPRESS_HOME") or f"{data}/statpress"
         address = os.environ.get("STATPRESS_LEDGER") or None
         if address and "://" not in address:
             address = str(_absolute(address, "STATPRESS_LEDGER"))
-        return cls(_absolute(chosen, "STATPRESS_HOME"), address)
+        root = _absolute(chosen, "STATPRESS_HOME")
+        remembered = _remembered_address(root)
+        if address and remembered and _PASSWORD.sub(r"\1@", address) != remembered:
+            raise LedgerUnavailableError(
+                "STATPRESS_LEDGER names another ledger than the one that this home remembers,"
+                f" {remembered}; a second ledger would be a second budget.",
+                where=str(root / _ADDRESS),
+                next_step="Unset STATPRESS_LEDGER, or write it as the file has it. Only if the"
+                " ledger was moved there by export and import, remove the file.",
+            )
+        return cls(root, address or remembered)
 
     @classmethod
     def of(cls, folder: Path) -> Home:
-        """The home in a folder that a person named, and the ledger in it."""
-        return cls(_expanded(str(folder), "--home").absolute())
+        """The home in a folder that a person named, and the ledger in it or that it remembers."""
+        root = _expanded(str(folder), "--home").absolute()
+        return cls(root, _remembered_address(root))
+
+    def remember_address(self) -> None:
+        """Note where the ledger lies, without its password; if that fails the variable is needed.
+
+        A home whose ledger lies in it notes nothing, and a note that is there stays.
+        """
+        place = self.root / _ADDRESS
+        if self.address is None or place.exists():
+            return
+        with contextlib.suppress(OSError, OutputNotWritableError):
+            self.folder("")
+            with replacing(place) as file:
+                file.write(_PASSWORD.sub(r"\1@", self.address) + "\n")
 
     @property
     def ledger(self) -> Path | str:

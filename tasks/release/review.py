@@ -5,16 +5,18 @@ hold state. Every step of a publication may be cut off and begun again: the prep
 until the ledger has noted the publication, what appears in the publishing directory is a copy of it
 that was verified, and it appears in one step.
 
-``decide`` carries a decision to the ledger, whose ``Ledger.decide`` checks its signature.
+``decide`` carries a decision to the ledger, whose ``Ledger.decide`` checks its signature. Where the
+officer's key stays on another machine, it signs there what ``write_statement`` wrote.
 ``note_bundle`` notes a bundle in the ledger where a run ended before it could do so itself.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,8 +30,9 @@ from statpress.mechanisms.errors import (
 from statpress.tasks.bundle.manifest import APPROVAL_NAME as APPROVAL
 from statpress.tasks.bundle.manifest import approval_text, verify_bundle
 from statpress.tasks.ledger.accounts import Charge, Status
-from statpress.tasks.ledger.entries import Entry
+from statpress.tasks.ledger.entries import Entry, canonical_json
 from statpress.tasks.ledger.home_ledger import open_ledger
+from statpress.tasks.ledger.rules import SignedElsewhere, decision_body, decision_statement
 from statpress.tasks.private_zone.folders import Home, claims, remove_abandoned
 from statpress.tasks.private_zone.run_context import RunContext, step
 from statpress.tasks.release.ledger_check import charge_of_bundle, check_described
@@ -46,6 +49,10 @@ from statpress.tasks.release.run_places import (
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from statpress.tasks.ledger.ledger import Ledger
+
+_LARGEST_STATEMENT = 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,6 +143,8 @@ def decide(
     reason: str | None,
     key: Ed25519PrivateKey | None = None,
     by: str | None = None,
+    statement: Path | None = None,
+    signature: Path | None = None,
 ) -> Entry:
     """Record an officer's decision about the bundle that they have before them.
 
@@ -146,11 +155,65 @@ def decide(
         reason: Needed to reject.
         key: The officer's.
         by: In place of a key their name, where the ledger allows unsigned decisions.
+        statement: In place of a key what ``write_statement`` wrote about this decision, ...
+        signature: ... and its signature, 64 bytes, which the officer made elsewhere.
 
     Raises:
         ApprovalError: The bundle is not the prepared one, or whoever decides may not.
         LedgerError: A value is not usable.
     """
+    with _before_decision(home, target, decision) as (ledger, prepared):
+        signed = None
+        if statement is not None and signature is not None:
+            text = _read(statement)
+            reason, created = _stated(prepared, decision, reason, text, statement)
+            signed = SignedElsewhere(created=created, signature=_read(signature).hex())
+        return ledger.decide(
+            charge=prepared.charge,
+            manifest_sha256=prepared.seal,
+            decision=decision,
+            reason=reason,
+            key=key,
+            by=by,
+            signed=signed,
+        )
+
+
+def write_statement(
+    home: Home, target: str, decision: str, *, reason: str | None, file: Path
+) -> None:
+    """Write what an officer signs, where their key is, to make a decision.
+
+    Raises:
+        ApprovalError: The bundle is not the prepared one, or was decided about.
+        OutputNotWritableError: The file is there already, or cannot be written.
+    """
+    from statpress.tasks.ledger.ledger import now
+
+    with _before_decision(home, target, decision) as (_, prepared):
+        if prepared.charge.status is not Status.PREPARED:
+            raise ApprovalError(
+                f"This run is {prepared.charge.status} already; a decision is final.",
+                where=f"run {prepared.run_id!r}",
+            )
+    body = decision_body(prepared.charge, prepared.seal, decision, reason, now())
+    failure = ""
+    try:
+        with file.open("x", encoding="ascii") as out:
+            out.write(canonical_json(decision_statement(body)))
+    except OSError as error:
+        failure = error.strerror or type(error).__name__
+    if failure:
+        raise OutputNotWritableError(
+            f"The statement cannot be written ({failure}).",
+            where=str(file),
+            next_step="Name a new file; to hand in a signature of this one, give --signature.",
+        )
+
+
+@contextmanager
+def _before_decision(home: Home, target: str, decision: str) -> Iterator[tuple[Ledger, Prepared]]:
+    """The open ledger, and the prepared bundle that is to be decided about, checked to approve."""
     folder, run_id = Path(target), target
     if folder.is_dir():
         undecided_copy = not (folder / APPROVAL).exists()
@@ -161,14 +224,36 @@ def decide(
         prepared = _prepared(home, ledger.state().charges.get(run_id), run_id)
         if decision == "approve" and prepared.charge.decision is None:
             check_sealed(folder, prepared.seal, str(folder), prepared=True)
-        return ledger.decide(
-            charge=prepared.charge,
-            manifest_sha256=prepared.seal,
-            decision=decision,
-            reason=reason,
-            key=key,
-            by=by,
-        )
+        yield ledger, prepared
+
+
+def _stated(
+    prepared: Prepared, decision: str, reason: str | None, text: bytes, file: Path
+) -> tuple[str | None, str]:
+    """The reason and the time in a statement, if it is the one about this decision."""
+    with suppress(ValueError):
+        *_, stated, created = json.loads(text)
+        body = decision_body(prepared.charge, prepared.seal, decision, stated, created)
+        expected = canonical_json(decision_statement(body))
+        if text == expected.encode("ascii") and reason in (None, stated):
+            return stated, created
+    raise ApprovalError(
+        "The statement is not the one about this decision, this bundle and this reason.",
+        where=str(file),
+        next_step="Repeat the command that wrote it, with --signature added; or write it anew.",
+    )
+
+
+def _read(file: Path) -> bytes:
+    """The bytes of a statement or a signature."""
+    try:
+        with file.open("rb") as opened:
+            return opened.read(_LARGEST_STATEMENT)
+    except OSError as error:
+        failure = error.strerror or type(error).__name__
+    raise ApprovalError(
+        f"The file cannot be read ({failure}).", where=str(file), next_step="Check the path."
+    )
 
 
 @step("check review")

@@ -9,6 +9,7 @@ import shutil
 import signal
 import sqlite3
 import stat
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any, ClassVar
 from uuid import uuid4
 
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from prepared import OFFICER, RUN, SECOND, STRANGER, Office
 
 import statpress.flows.deployed
@@ -55,6 +57,7 @@ from statpress.tasks.release.review import (
     note_bundle,
     record_unsigned,
     waiting,
+    write_statement,
 )
 from statpress.tasks.release.run_places import Outcome
 
@@ -111,7 +114,7 @@ def test_a_release_under_review_from_its_run_to_its_publication(agency: Any) -> 
     with Ledger.open(agency.home.ledger) as ledger:
         spent = ledger.account("testdata").spent
         assert spent["epsilon"] > 0
-    with pytest.raises(BundleVerificationError, match="needs an approval"):
+    with pytest.raises(BundleVerificationError, match=f"{outcome.seal}. .* needs an approval"):
         verify_bundle(outcome.bundle)
     (one,) = waiting(agency.home)
     assert (one.title, one.target) == ("Test release", agency.releases / "first")
@@ -318,6 +321,64 @@ def test_unsigned_decisions_count_where_the_ledger_says_so(tmp_path: Path) -> No
     assert approval["by"] == "A. Officer" and "signature" not in approval
     with pytest.raises(ApprovalError, match="None of the given keys"):
         approved_by(bundle, verify_bundle(bundle), [public_text(OFFICER)])
+
+
+# --- a key that stays elsewhere -----------------------------------------------------
+
+
+def sign_with_openssl(key: Any, statement: Path) -> Path:
+    """The signature that an officer makes on a machine without statpress."""
+    pem, signature = statement.with_suffix(".pem"), statement.with_suffix(".signature")
+    form = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    pem.write_bytes(key.private_bytes(*form))
+    command = f"openssl pkeyutl -sign -rawin -inkey {pem} -in {statement} -out {signature}"
+    subprocess.run(command.split(), check=True, capture_output=True)
+    return signature
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+@pytest.mark.parametrize(("decision", "reason"), [("approve", None), ("reject", "zu fein – é")])
+def test_an_officer_signs_where_the_key_is(
+    office: Office, tmp_path: Path, decision: str, reason: str | None
+) -> None:
+    statement = tmp_path / "statement.json"
+    write_statement(office.home, RUN, decision, reason=reason, file=statement)
+    assert office.status is Status.PREPARED
+    files = {"statement": statement, "signature": sign_with_openssl(OFFICER, statement)}
+    entry = decide(office.home, RUN, decision, reason=reason, **files)
+    signed = json.loads(statement.read_text())
+    assert [entry.body["reason"], entry.body["created"]] == signed[-2:]
+    assert entry.body["public_key"] == public_text(OFFICER)
+    assert decide(office.home, RUN, decision, reason=None, **files) == entry
+    assert office.status in {Status.APPROVED, Status.REJECTED}  # a replay checks every signature
+    with pytest.raises(ApprovalError, match="already; a decision is final"):
+        write_statement(office.home, RUN, decision, reason=reason, file=tmp_path / "again")
+    if decision == "approve":
+        assert publish(RUN, home=office.home).bundle == office.target
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+def test_what_an_officer_did_not_sign_is_not_handed_in(office: Office, tmp_path: Path) -> None:
+    statement = tmp_path / "statement.json"
+    write_statement(office.home, RUN, "approve", reason="as agreed", file=statement)
+    files = {"statement": statement, "signature": sign_with_openssl(OFFICER, statement)}
+    with pytest.raises(OutputNotWritableError, match="exists"):
+        write_statement(office.home, RUN, "approve", reason="other", file=statement)
+    for decision, reason in (("reject", "as agreed"), ("approve", "other")):
+        with pytest.raises(ApprovalError, match="not the one about this decision"):
+            decide(office.home, RUN, decision, reason=reason, **files)
+    with pytest.raises(ApprovalError, match="cannot be read"):
+        decide(office.home, RUN, "approve", reason=None, **files | {"signature": tmp_path / "no"})
+    text = statement.read_text()
+    for changed in (text.replace("agreed", "forged"), text.replace('",', '" ,'), text + "\n", "[]"):
+        statement.write_text(changed)
+        with pytest.raises(ApprovalError):
+            decide(office.home, RUN, "approve", reason=None, **files)
+    statement.write_text(text)
+    stranger = files | {"signature": sign_with_openssl(STRANGER, statement)}
+    with pytest.raises(ApprovalError, match="not the signature of an approver in force"):
+        decide(office.home, RUN, "approve", reason=None, **stranger)
+    assert office.status is Status.PREPARED
 
 
 def test_a_bundle_that_does_not_say_it_is_reviewed_is_not_approved(tmp_path: Path) -> None:

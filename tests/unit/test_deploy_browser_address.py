@@ -21,7 +21,7 @@ def test_the_address_of_the_api_can_be_set_everywhere() -> None:
         if each["metadata"]["name"] == "prefect-settings"
     )
     assert settings[SETTING].startswith("https://")
-    assert re.search(rf"(?m)^    {SETTING}=https://\S+/api$", RUNBOOK)
+    assert re.search(rf"(?m)^    printf '{SETTING}=https://\S+/api\\n'", RUNBOOK)
     assert f"{SETTING}=" in (DEPLOY / "systemd" / "statpress-server.service").read_text()
 
 
@@ -31,9 +31,9 @@ def test_charts_have_a_place_for_the_list_of_fonts() -> None:
 
 
 def test_the_runbook_makes_the_database_and_checks_the_python() -> None:
-    assert "createdb --owner prefect prefect" in RUNBOOK
+    assert "createdb --owner statpress-server prefect" in RUNBOOK
     assert "psql --dbname prefect < deploy/postgres/prefect.sql" in RUNBOOK
     assert re.search(r"uv sync .*--python /usr/bin/python3\n", RUNBOOK)
-    assert "sudo -u statpress /opt/statpress/bin/statpress --version" in RUNBOOK
+    assert "runuser -u statpress -- /opt/statpress/bin/statpress --version" in RUNBOOK
     for listing in re.findall(r"`(prefect (?:block|flow-run) ls[^`]*)`", RUNBOOK):
         assert "--output json" in listing or "--state" in listing, listing

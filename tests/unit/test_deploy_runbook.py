@@ -23,14 +23,15 @@ RUNBOOK = (DEPLOY / "README.md").read_text()
 PROGRAMS = {
     "cat", "cp", "chmod", "createdb", "createuser", "curl", "dask", "docker", "for", "install",
     "kubectl", "ln", "openssl", "pg_dump", "pg_restore", "prefect", "printf", "psql", "rm",
-    "ssh-keygen", "ssh-keyscan", "statpress", "sudo", "systemctl", "umask", "useradd", "uv",
-    "with-secrets",
+    "python", "python3", "sed", "ssh-keygen", "ssh-keyscan", "statpress", "systemctl",
+    "tar", "umask", "useradd", "uv", "with-secrets",
 }  # fmt: skip
 SERVICES = set(YAML(typ="safe").load(DEPLOY / "compose.yaml")["services"])
 INSIDE = re.compile(
     r"docker compose (?:exec(?: -T)?|run --rm) (\S+) (?=\w)|"
     r"kubectl --namespace statpress exec \S+ -- (?:with-secrets )?(?=\w)|"
-    r"sudo -u \S+ |/opt/statpress/bin/|\b[A-Z_]+=\S+ (?=\S)"
+    r"as-statpress (?=[\w/])|runuser -u \S+ -- |/opt/statpress/bin/|\.venv/bin/|"
+    r"(?<!')\b[A-Z_]+=\S+ (?=\S)"
 )
 
 

@@ -11,11 +11,20 @@ import pytest
 from census_ledger import TERMS
 from requirements import needed
 
-from statpress.mechanisms.errors import LedgerError, LedgerUnavailableError, StatpressError
+from statpress.mechanisms.domain.domain import Adjacency, Privacy, Unit
+from statpress.mechanisms.errors import (
+    ExposedLedgerError,
+    LedgerError,
+    LedgerUnavailableError,
+    StatpressError,
+)
 from statpress.tasks.ledger.entries import canonical_json
 from statpress.tasks.ledger.export import write_export
+from statpress.tasks.ledger.home_ledger import account_terms, register_dataset
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.private_zone.folders import Home
+
+PRIVACY = Privacy(adjacency=Adjacency.REPLACE_ONE, unit=Unit.RECORD, n_records=1000)
 
 
 @pytest.mark.parametrize("name", ["STATPRESS_LEDGER", "STATPRESS_HOME"])
@@ -46,6 +55,56 @@ def test_places_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         monkeypatch.setenv("STATPRESS_LEDGER", value)
         assert Home.default().ledger == value
     assert Home.of(tmp_path / "x").ledger == tmp_path / "x" / "ledger.sqlite"
+
+
+def test_a_home_remembers_where_its_ledger_lies(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    root, ledger = tmp_path / "home", tmp_path / "ledger.db"
+    monkeypatch.setenv("STATPRESS_HOME", str(root))
+    monkeypatch.setenv("STATPRESS_LEDGER", str(ledger))
+    register_dataset(Home.default(), "d", PRIVACY, epsilon=1, delta=0)
+    note = root / "ledger-address"
+    assert note.read_text() == f"{ledger}\n"
+    assert stat.S_IMODE(note.stat().st_mode) == 0o600
+    monkeypatch.delenv("STATPRESS_LEDGER")
+    for home in (Home.default(), Home.of(root)):
+        assert home.ledger == str(ledger)
+        assert account_terms(home, "d") is not None
+    monkeypatch.setenv("STATPRESS_LEDGER", str(tmp_path / "other.db"))
+    with pytest.raises(LedgerUnavailableError, match="second budget") as caught:
+        Home.default()
+    assert caught.value.where == str(note)
+    assert Home.of(root).ledger == str(ledger)  # --home goes by the home, not by the variable
+    note.chmod(0o602)
+    with pytest.raises(ExposedLedgerError):
+        Home.of(root)
+
+
+def test_a_home_with_its_own_ledger_remembers_no_address(tmp_path: Path) -> None:
+    home = Home.of(tmp_path / "home")
+    register_dataset(home, "d", PRIVACY, epsilon=1, delta=0)
+    assert not (home.root / "ledger-address").exists()
+
+
+@pytest.mark.parametrize(
+    ("address", "remembered"),
+    [
+        ("postgresql://u:hush-7719@h/db", "postgresql://u@h/db"),
+        ("postgresql://u:hush/7719:x@h:5433/db?host=/run", "postgresql://u@h:5433/db?host=/run"),
+        ("postgresql+psycopg://:hush-7719@/db", "postgresql+psycopg://@/db"),
+        ("postgresql:///?service=ledger", "postgresql:///?service=ledger"),
+    ],
+)
+def test_a_password_is_not_remembered(
+    address: str, remembered: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("STATPRESS_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("STATPRESS_LEDGER", address)
+    Home.default().remember_address()
+    assert (tmp_path / "home" / "ledger-address").read_text() == f"{remembered}\n"
+    assert Home.default().ledger == address
+    assert Home.of(tmp_path / "home").ledger == remembered
 
 
 @pytest.mark.parametrize(

@@ -109,5 +109,5 @@ def test_a_bundle_that_waits_is_noticed_with_the_command_that_approves_it() -> N
     )
     assert subject == f"statpress: Wages prepared, run {'ab' * 16}"
     assert f"statpress approve {'ab' * 16} --key FILE" in body and "/home/prepared" in body
-    assert "STATPRESS_HOME=/srv/a-home statpress approve" in body
+    assert "/srv/a-home" in body and "as-statpress" in body
     assert "statpress approve FOLDER" in body
