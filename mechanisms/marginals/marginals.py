@@ -23,7 +23,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,9 +64,11 @@ from statpress.mechanisms.mechanism import (
     Target,
     check_frame,
 )
-from statpress.mechanisms.sampling.evidence import Evidence
 from statpress.mechanisms.sampling.randomness import Progress, Randomness
 from statpress.mechanisms.tables.count_tables import MICRODATA
+
+if TYPE_CHECKING:
+    from statpress.mechanisms.sampling.evidence import Evidence
 
 ALL_PAIRS = "all pairs"
 """How a description names the workload of all pairs, alike."""

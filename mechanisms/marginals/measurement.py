@@ -43,6 +43,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,13 +67,15 @@ from statpress.mechanisms.marginals.residuals import (
     NoisyTable,
 )
 from statpress.mechanisms.marginals.target_tables import Floats, Group, boxes_of
-from statpress.mechanisms.sampling.evidence import Evidence, of_noise
 from statpress.mechanisms.sampling.randomness import (
     Progress,
     Randomness,
     equivalent_variance,
     scale_for,
 )
+
+if TYPE_CHECKING:
+    from statpress.mechanisms.sampling.evidence import Evidence
 
 _POINTS, _ROUNDS, _GRID = 80, 60, 240
 
@@ -289,6 +292,8 @@ def evidence_of_marginals(one: CodedColumns, other: CodedColumns) -> Evidence:
     The log-ratios of the steps add up, each given the results of those before, from which the
     references of scores and the amounts of later steps follow.
     """
+    from statpress.mechanisms.sampling.evidence import of_noise  # which releases do without
+
     exact: dict[Group, list[NDArray[np.int64]]] = {}
 
     def tables(groups: Sequence[Group]) -> list[list[NDArray[np.int64]]]:
