@@ -115,9 +115,13 @@ def of_exponentials(epsilon: str) -> Iterator[Charge]:
 
 
 def of_shipped(rho: str | None = None) -> list[Charge]:
-    """The charges of the products of the shipped config, or of a budget of rho in its place."""
+    """The charges of the products of the shipped config, or of a budget of rho in its place.
+
+    All of the budget is theirs: its checks are taken to be exact.
+    """
     budget = {"rho": Decimal(rho or 1), "delta": Decimal("1e-8")}
-    overrides = [Override("budget", budget, "--set budget")] if rho else []
+    overrides = [Override("gate", None, "--set gate")]
+    overrides += [Override("budget", budget, "--set budget")] if rho else []
     found = []
     for product in load(SHIPPED, overrides).plan().products:
         assert isinstance(product.loss, DrawsLoss)
