@@ -8,13 +8,13 @@ import shutil
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from statpress.configs.loading import PlannedOrder, load
+from statpress.configs.loading import PlannedOrder
 from statpress.configs.order import Order
 from statpress.mechanisms.domain.domain import Adjacency, Privacy, Unit
 from statpress.mechanisms.errors import DependencyError
 from statpress.tasks.ledger.home_ledger import register_dataset, remaining_budget
+from statpress.tasks.ledger.sources import of_path
 from statpress.tasks.private_zone.folders import Home
-from statpress.tasks.release.foreseen import source_name
 from statpress.tasks.source.demo_data import N_RECORDS, write_demo_data
 
 CONFIGS = ("happiness.yaml", "census2000.yaml", "census2000_estimates.yaml")
@@ -54,7 +54,7 @@ def prepare(directory: Path, home: Home) -> tuple[PlannedOrder, bool]:
             privacy = Privacy(
                 adjacency=Adjacency.REPLACE_ONE, unit=Unit.RECORD, n_records=N_RECORDS[dataset]
             )
-            source = source_name(load(directory / f"{dataset}.yaml"))
+            source = of_path(f"data/{dataset}.parquet", str(directory))
             register_dataset(home, dataset, privacy, sources=[source], **limits)
     return order, known
 
