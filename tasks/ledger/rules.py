@@ -342,8 +342,8 @@ def check_set_approvers(state: State, body: Body) -> None:
             where=place,
             next_step="State 'sign_terms' as before.",
         )
-    same = (account.approvers, account.unsigned, account.terms_signed or not account.approvers)
-    if (tuple(body["approvers"]), body["unsigned"], True) == same:
+    given = (tuple(body["approvers"]), body["unsigned"], bool(sign_terms and body["approvers"]))
+    if given == (account.approvers, account.unsigned, account.terms_signed):
         raise LedgerError(
             "These are the approvers in force.",
             where=place,

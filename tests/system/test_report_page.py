@@ -65,7 +65,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory, founded: Any) -> Path:
         ("about:\n", ABOUT),
         ("".join(FEMALE), FEMALE[0] + MEN),
         ("    kind: microdata\n", "    kind: microdata\n    share: 0.9\n"),
-        ("publish: ", MORE),
+        ("gate: {noise: true}\npublish: ", MORE),
     ):
         assert text.count(old) == 1
         text = text.replace(old, new)

@@ -64,7 +64,7 @@ def test_the_tail_of_noise_is_its_masses_added_up(square: F, cells: int) -> None
         width = 30 * (int(variance**0.5) + 1)
 
         def mass(w: int) -> arb:
-            return weights[w % cells] * (-(arb(w) ** 2) * variance.denominator
+            return weights[w % len(weights)] * (-(arb(w) ** 2) * variance.denominator
                                          / (2 * variance.numerator)).exp()  # fmt: skip
 
         total, plain = arb(0), {}
