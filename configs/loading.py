@@ -270,10 +270,7 @@ class Release:
             name=CHECKS_OF_INPUT,
             kind=CHECKS,
             mechanism=NoisyChecks.name,
-            knobs=NoisyChecksKnobs(
-                counts=by_column.total() + zeros,
-                moved=sum(min(2, fates) for fates in by_column.values()) + zeros,
-            ),
+            knobs=NoisyChecksKnobs.of(by_column.values(), zeros=zeros),
             columns=self.domain.names,
             share=self.config.gate.share,
         )

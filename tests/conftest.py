@@ -265,6 +265,19 @@ def agency(tmp_path: Path, founded: Callable[..., Agency]) -> Agency:
     return founded(tmp_path)
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def agency_of_either(
+    request: pytest.FixtureRequest, tmp_path: Path, founded: Callable[..., Agency]
+) -> Agency:
+    """A fresh agency whose ledger is in its home, or in a database of its own."""
+    made = founded(tmp_path)
+    if request.param == "postgres":
+        server: Server = request.getfixturevalue("postgres_server")
+        made.address = server.database()
+        made.register()
+    return made
+
+
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Server]:
     """The one server of the session."""

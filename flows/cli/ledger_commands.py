@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
 from statpress.flows.cli.options import HomeFolder, Json, Result, home_of, private_key
 from statpress.flows.cli.review_commands import approvers
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-    from statpress.mechanisms.errors import StatpressError
 
 
 def verify(
@@ -348,40 +343,45 @@ def amend(
         key: PEM file of an approver's private key, where there are approvers.
         reason: Needed to raise a limit, to change policy or sources, and to reopen without a key.
     """
-    limits, signer = (policy, epsilon, delta, rho), private_key(key) if key else None
-    if reopen or source:
-        alone = not any(limits) and not (reopen and source)
-        if not alone:
-            raise _not_alone()
-        if reopen:
-            return _reopen(dataset, signer, reason, home, json)
-        return _bind(dataset, _names(source), also_in or (), signer, reason, home, json)
     from statpress.flows import facts as reports
+    from statpress.mechanisms.errors import ConfigError
     from statpress.tasks.ledger.home_ledger import open_ledger
 
+    if sum(map(bool, (any((policy, epsilon, delta, rho)), source, reopen))) > 1:
+        raise ConfigError(
+            "Limits, sources and reopening are amended one at a time.",
+            where="ledger amend",
+            next_step="Give --reopen, --source or limits, each with its --reason or --key.",
+        )
+    why: dict[str, Any] = {"reason": reason, "key": private_key(key) if key else None}
     with open_ledger(home_of(home)) as ledger:
         was = ledger.account(dataset)
-        given = _limits(policy or was.policy, epsilon, delta, rho)
-        entry = ledger.amend(dataset=dataset, policy=policy, reason=reason, key=signer, **given)
+        if reopen:
+            entry = ledger.reopen(dataset=dataset, **why)
+        elif source:
+            names = _names(source)
+            entry = ledger.bind(dataset=dataset, sources=names, also_in=also_in or (), **why)
+        else:
+            given = _limits(policy or was.policy, epsilon, delta, rho)
+            entry = ledger.amend(dataset=dataset, policy=policy, **why, **given)
         account = ledger.account(dataset)
+
+    def report() -> str:
+        if reopen:
+            return (
+                f"{dataset} is reopened after {was.open_looks} looks and {was.open_refusals}"
+                f" refusals; from here {account.max_looks} and {account.max_refusals} are left."
+            )
+        if source:
+            return f"{dataset} is about {', '.join(account.sources)}."
+        return (
+            f"{dataset}: {was.policy} with {was.limit}\n  now {account.policy} with {account.limit}"
+        )
+
     return Result(
         json=json,
         facts=lambda: {"entry": entry.hash, **reports.account_facts(account)},
-        report=lambda: (
-            f"{dataset}: {was.policy} with {was.limit}",
-            f"  now {account.policy} with {account.limit}",
-        ),
-    )
-
-
-def _not_alone() -> StatpressError:
-    """The error of several amendments in one command, each of which is an entry by itself."""
-    from statpress.mechanisms.errors import ConfigError
-
-    return ConfigError(
-        "Limits, sources and reopening are amended one at a time.",
-        where="ledger amend",
-        next_step="Give --reopen, --source or limits, each with its --reason or --key.",
+        report=report,
     )
 
 
@@ -390,56 +390,6 @@ def _names(sources: list[str] | None) -> list[str]:
     from statpress.tasks.ledger.sources import named
 
     return [named(each) for each in sources or ()]
-
-
-def _bind(
-    dataset: str,
-    sources: Sequence[str],
-    also_in: Sequence[str],
-    signer: Ed25519PrivateKey | None,
-    reason: str | None,
-    home: Path | None,
-    json: bool,
-) -> Result:
-    """Say what a dataset is."""
-    from statpress.flows import facts as reports
-    from statpress.tasks.ledger.home_ledger import open_ledger
-
-    with open_ledger(home_of(home)) as ledger:
-        entry = ledger.bind(
-            dataset=dataset, sources=sources, also_in=also_in, reason=reason, key=signer
-        )
-        account = ledger.account(dataset)
-    return Result(
-        json=json,
-        facts=lambda: {"entry": entry.hash, **reports.account_facts(account)},
-        report=lambda: f"{dataset} is about {', '.join(account.sources)}.",
-    )
-
-
-def _reopen(
-    dataset: str,
-    signer: Ed25519PrivateKey | None,
-    reason: str | None,
-    home: Path | None,
-    json: bool,
-) -> Result:
-    """Count the looks and refusals of a dataset anew."""
-    from statpress.flows import facts as reports
-    from statpress.tasks.ledger.home_ledger import open_ledger
-
-    with open_ledger(home_of(home)) as ledger:
-        was = ledger.account(dataset)
-        entry = ledger.reopen(dataset=dataset, reason=reason, key=signer)
-        account = ledger.account(dataset)
-    return Result(
-        json=json,
-        facts=lambda: {"entry": entry.hash, **reports.account_facts(account)},
-        report=lambda: (
-            f"{dataset} is reopened after {was.open_looks} looks and {was.open_refusals} refusals;"
-            f" from here {account.max_looks} and {account.max_refusals} are left."
-        ),
-    )
 
 
 def show_ledger(

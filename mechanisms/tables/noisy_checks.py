@@ -28,7 +28,7 @@ Adjacency: replace-one. Units: records.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from statistics import NormalDist
@@ -72,6 +72,18 @@ class NoisyChecksKnobs:
 
     counts: int
     moved: int
+
+    @classmethod
+    def of(cls, fates: Iterable[int], *, zeros: bool) -> Self:
+        """What is compared, by the module's text.
+
+        Args:
+            fates: Of each column the number of its fates that are limited.
+            zeros: Whether records in a structural zero are counted.
+        """
+        numbers = list(fates)
+        moved = sum(min(2, number) for number in numbers) + zeros
+        return cls(counts=sum(numbers) + zeros, moved=moved)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -62,9 +62,9 @@ from statpress.tasks.ledger.rules import (
     decision_statement,
     reopening_statement,
     settled_looks,
+    sharing,
     void_statement,
 )
-from statpress.tasks.ledger.sources import overlap
 from statpress.tasks.ledger.store import Store, open_store
 from statpress.tasks.ledger.tables import check_database, check_schema
 
@@ -493,12 +493,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         self, dataset: str, sources: Collection[str], also_in: Collection[str], reason: str | None
     ) -> None:
         """Raise if some sources are another account's too, and that is not said with a reason."""
-        shared = {
-            name
-            for name, account in self.state().accounts.items()
-            if name != dataset
-            and any(overlap(own, other) for own in sources for other in account.sources)
-        }
+        shared = sharing(self.state(), dataset, sources) if sources else set()
         if shared - set(also_in) or (also_in and reason is None):
             others = ", ".join(map(repr, sorted(shared | set(also_in))))
             raise LedgerError(

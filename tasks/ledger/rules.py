@@ -175,6 +175,15 @@ def binding_statement(account: Account, body: Body) -> list[object]:
     return ["statpress sources", *(body[name] for name in names), before]
 
 
+def sharing(state: State, dataset: str, sources: Collection[str]) -> set[str]:
+    """The other accounts that are about some of these sources."""
+    return {
+        name
+        for name, other in state.accounts.items()
+        if name != dataset and any(overlap(own, its) for own in sources for its in other.sources)
+    }
+
+
 def check_bind(state: State, body: Body) -> None:
     """Raise unless the body says what an account is about, with a reason if that changes."""
     account = state.account_of(body["dataset"])
@@ -185,12 +194,7 @@ def check_bind(state: State, body: Body) -> None:
         flaw = "Changing the sources of an account needs a reason."
     elif body["also_in"] and body["reason"] is None:
         flaw = "A source that is another account's too needs a reason."
-    elif left := {
-        name
-        for name, other in state.accounts.items()
-        if name != account.dataset
-        and any(overlap(own, its) for own in body["sources"] for its in other.sources)
-    } - set(body["also_in"]):
+    elif left := sharing(state, account.dataset, body["sources"]) - set(body["also_in"]):
         flaw = f"Some of these sources are those of {', '.join(map(repr, sorted(left)))} too."
     if flaw:
         step = "Give --reason, and --also-in with such accounts; or leave things as they are."
@@ -215,7 +219,7 @@ def check_about(account: Account, source: str | None) -> None:
     """
     if account.sources and not (source and is_about(source, account.sources)):
         raise PolicyMismatchError(
-            "The source of this config is none of those that its account is about.",
+            "The source of this config is not one of those that its account is about.",
             where=f"dataset {account.dataset!r}",
             next_step="'statpress ledger show' lists them. Name the right account in the config,"
             " or bind this one with 'statpress ledger amend --source'.",
@@ -235,8 +239,7 @@ def check_source(state: State, dataset: str, source: str) -> None:
     """
     account = state.account_of(dataset)
     check_about(account, source)
-    others = (each for each in state.accounts.values() if each.dataset != dataset)
-    if not account.sources and any(is_about(source, each.sources) for each in others):
+    if not account.sources and sharing(state, dataset, [source]):
         raise PolicyMismatchError(
             "The source of this config is that of another account, and this account is bound to"
             " none: the same people would be charged apart.",
@@ -562,7 +565,7 @@ def check_settle(state: State, body: Body) -> None:
     own = open_look is not None and open_look.body["run"] == body["run_id"]
     noisy = open_look is not None and open_look.body["gates"] == charge.gates == "noisy"
     if not (own and noisy) or charge.status is not Status.DRAWN:
-        raise refusal(body, "The last look is none of this run.", "There is nothing left to do.")
+        raise refusal(body, "The last look was not this run's.", "There is nothing left to do.")
     if body["open_looks"] != (counted := settled_looks(account)):
         raise refusal(
             body, f"It says {body['open_looks']} looks where {counted} are.", "Count them anew."

@@ -38,7 +38,7 @@ from statpress.tasks.ledger.entries import Entry
 from statpress.tasks.ledger.home_ledger import open_ledger, remember
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.ledger.memory import drawn_before
-from statpress.tasks.ledger.rules import check_about, check_open, check_source
+from statpress.tasks.ledger.rules import check_open, check_source
 from statpress.tasks.ledger.sources import of_path
 from statpress.tasks.private_zone.folders import at_work
 from statpress.tasks.private_zone.run_context import RunContext, step
@@ -153,6 +153,8 @@ def _settle(context: RunContext, dataset: str, *, passed: bool) -> None:
         with _ledger(context) as ledger:
             ledger.settle(run_id=context.run_id, dataset=dataset, passed=passed)
     except LedgerError as error:
+        if type(error) is not LedgerError:  # not refused: damaged, or out of reach
+            raise
         context.notify(f"The look of this run goes on to count: {error.what}")
 
 
@@ -232,10 +234,12 @@ def record_look(context: RunContext, release: Release, plan: Plan) -> None:
             source=source_name(release),
             form=form_of(release) if plan.gate else "",
         )
-        account = ledger.account_terms(dataset)
-    files = release.config.source.files
-    for path in glob.iglob(str(release.located(files)), recursive=True) if files else ():
-        check_about(account, of_path(path))
+        files = release.config.source.files
+        if files is None or not glob.has_magic(files):
+            return  # it was checked with the budget
+        state = ledger.state()
+    for path in glob.iglob(str(release.located(files)), recursive=True):
+        check_source(state, dataset, of_path(path))
 
 
 @step("check input")

@@ -226,7 +226,7 @@ def restore(home: Home, file: Path, head: Path | None = None) -> Restored:
             state, counted = _restore_ledger(ledger, content / _LEDGER, facts, wanted)
             _restore_memory(ledger, content, state, counted)
         prepared = _restore_prepared(staged, content, state)
-        for name in _PARTS:  # the ledger comes last: until then it is no home
+        for name in _PARTS:  # the ledger comes last, and makes it a home
             if (staged.root / name).exists():
                 os.rename(staged.root / name, root / name)
     verified = verify_ledger(home, head=wanted)

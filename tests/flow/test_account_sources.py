@@ -134,7 +134,16 @@ def test_an_account_that_is_bound_to_nothing_does_not_read_anothers_source(agenc
     before = len(agency.entries())
     with pytest.raises(PolicyMismatchError, match="that of another account"):
         agency.run()
+    agency.replace("data/source.parquet", "data/sour*.parquet")
+    with pytest.raises(PolicyMismatchError, match="that of another account"):
+        agency.run()
     assert len(agency.entries()) == before
+    (agency.folder / "mine").mkdir()
+    (agency.folder / "mine" / "a.parquet").symlink_to(agency.source)
+    agency.replace("data/sour*.parquet", "mine/*.parquet")
+    with pytest.raises(PolicyMismatchError, match="that of another account"):
+        agency.run()
+    assert [entry.kind for entry in agency.entries()[before:]] == ["look"]
 
 
 def test_another_source_is_refused_before_it_is_opened(
@@ -153,7 +162,7 @@ def test_another_source_is_refused_before_it_is_opened(
     opened: list[Any] = []
     monkeypatch.setattr(scanning, "open_source", lambda *a, **k: opened.append(a))
     before = len(agency.entries())
-    with pytest.raises(PolicyMismatchError, match="none of those that its account is about"):
+    with pytest.raises(PolicyMismatchError, match="not one of those that its account is about"):
         agency.run()
     assert (len(agency.entries()), opened) == (before, [])
     link = agency.source.with_name("link.parquet")

@@ -19,6 +19,7 @@ from uuid import uuid4
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from prepared import OFFICER, RUN, SECOND, STRANGER, Office
+from requirements import lacking
 
 import statpress.flows.deployed
 from statpress.flows import publishing as flow
@@ -331,12 +332,13 @@ def sign_with_openssl(key: Any, statement: Path) -> Path:
     pem, signature = statement.with_suffix(".pem"), statement.with_suffix(".signature")
     form = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     pem.write_bytes(key.private_bytes(*form))
+    if shutil.which("openssl") is None:
+        lacking("openssl is not installed.")
     command = f"openssl pkeyutl -sign -rawin -inkey {pem} -in {statement} -out {signature}"
     subprocess.run(command.split(), check=True, capture_output=True)
     return signature
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 @pytest.mark.parametrize(("decision", "reason"), [("approve", None), ("reject", "zu fein – é")])
 def test_an_officer_signs_where_the_key_is(
     office: Office, tmp_path: Path, decision: str, reason: str | None
@@ -357,7 +359,6 @@ def test_an_officer_signs_where_the_key_is(
         assert publish(RUN, home=office.home).bundle == office.target
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 def test_what_an_officer_did_not_sign_is_not_handed_in(office: Office, tmp_path: Path) -> None:
     statement = tmp_path / "statement.json"
     write_statement(office.home, RUN, "approve", reason="as agreed", file=statement)

@@ -82,7 +82,10 @@ class Installation:
 @pytest.fixture(params=["sqlite", "postgres"])
 def lost(request: pytest.FixtureRequest, tmp_path: Path, founded: Callable[..., Any]) -> Any:
     made = founded(tmp_path)
-    fresh: Callable[[], str | None] = lambda: None  # noqa: E731
+
+    def fresh() -> str | None:
+        return None
+
     if request.param == "postgres":
         fresh = request.getfixturevalue("postgres_server").database
         made.address = fresh()

@@ -6,7 +6,6 @@ Each attack is made on a real run, with the ledger in the home and in PostgreSQL
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from typing import Any
 import pytest
 from census_ledger import KEY
 from ledger_damage import cut_back
-from postgres import Server
 
 from statpress.mechanisms.errors import (
     ApprovalError,
@@ -30,15 +28,9 @@ from statpress.tasks.private_zone.folders import Home
 pytestmark = pytest.mark.system
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def agency(request: pytest.FixtureRequest, tmp_path: Path, founded: Callable[..., Any]) -> Any:
-    """An agency whose ledger is in its home, or in a database of its own."""
-    made = founded(tmp_path)
-    if request.param == "postgres":
-        server: Server = request.getfixturevalue("postgres_server")
-        made.address = server.database()
-        made.register()
-    return made
+@pytest.fixture
+def agency(agency_of_either: Any) -> Any:
+    return agency_of_either
 
 
 def kinds(agency: Any) -> list[str]:

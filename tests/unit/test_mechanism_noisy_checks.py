@@ -71,8 +71,8 @@ def exact_delta(move: tuple[int, ...], scale: float, epsilon: float) -> float:
 def test_no_move_of_a_unit_costs_more_than_is_claimed(
     limited: tuple[int, ...], zeros: bool, unit_records: int, scale: float
 ) -> None:
-    moved = sum(min(2, fates) for fates in limited) + zeros
-    checks = NoisyChecks(Fraction(scale), sum(limited) + zeros, moved)
+    knobs = NoisyChecksKnobs.of(limited, zeros=zeros)
+    moved, checks = knobs.moved, NoisyChecks(Fraction(scale), knobs.counts, knobs.moved)
     loss = checks.loss(**FRAME, unit_records=unit_records)
     found = {tuple(sorted(map(abs, move))) for move in moves(limited, zeros, unit_records)}
     assert max(sum(s**2 for s in move) for move in found) == moved * unit_records**2
@@ -101,10 +101,11 @@ def test_its_margin_lets_a_source_pass_that_holds_what_is_allowed() -> None:
     assert 0.3 * MOST_REFUSED < refused < MOST_REFUSED * 1.3
     half = dataclasses.replace(checks, scale=Fraction(20)).margin  # twin: half the margin
     assert float(np.mean(noise > half)) > 10 * MOST_REFUSED
-    released = checks.release(np.full(30, 7, np.int64), Noise())  # type: ignore[arg-type]
+    drawn: Any = Noise()
+    released = checks.release(np.full(30, 7, np.int64), drawn)
     assert released.dtype == np.int64 and len(set(released.tolist())) > 10
     with pytest.raises(ValueError, match="as many counts"):
-        checks.release(np.zeros(29, np.int64), Noise())  # type: ignore[arg-type]
+        checks.release(np.zeros(29, np.int64), drawn)
 
 
 @pytest.mark.parametrize(
