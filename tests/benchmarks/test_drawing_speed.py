@@ -57,10 +57,10 @@ def prepared(cells: int) -> tuple[Plan, Counted]:
         for i in range(PRODUCTS)
     ]
     plan = plan_release(
+        requests,
         domain=domain,
         privacy=Privacy(adjacency=Adjacency.REPLACE_ONE, unit=Unit.RECORD, n_records=N),
         budget=Budget(epsilon=Decimal(1), delta=Decimal(0)),
-        requests=requests,
     )
     counts = np.full(cells, N // cells)
     return plan, Counted((ContingencyTable(domain, np.arange(cells), counts),))
