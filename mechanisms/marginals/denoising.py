@@ -10,7 +10,9 @@ column with spikes is left as it was measured.
 random matrix with covariance t C_a x C_b: the covariances C_j of columns are shared by all pairs of
 a column and learnt from them (empirical Bayes), so a pair with much noise borrows from the others
 which contrasts of its columns matter. The strength t of a pair is integrated over a grid, its score
-included.
+included. No contrast is cut off, however weak: where the noise is small it is kept. Each cell is
+then judged once more (mechanisms.marginals.pair_cells), and all pairs are drawn towards what they
+say of each other (mechanisms.marginals.latent_classes).
 
 **Margins** are met by iterative proportional fitting (Deming and Stephan 1940, doi
 10.1214/aoms/1177731829); the limit is the table nearest to the start in Kullback-Leibler divergence
@@ -29,6 +31,8 @@ import numpy as np
 
 from statpress.mechanisms.domain.columns import Categorical, Column, Ordinal
 from statpress.mechanisms.marginals.allocation import MEAN_ABSOLUTE
+from statpress.mechanisms.marginals.latent_classes import smoothed_by_classes
+from statpress.mechanisms.marginals.pair_cells import Predicted, refined
 from statpress.mechanisms.marginals.residuals import (
     NoisyMarginals,
     Residuals,
@@ -95,25 +99,29 @@ def _kernel(column: Column, length: float) -> Floats:
     return correlations
 
 
-_FLOOR = 1e-4  # of the independent table: no possible cell starts below this
+_FLOOR = 1e-4  # of the independent table
 _TOLERANCE, _MISSED = 1e-7, 1e-4
 
 
 def fit_pair(
     table: Floats, rows: Floats, columns: Floats, possible: Booleans, rounds: int = 200
 ) -> Floats:
-    """The two-way table nearest to a start that has these margins."""
+    """The two-way table nearest to a start that has these margins.
+
+    Where the cells of the start cannot have them, all possible ones are filled a little.
+    """
     total = rows.sum()
     if not total:
         return np.zeros_like(table)
-    fitted: Floats = np.maximum(table, _FLOOR * np.multiply.outer(rows, columns) / total)
-    fitted *= possible
-    for _ in range(rounds):
-        fitted *= _ratio(columns, fitted.sum(axis=0))
-        sums = fitted.sum(axis=1)
-        fitted *= _ratio(rows, sums)[:, None]
-        if np.abs(sums - rows).sum() <= _TOLERANCE * total:
-            break
+    least = _FLOOR * np.multiply.outer(rows, columns) / total
+    for start in (np.maximum(table, 0.0), np.maximum(table, least)):
+        fitted: Floats = start * possible
+        for _ in range(rounds):
+            fitted *= _ratio(columns, fitted.sum(axis=0))
+            sums = fitted.sum(axis=1)
+            fitted *= _ratio(rows, sums)[:, None]
+            if np.abs(sums - rows).sum() <= _TOLERANCE * total:
+                return fitted
     return fitted
 
 
@@ -141,7 +149,9 @@ def _ratio(wanted: Floats, sums: Floats) -> Floats:
 
 
 _POINTS, _UPDATES = 16, 4
-_LEAST_EIGENVALUE = 2e-3
+_LEAST_EIGENVALUE = 1e-10  # of the largest; what is below is rounding
+_MANY_CODES, _LEAST_OF_MANY = 128, 2e-3  # most contrasts of so many codes carry no signal
+_LEAST_VARIANCE = 1e-3  # of that of the noise, of a cell given the others
 _PRIOR_WEIGHT = 5.0
 _MODEL_ERROR = 0.25
 
@@ -162,17 +172,17 @@ class Score:
 
 
 @dataclass(frozen=True, eq=False)
-class Deviation:
-    """A denoised deviation from independence.
+class Denoised:
+    """What is known of a measured pair.
 
     Attributes:
-        table: float64[k_a, k_b], in records; rows and columns add up to 0.
+        cells: Its cells as measured, and each as the others predict it.
         signal: Squares of the posterior means, over the posterior variances: about the signal
             over the noise.
         error: Sum of the posterior variances of all cells, in squared records.
     """
 
-    table: Floats
+    cells: Predicted
     signal: float
     error: float
 
@@ -194,21 +204,27 @@ class _Basis:
     @classmethod
     def of(cls, covariance: Floats) -> _Basis:
         values, vectors = np.linalg.eigh(covariance)
-        kept = values > _LEAST_EIGENVALUE * values[-1]
+        least = _LEAST_EIGENVALUE if len(values) <= _MANY_CODES else _LEAST_OF_MANY
+        kept = values > least * values[-1]
         deviations = np.sqrt(np.maximum(np.diag(covariance), 0.0))
         return cls(vectors[:, kept], values[kept], float(deviations.sum()))
 
 
 def _denoise(
     shares: Sequence[Floats],
-    deviations: Mapping[Group, Floats],
+    n: float,
+    residuals: Mapping[Group, Floats],
     variances: Mapping[Group, float],
     scores: Mapping[Group, Score],
     similarities: Sequence[Floats],
-) -> dict[Group, Deviation]:
-    """Posterior means of all measured pairs."""
-    if not deviations:
+) -> dict[Group, Denoised]:
+    """What the prior and the noise leave of all measured pairs."""
+    if not variances:
         return {}
+    products: dict[Group, Floats] = {
+        (a, b): n * np.multiply.outer(shares[a], shares[b]) for a, b in variances
+    }
+    deviations = {pair: residuals[pair] - centred(products[pair]) for pair in variances}
     start = [_first_covariance(p, s) for p, s in zip(shares, similarities, strict=True)]
     bases = [_Basis.of(c) for c in start]
     for _ in range(_UPDATES):
@@ -216,13 +232,42 @@ def _denoise(
         bases = [_Basis.of(c) for c in _updated(start, bases, posteriors)]
     posteriors = _all(deviations, variances, scores, bases)
     return {
-        pair: Deviation(
-            bases[pair[0]].vectors @ p.mean @ bases[pair[1]].vectors.T,
+        (a, b): Denoised(
+            _predicted(
+                products[a, b], deviations[a, b], variances[a, b], p.strength, bases[a], bases[b]
+            ),
             float((p.mean**2).sum() / p.variance.sum()),
             float(p.variance.sum()),
         )
-        for pair, p in posteriors.items()
+        for (a, b), p in posteriors.items()
     }
+
+
+def _predicted(
+    product: Floats,
+    deviation: Floats,
+    variance: float,
+    strength: float,
+    one: _Basis,
+    other: _Basis,
+) -> Predicted:
+    """Every cell from the others: y - a / q of variance 1 / q, noise included.
+
+    With K the covariance of all cells, a = (K + noise)^-1 y and q the diagonal of the inverse
+    (Rasmussen and Williams 2006, Gaussian Processes for Machine Learning, 5.12).
+    """
+    inverse = 1 / (strength * np.multiply.outer(one.values, other.values) + variance)
+    z = one.vectors.T @ deviation @ other.vectors
+    outside = deviation - one.vectors @ z @ other.vectors.T
+    weighted = one.vectors @ (z * inverse) @ other.vectors.T + outside / variance
+    precision = (one.vectors**2) @ (inverse - 1 / variance) @ (other.vectors**2).T + 1 / variance
+    measured = deviation + product
+    return Predicted(
+        measured,
+        variance,
+        measured - weighted / precision,
+        np.maximum(1 / precision - variance, _LEAST_VARIANCE * variance),
+    )
 
 
 def _all(
@@ -291,6 +336,27 @@ def _updated(
     return found_covariances
 
 
+_RARE = 3.0  # records of a cell whose columns are independent
+_MOST_WITHHELD = 0.1  # of a row or a column
+
+
+def _likely(table: Floats, rows: Floats, columns: Floats, n: float, variance: float) -> Booleans:
+    """The cells that are not withheld, bool[k_a, k_b].
+
+    A cell that would hold less than ``_RARE`` records if its columns were independent, and has not
+    been seen to hold more than the noise's standard deviation, is not there, unless the cells of
+    its row or of its column together would lose much. What is withheld is about as much as would
+    have been wrong.
+    """
+    rare = (n * np.multiply.outer(rows, columns) < _RARE) & (n * table <= math.sqrt(variance))
+    lost = table * rare
+    few = np.multiply.outer(
+        lost.sum(axis=1) <= _MOST_WITHHELD * rows, lost.sum(axis=0) <= _MOST_WITHHELD * columns
+    )
+    likely: Booleans = ~(rare & few)
+    return likely
+
+
 @dataclass(frozen=True, eq=False)
 class Model:
     """Tables to aim at, in shares.
@@ -322,28 +388,44 @@ class Model:
         one_way = one_ways(released, residuals, n, boxes, smoothed=True)
         columns = range(len(released.sizes))
         pairs = [(a, b) for a in columns for b in columns if a < b]
-        products = {(a, b): np.multiply.outer(one_way[a], one_way[b]) for a, b in pairs}
-        measured = [p for p in pairs if residuals.variances.get(p, 0.0) > 0]
+        variances = {p: residuals.variances.get(p, 0.0) for p in pairs}
         denoised = _denoise(
             one_way,
-            {p: residuals.values[p] - n * centred(products[p]) for p in measured},
-            {p: residuals.variances[p] for p in measured},
+            n,
+            residuals.values,
+            {pair: variance for pair, variance in variances.items() if variance > 0},
             scores_of(released, one_way, n),
-            [_similarity(column) for column in released.domain.columns] if measured else [],
+            [_similarity(column) for column in released.domain.columns]
+            if any(variances.values())
+            else [],
         )
-        fitted: dict[Group, Floats] = {}
+        possible: dict[Group, Booleans] = {
+            pair: possible_cells(pair, released.sizes, boxes) for pair in pairs
+        }
+        records = refined(
+            {pair: each.cells for pair, each in denoised.items()},
+            [n * p for p in one_way],
+            possible,
+        )
+        signal = {pair: each.signal for pair, each in denoised.items()}
+        errors = {pair: each.error / n**2 for pair, each in denoised.items()}
+        start: dict[Group, Floats] = {}
         for pair in pairs:
-            table = products[pair]
-            if pair in denoised:
-                table = table + denoised[pair].table / n
+            if pair in records:
+                start[pair] = records[pair] / n
             elif pair in residuals.values:  # known exactly
-                table = residuals.table(pair) / n
-            possible = possible_cells(pair, released.sizes, boxes)
-            if pair in residuals.values or not possible.all():
-                table = fit_pair(table, one_way[pair[0]], one_way[pair[1]], possible)
-            fitted[pair] = table
-        signal = {pair: deviation.signal for pair, deviation in denoised.items()}
-        errors = {pair: deviation.error / n**2 for pair, deviation in denoised.items()}
+                start[pair] = residuals.table(pair) / n
+            else:
+                start[pair] = np.multiply.outer(one_way[pair[0]], one_way[pair[1]])
+        smoothed = smoothed_by_classes(one_way, start, errors, released.public_generator())
+        fitted: dict[Group, Floats] = {}
+        for (a, b), table in smoothed.items():
+            if (a, b) in denoised:
+                inside = _likely(table, one_way[a], one_way[b], n, variances[a, b])
+                table = table * (inside & possible[a, b])
+            if (a, b) in residuals.values or not possible[a, b].all():
+                table = fit_pair(table, one_way[a], one_way[b], possible[a, b])
+            fitted[a, b] = table
         larger = sorted({table.group for table in released.tables if len(table.group) > 2})
         groups = {
             group: _group_table(group, one_way, fitted, residuals, n, boxes) for group in larger

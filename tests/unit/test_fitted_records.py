@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -218,86 +219,66 @@ def test_tables_of_pairs_are_sums_of_larger_ones() -> None:
         assert np.array_equal(found[group], apart.reshape(shapes[group]))
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "uint16"])
-def test_the_kernel_of_single_columns_does_what_the_other_does(dtype: str) -> None:
-    """Of groups of two to four columns: the same swaps, differences and gains."""
+def four_columns(dtype: str) -> tuple[np.ndarray, list[TargetTable]]:
+    """Records, and targets of groups of two to four columns."""
     sizes = (4, 3, 5, 2)
     rng = np.random.default_rng(4)
-    true = np.stack([rng.integers(size, size=600) for size in sizes], axis=1)
+    true = dependent_codes(600, sizes, 3)
     groups = [group for k in (2, 3, 4) for group in itertools.combinations(range(4), k)]
     shapes = [tuple(sizes[c] for c in group) for group in groups]
-    tables = counts_of(np.ascontiguousarray(true, np.uint8), groups, shapes)
     targets = [
         TargetTable(group, found.reshape(shape) + 0.25, weight)
-        for group, shape, found, weight in zip(groups, shapes, tables, [1.0, 0.5] * 6, strict=False)
+        for group, shape, found, weight in zip(
+            groups, shapes, counts_of(true, groups, shapes), [1.0, 0.5] * 6, strict=False
+        )
     ]
-    codes = np.stack([rng.permutation(column) for column in true.T], axis=1).astype(dtype)
+    return np.stack([rng.permutation(column) for column in true.T], axis=1).astype(dtype), targets
+
+
+def squared(layout: Any) -> float:
+    """The weighted squared distance, in squared records."""
+    weights = np.repeat([t.weight for t in layout.targets], [t.table.size for t in layout.targets])
+    return float((weights * (layout.gaps / swap_kernel.UNIT) ** 2).sum())
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16"])
+def test_the_kernel_of_single_columns_keeps_count_and_finds_more(dtype: str) -> None:
+    """Twin: as many visits of records that meet by chance."""
+    codes, targets = four_columns(dtype)
     layout = swaps._Layout.of(targets, codes)
-    other, gaps, order = codes.copy(), layout.gaps.copy(), np.arange(len(codes), dtype=np.int32)
+    before = squared(layout)
+    by_chance, gaps, order = codes.copy(), layout.gaps.copy(), np.arange(600, dtype=np.int32)
+    patterns = swaps._patterns(())
+    gained = 0
     for column in ((0,), (1,), (2,), (3,)):
-        found = compiled_column(dtype)(
-            codes, 500, 400, 37, *column, *layout.move_of_column(column), layout.gaps, False
+        one_way = np.bincount(codes[:, column[0]])
+        gain, accepted = compiled_column(dtype)(
+            codes, 500, 600, *column, *layout.move_of_column(column), layout.gaps, *patterns
         )
-        expected = swap_kernel.compiled(dtype)(
-            other, order, 500, 400, 37, np.array(column), np.array([], np.int64),
-            *layout.move(column), gaps, *swaps._patterns(()), 0,
+        assert accepted > 0 and np.array_equal(np.bincount(codes[:, column[0]]), one_way)
+        gained += gain
+        swap_kernel.compiled(dtype)(
+            by_chance, order, 500, 600, 37, np.array(column), np.array([], np.int64),
+            *layout.move(column), gaps, *patterns, 0,
         )  # fmt: skip
-        assert found == expected and found[1] > 0
-        assert np.array_equal(codes, other)
-        assert np.array_equal(layout.gaps, gaps)
+    anew = swaps._Layout.of(targets, codes)
+    assert np.array_equal(layout.gaps, anew.gaps)
+    assert before - squared(anew) == pytest.approx(2 * gained / swap_kernel.UNIT / 64)
+    assert squared(anew) < squared(swaps._Layout.of(targets, by_chance)) / 4
 
 
-def test_a_screened_sweep_looks_at_less_and_keeps_count() -> None:
-    codes = started(np.random.default_rng(1))
-    layout = swaps._Layout.of(wanted(), codes)
-    seen = {}
-    for screened in (False, True):
-        own, gaps = codes.copy(), layout.gaps.copy()
-        column = (2,)
-        gain, seen[screened] = compiled_column("uint8")(
-            own, 0, len(own), 91, *column, *layout.move_of_column(column), gaps, screened
-        )
-        assert np.array_equal(gaps, swaps._Layout.of(wanted(), own).gaps)
-        assert distance(codes) - distance(own) == pytest.approx(2 * gain / swap_kernel.UNIT / 64)
-        assert gain > 0
-    assert 0.8 * seen[False] < seen[True] <= 1.1 * seen[False]
-    assert seen[True] != seen[False]
-
-
-def test_screened_records_come_as_near(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Screening ends before the rounds do, so that they end where they would have."""
-    sizes, n = (4, 3, 5, 6, 2), 20_000
-    groups = [group for k in (2, 3) for group in itertools.combinations(range(5), k)]
-    shapes = [tuple(sizes[c] for c in group) for group in groups]
-    tables = counts_of(dependent_codes(n, sizes, 9), groups, shapes)
-    noise = np.random.default_rng(3)
-    targets = [
-        TargetTable(group, found.reshape(shape) + noise.normal(0, 20, shape), 1.0)
-        for group, shape, found in zip(groups, shapes, tables, strict=True)
-    ]
-    monkeypatch.setattr(swaps, "LEAST_BLOCK", n // swaps.BLOCKS)
-    monkeypatch.setattr(swaps, "LEAST_VISITS", 128)
-    quick = swaps.compiled_column("uint8")
-    ends = {}
-    for screened in (False, True):
-        asked = []
-
-        def kernel(*arguments, screened=screened, asked=asked):
-            asked.append(arguments[-1])
-            return quick(*arguments[:-1], arguments[-1] and screened)
-
-        monkeypatch.setattr(swaps, "compiled_column", lambda dtype, kernel=kernel: kernel)
-        random = np.random.default_rng(1)
-        codes = np.stack([random.permutation(c) for c in dependent_codes(n, sizes, 9).T], axis=1)
-        layout = swaps._Layout.of(targets, codes)
-        before = float((layout.gaps.astype(float) ** 2).sum())
-        swap_towards(codes, targets, random)
-        after = float((swaps._Layout.of(targets, codes).gaps.astype(float) ** 2).sum())
-        ends[screened] = after
-        assert after < before / 20
-        assert asked[0] and not asked[-1]
-    assert ends[True] < 1.03 * ends[False]
-    assert ends[True] != ends[False]
+def test_columns_of_many_codes_meet_by_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes, targets = four_columns("uint8")
+    layout = swaps._Layout.of(targets, codes)
+    moves = swaps.moves_of(4, ())
+    assert all(matched for *_, matched in swaps._Sweep.of(layout, moves).moves)
+    monkeypatch.setattr(swaps, "MOST_MATCHED", 4)
+    sweep = swaps._Sweep.of(layout, moves)
+    assert [matched for *_, matched in sweep.moves] == [True, True, False, True]
+    before = squared(layout)
+    sweep(codes, layout.gaps, len(codes), np.random.default_rng(1))
+    assert np.array_equal(layout.gaps, swaps._Layout.of(targets, codes).gaps)
+    assert squared(layout) < before / 2
 
 
 def test_no_swap_makes_an_impossible_record() -> None:

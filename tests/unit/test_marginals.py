@@ -19,8 +19,6 @@ from statpress.mechanisms.errors import (
     NotMeasuredError,
     RecordsError,
 )
-from statpress.mechanisms.marginals import synthesis
-from statpress.mechanisms.marginals.denoising import Model
 from statpress.mechanisms.marginals.marginals import ColumnGroup, Marginals, MarginalsKnobs
 from statpress.mechanisms.marginals.residuals import query
 from statpress.mechanisms.marginals.target_tables import boxes_of, impossible_records
@@ -185,38 +183,6 @@ def test_the_number_of_records_can_be_chosen() -> None:
     mechanism = made(knobs=MarginalsKnobs(records=500))
     out = mechanism.postprocess(mechanism.release(in_memory(domain_of(SIZES), CODES), seeded()))
     assert {len(codes) for codes in out.codes} == {500}
-
-
-@pytest.mark.parametrize(("gain", "near"), [(synthesis.GAIN_OF_MANY, True), (0.9, False)])
-def test_many_records_are_fitted_in_two_fifths_of_the_sweeps_and_as_near_as_need_be(
-    monkeypatch, gain: float, near: bool
-) -> None:
-    """A fiftieth of the squared error of the targets; the twin stops at once and is not so near."""
-    sizes, n, m = (9, 8, 7, 6, 9, 8), 40_000, 20_000
-    domain = domain_of(sizes)
-    mechanism = made(domain, n_records=n)
-    release = mechanism.release(in_memory(domain, dependent_codes(n, sizes, 1)), seeded(4))
-    model = Model.of(release)
-    rounds, swap = [], synthesis.swap_towards
-    monkeypatch.setattr(synthesis, "swap_towards", lambda *a, **k: rounds.append(swap(*a, **k)))
-    few = synthesis.synthesise(model, m, release.public_generator())
-    monkeypatch.setattr(synthesis, "MANY", m)
-    monkeypatch.setattr(synthesis, "GAIN_OF_MANY", gain)
-    many = synthesis.synthesise(model, m, release.public_generator())
-    assert 5 * rounds[1] <= 2 * rounds[0]
-    monkeypatch.setattr(
-        synthesis, "NEAR_OF_MANY", 1e-6
-    )  # far from the targets no gain is too little
-    assert (synthesis.synthesise(model, m, release.public_generator()) == few).all()
-
-    def distance(codes: np.ndarray) -> float:
-        shares = [table(codes, sizes, pair) / m for pair in model.pairs]
-        pairs = zip(shares, model.pairs.values(), strict=True)
-        return sum(float(((one - other) ** 2).sum()) for one, other in pairs)
-
-    error = sum(model.errors.values())
-    assert distance(few) <= error / 100
-    assert (distance(many) <= error / 50) == near
 
 
 def test_a_single_column_gets_the_whole_budget() -> None:

@@ -1,0 +1,169 @@
+"""The cells of denoised pairs: which are there at all, and what they hold given both margins.
+
+A matrix-normal prior (mechanisms.marginals.denoising) is right for the broad deviations of a table
+from independence and wrong for its cells: most cells of a deterministic pair are empty, a few hold
+everything. So each cell is judged once more, by what the prior says of it from all *other* cells of
+its table, which is normal with a mean m and a variance v, and by its own measurement. The cell is
+empty, or follows m with variance c v for one of a few factors c, cut at 0. How often each is the
+case is learnt per pair, drawn towards what all pairs say (empirical Bayes). A cell that is likelier
+empty than not is withheld.
+
+What is left is the table nearest to the posterior means, in units of the posterior variances, that
+has both margins and no negative cell: the mode of the posterior given its margins, as far as cells
+are independent. Clipping and scaling, which it replaces, take from the large cells what the noise
+of the empty ones left above 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from statpress.mechanisms.marginals.target_tables import Booleans, Floats, Group
+
+FACTORS = (0.25, 1.0, 4.0, 16.0, 64.0)
+"""How much farther than expected a cell may be from what the others say, in squares."""
+_POOL, _ROUNDS = 100.0, 12
+_MOST_LEARNT = 1 << 16  # cells of a table from which shares are learnt
+
+
+@dataclass(frozen=True, eq=False)
+class Predicted:
+    """A pair's table as measured, and as the other cells predict it, in records.
+
+    Attributes:
+        measured: float64[k_a, k_b], unbiased given the margins.
+        variance: Of the noise of a cell.
+        means: Of each cell, from the others.
+        variances: Of each cell about its mean, without the noise of its own measurement.
+    """
+
+    measured: Floats
+    variance: float
+    means: Floats
+    variances: Floats
+
+
+def refined(
+    predicted: Mapping[Group, Predicted],
+    margins: Sequence[Floats],
+    possible: Mapping[Group, Booleans],
+) -> dict[Group, Floats]:
+    """Tables of records with the given margins.
+
+    Args:
+        predicted: Of every measured pair.
+        margins: Records of each column's cells, float64[k].
+        possible: Of every measured pair the cells that no structural zero excludes.
+    """
+    shares = _shares(predicted)
+    tables: dict[Group, Floats] = {}
+    for (a, b), each in predicted.items():
+        posterior = _likelihoods(each) * shares[a, b][:, None]
+        posterior /= posterior.sum(axis=0)
+        empty = (posterior[0] > 0.5).reshape(each.measured.shape)
+        posterior /= np.maximum(posterior[1:].sum(axis=0), 1e-300)
+        mean, variance = np.zeros(empty.size), np.zeros(empty.size)
+        for weight, factor in zip(posterior[1:], FACTORS, strict=True):
+            prior = factor * each.variances.ravel()
+            kept = prior / (prior + each.variance)
+            mean += weight * (kept * each.measured.ravel() + (1 - kept) * each.means.ravel())
+            variance += weight * kept * each.variance
+        tables[a, b] = with_margins(
+            mean.reshape(empty.shape),
+            variance.reshape(empty.shape),
+            margins[a],
+            margins[b],
+            _nonempty(mean.reshape(empty.shape), possible[a, b], ~empty),
+        )
+    return tables
+
+
+def _likelihoods(each: Predicted) -> Floats:
+    """Of every cell, empty or at each factor, float64[1 + factors, cells], the largest being 1."""
+    from scipy.special import log_ndtr
+
+    y, noise, m = each.measured.ravel(), each.variance, each.means.ravel()
+    logs = [-0.5 * (math.log(noise) + y**2 / noise)]
+    for factor in FACTORS:
+        prior = factor * each.variances.ravel()
+        total = prior + noise
+        mean, sd = (m * noise + y * prior) / total, np.sqrt(prior * noise / total)
+        inside = log_ndtr(mean / sd) - log_ndtr(m / np.sqrt(prior))
+        logs.append(-0.5 * (np.log(total) + (y - m) ** 2 / total) + inside)
+    stacked = np.array(logs)
+    likelihoods: Floats = np.exp(stacked - stacked.max(axis=0))
+    return likelihoods
+
+
+def _shares(predicted: Mapping[Group, Predicted]) -> dict[Group, Floats]:
+    """How often each is the case, by pair, drawn towards all pairs together."""
+    parts = {}
+    for pair, table in predicted.items():
+        each = _likelihoods(table)
+        step = -(-each.shape[1] // _MOST_LEARNT)
+        parts[pair] = each[:, ::step].copy()  # not a view, which would keep the whole
+    pooled = np.full(1 + len(FACTORS), 1 / (1 + len(FACTORS)))
+    shares = dict.fromkeys(parts, pooled)
+    for _ in range(_ROUNDS if parts else 0):
+        total = np.zeros(len(pooled))
+        for pair, each in parts.items():
+            weighted = shares[pair][:, None] * each
+            counts = (weighted / weighted.sum(axis=0)).sum(axis=1)
+            total += counts
+            shares[pair] = (counts + _POOL * pooled) / (counts.sum() + _POOL)
+        pooled = np.maximum(total / total.sum(), 1e-5)
+        pooled /= pooled.sum()
+    return shares
+
+
+def _nonempty(mean: Floats, possible: Booleans, kept: Booleans) -> Booleans:
+    """The kept cells that are possible, and the largest possible one of a line without any."""
+    inside = possible & kept
+    largest = np.where(possible, mean, -np.inf)
+    for axis in (0, 1):
+        lines = np.flatnonzero(~inside.any(axis=axis))
+        places = largest.argmax(axis=axis)[lines]
+        where = (places, lines) if axis == 0 else (lines, places)
+        inside[where] = possible[where]
+    return inside
+
+
+_TOLERANCE, _MOST_ROUNDS = 1e-4, 60
+
+
+def with_margins(
+    means: Floats, variances: Floats, rows: Floats, columns: Floats, inside: Booleans
+) -> Floats:
+    """The nearest non-negative table with these margins, 0 outside; nearly, where none has them.
+
+    Minimises sum (T - means)^2 / variances. T = max(means - variances (u_i + v_j), 0): the
+    multipliers of the rows and of the columns in turn, each set exactly.
+    """
+    weights = np.where(inside, np.maximum(variances, 1e-9 * variances.max()), 0.0)
+    start = np.where(inside, means, 0.0)
+    of_columns = np.zeros(len(columns))
+    for _ in range(_MOST_ROUNDS):
+        of_rows = _multipliers(start - weights * of_columns, weights, inside, rows)
+        left = start - weights * of_rows[:, None]
+        of_columns = _multipliers(left.T, weights.T, inside.T, columns)
+        table: Floats = np.maximum(left - weights * of_columns, 0.0)
+        if np.abs(table.sum(axis=1) - rows).sum() <= _TOLERANCE * rows.sum():
+            break
+    return table
+
+
+def _multipliers(start: Floats, weights: Floats, inside: Booleans, sums: Floats) -> Floats:
+    """For every row the u at which max(start - weights u, 0) adds up to its sum."""
+    ends = np.divide(start, weights, out=np.full(start.shape, -np.inf), where=inside)
+    order = np.argsort(-ends, axis=1, kind="stable")
+    totals = np.take_along_axis(start, order, axis=1).cumsum(axis=1) - sums[:, None]
+    heavy = np.take_along_axis(weights, order, axis=1).cumsum(axis=1)
+    tried = np.divide(totals, heavy, out=np.full(start.shape, np.inf), where=heavy > 0)
+    reached = (tried < np.take_along_axis(ends, order, axis=1)).sum(axis=1)
+    found = tried[np.arange(len(start)), np.maximum(reached, 1) - 1]
+    multipliers: Floats = np.where(inside.any(axis=1), found, 0.0)
+    return multipliers

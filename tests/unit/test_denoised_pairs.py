@@ -1,0 +1,193 @@
+"""Pairs after their noise: cells predicted by the others, withheld, fitted, drawn to classes."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from statpress.mechanisms.marginals import latent_classes, pair_cells
+from statpress.mechanisms.marginals.denoising import _Basis, _predicted, fit_pair
+from statpress.mechanisms.marginals.latent_classes import smoothed_by_classes
+from statpress.mechanisms.marginals.pair_cells import Predicted, refined, with_margins
+
+
+def test_a_cell_is_predicted_by_all_others() -> None:
+    """Against conditioning a normal vector, cell by cell."""
+    rng = np.random.default_rng(1)
+    one, other = (m @ m.T for m in (rng.normal(size=(3, 3)), rng.normal(size=(4, 4))))
+    y, noise, strength = rng.normal(size=(3, 4)), 0.7, 1.3
+    found = _predicted(np.ones((3, 4)), y, noise, strength, _Basis.of(one), _Basis.of(other))
+    prior = strength * np.kron(one, other)
+    for cell in range(12):
+        rest = [c for c in range(12) if c != cell]
+        observed = prior[np.ix_(rest, rest)] + noise * np.eye(11)
+        weights = np.linalg.solve(observed, prior[rest, cell])
+        assert found.means.ravel()[cell] == pytest.approx(1 + weights @ y.ravel()[rest])
+        left = prior[cell, cell] - weights @ prior[rest, cell]
+        assert found.variances.ravel()[cell] == pytest.approx(left)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_nearest_table_with_margins_is_the_nearest(seed: int) -> None:
+    """Against a solver; no cell is negative, none outside is filled."""
+    from scipy.optimize import minimize
+
+    rng = np.random.default_rng(seed)
+    true = rng.poisson(20, (3, 4)) * (rng.random((3, 4)) < 0.7) + np.eye(3, 4)
+    rows, columns = true.sum(axis=1), true.sum(axis=0)
+    means, variances = true + rng.normal(0, 15, (3, 4)), rng.uniform(0.2, 5, (3, 4))
+    inside = (true > 0) | (rng.random((3, 4)) < 0.5)
+    found = with_margins(means, variances, rows, columns, inside)
+    assert (found >= 0).all() and not found[~inside].any()
+    assert np.abs(found.sum(axis=0) - columns).sum() <= 2e-4 * rows.sum()
+    assert np.abs(found.sum(axis=1) - rows).sum() <= 2e-4 * rows.sum()
+
+    def distance(table: np.ndarray) -> float:
+        return float((((table.reshape(3, 4) - means) ** 2 / variances)[inside]).sum())
+
+    best = minimize(
+        distance,
+        found.ravel(),
+        bounds=[(0, None if open_ else 0) for open_ in inside.ravel()],
+        constraints=[
+            {"type": "eq", "fun": lambda t: t.reshape(3, 4).sum(axis=1) - rows},
+            {"type": "eq", "fun": lambda t: t.reshape(3, 4).sum(axis=0)[:-1] - columns[:-1]},
+        ],
+        options={"maxiter": 500, "ftol": 1e-10},
+    )
+    assert distance(found) <= best.fun * 1.02 + 0.05
+
+
+def test_margins_that_the_cells_cannot_have_are_met_by_filling_others() -> None:
+    rows, columns = np.array([3.0, 1.0]), np.array([2.0, 2.0])
+    start, possible = np.diag([1.0, 1.0]), np.ones((2, 2), np.bool_)
+    found = fit_pair(start, rows, columns, possible)
+    assert np.allclose(found.sum(axis=1), rows) and np.allclose(found.sum(axis=0), columns)
+    kept = fit_pair(start, np.array([2.0, 2.0]), columns, possible)
+    assert not kept[0, 1] and not kept[1, 0]  # nothing is filled without need
+
+
+def noisy(true: np.ndarray, sd: float, seed: int) -> Predicted:
+    """A table as measured, the others saying of a cell only how many records a cell holds."""
+    measured = true + np.random.default_rng(seed).normal(0, sd, true.shape)
+    return Predicted(
+        measured, sd**2, np.full(true.shape, true.mean()), np.full(true.shape, true.mean() ** 2)
+    )
+
+
+def error_of(found: np.ndarray, true: np.ndarray) -> float:
+    return float(np.abs(found - true).sum() / 2 / true.sum())
+
+
+def test_the_cells_of_a_deterministic_pair_are_withheld() -> None:
+    """Twin: without the possibility that a cell is empty, noise stays in many."""
+    true = np.kron(np.eye(8), np.full((1, 4), 400.0))
+    each, margins = noisy(true, 60.0, 2), [true.sum(axis=1), true.sum(axis=0)]
+    possible = {(0, 1): np.ones(true.shape, np.bool_)}
+    found = refined({(0, 1): each}, margins, possible)[0, 1]
+    clipped = fit_pair(each.measured, *margins, possible[0, 1])
+    assert error_of(found, true) < 0.2 * error_of(clipped, true)
+    filled = with_margins(each.measured, np.ones(true.shape), *margins, possible[0, 1])
+    assert found[true == 0].sum() < 0.5 * filled[true == 0].sum()
+    assert (found[true == 0] == 0).mean() > 0.9 > 0.75 > (filled[true == 0] == 0).mean()
+
+
+def test_cells_without_any_pattern_are_left_and_a_line_keeps_a_cell() -> None:
+    full = np.random.default_rng(3).gamma(4.0, 100.0, (6, 7))
+    margins = [full.sum(axis=1), full.sum(axis=0)]
+    possible = {(0, 1): np.ones(full.shape, np.bool_)}
+    found = refined({(0, 1): noisy(full, 40.0, 4)}, margins, possible)[0, 1]
+    assert (found > 0).mean() > 0.95 and error_of(found, full) < 0.06
+    rare = np.zeros((4, 5))
+    rare[0] = 1000.0
+    rare[1:, 0] = 3.0  # far below the noise
+    margins = [rare.sum(axis=1), rare.sum(axis=0)]
+    possible = {(0, 1): np.ones(rare.shape, np.bool_)}
+    found = refined({(0, 1): noisy(rare, 60.0, 5)}, margins, possible)[0, 1]
+    assert (found.sum(axis=1) > 0).all()
+
+
+def mixture(seed: int, sizes: tuple[int, ...] = (6, 5, 7, 4, 6)):
+    """Shares of the columns and pairs of three classes."""
+    rng = np.random.default_rng(seed)
+    given = [rng.dirichlet(np.full(k, 0.4), 3) for k in sizes]
+    weights = np.array([0.5, 0.3, 0.2])
+    one_way = [weights @ g for g in given]
+    pairs = {
+        (a, b): (given[a] * weights[:, None]).T @ given[b]
+        for a, b in itertools.combinations(range(len(sizes)), 2)
+    }
+    return one_way, pairs
+
+
+def total_error(found: dict, true: dict) -> float:
+    return float(np.mean([np.abs(found[p] - true[p]).sum() / 2 for p in true]))
+
+
+def test_classes_take_out_what_pairs_do_not_share() -> None:
+    one_way, true = mixture(1, (6, 5, 7, 4, 6, 5, 8, 4, 6, 5))
+    rng = np.random.default_rng(2)
+    sd = 0.01
+    measured, errors = {}, {}
+    for pair, table in true.items():
+        noise, inside = rng.normal(0, sd, table.shape), np.ones(table.shape, np.bool_)
+        margins = one_way[pair[0]], one_way[pair[1]]
+        measured[pair] = with_margins(table + noise, np.ones(table.shape), *margins, inside)
+        errors[pair] = table.size * sd**2
+    found = smoothed_by_classes(one_way, measured, errors, np.random.default_rng(3))
+    assert total_error(found, true) < 0.9 * total_error(measured, true)
+    again = smoothed_by_classes(one_way, measured, errors, np.random.default_rng(3))
+    assert all(np.array_equal(found[p], again[p]) for p in found)
+
+
+def test_a_pair_that_the_classes_do_not_know_is_left() -> None:
+    """What is far from them by much more than its noise keeps what it has."""
+    one_way, pairs = mixture(4)
+    shifted = dict(pairs)
+    rng = np.random.default_rng(5)
+    odd = pairs[0, 2] * rng.choice([0.0, 2.0], size=pairs[0, 2].shape)
+    shifted[0, 2] = odd / odd.sum()
+    exact = dict.fromkeys(pairs, 1e-10)
+    found = smoothed_by_classes(one_way, shifted, exact, np.random.default_rng(6))
+    assert np.abs(found[0, 2] - shifted[0, 2]).sum() < 1e-3
+    unmeasured = {pair: error for pair, error in exact.items() if pair != (1, 3)}
+    found = smoothed_by_classes(one_way, shifted, unmeasured, np.random.default_rng(6))
+    assert np.array_equal(found[1, 3], shifted[1, 3])
+    assert smoothed_by_classes(one_way, shifted, {}, np.random.default_rng(6)) == shifted
+
+
+def test_columns_of_too_many_codes_are_not_described(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert latent_classes._described([4, 200, 6]) == [0, 2]
+    monkeypatch.setattr(latent_classes, "MOST_CELLS", 11)
+    assert latent_classes._described([5, 4, 6, 2]) == [0, 1, 3]
+
+
+def test_every_likelihood_is_that_of_a_prior_that_adds_up() -> None:
+    """By integration over what the cell may hold, for cells near 0, far below and far above."""
+    from scipy.integrate import quad
+    from scipy.stats import norm
+
+    y, noise = np.array([[-3.0, 0.5, 40.0]]), 4.0
+    means, variances = np.array([[-6.0, 2.0, 30.0]]), np.array([[9.0, 1.0, 25.0]])
+    found = pair_cells._likelihoods(Predicted(y, noise, means, variances))
+    for cell in range(3):
+        values = [norm.pdf(y[0, cell], 0, 2.0)]
+        for factor in pair_cells.FACTORS:
+            m, sd = means[0, cell], (factor * variances[0, cell]) ** 0.5
+            whole = norm.sf(0, m, sd)
+            peak = max(m, y[0, cell], 0.0)
+            values.append(
+                quad(
+                    lambda t, m=m, sd=sd, seen=y[0, cell]: (
+                        norm.pdf(seen, t, 2.0) * norm.pdf(t, m, sd)
+                    ),
+                    0,
+                    peak + 20 * max(sd, 2.0),
+                    points=[peak],
+                    limit=200,
+                )[0]
+                / whole
+            )
+        assert found[:, cell] == pytest.approx(np.array(values) / max(values), rel=1e-4)
