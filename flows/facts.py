@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from statpress.mechanisms.accounting.composition import Reading
     from statpress.tasks.ledger.entries import Entry
+    from statpress.tasks.release.rehearsal import Rehearsed
     from statpress.tasks.release.review import Prepared
     from statpress.tasks.release.run_places import Outcome, Uploaded
     from statpress.tasks.upkeep.backup import Restored
@@ -169,6 +170,29 @@ def outcome_report(outcome: Outcome, remaining: Loss | None) -> str:
     if prepared:
         lines.append(f"  It waits for its approval: statpress approve {outcome.run_id} --key FILE")
     return "\n".join([*lines, *upload_lines(outcome.uploads)])
+
+
+def rehearsal_facts(done: Rehearsed) -> dict[str, Any]:
+    """What a rehearsal made."""
+    return {
+        "run_id": done.run_id,
+        "dataset": done.dataset,
+        "status": "rehearsed",
+        "bundle": str(done.bundle),
+        "publishable": False,
+        "charged": False,
+        "would_charge": {"epsilon": done.epsilon, "delta": done.delta},
+    }
+
+
+def rehearsal_report(done: Rehearsed) -> str:
+    """What a rehearsal made, in a few lines."""
+    return (
+        f"Rehearsed {done.bundle}\n"
+        "  NOT PUBLISHABLE: its data are made up; no source was opened and nothing was charged\n"
+        f"  a run would be charged epsilon {done.epsilon}, delta {done.delta}\n"
+        f"  look at   {done.bundle / 'report.html'}"
+    )
 
 
 def refinement_report(output: Path, facts: dict[str, Any]) -> Iterator[Any]:

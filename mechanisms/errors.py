@@ -395,6 +395,13 @@ class BundleVerificationError(BundleError):
     next_step = "Do not use this bundle; fetch it again from the publisher."
 
 
+class RehearsalError(BundleVerificationError):
+    """A rehearsal, made of made-up data, is given where a release belongs."""
+
+    exit_code = 75
+    next_step = "Press a release with 'statpress run'; of a rehearsal nothing can be published."
+
+
 class ReleaseGateError(BundleError):
     """The drawn release does not agree with its own plan; nothing was published."""
 

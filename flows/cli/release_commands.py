@@ -174,6 +174,36 @@ def plan(
     return Result(json=json, facts=facts, report=report)
 
 
+def rehearse(
+    config: Path,
+    *,
+    directory: Path | None = None,
+    set_: Overrides = None,
+    json: Json = False,
+) -> Result:
+    """Press a release of made-up data, to see what it will look like; charges nothing.
+
+    Neither the source nor a ledger is opened. What it makes is NOT PUBLISHABLE, and says so.
+
+    Args:
+        config: The release config.
+        directory: Folder for rehearsals; by default 'rehearsals' beside the config.
+    """
+    from statpress.configs.loading import PlannedOrder
+    from statpress.flows import facts as reports
+    from statpress.flows.rehearsal import run_rehearsal
+    from statpress.flows.terminal import Progress
+
+    order = PlannedOrder.of(order_of(config, set_))
+    with Progress(shown=not json) as progress:
+        done = run_rehearsal(order, directory, progress)
+    return Result(
+        json=json,
+        facts=lambda: reports.rehearsal_facts(done),
+        report=lambda: reports.rehearsal_report(done),
+    )
+
+
 def audit(
     config: Path,
     *,
