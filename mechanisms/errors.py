@@ -351,6 +351,16 @@ class WorkerError(StatpressError):
     next_step = "Run again with other workers, or without: --workers 1."
 
 
+class OutOfMemoryError(StatpressError):
+    """A step needed more memory, or more room to spill, than it may use or the machine has."""
+
+    exit_code = 76
+    next_step = (
+        "Raise resources.memory, lower resources.threads, or free memory and space in the home's"
+        " work folder; 'statpress plan' says which step may need most."
+    )
+
+
 class CheckupError(StatpressError):
     """Something in the installation needs attention."""
 

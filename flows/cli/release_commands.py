@@ -130,6 +130,7 @@ def plan(
     """
     from statpress.configs.loading import PlannedOrder
     from statpress.flows import facts as reports
+    from statpress.mechanisms.errors import MemoryLimitError
     from statpress.tasks.ledger.home_ledger import account_terms, remaining_budget
     from statpress.tasks.release.foreseen import foreseen, plan_for_account
     from statpress.tasks.release.run_places import sources_in_words
@@ -171,7 +172,8 @@ def plan(
         if html is not None:
             yield f"Wrote {html}."
 
-    return Result(json=json, facts=facts, report=report)
+    short = [each.exit_code for each in stopping if isinstance(each, MemoryLimitError)]
+    return Result(json=json, facts=facts, report=report, exit_code=short[0] if short else 0)
 
 
 def rehearse(

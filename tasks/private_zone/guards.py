@@ -33,7 +33,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, ParamSpec, TextIO, TypeVar
 
-from statpress.mechanisms.errors import InternalError, StatpressError, together
+from statpress.mechanisms.errors import (
+    InternalError,
+    OutOfMemoryError,
+    StatpressError,
+    together,
+)
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
 
@@ -395,7 +400,8 @@ def _public(error: BaseException, log: CuratorLog) -> BaseException:
     """A fresh exception that says what may be said about an error.
 
     Errors of our own keep their public fields; interruptions and cancellations keep
-    their kind, since an orchestrator acts on it; all else becomes one fixed message.
+    their kind, since an orchestrator acts on it; a lack of memory is named; all else becomes one
+    fixed message.
     """
     if isinstance(error, StatpressError):
         fresh = _fresh(error)
@@ -409,6 +415,8 @@ def _public(error: BaseException, log: CuratorLog) -> BaseException:
         return _cancelled(type(error))
     if is_termination(error):
         return type(error)(signal=int(getattr(error, "signal", 15)))  # type: ignore[call-arg]
+    if isinstance(error, MemoryError):
+        return OutOfMemoryError("The run needed more memory than this machine gave it.")
     return InternalError(
         f"An unforeseen error stopped the run; incident {log.run_id}.",
         next_step=f"The curator finds the detail in the curator log {log.run_id}.log.",

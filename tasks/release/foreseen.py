@@ -350,10 +350,22 @@ def size_in_words(amount: int) -> str:
 def _forecasts(release: Release, plan: Plan) -> Iterator[Forecast]:
     from statpress.tasks.private_zone.workers import usable_processors
     from statpress.tasks.products.product_kind import kind_of
-    from statpress.tasks.source.engine import MEMORY_LIMIT, RUN, engine_share
+    from statpress.tasks.source.engine import MEMORY_LIMIT, RUN, csv_memory, engine_share
 
     declared = release.config.resources.memory_bytes
-    engine = MEMORY_LIMIT if declared is None else engine_share(declared)
+    threads = release.config.resources.threads or usable_processors()
+    csv = 0
+    if getattr(release.config.source, "form", "") == "csv":
+        csv = csv_memory(len(release.domain.columns), threads)
+    engine = max(MEMORY_LIMIT, 2 * csv) if declared is None else engine_share(declared)
+    if csv > engine:
+        yield Forecast(
+            step="check input",
+            product="",
+            bytes=RUN + 3 * csv,
+            figure=f"{len(release.domain.columns)} columns of a CSV and {threads} threads",
+            next_step="Lower resources.threads, or deliver Parquet.",
+        )
     n_records = plan.privacy.n_records
     cells = [min(domain.n_possible, n_records) for domain in plan.joint]
     counted = sum(cells)
@@ -368,7 +380,6 @@ def _forecasts(release: Release, plan: Plan) -> Iterator[Forecast]:
         f"{n_records:,} records",
         next_step="Use fewer columns or cells in products that need a joint table.",
     )  # fmt: skip
-    threads = release.config.resources.threads or usable_processors()
     # The engine keeps some of what it took.
     held = RUN + engine // 8 + _COUNTED * counted + _THREAD * threads
     needs = {product.name: kind_of(product).working_memory(product) for product in plan.products}

@@ -311,10 +311,13 @@ def _guarded(
 
     def failure_of(error: Exception) -> StatpressError | None:
         found = error if isinstance(error, CsvFaultError) else None
-        if isinstance(error, duckdb.Error) and out_of_memory(error, source.where) is None:
+        short = out_of_memory(error, source.where)
+        if short is not None:
+            return short
+        if isinstance(error, duckdb.Error):
             found = _guarded(source, fault)
         if found is None:
-            return out_of_memory(error, source.where) or _unreadable(error, source)
+            return _unreadable(error, source)
         PRIVATE.error("fault of the source: %s", found)
         return cannot_be_read(source.pattern, found.fault, *found.details)
 
