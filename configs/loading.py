@@ -381,8 +381,21 @@ def load_targets(path: Path) -> Sequence[Target]:
 
 def _as_far_as_valid(document: Document, findings: Findings) -> ReleaseConfig:
     """The config; of one with faults, which go to the findings, the parts that have none."""
-    with findings.noting():
-        return validate(document, ReleaseConfig)
+    config = None
+    try:
+        config = validate(document, ReleaseConfig)
+    except ConfigError as error:
+        # A section that is at fault since something in it is blank is not named as well.
+        sections = {document.where(keys[:-1]) for keys in document.blanks}
+        found = (error, *error.also)
+        error.also = ()
+        findings.errors += [each for each in found if each.where not in sections]
+    findings.errors += [
+        ConfigError(f"'{keys[-1]}' is blank: fill it in.", where=document.where(keys))
+        for keys in document.blanks
+    ]
+    if config is not None:
+        return config
     rest = rest_of(document)
     if rest is None:
         findings.settle()
