@@ -73,16 +73,13 @@ class Document:
 
     @property
     def blanks(self) -> list[Place]:
-        """The places that are marked to be filled in, and still have no value."""
-        lines = self.text.splitlines()
-        return [
-            path
-            for path, (line, _) in self.places.items()
-            if path and path not in self.origins and f"# {MARK}: " in lines[line - 1]
-            and self._at(path) is None
-        ]  # fmt: skip
+        """The places that are marked to be filled in, of a document as it was parsed."""
+        lines = dict(enumerate(self.text.splitlines(), 1))
+        marked = (p for p, (line, _) in self.places.items() if f"# {MARK}: " in lines.get(line, ""))
+        return [path for path in marked if path and self.at(path) is None]
 
-    def _at(self, path: Place) -> Any:
+    def at(self, path: Place) -> Any:
+        """The value at a place."""
         value = self.value
         for key in path:
             value = value[key]

@@ -17,7 +17,7 @@ from statpress.mechanisms.planning.choice import Candidate, compare
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct, verdict
 from statpress.tasks.ledger.accounts import Account, Charge, Status
 from statpress.tasks.ledger.entries import Loss, canonical
-from statpress.tasks.pages.numbers import at_most
+from statpress.tasks.pages.numbers import at_most, how_many
 from statpress.tasks.products.product_kind import kind_of
 from statpress.tasks.release.foreseen import (
     forecast_facts,
@@ -296,8 +296,9 @@ def account_report(account: Account, reading: Reading) -> Iterator[Any]:
     yield table(f"{account.dataset}: policy {account.policy}", columns, rows)
     yield from bars
     was = account.registration.body
+    size = how_many(was["n_records"] // was["unit_records"], was["n_records"])
     yield (
-        f"Registered {was['created'][:10]}: {was['n_records']:,} records, {was['adjacency']}, "
+        f"Registered {was['created'][:10]}: {size}, {was['adjacency']}, "
         f"unit {was['unit']}{_of_several(was['unit_records'])}."
     )
     yield sources_in_words(account)
@@ -521,6 +522,7 @@ def plan_report(release: Release, plan: Plan, remaining: Loss | None) -> Iterato
     """A plan as a table, with what its figures mean and what should be known before a run."""
     yield f"{release.config.title}\n"
     rows = [["protected", plan.privacy.words]]
+    rows.append(["made from", how_many(plan.privacy.n_units, plan.privacy.n_records)])
     for product in plan.products:
         rows += _product_rows(product)
     if plan.gate is not None:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from statpress.configs.loading import PlannedOrder
 from statpress.flows.runner import open_context, run_inside
-from statpress.mechanisms.errors import InternalError, QualityGateError
 from statpress.tasks.private_zone.folders import Home
-from statpress.tasks.private_zone.guards import new_run_id
+from statpress.tasks.private_zone.guards import keeping_log, new_run_id
 from statpress.tasks.private_zone.run_context import Listener, RunContext
 from statpress.tasks.private_zone.workers import Parallel, limited_threads
 from statpress.tasks.release.rehearsal import (
@@ -42,11 +38,14 @@ def run_rehearsal(order: PlannedOrder, directory: Path | None, listener: Listene
         StatpressError: One of its kinds, as a run would raise it.
     """
     folder = order.release.located(FOLDER) if directory is None else directory.absolute()
-    with _passing_home() as home:
-        run_id = f"{REHEARSAL}{new_run_id()}"
-        with open_context(
-            home, run_id=run_id, orchestrated=False, listener=listener, parallel=Parallel()
-        ) as context:
+    with TemporaryDirectory(prefix="statpress-rehearsal-") as root:
+        home, run_id = Home(Path(root)), f"{REHEARSAL}{new_run_id()}"
+        with (
+            keeping_log(home.root / "curator"),
+            open_context(
+                home, run_id=run_id, orchestrated=False, listener=listener, parallel=Parallel()
+            ) as context,
+        ):
             return run_inside(context, lambda: _rehearse(context, order, folder))
 
 
@@ -66,19 +65,3 @@ def _rehearse(context: RunContext, order: PlannedOrder, folder: Path) -> Rehears
         write_rehearsal(run, release, plan, products)
         check_products(run, release, plan, products)
         return seal_rehearsal(run, release, plan)
-
-
-@contextmanager
-def _passing_home() -> Iterator[Home]:
-    """A home for one rehearsal: removed, unless its log has the detail of an error."""
-    root = Path(tempfile.mkdtemp(prefix="statpress-rehearsal-"))
-    try:
-        yield Home(root)
-    except (InternalError, QualityGateError) as error:
-        (log,) = (root / "curator").glob("*.log")
-        error.next_step = f"The detail is in {log}, which holds nothing of a source: report it."
-        raise
-    except BaseException:
-        shutil.rmtree(root, ignore_errors=True)
-        raise
-    shutil.rmtree(root, ignore_errors=True)

@@ -58,12 +58,13 @@ def demo(
     from statpress.tasks.private_zone.folders import Home
 
     home = Home(directory.absolute() / "home")
+    from statpress.flows.demo import cost_of_another, folder_of_its_own, next_commands, prepare
+
     with (
         Progress(shown=not json) as progress,
+        folder_of_its_own(directory.absolute()),
         open_context(home, orchestrated=not no_orchestrator, listener=progress) as context,
     ):
-        from statpress.flows.demo import cost_of_another, next_commands, prepare
-
         order, known = prepare(directory.absolute(), home)
         planned = time.perf_counter() - started
         if known and not yes:

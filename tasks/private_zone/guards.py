@@ -21,8 +21,10 @@ import ctypes
 import functools
 import logging
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import threading
 import traceback
 import uuid
@@ -36,6 +38,7 @@ from typing import Any, ParamSpec, TextIO, TypeVar
 from statpress.mechanisms.errors import (
     InternalError,
     OutOfMemoryError,
+    QualityGateError,
     StatpressError,
     together,
 )
@@ -353,6 +356,24 @@ class CuratorLog:
             os.fdopen(self.open(), "a", encoding="utf-8", errors="backslashreplace") as file,
         ):
             file.write(text.rstrip("\n") + "\n")
+
+
+@contextlib.contextmanager
+def keeping_log(folder: Path) -> Iterator[None]:
+    """Move the log of what failed out of a folder that goes; only where nothing is private.
+
+    Args:
+        folder: Of curator logs, of one run.
+    """
+    try:
+        yield
+    except (InternalError, QualityGateError) as error:
+        for log in folder.glob("*.log"):
+            descriptor, kept = tempfile.mkstemp(prefix="statpress-", suffix=".log")
+            os.close(descriptor)
+            shutil.copyfile(log, kept)
+            error.next_step = f"The detail is in {kept}: report it with that."
+        raise
 
 
 def new_run_id() -> str:

@@ -23,6 +23,7 @@ from statpress.tasks.catalogues.data_package import (
 )
 from statpress.tasks.catalogues.metadata_files import rehearse_metadata, write_metadata
 from statpress.tasks.ledger.entries import Entry, canonical
+from statpress.tasks.pages.numbers import how_many
 from statpress.tasks.pages.rendering import code_span, markdown
 from statpress.tasks.products.product_kind import kind_of
 from statpress.tasks.products.publication import Profile, codebook
@@ -195,6 +196,7 @@ def _readme(run: Run, release: Release, plan: Plan, package: Mapping[str, Any]) 
         epsilon=canonical(plan.epsilon),
         delta=canonical(plan.delta),
         adjacency=str(plan.privacy.adjacency),
+        size=how_many(plan.privacy.n_units, plan.privacy.n_records),
         unit=plan.privacy.words.replace(f"`{unit}`", code_span(unit)),
         advice=[words.item for words in spoken],
         noisy=mostly_noise(plan),

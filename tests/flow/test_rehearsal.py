@@ -126,6 +126,14 @@ def test_neither_source_nor_ledger_nor_home_is_opened_and_nothing_else_is_left(
     (folder / "private.csv").unlink()
     first, second = rehearsed(folder), rehearsed(folder, unit=UNITS, more="gate: {noise: true}\n")
     assert len({first["bundle"], second["bundle"], *(folder / "rehearsals").iterdir()}) == 5
+    size = "900 units (up to 2,700 records)"
+    for name in ("README.md", "PRIVACY.md", "report.html"):
+        assert size in (Path(second["bundle"]) / name).read_text(), name
+        assert "4,000 records" in (Path(first["bundle"]) / name).read_text(), name
+    page = folder / "plan.html"
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        app(["plan", str(folder / "release.yaml"), "--html", str(page)], exit_on_error=False)
+    assert size in out.getvalue() and size in page.read_text()
 
 
 @pytest.mark.parametrize(
@@ -205,6 +213,6 @@ def test_the_detail_of_what_fails_stays_where_the_message_says(
     monkeypatch.setattr(rehearsal, "make_up", fail)
     with pytest.raises(InternalError) as caught:
         rehearsed(folder)
-    (log,) = (folder / "temporary").rglob("*.log")
+    (log,) = (folder / "temporary").iterdir()
     assert str(log) in caught.value.next_step and "what went wrong" in log.read_text()
     assert not list((folder / "rehearsals").iterdir())
