@@ -222,7 +222,7 @@ class AlreadyRegisteredError(BudgetError):
     """The ledger already has an account of this name."""
 
     exit_code = 24
-    next_step = "Use the account, or choose another name."
+    next_step = "Use the account; 'statpress ledger show' prints its terms and what remains."
 
 
 class RefusalLimitError(BudgetError):

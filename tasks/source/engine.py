@@ -189,7 +189,7 @@ class OpenSource(Protocol):
             InternalError: Something else.
         """
 
-    def place_of(self, record: int, column: str) -> str:
+    def place_of(self, record: int, column: str, unreadable_as: str = "") -> str:
         """Where a record lies, from 1 in the source's order, in words for the curator."""
 
 
@@ -211,7 +211,7 @@ class OpenTable:
         found: _Result = self.guard(run)
         return found
 
-    def place_of(self, record: int, column: str) -> str:
+    def place_of(self, record: int, column: str, unreadable_as: str = "") -> str:
         """Nobody asks for a place where ``parts_of`` gives no part."""
         raise NotImplementedError
 
