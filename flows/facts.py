@@ -619,25 +619,32 @@ def comparison_facts(plan: Plan) -> dict[str, Any]:
 
 
 def comparison_report(plan: Plan) -> Iterator[Any]:
-    """A table for each product: the expected errors of every mechanism."""
+    """A table for each product: the errors that its mechanism states, of all; or why one cannot."""
     for product in plan.products:
-        rows, unable = [], []
-        planned = product.kind.label(product.mechanism)
-        figures_by = product.kind.criteria
-        for candidate in _compared(product):
-            mark = " *" if candidate.name == planned else ""
+        planned, found = product.kind.label(product.mechanism), _compared(product)
+        of_planned = [each for each in found if each.name == planned and each.expected_error]
+        criteria = {
+            name: words
+            for name, words in product.kind.criteria.items()
+            if not of_planned or any(math.isfinite(each.error(name)) for each in of_planned)
+        }
+        rows: list[list[str]] = []
+        reasons: dict[str, list[str]] = {}
+        for candidate in found:
+            name = candidate.name + " *" * (candidate.name == planned)
             if candidate.expected_error is None:
-                unable.append(f"  {candidate.name}{mark}: {candidate.reason}")
-                continue
-            figures = [candidate.error(name) for name in figures_by]
-            rows.append([candidate.name + mark, *map(_error, figures)])
+                reasons.setdefault(candidate.reason, []).append(name)
+            else:
+                rows.append([name, *(_error(candidate.error(each)) for each in criteria)])
+        why = ["why it is not compared"] if reasons else []
+        rows = [[*row, *("" for _ in why)] for row in rows]
+        rows += [["\n".join(s), *("-" for _ in criteria), text] for text, s in reasons.items()]
         yield table(
             f"{product.request.name}: expected errors at its share, by mechanism (* planned)",
-            ["mechanism", *figures_by.values()],
+            ["mechanism", *criteria.values(), *why],
             rows,
+            ends_in_words=bool(why),
         )
-        if unable:
-            yield "\n".join(["Not compared:", *unable, ""])
 
 
 def _compared(product: PlannedProduct[Any]) -> tuple[Candidate, ...]:

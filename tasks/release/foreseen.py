@@ -198,19 +198,25 @@ def verdict_facts(release: Release, product: PlannedProduct[Any]) -> dict[str, A
 def offers_of(
     home: Home, release: Release, plan: Plan, announce: Callable[[str], None]
 ) -> list[Offer]:
-    """The plan among those of other budgets, ascending; each takes as long as the first."""
-    found = []
-    for times in TIMES:
-        if times == Decimal(1):
-            found.append(Offer(times, plan))
-            continue
-        announce(f"plan for {times} times the budget")
+    """The plan among those of other budgets, ascending.
+
+    Each takes as long as the first; where there are several processors some are made in forks.
+    """
+    from statpress.tasks.release.forks import in_forks
+
+    def offered(times: Decimal) -> Offer:
         try:
-            planned = release.plan(times=times)
-            found.append(Offer(times, plan_for_account(home, release, planned, times=times)))
+            planned = plan_for_account(home, release, release.plan(times=times), times=times)
         except StatpressError as error:
-            found.append(Offer(times, None, error.what))
-    return found
+            return Offer(times, None, error.what)
+        for product in planned.products:
+            _ = product.compared_error  # takes long, and is kept
+        return Offer(times, planned)
+
+    others = [times for times in TIMES if times != Decimal(1)]
+    announce(f"plan for {len(others)} other budgets")
+    found = [Offer(Decimal(1), plan), *in_forks(offered, others)]
+    return sorted(found, key=lambda offer: offer.times)
 
 
 def source_name(release: Release) -> str:
