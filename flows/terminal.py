@@ -137,14 +137,26 @@ def confirm(what: str, question: str) -> None:
         raise ConfirmationError("Nothing was charged.")
 
 
-def table(title: str, columns: list[str], rows: list[list[str]]) -> Table:
+_NARROW = 14
+
+
+def table(
+    title: str, columns: list[str], rows: list[list[str]], *, ends_in_words: bool = False
+) -> Table:
     """A plain table; figures are right-aligned. Without names of columns it has no header."""
     from rich.table import Table
     from rich.text import Text
 
     result = Table(title=title, title_justify="left", title_style="bold", show_header=any(columns))
     for i, column in enumerate(columns):
-        result.add_column(column, justify="left" if i == 0 else "right", overflow="fold")
+        words = i == 0 or (ends_in_words and i == len(columns) - 1)
+        result.add_column(
+            column,
+            justify="left" if words else "right",
+            overflow="fold",
+            no_wrap=ends_in_words and i == 0,
+            max_width=None if words or not ends_in_words else _NARROW,
+        )
     for row in rows:
         result.add_row(*(Text(plain(cell)) for cell in row))
     return result

@@ -222,7 +222,7 @@ class AlreadyRegisteredError(BudgetError):
     """The ledger already has an account of this name."""
 
     exit_code = 24
-    next_step = "Use the account, or choose another name."
+    next_step = "Use the account; 'statpress ledger show' prints its terms and what remains."
 
 
 class RefusalLimitError(BudgetError):
@@ -351,6 +351,16 @@ class WorkerError(StatpressError):
     next_step = "Run again with other workers, or without: --workers 1."
 
 
+class OutOfMemoryError(StatpressError):
+    """A step needed more memory, or more room to spill, than it may use or the machine has."""
+
+    exit_code = 76
+    next_step = (
+        "Raise resources.memory, lower resources.threads, or free memory and space in the home's"
+        " work folder; 'statpress plan' says which step may need most."
+    )
+
+
 class CheckupError(StatpressError):
     """Something in the installation needs attention."""
 
@@ -393,6 +403,13 @@ class BundleVerificationError(BundleError):
 
     exit_code = 53
     next_step = "Do not use this bundle; fetch it again from the publisher."
+
+
+class RehearsalError(BundleVerificationError):
+    """A rehearsal, made of made-up data, is given where a release belongs."""
+
+    exit_code = 75
+    next_step = "Press a release with 'statpress run'; of a rehearsal nothing can be published."
 
 
 class ReleaseGateError(BundleError):

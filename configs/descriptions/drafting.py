@@ -31,10 +31,10 @@ from statpress.configs.descriptions.described import (
 )
 from statpress.configs.formats import format_of
 from statpress.configs.sources import Delimiter, Encoding
+from statpress.configs.yaml_text import MARK
 from statpress.mechanisms.domain.columns import tiled_uppers
 from statpress.mechanisms.errors import DescriptionError
 
-MARK = "FILL IN"
 _BINS = 20
 _MANY_VALUES = 1000
 _MOST_COLUMNS = 100  # of microdata

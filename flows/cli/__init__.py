@@ -35,6 +35,11 @@ COMMANDS = {
         "release_commands:plan",
         "Print what a release draws, what it costs and the errors to expect, without the source.",
     ),
+    "rehearse": (
+        "release_commands:rehearse",
+        "Press a release of made-up data, to see what it will look like; charges nothing.\n\n"
+        "Neither the source nor a ledger is opened. What it makes is NOT PUBLISHABLE, and says so.",
+    ),
     "audit": (
         "release_commands:audit",
         "Release made-up data many times, and bound from below what a config's mechanisms give "

@@ -58,12 +58,13 @@ def demo(
     from statpress.tasks.private_zone.folders import Home
 
     home = Home(directory.absolute() / "home")
+    from statpress.flows.demo import cost_of_another, folder_of_its_own, next_commands, prepare
+
     with (
         Progress(shown=not json) as progress,
+        folder_of_its_own(directory.absolute()),
         open_context(home, orchestrated=not no_orchestrator, listener=progress) as context,
     ):
-        from statpress.flows.demo import cost_of_another, next_commands, prepare
-
         order, known = prepare(directory.absolute(), home)
         planned = time.perf_counter() - started
         if known and not yes:
@@ -130,6 +131,7 @@ def plan(
     """
     from statpress.configs.loading import PlannedOrder
     from statpress.flows import facts as reports
+    from statpress.mechanisms.errors import MemoryLimitError
     from statpress.tasks.ledger.home_ledger import account_terms, remaining_budget
     from statpress.tasks.release.foreseen import foreseen, plan_for_account
     from statpress.tasks.release.run_places import sources_in_words
@@ -171,7 +173,38 @@ def plan(
         if html is not None:
             yield f"Wrote {html}."
 
-    return Result(json=json, facts=facts, report=report)
+    short = [each.exit_code for each in stopping if isinstance(each, MemoryLimitError)]
+    return Result(json=json, facts=facts, report=report, exit_code=short[0] if short else 0)
+
+
+def rehearse(
+    config: Path,
+    *,
+    directory: Path | None = None,
+    set_: Overrides = None,
+    json: Json = False,
+) -> Result:
+    """Press a release of made-up data, to see what it will look like; charges nothing.
+
+    Neither the source nor a ledger is opened. What it makes is NOT PUBLISHABLE, and says so.
+
+    Args:
+        config: The release config.
+        directory: Folder for rehearsals; by default 'rehearsals' beside the config.
+    """
+    from statpress.configs.loading import PlannedOrder
+    from statpress.flows import facts as reports
+    from statpress.flows.rehearsal import run_rehearsal
+    from statpress.flows.terminal import Progress
+
+    order = PlannedOrder.of(order_of(config, set_))
+    with Progress(shown=not json) as progress:
+        done = run_rehearsal(order, directory, progress)
+    return Result(
+        json=json,
+        facts=lambda: reports.rehearsal_facts(done),
+        report=lambda: reports.rehearsal_report(done),
+    )
 
 
 def audit(

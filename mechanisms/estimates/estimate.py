@@ -334,8 +334,7 @@ def estimand_for(knobs: EstimandKnobs, target: Target, mechanism: str) -> Estima
     if target.unit_records != 1 or target.domain is None or target.domain.absent:
         raise ConfigError(
             f"The mechanism '{mechanism}' serves only units of one record.",
-            next_step="Write 'unit: record', or a unit with max_records 1; or make a table of this"
-            " product.",
+            next_step="Make a table of this product: tables serve units of several records.",
         )
     return Estimand.resolve(knobs, target.domain)
 

@@ -221,8 +221,7 @@ class FunctionRelease:
         if target.unit_records != 1 or target.domain is None or target.domain.absent:
             raise ConfigError(
                 f"The mechanism '{cls.name}' serves only units of one record.",
-                next_step="Write 'unit: record', or a unit with max_records 1; or make a table of"
-                " this product.",
+                next_step="Make a table of this product: tables serve units of several records.",
             )
         mechanism = _fitted(knobs, target.domain, target)
         learner = mechanism.learner

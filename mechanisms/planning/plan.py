@@ -87,13 +87,18 @@ class PlannedProduct(Generic[M]):
         """
         target = self.target
         if self.choice is not None:
-            error = self.kind.expected_error(self.mechanism, target)
+            error = self.compared_error
         else:
             n_records, n_cells = target.n_records, target.n_cells
             error = self.mechanism.expected_error(n_records=n_records, n_cells=n_cells)
         if self.further is None:
             return error
         return self.kind.with_further(error, self.further, self.mechanism, target)
+
+    @functools.cached_property
+    def compared_error(self) -> Any:
+        """The expected error by which its mechanism is compared with others."""
+        return self.kind.expected_error(self.mechanism, self.target)
 
     @property
     def further(self) -> Any:

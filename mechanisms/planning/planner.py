@@ -293,15 +293,14 @@ def error_of(product: PlannedProduct[Any] | None) -> float | None:
     """The error by which a product is judged; None if it is not known or infinite."""
     if product is None:
         return None
-    error = product.kind.expected_error(product.mechanism, product.target)
-    found = error.deciding(_criterion(product))
+    found = product.compared_error.deciding(_criterion(product))
     return float(found) if math.isfinite(found) else None
 
 
 def _criterion(product: PlannedProduct[Any]) -> str:
     """What decides between mechanisms, or the first error that is known where that is not."""
     first = product.kind.criterion(product.request.knobs)
-    error = product.kind.expected_error(product.mechanism, product.target)
+    error = product.compared_error
     known = (each for each in product.kind.criteria if math.isfinite(error.deciding(each)))
     return first if math.isfinite(error.deciding(first)) else next(known, first)
 

@@ -212,7 +212,7 @@ class TableKind(CountsKind):
             raise ConfigError(
                 "Bands are for units of one record: several of a unit are no independent draws.",
                 where="bands",
-                next_step="Leave out 'bands', or declare a unit of one record.",
+                next_step="Leave out 'bands'.",
             )
 
     def with_further(self, error: Any, further: BandKnobs, mechanism: Any, target: Target) -> Any:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from statpress.mechanisms.errors import (
     ApprovalError,
     BundleVerificationError,
+    RehearsalError,
     SignatureError,
     StatpressError,
 )
@@ -216,6 +217,11 @@ SIGNED_FORMAT = "statpress-bundle/3"
 and a version that knows nothing of signatures refuses it."""
 REVIEWED = {"review": "required"}
 """A fact of those bundles alone that nobody may use without an approval."""
+REHEARSAL_FORMAT = "statpress-rehearsal/1"
+"""Of a folder that looks like a bundle and holds made-up data; a version that knows nothing of
+rehearsals refuses it as well."""
+REHEARSED = {"rehearsal": True}
+"""A fact of rehearsals alone, which nobody may take for a release."""
 _SEAL = "seal"
 _ENTRY = {"sequence": int, "hash": str}
 _LONGEST_MANIFEST = 16 * 2**20
@@ -234,13 +240,15 @@ def seal(folder: Path, facts: Mapping[str, Any]) -> str:
     Args:
         folder: The bundle under construction.
         facts: The values named in ``FACTS``, as JSON; with ``REVIEWED``, if it is, and with
-            ``SIGNER``, the public key, if its seal will be signed.
+            ``SIGNER``, the public key, if its seal will be signed; with ``REHEARSED``, if it is
+            a rehearsal.
 
     Returns:
         The seal: SHA-256 over the manifest's canonical content.
     """
+    released = SIGNED_FORMAT if SIGNER in facts else FORMAT
     manifest = {
-        "format": SIGNED_FORMAT if SIGNER in facts else FORMAT,
+        "format": REHEARSAL_FORMAT if REHEARSED.items() <= facts.items() else released,
         **facts,
         "files": [
             {"path": path, "bytes": size, "sha256": digest}
@@ -282,6 +290,7 @@ def verify_place(place: Place, *, prepared: bool = False) -> dict[str, Any]:
             twenty, and how many more) or listed twice, or the bundle is of a later version's
             form, or without a valid approval, or without the signature of the key that its
             manifest names, if it needs one.
+        RehearsalError: It is a rehearsal.
         BundleFetchError: A server does not give what the manifest lists, or it lists too much.
     """
     manifest = _read_manifest(place)
@@ -338,6 +347,11 @@ def _read_manifest(place: Place) -> dict[str, Any]:
         )
     if not whole:
         raise BundleVerificationError(f"{MANIFEST_NAME} was changed.", where=place.where)
+    if later and manifest["format"] == REHEARSAL_FORMAT:
+        raise RehearsalError(
+            "This is a rehearsal, NOT PUBLISHABLE: its data are made up, and it was never charged.",
+            where=place.where,
+        )
     if later:
         raise BundleVerificationError(
             f"The bundle is of the form {str(manifest['format'])[:60]!r}, which this version "

@@ -500,8 +500,7 @@ class Ledger(AbstractContextManager["Ledger"]):
                 f"Some of these sources are those of {others} too, where people would be charged"
                 " apart.",
                 where=f"dataset {dataset!r}",
-                next_step="Use that account; or give --also-in with its name and --reason, which"
-                " every bundle states.",
+                next_step="Use that account, in which nobody is charged apart.",
             )
 
     def charge(

@@ -197,7 +197,7 @@ def check_bind(state: State, body: Body) -> None:
     elif left := sharing(state, account.dataset, body["sources"]) - set(body["also_in"]):
         flaw = f"Some of these sources are those of {', '.join(map(repr, sorted(left)))} too."
     if flaw:
-        step = "Give --reason, and --also-in with such accounts; or leave things as they are."
+        step = "Leave things as they are, or give the reason with --reason."
         raise LedgerError(flaw, where=f"dataset {account.dataset!r}", next_step=step)
     check_signer(account, body, binding_statement(account, body))
 
@@ -244,8 +244,7 @@ def check_source(state: State, dataset: str, source: str) -> None:
             "The source of this config is that of another account, and this account is bound to"
             " none: the same people would be charged apart.",
             where=f"dataset {dataset!r}",
-            next_step="Name the account that is about it in the config; or bind this one with"
-            " 'statpress ledger amend --source', --also-in and --reason.",
+            next_step="Name the account that is about it in the config.",
         )
 
 

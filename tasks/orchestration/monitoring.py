@@ -23,6 +23,7 @@ from statpress.tasks.ledger.accounts import Account
 from statpress.tasks.ledger.entries import canonical
 from statpress.tasks.ledger.home_ledger import open_ledger
 from statpress.tasks.orchestration.server import key_of, notice, show, watched_run
+from statpress.tasks.pages.numbers import how_many
 from statpress.tasks.pages.rendering import escaped
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.private_zone.run_context import RunContext
@@ -233,8 +234,7 @@ def _percent(share: Decimal) -> str:
 
 def _size(statement: Mapping[str, Any]) -> str:
     """What the input gate wanted of the size, by a bundle's privacy statement."""
-    unit = "units" if statement["unit_records"] > 1 else "records"
-    return f"{statement[f'n_{unit}']:,} {unit}, as declared"
+    return f"{how_many(statement['n_units'], statement['n_records'])}, as declared"
 
 
 WAITING = "statpress.release.waiting"

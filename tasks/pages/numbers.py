@@ -24,6 +24,19 @@ def count(value: float | None) -> str:
     return f"{round(value):,}"
 
 
+def how_many(n_units: int, n_records: int) -> str:
+    """The public size of a source: its units first, where one can have several records.
+
+    How many records there are is then not public, but the most that are used.
+
+    >>> how_many(17137, 17137), how_many(5912, 17736)
+    ('17,137 records', '5,912 units (up to 17,736 records)')
+    """
+    if n_units == n_records:
+        return f"{n_records:,} records"
+    return f"{n_units:,} units (up to {n_records:,} records)"
+
+
 def measured(value: float | None, digits: int = 4) -> str:
     """A measured value with a few significant digits, thousands apart, no needless exponent.
 

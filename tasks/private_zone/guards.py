@@ -21,8 +21,10 @@ import ctypes
 import functools
 import logging
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import threading
 import traceback
 import uuid
@@ -33,7 +35,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, ParamSpec, TextIO, TypeVar
 
-from statpress.mechanisms.errors import InternalError, StatpressError, together
+from statpress.mechanisms.errors import (
+    InternalError,
+    OutOfMemoryError,
+    QualityGateError,
+    StatpressError,
+    together,
+)
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
 
@@ -350,6 +358,24 @@ class CuratorLog:
             file.write(text.rstrip("\n") + "\n")
 
 
+@contextlib.contextmanager
+def keeping_log(folder: Path) -> Iterator[None]:
+    """Move the log of what failed out of a folder that goes; only where nothing is private.
+
+    Args:
+        folder: Of curator logs, of one run.
+    """
+    try:
+        yield
+    except (InternalError, QualityGateError) as error:
+        for log in folder.glob("*.log"):
+            descriptor, kept = tempfile.mkstemp(prefix="statpress-", suffix=".log")
+            os.close(descriptor)
+            shutil.copyfile(log, kept)
+            error.next_step = f"The detail is in {kept}: report it with that."
+        raise
+
+
 def new_run_id() -> str:
     """A fresh public identifier, the idempotency key of a charge."""
     return uuid.uuid4().hex
@@ -395,7 +421,8 @@ def _public(error: BaseException, log: CuratorLog) -> BaseException:
     """A fresh exception that says what may be said about an error.
 
     Errors of our own keep their public fields; interruptions and cancellations keep
-    their kind, since an orchestrator acts on it; all else becomes one fixed message.
+    their kind, since an orchestrator acts on it; a lack of memory is named; all else becomes one
+    fixed message.
     """
     if isinstance(error, StatpressError):
         fresh = _fresh(error)
@@ -409,6 +436,8 @@ def _public(error: BaseException, log: CuratorLog) -> BaseException:
         return _cancelled(type(error))
     if is_termination(error):
         return type(error)(signal=int(getattr(error, "signal", 15)))  # type: ignore[call-arg]
+    if isinstance(error, MemoryError):
+        return OutOfMemoryError("The run needed more memory than this machine gave it.")
     return InternalError(
         f"An unforeseen error stopped the run; incident {log.run_id}.",
         next_step=f"The curator finds the detail in the curator log {log.run_id}.log.",

@@ -14,7 +14,7 @@ from typing import Any
 from statpress.configs.formats import STAT
 from statpress.configs.loading import Release
 from statpress.mechanisms.planning.plan import Plan, disclosures
-from statpress.tasks.bundle.manifest import REVIEWED, seal_and_sign
+from statpress.tasks.bundle.manifest import REHEARSED, REVIEWED, seal_and_sign
 from statpress.tasks.catalogues.data_package import (
     data_package,
     with_publication,
@@ -23,11 +23,12 @@ from statpress.tasks.catalogues.data_package import (
 )
 from statpress.tasks.catalogues.metadata_files import rehearse_metadata, write_metadata
 from statpress.tasks.ledger.entries import Entry, canonical
+from statpress.tasks.pages.numbers import how_many
 from statpress.tasks.pages.rendering import code_span, markdown
 from statpress.tasks.products.product_kind import kind_of
 from statpress.tasks.products.publication import Profile, codebook
 from statpress.tasks.release.foreseen import mostly_noise
-from statpress.tasks.release.run_places import Run
+from statpress.tasks.release.run_places import REHEARSAL, Run
 from statpress.tasks.release.statement import SCHEMA, charged_statement, statement
 from statpress.tasks.report.privacy_page import write_privacy_page
 from statpress.tasks.report.report import write_report
@@ -62,7 +63,7 @@ def write_bundle(
     run: Run,
     release: Release,
     plan: Plan,
-    charge: Entry,
+    charge: Entry | None,
     spent: Mapping[str, Any],
     products: Released,
 ) -> None:
@@ -72,7 +73,7 @@ def write_bundle(
         run: Whose folder it is.
         release: The config.
         plan: Of that.
-        charge: The ledger's entry.
+        charge: The ledger's entry; a rehearsal has none.
         spent: What the dataset has spent with it (``tasks.release.statement``).
         products: What was released, and what follows from it.
     """
@@ -83,7 +84,7 @@ def write_bundle(
         files = kind_of(product).publication(product, products.derived[product.name])
         files.write(run.building, publish, run.advance, words)
     stated = charged_statement(
-        release, plan, charge, spent, products.raw, publishable=run.insecure_seed is None
+        release, plan, charge, spent, products.raw, publishable=run.publishable
     )
     _write_json(run, "privacy.json", stated)
     write_schema(run.building)
@@ -106,9 +107,8 @@ def rehearse(run: Run, release: Release, plan: Plan) -> None:
     Raises:
         ConfigError: Something that is declared cannot be written.
     """
-    _write_json(
-        run, "privacy.json", statement(release, plan, publishable=run.insecure_seed is None)
-    )
+    stated = statement(release, plan, publishable=run.publishable, rehearsal=run.rehearsal)
+    _write_json(run, "privacy.json", stated)
     package = _package(run, release, plan)
     write_package(run.building, package)
     write_codebook(run.building, package).unlink()
@@ -139,7 +139,7 @@ def profile_bundle(run: Run, release: Release, plan: Plan, derived: Mapping[str,
     return profiles, rows
 
 
-def seal_bundle(run: Run, release: Release, charge: Entry) -> str:
+def seal_bundle(run: Run, release: Release, charge: Entry | None) -> str:
     """Write the manifest, and sign it if the run has a key; returns its seal."""
     return seal_and_sign(run.building, _manifest_facts(run, release, charge), run.signer)
 
@@ -152,7 +152,8 @@ def _manifest_facts(run: Run, release: Release, charge: Entry | None) -> dict[st
         "title": release.config.title,
         "run_id": run.run_id,
         "created": run.created,
-        "publishable": run.insecure_seed is None,
+        "publishable": run.publishable,
+        **(REHEARSED if run.rehearsal else {}),
         "config_sha256": release.sha256,
         **(REVIEWED if run.reviewed else {}),
         "ledger_entry": entry,
@@ -174,7 +175,7 @@ def _package(run: Run, release: Release, plan: Plan) -> dict[str, Any]:
         release.config,
         release.domain,
         plan.products,
-        run_id=run.run_id,
+        run_id=run.run_id.removeprefix(REHEARSAL),
         created=run.created,
     )
 
@@ -189,11 +190,13 @@ def _readme(run: Run, release: Release, plan: Plan, package: Mapping[str, Any]) 
         "README.md.jinja",
         title=config.title,
         description=(config.about.description or "").split("\n"),
-        publishable=run.insecure_seed is None,
+        publishable=run.publishable,
+        rehearsal=run.rehearsal,
         dataset=config.dataset,
         epsilon=canonical(plan.epsilon),
         delta=canonical(plan.delta),
         adjacency=str(plan.privacy.adjacency),
+        size=how_many(plan.privacy.n_units, plan.privacy.n_records),
         unit=plan.privacy.words.replace(f"`{unit}`", code_span(unit)),
         advice=[words.item for words in spoken],
         noisy=mostly_noise(plan),

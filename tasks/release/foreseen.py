@@ -198,19 +198,25 @@ def verdict_facts(release: Release, product: PlannedProduct[Any]) -> dict[str, A
 def offers_of(
     home: Home, release: Release, plan: Plan, announce: Callable[[str], None]
 ) -> list[Offer]:
-    """The plan among those of other budgets, ascending; each takes as long as the first."""
-    found = []
-    for times in TIMES:
-        if times == Decimal(1):
-            found.append(Offer(times, plan))
-            continue
-        announce(f"plan for {times} times the budget")
+    """The plan among those of other budgets, ascending.
+
+    Each takes as long as the first; where there are several processors some are made in forks.
+    """
+    from statpress.tasks.release.forks import in_forks
+
+    def offered(times: Decimal) -> Offer:
         try:
-            planned = release.plan(times=times)
-            found.append(Offer(times, plan_for_account(home, release, planned, times=times)))
+            planned = plan_for_account(home, release, release.plan(times=times), times=times)
         except StatpressError as error:
-            found.append(Offer(times, None, error.what))
-    return found
+            return Offer(times, None, error.what)
+        for product in planned.products:
+            _ = product.compared_error  # takes long, and is kept
+        return Offer(times, planned)
+
+    others = [times for times in TIMES if times != Decimal(1)]
+    announce(f"plan for {len(others)} other budgets")
+    found = [Offer(Decimal(1), plan), *in_forks(offered, others)]
+    return sorted(found, key=lambda offer: offer.times)
 
 
 def source_name(release: Release) -> str:
@@ -350,10 +356,22 @@ def size_in_words(amount: int) -> str:
 def _forecasts(release: Release, plan: Plan) -> Iterator[Forecast]:
     from statpress.tasks.private_zone.workers import usable_processors
     from statpress.tasks.products.product_kind import kind_of
-    from statpress.tasks.source.engine import MEMORY_LIMIT, RUN, engine_share
+    from statpress.tasks.source.engine import MEMORY_LIMIT, RUN, csv_memory, engine_share
 
     declared = release.config.resources.memory_bytes
-    engine = MEMORY_LIMIT if declared is None else engine_share(declared)
+    threads = release.config.resources.threads or usable_processors()
+    csv = 0
+    if getattr(release.config.source, "form", "") == "csv":
+        csv = csv_memory(len(release.domain.columns), threads)
+    engine = max(MEMORY_LIMIT, 2 * csv) if declared is None else engine_share(declared)
+    if csv > engine:
+        yield Forecast(
+            step="check input",
+            product="",
+            bytes=RUN + 3 * csv,
+            figure=f"{len(release.domain.columns)} columns of a CSV and {threads} threads",
+            next_step="Lower resources.threads, or deliver Parquet.",
+        )
     n_records = plan.privacy.n_records
     cells = [min(domain.n_possible, n_records) for domain in plan.joint]
     counted = sum(cells)
@@ -368,7 +386,6 @@ def _forecasts(release: Release, plan: Plan) -> Iterator[Forecast]:
         f"{n_records:,} records",
         next_step="Use fewer columns or cells in products that need a joint table.",
     )  # fmt: skip
-    threads = release.config.resources.threads or usable_processors()
     # The engine keeps some of what it took.
     held = RUN + engine // 8 + _COUNTED * counted + _THREAD * threads
     needs = {product.name: kind_of(product).working_memory(product) for product in plan.products}

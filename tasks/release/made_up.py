@@ -1,10 +1,13 @@
-"""Two made-up sources of a config's columns that differ in one unit; only public facts are used.
+"""Made-up sources of a config's columns; only public facts are used.
 
-In ``one`` the unit's records all lie in a cell, in ``other`` all in another one, and the two cells
-differ in every column of a product that they can: so the unit moves in every table of its columns,
-as far as one can. For estimates and functions those cells are taken, of many that are tried,
-between which the released numbers move most. All other records lie elsewhere, so both cells are
-empty but for the unit.
+**Of a rehearsal** there is one, as large as is declared: every value of a column is as likely as
+any other, whatever the other columns have, and no check of the input is failed.
+
+**Of an audit** there are two that differ in one unit. In ``one`` the unit's records all lie in a
+cell, in ``other`` all in another one, and the two cells differ in every column of a product that
+they can: so the unit moves in every table of its columns, as far as one can. For estimates and
+functions those cells are taken, of many that are tried, between which the released numbers move
+most. All other records lie elsewhere, so both cells are empty but for the unit.
 
 Where pairs of columns are scored by their distance from independence, the other records make the
 values of the first cell common together, and those of the second common but never together: then
@@ -13,6 +16,7 @@ the move changes every distance by as much as it can, twice the unit's records.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +25,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from statpress.configs.checks import limits
 from statpress.configs.loading import Release
-from statpress.mechanisms.domain.columns import Date
+from statpress.mechanisms.domain.columns import Categorical, Column, Date
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError
@@ -34,11 +39,124 @@ from statpress.tasks.source.files import FileSource
 if TYPE_CHECKING:
     import pyarrow as pa
 
+
+def make_up(release: Release, folder: Path) -> FileSource:
+    """Write a source that a config describes, and say where it lies.
+
+    Values are missing as often as the checks allow, if they may be. A unit has between one record
+    and as many as are used of it.
+
+    Args:
+        release: The config; its source is not looked at.
+        folder: For the file.
+
+    Raises:
+        ConfigError: The column that names the unit is in the domain too, or hardly any record is
+            outside of the structural zeros.
+    """
+    import pyarrow.parquet as pq
+
+    units, privacy = units_of(release), release.privacy
+    _check_apart(release, units)
+    rng = np.random.default_rng(0)  # known, as all of it is public
+    path, schema = folder / "made_up.parquet", _chunk(release, 0, rng).schema
+    at_once = max(1, _VALUES // len(release.domain.columns))
+    if units is not None:
+        import pyarrow as pa
+
+        schema = schema.append(pa.field(units.column, pa.int64()))
+    with pq.ParquetWriter(path, schema) as file:
+        for first in range(0, privacy.n_units, at_once):
+            some = np.arange(first, min(first + at_once, privacy.n_units))
+            if units is not None:
+                some = np.repeat(some, rng.integers(1, units.max_records + 1, len(some)))
+            for start in range(0, len(some), at_once):
+                named = some[start : start + at_once]
+                rows = _chunk(release, len(named), rng)
+                if units is not None:
+                    rows = rows.append_column(units.column, [named])
+                file.write_table(rows)
+    return FileSource(str(path), "parquet")
+
+
+def _chunk(release: Release, size: int, rng: np.random.Generator) -> pa.Table:
+    """Some records, of which none lies in a structural zero."""
+    import pyarrow as pa
+
+    columns, kept = release.domain.columns, np.empty((0, len(release.domain.columns)), np.int64)
+    ends = [column.n_values for column in columns]
+    for _ in range(_ROUNDS):
+        if len(kept) >= size:
+            break
+        drawn = rng.integers(0, ends, (max(2 * (size - len(kept)), 64), len(ends)))
+        kept = np.concatenate([kept, drawn[~_impossible(release.domain, drawn)]])[:size]
+    if len(kept) < size and not len(kept):
+        raise ConfigError(
+            "Hardly any record lies outside of the structural zeros; none could be made up.",
+            where=release.document.where(("structural_zeros",)),
+            next_step="Rehearse a copy of the config without them.",
+        )
+    kept = np.resize(kept, (size, len(ends)))  # where possible records are rare, those again
+    for place, column in enumerate(columns):
+        if column.missing_code is None:
+            continue
+        most = limits(column, release.config.checks.get(column.name)).missing
+        chosen = np.flatnonzero(rng.random(size) < 1 / column.size)[: math.floor(most * size)]
+        nulled = kept[chosen]
+        nulled[:, place] = column.missing_code
+        possible = ~_impossible(release.domain, nulled)
+        kept[chosen[possible], place] = column.missing_code
+    arrays = {}
+    for place, column in enumerate(columns):
+        codes = kept[:, place]
+        values = column.spread(codes, rng.random(size))
+        if isinstance(column, Date):
+            values = values.astype("datetime64[D]")
+        elif isinstance(column, Categorical):
+            values = np.array([*column.categories, None], dtype=object)[
+                np.minimum(codes, column.n_values)
+            ]
+        arrays[column.name] = pa.array(values, type=_type(column), mask=column.is_missing(codes))
+    return pa.table(arrays)
+
+
+def _type(column: Column) -> pa.DataType | None:
+    """The type of a column's values in Arrow, where an empty array does not say it."""
+    import pyarrow as pa
+
+    if not isinstance(column, Categorical):
+        return None
+    if isinstance(column.categories[0], str):
+        return pa.string()
+    if isinstance(column.categories[0], bool):
+        return pa.bool_()
+    whole = all(isinstance(category, int) for category in column.categories)
+    return pa.int64() if whole else pa.float64()
+
+
+def _impossible(domain: Domain, codes: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which records, a row each, lie in a structural zero."""
+    named = {name: codes[:, place] for place, name in enumerate(domain.names)}
+    inside = [zero.contains(named) for zero in domain.zeros]
+    return np.any(inside, axis=0) if inside else np.zeros(len(codes), np.bool_)
+
+
+def _check_apart(release: Release, units: Units | None) -> None:
+    """Refuse a column that names the unit and is released too."""
+    if units is not None and units.column in release.domain.names:
+        raise ConfigError(
+            "The column that names the unit is in the domain too; no such data are made up.",
+            where="privacy.unit",
+            next_step="Use a copy of the config without that column.",
+        )
+
+
 Cell = tuple[int, ...]
 """A code for each column of a domain."""
 
 _TRIED, _PAIRS = 4096, 256
 _AT_ONCE = 1 << 20
+_ROUNDS, _VALUES = 64, 1 << 22
 
 
 @dataclass(frozen=True)
@@ -66,12 +184,7 @@ class Neighbours:
                 the unit is among those that are declared.
         """
         domain, privacy, units = release.domain, release.privacy, units_of(release)
-        if units is not None and units.column in domain.names:
-            raise ConfigError(
-                "The column that names the unit is in the domain too; no audit makes such data up.",
-                where="privacy.unit",
-                next_step="Audit a copy of the config without that column.",
-            )
+        _check_apart(release, units)
         columns = [domain.names.index(name) for name in product.request.columns]
         possible = _possible(domain)
         pair = _farthest(domain, columns, possible, product)
@@ -136,10 +249,7 @@ def _possible(domain: Domain) -> list[Cell]:
     ends = [column.n_values for column in domain.columns]
     codes = rng.integers(0, ends, (_TRIED, len(ends)))
     codes[0], codes[1] = 0, np.array(ends) - 1
-    named = {name: codes[:, place] for place, name in enumerate(domain.names)}
-    inside = [zero.contains(named) for zero in domain.zeros]
-    kept = codes[~np.any(inside, axis=0)] if inside else codes
-    return [tuple(map(int, row)) for row in kept]
+    return [tuple(map(int, row)) for row in codes[~_impossible(domain, codes)]]
 
 
 def _apart(columns: Sequence[int], cell: Cell, other: Cell) -> int:

@@ -37,7 +37,7 @@ from statpress.tasks.pages.blocks import (
     Prose,
     Slider,
 )
-from statpress.tasks.pages.numbers import at_most, count, measured, share, short
+from statpress.tasks.pages.numbers import at_most, count, how_many, measured, share, short
 from statpress.tasks.pages.rendering import rendered
 from statpress.tasks.private_zone.folders import Home
 from statpress.tasks.release.foreseen import offers_of, warnings
@@ -185,7 +185,6 @@ def plan_page(
     stopping: Sequence[str],
 ) -> str:
     """The page."""
-    column = plan.privacy.unit.removeprefix("column ")
     marks = [f"A run would stop: {reason}" for reason in stopping]
     page = Page(
         title=f"Plan: {release.config.title}",
@@ -200,7 +199,7 @@ def plan_page(
         plan=plan,
         remaining=remaining,
         fits=None if remaining is None else repeats(plan, remaining),
-        units="records" if column == plan.privacy.unit else f"values of {column}",
+        size=how_many(plan.privacy.n_units, plan.privacy.n_records),
         verdicts=_verdicts(plan),
         budgets=_budgets(plan, offers, remaining),
         curves=Gallery([c for c in (_curve(each, offers) for each in plan.products) if c]),

@@ -152,7 +152,8 @@ def check_source(
     """Input gate: the declared size, and the declared expectations on each column.
 
     No record may lie in a structural zero. The curator is told where the first of the values is
-    that stopped the run, above the gate's figures, and what would allow them.
+    that stopped the run, above the gate's figures, and what would allow them; of what cannot be
+    read, with which keys of the source it could be.
     """
     n = profile.n_records
     figures, expectations = _size(release, profile)
@@ -167,15 +168,17 @@ def check_source(
             if count > share * n:
                 allowed = f"{_floor(share * n):,}" if share else "none"
                 refused[name, fate] = f"{count:,} {fate} of {n:,}, {allowed} allowed"
-                advice[name, fate] = f"{{{fate}_at_most: {next_limit(Decimal(count) / n)}}}"
+                advice[name, fate] = (
+                    "Correct the source, or what the config says of how it is read."
+                )
+                if fate != "unreadable":
+                    limit = f"{{{fate}_at_most: {next_limit(Decimal(count) / n)}}}"
+                    advice[name, fate] = f"Correct the source, or allow it: checks: {name}: {limit}"
     if refused:
         places = {(name, fate): place for name, fate, place in locate(list(refused))}
         for (name, fate), what in refused.items():
             where = f"; first in {places[name, fate]}" if (name, fate) in places else ""
-            inspector.log.write(
-                f"{name}: {what}{where}. Correct the source, or allow it:"
-                f" checks: {name}: {advice[name, fate]}"
-            )
+            inspector.log.write(f"{name}: {what}{where}. {advice[name, fate]}")
     if not inspector.meets("input", figures, expectations):
         raise _private_stop("input", release, inspector)
 

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 
 BUILDING = ".building-"
+REHEARSAL = "rehearsal-"
+"""How the id of a rehearsal begins, so that whatever is said of one names it as such."""
 PREPARED = "prepared"
 """Folder of the home for the bundles that wait for their approval, each named by its run."""
 
@@ -54,6 +56,7 @@ class Run:
         started: UTC time, to the second.
         snapshot: Holds the source from its first reading to its last.
         signer: The key that signs the bundle, if it is signed.
+        rehearsal: Whether its data are made up; marks what it leaves as not publishable.
     """
 
     context: RunContext
@@ -66,6 +69,7 @@ class Run:
     started: datetime.datetime
     snapshot: Snapshot
     signer: Ed25519PrivateKey | None = None
+    rehearsal: bool = False
 
     def __repr__(self) -> str:
         return f"Run({self.run_id})"
@@ -74,6 +78,11 @@ class Run:
     def home(self) -> Home:
         """Where the ledger lies."""
         return self.context.home
+
+    @property
+    def publishable(self) -> bool:
+        """Whether its data are those of the source, and its randomness is secret."""
+        return self.insecure_seed is None and not self.rehearsal
 
     @property
     def run_id(self) -> str:
@@ -136,10 +145,50 @@ def open_run(
             building=building,
             target=target,
             advance=advance,
-            started=datetime.datetime.now(datetime.UTC).replace(microsecond=0),
+            started=_now(),
             signer=key,
             snapshot=Snapshot(work),
         )
+
+
+@contextmanager
+def open_rehearsal(
+    context: RunContext,
+    release: Release,
+    plan: Plan,
+    directory: Path,
+    advance: Callable[[int], None],
+) -> Iterator[Run]:
+    """Claim the places of a rehearsal, whose bundle never lies where releases do."""
+    home, run_id = context.home, context.run_id
+    publishing, real = release.located(release.config.publish.directory), directory.resolve()
+    if publishing.resolve() in (real, *real.parents):
+        raise OutputNotWritableError(
+            "A rehearsal does not go into the publishing directory.",
+            where=str(directory),
+            next_step="Name another folder with --directory.",
+        )
+    with claims() as claim:
+        work = claim(home.folder("work") / run_id)
+        make_directory(directory, home)
+        remove_abandoned(directory, BUILDING)
+        _check_space(directory, plan, len(release.config.publish.formats))
+        yield Run(
+            context=context,
+            reviewed=False,
+            insecure_seed=None,
+            work=work,
+            building=claim(directory / f"{BUILDING}{run_id}"),
+            target=directory / f"{_stamped_name(release, run_id)}-NOT-PUBLISHABLE",
+            advance=advance,
+            started=_now(),
+            snapshot=Snapshot(work),
+            rehearsal=True,
+        )
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC).replace(microsecond=0)
 
 
 @contextmanager
@@ -210,10 +259,16 @@ def _bundle_name(release: Release, run_id: str, insecure_seed: int | None) -> st
     """The declared name, or the dataset with time and run; tests are marked."""
     name = release.config.publish.name
     if name is None:
-        now = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
-        safe = "".join(c if c.isalnum() or c in "-_" else "-" for c in release.config.dataset)
-        name = f"{safe[:60]}-{now}-{run_id[:8]}"
+        name = _stamped_name(release, run_id)
     return name if insecure_seed is None else f"{name}-NOT-PUBLISHABLE"
+
+
+def _stamped_name(release: Release, run_id: str) -> str:
+    """The dataset with time and run, whose id names a rehearsal as such."""
+    now = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
+    safe = "".join(c if c.isalnum() or c in "-_" else "-" for c in release.config.dataset)
+    kept = len(REHEARSAL) * run_id.startswith(REHEARSAL) + 8
+    return f"{safe[:60]}-{now}-{run_id[:kept]}"
 
 
 def make_directory(directory: Path, home: Home) -> None:

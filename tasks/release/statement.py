@@ -17,6 +17,7 @@ from statpress.configs.privacy_statement import FORMAT
 from statpress.mechanisms.accounting.losses import PrivacyLoss
 from statpress.mechanisms.domain.domain import Unit
 from statpress.mechanisms.planning.plan import Plan, PlannedProduct, disclosures
+from statpress.tasks.bundle.manifest import REHEARSED
 from statpress.tasks.ledger.accounts import Account, limit_of
 from statpress.tasks.ledger.entries import Entry, Loss
 from statpress.tasks.pages.numbers import at_most
@@ -63,13 +64,16 @@ def _shared(account: Account, charge: Entry) -> dict[str, Any]:
     return {"also_in": binding.body["also_in"], "reason": binding.body["reason"]}
 
 
-def not_covered(release: Release, plan: Plan, *, publishable: bool) -> list[str]:
+def not_covered(
+    release: Release, plan: Plan, *, publishable: bool, rehearsal: bool = False
+) -> list[str]:
     """What the guarantee does not cover, in sentences, from the config only."""
     unit = plan.privacy.unit
     text = markdown(
         "not_covered.md.jinja",
         noisy=plan.gate is not None,
         publishable=publishable,
+        rehearsal=rehearsal,
         zeros=release.domain.zeros,
         curator=release.config.curator.report,
         column="" if unit == Unit.RECORD else unit.removeprefix("column "),
@@ -84,11 +88,14 @@ FALSE_POSITIVE_RATES = (Fraction(1, 100), Fraction(1, 20))
 """At which the trade-off is stated."""
 
 
-def statement(release: Release, plan: Plan, *, publishable: bool) -> dict[str, Any]:
+def statement(
+    release: Release, plan: Plan, *, publishable: bool, rehearsal: bool = False
+) -> dict[str, Any]:
     """What the release reveals at most, as far as it is known before the charge."""
-    sentences = not_covered(release, plan, publishable=publishable)
+    sentences = not_covered(release, plan, publishable=publishable, rehearsal=rehearsal)
     return {
         "publishable": publishable,
+        **(REHEARSED if rehearsal else {}),
         "outside_the_guarantee": " ".join(sentences),
         "not_covered": sentences,
         **_guarantee(release, plan),
@@ -98,27 +105,30 @@ def statement(release: Release, plan: Plan, *, publishable: bool) -> dict[str, A
 def charged_statement(
     release: Release,
     plan: Plan,
-    charge: Entry,
+    charge: Entry | None,
     spent: Mapping[str, Any],
     drawn: Mapping[str, Any],
     *,
     publishable: bool,
 ) -> dict[str, Any]:
-    """The statement with its charge, and with what is known of the products once they are drawn."""
-    stated = statement(release, plan, publishable=publishable)
+    """The statement with its charge, and with what is known of the products once they are drawn.
+
+    A rehearsal has no charge.
+    """
+    stated = statement(release, plan, publishable=publishable, rehearsal=charge is None)
     products = {
         product.request.name: stated["products"][product.request.name]
         | kind_of(product).stated(product, drawn[product.request.name])
         for product in plan.products
     }
-    head = {
+    charged = {} if charge is None else {
         "$schema": SCHEMA,
         "format": FORMAT,
         "ledger_entry": {"sequence": charge.sequence, "hash": charge.hash},
         "lifetime": dict(spent),
         "source": release.config.source.kind,
-    }
-    return head | stated | {"products": products}
+    }  # fmt: skip
+    return charged | stated | {"products": products}
 
 
 def _guarantee(release: Release, plan: Plan) -> dict[str, Any]:

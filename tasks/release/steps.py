@@ -23,6 +23,7 @@ from statpress.mechanisms.errors import (
     InternalError,
     LedgerError,
     NoisyGateError,
+    OutOfMemoryError,
     SourceAccessError,
     SourceChangedError,
     SourceError,
@@ -83,7 +84,7 @@ def saying_charged(charge: Entry | None) -> Iterator[None]:
     """
     try:
         yield
-    except (InternalError, WorkerError, SourceError) as error:
+    except (InternalError, WorkerError, SourceError, OutOfMemoryError) as error:
         if charge is not None:
             step = _UNCHARGED.sub("", error.next_step).strip()
             error.next_step = step[:1].upper() + step[1:]
@@ -114,8 +115,9 @@ def noting_refusals(context: RunContext, release: Release) -> Iterator[None]:
     """Write an entry if what the source holds stops the run inside.
 
     That noisy gates stopped it is inside the guarantee, and no refusal. Every other fault of a
-    source counts but those of names, servers and too little memory: also that it is empty, that a
-    column is of another type or that something in it cannot be read depends on the records.
+    source counts but those of names and servers: also that it is empty, that a column is of another
+    type or that something in it cannot be read depends on the records. Too little memory is no
+    fault of a source; the look that the run took goes on to count.
     """
     dataset, stop = release.config.dataset, None
     with _ledger(context) as ledger:
@@ -123,7 +125,7 @@ def noting_refusals(context: RunContext, release: Release) -> Iterator[None]:
     try:
         yield
     except SourceError as error:
-        if isinstance(error, _OF_NO_RECORD) or type(error) is SourceError:  # the last: no memory
+        if isinstance(error, _OF_NO_RECORD):
             raise
         stop = error
     if stop is None:

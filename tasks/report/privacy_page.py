@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from statpress.mechanisms.accounting.trade_off import limit_advantage
-from statpress.tasks.pages.numbers import amount, count, per_hundred, short
+from statpress.tasks.pages.numbers import amount, how_many, per_hundred, short
 from statpress.tasks.pages.rendering import code_span, markdown
 
 NAME = "PRIVACY.md"
@@ -100,8 +100,7 @@ class Protection:
     @property
     def size(self) -> str:
         """The public size of the source."""
-        units, records = self.stated["n_units"], self.stated["n_records"]
-        return f"{count(records)} records" if units == records else f"{count(units)} units"
+        return how_many(self.stated["n_units"], self.stated["n_records"])
 
     @property
     def right(self) -> str:

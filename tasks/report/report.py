@@ -57,6 +57,7 @@ NAME = "report.html"
 UNSHOWN = "This page could not show {}. Its files are whole, and say everything."
 """In place of a product's part that could not be made."""
 _LOG = logging.getLogger(__name__)
+_REHEARSED = "NOT PUBLISHABLE: a rehearsal on made-up data, which says nothing about anybody."
 _SEEDED = "NOT PUBLISHABLE: drawn from a known seed, for tests only. No guarantee holds."
 _MOST_VALUES = 12
 _MONTHS = (
@@ -184,8 +185,11 @@ def report(words: PublicWords, *, pictures: bool) -> str:
         Page(
             words.package["title"],
             products,
-            subtitle=f"Published{by} on {words.created}",
+            subtitle=f"Rehearsed on {words.created}"
+            if stated.get("rehearsal")
+            else f"Published{by} on {words.created}",
             marks=_marks(words),
+            banner=_REHEARSED if stated.get("rehearsal") else "",
         ),
         pictures=pictures,
         template="report.html.jinja",
@@ -591,7 +595,8 @@ def _part(words: PublicWords, name: str) -> ReportPart:
 def _marks(words: PublicWords) -> list[str]:
     """What nobody may miss."""
     stated = words.stated
-    found = [] if stated["publishable"] else [_SEEDED]
+    rehearsal = stated.get("rehearsal", False)
+    found = [] if stated["publishable"] else [_REHEARSED if rehearsal else _SEEDED]
     found += stated.get("warnings", [])
     noisy = [name for name, each in stated["products"].items() if noise_warning(each)]
     if noisy:

@@ -83,7 +83,8 @@ def first_of(
             for (column, fate), record in zip(list(left), records, strict=True):
                 if record is not None:
                     left.remove((column, fate))
-                    yield column, fate, opened.place_of(record, column)
+                    kind = domain[column].kind if fate == "unreadable" else ""
+                    yield column, fate, opened.place_of(record, column, kind)
         if not left:
             return
 

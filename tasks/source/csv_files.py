@@ -16,6 +16,7 @@ import functools
 import glob
 import gzip
 import io
+import json
 import re
 import zlib
 from collections.abc import Iterator, Sequence
@@ -87,6 +88,67 @@ def cannot_be_read(where: str, fault: Fault, *details: str) -> SourceUnreadableE
         where=where,
         next_step=next_step,
     )
+
+
+_BLANKS = frozenset(("na", "n/a", "nan", "null", "none", "-", "--", ".", "?", "missing", "unknown"))
+_DAY = re.compile(r"(\d{1,2})([./-])(\d{1,2}|[A-Za-z]{3})\2(\d{4}|\d\d)")
+
+
+def likely_keys(field: str, kind: str, options: CsvOptions) -> str:
+    """The keys of a source with which an unreadable field would be read; empty if none fits.
+
+    What it says is made of the field, so it is for the curator only.
+
+    Args:
+        field: As it stands in the file.
+        kind: Of the column.
+        options: With which it is not read.
+
+    >>> likely_keys("1.234,50", "numeric", CsvOptions())
+    'decimal: ",", thousands: "."'
+    >>> likely_keys("24.12.1999", "date", CsvOptions())
+    'date_format: "%d.%m.%Y"'
+    >>> likely_keys("four", "integer", CsvOptions())
+    ''
+    """
+    text, mark = field.strip(), options.decimal
+    if text.lower() in _BLANKS:
+        return f"null_values: [{json.dumps(text)}]"
+    if kind == "date":
+        return _likely_format(text, options)
+    other, digits = ("," if mark == "." else "."), r"[-+]?\d{1,3}"
+    if re.fullmatch(rf"{digits}([{mark}]\d{{3}})+[{other}]\d+", text):
+        return f'decimal: "{other}", thousands: "{mark}"'
+    if found := re.fullmatch(rf"{digits}([{other}' ])\d{{3}}(\1\d{{3}})*([{mark}]\d+)?", text):
+        both = (
+            f', or decimal: "{other}"' if re.fullmatch(rf"{digits}[{other}]\d{{3}}", text) else ""
+        )
+        return f'thousands: "{found[1]}"{both}'
+    if re.fullmatch(rf"[-+]?\d*[{other}]\d+([eE][-+]?\d+)?", text):
+        return f'decimal: "{other}"'
+    mark = next((m for m in ";\t|," if m in text and m != options.delimiter), "")
+    return f"delimiter: {json.dumps(mark)}" if mark else ""
+
+
+def _likely_format(text: str, options: CsvOptions) -> str:
+    """The ``date_format`` of a date."""
+    if re.fullmatch(r"\d{4}-\d\d-\d\d([T ].*)?", text):
+        return "no date_format" if options.date_format else ""
+    if re.fullmatch(r"\d{8}", text):
+        return 'date_format: "%Y%m%d"'
+    if found := re.fullmatch(r"\d{4}([./-])\d{1,2}\1\d{1,2}", text):
+        return f'date_format: "%Y{found[1]}%m{found[1]}%d"'
+    if not (found := _DAY.fullmatch(text)):
+        return ""
+    first, mark, second, year = found.groups()
+    end = f"{mark}{'%Y' if len(year) == 4 else '%y'}"
+    if not second.isdigit():
+        return f'date_format: "%d{mark}%b{end}"'
+    day_first, month_first = (f'"{form}{end}"' for form in (f"%d{mark}%m", f"%m{mark}%d"))
+    if int(second) > 12:
+        return f"date_format: {month_first}"
+    both = "" if int(first) > 12 or mark == "." else f", or {month_first}"
+    return f"date_format: {day_first}{both}"
 
 
 class CsvFaultError(Exception):

@@ -12,8 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from statpress.configs.sources import SourceConfig
+from statpress.tasks.private_zone.workers import usable_processors
 from statpress.tasks.source import files
-from statpress.tasks.source.engine import ArrayFunction, Constants, CsvOptions, Limits
+from statpress.tasks.source.engine import (
+    MEMORY_LIMIT,
+    ArrayFunction,
+    Constants,
+    CsvOptions,
+    Limits,
+    csv_memory,
+)
 from statpress.tasks.source.files import FileSource, OpenFiles
 
 if TYPE_CHECKING:
@@ -33,7 +41,10 @@ def source_of(
     unit: str | None,
     limits: Limits,
 ) -> FileSource:
-    """The files that a config declares."""
+    """The files that a config declares; of a CSV a wide one is read in more memory by default."""
+    if declared.form == "csv" and limits.memory is None:
+        needed = csv_memory(len(columns), limits.threads or usable_processors())
+        limits = replace(limits, memory=max(MEMORY_LIMIT, 2 * needed))
     return FileSource(
         pattern=str(located(declared.path)),
         format=declared.form,

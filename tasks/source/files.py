@@ -25,7 +25,12 @@ from statpress.mechanisms.errors import (
     StatpressError,
 )
 from statpress.tasks.source.columns import Schema, check_source_columns, shared_columns, unique
-from statpress.tasks.source.csv_files import CsvFaultError, CsvFiles, cannot_be_read
+from statpress.tasks.source.csv_files import (
+    CsvFaultError,
+    CsvFiles,
+    cannot_be_read,
+    likely_keys,
+)
 from statpress.tasks.source.engine import CsvOptions, Limits, connect, out_of_memory
 from statpress.tasks.source.guarding import PRIVATE, guarded
 from statpress.tasks.source.stat_files import copied
@@ -150,13 +155,18 @@ class OpenFiles:
         """
         return _guarded(self.source, run, self._fault)
 
-    def place_of(self, record: int, column: str) -> str:
-        """Where a record of a single file lies, in words; of a CSV with the field as it stands."""
+    def place_of(self, record: int, column: str, unreadable_as: str = "") -> str:
+        """Where a record of a single file lies, in words; of a CSV with the field as it stands.
+
+        Of an unreadable one the keys follow with which it would be read, if that can be told.
+        """
         found = self.csv.place_of(record, column) if self.csv is not None else None
         if found is None:
             return f"record {record} of {self.source.pattern}"
         line, field = found
-        return f"record {record}, line {line} of {self.source.pattern}: {field[:100]!a}"
+        place = f"record {record}, line {line} of {self.source.pattern}: {field[:100]!a}"
+        keys = unreadable_as and likely_keys(field[:100], unreadable_as, self.source.csv)
+        return f"{place}, which is read with source: {{{keys}}}" if keys else place
 
     def _fault(self) -> CsvFaultError | None:
         return None if self.csv is None else self.csv.first_fault(self.scratch)
@@ -311,10 +321,13 @@ def _guarded(
 
     def failure_of(error: Exception) -> StatpressError | None:
         found = error if isinstance(error, CsvFaultError) else None
-        if isinstance(error, duckdb.Error) and out_of_memory(error, source.where) is None:
+        short = out_of_memory(error, source.where)
+        if short is not None:
+            return short
+        if isinstance(error, duckdb.Error):
             found = _guarded(source, fault)
         if found is None:
-            return out_of_memory(error, source.where) or _unreadable(error, source)
+            return _unreadable(error, source)
         PRIVATE.error("fault of the source: %s", found)
         return cannot_be_read(source.pattern, found.fault, *found.details)
 

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from statpress.configs.sources import SparkSourceConfig
 from statpress.mechanisms.errors import (
     DependencyError,
+    OutOfMemoryError,
     SourceAccessError,
     SourceError,
     SourceNotFoundError,
@@ -53,13 +54,17 @@ _GONE = re.compile(
 _NO_RIGHT = re.compile("AccessControlException|Permission denied|AccessDenied|UNAUTHENTICATED")
 
 
-def failure_of(error: Exception, where: str) -> SourceError | None:
+def failure_of(error: Exception, where: str) -> SourceError | OutOfMemoryError | None:
     """The public error that stands for one of Spark; None for one of something else."""
     gone = SourceUnavailableError("Spark cannot be reached, or its process ended.", where=where)
     try:
         text = f"{type(error).__name__} {error}"
     except Exception:  # Java is asked for what its error says, and has ended
         return gone
+    if "OutOfMemoryError" in text:
+        return OutOfMemoryError(
+            "Spark needed more memory than it may use. Nothing was charged.", where=where
+        )
     if _MISSING.search(text):
         return SourceNotFoundError("Spark finds no such files, or no such table.", where=where)
     if _NO_RIGHT.search(text):

@@ -26,6 +26,7 @@ from statpress.mechanisms.errors import (
     InternalError,
     LedgerError,
     LedgerIntegrityError,
+    OutOfMemoryError,
     OutputNotWritableError,
     StatpressError,
 )
@@ -73,7 +74,7 @@ def test_wall_holds_when_the_curator_log_cannot_be_written(tmp_path: Path) -> No
     ("given", "leaves"),
     [
         (SystemExit(CANARY), InternalError),
-        (MemoryError(CANARY), InternalError),
+        (MemoryError(CANARY), OutOfMemoryError),
         (GeneratorExit(CANARY), InternalError),
         (KeyboardInterrupt(CANARY), KeyboardInterrupt),
         (asyncio.CancelledError(CANARY), asyncio.CancelledError),

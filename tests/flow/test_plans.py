@@ -22,6 +22,7 @@ from statpress.mechanisms.errors import (
     StatpressError,
 )
 from statpress.mechanisms.planning.plan import Plan
+from statpress.mechanisms.registry import serving
 from statpress.tasks.ledger.ledger import Ledger
 from statpress.tasks.release.ledger_check import verify_ledger
 
@@ -83,6 +84,7 @@ def test_a_plan_says_shares_choices_savings_and_what_others_would_do(opened: Any
     for words in ("chosen", "least expected", "share", "saved by composing", "proven"):
         assert words in said
     compared = text_of(plan_report.comparison_report(plan))
+    assert len(list(plan_report.comparison_report(plan))) == len(plan.products)  # a table each
     for mechanism in ("bootstrap", "laplace", "gaussian"):
         assert mechanism in compared
     assert f"{plan.products[2].request.mechanism} *" in compared
@@ -175,3 +177,19 @@ def test_a_guarantee_that_cannot_be_stated_fails_before_the_charge(
         opened.run()
     assert [entry.kind for entry in opened.entries()] == ["register"]
     assert opened.bundles() == []
+
+
+def test_wide_microdata_is_compared_in_one_table(agency: Any) -> None:
+    """With whatever cannot serve it, and no error that its own mechanism does not state."""
+    columns = "".join(f"  w{i}: {{type: integer, lower: 0, upper: 9}}\n" for i in range(12))
+    start, end = agency.text.index("products:"), agency.text.index("publish:")
+    names = ", ".join(f"w{i}" for i in range(12))
+    product = f"products:\n  wide: {{kind: microdata, columns: [{names}]}}\n"
+    agency.replace(agency.text[start:end], columns + product)
+    plan = load(agency.config).plan()
+    (only,) = plan_report.comparison_report(plan)
+    text = text_of([only])
+    served = [each.name for each in serving(plan.products[0].kind)]
+    assert "marginals *" in text and all(name in text for name in served)
+    assert "A noisy table has a row per cell; 1,000,000,000,000 are too many." in text
+    assert "KS distance" not in text and "not stated" not in text

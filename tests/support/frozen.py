@@ -46,9 +46,9 @@ LONG = ("croissant.json", "dcat.jsonld", "datapackage.json", "report.html")
 """Files that only these bundles keep; of the others they are too long."""
 
 COMMANDS = (
-    "demo", "init", "validate", "plan", "audit", "run", "rerelease", "review", "approve", "reject",
-    "publish", "upload", "verify", "refine", "query", "deploy", "doctor", "metrics",
-    "backup", "restore", "tidy", "ledger",
+    "demo", "init", "validate", "plan", "rehearse", "audit", "run", "rerelease", "review",
+    "approve", "reject", "publish", "upload", "verify", "refine", "query", "deploy", "doctor",
+    "metrics", "backup", "restore", "tidy", "ledger",
 )  # fmt: skip
 OF_THE_LEDGER = (
     "amend", "approvers", "charge-history", "checkpoint", "export", "export-head", "import", "note",

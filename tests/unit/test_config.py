@@ -1,10 +1,12 @@
 """Configs: places of errors, exact values, categories files, defaults, schema."""
 
 import hashlib
+import json
 import re
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
@@ -334,3 +336,67 @@ def test_a_product_that_no_mechanism_serves_says_which_would(
     with pytest.raises(ConfigError, match=re.escape(said)) as caught:
         load(config)
     assert "release.yaml:" in caught.value.where
+
+
+PRODUCT = """\
+title: t
+dataset: d
+source: {path: a.parquet}
+privacy: {adjacency: replace_one, unit: record, n_records: 1000}
+budget: {epsilon: 3, delta: 1.0e-6}
+domain:
+  a: {type: integer, lower: 0, upper: 9}
+  b: {type: integer, lower: 0, upper: 9}
+products:
+  p: {PRODUCT}
+publish: {directory: r}
+"""
+
+
+def of_product(folder: Path, product: str) -> Any:
+    path = folder / "p.yaml"
+    path.write_text(PRODUCT.replace("PRODUCT", product))
+    return load(path).config.products["p"]
+
+
+@pytest.mark.parametrize(
+    ("product", "mechanism"),
+    [
+        ("kind: microdata, columns: [a, b], pairs: all", "marginals"),
+        ("kind: microdata, columns: [a, b], screen: no, within_cells: middle", "marginals"),
+        ("kind: table, columns: [a, b], blocks: 5", "two_resolutions"),
+        ("kind: table, columns: [a, b], pseudocount: 3", "bootstrap"),
+        ("kind: estimate, statistic: mean, columns: [a], replicates: 100", "dp_bootstrap"),
+    ],
+)
+def test_a_knob_that_one_mechanism_has_implies_it(
+    tmp_path: Path, product: str, mechanism: str
+) -> None:
+    implied = of_product(tmp_path, product)
+    assert implied.mechanism == mechanism
+    assert implied == of_product(tmp_path, f"{product}, mechanism: {mechanism}")
+    (form,) = [
+        each for each in json.loads(schema_text())["$defs"].values()
+        if each.get("properties", {}).get("mechanism", {}).get("const") == mechanism
+    ]  # fmt: skip
+    knobs = {key.split(":")[0].strip() for key in product.split(",")} & form["properties"].keys()
+    assert "mechanism" not in form["required"]
+    assert any({*each["required"]} <= knobs for each in form["anyOf"])
+
+
+@pytest.mark.parametrize(
+    "product",
+    [
+        "kind: microdata, columns: [a, b], records: 100",  # several mechanisms have it
+        "kind: microdata, columns: [a, b], pairs: all, pseudocount: 3",  # of two mechanisms
+        "kind: microdata, columns: [a, b], mechanism: auto, pairs: all",
+        "kind: table, columns: [a, b], pairs: all",  # of another kind
+    ],
+)
+def test_knobs_that_imply_none_or_several_are_refused(tmp_path: Path, product: str) -> None:
+    with pytest.raises(errors.UnknownKeyError):
+        of_product(tmp_path, product)
+
+
+def test_without_such_a_knob_the_mechanism_is_left_open(tmp_path: Path) -> None:
+    assert of_product(tmp_path, "kind: microdata, columns: [a, b]").mechanism == "auto"

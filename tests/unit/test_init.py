@@ -126,3 +126,25 @@ def test_a_list_of_columns_with_another_heading_names_those_there_are(tmp_path: 
     with pytest.raises(DescriptionError, match="do not have") as caught:
         read_description(path)
     assert caught.value.where == "columns.csv:1" and "lower" in caught.value.next_step
+
+
+def test_validate_names_every_blank_at_the_line_that_was_told(folder: Path, capsys: Any) -> None:
+    """Until the last is filled in, and nothing besides that follows from a blank."""
+    (folder / "columns.csv").write_text(LIST + "town,categorical,,,,\n")
+    say("init", "columns.csv", "--json")
+    blanks = json.loads(capsys.readouterr().out)["blanks"]
+    assert len(blanks) == 8
+    values = {"n_records": 400, "epsilon": 1, "delta": "1e-6", "upper": 9, "categories": "[a, b]"}
+    path = folder / "release.yaml"
+    while blanks:
+        with pytest.raises(StatpressError) as caught:
+            load(path)
+        found = [each.where for each in (caught.value, *caught.value.also)]
+        assert found == [f"release.yaml:{each['line']}:{at}: {each['key']}" for each, at in zip(
+            blanks, (int(where.split(":")[2]) for where in found), strict=True)]  # fmt: skip
+        filled = blanks.pop(len(blanks) // 2)
+        lines, key = path.read_text().splitlines(), filled["key"].split(".")[-1]
+        line = lines[filled["line"] - 1]
+        lines[filled["line"] - 1] = f"{line.partition(':')[0]}: {values.get(key, key)}"
+        path.write_text("\n".join(lines))
+    load(path)

@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 
 from statpress.mechanisms.domain.columns import Categorical, Column, Date, Integer, Numeric
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ColumnNotFoundError, SourceUnreadableError, StatpressError
 from statpress.tasks.source.aggregates import count
-from statpress.tasks.source.csv_files import Fault, cannot_be_read
+from statpress.tasks.source.csv_files import Fault, cannot_be_read, likely_keys
 from statpress.tasks.source.engine import CsvOptions
 from statpress.tasks.source.files import FileSource
 from statpress.tasks.source.scanning import scan
@@ -406,3 +407,51 @@ def test_a_header_of_other_names_is_not_guessed_at(content: str, tmp_path: Path)
 def test_there_are_forty_files_and_every_fault_has_one() -> None:
     assert len(READABLE) + len(FAULTY) >= 40
     assert {case.fault for case in FAULTY.values()} | {Fault.HEADERS} == set(Fault)
+
+
+@pytest.mark.parametrize(
+    ("field", "column", "options", "keys"),
+    [
+        ("1,5", PAY, {}, 'decimal: ","'),
+        ("-,25", PAY, {}, 'decimal: ","'),
+        ("1.5", PAY, {"decimal": ","}, 'decimal: "."'),
+        ("1.234,5", PAY, {}, 'decimal: ",", thousands: "."'),
+        ("1,234,567.5", PAY, {}, 'thousands: ","'),
+        ("2,089", AGE, {}, 'thousands: ",", or decimal: ","'),
+        ("1'000", AGE, {}, 'thousands: "\'"'),
+        ("3;4", AGE, {}, 'delimiter: ";"'),
+        ("3|x", PAY, {"delimiter": ";"}, 'delimiter: "|"'),
+        ("n/a", AGE, {}, 'null_values: ["n/a"]'),
+        ("24.12.1999", DAY, {}, 'date_format: "%d.%m.%Y"'),
+        ("12/24/1999", DAY, {}, 'date_format: "%m/%d/%Y"'),
+        ("24/12/99", DAY, {}, 'date_format: "%d/%m/%y"'),
+        ("1/2/1999", DAY, {}, 'date_format: "%d/%m/%Y", or "%m/%d/%Y"'),
+        ("1999.12.24", DAY, {}, 'date_format: "%Y.%m.%d"'),
+        ("19991224", DAY, {}, 'date_format: "%Y%m%d"'),
+        ("24-Dec-1999", DAY, {}, 'date_format: "%d-%b-%Y"'),
+        ("1999-12-24", DAY, {"date_format": "%d.%m.%Y"}, "no date_format"),
+        ("soon", DAY, {}, ""),
+        ("four", AGE, {}, ""),
+        ("1,2,3", PAY, {}, ""),
+    ],
+)
+def test_the_curator_is_told_with_which_key_a_field_would_be_read(
+    tmp_path: Path, field: str, column: Column, options: dict[str, str], keys: str
+) -> None:
+    """What is told is true: so read, the field is unreadable no more."""
+    given = CsvOptions(**options)
+    assert likely_keys(field, column.kind, given) == keys
+    if not keys or "delimiter" in keys:
+        return
+    first = (
+        {} if keys == "no date_format" else YAML(typ="safe").load(f"{{{keys.split(', or')[0]}}}")
+    )
+    changed = options | first
+    if keys == "no date_format":
+        changed.pop("date_format")
+    domain, path = Domain(columns=(column,)), tmp_path / "a.csv"
+    path.write_text(f'{column.name}\n"{field}"\n')
+    for said, unreadable in ((options, 1), (changed, 0)):
+        read = CsvOptions(**{k: tuple(v) if k == "null_values" else v for k, v in said.items()})
+        found = scan(FileSource(str(path), "csv", read), domain, (domain,), scratch=tmp_path)
+        assert found.profile.columns[0].n_unreadable == unreadable, said

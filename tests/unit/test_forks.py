@@ -1,0 +1,54 @@
+"""Values computed in forks are those computed here, whatever happens to a fork."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import pytest
+
+from statpress.tasks.release import forks
+
+
+@pytest.fixture(autouse=True)
+def _three_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forks, "usable_processors", lambda: 3)
+    monkeypatch.setattr("sys.platform", "linux")
+
+
+def test_they_come_in_order_from_several_processes() -> None:
+    found = forks.in_forks(lambda item: (item, os.getpid()), range(7))
+    assert [item for item, _ in found] == list(range(7))
+    assert len({process for _, process in found}) == 3
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)  # none is left
+    assert forks.in_forks(abs, [-1]) == [1] and forks.in_forks(abs, []) == []
+
+
+@pytest.mark.parametrize(
+    "fault", [lambda: os._exit(1), lambda: [][0], lambda: os.kill(os.getpid(), 9)]
+)
+def test_what_a_fork_does_not_give_is_computed_here(fault: Callable[[], None]) -> None:
+    here = os.getpid()
+
+    def work(item: int) -> int:
+        if os.getpid() != here and item == 1:
+            fault()
+        return item * item
+
+    assert forks.in_forks(work, range(6)) == [0, 1, 4, 9, 16, 25]
+
+
+def test_an_error_is_raised_here() -> None:
+    def work(item: int) -> int:
+        if item == 2:
+            raise ValueError("of the second fork")
+        return item
+
+    with pytest.raises(ValueError, match="of the second fork"):
+        forks.in_forks(work, range(4))
+
+
+def test_elsewhere_all_is_computed_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.platform", "darwin")
+    assert {*forks.in_forks(lambda _: os.getpid(), range(4))} == {os.getpid()}
