@@ -128,10 +128,10 @@ def contend(way: str, location: str, processes: int, times: int) -> None:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Any]:
-    """A PostgreSQL server with its settings as they come: every commit is synced."""
+    """A PostgreSQL server that syncs every commit."""
     from postgres import Server
 
-    with Server() as started:
+    with Server(fsync="on") as started:
         yield started
 
 
