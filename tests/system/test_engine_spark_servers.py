@@ -208,7 +208,8 @@ def test_a_server_that_asks_for_a_token_and_goes(
 ) -> None:
     monkeypatch.setattr(spark_session, "_RETRIES", 1)
     given = SparkSource(str(ages(tmp_path / "a.parquet")), remote=remote)
-    source = Snapshot(private).of(given)
+    snapshot = Snapshot(private)
+    source = snapshot.of(given)
     assert count(source, AGE, scratch=private).n_records == 100
     for token in ("wrong", None):
         monkeypatch.setenv(TOKEN, token) if token else monkeypatch.delenv(TOKEN)
