@@ -203,8 +203,15 @@ class LateInspector(Inspector):
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep the files of tests in workers in memory, where no ledger waits for a disk."""
-    if config.getoption("numprocesses", None) and "TMPDIR" not in os.environ and _holds(MEMORY):
+    """Spare workers what they would wait for: a disk, and threads where all cores are taken.
+
+    They have one thread each for linear algebra, whose threads look busily for work, and keep
+    their files in memory, where no ledger waits for its entries to be on a disk.
+    """
+    if not config.getoption("numprocesses", None):
+        return
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    if "TMPDIR" not in os.environ and _holds(MEMORY):
         os.environ["TMPDIR"], tempfile.tempdir = MEMORY, None
 
 
