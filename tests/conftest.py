@@ -7,6 +7,7 @@ import gc
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +58,9 @@ ON_THE_SERVER = frozenset(
     )
 )  # fmt: skip
 """Files whose tests share the session's Prefect server, which takes long to start: one worker's."""
+
+MEMORY, ROOM = "/dev/shm", 2 << 30
+"""Linux's file system in memory, and the free bytes to use it: the tests need a tenth of that."""
 
 CONFIG = """\
 title: Test release
@@ -196,6 +200,29 @@ class LateInspector(Inspector):
     def _stop(self) -> None:
         if "_process" in vars(self):
             super()._stop()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Spare workers what they would wait for: a disk, and threads where all cores are taken.
+
+    They have one thread each for linear algebra, whose threads look busily for work, and keep
+    their files in memory, where no ledger waits for its entries to be on a disk.
+    """
+    if not config.getoption("numprocesses", None):
+        return
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    if "TMPDIR" not in os.environ and _holds(MEMORY):
+        os.environ["TMPDIR"], tempfile.tempdir = MEMORY, None
+
+
+def _holds(folder: str) -> bool:
+    """Whether there is room in a folder, and programs in it can be run."""
+    try:
+        system = os.statvfs(folder)
+    except OSError:
+        return False
+    room = system.f_bavail * system.f_frsize >= ROOM
+    return room and not system.f_flag & os.ST_NOEXEC and os.access(folder, os.W_OK)
 
 
 @pytest.hookimpl(optionalhook=True)

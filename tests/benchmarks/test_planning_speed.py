@@ -82,8 +82,17 @@ def baseline() -> float:
     return time.process_time() - started
 
 
-@pytest.mark.parametrize("alike", [True, False], ids=["alike", "different"])
-@pytest.mark.parametrize("mechanism", MOST)
+@pytest.mark.parametrize(
+    ("mechanism", "alike"),
+    [
+        pytest.param(
+            mechanism, alike, id=f"{mechanism}-{'alike' if alike else 'different'}",
+            marks=pytest.mark.benchmark_full if alike and mechanism != "bootstrap" else (),
+        )
+        for mechanism in MOST
+        for alike in (True, False)
+    ],
+)  # fmt: skip
 def test_planning_fifty_products(benchmark: BenchmarkFixture, mechanism: str, alike: bool) -> None:
     """Within its limit, and linear: plans of 10 are often met at the first try, those of 20 not."""
 

@@ -64,11 +64,20 @@ def test_a_rerelease_plans_once(
     assert calls["plan_release"] == 1
 
 
-def test_the_demo_plans_once(calls: Counter[str], tmp_path: Path) -> None:
+def test_the_demo_plans_once(
+    calls: Counter[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until it charges: from there on it is a run like the others."""
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("statpress.flows.release.charge_ledger", stop)
     command = ["demo", "--no-orchestrator", "--yes", "--directory", str(tmp_path / "demo")]
     for _ in range(2):  # set up, then run again
         calls.clear()
-        app(command, exit_on_error=False)
+        with pytest.raises(KeyboardInterrupt):
+            app(command, exit_on_error=False)
         assert calls == {"validate": 1, "plan_release": 1}
 
 

@@ -118,13 +118,13 @@ class History:
         assert not cut or self.drawn == before
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(4))
 def test_no_history_draws_twice_for_a_charge(tmp_path: Path, seed: int) -> None:
     history(tmp_path, seed)
 
 
 @pytest.mark.benchmark_full
-@pytest.mark.parametrize("seed", range(10, 310))
+@pytest.mark.parametrize("seed", range(4, 310))
 def test_no_history_draws_twice_for_a_charge_at_length(tmp_path: Path, seed: int) -> None:
     history(tmp_path, seed)
 

@@ -16,6 +16,8 @@ from prefect_server import closed_port
 from requirements import needed
 
 PATIENCE = 600.0
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Else most of a short life of Java is compiling."""
 _CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _DEPLOY = "org.apache.spark.deploy"
 _HERE = "127.0.0.1"
@@ -37,9 +39,10 @@ class SparkServers:
         self._programs = Path(str(pyspark.__file__)).parent / "bin"
         self._environment = dict(os.environ) | _java(folder) | {
             "SPARK_LOCAL_IP": _HERE, "SPARK_WORKER_DIR": str(folder / "work"),
-            "JDK_JAVA_OPTIONS": f"-XX:TieredStopAtLevel=1 -Djava.io.tmpdir={folder}",
+            "JDK_JAVA_OPTIONS": f"{JAVA_OPTIONS} -Djava.io.tmpdir={folder}",
         }  # fmt: skip
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._connect: str | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -53,11 +56,14 @@ class SparkServers:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+        self._processes, self._connect = [], None
 
     def connect(self) -> str:
-        """Start a server of Spark Connect; its address."""
+        """The address of a server of Spark Connect, which is started unless it runs."""
+        if self._connect is not None:
+            return self._connect
         with closed_port() as port:
-            address = f"sc://{_HERE}:{port}"
+            address = f"sc://localhost:{port}"  # elsewhere a client with a token asks for TLS
         settings = {
             "spark.connect.grpc.binding.address": _HERE,
             "spark.connect.grpc.binding.port": port,
@@ -70,6 +76,7 @@ class SparkServers:
         self._start("spark-submit", "--class", _CONNECT, "--master", "local[2]", *chosen,
                     "spark-internal")  # fmt: skip
         self._wait(lambda: _listens(port))
+        self._connect = address
         return address
 
     def cluster(self) -> str:

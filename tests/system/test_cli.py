@@ -54,13 +54,16 @@ def test_the_package_says_that_it_is_typed() -> None:
     assert (files("statpress") / "py.typed").is_file()
 
 
-def test_every_command_has_help(tmp_path: Path) -> None:
+def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
+    """In this process; ``tests/golden/test_frozen.py`` has the words."""
+    from statpress.flows.cli import app
+
     assert len(commands()) >= 8
     for command in commands():
-        shown = forked(*command.split(), "--help", cwd=tmp_path)
-        assert shown.returncode == 0
-        assert f"Usage: statpress {command}" in shown.stdout
-        assert "--json" in shown.stdout
+        app([*command.split(), "--help"], exit_on_error=False)
+        shown = capsys.readouterr().out
+        assert f"Usage: statpress {command}" in shown
+        assert "--json" in shown
 
 
 def test_readme_has_exactly_two_set_up_commands() -> None:

@@ -101,7 +101,7 @@ def all_of(source: Any, domain: Domain, folder: Path) -> tuple[Any, ...]:
 
 
 @settings(
-    max_examples=10,
+    max_examples=settings().max_examples // 10,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.system
 VARIABLE = "STATPRESS_TEST_SOURCE"
 CHECK = settings(
-    max_examples=25,
+    max_examples=settings().max_examples // 5,
     deadline=None,
     suppress_health_check=[
         HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture,
@@ -127,7 +127,7 @@ def test_all_that_is_counted_is_the_same(
     assert found[0] == found[1]
 
 
-@settings(CHECK, max_examples=12)
+@settings(CHECK, max_examples=settings().max_examples // 8)
 @given(
     case=tables(), c=st.integers(1, 4), key=st.text("0123456789abcdef", max_size=5), data=st.data()
 )

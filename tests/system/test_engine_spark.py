@@ -18,6 +18,7 @@ from generated_sources import tables
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from requirements import needed
+from spark_servers import JAVA_OPTIONS
 from spark_sources import (
     AGE,
     CANARY,
@@ -54,7 +55,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSource]:
     folder.chmod(0o700)
     pq.write_table(pa.table({"age": [1]}), folder / "first.parquet")
     patch = pytest.MonkeyPatch()
-    patch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")  # else most of it is compiling
+    patch.setenv("JDK_JAVA_OPTIONS", JAVA_OPTIONS)
     snapshot = Snapshot(folder)
     yield snapshot.of(SparkSource(str(folder / "first.parquet"), master="local[2]"))
     snapshot.close()
@@ -68,7 +69,7 @@ def codes_of(spilled: SpilledColumns) -> list[tuple[int, ...]]:
 
 
 @settings(
-    max_examples=4,
+    max_examples=settings().max_examples // 25,  # two
     deadline=None,
     # A failing example is found again by its seed; to make it smaller takes an hour.
     phases=[Phase.explicit, Phase.reuse, Phase.generate],

@@ -12,7 +12,7 @@ import pytest
 from bad_input import CANARY, RARE
 from leaks import Search
 from prefect_server import closed_port
-from spark_servers import SparkServers
+from spark_servers import JAVA_OPTIONS, SparkServers
 from spark_sources import AGE, JOINT, OF_RECORDS, RECORDS, ages, faults_of_files, refused
 
 from statpress.mechanisms.errors import (
@@ -38,11 +38,23 @@ pytestmark = [
 ]
 
 
+TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
+"""The variable of what a server asks for and the library sends."""
+
+
 @pytest.fixture(scope="module")
-def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a server of Spark Connect."""
-    with SparkServers(tmp_path_factory.mktemp("server")) as servers:
-        yield servers.connect()
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkServers]:
+    """Processes of Spark Connect that ask for a token."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(TOKEN, CANARY)
+        with SparkServers(tmp_path_factory.mktemp("server")) as started:
+            yield started
+
+
+@pytest.fixture
+def remote(servers: SparkServers) -> str:
+    """The address of a server of Spark Connect, whatever the test before did to it."""
+    return servers.connect()
 
 
 @pytest.fixture
@@ -99,7 +111,7 @@ def test_a_cluster_counts_the_same(
     here: files.FileSource, private: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-    monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", JAVA_OPTIONS)
     folder = tmp_path / "cluster"
     folder.mkdir()
     with SparkServers(folder) as servers:
@@ -178,26 +190,6 @@ def test_a_server_that_is_not_there(
         refused(SourceUnavailableError, lambda: Snapshot(private).of(source))
 
 
-def test_a_server_that_asks_for_a_token_and_goes(
-    private: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(spark_session, "_RETRIES", 1)
-    variable, folder = "SPARK_CONNECT_AUTHENTICATE_TOKEN", tmp_path / "server"
-    monkeypatch.setenv(variable, CANARY)
-    folder.mkdir()
-    with SparkServers(folder) as servers:
-        address = servers.connect().replace("127.0.0.1", "localhost")  # elsewhere it asks for TLS
-        given = SparkSource(str(ages(tmp_path / "a.parquet")), remote=address)
-        snapshot = Snapshot(private)
-        source = snapshot.of(given)
-        assert count(source, AGE, scratch=private).n_records == 100
-        for token in ("wrong", None):
-            monkeypatch.setenv(variable, token) if token else monkeypatch.delenv(variable)
-            refused(SourceAccessError, lambda: Snapshot(private).of(given))
-        servers.kill()
-        refused(SourceUnavailableError, lambda: count(source, AGE, scratch=private))
-
-
 def test_a_release_from_a_server(remote: str, agency: Agency) -> None:
     """It is published, and no record is anywhere but in the source."""
     declared = f"{{engine: spark, path: data/source.parquet, remote: '{remote}'}}"
@@ -205,3 +197,22 @@ def test_a_release_from_a_server(remote: str, agency: Agency) -> None:
     assert agency.run().bundle is not None
     search = Search((CANARY,), (RARE,))
     assert search.in_files(agency.folder, but=(agency.source,)) == []
+
+
+def test_a_server_that_asks_for_a_token_and_goes(
+    servers: SparkServers,
+    remote: str,
+    private: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(spark_session, "_RETRIES", 1)
+    given = SparkSource(str(ages(tmp_path / "a.parquet")), remote=remote)
+    snapshot = Snapshot(private)
+    source = snapshot.of(given)
+    assert count(source, AGE, scratch=private).n_records == 100
+    for token in ("wrong", None):
+        monkeypatch.setenv(TOKEN, token) if token else monkeypatch.delenv(TOKEN)
+        refused(SourceAccessError, lambda: Snapshot(private).of(given))
+    servers.kill()
+    refused(SourceUnavailableError, lambda: count(source, AGE, scratch=private))

@@ -29,7 +29,7 @@ CASES = {
     "replicates": ("dp_bootstrap", "estimate", (1000,), 10**5),
     "function": ("bernstein", "function", (300, 300), 10**5),
 }
-TWIN = "laplace", "table", (2000, 1000), 10**5
+TWIN = "bootstrap", "microdata", (2000, 4000), 10**6
 
 
 @pytest.fixture(scope="module")
