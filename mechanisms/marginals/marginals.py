@@ -471,7 +471,7 @@ def _check_known(known: KnownTotals, domain: Domain, n_records: int) -> KnownTot
         raise ConfigError(
             "Totals cannot be met exactly where the number of records is private.",
             where=_KNOWN,
-            next_step="Leave the known totals out, or release records of single-record units.",
+            next_step="Leave the known totals out.",
         )
     margins: dict[int, Integers] = {}
     component = list(range(len(domain.columns)))

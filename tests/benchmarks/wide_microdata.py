@@ -31,6 +31,8 @@ from numpy.typing import NDArray
 
 SUPPORT = str(Path(__file__).parents[1] / "support")
 TABLES = ("census2000", "happiness:5", "happiness:8", "happiness:12", "happiness", "cps91")
+STRONG = ("adult", "kdd")
+"""Tables with stronger dependence and more codes, which are fetched when they are asked for."""
 EPSILONS, SEEDS, DELTA = (0.3, 1.0, 3.0), 5, 1e-6
 
 Shares = dict[tuple[int, ...], NDArray[np.float64]]
