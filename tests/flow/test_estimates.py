@@ -137,8 +137,10 @@ def test_a_comparison_says_what_every_mechanism_would_do(single: Any) -> None:
     for part in plan_report.comparison_report(plan):
         console.print(part)
     said = written.getvalue()
-    for words in ("noisy_quantile *", "width of the interval", "dp_bootstrap: The mechanism"):
+    for words in ("noisy_quantile *", "width of the", "why it is not compared"):
         assert words in said
+    (reason,) = [line for line in said.splitlines() if "'dp_bootstrap'" in line]
+    assert reason.startswith("│ dp_bootstrap") and "does not serve the median" in reason
     json.dumps(facts, allow_nan=False)
 
 

@@ -298,9 +298,8 @@ def test_a_dataset_of_units_is_registered_with_their_number(ledger: Press) -> No
     registered = facts(ledger, "register", "d", *limits, *UNITS)["registered"]
     terms = {"unit": "column person", "unit_records": 3, "n_records": 300}
     assert {name: registered[name] for name in terms} == terms
-    assert "300 records, replace_one, unit column person of 3 records each" in " ".join(
-        ledger("show", "d").stdout.split()
-    )
+    words = "100 units (up to 300 records), replace_one, unit column person of 3 records each"
+    assert words in " ".join(ledger("show", "d").stdout.split())
     for given in ((), UNITS[:4], (*UNITS, "--n-records", "300")):
         assert "in full" in refused(ledger, "Config", "register", "e", *limits, *given)
     for wrong in ("0", "-1", "100000000000000000000"):
