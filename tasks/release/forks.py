@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import pickle
+import select
 import signal
 import sys
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -15,6 +17,9 @@ import cloudpickle
 
 from statpress.tasks.private_zone.workers import usable_processors
 
+PATIENCE = 30.0
+"""Seconds that a fork may take longer than five times what this process took for its part."""
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -22,20 +27,23 @@ R = TypeVar("R")
 def in_forks(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
     """A function of public values, computed in forks of this process where that can be done.
 
-    What a fork does not give, since it failed or was killed, is computed here.
+    What a fork does not give, since it failed, was killed or hangs, is computed here.
 
     Args:
         work: Draws nothing, and opens nothing that the forks would share.
         items: What it is called with.
     """
+    begun = time.monotonic()
     parts = max(1, min(usable_processors(), len(items))) if sys.platform == "linux" else 1
     found: dict[int, R] = {}
     forks = [_fork(work, items, range(part, len(items), parts)) for part in range(1, parts)]
     try:
         found |= {number: work(items[number]) for number in range(0, len(items), parts)}
+        patience = PATIENCE + 5 * (time.monotonic() - begun)
         for _, pipe in forks:
             with suppress(pickle.UnpicklingError, EOFError), os.fdopen(pipe, "rb") as results:
-                found |= pickle.load(results)  # noqa: S301 (of a fork of our own)
+                if select.select([pipe], [], [], patience)[0]:
+                    found |= pickle.load(results)  # noqa: S301 (of a fork of our own)
     finally:
         for process, _ in forks:
             os.kill(process, signal.SIGKILL)

@@ -23,6 +23,7 @@ from statpress.mechanisms.errors import (
     ColumnTypeError,
     EmptySourceError,
     InternalError,
+    OutOfMemoryError,
     SourceError,
     SourceNotFoundError,
     SourceUnreadableError,
@@ -448,6 +449,6 @@ def test_permission_denied(tmp_path: Path, scratch: Path) -> None:
 def test_no_memory(tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "MEMORY_LIMIT", 1000)
     source = parquet(tmp_path / "a.parquet", state=["CA"] * 200_000, age=list(range(200_000)))
-    with pytest.raises(SourceError, match="memory") as caught:
+    with pytest.raises(OutOfMemoryError, match="says nothing of its files") as caught:
         count(source, DOMAIN, scratch=scratch)
     assert caught.value.__context__ is None
