@@ -24,7 +24,6 @@ from statpress.mechanisms.errors import (
     EmptySourceError,
     InternalError,
     OutOfMemoryError,
-    SourceError,
     SourceNotFoundError,
     SourceUnreadableError,
     StatpressError,
