@@ -4,7 +4,7 @@ A matrix-normal prior (mechanisms.marginals.denoising) is right for the broad de
 from independence and wrong for its cells: most cells of a deterministic pair are empty, a few hold
 everything. So each cell is judged once more, by what the prior says of it from all *other* cells of
 its table, which is normal with a mean m and a variance v, and by its own measurement. The cell is
-empty, or follows m with variance c v for one of a few factors c, cut at 0. How often each is the
+empty, or follows m with variance c v for a factor c of 1 or 16, cut at 0. How often each is the
 case is learnt per pair, drawn towards what all pairs say (empirical Bayes). A cell that is likelier
 empty than not is withheld.
 
@@ -24,7 +24,7 @@ import numpy as np
 
 from statpress.mechanisms.marginals.target_tables import Booleans, Floats, Group
 
-FACTORS = (0.25, 1.0, 4.0, 16.0, 64.0)
+FACTORS = (1.0, 16.0)
 """How much farther than expected a cell may be from what the others say, in squares."""
 _POOL, _ROUNDS = 100.0, 12
 _MOST_LEARNT = 1 << 16  # cells of a table from which shares are learnt
