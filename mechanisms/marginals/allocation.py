@@ -23,6 +23,7 @@ from typing import Self
 
 import numpy as np
 
+from statpress.mechanisms.marginals.latent_classes import MOST_CELLS
 from statpress.mechanisms.marginals.target_tables import Floats, Group
 from statpress.mechanisms.tables.expected import projected_total_variation
 
@@ -117,7 +118,7 @@ _FITTED = 8 * 16  # bytes a cell: the table, its differences, and their copies b
 _MOVING = 24  # bytes a record: orders in which records meet, and a column being drawn
 _BASE = 280 * 2**20  # libraries and their kernels, compiled in this process at worst
 _DENOISED = 64 + 12 * 8  # bytes a cell: as measured, predicted, judged and smoothed
-_CLASSES, _CLASS_CELLS = 5 * 8, 1536  # bytes a pair of codes, see statpress.mechanisms.marginals
+_CLASSES = 5 * 8  # bytes a pair of codes that classes describe
 _COVARIANCES = 4  # of each column: the covariance, its vectors, the start, a similarity
 _POSTERIOR = 8 * 16 * 4  # bytes a cell of the pair at hand: a few arrays over a grid of strengths
 _FIXED_SECONDS, _SECONDS_A_RECORD = 1.0, 1e-4
@@ -268,7 +269,7 @@ def _memory_needed(
     squares = pairs * _COVARIANCES * 8 * sum(size**2 for size in sizes)
     largest = math.prod(sorted(sizes)[-2:]) if pairs else 0
     fitted = (cells + _triple_cells(sizes)) * _FITTED
-    classes = pairs * _CLASSES * min(sum(sizes), _CLASS_CELLS) ** 2
+    classes = pairs * _CLASSES * min(sum(sizes), MOST_CELLS) ** 2
     fixed = _BASE + _DENOISED * cells + squares + classes + _POSTERIOR * largest
     return fixed + fitted + records_kept(sizes, n_records) + _MOVING * n_records
 

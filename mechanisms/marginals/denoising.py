@@ -216,7 +216,7 @@ def _denoise(
     residuals: Mapping[Group, Floats],
     variances: Mapping[Group, float],
     scores: Mapping[Group, Score],
-    similarities: Sequence[Floats],
+    columns: Sequence[Column],
 ) -> dict[Group, Denoised]:
     """What the prior and the noise leave of all measured pairs."""
     if not variances:
@@ -225,7 +225,7 @@ def _denoise(
         (a, b): n * np.multiply.outer(shares[a], shares[b]) for a, b in variances
     }
     deviations = {pair: residuals[pair] - centred(products[pair]) for pair in variances}
-    start = [_first_covariance(p, s) for p, s in zip(shares, similarities, strict=True)]
+    start = [_first_covariance(p, _similarity(c)) for p, c in zip(shares, columns, strict=True)]
     bases = [_Basis.of(c) for c in start]
     for _ in range(_UPDATES):
         posteriors = _all(deviations, variances, scores, bases)
@@ -395,9 +395,7 @@ class Model:
             residuals.values,
             {pair: variance for pair, variance in variances.items() if variance > 0},
             scores_of(released, one_way, n),
-            [_similarity(column) for column in released.domain.columns]
-            if any(variances.values())
-            else [],
+            released.domain.columns,
         )
         possible: dict[Group, Booleans] = {
             pair: possible_cells(pair, released.sizes, boxes) for pair in pairs

