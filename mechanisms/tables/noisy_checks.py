@@ -18,9 +18,9 @@ Where the noise is so small beside the number of cells that the exact loss takes
 rho = m c^2 / (2 scale^2) proves is charged (Canonne, Kamath and Steinke 2020, arXiv 2004.00010,
 Theorem 4).
 
-**Margin.** A source that holds exactly what is allowed passes with probability at least 0.999: with
-k counts, each is above its own by more than z(1 - 0.001/k) standard deviations so rarely. One that
-is off by the margin itself passes half the time.
+**Margin.** A source that holds exactly what is allowed is refused at most once in a million runs:
+with k counts, each is above its own by more than z(1 - 1e-6/k) standard deviations so rarely; for
+what is refused stays charged. One that is off by the margin itself passes half the time.
 
 Adjacency: replace-one. Units: records.
 """
@@ -55,7 +55,7 @@ from statpress.mechanisms.mechanism import (
 from statpress.mechanisms.sampling.randomness import Progress, Randomness
 from statpress.mechanisms.tables.perturbed import check_scale, scale_for
 
-MOST_REFUSED = 0.001
+MOST_REFUSED = 1e-6
 """How often a source that holds exactly what is allowed is refused, at most."""
 _QUICK = 8  # cells of which the exact loss is quick whatever their noise
 _ALIKE = 16  # times the number of pairs of cells, from which the variance makes it quick
