@@ -31,7 +31,7 @@ from spark_sources import (
     refused,
 )
 
-from statpress.mechanisms.domain.domain import MAX_CELLS, Domain
+from statpress.mechanisms.domain.domain import MAX_CELLS, Domain, parts_of
 from statpress.mechanisms.errors import SourceUnavailableError
 from statpress.tasks.source import files, postgres
 from statpress.tasks.source.aggregates import Units, count, profile
@@ -97,13 +97,17 @@ def test_all_that_is_counted_is_the_same(
             assert coded.coded is not None
             wide = codes_of(coded.coded)
             (place / "units").mkdir()
-            kept = count(each, padded, scratch=place, units=units, key=key)
+            kept = [
+                count(each, one, scratch=place, units=units, key=key)
+                for one in (padded, domain, replace(domain, parts=parts_of(c)))
+            ]
             spilled = spill(each, padded, n_records=1, folder=place / "units", units=units, key=key)
             found.append(
                 (
                     scanned.profile, coded.profile, wide,
                     [(t.cells.tolist(), t.counts.tolist()) for t in scanned.tables()],
-                    kept.cells.tolist(), kept.counts.tolist(), codes_of(spilled), spilled.n_absent,
+                    [(t.cells.tolist(), t.counts.tolist()) for t in kept],
+                    codes_of(spilled), spilled.n_absent,
                     profile(each, padded, scratch=place, units=units),
                 )
             )  # fmt: skip
