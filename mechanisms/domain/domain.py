@@ -41,6 +41,7 @@ from statpress.mechanisms.domain.columns import (
     Date,
     Integer,
     Numeric,
+    Total,
 )
 from statpress.mechanisms.errors import (
     ConfigError,
@@ -458,8 +459,14 @@ class Domain:
         return self.n_possible - self.absent
 
     def counts_as(self, other: Domain) -> bool:
-        """Whether tables over both count the same: padded records, units, or parts of them."""
-        return (self.absent, self.parts) == (other.absent, other.parts)
+        """Whether tables over both count the same: padded records, units, their parts or totals."""
+        return (self.absent, self.parts, self.total) == (other.absent, other.parts, other.total)
+
+    @property
+    def total(self) -> Total | None:
+        """The only column, where it is of what all records of a unit hold together."""
+        (column, *_) = self.columns
+        return column if isinstance(column, Total) else None
 
     def check_joint(self) -> None:
         """Refuse a domain that has too many cells for a joint table.

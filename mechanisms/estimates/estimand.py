@@ -22,7 +22,15 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from statpress.mechanisms.domain.columns import Category, Codes, Column, Date, Integer, Numeric
+from statpress.mechanisms.domain.columns import (
+    Category,
+    Codes,
+    Column,
+    Date,
+    Integer,
+    Numeric,
+    Total,
+)
 from statpress.mechanisms.domain.domain import Domain, codes_of_values
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.estimates.fieller import Floats, check_level
@@ -52,6 +60,23 @@ class Among:
 
     column: str
     values: tuple[Category | None, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clamped:
+    """Bounds that figures beyond are clamped to.
+
+    Attributes:
+        lower: The lower one, finite.
+        upper: The upper one, above it.
+    """
+
+    lower: float
+    upper: float
+
+    def __post_init__(self) -> None:
+        if not -math.inf < self.lower < self.upper < math.inf:
+            raise ConfigError("'lower' must be below 'upper', and both finite.")
 
 
 _INSTEAD = {
@@ -86,6 +111,7 @@ class EstimandKnobs:
             population in the declared bounds.
         per: Of units with several records what counts one: each record, or each unit, whose
             records share it.
+        total: For a sum by unit: what the records of one hold together is clamped to.
     """
 
     statistic: StatisticName | None = None
@@ -97,6 +123,7 @@ class EstimandKnobs:
     where: Among | None = None
     inference: Literal["asymptotic", "guaranteed"] = "asymptotic"
     per: Per | None = None
+    total: Clamped | None = None
 
     def __post_init__(self) -> None:
         check_level(self.confidence)
@@ -116,11 +143,19 @@ class EstimandKnobs:
                 )
             if given is None and name in needs:
                 raise ConfigError(f"{self.named.capitalize()} needs '{name}'.", where="statistic")
-        if self.per == "unit" and statistic is not None and statistic.name == "sum":
+        of_totals = self.per == "unit" and self.statistic == "sum"
+        if of_totals and self.total is None:
             raise ConfigError(
-                "A sum adds up what all records hold, so each record counts one in it.",
+                "A sum over units adds up what each holds in total, clamped to bounds that are "
+                "not given.",
                 where="per",
-                next_step="Write 'per: record' for a sum; a mean takes 'per: unit'.",
+                next_step="Give 'total: {lower: …, upper: …}', or write 'per: record'.",
+            )
+        if self.total is not None and (not of_totals or self.where is not None):
+            raise ConfigError(
+                "A 'total' goes with a sum 'per: unit' of all records.",
+                where="total",
+                next_step="Leave 'total' out.",
             )
         if self.q is not None and not 0 < self.q < 1:
             raise ConfigError("A quantile's share must be above 0 and below 1.", where="q")
@@ -164,6 +199,8 @@ class Argument:
             bounds = (column.edges[0], column.edges[-1])
         elif isinstance(column, Integer):
             bounds = (float(column.lower), float(column.upper))
+        elif isinstance(column, Total):
+            bounds = (column.lower, column.upper)
         else:
             dated = isinstance(column, Date)
             values: list[Any] = [] if dated else column.decode(np.arange(column.n_values)).tolist()
@@ -319,6 +356,8 @@ class Estimand:
             text += f" where {_listed(knobs.where.column, knobs.where.values)}"
         if knobs.per is not None:
             text += f", each {knobs.per} counting one"
+        if knobs.total is not None:
+            text += f" by its total from {knobs.total.lower:g} to {knobs.total.upper:g}"
         return text
 
     def keeps(self, domain: Domain, cells: Codes) -> Floats:

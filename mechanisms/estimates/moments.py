@@ -13,6 +13,9 @@ negative and add up to 1. For another unit's G = sum of b_j f(y_j), |F - G| = |s
 (f(x_i) - f(y_j))| is at most the largest |f(x) - f(y)|: the loss is that of one record, whatever c
 is.
 
+*Totals.* For a sum a unit may also count by what all of its records hold, clamped to declared
+bounds: a single value, of which everything holds that holds of a record's.
+
 *Sampling.* Units are independent, their records are not. What a unit adds is the mean of f over its
 records, weighted by the a_i, times c or 1. By the law of total variance the variance of such means
 of g(f), g linear, is at most that of g(f(x)) for one x drawn so from each unit, and that is what
@@ -139,7 +142,9 @@ class MomentsEstimate(EstimateMechanism):
     def takes_parts(self) -> bool:
         """Whether each unit counts one by parts; a guarantee takes a record drawn of each unit."""
         estimand = self.estimand
-        return estimand is not None and estimand.knobs.per == "unit" and not self.guaranteed
+        if estimand is None or estimand.knobs.total is not None:
+            return False
+        return estimand.knobs.per == "unit" and not self.guaranteed
 
     @property
     def guarantee_cost(self) -> float | None:

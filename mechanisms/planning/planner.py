@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -25,6 +25,7 @@ from statpress.mechanisms.accounting.balls import Bounds, double_below
 from statpress.mechanisms.accounting.composition import compose_quickly
 from statpress.mechanisms.accounting.losses import PrivacyLoss
 from statpress.mechanisms.accounting.privacy_loss_distributions import tabulated
+from statpress.mechanisms.domain.columns import Total
 from statpress.mechanisms.domain.domain import MAX_CELLS, Domain, Privacy, parts_of
 from statpress.mechanisms.errors import ConfigError, RecordsError
 from statpress.mechanisms.mechanism import Mechanism, Target
@@ -176,13 +177,25 @@ def _joint_domains(
         else:
             found.append((set(own.names), own))
     return tuple(
-        replace(_some(domain, names), absent=first.absent, parts=first.parts)
+        first
+        if first.total
+        else replace(_some(domain, names), absent=first.absent, parts=first.parts)
         for names, first in found
     )
 
 
 def _counted(request: ProductRequest, own: Domain) -> Domain:
     """The domain of a product's table; where each unit counts one, without an absent cell."""
+    clamped = getattr(request.knobs, "total", None)
+    if clamped is not None:
+        if not own.absent:
+            raise ConfigError(
+                "A 'total' is of what several records of a unit hold, and a unit has one here.",
+                where=request.name,
+                next_step="Leave 'total' and 'per' out.",
+            )
+        (column, *_) = own.columns
+        return Domain((Total(name=column.name, of=column, **asdict(clamped)),))
     each_unit = getattr(request.knobs, "per", None) == "unit"
     return replace(own, absent=False) if own.absent and each_unit else own
 

@@ -20,6 +20,9 @@ other, public, and its k kept records divide them: as many each if k divides the
 first ones have one part more, so that each has 1/k on average over keys. Replacing a unit moves
 exactly its parts. Where a record has a single part, one record of each unit is kept, the first.
 
+**Totals** of units are of their kept records with a value. The engine adds their codes, which are
+equally far apart, and counts units by how many values they have and by the sum.
+
 A source is read by the engine, where it lies; what reaches Python is the sparse contingency
 table, or a profile of a few numbers a column. Where every record is a unit, one scan finds both
 (``tasks.source.scanning``).
@@ -39,6 +42,7 @@ import numpy as np
 from statpress.configs.checks import Fate
 from statpress.configs.loading import Release
 from statpress.configs.release_config import UnitColumn
+from statpress.mechanisms.domain.columns import Total
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import LISTED, Domain
 from statpress.mechanisms.errors import ColumnTypeError, EmptySourceError
@@ -215,6 +219,27 @@ def counts_of_units(cells: ir.Table, units: Units, key: str, parts: int = 1) -> 
     return counts.mutate(padding=counts.padding.sum().cast("int64"))
 
 
+def totals_of_units(cells: ir.Table, units: Units, key: str, n_values: int) -> ir.Table:
+    """Units by how many values their kept records have, and by the sum of the values' codes.
+
+    Args:
+        cells: Columns ``cell`` and ``unit``, one row per record.
+        units: The privacy unit.
+        key: Of the hash.
+        n_values: Codes from this one on stand for no value.
+
+    Returns:
+        Columns ``number``, ``total`` and ``records``, the number of units.
+    """
+    kept = kept_records(cells, units, key)
+    there = kept.cell < n_values
+    of_units = kept.group_by("unit").aggregate(
+        number=there.ifelse(1, 0).sum().cast("int64"),
+        total=there.ifelse(kept.cell, 0).sum().cast("int64"),
+    )
+    return of_units.group_by(["number", "total"]).aggregate(records=of_units.count())
+
+
 def source_of(release: Release) -> Source:
     """Where the records lie, how they are written, and which columns are wanted."""
     declared, units = release.config.source, units_of(release)
@@ -306,8 +331,18 @@ def count(
         DomainTooLargeError: The domain has no joint table.
     """
     domain.check_joint()
-    if units is not None and not domain.absent and domain.parts == 1:
+    total = domain.total
+    if units is not None and not domain.absent and domain.parts == 1 and total is None:
         units = Units(units.column, 1)
+
+    def run_totals(
+        table: ir.Table, unit: str | None, total: Total, units: Units
+    ) -> ContingencyTable:
+        coded = discretise.packed_table(Domain((total.of,)), table, unit=unit, text=opened.text)
+        cells = coded.rename(cell="word_0")
+        found = engine_of(table).fetched(totals_of_units(cells, units, key, total.of.n_values))
+        numbers, totals, of_units = (found[name].to_numpy() for name in found.column_names)
+        return ContingencyTable.from_cells(domain, total.codes_of(numbers, totals), of_units)
 
     def run(table: ir.Table, unit: str | None) -> ContingencyTable:
         cells = discretise.packed_table(domain, table, unit=unit, text=opened.text).rename(
@@ -333,6 +368,8 @@ def count(
         return ContingencyTable.from_cells(domain, found, records)
 
     with open_source(source, scratch=scratch, wanted=domain.names) as opened:
+        if total is not None and units is not None:
+            return opened.read(lambda: run_totals(*typed(opened, units), total, units))
         return opened.read(lambda: run(*typed(opened, units)))
 
 

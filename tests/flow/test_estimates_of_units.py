@@ -28,6 +28,8 @@ products:
      mechanism: joint_moments}
   count_record: {kind: estimate, statistic: count, values: [south], columns: [region], per: record}
   sum_record: {kind: estimate, statistic: sum, columns: [age], per: record}
+  sum_unit: {kind: estimate, statistic: sum, columns: [pay], per: unit,
+    total: {lower: 20, upper: 150}}
   middle: {kind: estimate, statistic: median, columns: [age], per: unit}
   spread_unit: {kind: estimate, statistic: variance, columns: [age], per: unit,
     mechanism: pair_moments}
@@ -52,17 +54,18 @@ def units(agency: Any) -> Any:
     put(agency, "age", [60 + i % 40 if more else i % 60 for i, more in enumerate(several)])
     put(agency, "region", ["south" if more or i % 9 == 0 else "north"
                            for i, more in enumerate(several)])  # fmt: skip
-    put(agency, "pay", [float(i % 97) for i in range(N)])
+    put(agency, "pay", [None if i % 5 == 0 else float(i % 97) for i in range(N)])
     return agency
 
 
 def exact(agency: Any) -> dict[str, float]:
     """What the estimates are of, of the records themselves: a cell's age is its middle."""
-    of_unit = defaultdict(list)
+    of_unit, totals = defaultdict(list), defaultdict(float)
     for row in pq.read_table(agency.source).to_pylist():
         of_unit[row["person"]].append(
             (row["age"] // 10 * 10 + 4.5, float(row["region"] == "south"))
         )
+        totals[row["person"]] += 0 if row["pay"] is None else row["pay"] // 20 * 20 + 10
     records = np.array([record for own in of_unit.values() for record in own])
     shares = np.array([1 / len(own) for own in of_unit.values() for _ in own])
     ages, south = records.T
@@ -73,6 +76,7 @@ def exact(agency: Any) -> dict[str, float]:
         "count_unit": shares @ south,
         "count_record": south.sum(),
         "sum_record": ages.sum(),
+        "sum_unit": np.clip(list(totals.values()), 20, 150).sum(),
         "spread_unit": shares @ (ages - mean) ** 2 / (UNITS - 1),
     }
 
@@ -86,7 +90,7 @@ def test_a_release_counts_records_or_units_as_it_says(units: Any) -> None:
     for name, value in true.items():
         (row,) = pq.read_table(bundle / "data" / f"{name}.parquet").to_pylist()
         per = name.rsplit("_")[-1]
-        assert row["quantity"].endswith(f", each {per} counting one")
+        assert f", each {per} counting one" in row["quantity"]
         assert stated[name]["per"] == per
         assert abs(row["estimate"] - value) < 6 * row["noise_sd"]
         assert row["lower"] < value < row["upper"]
@@ -120,6 +124,8 @@ def test_the_ledger_recomputes_each_loss_for_what_counts_one(units: Any) -> None
 @pytest.mark.parametrize(
     ("old", "new", "what"),
     [
+        ("lower: 20, upper: 150}", "lower: 20, upper: 10}", "below 'upper'"),
+        ("sum, columns: [age], per: record", "sum, columns: [age], per: unit", "not given"),
         ("columns: [age], per: unit}", "columns: [age]}", "nothing says what counts one"),
         ("median, columns: [age], per: unit", "median, columns: [age], per: record", "independent"),
         ("variance, columns: [age], per: unit", "variance, columns: [age], per: record", "private"),
@@ -134,4 +140,4 @@ def test_what_cannot_be_served_names_what_serves(units: Any, old: str, new: str,
     units.replace(old, new)
     with pytest.raises(ConfigError, match=what) as refused:
         load(units.config).plan()
-    assert "'per: unit'" in refused.value.next_step
+    assert any(words in f"{refused.value}" for words in ("'per: unit'", "'per: record'", "finite"))

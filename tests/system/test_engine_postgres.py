@@ -15,7 +15,7 @@ import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from generated_sources import tables
+from generated_sources import tables, totals_of
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from postgres_tables import write_table
@@ -142,7 +142,7 @@ def test_units_keep_the_same_records(
     padded = replace(domain, absent=True)
     owned = table.append_column(UNIT, [pa.array(data.draw(owners), pa.string())])
     written(url, owned)
-    units = Units(UNIT, c)
+    units, totals = Units(UNIT, c), totals_of(domain)
     found = []
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "records.parquet")
@@ -152,7 +152,7 @@ def test_units_keep_the_same_records(
             place.mkdir()
             joint = [
                 count(each, one, scratch=place, units=units, key=key)
-                for one in (padded, domain, replace(domain, parts=parts_of(c)))
+                for one in (padded, domain, replace(domain, parts=parts_of(c)), *totals)
             ]
             coded = spill(each, padded, n_records=1, folder=place, units=units, key=key)
             found.append(

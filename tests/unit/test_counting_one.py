@@ -24,11 +24,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from law_values import FiniteLaw
 
-from statpress.mechanisms.domain.columns import Categorical, Integer
+from statpress.mechanisms.domain.columns import Categorical, Integer, Numeric, Total
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain, parts_of
 from statpress.mechanisms.errors import ConfigError
-from statpress.mechanisms.estimates.estimand import Among, EstimandKnobs
+from statpress.mechanisms.estimates.estimand import Among, Clamped, EstimandKnobs
 from statpress.mechanisms.estimates.estimate import RawEstimates
 from statpress.mechanisms.estimates.exact_values import exact_values
 from statpress.mechanisms.estimates.joint_moments import JointMoments, MeanEstimate
@@ -147,6 +147,44 @@ def test_a_replaced_unit_moves_the_sums_by_no_more_than_is_charged(name: str, pe
     assert found > 0.55 * loss.mu_squared
     if per == "record":  # twin: the factor c forgotten
         assert found > mechanism.whole_loss().mu_squared * 1.5
+
+
+TOTAL = Total(name="age", of=AGE, lower=0.5, upper=4.5)
+
+
+def test_a_clamped_total_is_one_record() -> None:
+    domain = Domain((TOTAL,))
+    knobs = EstimandKnobs(statistic="sum", per="unit", total=Clamped(lower=0.5, upper=4.5))
+    target = Target(epsilon=1.0, delta=1e-6, n_records=2, n_cells=domain.n_possible, domain=domain)
+    mechanism = MeanEstimate.calibrate(knobs, target)
+    assert not mechanism.takes_parts
+    units = all_units(Domain((AGE,)))
+    codes = TOTAL.codes_of(np.array([*map(len, units)]), np.array([*map(sum, units)]))
+    sums, scale = [], mechanism.moments.scale
+    for code in codes:
+        table = ContingencyTable.from_cells(domain, np.array([code, 0]), np.ones(2, np.int64))
+        sums.append(mechanism.release(table, NoNoise()).numbers["sum"][0])
+        (found,) = exact_values(knobs, table, mechanism.terms.scales)
+        assert found == pytest.approx(0.5 + float(TOTAL.decode(np.array([code]))[0]))
+    moved = (max(sums) - min(sums)) ** 2 / equivalent_variance(scale)
+    loss = mechanism.loss(n_records=2, n_cells=domain.n_possible)
+    assert 0.9999 * loss.mu_squared < moved <= loss.mu_squared
+    # Twin: totals that are not clamped reach from 0 to 6.
+    assert moved * Fraction(6, 4) ** 2 > loss.mu_squared
+
+
+@pytest.mark.parametrize("key", ["a", "b"])
+def test_totals_are_those_of_the_kept_records(tmp_path: Path, key: str) -> None:
+    (scratch := tmp_path / "scratch").mkdir()
+    units = [(0,), (1, 2), (2, 2, 2), (0, 1, 1), (2, 2, 2, 2, 2)]
+    source, domain = source_of(tmp_path, units), Domain((TOTAL,))
+    table = count(source, domain, scratch=scratch, units=Units("who", 3), key=key)
+    assert table.n_records == len(units)
+    found = dict(zip(TOTAL.decode(table.cells).round(5), table.counts.tolist(), strict=True))
+    assert found == {0.5: 1, 3.0: 1, 2.0: 1, 4.5: 2}
+    uneven = Numeric(name="pay", edges=(0.0, 1.0, 3.0, 9.0))
+    with pytest.raises(ConfigError, match="equally far apart"):
+        Total(name="pay", of=uneven, lower=0, upper=4)
 
 
 @pytest.mark.parametrize("name", ["mean", "covariance"])
