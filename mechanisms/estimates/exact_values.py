@@ -104,7 +104,8 @@ def exact_values(
         assert share is not None
         return (_quantile(estimand, table, share),)
     some = estimand.of_some and not statistic.is_total
-    if statistic.bounded is not None and not some:
+    shared = table.domain.parts > 1 and statistic.moments is not None  # n - 1 is of units
+    if statistic.bounded is not None and not some and not shared:
         columns = estimand.columns(table.domain, table.cells)
         figures = evaluated(statistic_of(estimand), table.counts[None, :], columns)[0]
     else:

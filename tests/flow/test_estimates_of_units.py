@@ -16,6 +16,7 @@ from statpress.configs.loading import load
 from statpress.mechanisms.errors import AmountError, ConfigError
 from statpress.mechanisms.planning.charges import described_loss
 from statpress.tasks.bundle.manifest import verify_bundle
+from statpress.tasks.pages.numbers import measured
 from statpress.tasks.release.ledger_check import verify_ledger
 
 PRODUCTS = """\
@@ -46,6 +47,7 @@ def units(agency: Any) -> Any:
     agency.replace("dataset: testdata", "dataset: people")
     agency.replace("epsilon: 1.0", "epsilon: 60")
     agency.replace("plots: false", "plots: true")
+    agency.replace("publish:", "curator: {report: true}\npublish:")
     agency.register(
         dataset="people", unit="column person", unit_records=5, n_records=800, epsilon="1000"
     )
@@ -98,6 +100,10 @@ def test_a_release_counts_records_or_units_as_it_says(units: Any) -> None:
                         name.replace("record", "unit"))  # fmt: skip
         assert twin is None or abs(row["estimate"] - twin) > 6 * row["noise_sd"]
     assert stated["ages"].get("per") is None
+    (page,) = (units.folder / "home" / "curator").glob("*.html")
+    curator = " ".join(page.read_text().split())
+    for value in true.values():  # the curator is shown the same exact values
+        assert measured(value) in curator
     report = (bundle / "report.html").read_text()
     for words in (
         "each unit counting one", "each record counting one", "as if all records of a unit",
