@@ -278,7 +278,7 @@ class MeanEstimate(MomentsEstimate):
     citations: ClassVar[tuple[Citation, ...]] = (
         BALLE_WANG.at("Theorem 8"),
         DONG_ROTH_SU,
-        PROOF.at("Lemma 5.1, Theorem 5.2"),
+        PROOF.at("Lemma 5.1, Theorems 5.2 and 8.1"),
     )
 
     moments: JointMoments

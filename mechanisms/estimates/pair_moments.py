@@ -388,7 +388,7 @@ class PairEstimate(MomentsEstimate):
     citations: ClassVar[tuple[Citation, ...]] = (
         BALLE_WANG.at("Theorem 8"),
         DONG_ROTH_SU,
-        PROOF.at("section 5, Lemma 5.1"),
+        PROOF.at("section 5, Lemma 5.1, Theorem 8.1"),
     )
 
     moments: PairMoments
