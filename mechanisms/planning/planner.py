@@ -206,7 +206,7 @@ def _shared(own: Domain, mechanism: Mechanism, privacy: Privacy) -> Domain:
         return own
     parts = parts_of(privacy.unit_records)
     if parts * privacy.n_units >= _MOST_SHARED:
-        raise RecordsError("There are too many units for their records to share one.", where="per")
+        raise RecordsError("There are more than 2**42 parts of units.", where="privacy.n_units")
     return replace(own, parts=parts)
 
 
