@@ -8,13 +8,16 @@ domain never depends on the data:
 * a null, or a NaN, goes to ``missing`` if declared, else ``other``, else code 0;
 * a value outside the declared categories goes to ``other`` if declared, else
   ``missing``, else code 0;
-* numbers and dates outside the declared range are clamped to its ends.
+* a declared special value of numbers or dates, within the declared range or beyond it, has a code
+  of its own;
+* other numbers and dates outside the declared range are clamped to its ends.
 """
 
 from __future__ import annotations
 
 import datetime
 import functools
+import itertools
 import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
@@ -159,6 +162,223 @@ def labels(column: Column) -> list[str | None]:
 Period = Literal["year", "month", "day"]
 
 
+MOST_SPECIAL = 100
+"""Special values that a column may have."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranges(Column):
+    """Numbers or dates in *bins*, beside which special values have cells of their own.
+
+    Codes go by value. A special value that lies in a bin comes before it if it is at most the
+    bin's middle, else after it; the bin keeps all its other values, and is written as it would be
+    without. What is neither special nor in the declared range is clamped to the first or last bin.
+
+    Attributes:
+        special: Distinct values, kept in order.
+    """
+
+    special: tuple[Any, ...] = ()
+
+    def _check(self) -> None:
+        self._check_bins()
+        if len(self.special) > MOST_SPECIAL:
+            raise EdgesError(
+                f"{len(self.special)} special values are declared, and at most {MOST_SPECIAL} can "
+                "have cells of their own.",
+                where=self.name,
+                next_step="Leave the rarest to the bins.",
+            )
+        object.__setattr__(self, "special", tuple(sorted(map(self._as_special, self.special))))
+        for value, following in itertools.pairwise(self.special):
+            if value == following:
+                raise EdgesError(f"The special value {value} is given twice.", where=self.name)
+        for value in self.special:
+            own = np.array([self.bin_of(value)])
+            if self._middles(own)[0] == self._written(value):
+                raise EdgesError(
+                    f"{value} cannot have a cell of its own: the cell that holds it is written "
+                    f"{value} too.",
+                    where=self.name,
+                    next_step="Leave it out of 'special' if that cell holds no other value; else "
+                    "declare cells of which it is not the middle.",
+                )
+            if not self._n_left(own)[0]:
+                raise EdgesError(
+                    f"All values of the cell that holds {value} are special.",
+                    where=self.name,
+                    next_step="Leave one of them out of 'special', or declare wider cells.",
+                )
+
+    @abstractmethod
+    def _check_bins(self) -> None:
+        """Refuse bins that are not a total function."""
+
+    @abstractmethod
+    def _as_special(self, value: Any) -> Any:
+        """A special value in the column's own type.
+
+        Raises:
+            EdgesError: It is not of that type.
+        """
+
+    @property
+    @abstractmethod
+    def n_bins(self) -> int:
+        """Number of codes that are bins."""
+
+    @property
+    def n_values(self) -> int:
+        return self.n_bins + len(self.special)
+
+    @property
+    @abstractmethod
+    def extent(self) -> tuple[Any, Any]:
+        """The least and the largest value of the bins."""
+
+    @property
+    def outlying(self) -> tuple[Any, ...]:
+        """The special values outside the range: codes rather than amounts, such as 99999."""
+        low, high = self.extent
+        return tuple(value for value in self.special if not low <= value <= high)
+
+    @property
+    def amounts(self) -> range:
+        """The codes of bins and of the special values within their range."""
+        below = sum(value < self.extent[0] for value in self.special)
+        return range(below, self.n_values - len(self.outlying) + below)
+
+    @functools.cached_property
+    def bins_before(self) -> Codes:
+        """int64[n_special], ascending: how many bins come before each special value."""
+        bins = [(value, self.bin_of(value)) for value in self.special]
+        return np.array([j + self._is_above(value, j) for value, j in bins], dtype=np.int64)
+
+    @property
+    def special_codes(self) -> Codes:
+        """int64[n_special], ascending: the codes of the special values."""
+        return self.bins_before + np.arange(len(self.special))
+
+    @property
+    @abstractmethod
+    def borders(self) -> NDArray[np.float64]:
+        """Where bins begin, and where the last ends, of dates in days: float64[n_bins + 1]."""
+
+    def limits_of(self, codes: Codes) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Per code of a number the least and the largest value that its rank may have.
+
+        Of a bin these are its ends. A special value that comes before the other values of its bin
+        shares its ranks with the smaller ones, and one that comes after them with the larger ones.
+
+        Returns:
+            Two float64[k].
+        """
+        first, last = self._limits(self.bins_of(codes))
+        for value, before, code in zip(
+            self.special, self.bins_before, self.special_codes, strict=True
+        ):
+            own, j = codes == code, self.bin_of(value)
+            low, high = self._limits(np.array([j]))
+            first[own], last[own] = (value, high[0]) if before > j else (low[0], value)
+        return first, last
+
+    def is_special(self, codes: Codes) -> NDArray[np.bool_]:
+        """bool[k]: which codes are those of special values."""
+        return np.isin(codes, self.special_codes)
+
+    def bins_of(self, codes: Codes) -> Codes:
+        """int64[k]: the bins of codes int64[k]; of a special value a bin beside it."""
+        if not self.special:
+            return codes
+        bins = codes - np.searchsorted(self.special_codes, codes)
+        return np.asarray(np.minimum(bins, self.n_bins - 1))
+
+    def codes_of_bins(self, bins: Codes) -> Codes:
+        """int64[k]: the codes of bins int64[k]."""
+        return bins + np.searchsorted(self.bins_before, bins, side="right")
+
+    def _code_of(self, value: Any) -> int:
+        for special, code in zip(self.special, self.special_codes, strict=True):
+            if self._comparable(value) == special:
+                return int(code)
+        return int(self.codes_of_bins(np.array([self.bin_of(value)]))[0])
+
+    def _comparable(self, value: Any) -> Any:
+        """A value as special ones are compared with it."""
+        return value
+
+    @abstractmethod
+    def bin_of(self, value: Any) -> int:
+        """The bin of a value that is not special, or that a special value lies in."""
+
+    @abstractmethod
+    def begin_of(self, j: int) -> Any:
+        """The least value of a bin."""
+
+    @abstractmethod
+    def _is_above(self, value: Any, j: int) -> bool:
+        """Whether a special value lies above the middle of a bin."""
+
+    def _written(self, value: Any) -> Any:
+        """A value of the column as it is published."""
+        return value
+
+    def _decode(self, codes: Codes) -> NDArray[Any]:
+        return self._with_special(codes, self._middles(self.bins_of(codes)))
+
+    def _spread(self, codes: Codes, fractions: NDArray[np.float64]) -> NDArray[Any]:
+        return self._with_special(codes, self._within(self.bins_of(codes), fractions))
+
+    def _with_special(self, codes: Codes, values: NDArray[Any]) -> NDArray[Any]:
+        """Values of bins, and special values where the codes are theirs."""
+        if not self.special:
+            return values
+        written = np.array([self._written(value) for value in self.special])
+        places = np.searchsorted(self.special_codes, codes).clip(max=len(written) - 1)
+        return np.where(self.is_special(codes), written[places], values)
+
+    @property
+    def ends(self) -> tuple[Any, Any] | None:
+        if self._single:
+            return None
+        values = (*self.extent, *self.special)
+        return self._written(min(values)), self._written(max(values))
+
+    @property
+    def _single(self) -> bool:
+        """Whether every bin is a single value."""
+        return False
+
+    @abstractmethod
+    def _middles(self, bins: Codes) -> NDArray[Any]:
+        """Public values of bins int64[k]."""
+
+    @abstractmethod
+    def _within(self, bins: Codes, fractions: NDArray[np.float64]) -> NDArray[Any]:
+        """Values within bins int64[k] that are not special."""
+
+    def _limits(self, bins: Codes) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The least and the largest value of bins of numbers, of which an edge is of both."""
+        raise TypeError(f"a column of kind {self.kind} has no numbers")
+
+    @abstractmethod
+    def _n_left(self, bins: Codes) -> NDArray[np.int64]:
+        """How many values of bins int64[k] are not special; 1 where they cannot be counted."""
+
+
+def _n_between(special: NDArray[Any], first: NDArray[Any], end: NDArray[Any]) -> NDArray[np.int64]:
+    """How many special values lie from the first up to below the end of each range."""
+    return np.asarray(np.searchsorted(special, end) - np.searchsorted(special, first))
+
+
+def _skipping(special: NDArray[Any], first: NDArray[Any], steps: NDArray[Any]) -> NDArray[Any]:
+    """Whole values so many steps above the first of each range, special ones not counted."""
+    values = first + steps
+    for value in special:
+        values += ((first <= value) & (value <= values)).astype(steps.dtype)
+    return np.asarray(values)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Categorical(Column):
     """Declared categories, with optional ``other`` and ``missing`` cells.
@@ -234,11 +454,11 @@ def tiled_uppers(lower: int, upper: int, width: int) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Integer(Column):
+class Integer(Ranges):
     """Whole numbers lower..upper (both included) in cells of ``width`` values.
 
     Fractional values are rounded down; values outside are clamped. A cell wider
-    than one is released as its midpoint.
+    than one is released as its midpoint. Special values are whole.
     """
 
     kind: ClassVar[str] = "integer"
@@ -246,7 +466,7 @@ class Integer(Column):
     upper: int
     width: int = 1
 
-    def _check(self) -> None:
+    def _check_bins(self) -> None:
         if not -(2**53) <= self.lower <= self.upper <= 2**53:
             raise EdgesError("lower and upper must be in order and within ±2**53.", where=self.name)
         if self.width < 1:
@@ -264,29 +484,59 @@ class Integer(Column):
                 next_step="Or give a width that divides upper - lower + 1.",
             )
 
+    def _as_special(self, value: Any) -> int:
+        if type(value) is not int or abs(value) > 2**53:
+            raise EdgesError(
+                f"The special value {value} is not a whole number within ±2**53.", where=self.name
+            )
+        return value
+
     @property
-    def n_values(self) -> int:
+    def n_bins(self) -> int:
         return (self.upper - self.lower + 1) // self.width
 
-    def _code_of(self, value: Any) -> int:
+    @property
+    def extent(self) -> tuple[int, int]:
+        return self.lower, self.upper
+
+    @property
+    def _single(self) -> bool:
+        return self.width == 1
+
+    def bin_of(self, value: Any) -> int:
         clamped = min(max(value, self.lower), self.upper)
         return int(math.floor(clamped) - self.lower) // self.width
 
-    def _decode(self, codes: Codes) -> NDArray[Any]:
-        first = self.lower + codes * self.width
+    def begin_of(self, j: int) -> int:
+        return self.lower + j * self.width
+
+    def _is_above(self, value: int, j: int) -> bool:
+        return 2 * value > 2 * self.begin_of(j) + self.width - 1
+
+    def _middles(self, bins: Codes) -> NDArray[Any]:
+        first = self.lower + bins * self.width
         return first if self.width == 1 else first + (self.width - 1) / 2
 
     @property
-    def ends(self) -> tuple[int, int] | None:
-        return None if self.width == 1 else (self.lower, self.upper)
+    def borders(self) -> NDArray[np.float64]:
+        return np.asarray(self.lower + np.arange(self.n_bins + 1) * float(self.width), np.float64)
 
-    def _spread(self, codes: Codes, fractions: NDArray[np.float64]) -> NDArray[Any]:
-        within = np.floor(fractions * self.width).astype(np.int64)
-        return self.lower + codes.astype(np.int64) * self.width + within
+    def _limits(self, bins: Codes) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        first = np.asarray(self.lower + bins * float(self.width), np.float64)
+        return first, first + float(self.width - 1)
+
+    def _n_left(self, bins: Codes) -> NDArray[np.int64]:
+        first, special = self.lower + bins * self.width, np.array(self.special, dtype=np.int64)
+        return self.width - _n_between(special, first, first + self.width)
+
+    def _within(self, bins: Codes, fractions: NDArray[np.float64]) -> NDArray[Any]:
+        steps = np.floor(fractions * self._n_left(bins)).astype(np.int64)
+        special = np.array(self.special, dtype=np.int64)
+        return _skipping(special, self.lower + bins.astype(np.int64) * self.width, steps)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Numeric(Column):
+class Numeric(Ranges):
     """Real numbers in bins between declared edges, clamped at both ends.
 
     Bin j holds edges[j] <= x < edges[j+1]; the last bin holds its upper edge.
@@ -307,7 +557,7 @@ class Numeric(Column):
         # The quotient of two integers is rounded correctly.
         return tuple((low * (bins - i) + high * i) / whole for i in range(bins + 1))
 
-    def _check(self) -> None:
+    def _check_bins(self) -> None:
         if len(self.edges) < 2:
             raise EdgesError("A numeric column needs at least two edges.", where=self.name)
         if not np.isfinite(self.edge_array).all():
@@ -317,7 +567,7 @@ class Numeric(Column):
 
     @functools.cached_property
     def edge_array(self) -> NDArray[np.float64]:
-        """The edges, float64[n_values + 1], which cannot be written to."""
+        """The edges, float64[n_bins + 1], which cannot be written to."""
         edges = np.array(self.edges, dtype=np.float64)
         edges.setflags(write=False)
         return edges
@@ -327,34 +577,61 @@ class Numeric(Column):
         return hash(self.edges)
 
     def __hash__(self) -> int:  # of a million edges found once: it takes longer than a look-up
-        return hash((self.name, self.missing, self._hash_of_edges))
+        return hash((self.name, self.missing, self.special, self._hash_of_edges))
+
+    def _as_special(self, value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise EdgesError(f"The special value {value} is not a number.", where=self.name)
+        if not math.isfinite(value):
+            raise EdgesError("A special value is not a finite number.", where=self.name)
+        return float(value) + 0.0  # -0.0 is 0.0
 
     @property
-    def n_values(self) -> int:
+    def n_bins(self) -> int:
         return len(self.edges) - 1
 
-    def _code_of(self, value: Any) -> int:
-        return bisect_right(self.edges, value, 1, len(self.edges) - 1) - 1
-
-    def _decode(self, codes: Codes) -> NDArray[Any]:
-        return np.asarray(self.edge_array[codes] / 2 + self.edge_array[codes + 1] / 2)
-
     @property
-    def ends(self) -> tuple[float, float]:
+    def extent(self) -> tuple[float, float]:
         return self.edges[0], self.edges[-1]
 
-    def _spread(self, codes: Codes, fractions: NDArray[np.float64]) -> NDArray[Any]:
-        low, high = self.edge_array[codes], self.edge_array[1:][codes]
+    def bin_of(self, value: Any) -> int:
+        return bisect_right(self.edges, value, 1, len(self.edges) - 1) - 1
+
+    def begin_of(self, j: int) -> float:
+        return self.edges[j]
+
+    def _is_above(self, value: float, j: int) -> bool:
+        return bool(value > self._middles(np.array([j]))[0])
+
+    def _middles(self, bins: Codes) -> NDArray[Any]:
+        return np.asarray(self.edge_array[bins] / 2 + self.edge_array[bins + 1] / 2)
+
+    @property
+    def borders(self) -> NDArray[np.float64]:
+        return self.edge_array
+
+    def _limits(self, bins: Codes) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return self.edge_array[bins], self.edge_array[bins + 1]
+
+    def _n_left(self, bins: Codes) -> NDArray[np.int64]:
+        return np.ones(len(bins), dtype=np.int64)
+
+    def _within(self, bins: Codes, fractions: NDArray[np.float64]) -> NDArray[Any]:
+        low, high = self.edge_array[bins], self.edge_array[1:][bins]
         last = np.nextafter(high, low)  # of each bin, the greatest value
-        values = low * (1 - fractions) + high * fractions
-        return np.asarray(np.clip(values, low, last))
+        values = np.clip(low * (1 - fractions) + high * fractions, low, last)
+        while self.special and (taken := np.isin(values, self.special)).any():
+            # Towards the middle, which is not special.
+            values[taken] = np.nextafter(values[taken], self._middles(bins[taken]))
+        return np.asarray(values)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Date(Column):
+class Date(Ranges):
     """Calendar dates first..last by year, month or day, clamped at both ends.
 
-    Released as ISO 8601 text of that precision (``2000``, ``2000-03``, ``2000-03-14``).
+    Released as ISO 8601 text of that precision (``2000``, ``2000-03``, ``2000-03-14``), special
+    dates as days.
     """
 
     kind: ClassVar[str] = "date"
@@ -362,7 +639,7 @@ class Date(Column):
     last: datetime.date
     by: Period = "month"
 
-    def _check(self) -> None:
+    def _check_bins(self) -> None:
         if self.by not in get_args(Period):
             raise ConfigError("'by' must be year, month or day.", where=self.name)
         if isinstance(self.first, datetime.datetime) or isinstance(self.last, datetime.datetime):
@@ -376,37 +653,83 @@ class Date(Column):
             return day.year
         return day.year * 12 + day.month - 1 if self.by == "month" else day.toordinal()
 
+    def _as_special(self, value: Any) -> datetime.date:
+        if type(value) is not datetime.date:
+            raise EdgesError(
+                f"The special value {value} is not a date, without a time.", where=self.name
+            )
+        return value
+
     @property
-    def n_values(self) -> int:
+    def n_bins(self) -> int:
         return self.period_of(self.last) - self.period_of(self.first) + 1
 
-    def _code_of(self, value: Any) -> int:
-        day = value.date() if isinstance(value, datetime.datetime) else value
-        clamped = min(max(day, self.first), self.last)
-        return self.period_of(clamped) - self.period_of(self.first)
-
-    def _decode(self, codes: Codes) -> NDArray[Any]:
-        unit = {"year": "Y", "month": "M", "day": "D"}[self.by]
-        start = np.array([self.first], dtype=f"datetime64[{unit}]")
-        periods = start + codes.astype(f"timedelta64[{unit}]")
-        return np.asarray(periods.astype(np.str_))
+    @property
+    def extent(self) -> tuple[datetime.date, datetime.date]:
+        return self.first, self.last
 
     @property
-    def ends(self) -> tuple[str, str] | None:
-        return None if self.by == "day" else (self.first.isoformat(), self.last.isoformat())
+    def _single(self) -> bool:
+        return self.by == "day"
 
-    def _spread(self, codes: Codes, fractions: NDArray[np.float64]) -> NDArray[Any]:
+    def _written(self, value: datetime.date) -> str:
+        return value.isoformat()
+
+    def _comparable(self, value: Any) -> datetime.date:
+        return _day_of(value)
+
+    def bin_of(self, value: Any) -> int:
+        clamped = min(max(_day_of(value), self.first), self.last)
+        return self.period_of(clamped) - self.period_of(self.first)
+
+    def begin_of(self, j: int) -> datetime.date:
+        first: datetime.date = self.days_of(np.array([j]))[0].tolist()[0]
+        return first
+
+    def _is_above(self, value: datetime.date, j: int) -> bool:
+        first, end = self.days_of(np.array([j]))
+        day = np.datetime64(value)
+        return bool(day - first[0] >= end[0] - day)  # the last day of a period is end - 1
+
+    def _periods(self, bins: Codes) -> NDArray[np.datetime64]:
         unit = {"year": "Y", "month": "M", "day": "D"}[self.by]
         start = np.array([self.first], dtype=f"datetime64[{unit}]")
-        period = start + codes.astype(f"timedelta64[{unit}]")
-        first = np.maximum(period.astype("datetime64[D]"), np.datetime64(self.first))
-        end = np.minimum((period + 1).astype("datetime64[D]"), np.datetime64(self.last) + 1)
-        days = np.floor(fractions * (end - first).astype(np.int64)).astype("timedelta64[D]")
-        drawn, start_day = first + days, np.datetime64(self.first)
-        if (self.last - self.first).days > len(codes):
+        return np.asarray(start + bins.astype(f"timedelta64[{unit}]"))
+
+    def days_of(self, bins: Codes) -> tuple[NDArray[np.datetime64], NDArray[np.datetime64]]:
+        """The first day of bins int64[k], and the one after the last."""
+        periods = self._periods(bins)
+        first = np.maximum(periods.astype("datetime64[D]"), np.datetime64(self.first))
+        end = np.minimum((periods + 1).astype("datetime64[D]"), np.datetime64(self.last) + 1)
+        return first, end
+
+    @property
+    def borders(self) -> NDArray[np.float64]:
+        first, end = self.days_of(np.arange(self.n_bins))
+        return np.append(first, end[-1]).astype(np.int64).astype(np.float64)
+
+    def _middles(self, bins: Codes) -> NDArray[Any]:
+        return np.asarray(self._periods(bins).astype(np.str_))
+
+    def _n_left(self, bins: Codes) -> NDArray[np.int64]:
+        first, end = self.days_of(bins)
+        special = np.array(self.special, dtype="datetime64[D]")
+        return (end - first).astype(np.int64) - _n_between(special, first, end)
+
+    def _within(self, bins: Codes, fractions: NDArray[np.float64]) -> NDArray[Any]:
+        first, _ = self.days_of(bins)
+        days = np.floor(fractions * self._n_left(bins)).astype("timedelta64[D]")
+        drawn = _skipping(np.array(self.special, dtype="datetime64[D]"), first, days)
+        if (self.last - self.first).days > len(bins):
             return np.asarray(drawn.astype(np.str_))
+        start_day = np.datetime64(self.first)
         written = np.arange(start_day, np.datetime64(self.last) + 1).astype(np.str_)
         return np.asarray(written[(drawn - start_day).astype(np.int64)])  # each day's text once
+
+
+def _day_of(value: Any) -> datetime.date:
+    day: datetime.date = value.date() if isinstance(value, datetime.datetime) else value
+    return day
 
 
 def _type_group(value: object) -> str:

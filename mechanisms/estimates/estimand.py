@@ -22,7 +22,15 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from statpress.mechanisms.domain.columns import Category, Codes, Column, Date, Integer, Numeric
+from statpress.mechanisms.domain.columns import (
+    Category,
+    Codes,
+    Column,
+    Date,
+    Integer,
+    Numeric,
+    Ranges,
+)
 from statpress.mechanisms.domain.domain import Domain, codes_of_values
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.estimates.fieller import Floats, check_level
@@ -132,6 +140,11 @@ class EstimandKnobs:
         return tuple(among.column for among in (self.group, self.where) if among is not None)
 
 
+def amounts_of(column: Column) -> range:
+    """The codes with a value: not ``other``, missing, or a special value outside the range."""
+    return column.amounts if isinstance(column, Ranges) else range(column.n_values)
+
+
 @dataclass(frozen=True)
 class Argument:
     """A column of a statistic: a number in declared bounds, or 1 and 0.
@@ -187,7 +200,8 @@ class Argument:
             return ((codes >= self.chosen.start) & (codes < self.chosen.stop)).astype(np.float64)
         if self.chosen is not None:
             return np.isin(codes, list(self.chosen)).astype(np.float64)
-        plain = codes < column.n_values
+        amounts = amounts_of(column)
+        plain = (codes >= amounts.start) & (codes < amounts.stop)
         values = column.decode(np.where(plain, codes, 0)).astype(np.float64)
         shares = (np.clip(values, self.lower, self.upper) - self.lower) / (self.upper - self.lower)
         return np.asarray(np.where(plain, shares, 0.0))
@@ -238,15 +252,17 @@ class Estimand:
             kept = (_among(domain, knobs.where),)
         if knobs.values is not None:
             return cls(knobs, (Argument.indicator(columns[0], knobs.values),), statistic, kept)
-        lacking = [column for column in columns if column.size > column.n_values]
+        lacking = [column for column in columns if len(amounts_of(column)) < column.size]
         if lacking and statistic.leaves_out_missing:
-            kept += (Argument(lacking[0].name, 0.0, 1.0, range(lacking[0].n_values)),)
+            kept += (Argument(lacking[0].name, 0.0, 1.0, amounts_of(lacking[0])),)
         elif lacking:
+            outlying = lacking[0].outlying if isinstance(lacking[0], Ranges) else ()
+            why = f", as special values outside its range do ({outlying[0]})" if outlying else ""
             raise ConfigError(
-                f"Column '{lacking[0].name}' can lack a value, and {knobs.named} needs one.",
+                f"Column '{lacking[0].name}' can lack a value{why}, and {knobs.named} needs one.",
                 where="columns",
                 next_step="Ask for a mean, a median or a quantile, which leave such records out. "
-                "To drop 'missing' from the domain would count nulls as the lowest value.",
+                "To drop 'missing' or 'special' from the domain would count them in the bins.",
             )
         arguments = tuple(map(Argument.number, columns))
         if knobs.group is not None:

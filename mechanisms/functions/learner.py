@@ -34,7 +34,7 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from statpress.mechanisms.domain.columns import Column, Integer, Numeric, Ordinal
+from statpress.mechanisms.domain.columns import Column, Integer, Numeric, Ordinal, Ranges
 from statpress.mechanisms.domain.contingency_table import ContingencyTable
 from statpress.mechanisms.domain.domain import Domain
 from statpress.mechanisms.errors import ConfigError, RecordsError
@@ -77,6 +77,14 @@ class Axis:
         if lower == upper:
             raise ConfigError(
                 "A variable of a function needs more than one value.", where=column.name
+            )
+        if isinstance(column, Ranges) and column.outlying:
+            raise ConfigError(
+                f"The special value {column.outlying[0]} lies outside the range of "
+                f"'{column.name}', and so on no axis of a function.",
+                where=column.name,
+                next_step="Widen the range, or leave it out of 'special' and let it be null in the "
+                "source.",
             )
         codes = np.arange(column.n_values)
         if isinstance(column, Ordinal):

@@ -23,7 +23,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,6 +105,9 @@ class ColumnGroup:
             )
 
 
+WithinCells = Literal["middle", "uniform", "slope"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class MarginalsKnobs:
     """What a config may say about this mechanism.
@@ -117,7 +120,7 @@ class MarginalsKnobs:
             of the data and of the tables.
         screen_share: Of the budget for the scores, likewise.
         within_cells: Where in its cell a number or a date of a record lies: in the ``middle``, or
-            drawn, ``uniform``.
+            drawn, ``uniform`` or by the ``slope`` of the neighbouring cells.
         known: Public exact totals of single columns and pairs without a cycle, by a name or that
             of the column; the records meet them, and no budget is spent on them.
     """
@@ -127,7 +130,7 @@ class MarginalsKnobs:
     records: Literal["n"] | int = "n"
     one_way_share: float | None = None
     screen_share: float | None = None
-    within_cells: Literal["middle", "uniform"] = "middle"
+    within_cells: WithinCells = "middle"
     known: Mapping[str, KnownTotal] | None = None
 
     def __post_init__(self) -> None:
@@ -242,7 +245,7 @@ class Marginals:
         groups: The workload; empty for a single column.
         shares: Of mu^2 for the first two steps.
         records: Number of records to publish; 0 for as many as there are.
-        uniform: Whether values are drawn within their cells, and not in the middle.
+        within_cells: Where in their cells values lie.
         known: Public exact tables, which are not measured.
     """
 
@@ -266,7 +269,7 @@ class Marginals:
     groups: tuple[tuple[Group, float], ...]
     shares: Shares
     records: int = 0
-    uniform: bool = False
+    within_cells: WithinCells = "middle"
     known: KnownTotals = dataclasses.field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
@@ -312,8 +315,8 @@ class Marginals:
         except RecordsError:
             raise InfeasibleBudgetError("The budget does not suit the noise's grid.") from None
         records = 0 if knobs.records == "n" else knobs.records
-        uniform = knobs.within_cells == "uniform"
-        mechanism = cls(mu, target.unit_records, sizes, groups, shares, records, uniform)
+        within = knobs.within_cells
+        mechanism = cls(mu, target.unit_records, sizes, groups, shares, records, within)
         if not knobs.known:
             return mechanism
         totals = _totals_of(knobs.known, target.domain)
@@ -397,7 +400,7 @@ class Marginals:
             "one_way_share": repr(self.shares.one_way),
             "screen_share": repr(self.shares.screen),
             "published_records": self.records,
-            "within_cells": "uniform" if self.uniform else "middle",
+            "within_cells": self.within_cells,
         }
 
     @classmethod
@@ -415,7 +418,7 @@ class Marginals:
             all_pairs(len(sizes)) if text["groups"] == ALL_PAIRS else tuple(groups),
             Shares(float(text["one_way_share"]), float(text["screen_share"])),
             int(text["published_records"]),
-            text["within_cells"] == "uniform",
+            cast("WithinCells", text["within_cells"]),
         )
 
 

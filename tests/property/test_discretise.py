@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from generated_sources import read, tables, text_tables
 from hypothesis import HealthCheck, assume, given, settings
 
-from statpress.mechanisms.domain.columns import Categorical, Column, Integer, Numeric
+from statpress.mechanisms.domain.columns import Categorical, Column, Integer, Numeric, Ranges
 from statpress.mechanisms.domain.domain import MAX_CELLS, Domain
 from statpress.tasks.source.aggregates import count, profile
 from statpress.tasks.source.files import FileSource
@@ -52,6 +52,9 @@ def is_null(value: object) -> bool:
 def is_outside(column: Column, value: object) -> bool:
     if isinstance(column, Categorical):
         return value not in column.categories
+    assert isinstance(column, Ranges)
+    if column.code_of(value) in column.special_codes:
+        return False
     if isinstance(column, Numeric):
         return not column.edges[0] <= value <= column.edges[-1]
     if isinstance(column, Integer):
