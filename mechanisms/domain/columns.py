@@ -243,6 +243,13 @@ class Ranges(Column):
         return tuple(value for value in self.special if not low <= value <= high)
 
     @property
+    def inlying(self) -> tuple[Any, ...]:
+        """The special values inside a bin whose other values lie on both sides of them."""
+        bins = ((value, self.bin_of(value)) for value in self.special)
+        low, high = self.extent
+        return tuple(v for v, j in bins if low < v < high and v != self.begin_of(j))
+
+    @property
     def amounts(self) -> range:
         """The codes of bins and of the special values within their range."""
         below = sum(value < self.extent[0] for value in self.special)

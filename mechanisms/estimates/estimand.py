@@ -140,6 +140,12 @@ class EstimandKnobs:
         return tuple(among.column for among in (self.group, self.where) if among is not None)
 
 
+def _by_codes(column: Column) -> str:
+    """How a column can lack a value other than by a null, in brackets; empty if it cannot."""
+    codes = column.outlying if isinstance(column, Ranges) else ()
+    return f" (the special value {codes[0]} lies outside its range)" if codes else ""
+
+
 def amounts_of(column: Column) -> range:
     """The codes with a value: not ``other``, missing, or a special value outside the range."""
     return column.amounts if isinstance(column, Ranges) else range(column.n_values)
@@ -256,13 +262,12 @@ class Estimand:
         if lacking and statistic.leaves_out_missing:
             kept += (Argument(lacking[0].name, 0.0, 1.0, amounts_of(lacking[0])),)
         elif lacking:
-            outlying = lacking[0].outlying if isinstance(lacking[0], Ranges) else ()
-            why = f", as special values outside its range do ({outlying[0]})" if outlying else ""
             raise ConfigError(
-                f"Column '{lacking[0].name}' can lack a value{why}, and {knobs.named} needs one.",
+                f"Column '{lacking[0].name}' can lack a value{_by_codes(lacking[0])}, and "
+                f"{knobs.named} needs one.",
                 where="columns",
                 next_step="Ask for a mean, a median or a quantile, which leave such records out. "
-                "To drop 'missing' or 'special' from the domain would count them in the bins.",
+                "To drop 'missing' from the domain would count nulls as the lowest value.",
             )
         arguments = tuple(map(Argument.number, columns))
         if knobs.group is not None:
