@@ -22,7 +22,7 @@ import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, get_args
 
@@ -178,7 +178,7 @@ class Ranges(Column):
         special: Distinct values, kept in order.
     """
 
-    special: tuple[Any, ...] = ()
+    special: tuple[Any, ...] = field(default=(), repr=False)  # forms of reading hash the repr
 
     def _check(self) -> None:
         self._check_bins()

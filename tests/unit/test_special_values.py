@@ -37,6 +37,7 @@ from statpress.tasks.bundle.rows import _coder, _gather
 from statpress.tasks.catalogues.data_package import column_facts
 from statpress.tasks.products.distributions import Distribution, cell_names, distribution_chart
 from statpress.tasks.products.published_counts import column_from, describe_column
+from statpress.tasks.release.foreseen import form_of
 
 PAY = Numeric(name="pay", edges=(0, 10, 20, 40), special=(99999, 0, 7, 20, -1), missing=True)
 AGE = Integer(name="age", lower=0, upper=29, width=10, special=(18, 999))
@@ -326,3 +327,17 @@ def test_a_public_description_proposes_them() -> None:
     text = draft(from_ddi(CODEBOOK, "study.xml", None), Frame())[0]
     assert "special: [0]" in text  # labelled, and not called missing
     assert "value_labels: [no earnings]" in text
+
+
+def test_the_form_of_reading_changes_with_them_only(tmp_path: Path) -> None:
+    """The hash of a config without them is that of earlier versions, which ledgers hold."""
+    path, forms = tmp_path / "release.yaml", set()
+    for new in ("special: [99999, 0]", "special: [0, 99999]", "special: [0]", "label: Pay"):
+        text = CONFIG.replace("special: [99999, 0]", new).replace(
+            "  - {pay: [0], born", "  - {born"
+        )
+        path.write_text(text)
+        forms.add(form_of(load(path)))
+    assert len(forms) == 3
+    plain = Integer(name="age", lower=0, upper=29, width=10)
+    assert repr(plain) == "Integer(name='age', missing=False, lower=0, upper=29, width=10)"
