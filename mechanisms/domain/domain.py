@@ -38,8 +38,8 @@ from statpress.mechanisms.domain.columns import (
     Date,
     Integer,
     Numeric,
-    Ranges,
 )
+from statpress.mechanisms.domain.ranges import Ranges
 from statpress.mechanisms.errors import (
     ConfigError,
     DomainTooLargeError,

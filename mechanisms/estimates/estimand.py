@@ -22,16 +22,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from statpress.mechanisms.domain.columns import (
-    Category,
-    Codes,
-    Column,
-    Date,
-    Integer,
-    Numeric,
-    Ranges,
-)
+from statpress.mechanisms.domain.columns import Category, Codes, Column, Date, Integer, Numeric
 from statpress.mechanisms.domain.domain import Domain, codes_of_values
+from statpress.mechanisms.domain.ranges import Ranges
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.estimates.fieller import Floats, check_level
 from statpress.mechanisms.estimates.statistics import (

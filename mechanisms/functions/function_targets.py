@@ -12,8 +12,9 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from statpress.mechanisms.domain.columns import Column, Ranges
+from statpress.mechanisms.domain.columns import Column
 from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.domain.ranges import Ranges
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.functions.kernels import (
     KernelDensity,

@@ -29,7 +29,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from statpress.mechanisms.domain.columns import Categorical, Column, Ordinal, Ranges
+from statpress.mechanisms.domain.columns import Categorical, Column, Ordinal
+from statpress.mechanisms.domain.ranges import Ranges
 from statpress.mechanisms.marginals.allocation import MEAN_ABSOLUTE
 from statpress.mechanisms.marginals.latent_classes import smoothed_by_classes
 from statpress.mechanisms.marginals.pair_cells import Predicted, refined

@@ -23,7 +23,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -275,6 +275,11 @@ class Marginals:
     def __post_init__(self) -> None:
         if self.mu <= 0 or self.unit_records < 1 or self.records < 0 or not self.sizes:
             raise RecordsError("mu, unit_records and the sizes of columns must be positive.")
+        if self.within_cells not in get_args(WithinCells):
+            raise ConfigError(
+                f"'within_cells' is not one of {', '.join(get_args(WithinCells))}.",
+                where="within_cells",
+            )
 
     @classmethod
     def calibrate(cls, knobs: MarginalsKnobs, target: Target) -> Self:

@@ -19,7 +19,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from statpress.mechanisms.domain.columns import Codes, Column, Ranges
+from statpress.mechanisms.domain.columns import Codes, Column
+from statpress.mechanisms.domain.ranges import Ranges
 
 Floats = NDArray[np.float64]
 

@@ -55,7 +55,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from statpress.mechanisms.domain.columns import Categorical, Codes, Column, Ordinal, Ranges
+from statpress.mechanisms.domain.columns import Categorical, Codes, Column, Ordinal
+from statpress.mechanisms.domain.ranges import Ranges
 from statpress.mechanisms.errors import ConfigError
 from statpress.mechanisms.mechanism import Target
 from statpress.mechanisms.postprocessing.consistency import Floats
@@ -390,8 +391,8 @@ class BandKnobs:
             problem = "its cell for missing values has no place in the order"
         elif isinstance(column, Ranges) and column.inlying:
             problem = (
-                f"its special value {column.inlying[0]} lies inside a cell, whose other values are "
-                "on both sides of it"
+                f"its special value {column.inlying[0]} lies inside a cell, and so in no place in "
+                "the order of cells"
             )
             step = "Ask for 'bands: [cells]', or declare cells that begin with the special value."
         elif nulls:

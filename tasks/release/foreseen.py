@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from statpress.configs.formats import STAT
 from statpress.configs.loading import Release
 from statpress.configs.yaml_text import Findings
-from statpress.mechanisms.domain.columns import Ranges
+from statpress.mechanisms.domain.ranges import Ranges
 from statpress.mechanisms.errors import (
     BundleExistsError,
     ConfigError,
