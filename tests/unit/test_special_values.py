@@ -7,6 +7,7 @@ import datetime
 import itertools
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,9 @@ from statpress.mechanisms.estimates.noisy_quantile import OrderedCells
 from statpress.mechanisms.functions.learner import Axis
 from statpress.mechanisms.marginals.denoising import _similarity
 from statpress.tasks.bundle.rows import _coder, _gather
+from statpress.tasks.bundle.stat_tables import _is_day, _value_labels
 from statpress.tasks.catalogues.data_package import column_facts
+from statpress.tasks.catalogues.sdmx import Dimension
 from statpress.tasks.products.distributions import Distribution, cell_names, distribution_chart
 from statpress.tasks.products.published_counts import column_from, describe_column
 from statpress.tasks.release.foreseen import form_of
@@ -216,6 +219,16 @@ def test_the_codebook_tells_them() -> None:
     (facts,) = column_facts(package)
     assert ("0", "no pay") in facts.categories
     assert ("7", "") in facts.categories
+
+
+def test_other_formats_name_them() -> None:
+    special = [{"value": 0.0, "label": "no pay"}, {"value": 99999.0, "label": "not stated"}]
+    assert _value_labels({"special": special}) == {0: "no pay", 99999: "not stated"}
+    days = {"declared": {"by": "day", "first": "2000-01-01", "special": ["1500-01-01"]}}
+    earliest = [SimpleNamespace(first_day=datetime.date(year, 1, 1)) for year in (1500, 1582)]
+    assert [_is_day(days, package) for package in earliest] == [True, False]
+    names = dict(Dimension("PAY", PAY, "Pay", ()).codes.values())
+    assert (names["0"], names["5"], names["99999"]) == ("0", "0 to 10", "99999")
 
 
 CONFIG = """\
