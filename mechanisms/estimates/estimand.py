@@ -8,9 +8,9 @@ the domain scale them, so nothing is inferred from the data; a cell counts by it
 value (the middle of a bin). Columns with many bins cost an estimate nothing.
 
 ``where`` keeps some records: a mean becomes the ratio of two sums, a sum or a count is taken of
-records that count as 0 elsewhere. Records without a value (``missing``, ``other``) are left out
-of a mean, a median or a quantile; other statistics are refused a column that can
-lack values.
+records that count as 0 elsewhere. Records without a value (``missing``, ``other``, a special value
+outside the range) are left out of a mean, a median or a quantile; other statistics are refused a
+column that can lack values.
 """
 
 from __future__ import annotations

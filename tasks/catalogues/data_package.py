@@ -22,6 +22,7 @@ import numpy as np
 
 from statpress.mechanisms.domain.columns import Column, Date
 from statpress.mechanisms.domain.domain import Domain
+from statpress.mechanisms.domain.ranges import Ranges
 from statpress.mechanisms.planning.plan import PlannedProduct
 from statpress.tasks.bundle.formats import format_named
 from statpress.tasks.pages.rendering import escaped, markdown
@@ -196,7 +197,10 @@ def _column_of_field(
     if special:
         each = "the special value" if len(special) == 1 else "each of the special values"
         cells += f", and one for {each} {', '.join(special)}"
-        outside = f"{outside} Special values stayed as they are."
+        built = column_from(declared)
+        codes = isinstance(built, Ranges) and built.outlying
+        outside += " Special values stayed as they are"
+        outside += "; means and quantiles leave out those outside the range." if codes else "."
     whole = kind in ("categorical", "ordinal")
     grouped = not whole and not (kind == "integer" and declared["width"] == 1)
     return ColumnFacts(

@@ -214,6 +214,7 @@ def test_the_codebook_tells_them() -> None:
     package: dict[str, Any] = {"columns": [field], "resources": []}
     (facts,) = column_facts(package)
     assert facts.cells.endswith("each of the special values -1, 0, 7, 20, 99999")
+    assert facts.outside.endswith("means and quantiles leave out those outside the range.")
     assert facts.categories == ()
     field["special"] = [{"value": 0.0, "label": "no pay"}]
     (facts,) = column_facts(package)
@@ -305,6 +306,15 @@ def planned(folder: Path, product: str) -> Any:
     path = folder / "release.yaml"
     path.write_text(CONFIG.replace(PRODUCT, f"{product}").replace(*KIDS))
     return load(path).plan()
+
+
+def test_a_special_day_has_to_be_written_in_the_source(tmp_path: Path) -> None:
+    years = 'source: {path: source.csv, date_format: "%Y"}'
+    with pytest.raises(ConfigError, match="does not say the day"):
+        loaded(tmp_path, "source: {path: source.parquet}", years)
+    path = tmp_path / "release.yaml"
+    path.write_text(path.read_text().replace(", special: [1900-01-01]", ""))
+    assert load(path).domain["born"].size == 51
 
 
 LIST = """\
